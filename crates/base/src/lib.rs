@@ -1,0 +1,5 @@
+//! Foundations that every crate may use: the identities that cross crate walls.
+
+mod ids;
+
+pub use ids::{Position, TreeId};

@@ -1,0 +1,220 @@
+//! Building documents by appending.
+
+use crate::{Array, Doc, ValueRef};
+
+/// An owned document. Always a complete document: the length and the final NUL are right after every call.
+#[derive(Clone)]
+pub struct DocBuf(Vec<u8>);
+
+/// An owned array.
+#[derive(Clone)]
+pub struct ArrayBuf {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl DocBuf {
+    pub fn new() -> DocBuf {
+        DocBuf(vec![5, 0, 0, 0, 0])
+    }
+
+    /// Requires bytes that passed the validator.
+    pub fn from_trusted(bytes: Vec<u8>) -> DocBuf {
+        DocBuf(bytes)
+    }
+
+    pub fn as_doc(&self) -> Doc<'_> {
+        Doc::trusted(&self.0)
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// Appends a field; a field of the same name is not looked for. Requires a name without NUL.
+    pub fn append<'v>(&mut self, name: &str, value: impl Into<ValueRef<'v>>) -> &mut DocBuf {
+        append_element(&mut self.0, name, value.into());
+        self
+    }
+
+    /// `append` for building in one expression.
+    pub fn with<'v>(mut self, name: &str, value: impl Into<ValueRef<'v>>) -> DocBuf {
+        self.append(name, value);
+        self
+    }
+
+    pub fn get(&self, name: &str) -> Option<ValueRef<'_>> {
+        self.as_doc().get(name)
+    }
+}
+
+impl Default for DocBuf {
+    fn default() -> DocBuf {
+        DocBuf::new()
+    }
+}
+
+impl std::fmt::Debug for DocBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.as_doc().fmt(f)
+    }
+}
+
+impl<'a, N: AsRef<str>, V: Into<ValueRef<'a>>> FromIterator<(N, V)> for DocBuf {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(elements: I) -> DocBuf {
+        let mut doc = DocBuf::new();
+        for (name, value) in elements {
+            doc.append(name.as_ref(), value);
+        }
+        doc
+    }
+}
+
+impl ArrayBuf {
+    pub fn new() -> ArrayBuf {
+        ArrayBuf { bytes: vec![5, 0, 0, 0, 0], len: 0 }
+    }
+
+    pub fn as_array(&self) -> Array<'_> {
+        Array::trusted(&self.bytes)
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn push<'v>(&mut self, value: impl Into<ValueRef<'v>>) -> &mut ArrayBuf {
+        let mut digits = [0u8; 20];
+        let name = decimal(self.len, &mut digits);
+        append_element(&mut self.bytes, name, value.into());
+        self.len += 1;
+        self
+    }
+}
+
+impl Default for ArrayBuf {
+    fn default() -> ArrayBuf {
+        ArrayBuf::new()
+    }
+}
+
+impl std::fmt::Debug for ArrayBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.as_array().fmt(f)
+    }
+}
+
+impl<'a, V: Into<ValueRef<'a>>> FromIterator<V> for ArrayBuf {
+    fn from_iter<I: IntoIterator<Item = V>>(values: I) -> ArrayBuf {
+        let mut array = ArrayBuf::new();
+        for value in values {
+            array.push(value);
+        }
+        array
+    }
+}
+
+fn decimal(mut n: usize, digits: &mut [u8; 20]) -> &str {
+    let mut start = digits.len();
+    for slot in digits.iter_mut().rev() {
+        *slot = b'0' + (n % 10) as u8;
+        n /= 10;
+        start -= 1;
+        if n == 0 {
+            break;
+        }
+    }
+    digits.get(start..).and_then(|d| std::str::from_utf8(d).ok()).unwrap_or("0")
+}
+
+fn append_element(doc: &mut Vec<u8>, name: &str, value: ValueRef<'_>) {
+    debug_assert!(!name.as_bytes().contains(&0), "a field name holds no NUL");
+    doc.pop();
+    doc.push(value.ty() as u8);
+    doc.extend_from_slice(name.as_bytes());
+    doc.push(0);
+    append_value(doc, value);
+    doc.push(0);
+    let len = doc.len() as u32;
+    if let Some(head) = doc.first_chunk_mut::<4>() {
+        *head = len.to_le_bytes();
+    }
+}
+
+fn append_string(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
+    out.push(0);
+}
+
+fn append_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
+    match value {
+        ValueRef::Double(v) => out.extend_from_slice(&v.to_le_bytes()),
+        ValueRef::String(v) | ValueRef::JavaScript(v) | ValueRef::Symbol(v) => append_string(out, v),
+        ValueRef::Document(v) => out.extend_from_slice(v.as_bytes()),
+        ValueRef::Array(v) => out.extend_from_slice(v.as_bytes()),
+        ValueRef::Binary { subtype, bytes } => {
+            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            out.push(subtype);
+            out.extend_from_slice(bytes);
+        }
+        ValueRef::ObjectId(v) => out.extend_from_slice(&v.0),
+        ValueRef::Bool(v) => out.push(v as u8),
+        ValueRef::DateTime(v) | ValueRef::Int64(v) => out.extend_from_slice(&v.to_le_bytes()),
+        ValueRef::Regex { pattern, options } => {
+            out.extend_from_slice(pattern.as_bytes());
+            out.push(0);
+            out.extend_from_slice(options.as_bytes());
+            out.push(0);
+        }
+        ValueRef::DbPointer { namespace, id } => {
+            append_string(out, namespace);
+            out.extend_from_slice(&id.0);
+        }
+        ValueRef::JavaScriptWithScope { code, scope } => {
+            let len = 4 + 4 + code.len() + 1 + scope.as_bytes().len();
+            out.extend_from_slice(&(len as u32).to_le_bytes());
+            append_string(out, code);
+            out.extend_from_slice(scope.as_bytes());
+        }
+        ValueRef::Int32(v) => out.extend_from_slice(&v.to_le_bytes()),
+        ValueRef::Timestamp(v) => {
+            out.extend_from_slice(&((u64::from(v.seconds) << 32) | u64::from(v.increment)).to_le_bytes());
+        }
+        ValueRef::Decimal128(v) => out.extend_from_slice(&v.0),
+        ValueRef::Undefined | ValueRef::Null | ValueRef::MinKey | ValueRef::MaxKey => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Value;
+
+    #[test]
+    fn what_is_appended_is_read_back() {
+        let inner: ArrayBuf = [1i32, 2, 3].into_iter().collect();
+        let doc = DocBuf::new().with("a", 1i32).with("b", "text").with("c", &inner).with("d", ValueRef::Null);
+        assert_eq!(doc.as_bytes().len(), i32::from_le_bytes(*doc.as_bytes().first_chunk().unwrap()) as usize);
+        let names: Vec<_> = doc.as_doc().iter().map(|(name, value)| (name, value.ty())).collect();
+        use crate::Type::*;
+        assert_eq!(names, [("a", Int32), ("b", String), ("c", Array), ("d", Null)]);
+        assert!(matches!(doc.get("b").map(|v| v.to_value()), Some(Value::String(t)) if t == "text"));
+    }
+
+    #[test]
+    fn array_names_count_up() {
+        let array: ArrayBuf = (0..12i32).collect();
+        let names: Vec<_> = array.as_array().as_doc().iter().map(|(name, _)| name.to_owned()).collect();
+        assert_eq!(names[9..], ["9", "10", "11"]);
+        assert_eq!(array.len(), 12);
+    }
+}

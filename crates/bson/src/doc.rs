@@ -1,0 +1,221 @@
+//! Reading documents in place.
+//!
+//! | offset | size | what |
+//! |---|---|---|
+//! | 0 | 4 | total length, i32 little-endian, counts itself and the final NUL |
+//! | 4 | ... | elements: type byte, name as C string, value |
+//! | length - 1 | 1 | NUL |
+//!
+//! I1: bytes behind a [`Doc`] passed the validator once (at the socket, or when they were built). Reading them therefore
+//! has no error cases; on bytes that break I1 the iterator ends early and never panics.
+
+use crate::{ArrayBuf, Decimal128, DocBuf, ObjectId, Timestamp, ValueRef};
+
+const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
+
+#[derive(Clone, Copy)]
+pub struct Doc<'a>(&'a [u8]);
+
+/// An array is a document whose names are "0", "1", ...; the names are not looked at.
+#[derive(Clone, Copy)]
+pub struct Array<'a>(&'a [u8]);
+
+impl<'a> Doc<'a> {
+    /// Requires bytes that passed the validator (I1).
+    pub fn trusted(bytes: &'a [u8]) -> Doc<'a> {
+        Doc(bytes)
+    }
+
+    pub fn empty() -> Doc<'static> {
+        Doc(EMPTY)
+    }
+
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    pub fn to_buf(self) -> DocBuf {
+        DocBuf::from_trusted(self.0.to_vec())
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0.len() <= 5
+    }
+
+    pub fn iter(self) -> Elements<'a> {
+        Elements { rest: elements_of(self.0) }
+    }
+
+    /// First field of that name (no dotted paths).
+    pub fn get(self, name: &str) -> Option<ValueRef<'a>> {
+        self.iter().find(|(n, _)| *n == name).map(|(_, v)| v)
+    }
+
+    pub fn first(self) -> Option<(&'a str, ValueRef<'a>)> {
+        self.iter().next()
+    }
+}
+
+impl<'a> IntoIterator for Doc<'a> {
+    type Item = (&'a str, ValueRef<'a>);
+    type IntoIter = Elements<'a>;
+    fn into_iter(self) -> Elements<'a> {
+        self.iter()
+    }
+}
+
+impl<'a> Array<'a> {
+    /// Requires bytes that passed the validator (I1).
+    pub fn trusted(bytes: &'a [u8]) -> Array<'a> {
+        Array(bytes)
+    }
+
+    pub fn empty() -> Array<'static> {
+        Array(EMPTY)
+    }
+
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    pub fn to_buf(self) -> ArrayBuf {
+        self.iter().collect()
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0.len() <= 5
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = ValueRef<'a>> + Clone {
+        Elements { rest: elements_of(self.0) }.map(|(_, v)| v)
+    }
+
+    pub fn len(self) -> usize {
+        self.iter().count()
+    }
+
+    pub fn get(self, index: usize) -> Option<ValueRef<'a>> {
+        self.iter().nth(index)
+    }
+
+    /// The same bytes seen as a document with the fields "0", "1", ...
+    pub fn as_doc(self) -> Doc<'a> {
+        Doc(self.0)
+    }
+}
+
+impl std::fmt::Debug for Doc<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl std::fmt::Debug for Array<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+fn elements_of(bytes: &[u8]) -> &[u8] {
+    bytes.get(4..bytes.len().saturating_sub(1)).unwrap_or_default()
+}
+
+/// Iterates over `(name, value)`.
+#[derive(Clone)]
+pub struct Elements<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = (&'a str, ValueRef<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (&ty, rest) = self.rest.split_first()?;
+        let mut reader = Reader(rest);
+        let element = reader.cstr().and_then(|name| Some((name, reader.value(ty)?)));
+        self.rest = if element.is_some() { reader.0 } else { &[] };
+        element
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (head, tail) = self.0.split_at_checked(n)?;
+        self.0 = tail;
+        Some(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn i32(&mut self) -> Option<i32> {
+        Some(i32::from_le_bytes(self.array()?))
+    }
+
+    fn i64(&mut self) -> Option<i64> {
+        Some(i64::from_le_bytes(self.array()?))
+    }
+
+    fn cstr(&mut self) -> Option<&'a str> {
+        let end = self.0.iter().position(|b| *b == 0)?;
+        let text = self.take(end)?;
+        self.take(1)?;
+        std::str::from_utf8(text).ok()
+    }
+
+    fn string(&mut self) -> Option<&'a str> {
+        let len = usize::try_from(self.i32()?).ok()?.checked_sub(1)?;
+        let text = self.take(len)?;
+        self.take(1)?;
+        std::str::from_utf8(text).ok()
+    }
+
+    fn document(&mut self) -> Option<&'a [u8]> {
+        let len = self.0.first_chunk::<4>().map(|b| i32::from_le_bytes(*b))?;
+        self.take(usize::try_from(len).ok().filter(|len| *len >= 5)?)
+    }
+
+    fn object_id(&mut self) -> Option<ObjectId> {
+        Some(ObjectId(self.array()?))
+    }
+
+    fn value(&mut self, ty: u8) -> Option<ValueRef<'a>> {
+        Some(match ty {
+            0x01 => ValueRef::Double(f64::from_le_bytes(self.array()?)),
+            0x02 => ValueRef::String(self.string()?),
+            0x03 => ValueRef::Document(Doc(self.document()?)),
+            0x04 => ValueRef::Array(Array(self.document()?)),
+            0x05 => {
+                let len = usize::try_from(self.i32()?).ok()?;
+                let [subtype] = self.array()?;
+                ValueRef::Binary { subtype, bytes: self.take(len)? }
+            }
+            0x06 => ValueRef::Undefined,
+            0x07 => ValueRef::ObjectId(self.object_id()?),
+            0x08 => ValueRef::Bool(self.array::<1>()? != [0]),
+            0x09 => ValueRef::DateTime(self.i64()?),
+            0x0A => ValueRef::Null,
+            0x0B => ValueRef::Regex { pattern: self.cstr()?, options: self.cstr()? },
+            0x0C => ValueRef::DbPointer { namespace: self.string()?, id: self.object_id()? },
+            0x0D => ValueRef::JavaScript(self.string()?),
+            0x0E => ValueRef::Symbol(self.string()?),
+            0x0F => {
+                self.i32()?;
+                ValueRef::JavaScriptWithScope { code: self.string()?, scope: Doc(self.document()?) }
+            }
+            0x10 => ValueRef::Int32(self.i32()?),
+            0x11 => {
+                let bits = u64::from_le_bytes(self.array()?);
+                ValueRef::Timestamp(Timestamp { seconds: (bits >> 32) as u32, increment: bits as u32 })
+            }
+            0x12 => ValueRef::Int64(self.i64()?),
+            0x13 => ValueRef::Decimal128(Decimal128(self.array()?)),
+            0x7F => ValueRef::MaxKey,
+            0xFF => ValueRef::MinKey,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,29 @@
+//! Errors by what the caller can do about them.
+
+use arbor_base::TreeId;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The batch was not applied; reads go on, writes must be refused until space is freed.
+    #[error("no space left on the device: {context}")]
+    OutOfSpace { context: String },
+    /// The engine refuses writes from now on (a failed fsync, a failed apply).
+    #[error("storage engine is poisoned: {context}")]
+    Poisoned { context: String },
+    /// Stored bytes do not agree with their checksum or structure. Only the operations that need them fail.
+    #[error("corrupt data in {place}: {context}")]
+    Corrupt { place: String, context: String },
+    #[error("unknown tree {0}")]
+    UnknownTree(TreeId),
+    #[error("invalid option {name}: {reason}")]
+    InvalidOption { name: String, reason: String },
+    /// Folder written by a newer format, by another engine, or in use by another process.
+    #[error("cannot open {path}: {reason}")]
+    CannotOpen { path: String, reason: String },
+    #[error("{context}: {source}")]
+    Io { context: String, source: std::io::Error },
+    #[error("{0}")]
+    Other(String),
+}

@@ -1,0 +1,17 @@
+//! The seam between the commit path and the storage trees.
+//!
+//! An engine keeps many ordered trees of byte keys and byte values. It has no write-ahead log: `txn` hands it batches in
+//! log order, and the engine promises that **after a crash it reopens in the state of some prefix of the applied batches
+//! and says which** ([`Engine::applied`]). Recovery replays the log from there.
+
+mod batch;
+mod error;
+mod options;
+mod snapshot;
+mod traits;
+
+pub use batch::{Batch, Op};
+pub use error::{Error, Result};
+pub use options::TreeOptions;
+pub use snapshot::{Cursor, RangeEstimate, Snapshot};
+pub use traits::{Capabilities, Engine, EngineStats, TreeStats};

@@ -1,0 +1,61 @@
+//! The engine trait, shaped by what `txn` and `store` need.
+
+use arbor_base::{Position, TreeId};
+
+use crate::{Batch, Result, Snapshot};
+
+pub trait Engine: Send + Sync + 'static {
+    /// The name a user writes in `--storageEngine`.
+    fn name(&self) -> &'static str;
+
+    /// Position of the last applied batch (after `open`: of the prefix that survived). `Position::ZERO` when new.
+    fn applied(&self) -> Position;
+
+    /// Applies batches in log order. Called by one thread at a time; positions rise. All or nothing is visible to
+    /// snapshots only at batch boundaries. After `Ok`, new snapshots show the batches.
+    fn apply(&self, batches: &[Batch]) -> Result<()>;
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>>;
+
+    /// Makes everything that is applied when the call begins durable and answers that position. Runs beside `apply`
+    /// and readers without stopping them.
+    fn checkpoint(&self) -> Result<Position>;
+
+    /// Position up to which the state is durable, i.e. the log before it is not needed by this engine.
+    fn durable(&self) -> Position;
+
+    /// Fills an empty, existing tree from rows in strictly ascending key order. Not logged: the caller calls
+    /// [`Engine::checkpoint`] before it logs anything that depends on the rows. After a crash before that checkpoint the
+    /// tree is empty or whole.
+    fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()>;
+
+    fn stats(&self) -> Result<EngineStats>;
+    fn tree_stats(&self, tree: TreeId) -> Result<TreeStats>;
+    fn capabilities(&self) -> Capabilities;
+}
+
+/// Engine-wide figures. `counters` are engine-specific with stable names.
+#[derive(Clone, Debug, Default)]
+pub struct EngineStats {
+    pub disk_bytes: u64,
+    /// Bytes inside the files that hold nothing and can be used again.
+    pub free_bytes: u64,
+    pub cache_bytes: u64,
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TreeStats {
+    pub keys: u64,
+    /// Bytes of keys and values before compression, when the engine knows them.
+    pub data_bytes: u64,
+    pub disk_bytes: u64,
+    pub free_bytes: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Capabilities {
+    /// Range deletes cost much less than deleting each key.
+    pub cheap_range_delete: bool,
+    pub compression: &'static [&'static str],
+}
