@@ -1,0 +1,61 @@
+# Arbor's commands. `make run` and `make test` install what they need on a fresh Debian or Ubuntu machine that has Rust.
+
+# One build folder for all clones of one user, so that a fresh clone starts warm.
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/arbor/target
+
+PORT ?= 27017
+DBPATH ?= data
+
+.PHONY: run test build fmt lint unit clients crash crash-images fuzz lab-points setup-build setup-clients
+
+run: build
+	@mkdir -p $(DBPATH)
+	@exec $(CARGO_TARGET_DIR)/release/arbor serve --dbpath $(DBPATH) --port $(PORT) --welcome
+
+build: setup-build
+	cargo build --release --locked -p arbor
+
+test: lint unit clients
+
+fmt:
+	cargo fmt --all
+
+lint: setup-build
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+unit: setup-build
+	cargo test --workspace --locked
+
+# The server as its users see it: PyMongo and mongosh against a real process.
+clients: setup-build setup-clients
+	cargo build --locked -p arbor
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python -m pytest -q testing/clients
+
+# ---- slow suites, run before an issue is closed ---------------------------------------------------------------------
+
+# kill -9 under a mixed load, 20 times in a row
+KILLS ?= 20
+crash: build setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/kill_loop.py --kills $(KILLS)
+
+# random after-crash images of the log and of LMDB
+IMAGES ?= 10000
+crash-images: setup-build
+	cargo run --release --locked -p arbor-log --example crash_images -- $(IMAGES)
+	cargo run --release --locked -p arbor-engine-lmdb --example crash_images -- $(IMAGES)
+
+FUZZ_SECONDS ?= 600
+fuzz: setup-build
+	scripts/fuzz $(FUZZ_SECONDS)
+
+# point queries by _id beside a bare TCP echo, and the load figures
+lab-points: build
+	$(CARGO_TARGET_DIR)/release/arbor lab run pointquery --engine lmdb --scale small
+	$(CARGO_TARGET_DIR)/release/arbor lab run load --engine lmdb --scale small
+
+setup-build:
+	@scripts/setup build
+
+setup-clients:
+	@scripts/setup clients

@@ -1,0 +1,73 @@
+"""Starts and ends the server under test."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Arbor:
+    """A server process. `binary` comes from the environment variable ARBOR."""
+
+    def __init__(self, dbpath, flags=(), port=None):
+        self.dbpath = pathlib.Path(dbpath)
+        self.flags = list(flags)
+        self.port = port or free_port()
+        self.process = None
+
+    @property
+    def uri(self):
+        return f"mongodb://127.0.0.1:{self.port}/"
+
+    @property
+    def log_path(self):
+        return self.dbpath.parent / f"{self.dbpath.name}.log"
+
+    def start(self, wait_s=60):
+        """Returns the seconds until the server accepted connections."""
+        self.dbpath.mkdir(parents=True, exist_ok=True)
+        begin = time.monotonic()
+        command = [os.environ["ARBOR"], "serve", "--dbpath", str(self.dbpath), "--port", str(self.port), *self.flags]
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        while time.monotonic() - begin < wait_s:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"server ended with {self.process.returncode}:\n{self.log_tail()}")
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return time.monotonic() - begin
+            time.sleep(0.005)
+        raise RuntimeError(f"server did not listen within {wait_s} s:\n{self.log_tail()}")
+
+    def log_tail(self):
+        return self.log_path.read_text(errors="replace")[-4000:]
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        """Clean shutdown; answers the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+        return self.process.returncode
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()

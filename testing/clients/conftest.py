@@ -1,0 +1,32 @@
+"""A real Arbor server for each test session, on a free port of 127.0.0.1, ended by its process id."""
+
+import os
+import sys
+
+import pymongo
+import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from arbor_process import Arbor  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    with Arbor(tmp_path_factory.mktemp("data"), ["--setParameter", "enableTestCommands=1"]) as arbor:
+        yield arbor
+
+
+@pytest.fixture(scope="session")
+def client(server):
+    with pymongo.MongoClient(server.uri, serverSelectionTimeoutMS=10_000) as client:
+        yield client
+
+
+@pytest.fixture
+def db(client, request):
+    """An empty database named after the test."""
+    name = request.node.name.replace("[", "_").replace("]", "").replace(".", "_").replace(" ", "_").replace("$", "")[:60]
+    client.drop_database(name)
+    yield client[name]
+    client.drop_database(name)

@@ -1,0 +1,152 @@
+"""kill -9 under a mixed load of 8 clients, again and again: every acknowledged j:true write is there afterwards.
+
+Each client owns the documents whose `_id` carries its number and keeps a list of what was acknowledged. After each kill the
+server starts again and every client's list is compared with the collection: an acknowledged write must be there, a write
+whose answer was lost may be there or not, anything else is an error. `validate` with full:true then proves that indexes and
+documents agree. Prints a line per round and ends with a non-zero code at the first contradiction.
+"""
+
+import argparse
+import os
+import pathlib
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+
+import pymongo
+from pymongo.errors import PyMongoError
+from pymongo.write_concern import WriteConcern
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from arbor_process import Arbor  # noqa: E402
+
+CLIENTS = 8
+
+
+class Client(threading.Thread):
+    """Writes until the server dies. `sure[_id]` is the document as last acknowledged (None = deleted);
+    `unsure` holds the one write in flight: (documents that may have changed, their possible new states)."""
+
+    def __init__(self, number, uri, sure, seed):
+        super().__init__(daemon=True)
+        self.number, self.uri, self.sure = number, uri, sure
+        self.rng = random.Random(seed)
+        self.unsure = {}
+        self.operations = 0
+        self.stopping = False
+
+    def run(self):
+        client = pymongo.MongoClient(self.uri, retryWrites=False, serverSelectionTimeoutMS=500, directConnection=True)
+        self.coll = client.crash.get_collection("c", write_concern=WriteConcern(w=1, j=True))
+        try:
+            while not self.stopping:
+                self.step()
+                self.operations += 1
+        except PyMongoError:
+            pass
+        finally:
+            client.close()
+
+    def attempt(self, after, write):
+        """`after`: _id -> state that the write leaves."""
+        self.unsure = after
+        write()
+        self.sure.update(after)
+        self.unsure = {}
+
+    def fresh(self, _id):
+        return {"_id": _id, "k": self.rng.randrange(1000), "u": f"{_id}", "t": [self.rng.randrange(50) for _ in range(3)],
+                "pad": "x" * self.rng.randrange(400)}
+
+    def step(self):
+        live = [i for i, d in self.sure.items() if d is not None]
+        choice = self.rng.random()
+        if choice < 0.4 or len(live) < 20:
+            docs = [self.fresh(f"{self.number}-{len(self.sure) + i}") for i in range(self.rng.choice([1, 1, 1, 10, 100]))]
+            self.attempt({d["_id"]: d for d in docs}, lambda: self.coll.insert_many(docs))
+        elif choice < 0.7:
+            _id = self.rng.choice(live)
+            k = self.rng.randrange(1000)
+            self.attempt({_id: {**self.sure[_id], "k": k}}, lambda: self.coll.update_one({"_id": _id}, {"$set": {"k": k}}))
+        elif choice < 0.8:
+            _id = self.rng.choice(live)
+            t = [self.rng.randrange(50) for _ in range(self.rng.randrange(4))]
+            self.attempt({_id: {**self.sure[_id], "t": t}}, lambda: self.coll.update_one({"_id": _id}, {"$set": {"t": t}}))
+        elif choice < 0.9:
+            _id = self.rng.choice(live)
+            self.attempt({_id: None}, lambda: self.coll.delete_one({"_id": _id}))
+        else:
+            _id = self.rng.choice(live)
+            if self.coll.find_one({"_id": _id}) != self.sure[_id]:
+                raise AssertionError(f"read of {_id} does not show the acknowledged state")
+
+    def check(self, coll):
+        stored = {d["_id"]: d for d in coll.find({"_id": {"$regex": f"^{self.number}-"}})}
+        wrong = []
+        for _id in self.sure.keys() | stored.keys() | self.unsure.keys():
+            allowed = [self.sure.get(_id)]
+            if _id in self.unsure:
+                allowed.append(self.unsure[_id])
+            if stored.get(_id) not in allowed:
+                wrong.append((_id, allowed, stored.get(_id)))
+            self.sure[_id] = stored.get(_id)
+        return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=4.0, help="longest time between kills")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--engine", default=None)
+    args = parser.parse_args()
+    print(f"seed {args.seed}", flush=True)
+    rng = random.Random(args.seed)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="arbor-kill-"))
+    flags = ["--syncdelay", "2"] + (["--storageEngine", args.engine] if args.engine else [])
+    arbor = Arbor(folder / "data", flags)
+    arbor.start()
+    with pymongo.MongoClient(arbor.uri) as client:
+        client.crash.c.create_index("k")
+        client.crash.c.create_index("u", unique=True)
+        client.crash.c.create_index([("t", 1), ("k", -1)])
+    states = [{} for _ in range(CLIENTS)]
+    total = 0
+    for kill in range(args.kills):
+        clients = [Client(n, arbor.uri, states[n], rng.random()) for n in range(CLIENTS)]
+        for c in clients:
+            c.start()
+        time.sleep(rng.uniform(0.2, args.seconds))
+        arbor.kill()
+        for c in clients:
+            c.stopping = True
+        for c in clients:
+            c.join(30)
+        seconds = arbor.start()
+        operations = sum(c.operations for c in clients)
+        total += operations
+        with pymongo.MongoClient(arbor.uri) as client:
+            wrong = [w for c in clients for w in c.check(client.crash.c)]
+            report = client.crash.command("validate", "c", full=True)
+            count = client.crash.c.estimated_document_count()
+            counted = sum(1 for _ in client.crash.c.find({}, {"_id": 1}))
+        print(f"kill {kill + 1}: {operations} acknowledged operations, served again after {seconds:.2f} s, "
+              f"{counted} documents, valid={report['valid']}", flush=True)
+        if wrong or not report["valid"] or count != counted:
+            for _id, allowed, stored in wrong[:5]:
+                print(f"  {_id}: allowed {allowed}, stored {stored}")
+            print(f"  count {count}, documents {counted}, validate {report}")
+            print(f"  data kept in {folder}")
+            arbor.stop()
+            sys.exit(1)
+    arbor.stop()
+    shutil.rmtree(folder)
+    print(f"{args.kills} kills, {total} acknowledged operations, nothing lost")
+
+
+if __name__ == "__main__":
+    main()
