@@ -1,1 +1,35 @@
-//! lang
+//! The query language: documents in, documents out, no storage and no I/O.
+//!
+//! Everything a client may write is parsed once per command under a [`Context`] and then applied to many documents:
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`matcher`] | query predicates: [`Filter`] over a tree of [`matcher::Node`]s that the planner reads |
+//! | [`expression`] | aggregation expressions, one file per operator |
+//! | [`projection`] | what `find` and `$project` show of a document |
+//! | [`sort`] | sort patterns and sort keys |
+//! | [`accumulator`] | `$sum`, `$push` and friends |
+//! | [`stage`] | pipeline stages, one file each |
+//! | [`path`] | dotted paths and how they reach into arrays |
+//! | [`code`], [`error`] | MongoDB's error codes and the error of this crate |
+
+pub mod accumulator;
+pub mod code;
+pub mod context;
+pub mod error;
+pub mod expression;
+pub mod matcher;
+pub mod path;
+pub mod projection;
+pub mod sort;
+pub mod stage;
+
+pub use code::Code;
+pub use context::{Collation, Context, Limits};
+pub use error::{Error, Result};
+pub use expression::Expression;
+pub use matcher::Filter;
+pub use path::Path;
+pub use projection::Projection;
+pub use sort::SortPattern;
+pub use stage::Stage;

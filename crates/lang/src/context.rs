@@ -1,0 +1,64 @@
+//! What parsing needs to know about the command around it.
+
+use arbor_bson::{Doc, Timestamp, Value};
+
+use crate::{Error, Result};
+
+/// How strings compare. Only the simple (binary) collation exists so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Collation {
+    #[default]
+    Simple,
+}
+
+/// Bounds on what a client may send.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Levels of nested operators in a filter, an expression or a projection.
+    pub depth_max: usize,
+    /// Bytes of one array or string that an expression may build.
+    pub value_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        // A command document nests at most 180 levels. Results may not outgrow a document (16 MiB) by much; MongoDB
+        // lets intermediate values of expressions reach 100 MB before it stops.
+        Limits { depth_max: 180, value_bytes_max: 100 * 1024 * 1024 }
+    }
+}
+
+/// Everything outside the documents that the meaning of a query depends on. One per command; parsing resolves `$$NOW`
+/// and the `let` variables into constants, so nothing of it is needed later.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    /// `$$NOW`: milliseconds since 1970.
+    pub now: i64,
+    /// `$$CLUSTER_TIME`, where there is one.
+    pub cluster_time: Option<Timestamp>,
+    pub collation: Collation,
+    pub limits: Limits,
+    /// The command's `let`, evaluated.
+    pub variables: Vec<(String, Value)>,
+}
+
+impl Context {
+    pub fn new(now: i64) -> Context {
+        Context { now, ..Context::default() }
+    }
+
+    /// The same context with the variables of a command's `let` document, whose values are constant expressions.
+    pub fn with_let(mut self, variables: Doc) -> Result<Context> {
+        for (name, value) in variables {
+            crate::expression::variable::check_user_name(name)?;
+            let expression = crate::expression::Expression::parse(value, &self)?;
+            if expression.reads_document() {
+                let message = format!("Command let Expression tried to access a field: '{name}'");
+                return Err(Error::location(4890500, message));
+            }
+            let value = expression.eval(Doc::empty())?.unwrap_or(Value::Undefined);
+            self.variables.push((name.to_owned(), value));
+        }
+        Ok(self)
+    }
+}

@@ -1,0 +1,5 @@
+//! `$bitsAllSet`, `$bitsAllClear`, `$bitsAnySet`, `$bitsAnyClear`.
+
+/// Which bits must be how.
+#[derive(Clone, Debug)]
+pub struct BitTest {}
