@@ -1,1 +1,25 @@
-//! disk
+//! File access behind one trait.
+//!
+//! The last step of the path of a request: `log` and the engines reach files only through [`Disk`] and [`File`], so
+//! that every crash test can run them on [`FaultyDisk`] instead of [`RealDisk`].
+//!
+//! **Invariants**
+//! - D1: bytes are durable only after `File::sync_data`, names only after `Disk::sync_dir` of their folder.
+//! - D2: a failed sync says nothing about what reached the medium, and no later sync repairs it. Callers never retry.
+//! - D3: [`Error::OutOfSpace`] is kept apart from every other failure, because callers go on after it.
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
+
+mod error;
+mod faulty;
+mod random;
+mod real;
+pub mod testkit;
+mod traits;
+
+pub use error::{Error, Result};
+pub use faulty::{CallCounts, Fault, FaultyDisk};
+pub use random::Random;
+pub use real::RealDisk;
+pub use traits::{Disk, File, Lock, OpenMode};

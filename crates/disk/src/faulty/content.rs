@@ -1,0 +1,113 @@
+//! The bytes of one file: what readers see, what is durable, and the changes between the two.
+
+use crate::Random;
+
+const SECTOR: usize = 512;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Content {
+    visible: Vec<u8>,
+    durable: Vec<u8>,
+    /// In the order in which they were made; applied to `durable` they give `visible` (unless a sync failed).
+    unsynced: Vec<Change>,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    /// Whole sectors from sector number `first` on, as they stood after a write, in a file of `len` bytes.
+    Sectors {
+        first: usize,
+        bytes: Vec<u8>,
+        len: usize,
+    },
+    SetLen(usize),
+}
+
+impl Content {
+    pub fn durable(bytes: &[u8]) -> Content {
+        Content { visible: bytes.to_vec(), durable: bytes.to_vec(), unsynced: Vec::new() }
+    }
+
+    pub fn visible(&self) -> &[u8] {
+        &self.visible
+    }
+
+    pub fn read(&self, buffer: &mut [u8], offset: u64) -> usize {
+        let rest = usize::try_from(offset).ok().and_then(|at| self.visible.get(at..)).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        for (to, from) in buffer.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        count
+    }
+
+    pub fn write(&mut self, bytes: &[u8], offset: u64) {
+        if bytes.is_empty() {
+            return;
+        }
+        let (start, end) = (offset as usize, offset as usize + bytes.len());
+        put(&mut self.visible, start, bytes);
+        let first = start / SECTOR;
+        let aligned_end = end.next_multiple_of(SECTOR).min(self.visible.len());
+        let image = self.visible.get(first * SECTOR..aligned_end).unwrap_or_default().to_vec();
+        self.unsynced.push(Change::Sectors { first, bytes: image, len: self.visible.len() });
+    }
+
+    pub fn set_len(&mut self, len: u64) {
+        self.visible.resize(len as usize, 0);
+        self.unsynced.push(Change::SetLen(len as usize));
+    }
+
+    pub fn sync(&mut self) {
+        let changes = std::mem::take(&mut self.unsynced);
+        apply(&mut self.durable, &changes, || true);
+    }
+
+    pub fn fail_sync(&mut self, random: &mut Random) {
+        let changes = std::mem::take(&mut self.unsynced);
+        apply(&mut self.durable, &changes, || random.chance(1, 2));
+    }
+
+    /// What a power cut leaves; each unsynced change survives `survive` times out of 16.
+    pub fn crash(&self, random: &mut Random, survive: u64) -> Content {
+        let mut bytes = self.durable.clone();
+        apply(&mut bytes, &self.unsynced, || random.chance(survive, 16));
+        Content::durable(&bytes)
+    }
+
+    pub fn damage(&mut self, offset: u64) {
+        for bytes in [&mut self.visible, &mut self.durable] {
+            if let Some(byte) = bytes.get_mut(offset as usize) {
+                *byte ^= 0x41;
+            }
+        }
+    }
+}
+
+/// Applies the chosen changes; `chosen` is asked once per sector and per change of length.
+fn apply(target: &mut Vec<u8>, changes: &[Change], mut chosen: impl FnMut() -> bool) {
+    for change in changes {
+        match change {
+            Change::SetLen(len) if chosen() => target.resize(*len, 0),
+            Change::SetLen(_) => {}
+            Change::Sectors { first, bytes, len } => {
+                for (number, sector) in bytes.chunks(SECTOR).enumerate().filter(|_| chosen()) {
+                    let start = (first + number) * SECTOR;
+                    put(target, start, sector);
+                    debug_assert!(start + sector.len() <= *len);
+                }
+            }
+        }
+    }
+}
+
+/// Overwrites `bytes` at `start`, growing `target` with zeros.
+fn put(target: &mut Vec<u8>, start: usize, bytes: &[u8]) {
+    let end = start + bytes.len();
+    if target.len() < end {
+        target.resize(end, 0);
+    }
+    if let Some(place) = target.get_mut(start..end) {
+        place.copy_from_slice(bytes);
+    }
+}

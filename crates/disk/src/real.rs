@@ -1,0 +1,244 @@
+//! The operating system's files.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::io::Errno;
+
+use crate::{Disk, Error, File, Lock, OpenMode, Result};
+
+/// Files of the operating system. Stateless: any number of them may be used side by side.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Box<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        match mode {
+            OpenMode::Read => options.read(true),
+            OpenMode::ReadWrite => options.read(true).write(true),
+            OpenMode::Create => options.read(true).write(true).create(true),
+            OpenMode::CreateNew => options.read(true).write(true).create_new(true),
+        };
+        let file = options.open(path).map_err(|e| Error::from_io("open", path, e))?;
+        Ok(Box::new(RealFile { file, path: path.to_owned() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::rename(from, to).map_err(|e| Error::from_io("rename", from, e))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        fs::remove_file(path).map_err(|e| Error::from_io("remove", path, e))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        let failed = |e| Error::from_io("list", dir, e);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if !entry.file_type().map_err(failed)?.is_dir() {
+                names.extend(entry.file_name().into_string());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        fs::exists(path).map_err(|e| Error::from_io("stat", path, e))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        let failed = |e| Error::from_io("sync folder", dir, e);
+        fs::File::open(dir).map_err(failed)?.sync_all().map_err(failed)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        if dir.as_os_str().is_empty() || dir.is_dir() {
+            return Ok(());
+        }
+        let parent = dir.parent().unwrap_or(Path::new(""));
+        self.create_dir_all(parent)?;
+        match fs::create_dir(dir) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+            Err(e) => return Err(Error::from_io("create folder", dir, e)),
+        }
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        self.sync_dir(parent)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> Result<u64> {
+        let figures = rustix::fs::statvfs(dir).map_err(|e| Error::from_io("statvfs", dir, e.into()))?;
+        Ok(figures.f_bavail.saturating_mul(figures.f_frsize))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path).map_err(|e| Error::from_io("open", path, e))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Box::new(RealFile { file, path: path.to_owned() })),
+            Err(Errno::WOULDBLOCK) => Err(Error::Locked { path: path.to_owned() }),
+            Err(e) => Err(Error::from_io("lock", path, e.into())),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct RealFile {
+    file: fs::File,
+    path: PathBuf,
+}
+
+impl RealFile {
+    fn failed(&self, operation: &'static str) -> impl FnOnce(io::Error) -> Error {
+        move |e| Error::from_io(operation, &self.path, e)
+    }
+}
+
+/// The lock belongs to the open file description: it goes when the file is closed, even by `kill -9`.
+impl Lock for RealFile {
+    fn write(&self, text: &str) -> Result<()> {
+        self.set_len(0)?;
+        self.write_at(text.as_bytes(), 0)
+    }
+}
+
+impl File for RealFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        let mut done = 0;
+        while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match self.file.read_at(rest, offset + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.failed("read")(e)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.file.write_all_at(bytes, offset).map_err(self.failed("write"))
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.file.metadata().map_err(self.failed("stat"))?.len())
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.file.set_len(len).map_err(self.failed("truncate"))
+    }
+
+    /// fdatasync: also writes the metadata that is needed to read the data back, such as the length.
+    fn sync_data(&self) -> Result<()> {
+        self.file.sync_data().map_err(self.failed("sync"))
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset, len) {
+            Ok(()) => Ok(()),
+            // The file system cannot reserve: only the length is arranged.
+            Err(Errno::OPNOTSUPP) => self.set_len(self.len()?.max(offset + len)),
+            Err(e) => Err(self.failed("allocate")(e.into())),
+        }
+    }
+
+    fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.file, flags, offset, len) {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP) => self.write_zeros(offset, len),
+            Err(e) => Err(self.failed("punch hole")(e.into())),
+        }
+    }
+}
+
+impl RealFile {
+    /// What a hole means on a file system without holes: zeros within the file's length.
+    fn write_zeros(&self, offset: u64, len: u64) -> Result<()> {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let end = (offset + len).min(self.len()?);
+        let mut at = offset;
+        while at < end {
+            let count = (end - at).min(ZEROS.len() as u64);
+            self.write_at(ZEROS.get(..count as usize).unwrap_or(&ZEROS), at)?;
+            at += count;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_written_cut_renamed_and_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("a/b");
+        RealDisk.create_dir_all(&deep).unwrap();
+        let path = deep.join("one");
+        assert!(RealDisk.open(&path, OpenMode::Read).unwrap_err().is_not_found());
+        let file = RealDisk.open(&path, OpenMode::CreateNew).unwrap();
+        assert!(matches!(RealDisk.open(&path, OpenMode::CreateNew), Err(Error::AlreadyExists { .. })));
+        file.write_at(b"hello world", 3).unwrap();
+        file.sync_data().unwrap();
+        let mut buffer = [9; 20];
+        assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 14);
+        assert_eq!(&buffer[..14], b"\0\0\0hello world");
+        assert!(file.read_exact_at(&mut buffer, 0).is_err());
+        file.set_len(5).unwrap();
+        assert_eq!(file.len().unwrap(), 5);
+        RealDisk.rename(&path, &deep.join("two")).unwrap();
+        RealDisk.sync_dir(&deep).unwrap();
+        assert_eq!(RealDisk.list(&deep).unwrap(), ["two"]);
+        assert!(RealDisk.list(dir.path()).unwrap().is_empty(), "folders are not files");
+        RealDisk.remove(&deep.join("two")).unwrap();
+        assert!(!RealDisk.exists(&deep.join("two")).unwrap());
+        assert!(RealDisk.free_bytes(dir.path()).unwrap() > 0);
+    }
+
+    #[test]
+    fn holes_and_reserved_space_read_as_zeros() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = RealDisk.open(&dir.path().join("f"), OpenMode::Create).unwrap();
+        file.write_at(&[7; 20_000], 0).unwrap();
+        file.punch_hole(4096, 8192).unwrap();
+        file.allocate(0, 30_000).unwrap();
+        let mut buffer = vec![1; 30_000];
+        file.read_exact_at(&mut buffer, 0).unwrap();
+        assert!(buffer[..4096].iter().chain(&buffer[12_288..20_000]).all(|b| *b == 7));
+        assert!(buffer[4096..12_288].iter().chain(&buffer[20_000..]).all(|b| *b == 0));
+    }
+
+    #[test]
+    fn a_lock_excludes_until_it_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let lock = RealDisk.lock(&path).unwrap();
+        lock.write("4711").unwrap();
+        assert!(matches!(RealDisk.lock(&path), Err(Error::Locked { .. })));
+        assert_eq!(fs::read(&path).unwrap(), b"4711");
+        drop(lock);
+        RealDisk.lock(&path).unwrap();
+    }
+
+    #[test]
+    fn a_full_device_is_told_apart() {
+        let file = RealDisk.open(Path::new("/dev/full"), OpenMode::ReadWrite).unwrap();
+        assert!(file.write_at(b"x", 0).unwrap_err().is_out_of_space());
+    }
+}
