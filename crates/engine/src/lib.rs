@@ -6,6 +6,8 @@
 
 mod batch;
 mod error;
+pub mod limits;
+pub mod model;
 mod options;
 mod snapshot;
 mod traits;

@@ -29,7 +29,8 @@ pub struct RangeEstimate {
 }
 
 /// Ordered movement over one tree. Every move answers whether the cursor stands on an entry afterwards; `key` and
-/// `value` may be called only then, and are valid until the next move.
+/// `value` may be called only then, and are valid until the next move. A cursor that ran off an end, or was never
+/// placed, stands nowhere: `next` and `prev` answer `false` until one of the other moves places it.
 pub trait Cursor: Send {
     /// To the first entry with `key >= target`.
     fn seek(&mut self, target: &[u8]) -> Result<bool>;

@@ -12,7 +12,9 @@ pub trait Engine: Send + Sync + 'static {
     fn applied(&self) -> Position;
 
     /// Applies batches in log order. Called by one thread at a time; positions rise. All or nothing is visible to
-    /// snapshots only at batch boundaries. After `Ok`, new snapshots show the batches.
+    /// snapshots only at batch boundaries. After `Ok`, new snapshots show the batches. After an error none of the batches
+    /// is applied. A batch at or below [`Engine::applied`] is passed over: its changes are in the state.
+    /// Errors: `UnknownTree` for an operation on a tree that does not exist; a row beyond [`limits`](crate::limits).
     fn apply(&self, batches: &[Batch]) -> Result<()>;
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>>;
