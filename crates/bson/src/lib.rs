@@ -3,10 +3,21 @@
 //! [`Doc`] and [`Array`] borrow bytes that passed [`validate`]; [`ValueRef`] is one element read in place; [`Value`]
 //! owns one; [`DocBuf`] and [`ArrayBuf`] own whole documents and are what is built, stored and sent.
 
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
 mod buf;
+mod compare;
+mod decimal;
 mod doc;
+mod error;
+mod validate;
 mod value;
+mod wide;
 
 pub use buf::{ArrayBuf, DocBuf};
+pub use compare::{canonical, canonical_type, compare, compare_arrays, compare_docs, identical};
+pub use decimal::{Finite, Parts};
 pub use doc::{Array, Doc, Elements};
+pub use error::{Error, Problem};
+pub use validate::{INTERNAL_SIZE_MAX, Limits, USER_SIZE_MAX, validate};
 pub use value::{Decimal128, ObjectId, Timestamp, Type, Value, ValueRef};
