@@ -1,1 +1,43 @@
-//! server
+//! Sockets: accepts connections, reads frames in bounded steps, hands each to a [`Session`], writes its reply.
+//!
+//! The only crate with an async runtime, and free of documents: a frame is a length and bytes.
+//!
+//! | file | what |
+//! |---|---|
+//! | `handler` | the seam: what a user of this crate implements |
+//! | `server` | the runtime, accepting, stopping |
+//! | `connection` | one connection from accept to close |
+//! | `frame` | the read buffer of one connection |
+//! | `place` | where a request runs: on the worker that read it or on the blocking pool |
+//! | `faults` | watches page faults of requests that run on a worker |
+//! | `stop` | the clean shutdown |
+//! | `signal` | SIGTERM, SIGINT, SIGUSR1 as calls |
+//! | `metrics` | connection and byte counts |
+//! | `echo` | a server that answers every frame with a canned reply: the laboratory's bare peer |
+//!
+//! Threads: one tokio worker per core runs all connections; what may block on a disk runs on tokio's blocking pool, so a
+//! reader that waits for a disk holds up no other connection. A connection is one task and runs one request at a time.
+//! No lock is taken per request.
+
+mod connection;
+pub mod echo;
+mod error;
+mod faults;
+mod frame;
+mod handler;
+mod limits;
+mod listeners;
+mod metrics;
+mod place;
+mod server;
+mod signal;
+mod stop;
+
+pub use error::{Error, Result};
+pub use handler::{After, Handler, Peer, Place, Session};
+pub use limits::Limits;
+pub use listeners::{Listeners, bind};
+pub use metrics::{Figures, Metrics};
+pub use server::Server;
+pub use signal::Signal;
+pub use stop::Stop;

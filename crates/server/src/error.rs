@@ -1,0 +1,18 @@
+//! What can go wrong before a connection exists; errors of one connection end that connection and nothing else.
+
+use std::io;
+use std::net::SocketAddr;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("address already in use: {address}")]
+    AddressInUse { address: SocketAddr },
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error("cannot resolve the address {name:?}: {source}")]
+    Resolve { name: String, source: io::Error },
+    #[error("cannot start the network runtime: {source}")]
+    Runtime { source: io::Error },
+}

@@ -1,0 +1,59 @@
+//! The seam to what understands frames.
+
+use std::net::SocketAddr;
+
+/// One per server. Opens a session for each accepted connection.
+pub trait Handler: Send + Sync + 'static {
+    fn open(&self, peer: Peer) -> Box<dyn Session>;
+
+    /// A connection was closed because there are too many.
+    fn refused(&self, _peer: Peer) {}
+}
+
+/// Both ends of a connection and its number (from 1, never used again in this process).
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    pub connection: u64,
+    pub remote: SocketAddr,
+    pub local: SocketAddr,
+    /// Open connections, this one included.
+    pub open: usize,
+}
+
+/// The state of one connection. Its calls never overlap; they may come from different threads.
+pub trait Session: Send + 'static {
+    /// Where this frame is to run. Called on a network worker: must not block and should cost next to nothing.
+    fn place(&self, frame: &[u8]) -> Place;
+
+    /// Answers one frame: appends whole reply frames to `reply`, or nothing.
+    /// `frame` is complete (its first four bytes are its length).
+    fn handle(&mut self, frame: &[u8], reply: &mut Vec<u8>) -> After;
+
+    /// The next reply of a stream that [`After::More`] announced.
+    fn more(&mut self, _reply: &mut Vec<u8>) -> After {
+        After::Continue
+    }
+
+    /// `handle` or `more` panicked: appends the error reply, if one can be made. The connection closes after it.
+    fn panicked(&mut self, frame: &[u8], message: &str, reply: &mut Vec<u8>);
+
+    /// The connection is gone; no call follows. Requests are not running any more.
+    fn closed(&mut self, _open: usize) {}
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On the worker that read the frame: for what is answered from memory.
+    Inline,
+    /// On the blocking pool.
+    Blocking,
+}
+
+/// What follows once the reply is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    Continue,
+    /// Call [`Session::more`] before reading on (exhaust replies).
+    More,
+    Close,
+}

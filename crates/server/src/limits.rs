@@ -1,0 +1,45 @@
+//! Bounds of what a client can make the server hold.
+
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections above this number are closed at once.
+    pub connections_max: usize,
+    /// Longest frame, header included; a longer announcement closes the connection.
+    pub frame_bytes_max: usize,
+    /// Bytes of all half-read large frames together; the connection that would pass it is closed.
+    pub pending_bytes_max: usize,
+    /// How long a begun frame may take, before the time that its length earns (see `frame_time`).
+    pub frame_grace: Duration,
+    /// How long one write may wait for a client that does not read.
+    pub write_stall: Duration,
+    /// Threads of the blocking pool.
+    pub blocking_threads_max: usize,
+    /// How long a clean shutdown waits for running requests.
+    pub stop_grace: Duration,
+}
+
+/// MongoDB's `maxMessageSizeBytes`.
+pub const FRAME_BYTES_MAX: usize = 48_000_000;
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections_max: 65_536,
+            frame_bytes_max: FRAME_BYTES_MAX,
+            pending_bytes_max: 1 << 30,
+            frame_grace: Duration::from_secs(60),
+            write_stall: Duration::from_secs(60),
+            blocking_threads_max: 512,
+            stop_grace: Duration::from_secs(15),
+        }
+    }
+}
+
+impl Limits {
+    /// A frame must arrive within the grace plus one second per 16 KB, so that a trickle cannot hold memory for long.
+    pub(crate) fn frame_time(&self, frame_bytes: usize) -> Duration {
+        self.frame_grace + Duration::from_secs(frame_bytes as u64 / (16 << 10))
+    }
+}

@@ -1,0 +1,112 @@
+//! The runtime: accepts on every listener, stops when told.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+
+use crate::connection::{self, Shared};
+use crate::faults::FaultWatch;
+use crate::{Error, Handler, Limits, Listeners, Metrics, Peer, Result, Signal, Stop, signal};
+
+/// A server that is not running yet.
+pub struct Server {
+    limits: Limits,
+    metrics: Arc<Metrics>,
+    stop: Stop,
+    on_signal: Option<Box<dyn Fn(Signal) + Send + Sync>>,
+    workers: Option<usize>,
+}
+
+impl Server {
+    pub fn new(limits: Limits) -> Server {
+        Server { limits, metrics: Arc::default(), stop: Stop::default(), on_signal: None, workers: None }
+    }
+
+    /// Threads that run connections; the default is one per core.
+    pub fn with_workers(mut self, workers: usize) -> Server {
+        self.workers = Some(workers.max(1));
+        self
+    }
+
+    /// Takes over SIGTERM, SIGINT and SIGUSR1 of the process. The callback decides what they do.
+    pub fn with_signals(mut self, on_signal: impl Fn(Signal) + Send + Sync + 'static) -> Server {
+        self.on_signal = Some(Box::new(on_signal));
+        self
+    }
+
+    pub fn metrics(&self) -> Arc<Metrics> {
+        self.metrics.clone()
+    }
+
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Serves until [`Stop::now`]; then running requests finish (within `stop_grace`) and are answered.
+    pub fn run(self, listeners: Listeners, handler: Arc<dyn Handler>) -> Result<()> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.enable_all().thread_name("arbor-worker").max_blocking_threads(self.limits.blocking_threads_max);
+        if let Some(workers) = self.workers {
+            builder.worker_threads(workers);
+        }
+        let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
+        let stop_grace = self.limits.stop_grace;
+        let Server { limits, metrics, stop, on_signal, .. } = self;
+        let shared = Arc::new(Shared { handler, limits, metrics, stop, faults: FaultWatch::new() });
+        if let Some(on_signal) = on_signal {
+            runtime.spawn(signal::watch(on_signal));
+        }
+        let served = runtime.block_on(accept_all(shared.clone(), listeners));
+        runtime.block_on(async {
+            let _ = tokio::time::timeout(stop_grace, shared.stop.drained()).await;
+        });
+        runtime.shutdown_timeout(if shared.stop.is_forced() { Duration::ZERO } else { Duration::from_secs(1) });
+        served
+    }
+}
+
+/// Accepts until the shutdown begins; the listeners are closed then.
+async fn accept_all(shared: Arc<Shared>, listeners: Listeners) -> Result<()> {
+    let numbers = Arc::new(AtomicU64::new(0));
+    let mut loops = tokio::task::JoinSet::new();
+    for listener in listeners {
+        let listener = into_tokio(listener)?;
+        loops.spawn(accept(shared.clone(), listener, numbers.clone()));
+    }
+    shared.stop.begun().await;
+    loops.shutdown().await;
+    Ok(())
+}
+
+fn into_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener> {
+    let nonblocking = listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
+    nonblocking.map_err(|source| Error::Runtime { source })
+}
+
+async fn accept(shared: Arc<Shared>, listener: tokio::net::TcpListener, numbers: Arc<AtomicU64>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, remote)) => admit(&shared, stream, remote, &numbers),
+            // Out of file descriptors: connections that end give some back.
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+/// Starts a connection, or closes it at once when there are too many.
+fn admit(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, numbers: &AtomicU64) {
+    let open = shared.metrics.open.fetch_add(1, Ordering::Relaxed) + 1;
+    let connection = numbers.fetch_add(1, Ordering::Relaxed) + 1;
+    let peer = Peer { connection, remote, local: stream.local_addr().unwrap_or(remote), open };
+    if open > shared.limits.connections_max {
+        shared.metrics.open.fetch_sub(1, Ordering::Relaxed);
+        shared.metrics.rejected.fetch_add(1, Ordering::Relaxed);
+        shared.handler.refused(peer);
+        return;
+    }
+    shared.metrics.created.fetch_add(1, Ordering::Relaxed);
+    tokio::spawn(connection::serve(shared.clone(), stream, peer));
+}

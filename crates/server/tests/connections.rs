@@ -1,0 +1,244 @@
+//! A real server on a free port with a small handler: opcode 1 echoes inline, 2 on the pool, 3 panics, 4 streams three
+//! replies, 5 closes, 6 takes 200 ms on the pool.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arbor_server::{After, Figures, Handler, Limits, Metrics, Peer, Place, Server, Session, Stop, bind};
+
+struct Toy;
+
+struct ToySession {
+    left: u8,
+}
+
+fn opcode(frame: &[u8]) -> i32 {
+    i32::from_le_bytes(frame[12..16].try_into().unwrap())
+}
+
+fn frame(opcode: i32, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for word in [16 + body.len() as i32, 7, 0, opcode] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    out.extend_from_slice(body);
+    out
+}
+
+impl Handler for Toy {
+    fn open(&self, _peer: Peer) -> Box<dyn Session> {
+        Box::new(ToySession { left: 0 })
+    }
+}
+
+impl Session for ToySession {
+    fn place(&self, frame: &[u8]) -> Place {
+        if matches!(opcode(frame), 2 | 6) { Place::Blocking } else { Place::Inline }
+    }
+
+    fn handle(&mut self, request: &[u8], reply: &mut Vec<u8>) -> After {
+        match opcode(request) {
+            3 => panic!("toy {}", 3),
+            4 => {
+                self.left = 2;
+                reply.extend(frame(4, b"first"));
+                return After::More;
+            }
+            5 => return After::Close,
+            6 => std::thread::sleep(Duration::from_millis(200)),
+            _ => {}
+        }
+        reply.extend_from_slice(request);
+        After::Continue
+    }
+
+    fn more(&mut self, reply: &mut Vec<u8>) -> After {
+        self.left -= 1;
+        reply.extend(frame(4, b"next"));
+        if self.left == 0 { After::Continue } else { After::More }
+    }
+
+    fn panicked(&mut self, _request: &[u8], message: &str, reply: &mut Vec<u8>) {
+        reply.extend(frame(99, message.as_bytes()));
+    }
+}
+
+struct Running {
+    address: SocketAddr,
+    stop: Stop,
+    metrics: Arc<Metrics>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(limits: Limits) -> Running {
+        let listeners = bind(&["127.0.0.1".to_owned()], 0, false).unwrap();
+        let address = listeners[0].local_addr().unwrap();
+        let server = Server::new(limits).with_workers(2);
+        let (stop, metrics) = (server.stop(), server.metrics());
+        let thread = std::thread::spawn(move || server.run(listeners, Arc::new(Toy)).unwrap());
+        Running { address, stop, metrics, thread: Some(thread) }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream
+    }
+
+    fn figures_once(&self, done: impl Fn(&Figures) -> bool) -> Figures {
+        let begun = Instant::now();
+        loop {
+            let figures = self.metrics.figures();
+            if done(&figures) || begun.elapsed() > Duration::from_secs(5) {
+                return figures;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.now();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn read_frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut head = [0; 16];
+    stream.read_exact(&mut head).ok()?;
+    let length = i32::from_le_bytes(head[..4].try_into().unwrap()) as usize;
+    let mut bytes = head.to_vec();
+    bytes.resize(length, 0);
+    stream.read_exact(&mut bytes[16..]).ok()?;
+    Some(bytes)
+}
+
+fn ask(stream: &mut TcpStream, request: &[u8]) -> Option<Vec<u8>> {
+    stream.write_all(request).ok()?;
+    read_frame(stream)
+}
+
+#[test]
+fn requests_run_inline_and_on_the_pool() {
+    let server = Running::start(Limits::default());
+    let mut stream = server.connect();
+    for opcode in [1, 2, 1] {
+        let request = frame(opcode, b"hello");
+        assert_eq!(ask(&mut stream, &request).unwrap(), request);
+    }
+    let figures = server.metrics.figures();
+    assert_eq!((figures.requests, figures.requests_pooled, figures.bytes_in), (3, 1, 63));
+    assert_eq!((figures.connections_open, figures.connections_created), (1, 1));
+    drop(stream);
+    assert_eq!(server.figures_once(|f| f.connections_open == 0).connections_open, 0);
+}
+
+#[test]
+fn large_split_and_pipelined_frames_arrive_whole() {
+    let server = Running::start(Limits::default());
+    let mut stream = server.connect();
+    let large = frame(1, &vec![9; 5 << 20]);
+    let mut reader = stream.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| large.chunks(700_000).for_each(|part| stream.write_all(part).unwrap()));
+        assert_eq!(read_frame(&mut reader).unwrap(), large);
+    });
+    let pipelined: Vec<u8> = (0..50).flat_map(|n| frame(1 + n % 2, &[n as u8])).collect();
+    stream.write_all(&pipelined).unwrap();
+    for n in 0..50 {
+        assert_eq!(read_frame(&mut reader).unwrap()[16..], [n]);
+    }
+}
+
+#[test]
+fn a_panic_is_answered_and_ends_only_its_connection() {
+    let server = Running::start(Limits::default());
+    let (mut victim, mut other) = (server.connect(), server.connect());
+    let reply = ask(&mut victim, &frame(3, b"")).unwrap();
+    assert_eq!((opcode(&reply), &reply[16..]), (99, &b"toy 3"[..]));
+    assert!(ask(&mut victim, &frame(1, b"")).is_none());
+    assert!(ask(&mut other, &frame(1, b"")).is_some());
+    assert_eq!(server.metrics.figures().panics, 1);
+}
+
+#[test]
+fn exhaust_replies_come_before_the_next_request() {
+    let server = Running::start(Limits::default());
+    let mut stream = server.connect();
+    stream.write_all(&frame(4, b"")).unwrap();
+    stream.write_all(&frame(1, b"after")).unwrap();
+    let replies: Vec<Vec<u8>> = (0..4).map(|_| read_frame(&mut stream).unwrap()[16..].to_vec()).collect();
+    assert_eq!(replies, [&b"first"[..], b"next", b"next", b"after"]);
+    assert!(ask(&mut stream, &frame(5, b"")).is_none());
+}
+
+#[test]
+fn lying_and_trickled_frames_close_their_connection() {
+    let server = Running::start(Limits { frame_grace: Duration::from_millis(100), ..Limits::default() });
+    for length in [-1, 0, 15, 48_000_001, i32::MAX] {
+        let mut stream = server.connect();
+        let mut lie = frame(1, b"");
+        lie[..4].copy_from_slice(&i32::to_le_bytes(length));
+        assert!(ask(&mut stream, &lie).is_none(), "{length}");
+    }
+    let mut idle = server.connect();
+    let mut slow = server.connect();
+    slow.write_all(&frame(1, b"abc")[..10]).unwrap();
+    assert!(read_frame(&mut slow).is_none());
+    assert_eq!(server.metrics.figures().slow_frames, 1);
+    assert!(ask(&mut idle, &frame(1, b"")).is_some(), "an idle connection stays");
+}
+
+#[test]
+fn announced_but_unsent_bytes_are_bounded_over_all_connections() {
+    let server = Running::start(Limits { pending_bytes_max: 1 << 20, ..Limits::default() });
+    let mut other = server.connect();
+    let mut stream = server.connect();
+    let mut head = frame(1, b"");
+    head[..4].copy_from_slice(&i32::to_le_bytes(40 << 20));
+    let _ = stream.write_all(&head).and_then(|()| stream.write_all(&vec![0; 4 << 20]));
+    assert!(read_frame(&mut stream).is_none());
+    assert!(ask(&mut other, &frame(1, b"")).is_some());
+}
+
+#[test]
+fn too_many_connections_are_refused() {
+    let server = Running::start(Limits { connections_max: 2, ..Limits::default() });
+    let mut kept: Vec<TcpStream> = (0..2).map(|_| server.connect()).collect();
+    kept.iter_mut().for_each(|stream| assert!(ask(stream, &frame(1, b"")).is_some()));
+    assert!(ask(&mut server.connect(), &frame(1, b"")).is_none());
+    let figures = server.figures_once(|f| f.connections_rejected == 1);
+    assert_eq!((figures.connections_open, figures.connections_rejected), (2, 1));
+}
+
+#[test]
+fn a_stop_lets_running_requests_finish() {
+    let server = Running::start(Limits::default());
+    let (mut busy, mut idle) = (server.connect(), server.connect());
+    assert!(ask(&mut idle, &frame(1, b"")).is_some());
+    busy.write_all(&frame(6, b"slow")).unwrap();
+    server.figures_once(|f| f.requests_pooled == 1);
+    let begun = Instant::now();
+    server.stop.now();
+    assert!(read_frame(&mut idle).is_none(), "idle connections end at once");
+    assert_eq!(read_frame(&mut busy).unwrap()[16..], *b"slow");
+    drop(server);
+    assert!(begun.elapsed() < Duration::from_secs(3));
+    assert!(read_frame(&mut busy).is_none());
+}
+
+#[test]
+fn a_thousand_idle_connections_are_served() {
+    let server = Running::start(Limits::default());
+    let mut streams: Vec<TcpStream> = (0..1000).map(|_| server.connect()).collect();
+    for stream in streams.iter_mut().step_by(97) {
+        assert!(ask(stream, &frame(1, b"x")).is_some());
+    }
+    assert_eq!(server.figures_once(|f| f.connections_open == 1000).connections_open, 1000);
+}
