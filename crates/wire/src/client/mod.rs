@@ -1,0 +1,326 @@
+//! A lean blocking client: one thread, one connection, buffers that are used again.
+//!
+//! It drives the laboratory's load, where the generator shares the machine with the server, so an operation costs one
+//! write, one read and no allocation: the request is built in one buffer, the reply is read into another and borrowed
+//! from there. Replies are checked as far as reading them in place needs, not validated deeply (doc.rs, I1: on bytes
+//! that break it the iterator ends early and never panics).
+
+mod cursor;
+mod error;
+mod uri;
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
+
+pub use error::ClientError;
+pub use uri::Uri;
+
+use crate::bytes::Bytes;
+use crate::message::{self, Outgoing};
+use crate::{Compressor, Fault, Header, MESSAGE_BYTES_MAX, Opcode, compress};
+
+/// Bytes read at least at a time; replies to point reads fit, larger ones grow the buffer in steps.
+const READ_BYTES: usize = 64 * 1024;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Named in the handshake; shows in the server's log.
+    pub app_name: String,
+    /// Asked for in the handshake; used when the server agrees.
+    pub compressor: Option<Compressor>,
+    /// Every message carries a CRC-32C (uncompressed ones only).
+    pub checksum: bool,
+    /// How long a connect, one read or one write may take; `None` waits for ever.
+    pub timeout: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { app_name: "arbor".to_owned(), compressor: None, checksum: false, timeout: None }
+    }
+}
+
+/// One connection. After an [`ClientError::Io`] or [`ClientError::Protocol`] it is of no more use; connect again.
+#[derive(Debug)]
+pub struct Client {
+    stream: TcpStream,
+    options: Options,
+    /// What the handshake agreed on.
+    compressor: Option<Compressor>,
+    last_id: i32,
+    out: Vec<u8>,
+    /// `input[..filled]` was received and not consumed yet; the frame before it is at `..frame` until the next read.
+    input: Vec<u8>,
+    filled: usize,
+    frame: usize,
+    plain: Vec<u8>,
+}
+
+/// A command's reply, borrowed from the client's buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Reply<'a> {
+    pub doc: Doc<'a>,
+    /// Another reply to the same request follows; read it with [`Client::receive`].
+    pub more_to_come: bool,
+}
+
+impl Client {
+    /// Connects to `mongodb://host:port/?options` or `host:port` and says hello.
+    pub fn connect(target: &str) -> Result<Client, ClientError> {
+        let uri = Uri::parse(target)?;
+        Client::connect_with(&uri.address, uri.options())
+    }
+
+    /// Connects to `host:port` and says hello.
+    pub fn connect_with(address: &str, options: Options) -> Result<Client, ClientError> {
+        let mut client = Client::connect_silently(address, options)?;
+        client.hello()?;
+        Ok(client)
+    }
+
+    /// Connects without a handshake: for tests of what a server takes before it.
+    pub fn connect_silently(address: &str, options: Options) -> Result<Client, ClientError> {
+        let stream = open(address, options.timeout)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(options.timeout)?;
+        stream.set_write_timeout(options.timeout)?;
+        Ok(Client {
+            stream,
+            options,
+            compressor: None,
+            last_id: 0,
+            out: Vec::with_capacity(4096),
+            input: vec![0; READ_BYTES],
+            filled: 0,
+            frame: 0,
+            plain: Vec::new(),
+        })
+    }
+
+    fn hello(&mut self) -> Result<(), ClientError> {
+        let compression: ArrayBuf = self.options.compressor.iter().map(|compressor| compressor.name()).collect();
+        let application = DocBuf::new().with("name", self.options.app_name.as_str());
+        let driver = DocBuf::new().with("name", "arbor-wire").with("version", env!("CARGO_PKG_VERSION"));
+        let os = DocBuf::new().with("type", std::env::consts::OS).with("architecture", std::env::consts::ARCH);
+        let metadata = DocBuf::new().with("application", &application).with("driver", &driver).with("os", &os);
+        let hello = DocBuf::new()
+            .with("hello", 1)
+            .with("helloOk", true)
+            .with("client", &metadata)
+            .with("compression", &compression);
+        let wanted = self.options.compressor;
+        let reply = self.command("admin", &hello)?;
+        let agreed = match reply.doc.get("compression") {
+            Some(ValueRef::Array(names)) => names.iter().any(
+                |name| matches!(name, ValueRef::String(name) if Compressor::by_name(name).is_some_and(|c| Some(c) == wanted)),
+            ),
+            _ => false,
+        };
+        self.compressor = wanted.filter(|_| agreed);
+        Ok(())
+    }
+
+    /// The compressor the handshake agreed on.
+    pub fn compressor(&self) -> Option<Compressor> {
+        self.compressor
+    }
+
+    /// Runs `command` on `db`. A reply with `ok: 0` is [`ClientError::Command`]; write errors of single statements stand
+    /// in the reply ([`Reply::first_write_error`]).
+    pub fn command(&mut self, db: &str, command: &DocBuf) -> Result<Reply<'_>, ClientError> {
+        self.command_with(db, command, &[])
+    }
+
+    /// `command` with document sequences, which spare the server an array and the client a copy.
+    pub fn command_with(
+        &mut self,
+        db: &str,
+        command: &DocBuf,
+        sequences: &[(&str, &[DocBuf])],
+    ) -> Result<Reply<'_>, ClientError> {
+        let bytes = command.as_bytes();
+        let name = command.as_doc().first().map_or("", |(name, _)| name);
+        let compressible = !crate::must_not_be_compressed(name);
+        self.send_with(compressible, 0, |out| {
+            // The document's length is patched once `$db` stands behind its fields.
+            let start = out.len();
+            out.extend_from_slice(bytes.get(..bytes.len().saturating_sub(1)).unwrap_or_default());
+            append_db(db, out);
+            message::patch_length(start, out.len() - start, out);
+            for (name, documents) in sequences {
+                message::encode_sequence(name, documents, out);
+            }
+        })?;
+        self.receive()?.ok()
+    }
+
+    /// Sends one command whose bytes are complete, `$db` included, and reads its reply. The fastest path: a caller that
+    /// keeps one document and patches a number in it pays for one copy, one write and one read.
+    pub fn call(&mut self, command: &[u8]) -> Result<Reply<'_>, ClientError> {
+        self.send_with(true, 0, |out| out.extend_from_slice(command))?;
+        self.receive()?.ok()
+    }
+
+    /// Sends a command without waiting for an answer (moreToCome).
+    pub fn tell(&mut self, command: &[u8]) -> Result<(), ClientError> {
+        self.send_with(true, message::flag::MORE_TO_COME, |out| out.extend_from_slice(command))
+    }
+
+    /// Sends one OP_MSG; `fill` appends the body and any kind 1 sections.
+    fn send_with(
+        &mut self,
+        compressible: bool,
+        flags: u32,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), ClientError> {
+        self.last_id = self.last_id.wrapping_add(1);
+        let compressor = self.compressor.filter(|_| compressible);
+        let checksum = self.options.checksum && compressor.is_none();
+        let outgoing = Outgoing { request_id: self.last_id, flags, checksum, ..Outgoing::default() };
+        self.out.clear();
+        outgoing.begin(&mut self.out);
+        fill(&mut self.out);
+        outgoing.finish(0, &mut self.out);
+        if self.out.len() > MESSAGE_BYTES_MAX {
+            return Err(Fault::Length { announced: self.out.len().try_into().unwrap_or(i32::MAX) }.into());
+        }
+        if let Some(compressor) = compressor {
+            compress::compress(compressor, 0, &mut self.out).map_err(|error| ClientError::Frame(error.to_string()))?;
+        }
+        self.stream.write_all(&self.out)?;
+        Ok(())
+    }
+
+    /// Reads one reply to the last request.
+    pub fn receive(&mut self) -> Result<Reply<'_>, ClientError> {
+        self.read_frame()?;
+        let mut frame = self.input.get(..self.frame).unwrap_or_default();
+        let mut header = Header::parse(frame)?;
+        if header.opcode == Opcode::Compressed as i32 {
+            compress::decompress(frame, MESSAGE_BYTES_MAX, &mut self.plain)?;
+            frame = &self.plain;
+            header = Header::parse(frame)?;
+        }
+        if header.response_to != self.last_id {
+            return Err(ClientError::Protocol(format!(
+                "a reply to request {} came for request {}",
+                header.response_to, self.last_id
+            )));
+        }
+        reply_of(frame, header)
+    }
+
+    /// Sends bytes as they are: for tests of what a server does with bad frames.
+    pub fn send_raw(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        Ok(self.stream.write_all(bytes)?)
+    }
+
+    /// Reads one whole frame as it came, whatever it holds.
+    pub fn receive_raw(&mut self) -> Result<&[u8], ClientError> {
+        self.read_frame()?;
+        Ok(self.input.get(..self.frame).unwrap_or_default())
+    }
+
+    /// Leaves the next frame at `input[..frame]`.
+    fn read_frame(&mut self) -> Result<(), ClientError> {
+        self.input.copy_within(self.frame..self.filled, 0);
+        self.filled -= self.frame;
+        self.frame = 0;
+        let length = loop {
+            let received = self.input.get(..self.filled).unwrap_or_default();
+            match crate::frame_length(received)? {
+                Some(length) if length <= self.filled => break length,
+                _ => self.read_some()?,
+            }
+        };
+        self.frame = length;
+        Ok(())
+    }
+
+    fn read_some(&mut self) -> Result<(), ClientError> {
+        if self.filled == self.input.len() {
+            self.input.resize(self.input.len() * 2, 0);
+        }
+        let received = self.stream.read(self.input.get_mut(self.filled..).unwrap_or_default())?;
+        if received == 0 {
+            return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
+        }
+        self.filled += received;
+        Ok(())
+    }
+}
+
+fn open(address: &str, timeout: Option<Duration>) -> std::io::Result<TcpStream> {
+    let Some(timeout) = timeout else { return TcpStream::connect(address) };
+    let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Appends the element `$db` and the final NUL of a document.
+fn append_db(db: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\x02$db\0");
+    out.extend_from_slice(&(db.len() as u32 + 1).to_le_bytes());
+    out.extend_from_slice(db.as_bytes());
+    out.extend_from_slice(&[0, 0]);
+}
+
+/// The body of an OP_MSG reply: one kind 0 section directly behind the flags, as every server writes it.
+fn reply_of(frame: &[u8], header: Header) -> Result<Reply<'_>, ClientError> {
+    if header.opcode != Opcode::Message as i32 {
+        return Err(Fault::Opcode(header.opcode).into());
+    }
+    let mut rest = Bytes(frame.get(Header::LEN..).unwrap_or_default());
+    let flags = rest.u32().ok_or(Fault::Incomplete)?;
+    let sections =
+        if flags & message::flag::CHECKSUM_PRESENT != 0 { message::verified(frame, rest.0)? } else { rest.0 };
+    let body = sections.strip_prefix(&[0]).ok_or_else(|| ClientError::Protocol("a reply without a body".to_owned()))?;
+    let length = body.first_chunk::<4>().map_or(0, |length| u32::from_le_bytes(*length) as usize);
+    if length != body.len() || length < 5 || body.last() != Some(&0) {
+        return Err(ClientError::Protocol("a reply of more or less than one document".to_owned()));
+    }
+    Ok(Reply { doc: Doc::trusted(body), more_to_come: flags & message::flag::MORE_TO_COME != 0 })
+}
+
+impl<'a> Reply<'a> {
+    /// The reply, if it says `ok: 1`.
+    fn ok(self) -> Result<Reply<'a>, ClientError> {
+        let ok = match self.doc.get("ok") {
+            Some(ValueRef::Double(ok)) => ok == 1.0,
+            Some(ValueRef::Int32(ok)) => ok == 1,
+            Some(ValueRef::Int64(ok)) => ok == 1,
+            Some(ValueRef::Bool(ok)) => ok,
+            _ => false,
+        };
+        if ok { Ok(self) } else { Err(ClientError::command(self.doc)) }
+    }
+
+    /// The first of `writeErrors` as an error.
+    pub fn first_write_error(&self) -> Option<ClientError> {
+        match self.doc.get("writeErrors")? {
+            ValueRef::Array(errors) => match errors.get(0)? {
+                ValueRef::Document(error) => Some(ClientError::command(error)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// A number of the reply, whatever its type.
+    pub fn number(&self, field: &str) -> Option<f64> {
+        match self.doc.get(field)? {
+            ValueRef::Int32(value) => Some(value.into()),
+            ValueRef::Int64(value) => Some(value as f64),
+            ValueRef::Double(value) => Some(value),
+            _ => None,
+        }
+    }
+}
