@@ -1,1 +1,51 @@
-//! txn
+//! Snapshots, write sets, conflicts and the commit path.
+//!
+//! `txn` is the only caller of `log.append` and `engine.apply`. Keys and values are plain bytes here.
+//!
+//! ```text
+//! begin ─ Transaction (snapshot + write set) ─ commit ─┬─ queue: one committer leads a group
+//!                                                      ├─ conflict check        conflict.rs
+//!                                                      ├─ log.append (group)    commit.rs
+//!                                                      ├─ engine.apply (group)  commit.rs
+//!                                                      └─ log.wait_durable      outside of every lock
+//! open ─ replay of the log behind engine.applied()        recovery.rs
+//! ```
+//!
+//! | file | holds |
+//! |---|---|
+//! | `transactions.rs` | [`Transactions`]: open, read, begin, retry, close |
+//! | `view.rs`, `read_view.rs` | [`View`], what a reader sees |
+//! | `transaction.rs`, `write_set.rs`, `merged_cursor.rs` | a transaction and its own writes over its snapshot |
+//! | `commit.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
+//! | `record.rs` | byte layout of one log record |
+//! | `ledger.rs` | the tree that `txn` keeps for itself: tree ids and counters |
+//! | `checkpoint.rs`, `recovery.rs` | what moves the replay point, and the replay |
+
+mod active;
+mod checkpoint;
+mod commit;
+mod conflict;
+mod error;
+mod ledger;
+mod merged_cursor;
+mod options;
+mod queue;
+mod read_view;
+mod record;
+mod recovery;
+mod standin;
+mod transaction;
+mod transactions;
+mod view;
+mod write_set;
+
+pub use arbor_engine::{Cursor, RangeEstimate, TreeOptions};
+pub use checkpoint::CheckpointStats;
+pub use error::{Error, Result};
+pub use ledger::{CounterId, FIXED_TREES};
+pub use options::{FreeSpace, Options};
+pub use read_view::ReadView;
+pub use standin::Log;
+pub use transaction::{Durability, Savepoint, Transaction};
+pub use transactions::{MaybeConflict, Transactions};
+pub use view::View;

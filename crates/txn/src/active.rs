@@ -1,0 +1,93 @@
+//! Which snapshots transactions still write against: conflict entries before the oldest of them are forgotten.
+//!
+//! I1: a ticket's position is read under its shard's lock *before* the transaction takes its snapshot, so it is never
+//! after the snapshot. The commit leader is the only one that raises the published position and that asks for the
+//! oldest; a ticket it does not see yet will therefore carry at least the position that it published last.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arbor_base::Position;
+
+const SHARDS: usize = 16;
+
+#[derive(Default)]
+pub(crate) struct ActiveTransactions {
+    shards: [Shard; SHARDS],
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Shard(Mutex<BTreeMap<Position, usize>>);
+
+impl Shard {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Position, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Registration of one transaction; ends when dropped.
+pub(crate) struct Ticket {
+    active: Arc<ActiveTransactions>,
+    shard: usize,
+    position: Position,
+}
+
+fn shard_of_this_thread() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static SHARD: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
+    SHARD.with(|shard| *shard)
+}
+
+impl ActiveTransactions {
+    pub fn register(self: &Arc<Self>, published: &AtomicU64) -> Ticket {
+        let shard = shard_of_this_thread();
+        let mut positions = self.shards[shard].lock();
+        let position = Position(published.load(Ordering::Acquire));
+        *positions.entry(position).or_default() += 1;
+        drop(positions);
+        Ticket { active: self.clone(), shard, position }
+    }
+
+    /// The oldest position that an active transaction may read at; `published` when there is none.
+    pub fn oldest(&self, published: Position) -> Position {
+        let oldest_of = |shard: &Shard| shard.lock().first_key_value().map(|(position, _)| *position);
+        self.shards.iter().filter_map(oldest_of).min().unwrap_or(published).min(published)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut positions = self.active.shards[self.shard].lock();
+        if let Some(count) = positions.get_mut(&self.position) {
+            *count -= 1;
+            if *count == 0 {
+                positions.remove(&self.position);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_ticket_counts_until_it_is_dropped() {
+        let active = Arc::new(ActiveTransactions::default());
+        let published = AtomicU64::new(3);
+        let old = active.register(&published);
+        let same = active.register(&published);
+        published.store(9, Ordering::Release);
+        let young = active.register(&published);
+        let oldest = || active.oldest(Position(10)).0;
+        assert_eq!(oldest(), 3);
+        drop(old);
+        assert_eq!(oldest(), 3);
+        drop(same);
+        assert_eq!(oldest(), 9);
+        drop(young);
+        assert_eq!(oldest(), 10);
+    }
+}

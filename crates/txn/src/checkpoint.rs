@@ -1,0 +1,137 @@
+//! The thread that moves the replay point forward, and looks after the space on the device.
+//!
+//! A checkpoint: the log is made durable up to its end, the engine makes its state durable, the log is trimmed behind it
+//! (and behind the position that is held for other readers of the log). The log comes first, so that the engine does not
+//! survive a power failure at a position that the log never reached.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use arbor_base::Position;
+
+use crate::commit::{CommitPath, log_error};
+use crate::{Error, Result};
+
+/// How often the thread looks at the clock, the log bytes and the free space.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What checkpoints have done since the start.
+#[derive(Clone, Debug, Default)]
+pub struct CheckpointStats {
+    pub count: u64,
+    pub last_duration: Duration,
+    pub total_duration: Duration,
+    pub last_position: Position,
+    /// Text of the last failure; a later success clears it.
+    pub error: Option<String>,
+}
+
+pub(crate) struct Checkpoints {
+    path: Arc<CommitPath>,
+    /// Records from here on are kept for other readers of the log.
+    retained_from: AtomicU64,
+    /// One checkpoint at a time; the last checkpointed position.
+    running: Mutex<Position>,
+    stats: Mutex<CheckpointStats>,
+    stop: Mutex<bool>,
+    wake: Condvar,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Checkpoints {
+    pub fn new(path: Arc<CommitPath>) -> Checkpoints {
+        Checkpoints {
+            running: Mutex::new(path.engine().durable()),
+            path,
+            retained_from: AtomicU64::new(u64::MAX),
+            stats: Mutex::default(),
+            stop: Mutex::new(false),
+            wake: Condvar::new(),
+        }
+    }
+
+    pub fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
+        let own = self.clone();
+        std::thread::Builder::new().name("checkpoint".into()).spawn(move || own.run())
+    }
+
+    pub fn stop(&self) {
+        *lock(&self.stop) = true;
+        self.wake.notify_all();
+    }
+
+    pub fn retain_from(&self, position: Position) {
+        self.retained_from.store(position.0, Ordering::Relaxed);
+    }
+
+    pub fn stats(&self) -> CheckpointStats {
+        lock(&self.stats).clone()
+    }
+
+    fn run(&self) {
+        let mut last = Instant::now();
+        let mut stop = lock(&self.stop);
+        while !*stop {
+            stop = self.wake.wait_timeout(stop, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            if *stop {
+                break;
+            }
+            drop(stop);
+            self.watch_space();
+            if self.is_due(last) {
+                let _kept_in_stats = self.checkpoint();
+                last = Instant::now();
+            }
+            stop = lock(&self.stop);
+        }
+    }
+
+    fn is_due(&self, last: Instant) -> bool {
+        let options = self.path.options();
+        let changed = self.path.engine().applied() > *lock(&self.running);
+        let full = self.path.log_bytes().load(Ordering::Relaxed) >= options.checkpoint_log_bytes;
+        changed && (full || last.elapsed() >= options.checkpoint_interval)
+    }
+
+    fn watch_space(&self) {
+        let options = self.path.options();
+        if let Some(free) = options.free_space.as_ref().and_then(|free| free()) {
+            self.path.set_low_space(free < options.space_reserve_bytes);
+        }
+        self.path.retry_pending();
+    }
+
+    pub fn checkpoint(&self) -> Result<Position> {
+        let mut running = lock(&self.running);
+        let began = Instant::now();
+        self.path.log_bytes().store(0, Ordering::Relaxed);
+        let result = self.checkpoint_once();
+        let mut stats = lock(&self.stats);
+        match &result {
+            Ok(position) => {
+                *running = *position;
+                stats.count += 1;
+                stats.last_duration = began.elapsed();
+                stats.total_duration += began.elapsed();
+                stats.last_position = *position;
+                stats.error = None;
+            }
+            Err(error) => stats.error = Some(error.to_string()),
+        }
+        result
+    }
+
+    fn checkpoint_once(&self) -> Result<Position> {
+        let (log, engine) = (self.path.log(), self.path.engine());
+        log.wait_durable(log.appended()).map_err(log_error)?;
+        let position = engine.checkpoint().map_err(Error::from)?;
+        let retained = Position(self.retained_from.load(Ordering::Relaxed));
+        log.trim(engine.durable().next().min(retained)).map_err(log_error)?;
+        Ok(position)
+    }
+}

@@ -1,0 +1,158 @@
+//! First committer wins: which keys were committed after which position.
+//!
+//! Keys are remembered by a 64-bit hash; two keys of one hash cost a needless retry and nothing else. The keys themselves
+//! stand in the window too, for deleted ranges, which compare them exactly. Entries leave once no active transaction
+//! reads at a snapshot before them. Only the commit leader touches the table.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+
+use arbor_base::{Position, TreeId};
+use arbor_engine::{Batch, Op};
+use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
+
+use crate::write_set::KeyRange;
+
+/// The keys are hashes already.
+#[derive(Default)]
+pub(crate) struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
+    }
+    fn write_u64(&mut self, n: u64) {
+        self.0 = n;
+    }
+}
+
+type ByHash = BuildHasherDefault<Identity>;
+
+/// What one transaction writes, as far as conflicts go.
+#[derive(Debug, Default)]
+pub(crate) struct Footprint {
+    /// One per put or delete, in the order of the operations.
+    pub hashes: Vec<u64>,
+    pub ranges: Vec<(TreeId, KeyRange)>,
+}
+
+impl Footprint {
+    pub fn of(hasher: &DefaultHashBuilder, ops: &[Op]) -> Footprint {
+        let mut footprint = Footprint { hashes: Vec::with_capacity(ops.len()), ranges: Vec::new() };
+        for op in ops {
+            match op {
+                Op::Put { tree, key, .. } | Op::Delete { tree, key } => {
+                    footprint.hashes.push(hasher.hash_one((tree, key.as_slice())));
+                }
+                Op::DeleteRange { tree, from, to } => {
+                    footprint.ranges.push((*tree, KeyRange { from: from.clone(), to: to.clone() }));
+                }
+                Op::CreateTree { .. } | Op::DropTree { .. } => {}
+            }
+        }
+        footprint
+    }
+}
+
+fn key_of(op: &Op) -> Option<(TreeId, &[u8])> {
+    match op {
+        Op::Put { tree, key, .. } | Op::Delete { tree, key } => Some((*tree, key)),
+        _ => None,
+    }
+}
+
+fn covers(ranges: &[(TreeId, KeyRange)], tree: TreeId, key: &[u8]) -> bool {
+    ranges.iter().any(|(of, range)| *of == tree && range.contains(key))
+}
+
+struct Committed {
+    position: Position,
+    footprint: Footprint,
+    keys: Vec<(TreeId, Vec<u8>)>,
+}
+
+#[derive(Default)]
+pub(crate) struct ConflictTable {
+    last_write: HashMap<u64, Position, ByHash>,
+    window: VecDeque<Committed>,
+    /// Commits in the window that deleted a range.
+    ranged: usize,
+}
+
+impl ConflictTable {
+    /// Whether a commit after `snapshot` wrote a key that this transaction writes.
+    pub fn conflicts(&self, snapshot: Position, footprint: &Footprint, ops: &[Op]) -> bool {
+        let written_since = |hash: &u64| self.last_write.get(hash).is_some_and(|position| *position > snapshot);
+        if footprint.hashes.iter().any(written_since) {
+            return true;
+        }
+        if self.ranged == 0 && footprint.ranges.is_empty() {
+            return false;
+        }
+        self.window.iter().rev().take_while(|commit| commit.position > snapshot).any(|commit| {
+            let in_its_ranges =
+                |op: &Op| key_of(op).is_some_and(|(tree, key)| covers(&commit.footprint.ranges, tree, key));
+            commit.keys.iter().any(|(tree, key)| covers(&footprint.ranges, *tree, key))
+                || (!commit.footprint.ranges.is_empty() && ops.iter().any(in_its_ranges))
+        })
+    }
+
+    /// Requires rising positions.
+    pub fn record(&mut self, batch: Batch, footprint: Footprint) {
+        let position = batch.position;
+        for hash in &footprint.hashes {
+            self.last_write.insert(*hash, position);
+        }
+        self.ranged += usize::from(!footprint.ranges.is_empty());
+        let keys = batch.ops.into_iter().filter_map(|op| match op {
+            Op::Put { tree, key, .. } | Op::Delete { tree, key } => Some((tree, key)),
+            _ => None,
+        });
+        self.window.push_back(Committed { position, footprint, keys: keys.collect() });
+    }
+
+    /// Forgets what only transactions with a snapshot before `oldest` could conflict with.
+    pub fn prune(&mut self, oldest: Position) {
+        while self.window.front().is_some_and(|commit| commit.position <= oldest) {
+            let Some(commit) = self.window.pop_front() else { break };
+            self.ranged -= usize::from(!commit.footprint.ranges.is_empty());
+            for hash in &commit.footprint.hashes {
+                if self.last_write.get(hash) == Some(&commit.position) {
+                    self.last_write.remove(hash);
+                }
+            }
+        }
+    }
+
+    /// Number of remembered keys.
+    pub fn len(&self) -> usize {
+        self.last_write.len()
+    }
+}
+
+/// The writes of the transactions admitted to the group so far: every overlap inside a group is a conflict, since no
+/// member's snapshot shows another member.
+#[derive(Default)]
+pub(crate) struct GroupFootprint {
+    hashes: HashSet<u64, ByHash>,
+    ranges: Vec<(TreeId, KeyRange)>,
+}
+
+impl GroupFootprint {
+    pub fn conflicts(&self, footprint: &Footprint, ops: &[Op], admitted: &[Batch]) -> bool {
+        let keys_of =
+            |batch: &Batch| batch.ops.iter().filter_map(key_of).any(|(tree, key)| covers(&footprint.ranges, tree, key));
+        footprint.hashes.iter().any(|hash| self.hashes.contains(hash))
+            || (!footprint.ranges.is_empty() && admitted.iter().any(keys_of))
+            || (!self.ranges.is_empty()
+                && ops.iter().filter_map(key_of).any(|(tree, key)| covers(&self.ranges, tree, key)))
+    }
+
+    pub fn admit(&mut self, footprint: &Footprint) {
+        self.hashes.extend(&footprint.hashes);
+        self.ranges.extend_from_slice(&footprint.ranges);
+    }
+}

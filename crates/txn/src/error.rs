@@ -1,0 +1,52 @@
+//! Errors by what the caller can do about them.
+
+use arbor_base::{Position, TreeId};
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Another transaction committed one of this transaction's keys after its snapshot. Nothing was written; the same
+    /// work may succeed on a new snapshot.
+    #[error("write conflict: another transaction committed first")]
+    Conflict,
+    /// Nothing was written. Reads go on; writes succeed again when there is space.
+    #[error("no space left on the device: {context}")]
+    OutOfSpace { context: String },
+    /// The transaction is committed in the log at this position and will be visible once the engine has space again (or
+    /// after the next start); it must not be tried again.
+    #[error("committed at {position}, but not visible yet: no space left on the device")]
+    CommittedNotApplied { position: Position },
+    /// Writes are refused until the next start. The transaction that met the failure itself may or may not be there
+    /// after it.
+    #[error("writes are refused after a failure: {reason}")]
+    Poisoned { reason: String },
+    #[error("the store is closed")]
+    Closed,
+    #[error("transaction of {bytes} bytes exceeds the limit of {bytes_max}")]
+    TooLarge { bytes: usize, bytes_max: usize },
+    /// The tree was never created, or is dropped at this snapshot.
+    #[error("unknown tree {0}")]
+    UnknownTree(TreeId),
+    /// A log record whose checksum is right does not decode.
+    #[error("log record {position} does not decode: {reason}")]
+    CorruptRecord { position: Position, reason: &'static str },
+    /// Log and engine do not fit together: records between them are missing.
+    #[error("the engine holds everything up to {applied}, but the log has {first} to {last}")]
+    LogGap { applied: Position, first: Position, last: Position },
+    #[error(transparent)]
+    Engine(arbor_engine::Error),
+    #[error("commit log: {0}")]
+    Log(String),
+}
+
+impl From<arbor_engine::Error> for Error {
+    fn from(error: arbor_engine::Error) -> Error {
+        match error {
+            arbor_engine::Error::OutOfSpace { context } => Error::OutOfSpace { context },
+            arbor_engine::Error::Poisoned { context } => Error::Poisoned { reason: context },
+            arbor_engine::Error::UnknownTree(tree) => Error::UnknownTree(tree),
+            other => Error::Engine(other),
+        }
+    }
+}

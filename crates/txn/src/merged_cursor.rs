@@ -1,0 +1,231 @@
+//! A cursor over a snapshot's tree with a transaction's own writes laid over it.
+//!
+//! I1: while moving forward, `base` stands on the smallest entry of the snapshot that is not before the cursor and
+//! `own` is the smallest own write that is not before it; while moving backward, the mirror image. `settle` then chooses
+//! the nearer of both and steps over what own writes hide. A turn of direction seeks both sides again from the current key.
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+use arbor_engine::{Cursor, Result};
+
+use crate::write_set::{Entry, TreeWrites};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Here {
+    Nowhere,
+    Base,
+    Own,
+}
+
+pub(crate) struct MergedCursor<'a> {
+    base: Box<dyn Cursor + 'a>,
+    base_stands: bool,
+    writes: &'a TreeWrites,
+    own: Option<(&'a [u8], &'a Entry)>,
+    direction: Direction,
+    here: Here,
+}
+
+impl<'a> MergedCursor<'a> {
+    pub fn new(base: Box<dyn Cursor + 'a>, writes: &'a TreeWrites) -> MergedCursor<'a> {
+        MergedCursor { base, base_stands: false, writes, own: None, direction: Direction::Forward, here: Here::Nowhere }
+    }
+
+    fn own_from(&self, from: Bound<&[u8]>) -> Option<(&'a [u8], &'a Entry)> {
+        let mut range = self.writes.entries.range::<[u8], _>((from, Bound::Unbounded));
+        range.next().map(|(key, entry)| (key.as_slice(), entry))
+    }
+
+    fn own_before(&self, to: Bound<&[u8]>) -> Option<(&'a [u8], &'a Entry)> {
+        let mut range = self.writes.entries.range::<[u8], _>((Bound::Unbounded, to));
+        range.next_back().map(|(key, entry)| (key.as_slice(), entry))
+    }
+
+    fn step_base(&mut self) -> Result<()> {
+        self.base_stands = match self.direction {
+            Direction::Forward => self.base.next()?,
+            Direction::Backward => self.base.prev()?,
+        };
+        Ok(())
+    }
+
+    fn step_own(&mut self) {
+        if let Some((key, _)) = self.own {
+            self.own = match self.direction {
+                Direction::Forward => self.own_from(Bound::Excluded(key)),
+                Direction::Backward => self.own_before(Bound::Excluded(key)),
+            };
+        }
+    }
+
+    /// Moves the base out of a deleted range that hides it. Answers whether it moved.
+    fn leave_deleted_range(&mut self) -> Result<bool> {
+        if !self.base_stands || self.writes.ranges.is_empty() {
+            return Ok(false);
+        }
+        let Some(range) = self.writes.range_over(self.base.key()) else { return Ok(false) };
+        self.base_stands = match (self.direction, &range.to) {
+            (Direction::Forward, Some(to)) => self.base.seek(to)?,
+            (Direction::Forward, None) => false,
+            (Direction::Backward, _) => self.base.seek_before(&range.from)?,
+        };
+        Ok(true)
+    }
+
+    /// Distance order of base and own in the direction of movement.
+    fn nearer(&self) -> Option<Ordering> {
+        match (self.base_stands, self.own) {
+            (false, None) => None,
+            (true, None) => Some(Ordering::Less),
+            (false, Some(_)) => Some(Ordering::Greater),
+            (true, Some((own, _))) => {
+                let order = self.base.key().cmp(own);
+                Some(if self.direction == Direction::Forward { order } else { order.reverse() })
+            }
+        }
+    }
+
+    fn settle(&mut self) -> Result<bool> {
+        loop {
+            if self.leave_deleted_range()? {
+                continue;
+            }
+            match self.nearer() {
+                None => {
+                    self.here = Here::Nowhere;
+                    return Ok(false);
+                }
+                Some(Ordering::Less) => {
+                    self.here = Here::Base;
+                    return Ok(true);
+                }
+                Some(Ordering::Equal) => self.step_base()?,
+                Some(Ordering::Greater) if self.own.is_some_and(|(_, entry)| entry.is_some()) => {
+                    self.here = Here::Own;
+                    return Ok(true);
+                }
+                Some(Ordering::Greater) => self.step_own(),
+            }
+        }
+    }
+
+    fn advance(&mut self, direction: Direction) -> Result<bool> {
+        if self.here == Here::Nowhere {
+            return Ok(false);
+        }
+        if self.direction == direction {
+            match self.here {
+                Here::Base => self.step_base()?,
+                _ => self.step_own(),
+            }
+            return self.settle();
+        }
+        let key = self.key().to_vec();
+        self.direction = direction;
+        match direction {
+            Direction::Forward => {
+                self.base_stands = self.base.seek(&key)?;
+                if self.base_stands && self.base.key() == key {
+                    self.step_base()?;
+                }
+                self.own = self.own_from(Bound::Excluded(&key));
+            }
+            Direction::Backward => {
+                self.base_stands = self.base.seek_before(&key)?;
+                self.own = self.own_before(Bound::Excluded(&key));
+            }
+        }
+        self.settle()
+    }
+}
+
+impl Cursor for MergedCursor<'_> {
+    fn seek(&mut self, target: &[u8]) -> Result<bool> {
+        self.direction = Direction::Forward;
+        self.base_stands = self.base.seek(target)?;
+        self.own = self.own_from(Bound::Included(target));
+        self.settle()
+    }
+
+    fn seek_before(&mut self, target: &[u8]) -> Result<bool> {
+        self.direction = Direction::Backward;
+        self.base_stands = self.base.seek_before(target)?;
+        self.own = self.own_before(Bound::Excluded(target));
+        self.settle()
+    }
+
+    fn first(&mut self) -> Result<bool> {
+        self.direction = Direction::Forward;
+        self.base_stands = self.base.first()?;
+        self.own = self.own_from(Bound::Unbounded);
+        self.settle()
+    }
+
+    fn last(&mut self) -> Result<bool> {
+        self.direction = Direction::Backward;
+        self.base_stands = self.base.last()?;
+        self.own = self.own_before(Bound::Unbounded);
+        self.settle()
+    }
+
+    fn next(&mut self) -> Result<bool> {
+        self.advance(Direction::Forward)
+    }
+
+    fn prev(&mut self) -> Result<bool> {
+        self.advance(Direction::Backward)
+    }
+
+    fn key(&self) -> &[u8] {
+        match (self.here, self.own) {
+            (Here::Base, _) => self.base.key(),
+            (Here::Own, Some((key, _))) => key,
+            _ => &[],
+        }
+    }
+
+    fn value(&self) -> &[u8] {
+        match (self.here, self.own) {
+            (Here::Base, _) => self.base.value(),
+            (Here::Own, Some((_, Some(value)))) => value,
+            _ => &[],
+        }
+    }
+}
+
+/// The tree that the transaction created itself has nothing below its own writes.
+pub(crate) struct EmptyCursor;
+
+impl Cursor for EmptyCursor {
+    fn seek(&mut self, _target: &[u8]) -> Result<bool> {
+        Ok(false)
+    }
+    fn seek_before(&mut self, _target: &[u8]) -> Result<bool> {
+        Ok(false)
+    }
+    fn first(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+    fn last(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+    fn next(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+    fn prev(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+    fn key(&self) -> &[u8] {
+        &[]
+    }
+    fn value(&self) -> &[u8] {
+        &[]
+    }
+}

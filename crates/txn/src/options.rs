@@ -1,0 +1,51 @@
+//! Options of the commit path.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Answers the free bytes of the device that holds log and trees, or `None` when it cannot tell.
+pub type FreeSpace = Arc<dyn Fn() -> Option<u64> + Send + Sync>;
+
+#[derive(Clone)]
+pub struct Options {
+    /// A checkpoint starts at the latest after this time with new commits...
+    pub checkpoint_interval: Duration,
+    /// ...or after this many bytes of log.
+    pub checkpoint_log_bytes: u64,
+    /// Records of one group are appended and applied together; a group ends once it holds this many bytes.
+    pub group_bytes_max: usize,
+    /// A transaction with a larger write set is refused at commit.
+    pub transaction_bytes_max: usize,
+    /// Conflicts that `retry` meets before it keeps other committers out for one attempt.
+    pub retries_before_exclusive: u32,
+    /// Watched about every second: below `space_reserve_bytes` writes are refused before they reach the log.
+    pub free_space: Option<FreeSpace>,
+    pub space_reserve_bytes: u64,
+    /// How long a committer waits for an engine that has no space for a batch that the log already holds.
+    pub apply_wait: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            checkpoint_interval: Duration::from_secs(60),
+            checkpoint_log_bytes: 256 << 20,
+            group_bytes_max: 8 << 20,
+            transaction_bytes_max: 256 << 20,
+            retries_before_exclusive: 12,
+            free_space: None,
+            space_reserve_bytes: 64 << 20,
+            apply_wait: Duration::from_secs(10),
+        }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("checkpoint_interval", &self.checkpoint_interval)
+            .field("checkpoint_log_bytes", &self.checkpoint_log_bytes)
+            .field("group_bytes_max", &self.group_bytes_max)
+            .finish_non_exhaustive()
+    }
+}

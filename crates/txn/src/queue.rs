@@ -1,0 +1,125 @@
+//! Committers queue up; one of them leads a group.
+//!
+//! Whoever finds no leader leads at once, with nothing but its own request: a single writer meets no other thread.
+//! Requests that arrive while a leader works wait, and form the next group; the leader hands the lead to the first of
+//! them before it wakes its own group.
+//!
+//! I1: `led == false` implies that nobody waits.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+pub(crate) struct Queue<R, O> {
+    state: Mutex<State<R, O>>,
+    group_bytes_max: usize,
+}
+
+struct State<R, O> {
+    waiting: VecDeque<Waiting<R, O>>,
+    led: bool,
+}
+
+struct Waiting<R, O> {
+    request: R,
+    bytes: usize,
+    slot: Arc<Slot<O>>,
+}
+
+struct Slot<O> {
+    turn: Mutex<Turn<O>>,
+    changed: Condvar,
+}
+
+enum Turn<O> {
+    Waits,
+    Leads,
+    Done(O),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<O> Slot<O> {
+    fn set(&self, turn: Turn<O>) {
+        *lock(&self.turn) = turn;
+        self.changed.notify_one();
+    }
+
+    /// Waits for the outcome, or for the lead (`None`).
+    fn wait(&self) -> Option<O> {
+        let mut turn = lock(&self.turn);
+        loop {
+            match std::mem::replace(&mut *turn, Turn::Waits) {
+                Turn::Waits => turn = self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner),
+                Turn::Leads => return None,
+                Turn::Done(outcome) => return Some(outcome),
+            }
+        }
+    }
+}
+
+impl<R, O> Queue<R, O> {
+    pub fn new(group_bytes_max: usize) -> Queue<R, O> {
+        Queue { state: Mutex::new(State { waiting: VecDeque::new(), led: false }), group_bytes_max }
+    }
+
+    /// Has the request processed, by this thread or by another leader. `process` answers one outcome per request, in
+    /// order, and does not panic.
+    pub fn submit(&self, request: R, bytes: usize, process: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
+        let mut state = lock(&self.state);
+        if !state.led {
+            state.led = true;
+            drop(state);
+            return self.lead(vec![request], Vec::new(), process);
+        }
+        let slot = Arc::new(Slot { turn: Mutex::new(Turn::Waits), changed: Condvar::new() });
+        state.waiting.push_back(Waiting { request, bytes, slot: slot.clone() });
+        drop(state);
+        match slot.wait() {
+            Some(outcome) => outcome,
+            None => {
+                let (requests, followers) = self.take_group();
+                self.lead(requests, followers, process)
+            }
+        }
+    }
+
+    /// Takes the front of the queue: the new leader itself and what fits into its group.
+    fn take_group(&self) -> (Vec<R>, Vec<Arc<Slot<O>>>) {
+        let mut state = lock(&self.state);
+        let mut bytes = 0;
+        let mut count = 0;
+        for waiting in &state.waiting {
+            bytes += waiting.bytes;
+            if count > 0 && bytes > self.group_bytes_max {
+                break;
+            }
+            count += 1;
+        }
+        let group: Vec<_> = state.waiting.drain(..count).collect();
+        drop(state);
+        let mut slots = Vec::with_capacity(group.len());
+        let mut requests = Vec::with_capacity(group.len());
+        for waiting in group {
+            requests.push(waiting.request);
+            slots.push(waiting.slot);
+        }
+        (requests, slots.split_off(1))
+    }
+
+    fn lead(&self, requests: Vec<R>, followers: Vec<Arc<Slot<O>>>, process: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
+        let mut outcomes = process(requests).into_iter();
+        let own = outcomes.next().expect("one outcome per request");
+        let mut state = lock(&self.state);
+        match state.waiting.front() {
+            Some(next) => next.slot.set(Turn::Leads),
+            None => state.led = false,
+        }
+        drop(state);
+        for (slot, outcome) in followers.iter().zip(outcomes) {
+            slot.set(Turn::Done(outcome));
+        }
+        own
+    }
+}

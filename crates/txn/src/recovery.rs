@@ -1,0 +1,97 @@
+//! Opening: the engine catches up with the log, then the ledger is read.
+//!
+//! After a crash the engine reopens at the state of some prefix of the batches ([`Engine::applied`]); the records behind
+//! it are applied again in groups. Operations are idempotent and counters absolute, so a replay that is cut short by
+//! another crash does no harm.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arbor_base::{Position, TreeId};
+use arbor_engine::{Batch, Engine};
+use hashbrown::HashMap;
+
+use crate::commit::{CommitPath, Committed, log_error};
+use crate::ledger::{self, COUNTER_PREFIX, CounterId, FIXED_TREES, LEDGER, NEXT_TREE_KEY, TREE_PREFIX};
+use crate::record;
+use crate::standin::Log;
+use crate::write_set::WriteSet;
+use crate::{Error, Options, Result};
+
+/// Record bytes that one replayed group holds at most, beyond its last record.
+const REPLAY_GROUP_BYTES: usize = 4 << 20;
+const REPLAY_GROUP_BATCHES: usize = 4096;
+
+pub(crate) fn open(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options) -> Result<CommitPath> {
+    replay(&log, &*engine)?;
+    let ledger = read_ledger(&*engine)?;
+    let known = ledger.is_some();
+    let fresh = || Committed::new(HashMap::new(), HashSet::new(), FIXED_TREES.end);
+    let path = CommitPath::new(log, engine, options, ledger.unwrap_or_else(fresh));
+    if !known {
+        let mut writes = WriteSet::default();
+        writes.create_tree(LEDGER, Default::default());
+        let ticket = path.register();
+        path.commit(writes, Position::ZERO, ticket)?;
+    }
+    Ok(path)
+}
+
+fn replay(log: &Log, engine: &dyn Engine) -> Result<()> {
+    let (applied, first, last) = (engine.applied(), log.first(), log.appended());
+    if applied == last {
+        return Ok(());
+    }
+    if applied > last || first > applied.next() {
+        return Err(Error::LogGap { applied, first, last });
+    }
+    let mut group = Vec::new();
+    let mut bytes = 0;
+    for entry in log.read(applied.next()) {
+        let (position, payload) = entry.map_err(log_error)?;
+        let record = record::decode(&payload).map_err(|reason| Error::CorruptRecord { position, reason })?;
+        bytes += payload.len();
+        group.push(Batch { position, ops: record.ops });
+        if bytes >= REPLAY_GROUP_BYTES || group.len() >= REPLAY_GROUP_BATCHES {
+            engine.apply(&group)?;
+            group.clear();
+            bytes = 0;
+        }
+        if position == last {
+            break;
+        }
+    }
+    if !group.is_empty() {
+        engine.apply(&group)?;
+    }
+    match engine.applied() {
+        reached if reached == last => Ok(()),
+        reached => Err(Error::LogGap { applied: reached, first, last }),
+    }
+}
+
+/// `None` when there is no ledger yet.
+fn read_ledger(engine: &dyn Engine) -> Result<Option<Committed>> {
+    let snapshot = engine.snapshot()?;
+    let mut cursor = match snapshot.cursor(LEDGER) {
+        Ok(cursor) => cursor,
+        Err(arbor_engine::Error::UnknownTree(_)) => return Ok(None),
+        Err(other) => return Err(other.into()),
+    };
+    let mut counters = HashMap::new();
+    let mut trees = HashSet::new();
+    let mut next_tree = FIXED_TREES.end;
+    let mut stands = cursor.first()?;
+    while stands {
+        let (key, value) = (cursor.key(), cursor.value());
+        if key == NEXT_TREE_KEY {
+            next_tree = ledger::number_in(value).unwrap_or(next_tree);
+        } else if let Some(tree) = ledger::number_of(TREE_PREFIX, key) {
+            trees.insert(TreeId(tree));
+        } else if let (Some(id), Some(n)) = (ledger::number_of(COUNTER_PREFIX, key), ledger::number_in(value)) {
+            counters.insert(CounterId(id), n as i64);
+        }
+        stands = cursor.next()?;
+    }
+    Ok(Some(Committed::new(counters, trees, next_tree)))
+}

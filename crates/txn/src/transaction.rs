@@ -1,0 +1,188 @@
+//! A transaction: a snapshot, and its own writes over it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arbor_base::{Position, TreeId};
+use arbor_engine::{Cursor, RangeEstimate, Snapshot, TreeOptions};
+
+use crate::active::Ticket;
+use crate::commit::CommitPath;
+use crate::ledger::{self, FIXED_TREES};
+use crate::merged_cursor::{EmptyCursor, MergedCursor};
+use crate::write_set::{CounterChange, KeyRange, Presence, TreeWrites, WriteSet};
+use crate::{CounterId, Error, Result, View};
+
+/// What an acknowledged commit has reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// In the log's buffers and visible; it survives the process, and a power failure after the next commit interval.
+    Applied,
+    /// On the disk.
+    Journaled,
+}
+
+/// A place in a transaction to come back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Savepoint(usize);
+
+/// Reads at one snapshot, sees its own writes, writes nothing before [`Transaction::commit`]. Dropping it is the abort.
+/// Belongs to one thread at a time.
+pub struct Transaction {
+    path: Arc<CommitPath>,
+    snapshot: Box<dyn Snapshot>,
+    writes: WriteSet,
+    ticket: Ticket,
+}
+
+impl Transaction {
+    pub(crate) fn begin(path: Arc<CommitPath>) -> Result<Transaction> {
+        let ticket = path.register();
+        let snapshot = path.engine().snapshot()?;
+        Ok(Transaction { path, snapshot, writes: WriteSet::default(), ticket })
+    }
+
+    pub fn put(&mut self, tree: TreeId, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
+        self.writes.set(tree, key.into(), Some(value.into()));
+    }
+
+    /// A missing key is not an error.
+    pub fn delete(&mut self, tree: TreeId, key: impl Into<Vec<u8>>) {
+        self.writes.set(tree, key.into(), None);
+    }
+
+    /// Deletes `from <= key < to`; `to == None` means to the end of the tree. Conflicts with every commit into the range
+    /// after the snapshot.
+    pub fn delete_range(&mut self, tree: TreeId, from: impl Into<Vec<u8>>, to: Option<Vec<u8>>) {
+        self.writes.delete_range(tree, KeyRange { from: from.into(), to });
+    }
+
+    /// Allots the id of a new tree, which exists once this transaction is committed. Ids are never used again.
+    pub fn create_tree(&mut self, options: TreeOptions) -> TreeId {
+        let tree = self.path.allot_tree();
+        self.writes.create_tree(tree, options);
+        tree
+    }
+
+    /// Creates a tree whose id is fixed by the layer above, if it does not exist.
+    pub fn create_fixed_tree(&mut self, tree: TreeId, options: TreeOptions) -> Result<()> {
+        assert!(FIXED_TREES.contains(&tree.0), "fixed tree ids are {FIXED_TREES:?}");
+        match self.cursor(tree).map(drop) {
+            Ok(()) => Ok(()),
+            Err(Error::UnknownTree(_)) => {
+                self.writes.create_tree(tree, options);
+                Ok(())
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    pub fn drop_tree(&mut self, tree: TreeId) {
+        self.writes.drop_tree(tree);
+    }
+
+    /// Counters never conflict: the commit path adds all deltas up.
+    pub fn add_counter(&mut self, id: CounterId, delta: i64) {
+        self.writes.add_counter(id, delta);
+    }
+
+    pub fn drop_counter(&mut self, id: CounterId) {
+        self.writes.drop_counter(id);
+    }
+
+    /// The part of the log record that is opaque here (what an oplog entry needs beyond the batch).
+    pub fn set_logical(&mut self, logical: Vec<u8>) {
+        self.writes.set_logical(logical);
+    }
+
+    /// Costs a record of every later change; ask for one only when it may be used.
+    pub fn savepoint(&mut self) -> Savepoint {
+        Savepoint(self.writes.savepoint())
+    }
+
+    /// Takes back everything after the savepoint; later savepoints are gone.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) {
+        self.writes.rollback_to(savepoint.0);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Memory that the writes take, about.
+    pub fn size_bytes(&self) -> usize {
+        self.writes.bytes()
+    }
+
+    /// Ensures on `Ok`: later snapshots show the writes, and they survive as `durability` says. The answer is the
+    /// position of the commit; of an empty transaction, the position of its snapshot.
+    ///
+    /// Errors: see [`Error`]; only `Poisoned` and `CommittedNotApplied` may leave the writes behind.
+    pub fn commit(self, durability: Durability) -> Result<Position> {
+        let Transaction { path, snapshot, writes, ticket } = self;
+        let position = snapshot.position();
+        drop(snapshot);
+        let position = if writes.is_empty() { position } else { path.commit(writes, position, ticket)? };
+        path.reach(position, durability)?;
+        Ok(position)
+    }
+
+    /// `commit` by a thread that holds the commit lock already (see `Transactions::retry`).
+    pub(crate) fn commit_exclusive(self, committed: &mut crate::commit::Committed) -> Result<Position> {
+        let Transaction { path, snapshot, writes, ticket } = self;
+        let position = snapshot.position();
+        drop(snapshot);
+        if writes.is_empty() { Ok(position) } else { path.commit_locked(committed, writes, position, ticket) }
+    }
+
+    fn own(&self, tree: TreeId) -> Option<&TreeWrites> {
+        self.writes.tree(tree)
+    }
+}
+
+impl View for Transaction {
+    fn position(&self) -> Position {
+        self.snapshot.position()
+    }
+
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        let Some(own) = self.own(tree) else { return Ok(self.snapshot.get(tree, key)?) };
+        if own.presence == Presence::Dropped {
+            return Err(Error::UnknownTree(tree));
+        }
+        if let Some(entry) = own.entries.get(key) {
+            return Ok(entry.as_deref().map(Cow::Borrowed));
+        }
+        if own.presence != Presence::Unchanged || own.range_over(key).is_some() {
+            return Ok(None);
+        }
+        Ok(self.snapshot.get(tree, key)?)
+    }
+
+    fn cursor(&self, tree: TreeId) -> Result<Box<dyn Cursor + '_>> {
+        let Some(own) = self.own(tree) else { return Ok(self.snapshot.cursor(tree)?) };
+        let base: Box<dyn Cursor + '_> = match own.presence {
+            Presence::Dropped => return Err(Error::UnknownTree(tree)),
+            Presence::Created(_) => Box::new(EmptyCursor),
+            Presence::Unchanged => self.snapshot.cursor(tree)?,
+        };
+        Ok(Box::new(MergedCursor::new(base, own)))
+    }
+
+    fn estimate(&self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {
+        match self.own(tree).map(|own| &own.presence) {
+            Some(Presence::Dropped) => Err(Error::UnknownTree(tree)),
+            Some(Presence::Created(_)) => Ok(RangeEstimate::default()),
+            _ => Ok(self.snapshot.estimate(tree, from, to)?),
+        }
+    }
+
+    fn counter(&self, id: CounterId) -> Result<i64> {
+        let own = match self.writes.counter(id) {
+            Some(CounterChange::Drop) => return Ok(0),
+            Some(CounterChange::Add(delta)) => delta,
+            None => 0,
+        };
+        Ok(ledger::read_counter(&*self.snapshot, id)?.wrapping_add(own))
+    }
+}

@@ -1,0 +1,151 @@
+//! The door to everything: snapshots, transactions, checkpoints, close.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use arbor_base::Position;
+use arbor_engine::Engine;
+
+use crate::checkpoint::{CheckpointStats, Checkpoints};
+use crate::commit::CommitPath;
+use crate::recovery;
+use crate::standin::Log;
+use crate::{CounterId, Durability, Error, Options, ReadView, Result, Transaction, View};
+
+/// One log and one engine under one commit path. Shared by all threads.
+pub struct Transactions {
+    path: Arc<CommitPath>,
+    checkpoints: Arc<Checkpoints>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// An error of a layer above that may stand for a lost race.
+pub trait MaybeConflict {
+    /// Whether the same work may succeed on a new snapshot.
+    fn is_conflict(&self) -> bool;
+}
+
+impl MaybeConflict for Error {
+    fn is_conflict(&self) -> bool {
+        matches!(self, Error::Conflict)
+    }
+}
+
+impl Transactions {
+    /// Replays the log behind `engine.applied()` and starts the checkpoint thread.
+    pub fn open(log: impl Into<Arc<Log>>, engine: Arc<dyn Engine>, options: Options) -> Result<Arc<Transactions>> {
+        let path = Arc::new(recovery::open(log.into(), engine, options)?);
+        let checkpoints = Arc::new(Checkpoints::new(path.clone()));
+        let thread = checkpoints.start().map_err(|source| {
+            Error::Engine(arbor_engine::Error::Io { context: "start the checkpoint thread".into(), source })
+        })?;
+        Ok(Arc::new(Transactions { path, checkpoints, thread: Mutex::new(Some(thread)) }))
+    }
+
+    /// A snapshot of the last published commit. Takes no lock and touches no counter that threads share here.
+    pub fn read(&self) -> Result<ReadView> {
+        Ok(ReadView::new(self.path.engine().snapshot()?))
+    }
+
+    pub fn begin(&self) -> Result<Transaction> {
+        Transaction::begin(self.path.clone())
+    }
+
+    /// Runs `work` on a new transaction and commits it, again and again until no other commit came in between. After
+    /// `Options::retries_before_exclusive` lost races it keeps other committers out for one attempt, so it always ends.
+    ///
+    /// Requires a `work` that may run several times, that begins no other transaction, and that waits for no lock that
+    /// another committer may hold.
+    pub fn retry<T, E>(
+        &self,
+        durability: Durability,
+        mut work: impl FnMut(&mut Transaction) -> std::result::Result<T, E>,
+    ) -> std::result::Result<(T, Position), E>
+    where
+        E: From<Error> + MaybeConflict,
+    {
+        for _ in 0..self.path.options().retries_before_exclusive {
+            let mut transaction = self.begin()?;
+            let outcome = work(&mut transaction);
+            match outcome.and_then(|answer| Ok((answer, transaction.commit(durability)?))) {
+                Err(error) if error.is_conflict() => {}
+                settled => return settled,
+            }
+        }
+        self.run_exclusive(durability, work)
+    }
+
+    fn run_exclusive<T, E: From<Error>>(
+        &self,
+        durability: Durability,
+        mut work: impl FnMut(&mut Transaction) -> std::result::Result<T, E>,
+    ) -> std::result::Result<(T, Position), E> {
+        let mut committed = self.path.lock();
+        let mut transaction = self.begin()?;
+        let answer = work(&mut transaction)?;
+        let position = transaction.commit_exclusive(&mut committed)?;
+        drop(committed);
+        self.path.reach(position, durability)?;
+        Ok((answer, position))
+    }
+
+    /// The counter's value at the last published commit.
+    pub fn counter(&self, id: CounterId) -> Result<i64> {
+        self.read()?.counter(id)
+    }
+
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        self.path.engine()
+    }
+
+    pub fn log(&self) -> &Arc<Log> {
+        self.path.log()
+    }
+
+    /// Why writes are refused, when a failure made them so.
+    pub fn poisoned(&self) -> Option<&str> {
+        self.path.poisoned()
+    }
+
+    pub fn checkpoint_now(&self) -> Result<Position> {
+        self.checkpoints.checkpoint()
+    }
+
+    pub fn checkpoint_stats(&self) -> CheckpointStats {
+        self.checkpoints.stats()
+    }
+
+    /// Keeps log records from `position` on for other readers of the log, whatever checkpoints do.
+    pub fn retain_log_from(&self, position: Position) {
+        self.checkpoints.retain_from(position);
+    }
+
+    /// Refuses new commits, makes everything durable with a last checkpoint, and closes the log. Snapshots stay
+    /// readable. A second call does nothing.
+    pub fn close(&self) -> Result<()> {
+        if !self.stop_thread() {
+            return Ok(());
+        }
+        {
+            let mut committed = self.path.lock();
+            let _still_full = self.path.apply_pending(&mut committed);
+            self.path.close();
+        }
+        let checkpointed = if self.poisoned().is_some() { Ok(()) } else { self.checkpoint_now().map(drop) };
+        self.path.log().close().map_err(crate::commit::log_error)?;
+        checkpointed
+    }
+
+    /// Answers whether the thread was still running.
+    fn stop_thread(&self) -> bool {
+        self.checkpoints.stop();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        thread.map(JoinHandle::join).is_some()
+    }
+}
+
+impl Drop for Transactions {
+    fn drop(&mut self) {
+        self.stop_thread();
+    }
+}
