@@ -31,6 +31,6 @@ mod request;
 pub use compress::{Compressor, must_not_be_compressed};
 pub use error::{CompressedFault, Error, Fault, Refusal};
 pub use header::{Header, MESSAGE_BYTES_MAX, Opcode, frame_length};
-pub use message::{Message, Sequence};
+pub use message::{Message, Sequence, peek_command_name};
 pub use reply::{Form, ReplyTo, Start};
 pub use request::{Body, Command, Limits, Operation, Request, Scratch, decode};

@@ -110,6 +110,19 @@ pub(crate) fn decode(frame: &[u8], compressor: Option<Compressor>) -> Result<Mes
     sections(rest, &sender)
 }
 
+/// The command's name in an OP_MSG frame, without checking more than it takes to find it: for deciding where a request
+/// runs. `None` when the frame is no OP_MSG that begins with its body (then look closer, or assume the worst).
+pub fn peek_command_name(frame: &[u8]) -> Option<&str> {
+    const NAME: usize = Header::LEN + 4 + 1 + 4 + 1;
+    let header = Header::parse(frame).ok()?;
+    if header.opcode != Opcode::Message as i32 || *frame.get(Header::LEN + 4)? != KIND_BODY {
+        return None;
+    }
+    let name = frame.get(NAME..)?;
+    let end = name.iter().take(128).position(|byte| *byte == 0)?;
+    std::str::from_utf8(name.get(..end)?).ok()
+}
+
 /// Checks the CRC-32C at the end of `frame` and gives `sections` without it.
 pub(crate) fn verified<'a>(frame: &'a [u8], sections: &'a [u8]) -> Result<&'a [u8], Fault> {
     let (sections, _) = sections.split_last_chunk::<4>().ok_or(Fault::Incomplete)?;
