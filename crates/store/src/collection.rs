@@ -1,0 +1,72 @@
+//! One collection, as a catalogue shows it. A change makes a new `Collection`; the latch and unchanged indexes are shared.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use arbor_base::TreeId;
+use arbor_bson::DocBuf;
+use arbor_txn::CounterId;
+use uuid::Uuid;
+
+use crate::latch::{Latch, SharedGuard};
+use crate::{Index, Namespace};
+
+#[derive(Debug)]
+pub struct Collection {
+    pub uuid: Uuid,
+    pub namespace: Namespace,
+    /// The options of `create` that MongoDB shows in `listCollections`, verbatim.
+    pub options: DocBuf,
+    /// Records: KeyString of `_id` -> document.
+    pub tree: TreeId,
+    /// Secondary indexes, ready ones only, in order of creation. The `_id` index is the tree of records itself.
+    pub indexes: Vec<Arc<Index>>,
+    pub(crate) latch: Arc<Latch>,
+}
+
+impl Collection {
+    pub fn index(&self, name: &str) -> Option<&Arc<Index>> {
+        self.indexes.iter().find(|index| index.name == name)
+    }
+
+    /// The specification of the `_id` index.
+    pub fn id_index_spec() -> DocBuf {
+        DocBuf::new().with("v", 2i32).with("key", &DocBuf::new().with("_id", 1i32)).with("name", "_id_")
+    }
+
+    /// All specifications as `listIndexes` shows them, `_id_` first.
+    pub fn index_specs(&self) -> Vec<DocBuf> {
+        std::iter::once(Collection::id_index_spec())
+            .chain(self.indexes.iter().map(|index| index.spec.clone()))
+            .collect()
+    }
+
+    pub(crate) fn count_counter(&self) -> CounterId {
+        CounterId(self.tree.0 * 2)
+    }
+
+    pub(crate) fn bytes_counter(&self) -> CounterId {
+        CounterId(self.tree.0 * 2 + 1)
+    }
+}
+
+/// A collection whose catalogue entry stays as it is while this is held. Writers need one from before their transaction
+/// begins until it is committed; readers need none.
+#[derive(Debug)]
+pub struct Held {
+    pub(crate) collection: Arc<Collection>,
+    pub(crate) _guard: SharedGuard,
+}
+
+impl Held {
+    pub fn collection(&self) -> &Arc<Collection> {
+        &self.collection
+    }
+}
+
+impl Deref for Held {
+    type Target = Collection;
+    fn deref(&self) -> &Collection {
+        &self.collection
+    }
+}

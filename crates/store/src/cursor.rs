@@ -1,0 +1,111 @@
+//! Ordered reading of records and index entries over any view.
+
+use arbor_bson::Doc;
+use arbor_txn::{Cursor, View};
+
+use crate::entry::{self, Cuts};
+use crate::{Collection, Index, Result};
+
+macro_rules! movement {
+    () => {
+        /// To the first entry with a key at or after `target`.
+        pub fn seek(&mut self, target: &[u8]) -> Result<bool> {
+            let stands = self.cursor.seek(target)?;
+            self.moved(stands)
+        }
+        /// To the last entry with a key before `target`.
+        pub fn seek_before(&mut self, target: &[u8]) -> Result<bool> {
+            let stands = self.cursor.seek_before(target)?;
+            self.moved(stands)
+        }
+        pub fn first(&mut self) -> Result<bool> {
+            let stands = self.cursor.first()?;
+            self.moved(stands)
+        }
+        pub fn last(&mut self) -> Result<bool> {
+            let stands = self.cursor.last()?;
+            self.moved(stands)
+        }
+        #[allow(clippy::should_implement_trait)]
+        pub fn next(&mut self) -> Result<bool> {
+            let stands = self.cursor.next()?;
+            self.moved(stands)
+        }
+        pub fn prev(&mut self) -> Result<bool> {
+            let stands = self.cursor.prev()?;
+            self.moved(stands)
+        }
+    };
+}
+
+/// Records in `_id` order. Every move answers whether the cursor stands on a record afterwards.
+pub struct RecordCursor<'v> {
+    cursor: Box<dyn Cursor + 'v>,
+}
+
+impl<'v> RecordCursor<'v> {
+    pub fn new(view: &'v (impl View + ?Sized), collection: &Collection) -> Result<RecordCursor<'v>> {
+        Ok(RecordCursor { cursor: view.cursor(collection.tree)? })
+    }
+
+    movement!();
+
+    fn moved(&mut self, stands: bool) -> Result<bool> {
+        Ok(stands)
+    }
+
+    pub fn id_key(&self) -> &[u8] {
+        self.cursor.key()
+    }
+
+    pub fn doc(&self) -> Doc<'_> {
+        Doc::trusted(self.cursor.value())
+    }
+}
+
+/// Entries of one index in key order, entries of equal values in `_id` order. Seek targets are KeyStrings of the values
+/// or prefixes of them; the whole key of an entry ([`IndexCursor::position`]) finds it again.
+pub struct IndexCursor<'v> {
+    cursor: Box<dyn Cursor + 'v>,
+    index: &'v Index,
+    cuts: Cuts,
+}
+
+impl<'v> IndexCursor<'v> {
+    pub fn new(view: &'v (impl View + ?Sized), index: &'v Index) -> Result<IndexCursor<'v>> {
+        Ok(IndexCursor { cursor: view.cursor(index.tree)?, index, cuts: Cuts::default() })
+    }
+
+    movement!();
+
+    fn moved(&mut self, stands: bool) -> Result<bool> {
+        if stands {
+            let cuts = entry::cuts(self.index.unique, self.cursor.key(), self.cursor.value());
+            self.cuts = cuts.ok_or_else(|| entry::corrupt(self.index))?;
+        }
+        Ok(stands)
+    }
+
+    fn parts(&self) -> entry::Parts<'_> {
+        self.cuts.parts(self.index.unique, self.cursor.key(), self.cursor.value())
+    }
+
+    /// KeyString of the values.
+    pub fn key(&self) -> &[u8] {
+        self.parts().values
+    }
+
+    /// Key of the record.
+    pub fn id_key(&self) -> &[u8] {
+        self.parts().id_key
+    }
+
+    pub fn type_bits(&self) -> &[u8] {
+        self.parts().type_bits
+    }
+
+    /// The entry's whole key, to seek to it again.
+    pub fn position(&self) -> &[u8] {
+        self.cursor.key()
+    }
+}

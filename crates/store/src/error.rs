@@ -1,0 +1,92 @@
+//! Errors by what the caller can do about them. `command` maps them to MongoDB's codes.
+
+use arbor_bson::DocBuf;
+
+use crate::Namespace;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// 73 InvalidNamespace.
+    #[error("invalid namespace '{namespace}': {reason}")]
+    InvalidNamespace { namespace: String, reason: &'static str },
+    /// 26 NamespaceNotFound.
+    #[error("ns not found: {0}")]
+    NamespaceNotFound(Namespace),
+    /// 48 NamespaceExists.
+    #[error("namespace {0} exists")]
+    NamespaceExists(Namespace),
+    /// 13297 DatabaseDifferCase.
+    #[error("db already exists with different case already have: [{existing}] trying to create [{wanted}]")]
+    DatabaseDifferCase { existing: String, wanted: String },
+    /// 20 IllegalOperation: what may not be done to this namespace.
+    #[error("{0}")]
+    IllegalOperation(String),
+    /// 11000 DuplicateKey.
+    #[error("duplicate key in {namespace}, index {index_name}")]
+    DuplicateKey { namespace: Namespace, index_name: String, key_pattern: DocBuf, key_value: DocBuf },
+    /// 2 BadValue or 53 InvalidIdField: an `_id` that is missing or of a type that no `_id` may have.
+    #[error("{0}")]
+    InvalidId(&'static str),
+    /// 171 CannotIndexParallelArrays.
+    #[error("cannot index parallel arrays [{first}] [{second}]")]
+    CannotIndexParallelArrays { first: String, second: String },
+    /// 16746: `a.0` names an array's element and a field of an element.
+    #[error(
+        "Ambiguous field name found in array (do not use numeric field names in embedded elements in an array), \
+         field: '{field}' for array"
+    )]
+    AmbiguousArrayField { field: String },
+    #[error("{reason}")]
+    Index { kind: IndexProblem, reason: String },
+    #[error("corrupt data in {place}: {reason}")]
+    Corrupt { place: String, reason: String },
+    #[error("{context}: {source}")]
+    Spill { context: String, source: std::io::Error },
+    #[error(transparent)]
+    Txn(#[from] arbor_txn::Error),
+}
+
+/// Why indexes could not be made or dropped, by MongoDB's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexProblem {
+    /// 67 CannotCreateIndex.
+    CannotCreate,
+    /// 2 BadValue.
+    BadValue,
+    /// 14 TypeMismatch.
+    TypeMismatch,
+    /// 9 FailedToParse: a required field of the specification is missing.
+    FailedToParse,
+    /// 197 InvalidIndexSpecificationOption.
+    InvalidOption,
+    /// 85 IndexOptionsConflict.
+    OptionsConflict,
+    /// 86 IndexKeySpecsConflict.
+    KeySpecsConflict,
+    /// 68 IndexAlreadyExists.
+    AlreadyExists,
+    /// 27 IndexNotFound.
+    NotFound,
+    /// 72 InvalidOptions: `_id` may not be dropped, and the like.
+    InvalidOptions,
+    /// 238 NotImplemented: an index type or option that this release refuses.
+    NotImplemented,
+    /// 20 IllegalOperation.
+    Illegal,
+    /// 207 ambiguous: several indexes have this key pattern.
+    Ambiguous,
+}
+
+impl arbor_txn::MaybeConflict for Error {
+    fn is_conflict(&self) -> bool {
+        matches!(self, Error::Txn(arbor_txn::Error::Conflict))
+    }
+}
+
+impl From<arbor_engine::Error> for Error {
+    fn from(error: arbor_engine::Error) -> Error {
+        Error::Txn(error.into())
+    }
+}

@@ -1,0 +1,102 @@
+//! One secondary index, as the planner and the writer see it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arbor_base::TreeId;
+use arbor_bson::DocBuf;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Ascending,
+    Descending,
+}
+
+/// One field of a key pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyField {
+    /// Dotted path.
+    pub path: String,
+    pub direction: Direction,
+}
+
+/// The `_id` index is not one of these: it is the collection's own tree.
+///
+/// Shared by all versions of its collection; everything but the multikey flags is fixed.
+#[derive(Debug)]
+pub struct Index {
+    pub name: String,
+    pub key_pattern: Vec<KeyField>,
+    pub unique: bool,
+    pub sparse: bool,
+    pub hidden: bool,
+    /// `expireAfterSeconds`, when the specification has it.
+    pub expire_after_seconds: Option<i64>,
+    pub tree: TreeId,
+    /// The specification as `listIndexes` shows it: `v`, `key`, `name`, then the options.
+    pub spec: DocBuf,
+    pub(crate) multikey: Multikey,
+}
+
+/// Per field of the pattern: bit `n` is set once some document had an array at component `n` of the path (the last bit
+/// stands for all further ones). Bits are never cleared.
+#[derive(Debug, Default)]
+pub(crate) struct Multikey {
+    /// What readers must expect; set before the commit that makes it so.
+    expected: Vec<AtomicU64>,
+    /// What is known to stand in the catalogue.
+    stored: Vec<AtomicU64>,
+}
+
+impl Multikey {
+    pub fn new(masks: &[u64]) -> Multikey {
+        let atomics = || masks.iter().map(|mask| AtomicU64::new(*mask)).collect();
+        Multikey { expected: atomics(), stored: atomics() }
+    }
+
+    pub fn expected(&self) -> Vec<u64> {
+        self.expected.iter().map(|mask| mask.load(Ordering::Acquire)).collect()
+    }
+
+    pub fn expect(&self, masks: &[u64]) {
+        for (own, mask) in self.expected.iter().zip(masks) {
+            if own.load(Ordering::Relaxed) & mask != *mask {
+                own.fetch_or(*mask, Ordering::AcqRel);
+            }
+        }
+    }
+
+    pub fn is_stored(&self, masks: &[u64]) -> bool {
+        self.stored.iter().zip(masks).all(|(own, mask)| own.load(Ordering::Relaxed) & mask == *mask)
+    }
+
+    pub fn set_stored(&self, masks: &[u64]) {
+        for (own, mask) in self.stored.iter().zip(masks) {
+            own.fetch_or(*mask, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Index {
+    /// Whether some document may have several keys. Ask after taking the snapshot that is going to be read.
+    pub fn is_multikey(&self) -> bool {
+        self.multikey.expected.iter().any(|mask| mask.load(Ordering::Acquire) != 0)
+    }
+
+    /// The components of the `field`-th path at which arrays may stand, as bits. Ask after taking the snapshot.
+    pub fn multikey_components(&self, field: usize) -> u64 {
+        self.multikey.expected.get(field).map_or(0, |mask| mask.load(Ordering::Acquire))
+    }
+
+    /// The flags `push` of a KeyString builder wants, one per field.
+    pub fn descending(&self) -> Vec<bool> {
+        self.key_pattern.iter().map(|field| field.direction == Direction::Descending).collect()
+    }
+
+    /// The key pattern as a document, as the user wrote it.
+    pub fn key_document(&self) -> DocBuf {
+        match self.spec.get("key") {
+            Some(arbor_bson::ValueRef::Document(key)) => key.to_buf(),
+            _ => DocBuf::new(),
+        }
+    }
+}

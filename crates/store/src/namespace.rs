@@ -1,0 +1,108 @@
+//! Names of databases and collections, with MongoDB's rules.
+
+use std::fmt;
+
+use crate::{Error, Result};
+
+/// Most bytes of `db.collection`.
+pub const NAMESPACE_BYTES_MAX: usize = 255;
+/// Most bytes of a database name.
+pub const DATABASE_BYTES_MAX: usize = 63;
+
+/// Collections named `system.` that a user may create.
+const SYSTEM_ALLOWED: &[&str] =
+    &["system.js", "system.views", "system.users", "system.roles", "system.version", "system.profile"];
+
+/// A database and a collection in it. Both names obey the rules below.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Namespace {
+    full: String,
+    db_len: usize,
+}
+
+fn invalid<T>(namespace: impl Into<String>, reason: &'static str) -> Result<T> {
+    Err(Error::InvalidNamespace { namespace: namespace.into(), reason })
+}
+
+/// Not empty, at most 63 bytes, none of NUL, space, `.`, `$`, `/`, `\`, `"`.
+pub fn check_database_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return invalid(name, "the database name is empty");
+    }
+    if name.len() > DATABASE_BYTES_MAX {
+        return invalid(name, "the database name is longer than 63 bytes");
+    }
+    if name.contains(['\0', ' ', '.', '$', '/', '\\', '"']) {
+        return invalid(name, "the database name holds a character that is not allowed");
+    }
+    Ok(())
+}
+
+impl Namespace {
+    pub fn new(db: &str, collection: &str) -> Result<Namespace> {
+        check_database_name(db)?;
+        let full = format!("{db}.{collection}");
+        if collection.is_empty() {
+            return invalid(full, "the collection name is empty");
+        }
+        if collection.starts_with('.') || collection.ends_with('.') {
+            return invalid(full, "the collection name begins or ends with '.'");
+        }
+        if collection.contains('\0') {
+            return invalid(full, "the collection name holds a NUL");
+        }
+        if full.len() > NAMESPACE_BYTES_MAX {
+            return invalid(full, "the namespace is longer than 255 bytes");
+        }
+        Ok(Namespace { full, db_len: db.len() })
+    }
+
+    /// From `db.collection`; the first dot divides.
+    pub fn parse(full: &str) -> Result<Namespace> {
+        match full.split_once('.') {
+            Some((db, collection)) => Namespace::new(db, collection),
+            None => invalid(full, "the namespace has no '.'"),
+        }
+    }
+
+    pub fn db(&self) -> &str {
+        self.full.split_at(self.db_len).0
+    }
+
+    pub fn collection(&self) -> &str {
+        self.full.get(self.db_len + 1..).unwrap_or_default()
+    }
+
+    /// `db.collection`.
+    pub fn as_str(&self) -> &str {
+        &self.full
+    }
+
+    /// Whether it is one of the `system.` collections.
+    pub fn is_system(&self) -> bool {
+        self.collection().starts_with("system.")
+    }
+
+    /// What may not be created, although it may be named in a query.
+    pub fn check_creatable(&self) -> Result<()> {
+        if self.collection().contains('$') {
+            return invalid(self.as_str(), "the collection name holds '$'");
+        }
+        if self.is_system() && !SYSTEM_ALLOWED.contains(&self.collection()) {
+            return invalid(self.as_str(), "the name prefix 'system.' is reserved");
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.full)
+    }
+}
+
+impl fmt::Debug for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.full)
+    }
+}
