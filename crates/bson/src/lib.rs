@@ -10,6 +10,7 @@ mod compare;
 mod decimal;
 mod doc;
 mod error;
+pub mod keystring;
 mod validate;
 mod value;
 mod wide;

@@ -43,7 +43,7 @@ impl Wide {
     }
 
     pub(crate) fn shift_left(&mut self, bits: u32) {
-        if bits % 64 != 0 {
+        if !bits.is_multiple_of(64) {
             self.multiply(1 << (bits % 64));
         }
         if !self.0.is_empty() {
