@@ -19,10 +19,14 @@ pub mod context;
 pub mod error;
 pub mod expression;
 pub mod matcher;
+#[cfg(test)]
+mod notation;
+pub mod number;
 pub mod path;
 pub mod projection;
 pub mod sort;
 pub mod stage;
+pub mod text;
 
 pub use code::Code;
 pub use context::{Collation, Context, Limits};

@@ -20,6 +20,11 @@ impl Expression {
         Err(Error::not_implemented("an expression"))
     }
 
+    /// The value as a condition.
+    pub fn eval_bool(&self, _root: Doc) -> Result<bool> {
+        Err(Error::not_implemented("an expression"))
+    }
+
     /// Whether any part of it looks at the document.
     pub fn reads_document(&self) -> bool {
         true

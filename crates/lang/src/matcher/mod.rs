@@ -1,15 +1,26 @@
 //! Query predicates: `find`'s filter, `$match`, the `q` of updates and deletes.
 
+mod array;
 mod bits;
+mod compare;
+mod evaluate;
+mod membership;
+mod modulo;
 mod node;
+mod optimise;
+mod parse;
 pub mod regex;
-mod type_set;
+mod regex_syntax;
+pub mod type_set;
+mod unsupported;
 
-use arbor_bson::Doc;
+use arbor_bson::{Doc, ValueRef};
 
-use crate::{Context, Error, Result};
+use self::evaluate::State;
+use crate::{Context, Result};
 
-pub use bits::BitTest;
+pub use bits::{BitKind, BitTest};
+pub use compare::holds;
 pub use node::{Compare, In, Node};
 pub use regex::Regex;
 pub use type_set::TypeSet;
@@ -28,11 +39,16 @@ pub struct Matched {
 }
 
 impl Filter {
-    pub fn parse(_filter: Doc, _context: &Context) -> Result<Filter> {
-        Err(Error::not_implemented("matching"))
+    pub fn parse(filter: Doc, context: &Context) -> Result<Filter> {
+        Ok(Filter { root: parse::Parser::new(context).document(filter)?.optimise() })
     }
 
-    /// The tree, simplified: no `And` directly inside an `And`, no `Or` of one branch. `And(vec![])` matches everything.
+    /// A filter for single values, as `$pull` and array filters use it: `{ $gt: 5 }` without a field name.
+    pub fn parse_operators(operators: Doc, context: &Context) -> Result<Filter> {
+        Ok(Filter { root: parse::Parser::new(context).operators("", operators)?.optimise() })
+    }
+
+    /// The tree, simplified: no `And` directly inside an `And`, no branch alone in an `And` or `Or`. `And(vec![])` matches everything.
     pub fn root(&self) -> &Node {
         &self.root
     }
@@ -47,7 +63,19 @@ impl Filter {
     }
 
     /// `None` when the document does not match.
-    pub fn matches_with_position(&self, _doc: Doc) -> Result<Option<Matched>> {
-        Err(Error::not_implemented("matching"))
+    pub fn matches_with_position(&self, doc: Doc) -> Result<Option<Matched>> {
+        let mut state = State::default();
+        let matched = self.root.matches_document(doc, &mut state);
+        match state.error {
+            Some(error) => Err(error),
+            None => Ok(matched.then_some(Matched { position: state.position })),
+        }
+    }
+
+    /// Applies the predicates to one value, whatever their paths say (see [`Filter::parse_operators`]).
+    pub fn matches_value(&self, value: ValueRef) -> Result<bool> {
+        let mut state = State::default();
+        let matched = self.root.matches_value(Some(value), &mut state);
+        state.error.map_or(Ok(matched), Err)
     }
 }

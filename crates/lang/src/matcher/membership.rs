@@ -1,0 +1,52 @@
+//! `$in` and `$nin`.
+
+use std::sync::Arc;
+
+use arbor_bson::{Value, ValueRef, compare};
+
+use super::{In, Regex};
+use crate::{Error, Path, Result};
+
+impl In {
+    /// What stands beside `$in` or `$nin`.
+    pub(super) fn parse(name: &str, path: Path, value: ValueRef) -> Result<In> {
+        let ValueRef::Array(list) = value else {
+            return Err(Error::bad_value(format!("{name} needs an array")));
+        };
+        let mut values = Vec::new();
+        let mut regexes = Vec::new();
+        for value in list.iter() {
+            match value {
+                ValueRef::Regex { pattern, options } => regexes.push(Arc::new(Regex::new(pattern, options)?)),
+                ValueRef::Document(doc) if doc.first().is_some_and(|(name, _)| super::parse::is_operator(name)) => {
+                    return Err(Error::bad_value(format!("cannot nest $ under {name}")));
+                }
+                ValueRef::Undefined => return Err(Error::bad_value("InMatchExpression equality cannot be undefined")),
+                other => values.push(other.to_value()),
+            }
+        }
+        Ok(In { regexes, ..In::of_values(path, values) })
+    }
+
+    /// A list of plain values, in any order.
+    pub fn of_values(path: Path, mut values: Vec<Value>) -> In {
+        values.sort_by(|a, b| compare(a.as_ref(), b.as_ref()));
+        values.dedup_by(|a, b| compare(a.as_ref(), b.as_ref()).is_eq());
+        In { path, values, regexes: Vec::new() }
+    }
+
+    /// Whether the value (`None`: missing, which counts as null) is in the list.
+    pub(super) fn contains(&self, value: Option<ValueRef>) -> Result<bool> {
+        let wanted = value.unwrap_or(ValueRef::Null);
+        if self.values.binary_search_by(|known| compare(known.as_ref(), wanted)).is_ok() {
+            return Ok(true);
+        }
+        let Some(value) = value else { return Ok(false) };
+        for regex in &self.regexes {
+            if regex.matches(value)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

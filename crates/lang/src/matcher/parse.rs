@@ -1,0 +1,188 @@
+//! From a filter document to the tree of [`Node`]s.
+
+use std::sync::Arc;
+
+use arbor_bson::{Doc, ValueRef};
+
+use super::bits::{BitKind, BitTest};
+use super::{Compare, In, Node, Regex, TypeSet, array, compare, modulo, unsupported};
+use crate::{Context, Error, Expression, Path, Result};
+
+pub(super) struct Parser<'c> {
+    context: &'c Context,
+    depth: usize,
+    /// Inside `$elemMatch`, where whole-document predicates have no place.
+    nested: bool,
+}
+
+/// Whether a name in the operand of a field is an operator. References (`$ref`, `$id`, `$db`) are values.
+pub(super) fn is_operator(name: &str) -> bool {
+    name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db")
+}
+
+impl<'c> Parser<'c> {
+    pub fn new(context: &'c Context) -> Parser<'c> {
+        Parser { context, depth: 0, nested: false }
+    }
+
+    /// A whole filter: predicates that must all hold.
+    pub fn document(&mut self, filter: Doc) -> Result<Node> {
+        self.enter()?;
+        let mut nodes = Vec::new();
+        for (name, value) in filter {
+            let node = match name.strip_prefix('$') {
+                Some(_) if !matches!(name, "$ref" | "$id" | "$db") => self.top_level(name, value)?,
+                _ => self.field(name, value)?,
+            };
+            nodes.push(node);
+        }
+        self.depth -= 1;
+        Ok(Node::And(nodes))
+    }
+
+    /// A filter for elements of an array.
+    pub fn nested(&mut self, filter: Doc) -> Result<Node> {
+        let outside = std::mem::replace(&mut self.nested, true);
+        let node = self.document(filter);
+        self.nested = outside;
+        node
+    }
+
+    fn enter(&mut self) -> Result<()> {
+        self.depth += 1;
+        if self.depth > self.context.limits.depth_max {
+            return Err(Error::bad_value("exceeded maximum query tree depth"));
+        }
+        Ok(())
+    }
+
+    fn top_level(&mut self, name: &str, value: ValueRef) -> Result<Node> {
+        match name {
+            "$and" => Ok(Node::And(self.branches(name, value)?)),
+            "$or" => Ok(Node::Or(self.branches(name, value)?)),
+            "$nor" => Ok(Node::Nor(self.branches(name, value)?)),
+            "$comment" => Ok(Node::AlwaysTrue),
+            "$expr" if self.nested => Err(Error::bad_value("$expr can only be applied to the top-level document")),
+            "$expr" => Ok(Node::Expr(Expression::parse(value, self.context)?)),
+            "$sampleRate" => unsupported::sample_rate(value),
+            "$alwaysTrue" => unsupported::always(name, value).map(|()| Node::AlwaysTrue),
+            "$alwaysFalse" => unsupported::always(name, value).map(|()| Node::AlwaysFalse),
+            _ => Err(unsupported::top_level(name)),
+        }
+    }
+
+    fn branches(&mut self, name: &str, value: ValueRef) -> Result<Vec<Node>> {
+        let ValueRef::Array(list) = value else {
+            return Err(Error::bad_value(format!("{name} must be an array")));
+        };
+        if list.is_empty() {
+            return Err(Error::bad_value("$and/$or/$nor must be a nonempty array"));
+        }
+        let entry = |value| match value {
+            ValueRef::Document(filter) => self.document(filter),
+            _ => Err(Error::bad_value("$or/$and/$nor entries need to be full objects")),
+        };
+        list.iter().map(entry).collect()
+    }
+
+    fn field(&mut self, name: &str, value: ValueRef) -> Result<Node> {
+        match value {
+            ValueRef::Document(doc) if doc.first().is_some_and(|(name, _)| is_operator(name)) => {
+                self.operators(name, doc)
+            }
+            ValueRef::Regex { pattern, options } => regex(name, pattern, options),
+            other => {
+                compare::check_operand(name, "$eq", other)?;
+                Ok(Node::Compare { path: Path::new(name), op: Compare::Eq, value: other.to_value() })
+            }
+        }
+    }
+
+    /// `{ $gt: 1, $lt: 5 }` for one field.
+    pub fn operators(&mut self, field: &str, operators: Doc) -> Result<Node> {
+        self.enter()?;
+        let mut nodes = Vec::new();
+        for (name, value) in operators {
+            match name {
+                "$options" if operators.get("$regex").is_none() => {
+                    return Err(Error::bad_value("$options needs a $regex"));
+                }
+                "$options" => {}
+                "$regex" => nodes.push(regex_operator(field, value, operators.get("$options"))?),
+                _ => nodes.push(self.operator(field, name, value)?),
+            }
+        }
+        self.depth -= 1;
+        Ok(Node::And(nodes))
+    }
+
+    fn operator(&mut self, field: &str, name: &str, value: ValueRef) -> Result<Node> {
+        let path = Path::new(field);
+        if let Some(op) = Compare::of_operator(name) {
+            compare::check_operand(field, name, value)?;
+            let node = Node::Compare { path, op, value: value.to_value() };
+            return Ok(if name == "$ne" { negate(node) } else { node });
+        }
+        if let Some(kind) = BitKind::of_operator(name) {
+            return Ok(Node::Bits { path, test: BitTest::parse(kind, name, value)? });
+        }
+        match name {
+            "$in" => Ok(Node::In(In::parse(name, path, value)?)),
+            "$nin" => Ok(negate(Node::In(In::parse(name, path, value)?))),
+            "$not" => self.not(field, value),
+            "$exists" if array::is_true(value) => Ok(Node::Exists { path }),
+            "$exists" => Ok(negate(Node::Exists { path })),
+            "$type" => Ok(Node::Type { path, types: non_empty_types(field, value)? }),
+            "$mod" => modulo::parse(path, value),
+            "$size" => array::parse_size(path, value),
+            "$all" => array::parse_all(self, path, value),
+            "$elemMatch" => array::parse_elem_match(self, path, value),
+            "$comment" => Ok(Node::AlwaysTrue),
+            _ => Err(unsupported::operator(name)),
+        }
+    }
+
+    fn not(&mut self, field: &str, value: ValueRef) -> Result<Node> {
+        match value {
+            ValueRef::Regex { pattern, options } => Ok(negate(regex(field, pattern, options)?)),
+            ValueRef::Document(doc) if doc.is_empty() => Err(Error::bad_value("$not cannot be empty")),
+            ValueRef::Document(doc) => Ok(negate(self.operators(field, doc)?)),
+            _ => Err(Error::bad_value("$not needs a regex or a document")),
+        }
+    }
+}
+
+fn negate(node: Node) -> Node {
+    Node::Not(Box::new(node))
+}
+
+fn non_empty_types(field: &str, value: ValueRef) -> Result<TypeSet> {
+    let types = TypeSet::parse(value)?;
+    if types.is_empty() {
+        let message = format!("{field} must match at least one type");
+        return Err(Error::failed_to_parse(message));
+    }
+    Ok(types)
+}
+
+fn regex(field: &str, pattern: &str, options: &str) -> Result<Node> {
+    Ok(Node::Regex { path: Path::new(field), regex: Arc::new(Regex::new(pattern, options)?) })
+}
+
+/// `$regex` with its `$options`, each a string; a regular expression beside `$regex` may bring options of its own.
+fn regex_operator(field: &str, value: ValueRef, options: Option<ValueRef>) -> Result<Node> {
+    let options = match options {
+        None => None,
+        Some(ValueRef::String(options)) => Some(options),
+        Some(_) => return Err(Error::bad_value("$options has to be a string")),
+    };
+    match value {
+        ValueRef::String(pattern) => regex(field, pattern, options.unwrap_or("")),
+        ValueRef::Regex { pattern, options: own } if own.is_empty() => regex(field, pattern, options.unwrap_or("")),
+        ValueRef::Regex { .. } if options.is_some() => {
+            Err(Error::location(51075, "options set in both $regex and $options"))
+        }
+        ValueRef::Regex { pattern, options: own } => regex(field, pattern, own),
+        _ => Err(Error::bad_value("$regex has to be a string")),
+    }
+}
