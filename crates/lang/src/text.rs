@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use arbor_bson::{Type, ValueRef};
 
-use crate::matcher::type_set;
+use crate::{matcher::type_set, number};
 
 /// A value as MongoDB writes it in an error text.
 pub fn shell(value: ValueRef) -> String {
@@ -56,7 +56,9 @@ fn write_value(out: &mut String, value: ValueRef) {
         ValueRef::Array(array) => return write_list(out, "[", "]", array.iter().map(|value| (None, value))),
         ValueRef::Binary { subtype, bytes } => {
             let _ = write!(out, "BinData({subtype}, ");
-            bytes.iter().for_each(|byte| drop(write!(out, "{byte:02X}")));
+            for byte in bytes {
+                let _ = write!(out, "{byte:02X}");
+            }
             write!(out, ")")
         }
         ValueRef::Undefined => write!(out, "undefined"),
@@ -70,7 +72,7 @@ fn write_value(out: &mut String, value: ValueRef) {
         ValueRef::Int32(v) => write!(out, "{v}"),
         ValueRef::Timestamp(v) => write!(out, "Timestamp({}, {})", v.seconds, v.increment),
         ValueRef::Int64(v) => write!(out, "{v}"),
-        ValueRef::Decimal128(v) => write!(out, "{v}"),
+        ValueRef::Decimal128(v) => write!(out, "{}", number::decimal_text(v)),
         ValueRef::MinKey => write!(out, "MinKey"),
         ValueRef::MaxKey => write!(out, "MaxKey"),
     };

@@ -65,9 +65,7 @@ pub(super) fn parse_size(path: Path, value: ValueRef) -> Result<Node> {
         return fail("Expected a number in");
     }
     match bits::exact_i64(value) {
-        None if number::to_f64(value).is_some_and(|v| v.is_finite() && v.fract() != 0.0) => {
-            fail("Expected an integer")
-        }
+        None if number::to_f64(value).is_some_and(|v| v.is_finite() && v.fract() != 0.0) => fail("Expected an integer"),
         None => fail("Cannot represent as a 64-bit integer"),
         Some(size) if size < 0 => fail("Expected a non-negative number in"),
         Some(size) => Ok(Node::Size { path, size }),
@@ -90,4 +88,3 @@ pub(super) fn is_true(value: ValueRef) -> bool {
         other => number::to_f64(other).is_none_or(|v| v != 0.0),
     }
 }
-

@@ -76,4 +76,3 @@ pub fn holds(op: Compare, value: Option<ValueRef>, operand: &Value) -> bool {
     }
     op.accepts(compare(value, operand))
 }
-

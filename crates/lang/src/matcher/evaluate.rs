@@ -102,11 +102,7 @@ fn without_position(state: &mut State, test: impl FnOnce(&mut State) -> bool) ->
     result
 }
 
-fn any_element(
-    value: Option<ValueRef>,
-    state: &mut State,
-    mut test: impl FnMut(ValueRef, &mut State) -> bool,
-) -> bool {
+fn any_element(value: Option<ValueRef>, state: &mut State, mut test: impl FnMut(ValueRef, &mut State) -> bool) -> bool {
     let Some(ValueRef::Array(array)) = value else { return false };
     let found = array.iter().position(|element| without_position(state, |state| test(element, state)));
     if found.is_some() {

@@ -11,6 +11,8 @@ mod optimise;
 mod parse;
 pub mod regex;
 mod regex_syntax;
+#[cfg(test)]
+mod tests;
 pub mod type_set;
 mod unsupported;
 

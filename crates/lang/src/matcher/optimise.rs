@@ -14,9 +14,7 @@ impl Node {
                 other => negate(other),
             },
             Node::Not(node) => negate(node.optimise()),
-            Node::ElemMatchObject { path, inner } => {
-                Node::ElemMatchObject { path, inner: Box::new(inner.optimise()) }
-            }
+            Node::ElemMatchObject { path, inner } => Node::ElemMatchObject { path, inner: Box::new(inner.optimise()) },
             Node::ElemMatchValue { path, inner } => Node::ElemMatchValue { path, inner: Box::new(inner.optimise()) },
             Node::In(In { path, mut values, regexes }) if values.len() == 1 && regexes.is_empty() => {
                 match values.pop() {

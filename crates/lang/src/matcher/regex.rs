@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn catastrophic_patterns_stop() {
-        let regex = Regex::new(r"(?=x)?(a|aa)+\1$", "").unwrap();
+        let regex = Regex::new(r"^(a|aa)+\1x$", "").unwrap();
         let started = std::time::Instant::now();
         let _ = regex.is_match(&("a".repeat(60) + "!"));
         assert!(started.elapsed().as_secs() < 10);

@@ -91,13 +91,11 @@ impl TypeSet {
             ValueRef::Int32(v) => f64::from(v),
             ValueRef::Int64(v) => v as f64,
             ValueRef::Double(v) => v,
-            ValueRef::Decimal128(v) => v.to_string().parse().unwrap_or(f64::NAN),
+            ValueRef::Decimal128(v) => crate::number::decimal_to_f64(v),
             _ => return Err(Error::type_mismatch("type must be represented as a number or a string")),
         };
         let known = (number.fract() == 0.0).then(|| by_number(number as i32)).flatten();
-        let ty = known.ok_or_else(|| {
-            Error::bad_value(format!("Invalid numerical type code: {}", number))
-        })?;
+        let ty = known.ok_or_else(|| Error::bad_value(format!("Invalid numerical type code: {}", number)))?;
         Ok(TypeSet(bit(ty)))
     }
 }
@@ -109,7 +107,6 @@ fn bit(ty: Type) -> u32 {
         other => 1 << (other as u32),
     }
 }
-
 
 #[cfg(test)]
 mod tests {
