@@ -1,1 +1,41 @@
-//! log
+//! The commit log: the one place where a write becomes durable.
+//!
+//! `txn` appends groups of records and waits for the group fsync; recovery, replication and change streams read them
+//! back by [`Position`](arbor_base::Position). Payloads are opaque bytes here.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `format.rs` | byte layout of segments and records, invariants L1-L6 |
+//! | `segment.rs` | one open segment file |
+//! | `scanner.rs` | sequential reading of one segment |
+//! | `recovery.rs` | opening: where the log ends, torn tail or damage |
+//! | `writer.rs` | appending, rolling to the next segment |
+//! | `sync.rs` | group fsync, the background thread |
+//! | `reader.rs` | reading from a position while the log grows |
+//! | `log.rs` | [`Log`], which ties them together |
+//!
+//! **Threads and locks.** The writer mutex is held while a group is encoded and written, never during a group fsync.
+//! The sync mutex elects one leader; it is released during the fsync. Order: no thread takes one of the two while it
+//! holds the other. The segment list has a lock of its own, taken last and briefly.
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
+
+mod error;
+mod format;
+mod log;
+mod options;
+mod reader;
+mod recovery;
+mod scanner;
+mod segment;
+mod stats;
+mod sync;
+mod writer;
+
+pub use error::{Error, Result};
+pub use format::PAYLOAD_BYTES_MAX;
+pub use log::Log;
+pub use options::LogOptions;
+pub use reader::Reader;
+pub use stats::LogStats;

@@ -1,0 +1,253 @@
+//! Byte layout of the log. All numbers are little-endian; checksums are CRC-32C.
+//!
+//! A segment is a file `{sequence:012}.log`: a header and records without gaps. Sequence numbers are consecutive.
+//!
+//! | offset | size | segment header |
+//! |---|---|---|
+//! | 0 | 8 | magic `ARBORLOG` |
+//! | 8 | 4 | format version (1) |
+//! | 12 | 4 | salt: random, start value of the header checksums of this segment's records |
+//! | 16 | 8 | sequence number |
+//! | 24 | 8 | position of the first data record |
+//! | 32 | 28 | zero |
+//! | 60 | 4 | checksum of bytes 0..60 |
+//!
+//! | offset | size | record |
+//! |---|---|---|
+//! | 0 | 4 | header checksum: over bytes 4..28, started from the salt |
+//! | 4 | 4 | payload checksum |
+//! | 8 | 4 | header checksum of the record before (also across segments; 0 for the first record ever) |
+//! | 12 | 4 | bits 0..28 payload length, bits 28..32 kind: 1 data, 2 mark |
+//! | 16 | 8 | position |
+//! | 24 | 4 | lag: this position minus the last position known durable when the record was written; `u32::MAX`: unknown |
+//! | 28 | .. | payload |
+//!
+//! A mark has no payload and repeats the position of the record before it; a clean close ends the log with one.
+//!
+//! **Invariants**
+//! - L1: a record is valid only in sequence: header and payload agree with their checksums, its position follows the
+//!   record before, and it names that record's checksum. Stale bytes never fit: the salt and the chain differ.
+//! - L2: a segment file has its final name only after its header is durable, and gets records only after its name is.
+//! - L3: when the first record of segment n+2 is written, all of segment n is durable. Only the last two segments that
+//!   hold records can have lost writes in a crash.
+//! - L4: the lag never claims too much: `position - lag` was durable when the record was written. Hence a record whose
+//!   claim reaches a bad place proves that the bad place was durable, and the log is damaged, not torn.
+//! - L5: segments are removed from the oldest on, each removal durable before the next; a gap is damage.
+//! - L6: the segment that holds the last record is never removed, so positions are never given twice.
+
+pub(crate) const MAGIC: [u8; 8] = *b"ARBORLOG";
+pub(crate) const VERSION: u32 = 1;
+pub(crate) const SEGMENT_HEADER_BYTES: usize = 64;
+pub(crate) const RECORD_HEADER_BYTES: usize = 28;
+
+/// Largest payload of one record.
+pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+
+const LENGTH_BITS: u32 = 28;
+const LENGTH_MASK: u32 = (1 << LENGTH_BITS) - 1;
+const LAG_UNKNOWN: u32 = u32::MAX;
+
+const _: () = assert!(PAYLOAD_BYTES_MAX <= LENGTH_MASK as usize);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub salt: u32,
+    pub sequence: u64,
+    pub first: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeaderFault {
+    Invalid(&'static str),
+    Newer(u32),
+}
+
+impl SegmentHeader {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(SEGMENT_HEADER_BYTES);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.salt.to_le_bytes());
+        bytes.extend_from_slice(&self.sequence.to_le_bytes());
+        bytes.extend_from_slice(&self.first.to_le_bytes());
+        bytes.resize(SEGMENT_HEADER_BYTES - 4, 0);
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        bytes
+    }
+
+    pub fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> Result<SegmentHeader, HeaderFault> {
+        let (covered, checksum) = bytes.split_last_chunk::<4>().ok_or(HeaderFault::Invalid("short header"))?;
+        let mut fields = Fields(covered);
+        let magic = fields.take::<8>();
+        let version = fields.u32();
+        if magic != MAGIC {
+            return Err(HeaderFault::Invalid("not a log segment"));
+        }
+        if version > VERSION {
+            return Err(HeaderFault::Newer(version));
+        }
+        if crc32c::crc32c(covered) != u32::from_le_bytes(*checksum) {
+            return Err(HeaderFault::Invalid("segment header checksum"));
+        }
+        Ok(SegmentHeader { salt: fields.u32(), sequence: fields.u64(), first: fields.u64() })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Data,
+    Mark,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordHeader {
+    pub kind: Kind,
+    pub position: u64,
+    /// Last position known durable when this was written, when known.
+    pub durable: Option<u64>,
+    pub previous: u32,
+    pub payload_checksum: u32,
+    pub length: usize,
+}
+
+impl RecordHeader {
+    pub fn new(kind: Kind, position: u64, durable: u64, previous: u32, payload: &[u8]) -> RecordHeader {
+        let payload_checksum = crc32c::crc32c(payload);
+        RecordHeader { kind, position, durable: Some(durable), previous, payload_checksum, length: payload.len() }
+    }
+
+    /// Appends the encoded header and answers its checksum.
+    pub fn encode(&self, salt: u32, to: &mut Vec<u8>) -> u32 {
+        let kind: u32 = match self.kind {
+            Kind::Data => 1,
+            Kind::Mark => 2,
+        };
+        let lag = self.durable.and_then(|durable| self.position.checked_sub(durable));
+        let lag = lag.and_then(|lag| u32::try_from(lag).ok()).unwrap_or(LAG_UNKNOWN);
+        let mut covered = [0; RECORD_HEADER_BYTES - 4];
+        let fields = [
+            u64::from(self.payload_checksum) | u64::from(self.previous) << 32,
+            u64::from(self.length as u32 | kind << LENGTH_BITS) | (self.position << 32),
+            (self.position >> 32) | u64::from(lag) << 32,
+        ];
+        for (place, field) in covered.chunks_exact_mut(8).zip(fields) {
+            place.copy_from_slice(&field.to_le_bytes());
+        }
+        let checksum = crc32c::crc32c_append(salt, &covered);
+        to.extend_from_slice(&checksum.to_le_bytes());
+        to.extend_from_slice(&covered);
+        checksum
+    }
+
+    /// The header and its checksum, when the bytes are a header of a segment with this salt.
+    pub fn decode(bytes: &[u8; RECORD_HEADER_BYTES], salt: u32) -> Option<(RecordHeader, u32)> {
+        let (checksum, covered) = bytes.split_first_chunk::<4>()?;
+        let checksum = u32::from_le_bytes(*checksum);
+        if crc32c::crc32c_append(salt, covered) != checksum {
+            return None;
+        }
+        let mut fields = Fields(covered);
+        let (payload_checksum, previous, packed) = (fields.u32(), fields.u32(), fields.u32());
+        let (position, lag) = (fields.u64(), fields.u32());
+        let kind = match packed >> LENGTH_BITS {
+            1 => Kind::Data,
+            2 => Kind::Mark,
+            _ => return None,
+        };
+        let length = (packed & LENGTH_MASK) as usize;
+        let durable = if lag == LAG_UNKNOWN { None } else { Some(position.checked_sub(lag.into())?) };
+        let header = RecordHeader { kind, position, durable, previous, payload_checksum, length };
+        (length <= PAYLOAD_BYTES_MAX).then_some((header, checksum))
+    }
+}
+
+/// Position in the bytes of a would-be record header, without any check: a cheap first look for the evidence search.
+pub(crate) fn position_unchecked(bytes: &[u8; RECORD_HEADER_BYTES]) -> u64 {
+    let mut fields = Fields(bytes);
+    fields.take::<16>();
+    fields.u64()
+}
+
+/// Takes numbers from the front of a byte string that is known to be long enough; zeros follow its end.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        match self.0.split_first_chunk::<N>() {
+            Some((taken, rest)) => {
+                self.0 = rest;
+                *taken
+            }
+            None => [0; N],
+        }
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.take())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segment_headers_come_back_and_every_flipped_bit_is_noticed() {
+        let header = SegmentHeader { salt: 0xDEAD_BEEF, sequence: 7, first: 1 << 40 };
+        let bytes: [u8; SEGMENT_HEADER_BYTES] = header.encode().try_into().unwrap();
+        assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
+        for bit in 0..SEGMENT_HEADER_BYTES * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(SegmentHeader::decode(&damaged).is_err(), "bit {bit}");
+        }
+        let mut newer = bytes;
+        newer[8] = 2;
+        assert_eq!(SegmentHeader::decode(&newer), Err(HeaderFault::Newer(2)));
+    }
+
+    #[test]
+    fn record_headers_are_laid_out_as_the_table_says() {
+        let header = RecordHeader::new(Kind::Data, 0x1122_3344_5566_7788, 0x1122_3344_5566_7780, 0xA0B0_C0D0, b"abc");
+        let mut bytes = Vec::new();
+        let checksum = header.encode(5, &mut bytes);
+        assert_eq!(bytes[0..4], checksum.to_le_bytes());
+        assert_eq!(bytes[4..8], crc32c::crc32c(b"abc").to_le_bytes());
+        assert_eq!(bytes[8..12], [0xD0, 0xC0, 0xB0, 0xA0]);
+        assert_eq!(bytes[12..16], [3, 0, 0, 0x10]);
+        assert_eq!(bytes[16..24], 0x1122_3344_5566_7788_u64.to_le_bytes());
+        assert_eq!(bytes[24..28], [8, 0, 0, 0]);
+        let bytes: [u8; RECORD_HEADER_BYTES] = bytes.try_into().unwrap();
+        assert_eq!(RecordHeader::decode(&bytes, 5), Some((header, checksum)));
+        assert_eq!(RecordHeader::decode(&bytes, 6), None, "the salt of another segment");
+        assert_eq!(position_unchecked(&bytes), header.position);
+        for bit in 0..RECORD_HEADER_BYTES * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(RecordHeader::decode(&damaged, 5), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_lag_that_does_not_fit_claims_nothing() {
+        let check = |position, durable, expect| {
+            let mut bytes = Vec::new();
+            RecordHeader::new(Kind::Mark, position, durable, 0, b"").encode(0, &mut bytes);
+            let (header, _) = RecordHeader::decode(&bytes.try_into().unwrap(), 0).unwrap();
+            assert_eq!(header.durable, expect);
+        };
+        check(1 << 40, 1 << 40, Some(1 << 40));
+        check(1 << 40, 0, None);
+        check(u64::from(u32::MAX), 0, None);
+        check(u64::from(u32::MAX) - 1, 0, Some(0));
+    }
+
+    #[test]
+    fn zeros_are_no_record() {
+        assert_eq!(RecordHeader::decode(&[0; RECORD_HEADER_BYTES], 0), None);
+    }
+}

@@ -1,0 +1,292 @@
+//! [`Log`]: the writer, the sync state and the list of segments under one roof.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::thread::JoinHandle;
+
+use arbor_base::Position;
+use arbor_disk::Disk;
+
+use crate::error::Failure;
+use crate::recovery::{Recovered, recover};
+use crate::segment::Segment;
+use crate::stats::Counters;
+use crate::sync::{self, Alarm, SyncState};
+use crate::writer::Writer;
+use crate::{Error, LogOptions, LogStats, Reader, Result};
+
+/// The commit log of one folder. All methods may be called from many threads.
+///
+/// Dropping it stops the background thread without a last sync, as a crash would; [`Log::close`] ends it cleanly.
+#[derive(Debug)]
+pub struct Log {
+    shared: Arc<Shared>,
+    syncer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the log, its background thread and its readers share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    writer: Mutex<Writer>,
+    /// Oldest first, never empty; the last is the writer's.
+    segments: RwLock<Vec<Arc<Segment>>>,
+    appended: AtomicU64,
+    pub sync: SyncState,
+    pub alarm: Alarm,
+    /// The background thread knows that there is something to sync.
+    alarmed: AtomicBool,
+    /// Held while segments are removed.
+    trimming: Mutex<()>,
+    poisoned: OnceLock<String>,
+    closed: AtomicBool,
+    pub counters: Counters,
+}
+
+impl Log {
+    /// Opens the log in `dir`, creating it when there is none, and cuts a tail that a crash has torn.
+    ///
+    /// Ensures: everything that is readable afterwards is durable.
+    /// Errors: [`Error::Corrupt`] when records that had been durable are damaged; nothing is changed then.
+    pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Result<Log> {
+        let Recovered { segments, tail } = recover(&*disk, dir, &options)?;
+        let Some(current) = segments.last().cloned() else { unreachable!("I1: recovery keeps a segment") };
+        let appended = tail.next - 1;
+        let writer = Writer::new(disk.clone(), dir.to_owned(), options.segment_bytes, current, tail);
+        let shared = Arc::new(Shared {
+            disk,
+            dir: dir.to_owned(),
+            writer: Mutex::new(writer),
+            segments: RwLock::new(segments),
+            appended: appended.into(),
+            sync: SyncState::new(appended),
+            alarm: Alarm::default(),
+            alarmed: AtomicBool::new(false),
+            trimming: Mutex::new(()),
+            poisoned: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            counters: Counters::default(),
+        });
+        let syncer = spawn_syncer(shared.clone(), &options)?;
+        Ok(Log { shared, syncer: Mutex::new(Some(syncer)) })
+    }
+
+    /// Appends one record per payload, all or nothing, in one write. Answers the position of the last one; they are
+    /// consecutive. An empty group answers the last position so far. Not durable before [`Log::wait_durable`].
+    ///
+    /// Errors: after `OutOfSpace`, `Io` and `TooLarge` the log is as before and usable.
+    pub fn append(&self, payloads: &[&[u8]]) -> Result<Position> {
+        self.shared.append(payloads)
+    }
+
+    /// Position of the last appended record; one before the first position in an empty log.
+    pub fn appended(&self) -> Position {
+        self.shared.appended()
+    }
+
+    /// Every record up to here survives a crash.
+    pub fn durable(&self) -> Position {
+        Position(self.shared.sync.durable())
+    }
+
+    /// Returns when `position` is durable; shares one fsync with everybody who waits.
+    pub fn wait_durable(&self, position: Position) -> Result<()> {
+        let appended = self.appended();
+        if position > appended {
+            return Err(Error::NotAppended { position, appended });
+        }
+        self.shared.sync_to(position.0)
+    }
+
+    /// Asks the background thread to sync soon, without waiting.
+    pub fn request_sync(&self) {
+        self.shared.alarm.request();
+    }
+
+    /// Reads from `from` on (`Position::ZERO` means 1). Records before [`Log::first`] are [`Error::Trimmed`].
+    pub fn read(&self, from: Position) -> Reader {
+        Reader::new(self.shared.clone(), from)
+    }
+
+    /// Removes whole segments whose records are all before `before`. The segment of the last record always stays.
+    pub fn trim(&self, before: Position) -> Result<()> {
+        self.shared.trim(before.0)
+    }
+
+    /// Position of the oldest record kept (of the next one when there is none).
+    pub fn first(&self) -> Position {
+        self.shared.first()
+    }
+
+    pub fn stats(&self) -> LogStats {
+        let segments = self.shared.segments();
+        let figures = LogStats {
+            first: segments.first().map_or(Position::ZERO, |segment| Position(segment.first())),
+            appended: self.appended(),
+            durable: self.durable(),
+            segments: segments.len() as u64,
+            disk_bytes: segments.iter().map(|segment| segment.end()).sum(),
+            ..LogStats::default()
+        };
+        self.shared.counters.fill(figures)
+    }
+
+    /// Makes everything durable, marks the clean end and refuses appends from then on. Reading goes on working.
+    pub fn close(&self) -> Result<()> {
+        self.stop_syncer();
+        if self.shared.closed.swap(true, AcqRel) {
+            return Ok(());
+        }
+        self.shared.finish()
+    }
+
+    fn stop_syncer(&self) {
+        self.shared.alarm.close();
+        let syncer = self.syncer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(syncer) = syncer {
+            // A panic of the thread has been reported by the panic hook and has poisoned nothing that is used here.
+            let _ = syncer.join();
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.stop_syncer();
+    }
+}
+
+fn spawn_syncer(shared: Arc<Shared>, options: &LogOptions) -> Result<JoinHandle<()>> {
+    let (interval, dir) = (options.commit_interval, shared.dir.clone());
+    let thread = std::thread::Builder::new().name("log-sync".into());
+    thread
+        .spawn(move || sync::run(&shared, interval))
+        .map_err(|error| Error::from(arbor_disk::Error::from_io("start the syncing thread of", &dir, error)))
+}
+
+impl Shared {
+    pub fn writer(&self) -> MutexGuard<'_, Writer> {
+        // A panic inside the writer leaves it as before the append, or poisons the log; see `append`.
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn appended(&self) -> Position {
+        Position(self.appended.load(Acquire))
+    }
+
+    pub fn first(&self) -> Position {
+        self.segments().first().map_or(Position::ZERO, |segment| Position(segment.first()))
+    }
+
+    fn segments(&self) -> Vec<Arc<Segment>> {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The segment that holds a position, `None` when it was trimmed.
+    pub fn segment_holding(&self, position: u64) -> Option<Arc<Segment>> {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let behind = segments.partition_point(|segment| segment.first() <= position);
+        segments.get(behind.checked_sub(1)?).cloned()
+    }
+
+    pub fn segment_after(&self, sequence: u64) -> Option<Arc<Segment>> {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let behind = segments.partition_point(|segment| segment.sequence() <= sequence);
+        segments.get(behind).filter(|segment| segment.sequence() == sequence + 1).cloned()
+    }
+
+    pub fn require_sound(&self) -> Result<()> {
+        match self.poisoned.get() {
+            Some(context) => Err(Error::Poisoned { context: context.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses writes from now on; the first reason is kept.
+    pub fn poison(&self, reason: String) -> Error {
+        let context = self.poisoned.get_or_init(|| reason).clone();
+        Error::Poisoned { context }
+    }
+
+    fn append(&self, payloads: &[&[u8]]) -> Result<Position> {
+        let mut writer = self.writer();
+        self.require_sound()?;
+        if self.closed.load(Acquire) {
+            return Err(Error::Closed);
+        }
+        if payloads.is_empty() {
+            return Ok(self.appended());
+        }
+        self.roll_when_full(&mut writer)?;
+        let before = writer.segment.end();
+        let end = writer.write(payloads, self.sync.durable()).map_err(|failure| self.fail(failure))?;
+        let last = writer.next() - 1;
+        // The position first: a reader never finds a record beyond `appended`.
+        self.appended.store(last, Release);
+        writer.segment.set_end(end);
+        drop(writer);
+        self.counters.appended(payloads.len() as u64, end - before);
+        if !self.alarmed.swap(true, AcqRel) {
+            self.alarm.appended();
+        }
+        Ok(Position(last))
+    }
+
+    fn roll_when_full(&self, writer: &mut Writer) -> Result<()> {
+        if writer.is_full() {
+            writer.roll().map_err(|failure| self.fail(failure))?;
+            self.segments.write().unwrap_or_else(PoisonError::into_inner).push(writer.segment.clone());
+        }
+        Ok(())
+    }
+
+    fn fail(&self, failure: Failure) -> Error {
+        match failure {
+            Failure::TakenBack(error) => error,
+            Failure::Poisoned(reason) => self.poison(reason),
+        }
+    }
+
+    /// After a background sync: the next append alarms again; one that slipped in between is alarmed here.
+    pub fn rearm(&self) {
+        self.alarmed.store(false, Release);
+        if self.sync.durable() < self.appended().0 && !self.alarmed.swap(true, AcqRel) {
+            self.alarm.appended();
+        }
+    }
+
+    fn finish(&self) -> Result<()> {
+        let mut writer = self.writer();
+        let last = self.appended().0;
+        drop(writer);
+        self.require_sound()?;
+        self.sync_to(last)?;
+        writer = self.writer();
+        let end = writer.write_mark(last).map_err(|failure| self.fail(failure))?;
+        writer.segment.set_end(end);
+        let segment = writer.segment.clone();
+        drop(writer);
+        segment.file.sync_data().map_err(|error| self.poison(error.to_string()))
+    }
+
+    /// A segment leaves the list after its file is gone for good, so that a failure keeps the order of L5.
+    fn trim(&self, before: u64) -> Result<()> {
+        let _one_at_a_time = self.trimming.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(oldest) = self.droppable(before) {
+            self.require_sound()?;
+            self.disk.remove(oldest.file.path())?;
+            self.disk.sync_dir(&self.dir).map_err(|error| self.poison(error.to_string()))?;
+            self.segments.write().unwrap_or_else(PoisonError::into_inner).remove(0);
+        }
+        Ok(())
+    }
+
+    /// The oldest segment, when all its records are before `before` and a later segment holds records (L6).
+    fn droppable(&self, before: u64) -> Option<Arc<Segment>> {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let second = segments.get(1)?.first();
+        (second <= before && second <= self.appended().0).then(|| segments.first().cloned())?
+    }
+}

@@ -1,0 +1,22 @@
+//! What a user of the log may choose.
+
+use std::time::Duration;
+
+use arbor_base::Position;
+
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// A group that begins at or past this offset goes to a new segment file. Groups are never split, so a segment may
+    /// be larger by one group.
+    pub segment_bytes: u64,
+    /// How long appended records may stay without a sync. `Duration::MAX`: until somebody asks.
+    pub commit_interval: Duration,
+    /// Position of the first record when the folder holds no log yet.
+    pub first_position: Position,
+}
+
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions { segment_bytes: 64 << 20, commit_interval: Duration::from_millis(100), first_position: Position(1) }
+    }
+}

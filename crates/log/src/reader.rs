@@ -1,0 +1,96 @@
+//! Reading records in order from a position on, also while the log grows.
+
+use std::sync::Arc;
+
+use arbor_base::Position;
+
+use crate::format::Kind;
+use crate::log::Shared;
+use crate::scanner::{Scanner, Step};
+use crate::{Error, Result};
+
+/// An iterator over records. At the end of the log it answers `None`, and goes on after more was appended. After an
+/// error it answers `None` for ever. Trimming does not disturb a reader inside the segment it stands in.
+#[derive(Debug)]
+pub struct Reader {
+    shared: Arc<Shared>,
+    /// Position of the next record to hand out.
+    next: u64,
+    scanner: Option<Scanner>,
+    failed: bool,
+}
+
+impl Reader {
+    pub(crate) fn new(shared: Arc<Shared>, from: Position) -> Reader {
+        Reader { shared, next: from.0.max(1), scanner: None, failed: false }
+    }
+
+    /// Position of the record that `next` answers next.
+    pub fn position(&self) -> Position {
+        Position(self.next)
+    }
+
+    /// Like `next`, without a copy: the payload stays in the reader's buffer until the next call.
+    pub fn next_borrowed(&mut self) -> Option<Result<(Position, &[u8])>> {
+        if self.failed {
+            return None;
+        }
+        match self.advance() {
+            Ok(false) => None,
+            Ok(true) => {
+                let position = Position(self.next - 1);
+                let payload = self.scanner.as_ref().map_or(&[][..], Scanner::payload);
+                Some(Ok((position, payload)))
+            }
+            Err(error) => {
+                self.failed = true;
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// Moves the scanner behind the record `self.next`; false at the end of the log.
+    fn advance(&mut self) -> Result<bool> {
+        if self.next > self.shared.appended().0 {
+            return Ok(false);
+        }
+        if self.scanner.is_none() {
+            self.scanner = Some(self.open()?);
+        }
+        let Some(scanner) = &mut self.scanner else { return Ok(false) };
+        loop {
+            // Looked up before the scan: once a following segment exists, the end of this one is final.
+            let following = self.shared.segment_after(scanner.segment().sequence());
+            match scanner.step()? {
+                Step::Record(header) if header.kind == Kind::Data && header.position >= self.next => {
+                    self.next = header.position + 1;
+                    return Ok(true);
+                }
+                Step::Record(_) => {}
+                Step::Bad(reason) => return Err(scanner.segment().corrupt(scanner.offset(), reason)),
+                Step::End => match following {
+                    Some(segment) => scanner.enter(segment),
+                    None => return Ok(false),
+                },
+            }
+        }
+    }
+
+    fn open(&self) -> Result<Scanner> {
+        let segment = self
+            .shared
+            .segment_holding(self.next)
+            .ok_or_else(|| Error::Trimmed { position: Position(self.next), first: self.shared.first() })?;
+        let (offset, position) = segment.landmark_before(self.next);
+        Ok(Scanner::new(segment, offset, Some(position), None))
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<(Position, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let read = self.next_borrowed()?;
+        Some(read.map(|(position, payload)| (position, payload.to_vec())))
+    }
+}

@@ -1,0 +1,159 @@
+//! One open segment file.
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Mutex, PoisonError};
+
+use arbor_disk::{Disk, File, OpenMode};
+
+use crate::error::Failure;
+use crate::format::{HeaderFault, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::{Error, Result};
+
+/// Shared by the writer, the syncing leader and readers; closed when the last of them drops it.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub file: Box<dyn File>,
+    pub header: SegmentHeader,
+    /// End of the valid records. Readers read up to here; only the writer moves it.
+    end: AtomicU64,
+    landmarks: Mutex<Vec<Landmark>>,
+}
+
+/// Where some record begins, so that a reader need not start at the head of the segment.
+#[derive(Clone, Copy, Debug)]
+struct Landmark {
+    position: u64,
+    offset: u64,
+}
+
+const LANDMARK_DISTANCE_BYTES: u64 = 256 << 10;
+
+impl Segment {
+    /// Creates a segment whose header and name are durable (L2). An interrupted try leaves an unfinished file, which
+    /// is not used again: a sync that failed on it says nothing about its pages (disk's D2).
+    pub fn create(disk: &dyn Disk, dir: &Path, sequence: u64, first: u64) -> Result<Segment, Failure> {
+        let header = SegmentHeader { salt: random_salt(), sequence, first };
+        let path = path(dir, sequence);
+        let unfinished = path.with_extension(UNFINISHED);
+        if disk.exists(&unfinished)? {
+            disk.remove(&unfinished)?;
+        }
+        let file = disk.open(&unfinished, OpenMode::CreateNew)?;
+        file.write_at(&header.encode(), 0)?;
+        file.sync_data()?;
+        disk.rename(&unfinished, &path)?;
+        disk.sync_dir(dir).map_err(Failure::poisoned)?;
+        let file = disk.open(&path, OpenMode::ReadWrite)?;
+        Ok(Segment::new(file, header, SEGMENT_HEADER_BYTES as u64))
+    }
+
+    /// Opens an existing segment; `end` is the length of the file until recovery says better.
+    pub fn open(disk: &dyn Disk, dir: &Path, sequence: u64) -> Result<Segment> {
+        let path = path(dir, sequence);
+        let file = disk.open(&path, OpenMode::ReadWrite)?;
+        let len = file.len()?;
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        let corrupt = |reason| Error::Corrupt { segment: path.clone(), offset: 0, reason };
+        if file.read_at(&mut bytes, 0)? < SEGMENT_HEADER_BYTES {
+            return Err(corrupt("short segment header"));
+        }
+        let header = SegmentHeader::decode(&bytes).map_err(|fault| match fault {
+            HeaderFault::Invalid(reason) => corrupt(reason),
+            HeaderFault::Newer(version) => Error::NewerVersion { segment: path.clone(), version },
+        })?;
+        if header.sequence != sequence {
+            return Err(corrupt("segment header names another sequence number"));
+        }
+        Ok(Segment::new(file, header, len))
+    }
+
+    fn new(file: Box<dyn File>, header: SegmentHeader, end: u64) -> Segment {
+        Segment { file, header, end: end.into(), landmarks: Mutex::default() }
+    }
+
+    pub fn sequence(&self) -> u64 {
+        self.header.sequence
+    }
+
+    /// Position of the first record (of the next one to be written while the segment is empty).
+    pub fn first(&self) -> u64 {
+        self.header.first
+    }
+
+    pub fn end(&self) -> u64 {
+        self.end.load(Acquire)
+    }
+
+    pub fn set_end(&self, end: u64) {
+        self.end.store(end, Release);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.end() <= SEGMENT_HEADER_BYTES as u64
+    }
+
+    pub fn corrupt(&self, offset: u64, reason: &'static str) -> Error {
+        Error::Corrupt { segment: self.file.path().to_owned(), offset, reason }
+    }
+
+    /// Remembers where a record begins, when it lies far enough behind the last remembered one.
+    pub fn note(&self, position: u64, offset: u64) {
+        let mut landmarks = self.landmarks.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = landmarks.last().map_or(SEGMENT_HEADER_BYTES as u64, |landmark| landmark.offset);
+        if offset >= last + LANDMARK_DISTANCE_BYTES {
+            landmarks.push(Landmark { position, offset });
+        }
+    }
+
+    /// Offset and position of a record at or before the record with this position.
+    pub fn landmark_before(&self, position: u64) -> (u64, u64) {
+        let landmarks = self.landmarks.lock().unwrap_or_else(PoisonError::into_inner);
+        let behind = landmarks.partition_point(|landmark| landmark.position <= position);
+        let nearest = behind.checked_sub(1).and_then(|at| landmarks.get(at));
+        nearest.map_or((SEGMENT_HEADER_BYTES as u64, self.first()), |landmark| (landmark.offset, landmark.position))
+    }
+}
+
+const FINISHED: &str = "log";
+const UNFINISHED: &str = "new";
+
+pub(crate) fn path(dir: &Path, sequence: u64) -> PathBuf {
+    dir.join(format!("{sequence:012}.{FINISHED}"))
+}
+
+/// The sequence number in a file name; `None` when it is not the name of a segment.
+pub(crate) fn sequence_in(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(FINISHED)?.strip_suffix('.')?;
+    let plain = digits.len() >= 12 && digits.bytes().all(|b| b.is_ascii_digit());
+    digits.parse().ok().filter(|_| plain)
+}
+
+/// Whether the file is the rest of an interrupted `Segment::create`.
+pub(crate) fn is_unfinished(name: &str) -> bool {
+    name.strip_suffix(UNFINISHED).and_then(|stem| stem.strip_suffix('.')).is_some_and(|stem| stem.len() >= 12)
+}
+
+fn random_salt() -> u32 {
+    RandomState::new().hash_one(0) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_from_other_files() {
+        let check = |name, expect| assert_eq!(sequence_in(name), expect, "{name}");
+        check("000000000001.log", Some(1));
+        check("1234567890123.log", Some(1_234_567_890_123));
+        check("1.log", None);
+        check("000000000001.new", None);
+        check("+00000000001.log", None);
+        check("mongod.log", None);
+        assert_eq!(path(Path::new("/d"), 5), Path::new("/d/000000000005.log"));
+        assert!(is_unfinished("000000000001.new"));
+        assert!(!is_unfinished("000000000001.log"));
+    }
+}

@@ -1,0 +1,129 @@
+//! Appending: one write per group, a new segment when the last one is full.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arbor_disk::Disk;
+
+use crate::error::Failure;
+use crate::format::{Kind, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RecordHeader};
+use crate::recovery::Tail;
+use crate::segment::Segment;
+use crate::{Error, Result};
+
+/// The end of the log. Guarded by the writer mutex of `Log`.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    segment_bytes: u64,
+    pub segment: Arc<Segment>,
+    /// Segments before the current one that hold bytes no sync has covered (at most one, L3).
+    unsynced: Vec<Arc<Segment>>,
+    tail: Tail,
+    /// Reused for every group.
+    buffer: Vec<u8>,
+}
+
+const BUFFER_BYTES_KEPT: usize = 4 << 20;
+
+impl Writer {
+    pub fn new(disk: Arc<dyn Disk>, dir: PathBuf, segment_bytes: u64, segment: Arc<Segment>, tail: Tail) -> Writer {
+        Writer { disk, dir, segment_bytes, segment, unsynced: Vec::new(), tail, buffer: Vec::new() }
+    }
+
+    pub fn next(&self) -> u64 {
+        self.tail.next
+    }
+
+    /// Whether the next group goes to a new segment.
+    pub fn is_full(&self) -> bool {
+        self.segment.end() >= self.segment_bytes && !self.segment.is_empty() && self.segment.first() < self.tail.next
+    }
+
+    /// Begins a new segment. Syncs what L3 asks for, which is only something when syncing lags a whole segment behind.
+    pub fn roll(&mut self) -> Result<(), Failure> {
+        for segment in &self.unsynced {
+            segment.file.sync_data().map_err(Failure::poisoned)?;
+        }
+        self.unsynced.clear();
+        let segment = Segment::create(&*self.disk, &self.dir, self.segment.sequence() + 1, self.tail.next)?;
+        let full = std::mem::replace(&mut self.segment, Arc::new(segment));
+        self.unsynced.push(full);
+        Ok(())
+    }
+
+    /// Writes one data record per payload. `durable` is a position known durable (L4). Readers see nothing before the
+    /// caller publishes the returned end.
+    pub fn write(&mut self, payloads: &[&[u8]], durable: u64) -> Result<u64, Failure> {
+        if let Some(large) = payloads.iter().find(|payload| payload.len() > PAYLOAD_BYTES_MAX) {
+            return Err(Error::TooLarge { length: large.len(), max: PAYLOAD_BYTES_MAX }.into());
+        }
+        let (mut tail, start) = (self.tail, self.segment.end());
+        let bytes: usize = payloads.iter().map(|payload| payload.len() + RECORD_HEADER_BYTES).sum();
+        self.buffer.clear();
+        self.buffer.reserve(bytes);
+        // Holds even when the write fails: the next try begins at the same place with the same position.
+        self.segment.note(tail.next, start);
+        for payload in payloads {
+            let header = RecordHeader::new(Kind::Data, tail.next, durable, tail.previous, payload);
+            tail.previous = header.encode(self.segment.header.salt, &mut self.buffer);
+            tail.next += 1;
+            self.buffer.extend_from_slice(payload);
+        }
+        tail.marked = false;
+        self.write_buffer(start)?;
+        self.tail = tail;
+        Ok(start + bytes as u64)
+    }
+
+    /// Writes a mark, unless one stands at the end already or there is nothing to mark.
+    pub fn write_mark(&mut self, durable: u64) -> Result<u64, Failure> {
+        let start = self.segment.end();
+        if self.tail.marked || self.segment.is_empty() {
+            return Ok(start);
+        }
+        let header = RecordHeader::new(Kind::Mark, self.tail.next - 1, durable, self.tail.previous, &[]);
+        self.buffer.clear();
+        let previous = header.encode(self.segment.header.salt, &mut self.buffer);
+        self.write_buffer(start)?;
+        self.tail = Tail { previous, marked: true, ..self.tail };
+        Ok(start + RECORD_HEADER_BYTES as u64)
+    }
+
+    /// One write; a failed one is taken back.
+    fn write_buffer(&mut self, start: u64) -> Result<(), Failure> {
+        let written = self.segment.file.write_at(&self.buffer, start);
+        if self.buffer.capacity() > BUFFER_BYTES_KEPT {
+            self.buffer = Vec::new();
+        }
+        let Err(error) = written else { return Ok(()) };
+        match self.take_back(start) {
+            Ok(()) => Err(error.into()),
+            Err(second) => Err(Failure::Poisoned(format!("{error}; taking it back: {second}"))),
+        }
+    }
+
+    /// Cuts off what a failed write left, durably: after a crash it must not stand in the place of what is written
+    /// there next, which would fit its position and its chain as well.
+    fn take_back(&self, end: u64) -> arbor_disk::Result<()> {
+        let file = &self.segment.file;
+        if file.len()? == end {
+            return Ok(());
+        }
+        file.set_len(end)?;
+        file.sync_data()
+    }
+
+    /// The segments that a sync must cover now, in order, and the last position that it then makes durable.
+    pub fn to_sync(&self) -> (Vec<Arc<Segment>>, u64) {
+        let mut segments = self.unsynced.clone();
+        segments.push(self.segment.clone());
+        (segments, self.tail.next - 1)
+    }
+
+    /// Segments before `sequence` were covered by a sync that began when `sequence` was the current one.
+    pub fn synced(&mut self, sequence: u64) {
+        self.unsynced.retain(|segment| segment.sequence() >= sequence);
+    }
+}
