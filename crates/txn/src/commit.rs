@@ -21,11 +21,11 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use arbor_base::{Position, TreeId};
-use arbor_engine::{Batch, Engine, Op};
+use arbor_engine::{Batch, Engine, Op, limits};
 use hashbrown::{DefaultHashBuilder, HashMap};
 
 use crate::active::{ActiveTransactions, Ticket};
@@ -257,6 +257,7 @@ impl CommitPath {
             return Err(Error::TooLarge { bytes, bytes_max });
         }
         let Changes { ops, counters, logical } = writes.into_changes();
+        check_rows(&ops)?;
         if self.low_space.load(Ordering::Relaxed) && ops.iter().any(|op| matches!(op, Op::Put { .. })) {
             return Err(Error::OutOfSpace { context: "the space reserve is reached".into() });
         }
@@ -421,9 +422,12 @@ impl CommitPath {
 
     /// Tries pending batches again unless a leader is at work, which does so itself.
     pub fn retry_pending(&self) {
-        if let Ok(mut committed) = self.committed.try_lock() {
-            let _still_full = self.apply_pending(&mut committed);
-        }
+        let mut committed = match self.committed.try_lock() {
+            Ok(committed) => committed,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let _still_full = self.apply_pending(&mut committed);
     }
 }
 
@@ -472,6 +476,22 @@ fn admit(committed: &Committed, draft: &Draft, request: &Request) -> Result<()> 
     let conflicts = committed.conflicts.conflicts(request.snapshot, &request.footprint, &request.ops)
         || draft.footprint.conflicts(&request.footprint, &request.ops, &draft.batches);
     if conflicts { Err(Error::Conflict) } else { Ok(()) }
+}
+
+/// What the engine would refuse must not reach the log.
+fn check_rows(ops: &[Op]) -> Result<()> {
+    for op in ops {
+        match op {
+            Op::Put { key, value, .. } => limits::check_row(key, value)?,
+            Op::Delete { key, .. } => limits::check_row(key, &[])?,
+            Op::DeleteRange { from, to, .. } => {
+                limits::check_row(from, &[])?;
+                limits::check_row(to.as_deref().unwrap_or_default(), &[])?;
+            }
+            Op::CreateTree { .. } | Op::DropTree { .. } => {}
+        }
+    }
+    Ok(())
 }
 
 fn check_trees(committed: &Committed, draft: &Draft, ops: &[Op]) -> Result<()> {

@@ -170,3 +170,78 @@ pub(crate) fn decode(bytes: &[u8]) -> Decoded<Record> {
     }
     Ok(Record { ops, logical })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every_kind() -> Vec<Op> {
+        let tree = TreeId(300);
+        let options =
+            TreeOptions { settings: vec![("compression".into(), "zstd".into()), ("x".into(), String::new())] };
+        vec![
+            Op::CreateTree { tree, options },
+            Op::Put { tree, key: b"key".to_vec(), value: vec![7; 300] },
+            Op::Put { tree, key: Vec::new(), value: Vec::new() },
+            Op::Delete { tree: TreeId(u64::MAX), key: b"key".to_vec() },
+            Op::DeleteRange { tree, from: b"a".to_vec(), to: Some(b"b".to_vec()) },
+            Op::DeleteRange { tree, from: b"a".to_vec(), to: None },
+            Op::DropTree { tree },
+        ]
+    }
+
+    fn encode(ops: &[Op], logical: &[u8]) -> Vec<u8> {
+        let mut out = begin(logical, 0);
+        ops.iter().for_each(|op| push_op(&mut out, op));
+        out
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let ops = every_kind();
+        let logical = vec![1; 200];
+        assert_eq!(decode(&encode(&ops, &logical)), Ok(Record { ops, logical }));
+        assert_eq!(decode(&encode(&[], &[])), Ok(Record { ops: Vec::new(), logical: Vec::new() }));
+    }
+
+    #[test]
+    fn cut_and_flipped_records_do_not_panic() {
+        let whole = encode(&every_kind(), b"logical");
+        for end in 0..whole.len() {
+            let _cut = decode(&whole[..end]);
+        }
+        for at in 0..whole.len() {
+            for flip in [0x01, 0x40, 0x80, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= flip;
+                let _flipped = decode(&bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn bad_bytes_are_refused() {
+        let check = |bytes: &[u8], reason: &str| assert_eq!(decode(bytes).unwrap_err(), reason, "{bytes:?}");
+        check(&[], "the record ends inside an operation");
+        check(&[2], "unknown version");
+        check(&[1, 0, 9, 1], "unknown kind of operation");
+        check(&[1, 5, 0], "a length exceeds the record");
+        check(
+            &[1, 0, DELETE, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02],
+            "a number exceeds 64 bits",
+        );
+        check(&[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], "a number exceeds 64 bits");
+        check(&[1, 0, CREATE_TREE, 1, 1, 1, 0xff, 0], "a tree option is not UTF-8");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_decode_without_panic(mut bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+            let _any = decode(&bytes);
+            if let Some(first) = bytes.first_mut() {
+                *first = VERSION;
+            }
+            let _any = decode(&bytes);
+        }
+    }
+}

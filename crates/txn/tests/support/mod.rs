@@ -1,0 +1,71 @@
+//! A commit path over the model engine and a log that survives its reopening.
+
+#![allow(dead_code)]
+
+use std::sync::Arc;
+
+use arbor_base::TreeId;
+use arbor_engine::model::ModelEngine;
+use arbor_txn::{Cursor, Durability, Log, Options, Transaction, Transactions, TreeOptions, View};
+
+pub struct Rig {
+    pub engine: Arc<ModelEngine>,
+    pub transactions: Arc<Transactions>,
+}
+
+pub fn rig() -> Rig {
+    rig_with(Options::default())
+}
+
+pub fn rig_with(options: Options) -> Rig {
+    let engine = Arc::new(ModelEngine::new());
+    let transactions = Transactions::open(Log::default(), engine.clone(), options).unwrap();
+    Rig { engine, transactions }
+}
+
+impl Rig {
+    pub fn tree(&self) -> TreeId {
+        let mut txn = self.transactions.begin().unwrap();
+        let tree = txn.create_tree(TreeOptions::default());
+        txn.commit(Durability::Applied).unwrap();
+        tree
+    }
+
+    pub fn put(&self, tree: TreeId, key: &str, value: &str) {
+        let mut txn = self.transactions.begin().unwrap();
+        txn.put(tree, key, value);
+        txn.commit(Durability::Applied).unwrap();
+    }
+
+    pub fn rows(&self, tree: TreeId) -> Vec<String> {
+        rows(&self.transactions.read().unwrap(), tree)
+    }
+
+    pub fn begin(&self) -> Transaction {
+        self.transactions.begin().unwrap()
+    }
+}
+
+/// `key=value` of every row, forwards; checked against the backward scan.
+pub fn rows(view: &impl View, tree: TreeId) -> Vec<String> {
+    let row = |cursor: &dyn Cursor| {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        format!("{}={}", text(cursor.key()), text(cursor.value()))
+    };
+    let mut cursor = view.cursor(tree).unwrap();
+    let mut forward = Vec::new();
+    let mut stands = cursor.first().unwrap();
+    while stands {
+        forward.push(row(&*cursor));
+        stands = cursor.next().unwrap();
+    }
+    let mut backward = Vec::new();
+    let mut stands = cursor.last().unwrap();
+    while stands {
+        backward.push(row(&*cursor));
+        stands = cursor.prev().unwrap();
+    }
+    backward.reverse();
+    assert_eq!(forward, backward);
+    forward
+}
