@@ -1,0 +1,199 @@
+//! A result that is handed out batch by batch.
+//!
+//! C1: a cursor owns its snapshot and its operators; engine cursors exist only while a batch is made (see
+//! [`crate::operator`]), so that nothing borrows between batches and a cursor may move between threads.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use arbor_bson::{ArrayBuf, DocBuf};
+use arbor_store::Namespace;
+use arbor_txn::ReadView;
+
+use crate::operator::{Operator, Run};
+use crate::{Interrupt, Result};
+
+/// Documents of the first batch when the client does not say.
+pub const FIRST_BATCH_DOCS: usize = 101;
+
+/// A batch holds at most this many bytes, unless its only document is larger.
+pub const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// When a batch is full.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchLimit {
+    pub docs: usize,
+    pub bytes: usize,
+}
+
+impl BatchLimit {
+    pub fn docs(docs: usize) -> BatchLimit {
+        BatchLimit { docs, bytes: BATCH_BYTES_MAX }
+    }
+
+    /// The first batch without a `batchSize`.
+    pub fn first() -> BatchLimit {
+        BatchLimit::docs(FIRST_BATCH_DOCS)
+    }
+
+    /// A `getMore` without a `batchSize`.
+    pub fn more() -> BatchLimit {
+        BatchLimit::docs(usize::MAX)
+    }
+}
+
+#[derive(Debug)]
+pub struct Batch {
+    pub docs: ArrayBuf,
+    /// Nothing follows; the cursor is to be closed.
+    pub exhausted: bool,
+}
+
+pub struct Cursor {
+    namespace: Namespace,
+    source: Source,
+    /// A document that did not fit into the last batch.
+    waiting: Option<DocBuf>,
+    /// What is left of `maxTimeMS` for later batches.
+    time_left: Option<Duration>,
+    returned: u64,
+    batches: u64,
+}
+
+enum Source {
+    Plan { view: ReadView, root: Box<dyn Operator>, slots: usize },
+    Documents(VecDeque<DocBuf>),
+}
+
+impl Cursor {
+    pub(crate) fn over_plan(namespace: Namespace, view: ReadView, root: Box<dyn Operator>, slots: usize) -> Cursor {
+        Cursor::new(namespace, Source::Plan { view, root, slots })
+    }
+
+    /// A cursor over documents that are already there (listCollections and the like).
+    pub fn over_documents(namespace: Namespace, docs: impl IntoIterator<Item = DocBuf>) -> Cursor {
+        Cursor::new(namespace, Source::Documents(docs.into_iter().collect()))
+    }
+
+    fn new(namespace: Namespace, source: Source) -> Cursor {
+        Cursor { namespace, source, waiting: None, time_left: None, returned: 0, batches: 0 }
+    }
+
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Documents handed out so far.
+    pub fn returned(&self) -> u64 {
+        self.returned
+    }
+
+    pub fn batches(&self) -> u64 {
+        self.batches
+    }
+
+    /// The time that the statement's `maxTimeMS` leaves for this batch; counted down over all batches.
+    pub fn next_batch(&mut self, limit: BatchLimit, interrupt: &Interrupt) -> Result<Batch> {
+        let narrowed;
+        let interrupt = match (self.time_left, interrupt.remaining()) {
+            (Some(left), None) => {
+                narrowed = interrupt.within(left);
+                &narrowed
+            }
+            _ => interrupt,
+        };
+        let mut filler = Filler { docs: ArrayBuf::new(), limit, waiting: self.waiting.take() };
+        let exhausted = match &mut self.source {
+            Source::Documents(docs) => {
+                filler.fill(|| Ok(docs.pop_front()))?;
+                docs.is_empty()
+            }
+            Source::Plan { view, root, slots } => {
+                let mut run = Run::new(view, interrupt, *slots);
+                let ended = filler.fill(|| Ok(root.next(&mut run)?.map(|row| row.document)))?;
+                let exhausted = ended || root.is_done();
+                if !exhausted {
+                    root.suspend(&mut run);
+                }
+                exhausted
+            }
+        };
+        self.time_left = interrupt.remaining();
+        self.waiting = filler.waiting;
+        self.returned += filler.docs.len() as u64;
+        self.batches += 1;
+        Ok(Batch { docs: filler.docs, exhausted: exhausted && self.waiting.is_none() })
+    }
+
+    /// Every document at once, for tests and inner uses.
+    pub fn all(mut self, interrupt: &Interrupt) -> Result<Vec<DocBuf>> {
+        let mut all = Vec::new();
+        loop {
+            let batch = self.next_batch(BatchLimit::more(), interrupt)?;
+            all.extend(batch.docs.as_array().iter().filter_map(|value| match value {
+                arbor_bson::ValueRef::Document(doc) => Some(doc.to_buf()),
+                _ => None,
+            }));
+            if batch.exhausted {
+                return Ok(all);
+            }
+        }
+    }
+}
+
+struct Filler {
+    docs: ArrayBuf,
+    limit: BatchLimit,
+    waiting: Option<DocBuf>,
+}
+
+impl Filler {
+    /// Answers whether the source ended.
+    fn fill(&mut self, mut next: impl FnMut() -> Result<Option<DocBuf>>) -> Result<bool> {
+        while self.docs.len() < self.limit.docs {
+            let doc = match self.waiting.take() {
+                Some(doc) => doc,
+                None => match next()? {
+                    Some(doc) => doc,
+                    None => return Ok(true),
+                },
+            };
+            let bytes = self.docs.as_array().as_bytes().len() + doc.as_bytes().len();
+            if bytes > self.limit.bytes && !self.docs.is_empty() {
+                self.waiting = Some(doc);
+                return Ok(false);
+            }
+            self.docs.push(&doc);
+        }
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cursor(count: usize, size: usize) -> Cursor {
+        let text = "x".repeat(size);
+        let docs = (0..count as i32).map(|n| DocBuf::new().with("n", n).with("t", &text));
+        Cursor::over_documents(Namespace::parse("db.c").unwrap(), docs.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn batches_end_by_documents_and_by_bytes() {
+        let never = Interrupt::never();
+        let mut few = cursor(5, 1);
+        let batch = few.next_batch(BatchLimit::docs(2), &never).unwrap();
+        assert_eq!((batch.docs.len(), batch.exhausted), (2, false));
+        let batch = few.next_batch(BatchLimit::docs(0), &never).unwrap();
+        assert_eq!((batch.docs.len(), batch.exhausted), (0, false));
+        let batch = few.next_batch(BatchLimit::more(), &never).unwrap();
+        assert_eq!((batch.docs.len(), batch.exhausted, few.returned()), (3, true, 5));
+
+        let mut large = cursor(3, 1000);
+        let limit = BatchLimit { docs: 10, bytes: 1500 };
+        let sizes: Vec<_> = (0..3).map(|_| large.next_batch(limit, &never).unwrap()).collect();
+        assert!(sizes.iter().all(|batch| batch.docs.len() == 1));
+        assert!(sizes[2].exhausted && !sizes[1].exhausted);
+    }
+}

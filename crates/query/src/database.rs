@@ -1,0 +1,58 @@
+//! What every statement runs on: the store with its transactions, and the open cursors.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arbor_bson::Doc;
+use arbor_lang::Context;
+use arbor_store::Store;
+use arbor_txn::Transactions;
+
+use crate::{CursorRegistry, Result};
+
+/// Bounds on the work of one statement.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Bytes that one blocking sort may hold.
+    pub sort_bytes_max: usize,
+    /// Bytes that one `$group` may hold.
+    pub group_bytes_max: usize,
+    /// Documents and bytes that one transaction of a multi-document write takes.
+    pub write_docs_max: usize,
+    pub write_bytes_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            sort_bytes_max: 100 * 1024 * 1024,
+            group_bytes_max: 100 * 1024 * 1024,
+            write_docs_max: 1000,
+            write_bytes_max: 16 * 1024 * 1024,
+        }
+    }
+}
+
+/// Shared by all connections.
+pub struct Database {
+    pub store: Arc<Store>,
+    pub transactions: Arc<Transactions>,
+    pub cursors: CursorRegistry,
+    pub settings: Settings,
+}
+
+impl Database {
+    pub fn new(store: Arc<Store>, transactions: Arc<Transactions>) -> Database {
+        Database { store, transactions, cursors: CursorRegistry::default(), settings: Settings::default() }
+    }
+
+    /// The context of a statement that begins now, with the variables of its `let`.
+    pub(crate) fn context(&self, let_variables: Option<Doc<'_>>) -> Result<Context> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+        let context = Context::new(now);
+        match let_variables {
+            Some(variables) => Ok(context.with_let(variables)?),
+            None => Ok(context),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Errors by what the caller can do: each has the MongoDB code and text that a client sees.
+
+use arbor_bson::DocBuf;
+use arbor_lang::Code;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The statement is wrong, or cannot be done on the documents that it found.
+    #[error(transparent)]
+    Lang(#[from] arbor_lang::Error),
+    #[error(transparent)]
+    Store(#[from] arbor_store::Error),
+    #[error(transparent)]
+    Txn(#[from] arbor_txn::Error),
+    #[error("operation exceeded time limit")]
+    TimeExpired,
+    #[error("operation was interrupted")]
+    Killed,
+}
+
+impl Error {
+    pub fn new(code: Code, message: impl Into<String>) -> Error {
+        Error::Lang(arbor_lang::Error::new(code, message))
+    }
+
+    pub fn bad_value(message: impl Into<String>) -> Error {
+        Error::new(Code::BAD_VALUE, message)
+    }
+
+    /// Another transaction was faster; the same work may succeed on a new snapshot.
+    pub fn is_conflict(&self) -> bool {
+        match self {
+            Error::Txn(error) => matches!(error, arbor_txn::Error::Conflict),
+            Error::Store(error) => matches!(error, arbor_store::Error::Txn(arbor_txn::Error::Conflict)),
+            _ => false,
+        }
+    }
+
+    /// The statement failed for the client's own documents; the batch may go on when it is unordered.
+    pub fn concerns_document(&self) -> bool {
+        match self {
+            Error::Lang(_) => true,
+            Error::Store(error) => !matches!(error, arbor_store::Error::Txn(_)),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Stopping work that takes too long or is killed. Every loop that may run long asks [`Interrupt::check`] now and then.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::Error;
+
+/// Belongs to one operation. The kill flag is shared with whoever may kill the operation.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt {
+    deadline: Option<Instant>,
+    killed: Option<Arc<AtomicBool>>,
+}
+
+impl Interrupt {
+    /// Never interrupts.
+    pub fn never() -> Interrupt {
+        Interrupt::default()
+    }
+
+    pub fn new(deadline: Option<Instant>, killed: Arc<AtomicBool>) -> Interrupt {
+        Interrupt { deadline, killed: Some(killed) }
+    }
+
+    pub fn check(&self) -> Result<(), Error> {
+        if self.killed.as_ref().is_some_and(|killed| killed.load(Ordering::Relaxed)) {
+            return Err(Error::Killed);
+        }
+        match self.deadline {
+            Some(deadline) if Instant::now() >= deadline => Err(Error::TimeExpired),
+            _ => Ok(()),
+        }
+    }
+
+    /// Time left until the deadline; None without one.
+    pub fn remaining(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// The same with a deadline no later than `limit` from now.
+    pub fn within(&self, limit: Duration) -> Interrupt {
+        let end = Instant::now() + limit;
+        Interrupt { deadline: Some(self.deadline.map_or(end, |own| own.min(end))), killed: self.killed.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_and_a_kill_interrupt() {
+        assert!(Interrupt::never().check().is_ok());
+        let flag = Arc::new(AtomicBool::new(false));
+        let interrupt = Interrupt::new(None, flag.clone());
+        assert!(interrupt.check().is_ok());
+        assert!(matches!(interrupt.within(Duration::ZERO).check(), Err(Error::TimeExpired)));
+        flag.store(true, Ordering::Relaxed);
+        assert!(matches!(interrupt.check(), Err(Error::Killed)));
+    }
+}

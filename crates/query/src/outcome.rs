@@ -1,0 +1,49 @@
+//! What a write statement did.
+
+use arbor_bson::{DocBuf, Value};
+
+use crate::Error;
+
+/// One statement of a batch that failed; `index` is its place in the request.
+#[derive(Debug)]
+pub struct WriteError {
+    pub index: usize,
+    pub error: Error,
+}
+
+#[derive(Debug, Default)]
+pub struct InsertOutcome {
+    pub inserted: u64,
+    pub errors: Vec<WriteError>,
+}
+
+#[derive(Debug, Default)]
+pub struct UpdateOutcome {
+    /// Documents that the statements selected. Upserted documents are not among them.
+    pub matched: u64,
+    pub modified: u64,
+    pub upserted: Vec<Upserted>,
+    pub errors: Vec<WriteError>,
+}
+
+#[derive(Debug)]
+pub struct Upserted {
+    pub index: usize,
+    pub id: Value,
+}
+
+#[derive(Debug, Default)]
+pub struct DeleteOutcome {
+    pub deleted: u64,
+    pub errors: Vec<WriteError>,
+}
+
+#[derive(Debug, Default)]
+pub struct FindAndModifyOutcome {
+    /// The document before or after the change, projected; None: nothing to answer (`value: null`).
+    pub value: Option<DocBuf>,
+    /// Documents found or upserted (0 or 1).
+    pub n: u64,
+    pub updated_existing: bool,
+    pub upserted: Option<Value>,
+}

@@ -1,0 +1,208 @@
+//! Bounds of an index scan in key bytes.
+//!
+//! K1: components of a key are prefix-free, so that the keys whose first components equal `p` are exactly those in
+//! `p <= key < successor(p)`. Every interval of values is therefore a half-open span of bytes, whichever of its ends are
+//! included.
+//!
+//! A key whose components all lie in one of their spans is inside. For any other key [`KeyBounds::check`] names the
+//! next place in scan direction where a key may be inside, so that a scan skips what lies between.
+
+use arbor_bson::Value;
+use arbor_bson::keystring::{KeyBuilder, component_len, successor};
+
+use super::interval::{Interval, Intervals};
+
+/// `low <= bytes < high`; `high == None`: no upper end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    pub low: Vec<u8>,
+    pub high: Option<Vec<u8>>,
+    /// One value: `low` is its whole encoding.
+    pub point: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Component {
+    descending: bool,
+    /// In byte order.
+    spans: Vec<Span>,
+}
+
+impl Component {
+    fn is_full(&self) -> bool {
+        matches!(self.spans.as_slice(), [only] if only.low.is_empty() && only.high.is_none())
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct KeyBounds {
+    components: Vec<Component>,
+}
+
+/// What a scan does at a key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    Inside,
+    /// Forward: go to the first key at or after this one. Backward: to the last key before it.
+    Seek(Vec<u8>),
+    Done,
+}
+
+impl KeyBounds {
+    /// `components`: intervals of each component with its direction in the index.
+    pub fn new<'a>(components: impl IntoIterator<Item = (&'a Intervals, bool)>) -> KeyBounds {
+        let component = |(intervals, descending): (&Intervals, bool)| {
+            let mut spans: Vec<Span> = intervals.as_slice().iter().map(|interval| span(interval, descending)).collect();
+            if descending {
+                spans.reverse();
+            }
+            Component { descending, spans }
+        };
+        KeyBounds { components: components.into_iter().map(component).collect() }
+    }
+
+    /// Some component admits nothing.
+    pub fn is_empty(&self) -> bool {
+        self.components.iter().any(|component| component.spans.is_empty())
+    }
+
+    /// Where a forward scan begins.
+    pub fn first(&self) -> Vec<u8> {
+        let mut key = Vec::new();
+        self.push_lows(&mut key, 0);
+        key
+    }
+
+    /// A backward scan begins at the last key before this; None: at the last key of the tree.
+    pub fn end(&self) -> Option<Vec<u8>> {
+        let mut key = Vec::new();
+        self.push_highs(key.clone(), 0, &mut key)
+    }
+
+    /// When the keys inside are one range of keys: its ends. Then no key needs [`KeyBounds::check`].
+    pub fn contiguous(&self) -> Option<Span> {
+        let ranged = self.components.iter().position(|c| !matches!(c.spans.as_slice(), [only] if only.point));
+        let ranged = ranged.unwrap_or(self.components.len());
+        if self.components.iter().skip(ranged + 1).any(|component| !component.is_full()) {
+            return None;
+        }
+        match self.components.get(ranged) {
+            Some(component) if component.spans.len() != 1 => None,
+            _ => Some(Span { low: self.first(), high: self.end(), point: ranged == self.components.len() }),
+        }
+    }
+
+    /// Ranges of keys that together hold every key inside, at most `max` of them, for estimates.
+    pub fn hulls(&self, max: usize) -> Vec<Span> {
+        let mut prefix = Vec::new();
+        for component in &self.components {
+            match component.spans.as_slice() {
+                [only] if only.point => prefix.extend_from_slice(&only.low),
+                spans => return hulls_of(&prefix, spans, max),
+            }
+        }
+        let high = successor(&prefix);
+        vec![Span { low: prefix, high, point: true }]
+    }
+
+    /// Requires a key of this index, whole or as its first components.
+    pub fn check(&self, key: &[u8], backward: bool) -> Verdict {
+        let mut offset = 0;
+        for (index, component) in self.components.iter().enumerate() {
+            let rest = key.get(offset..).unwrap_or_default();
+            // the first span that ends after this key
+            let at = component.spans.partition_point(|span| span.high.as_deref().is_some_and(|high| high <= rest));
+            match component.spans.get(at) {
+                Some(span) if span.low.as_slice() <= rest => {}
+                _ => return self.skip(key, offset, index, at, backward),
+            }
+            offset += component_len(rest, component.descending);
+        }
+        Verdict::Inside
+    }
+
+    /// `key` lies between the spans `at - 1` and `at` of a component that begins at `offset`.
+    fn skip(&self, key: &[u8], offset: usize, index: usize, at: usize, backward: bool) -> Verdict {
+        let component = &self.components[index];
+        let prefix = key.get(..offset).unwrap_or_default();
+        if !backward {
+            return match component.spans.get(at) {
+                Some(span) => {
+                    let mut target = [prefix, &span.low].concat();
+                    if span.point {
+                        self.push_lows(&mut target, index + 1);
+                    }
+                    Verdict::Seek(target)
+                }
+                None if prefix.is_empty() => Verdict::Done,
+                None => successor(prefix).map_or(Verdict::Done, Verdict::Seek),
+            };
+        }
+        match at.checked_sub(1).and_then(|before| component.spans.get(before)) {
+            Some(Span { high: Some(high), .. }) => Verdict::Seek([prefix, high].concat()),
+            _ if prefix.is_empty() => Verdict::Done,
+            _ => Verdict::Seek(prefix.to_vec()),
+        }
+    }
+
+    /// Appends the lowest place of the components from `from` on.
+    fn push_lows(&self, key: &mut Vec<u8>, from: usize) {
+        for component in self.components.iter().skip(from) {
+            let Some(span) = component.spans.first() else { return };
+            key.extend_from_slice(&span.low);
+            if !span.point {
+                return;
+            }
+        }
+    }
+
+    fn push_highs(&self, mut prefix: Vec<u8>, from: usize, _key: &mut Vec<u8>) -> Option<Vec<u8>> {
+        for component in self.components.iter().skip(from) {
+            match component.spans.last() {
+                Some(span) if span.point => prefix.extend_from_slice(&span.low),
+                Some(Span { high: Some(high), .. }) => return Some([prefix.as_slice(), high].concat()),
+                _ => break,
+            }
+        }
+        if prefix.is_empty() { None } else { successor(&prefix) }
+    }
+}
+
+fn hulls_of(prefix: &[u8], spans: &[Span], max: usize) -> Vec<Span> {
+    let whole = |span: &Span| Span {
+        low: [prefix, &span.low].concat(),
+        high: match &span.high {
+            Some(high) => Some([prefix, high].concat()),
+            None if prefix.is_empty() => None,
+            None => successor(prefix),
+        },
+        point: false,
+    };
+    match (spans.first(), spans.last()) {
+        (Some(first), Some(last)) if spans.len() > max => {
+            vec![Span { low: whole(first).low, high: whole(last).high, point: false }]
+        }
+        _ => spans.iter().map(whole).collect(),
+    }
+}
+
+fn encode(value: &Value, descending: bool) -> Vec<u8> {
+    let mut builder = KeyBuilder::new();
+    builder.push(value.as_ref(), descending);
+    builder.finish().bytes
+}
+
+fn span(interval: &Interval, descending: bool) -> Span {
+    if interval.is_full() {
+        return Span { low: Vec::new(), high: None, point: false };
+    }
+    let (first, last) = if descending { (&interval.high, &interval.low) } else { (&interval.low, &interval.high) };
+    let low = encode(&first.value, descending);
+    let high = encode(&last.value, descending);
+    let low = if first.inclusive { Some(low) } else { successor(&low) };
+    Span {
+        low: low.unwrap_or_default(),
+        high: if last.inclusive { successor(&high) } else { Some(high) },
+        point: interval.is_point(),
+    }
+}

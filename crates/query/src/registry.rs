@@ -1,0 +1,269 @@
+//! The open cursors of the server by id.
+//!
+//! A cursor that makes a batch is checked out: it stays known, but a second `getMore` on it is refused, and killing it
+//! takes effect when the batch is done (or at once through its kill flag).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use arbor_lang::Code;
+use arbor_store::Namespace;
+
+use crate::{Cursor, Error, Result};
+
+/// Cursors that nobody asked for so long are closed.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// What the client said about a cursor when it was made.
+#[derive(Clone, Debug, Default)]
+pub struct CursorOptions {
+    /// Logical session it belongs to.
+    pub session: Option<Vec<u8>>,
+    pub no_timeout: bool,
+}
+
+#[derive(Default)]
+pub struct CursorRegistry {
+    entries: Mutex<HashMap<i64, Entry>>,
+}
+
+struct Entry {
+    namespace: Namespace,
+    options: CursorOptions,
+    killed: Arc<AtomicBool>,
+    last_used: Instant,
+    /// None while it is checked out.
+    cursor: Option<Box<Cursor>>,
+}
+
+/// A cursor that is making a batch. Dropped without [`CheckedOut::keep`], the cursor is closed.
+pub struct CheckedOut<'r> {
+    registry: &'r CursorRegistry,
+    id: i64,
+    killed: Arc<AtomicBool>,
+    cursor: Option<Box<Cursor>>,
+}
+
+/// What [`CursorRegistry::kill`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Killed {
+    Killed,
+    NotFound,
+}
+
+/// For currentOp and serverStatus.
+#[derive(Clone, Debug)]
+pub struct CursorInfo {
+    pub id: i64,
+    pub namespace: Namespace,
+    pub session: Option<Vec<u8>>,
+    pub in_use: bool,
+    pub no_timeout: bool,
+    pub idle: Duration,
+}
+
+impl CursorRegistry {
+    /// Answers the cursor's id, never 0.
+    pub fn insert(&self, cursor: Cursor, options: CursorOptions) -> i64 {
+        let entry = Entry {
+            namespace: cursor.namespace().clone(),
+            options,
+            killed: Arc::default(),
+            last_used: Instant::now(),
+            cursor: Some(Box::new(cursor)),
+        };
+        let mut entries = self.entries();
+        let id = loop {
+            let id = i64::from_le_bytes(rand::random::<[u8; 8]>()) & i64::MAX;
+            if id != 0 && !entries.contains_key(&id) {
+                break id;
+            }
+        };
+        entries.insert(id, entry);
+        id
+    }
+
+    /// For `getMore`; `namespace` is the one that the client names.
+    pub fn check_out(&self, id: i64, namespace: &Namespace) -> Result<CheckedOut<'_>> {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&id).ok_or_else(|| not_found(id))?;
+        if entry.namespace != *namespace {
+            let message = format!(
+                "Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace {}",
+                entry.namespace
+            );
+            return Err(Error::new(Code::UNAUTHORIZED, message));
+        }
+        let in_use = || Error::new(Code::CURSOR_IN_USE, format!("cursor id {id} is already in use"));
+        let cursor = entry.cursor.take().ok_or_else(in_use)?;
+        Ok(CheckedOut { registry: self, id, killed: entry.killed.clone(), cursor: Some(cursor) })
+    }
+
+    /// Session that made the cursor.
+    pub fn session(&self, id: i64) -> Option<Vec<u8>> {
+        self.entries().get(&id)?.options.session.clone()
+    }
+
+    /// Closes a cursor of that namespace; with None of any namespace.
+    pub fn kill(&self, id: i64, namespace: Option<&Namespace>) -> Killed {
+        let mut entries = self.entries();
+        match entries.get(&id) {
+            Some(entry) if namespace.is_none_or(|own| *own == entry.namespace) => {
+                entry.killed.store(true, Ordering::Relaxed);
+                let entry = entries.remove(&id);
+                drop(entries);
+                drop(entry);
+                Killed::Killed
+            }
+            _ => Killed::NotFound,
+        }
+    }
+
+    /// Closes the cursors of a session that ended.
+    pub fn kill_session(&self, session: &[u8]) -> usize {
+        self.kill_where(|entry| entry.options.session.as_deref() == Some(session))
+    }
+
+    /// Closes idle cursors; the server calls it now and then. Answers how many.
+    pub fn reap(&self, now: Instant, timeout: Duration) -> usize {
+        self.kill_where(|entry| {
+            let idle = now.saturating_duration_since(entry.last_used);
+            entry.cursor.is_some() && !entry.options.no_timeout && idle >= timeout
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn list(&self) -> Vec<CursorInfo> {
+        let now = Instant::now();
+        let info = |(id, entry): (&i64, &Entry)| CursorInfo {
+            id: *id,
+            namespace: entry.namespace.clone(),
+            session: entry.options.session.clone(),
+            in_use: entry.cursor.is_none(),
+            no_timeout: entry.options.no_timeout,
+            idle: now.saturating_duration_since(entry.last_used),
+        };
+        self.entries().iter().map(info).collect()
+    }
+
+    fn kill_where(&self, mut chosen: impl FnMut(&Entry) -> bool) -> usize {
+        let mut closed = Vec::new();
+        let mut entries = self.entries();
+        entries.retain(|_, entry| {
+            let close = chosen(entry);
+            if close {
+                entry.killed.store(true, Ordering::Relaxed);
+                closed.extend(entry.cursor.take());
+            }
+            !close
+        });
+        // snapshots are given back outside of the lock
+        drop(entries);
+        closed.len()
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<i64, Entry>> {
+        // a panic cannot leave the map half changed: every change is one insert or remove
+        self.entries.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl CheckedOut<'_> {
+    pub fn cursor(&mut self) -> &mut Cursor {
+        self.cursor.as_mut().expect("a cursor is inside until it is kept")
+    }
+
+    /// Raised when the cursor is killed; to be part of the `getMore`'s interrupt.
+    pub fn kill_flag(&self) -> Arc<AtomicBool> {
+        self.killed.clone()
+    }
+
+    /// Gives the cursor back for the next batch.
+    pub fn keep(mut self) {
+        if let Some(entry) = self.registry.entries().get_mut(&self.id) {
+            entry.cursor = self.cursor.take();
+            entry.last_used = Instant::now();
+        }
+    }
+}
+
+impl Drop for CheckedOut<'_> {
+    fn drop(&mut self) {
+        if self.cursor.is_some() {
+            self.registry.entries().remove(&self.id);
+        }
+    }
+}
+
+fn not_found(id: i64) -> Error {
+    Error::new(Code::CURSOR_NOT_FOUND, format!("cursor id {id} not found"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arbor_bson::DocBuf;
+
+    fn namespace(text: &str) -> Namespace {
+        Namespace::parse(text).unwrap()
+    }
+
+    fn registry_with_one() -> (CursorRegistry, i64) {
+        let registry = CursorRegistry::default();
+        let id = registry.insert(Cursor::over_documents(namespace("db.c"), [DocBuf::new()]), CursorOptions::default());
+        (registry, id)
+    }
+
+    #[test]
+    fn a_checked_out_cursor_is_in_use_until_it_is_kept_or_dropped() {
+        let (registry, id) = registry_with_one();
+        let out = registry.check_out(id, &namespace("db.c")).unwrap();
+        assert!(registry.check_out(id, &namespace("db.c")).is_err());
+        out.keep();
+        drop(registry.check_out(id, &namespace("db.c")).unwrap());
+        let gone = registry.check_out(id, &namespace("db.c")).err().unwrap();
+        assert_eq!(gone.to_string(), format!("cursor id {id} not found"));
+        assert!(registry.is_empty());
+    }
+
+    #[test]
+    fn a_cursor_answers_only_to_its_namespace() {
+        let (registry, id) = registry_with_one();
+        assert!(registry.check_out(id, &namespace("db.other")).is_err());
+        assert_eq!(registry.kill(id, Some(&namespace("db.other"))), Killed::NotFound);
+        assert_eq!(registry.kill(id, None), Killed::Killed);
+    }
+
+    #[test]
+    fn idle_cursors_are_reaped_and_cursors_in_use_are_not() {
+        let (registry, id) = registry_with_one();
+        let out = registry.check_out(id, &namespace("db.c")).unwrap();
+        let later = Instant::now() + IDLE_TIMEOUT + Duration::from_secs(1);
+        assert_eq!(registry.reap(later, IDLE_TIMEOUT), 0);
+        out.keep();
+        assert_eq!(registry.reap(Instant::now(), IDLE_TIMEOUT), 0);
+        assert_eq!(registry.reap(later, IDLE_TIMEOUT), 1);
+        let stays = CursorOptions { no_timeout: true, ..CursorOptions::default() };
+        registry.insert(Cursor::over_documents(namespace("db.c"), []), stays);
+        assert_eq!(registry.reap(later, IDLE_TIMEOUT), 0);
+    }
+
+    #[test]
+    fn a_kill_during_a_batch_raises_the_flag() {
+        let (registry, id) = registry_with_one();
+        let out = registry.check_out(id, &namespace("db.c")).unwrap();
+        assert_eq!(registry.kill(id, None), Killed::Killed);
+        assert!(out.kill_flag().load(Ordering::Relaxed));
+        out.keep();
+        assert!(registry.is_empty());
+    }
+}

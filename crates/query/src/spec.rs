@@ -1,0 +1,175 @@
+//! What a statement asks for, as plain structs. `command` parses a request into them; nothing here knows field names of
+//! commands. Documents are borrowed from the request.
+
+use arbor_bson::{Doc, ValueRef};
+use arbor_store::Namespace;
+use arbor_txn::Durability;
+
+/// Which index a statement must use.
+#[derive(Clone, Copy, Debug)]
+pub enum Hint<'a> {
+    /// An index name; `"$natural"` is not one.
+    Name(&'a str),
+    /// A key pattern, or `{ $natural: 1 | -1 }`.
+    Pattern(Doc<'a>),
+}
+
+#[derive(Clone, Debug)]
+pub struct FindSpec<'a> {
+    pub namespace: Namespace,
+    pub filter: Doc<'a>,
+    pub projection: Option<Doc<'a>>,
+    pub sort: Option<Doc<'a>>,
+    pub skip: u64,
+    /// None: no limit. A limit of 0 in a command means None.
+    pub limit: Option<u64>,
+    pub hint: Option<Hint<'a>>,
+    /// Inclusive lower end of the hinted index, `{ a: 1, b: 2 }` in the order of its key pattern.
+    pub min: Option<Doc<'a>>,
+    /// Exclusive upper end of the hinted index.
+    pub max: Option<Doc<'a>>,
+    pub let_variables: Option<Doc<'a>>,
+    /// Answers `{ $recordId: .. }` beside each document: the key of the record.
+    pub show_record_id: bool,
+    /// Answers the index keys in place of the documents.
+    pub return_key: bool,
+}
+
+impl<'a> FindSpec<'a> {
+    /// Everything in the collection, to be narrowed by setting fields.
+    pub fn new(namespace: Namespace) -> FindSpec<'a> {
+        FindSpec {
+            namespace,
+            filter: Doc::empty(),
+            projection: None,
+            sort: None,
+            skip: 0,
+            limit: None,
+            hint: None,
+            min: None,
+            max: None,
+            let_variables: None,
+            show_record_id: false,
+            return_key: false,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct CountSpec<'a> {
+    pub namespace: Namespace,
+    pub query: Doc<'a>,
+    pub skip: u64,
+    pub limit: Option<u64>,
+    pub hint: Option<Hint<'a>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct DistinctSpec<'a> {
+    pub namespace: Namespace,
+    pub key: &'a str,
+    pub query: Doc<'a>,
+    pub hint: Option<Hint<'a>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct AggregateSpec<'a> {
+    pub namespace: Namespace,
+    /// `{ aggregate: 1 }`: the pipeline makes its own documents; `namespace.coll` is `$cmd.aggregate`.
+    pub collectionless: bool,
+    pub pipeline: Vec<Doc<'a>>,
+    pub hint: Option<Hint<'a>>,
+    pub let_variables: Option<Doc<'a>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct InsertSpec<'a> {
+    pub namespace: Namespace,
+    pub documents: Vec<Doc<'a>>,
+    pub ordered: bool,
+    pub durability: Durability,
+}
+
+#[derive(Clone, Debug)]
+pub struct UpdateSpec<'a> {
+    pub namespace: Namespace,
+    pub updates: Vec<UpdateStatement<'a>>,
+    pub ordered: bool,
+    pub let_variables: Option<Doc<'a>>,
+    pub durability: Durability,
+}
+
+#[derive(Clone, Debug)]
+pub struct UpdateStatement<'a> {
+    pub q: Doc<'a>,
+    /// An update document, a replacement, or a pipeline (an array).
+    pub u: ValueRef<'a>,
+    /// Variables of a pipeline update.
+    pub c: Option<Doc<'a>>,
+    pub multi: bool,
+    pub upsert: bool,
+    pub array_filters: Vec<Doc<'a>>,
+    pub hint: Option<Hint<'a>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct DeleteSpec<'a> {
+    pub namespace: Namespace,
+    pub deletes: Vec<DeleteStatement<'a>>,
+    pub ordered: bool,
+    pub let_variables: Option<Doc<'a>>,
+    pub durability: Durability,
+}
+
+#[derive(Clone, Debug)]
+pub struct DeleteStatement<'a> {
+    pub q: Doc<'a>,
+    /// `limit: 0`, all documents that match; else one.
+    pub multi: bool,
+    pub hint: Option<Hint<'a>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct FindAndModifySpec<'a> {
+    pub namespace: Namespace,
+    pub query: Doc<'a>,
+    pub sort: Option<Doc<'a>>,
+    pub change: Change<'a>,
+    pub fields: Option<Doc<'a>>,
+    pub hint: Option<Hint<'a>>,
+    pub let_variables: Option<Doc<'a>>,
+    pub durability: Durability,
+}
+
+/// What findAndModify does with the document that it finds.
+#[derive(Clone, Debug)]
+pub enum Change<'a> {
+    Remove,
+    Update {
+        update: ValueRef<'a>,
+        upsert: bool,
+        /// Answers the document after the update.
+        return_new: bool,
+        array_filters: Vec<Doc<'a>>,
+    },
+}
+
+/// What `explain` is asked about.
+#[derive(Clone, Debug)]
+pub enum ExplainSpec<'a> {
+    Find(FindSpec<'a>),
+    Count(CountSpec<'a>),
+    Distinct(DistinctSpec<'a>),
+    Aggregate(AggregateSpec<'a>),
+    /// The first statement is explained.
+    Update(UpdateSpec<'a>),
+    Delete(DeleteSpec<'a>),
+    FindAndModify(FindAndModifySpec<'a>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verbosity {
+    QueryPlanner,
+    ExecutionStats,
+    AllPlansExecution,
+}
