@@ -1,0 +1,180 @@
+//! What a filter says about single paths, read off its tree for the planner.
+
+use arbor_lang::matcher::{Compare, Node};
+
+use super::value_bounds::{self, Bounds, Exact};
+
+/// One path and the values that every matching document has there.
+#[derive(Clone, Debug)]
+pub struct Predicate {
+    pub path: String,
+    pub bounds: Bounds,
+    /// Which of the filter's conjuncts it was read from.
+    pub conjunct: usize,
+    /// It is all that the conjunct says.
+    pub whole: bool,
+    /// The innermost `$elemMatch` around it.
+    pub element: Option<Element>,
+}
+
+/// One `$elemMatch`: its predicates hold for one and the same element of the array at `path`.
+#[derive(Clone, Debug)]
+pub struct Element {
+    pub id: usize,
+    pub path: String,
+    /// The predicate is about the element itself, not about a field inside it.
+    pub direct: bool,
+}
+
+/// The conjuncts of a filter: the parts that must all be true.
+pub fn conjuncts(root: &Node) -> &[Node] {
+    match root {
+        Node::And(nodes) => nodes,
+        other => std::slice::from_ref(other),
+    }
+}
+
+pub fn predicates(root: &Node) -> Vec<Predicate> {
+    let mut collector = Collector::default();
+    for (conjunct, node) in conjuncts(root).iter().enumerate() {
+        collector.conjunct = conjunct;
+        collector.collect(node, &Place::default());
+    }
+    collector.found
+}
+
+/// Where in nested `$elemMatch`es a node stands.
+#[derive(Clone, Default)]
+struct Place {
+    prefix: String,
+    element: Option<Element>,
+    /// Inside something that says more than its parts.
+    partial: bool,
+}
+
+impl Place {
+    fn join(&self, path: &str) -> String {
+        match (self.prefix.is_empty(), path.is_empty()) {
+            (true, _) => path.to_owned(),
+            (_, true) => self.prefix.clone(),
+            _ => format!("{}.{path}", self.prefix),
+        }
+    }
+
+    fn within(&self, path: &str, id: usize, direct: bool) -> Place {
+        let prefix = self.join(path);
+        Place { element: Some(Element { id, path: prefix.clone(), direct }), prefix, partial: true }
+    }
+}
+
+#[derive(Default)]
+struct Collector {
+    found: Vec<Predicate>,
+    conjunct: usize,
+    elements: usize,
+}
+
+impl Collector {
+    fn collect(&mut self, node: &Node, place: &Place) {
+        match node {
+            Node::And(nodes) => {
+                let place = Place { partial: true, ..place.clone() };
+                nodes.iter().for_each(|node| self.collect(node, &place));
+            }
+            Node::ElemMatchObject { path, inner } => {
+                self.elements += 1;
+                let inside = place.within(path.as_str(), self.elements, false);
+                self.add(&inside.prefix.clone(), Bounds::present(), &Place { element: None, ..inside.clone() });
+                self.collect(inner, &inside);
+            }
+            Node::ElemMatchValue { path, inner } => {
+                self.elements += 1;
+                self.collect(inner, &place.within(path.as_str(), self.elements, true));
+            }
+            Node::Or(branches) => {
+                if let Some((path, bounds)) = union_on_one_path(branches) {
+                    self.add(&place.join(path), bounds, place);
+                }
+            }
+            Node::Nor(branches) => {
+                let place = Place { partial: place.partial || branches.len() > 1, ..place.clone() };
+                for branch in branches {
+                    if let Some((path, bounds)) = negation(branch) {
+                        self.add(&place.join(path), bounds, &place);
+                    }
+                }
+            }
+            other => {
+                if let Some((path, bounds)) = of_leaf(other) {
+                    self.add(&place.join(path), bounds, place);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, path: &str, mut bounds: Bounds, place: &Place) {
+        // a number in a path may be a position in an array or a name: the keys of both are in the index
+        if place.element.is_some() || path.split('.').any(|name| name.bytes().all(|b| b.is_ascii_digit())) {
+            bounds.exact = Exact::Never;
+        }
+        self.found.push(Predicate {
+            path: path.to_owned(),
+            bounds,
+            conjunct: self.conjunct,
+            whole: !place.partial,
+            element: place.element.clone(),
+        });
+    }
+}
+
+fn of_leaf(node: &Node) -> Option<(&str, Bounds)> {
+    let bounds = match node {
+        Node::Compare { op, value, .. } => value_bounds::of_compare(*op, value)?,
+        Node::In(membership) => value_bounds::of_in(membership)?,
+        Node::Regex { regex, .. } => value_bounds::of_regex(regex),
+        Node::Exists { .. } => Bounds::present(),
+        Node::Mod { .. } => value_bounds::of_numbers(),
+        Node::Not(inner) => return negation(inner),
+        _ => return None,
+    };
+    Some((node.path()?.as_str(), bounds))
+}
+
+fn negation(node: &Node) -> Option<(&str, Bounds)> {
+    let bounds = match node {
+        Node::Exists { .. } => Bounds::absent(),
+        Node::Compare { op: Compare::Eq | Compare::Lte | Compare::Gte, value: arbor_bson::Value::Null, .. } => {
+            value_bounds::complement_of_null(None)?
+        }
+        Node::In(membership) if membership.regexes.is_empty() => {
+            let mut others = membership.clone();
+            others.values.retain(|value| !matches!(value, arbor_bson::Value::Null));
+            let bounds = value_bounds::of_in(&others)?;
+            if others.values.len() < membership.values.len() {
+                value_bounds::complement_of_null(Some(&bounds))?
+            } else {
+                value_bounds::complement(&bounds)?
+            }
+        }
+        Node::Compare { op, value, .. } => value_bounds::complement(&value_bounds::of_compare(*op, value)?)?,
+        _ => return None,
+    };
+    Some((node.path()?.as_str(), bounds))
+}
+
+/// `{ $or: [ { a: 1 }, { a: { $gt: 5 } } ] }` says as much about `a` as one predicate does.
+fn union_on_one_path(branches: &[Node]) -> Option<(&str, Bounds)> {
+    let mut branches = branches.iter().map(of_leaf);
+    let (path, mut all) = branches.next()??;
+    for branch in branches {
+        let (other, bounds) = branch?;
+        if other != path {
+            return None;
+        }
+        all.intervals = all.intervals.union(&bounds.intervals);
+        all.exact = all.exact.min(bounds.exact);
+        all.needs_field &= bounds.needs_field;
+        all.single_key_only |= bounds.single_key_only;
+    }
+    Some((path, all))
+}
