@@ -1,7 +1,7 @@
 //! Bounds of one index for one filter.
 //!
 //! M1: on a component with arrays two predicates may be true through two different keys, so only one of them bounds the
-//! scan, unless one `$elemMatch` about the elements themselves holds both.
+//! scan, unless one `$elemMatch` holds both and no array stands below its elements.
 //! M2: of two components below one array only the first is bounded, unless the predicates of both stand in one
 //! `$elemMatch` at exactly the path that they share: two predicates may be true through two different elements.
 
@@ -27,11 +27,11 @@ impl IndexBounds {
         for (at, part) in shape.parts.iter().enumerate() {
             let own: Vec<&Predicate> = predicates
                 .iter()
-                .filter(|p| p.path == part.path && !(part.multikey && p.bounds.single_key_only))
+                .filter(|p| p.path == part.path && !(part.is_multikey() && p.bounds.single_key_only))
                 .collect();
             bounds.complete |= own.iter().any(|p| p.bounds.needs_field);
-            let chosen = if part.multikey { chosen_on_arrays(shape, at, &own, &used) } else { own };
-            bounds.settle(&chosen, part.multikey);
+            let chosen = if part.is_multikey() { chosen_on_arrays(shape, at, &own, &used) } else { own };
+            bounds.settle(&chosen, part.is_multikey());
             let all = chosen.iter().map(|p| &p.bounds.intervals);
             bounds.intervals.push(all.fold(Intervals::full(), |sum, next| sum.intersect(next)));
             used.push(chosen);
@@ -70,8 +70,8 @@ fn chosen_on_arrays<'p>(
     let part = &shape.parts[at];
     let allowed = |candidate: &Predicate| {
         used.iter().zip(&shape.parts).all(|(chosen, other)| {
-            let shared = shared_path(&part.path, &other.path);
-            let independent = !other.multikey || shared.is_empty() || chosen.is_empty();
+            let shared = shared_names(&part.path, &other.path);
+            let independent = chosen.is_empty() || (part.arrays_behind(shared) && other.arrays_behind(shared));
             independent || chosen.iter().all(|p| same_element(p, candidate, shared))
         })
     };
@@ -79,26 +79,28 @@ fn chosen_on_arrays<'p>(
         return Vec::new();
     };
     match &best.element {
-        Some(element) if element.direct => {
-            let together = |p: &&&Predicate| p.element.as_ref().is_some_and(|own| own.direct && own.id == element.id);
+        Some(element) if part.arrays_within(names(&element.path)) => {
+            let together = |p: &&&Predicate| p.element.as_ref().is_some_and(|own| own.id == element.id);
             own.iter().filter(together).copied().collect()
         }
         _ => vec![best],
     }
 }
 
-fn same_element(a: &Predicate, b: &Predicate, shared: &str) -> bool {
+fn same_element(a: &Predicate, b: &Predicate, shared: usize) -> bool {
     match (&a.element, &b.element) {
-        (Some(a), Some(b)) => a.id == b.id && a.path == shared,
+        (Some(a), Some(b)) => a.id == b.id && names(&a.path) == shared,
         _ => false,
     }
 }
 
-/// `a.b` of `a.b.c` and `a.b.d`.
-fn shared_path<'p>(a: &'p str, b: &str) -> &'p str {
-    let equal = a.split('.').zip(b.split('.')).take_while(|(a, b)| a == b);
-    let length: usize = equal.map(|(name, _)| name.len() + 1).sum();
-    a.get(..length.saturating_sub(1)).unwrap_or(a)
+fn names(path: &str) -> usize {
+    path.split('.').count()
+}
+
+/// 2 for `a.b.c` and `a.b.d`.
+fn shared_names(a: &str, b: &str) -> usize {
+    a.split('.').zip(b.split('.')).take_while(|(a, b)| a == b).count()
 }
 
 /// Smaller is narrower.
@@ -111,4 +113,67 @@ fn breadth(intervals: &Intervals) -> usize {
         _ => 2 * RANGE,
     };
     intervals.as_slice().iter().map(of).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::index_shape::testing::shape;
+    use crate::plan::predicate::Element;
+    use crate::plan::value_bounds;
+    use arbor_bson::Value;
+    use arbor_lang::matcher::Compare;
+
+    fn predicate(path: &str, op: Compare, value: i32, element: Option<(usize, &str)>) -> Predicate {
+        Predicate {
+            path: path.to_owned(),
+            bounds: value_bounds::of_compare(op, &Value::Int32(value)).unwrap(),
+            conjunct: 0,
+            whole: element.is_none(),
+            element: element.map(|(id, path)| Element { id, path: path.to_owned() }),
+        }
+    }
+
+    #[track_caller]
+    fn check(index: &str, predicates: &[Predicate], expected: &[&[&str]]) {
+        let bounds = IndexBounds::of(&shape(index), predicates);
+        let texts: Vec<Vec<String>> = bounds.intervals.iter().map(|all| all.texts(false)).collect();
+        assert_eq!(texts, expected);
+    }
+
+    const ALL: &[&str] = &["[MinKey, MaxKey]"];
+
+    #[test]
+    fn ranges_of_one_path_intersect_only_without_arrays() {
+        let range = [predicate("a", Compare::Gt, 1, None), predicate("a", Compare::Lt, 5, None)];
+        check("a", &range, &[&["(1, 5)"]]);
+        check("a*", &range, &[&["(1, inf.0]"]]);
+        check("b, a", &range, &[ALL, &["(1, 5)"]]);
+        let same = [predicate("a", Compare::Gt, 1, Some((1, "a"))), predicate("a", Compare::Lt, 5, Some((1, "a")))];
+        check("a*", &same, &[&["(1, 5)"]]);
+        let two = [predicate("a", Compare::Gt, 1, Some((1, "a"))), predicate("a", Compare::Lt, 5, Some((2, "a")))];
+        check("a*", &two, &[&["(1, inf.0]"]]);
+    }
+
+    #[test]
+    fn inside_elements_ranges_intersect_when_no_array_stands_below() {
+        let same =
+            [predicate("a.b", Compare::Gt, 1, Some((1, "a"))), predicate("a.b", Compare::Lt, 5, Some((1, "a")))];
+        check("a.b**", &same, &[&["(1, 5)"]]);
+        check("a.b*", &same, &[&["(1, inf.0]"]]);
+    }
+
+    #[test]
+    fn components_below_one_array_need_one_element() {
+        let apart = [predicate("a.b", Compare::Eq, 1, None), predicate("a.c", Compare::Eq, 5, None)];
+        check("a.b**, a.c**", &apart, &[&["[1, 1]"], ALL]);
+        check("a.b, a.c", &apart, &[&["[1, 1]"], &["[5, 5]"]]);
+        check("a.b*, a.c", &apart, &[&["[1, 1]"], &["[5, 5]"]]);
+        let same = [predicate("a.b", Compare::Eq, 1, Some((1, "a"))), predicate("a.c", Compare::Eq, 5, Some((1, "a")))];
+        check("a.b**, a.c**", &same, &[&["[1, 1]"], &["[5, 5]"]]);
+        let outer = [predicate("x.a.b", Compare::Eq, 1, Some((1, "x"))), predicate("x.a.c", Compare::Eq, 5, Some((1, "x")))];
+        check("x.a.b**, x.a.c**", &outer, &[&["[1, 1]"], ALL]);
+        let array_and_scalar = [predicate("a", Compare::Eq, 1, None), predicate("x", Compare::Eq, 5, None)];
+        check("a*, x", &array_and_scalar, &[&["[1, 1]"], &["[5, 5]"]]);
+    }
 }

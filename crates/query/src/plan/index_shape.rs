@@ -1,9 +1,7 @@
 //! An index as the planner sees it: the primary tree with its `_id` order, or a secondary index.
 
-use std::sync::Arc;
-
 use arbor_bson::DocBuf;
-use arbor_store::Index;
+use arbor_store::{Collection, Direction, Index};
 
 #[derive(Clone, Debug)]
 pub struct IndexShape {
@@ -11,26 +9,82 @@ pub struct IndexShape {
     pub parts: Vec<IndexPart>,
     pub unique: bool,
     pub sparse: bool,
-    /// None: the primary tree, whose keys are the `_id`s and whose values are the documents.
-    pub index: Option<Arc<Index>>,
+    pub source: IndexSource,
+}
+
+/// Where the keys are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexSource {
+    /// The tree of records: its keys are the `_id`s and its values the documents.
+    Records,
+    /// Place in `Collection::indexes`.
+    Secondary(usize),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexPart {
     pub path: String,
     pub descending: bool,
-    /// Some document has an array on this path.
-    pub multikey: bool,
+    /// Bit `n`: some document has an array at component `n` of the path.
+    pub arrays: u64,
+}
+
+impl IndexPart {
+    /// One document may have several keys.
+    pub fn is_multikey(&self) -> bool {
+        self.arrays != 0
+    }
+
+    /// Arrays stand only at the first `components` names of the path.
+    pub fn arrays_within(&self, components: usize) -> bool {
+        self.arrays.checked_shr(components as u32).unwrap_or(0) == 0
+    }
+
+    /// No arrays stand at the first `components` names of the path.
+    pub fn arrays_behind(&self, components: usize) -> bool {
+        self.arrays.trailing_zeros() as usize >= components
+    }
 }
 
 impl IndexShape {
     pub fn primary() -> IndexShape {
-        let part = IndexPart { path: "_id".to_owned(), descending: false, multikey: false };
-        IndexShape { name: "_id_".to_owned(), parts: vec![part], unique: true, sparse: false, index: None }
+        let part = IndexPart { path: "_id".to_owned(), descending: false, arrays: 0 };
+        IndexShape {
+            name: "_id_".to_owned(),
+            parts: vec![part],
+            unique: true,
+            sparse: false,
+            source: IndexSource::Records,
+        }
+    }
+
+    /// Requires that the snapshot that is going to be read is taken already: arrays may come with any commit.
+    pub fn of(collection: &Collection) -> Vec<IndexShape> {
+        let secondary = collection.indexes.iter().enumerate().filter(|(_, index)| !index.hidden);
+        std::iter::once(IndexShape::primary()).chain(secondary.map(|(at, index)| IndexShape::secondary(at, index))).collect()
+    }
+
+    fn secondary(at: usize, index: &Index) -> IndexShape {
+        let part = |(field, key): (usize, &arbor_store::KeyField)| IndexPart {
+            path: key.path.clone(),
+            descending: key.direction == Direction::Descending,
+            arrays: index.multikey_components(field),
+        };
+        IndexShape {
+            name: index.name.clone(),
+            parts: index.key_pattern.iter().enumerate().map(part).collect(),
+            unique: index.unique,
+            sparse: index.sparse,
+            source: IndexSource::Secondary(at),
+        }
     }
 
     pub fn is_multikey(&self) -> bool {
-        self.parts.iter().any(|part| part.multikey)
+        self.parts.iter().any(IndexPart::is_multikey)
+    }
+
+    pub fn descending(&self) -> Vec<bool> {
+        self.parts.iter().map(|part| part.descending).collect()
     }
 
     pub fn key_pattern(&self) -> DocBuf {
@@ -42,19 +96,23 @@ impl IndexShape {
 pub mod testing {
     use super::*;
 
-    /// `"a, -b, c*"`: `-` is descending, `*` multikey.
+    /// `"a, -b, c*"`: `-` is descending, `*` has arrays at its last name, `**` at its first.
     pub fn shape(text: &str) -> IndexShape {
-        let part = |text: &str| IndexPart {
-            path: text.trim_matches(['-', '*', ' ']).to_owned(),
-            descending: text.trim().starts_with('-'),
-            multikey: text.trim().ends_with('*'),
+        let part = |text: &str| {
+            let path = text.trim_matches(['-', '*', ' ']);
+            let arrays = match text.matches('*').count() {
+                0 => 0,
+                1 => 1 << path.matches('.').count(),
+                _ => 1,
+            };
+            IndexPart { path: path.to_owned(), descending: text.trim().starts_with('-'), arrays }
         };
         IndexShape {
             name: text.to_owned(),
             parts: text.split(',').map(part).collect(),
             unique: false,
             sparse: false,
-            index: None,
+            source: IndexSource::Records,
         }
     }
 }

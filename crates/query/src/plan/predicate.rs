@@ -22,8 +22,6 @@ pub struct Predicate {
 pub struct Element {
     pub id: usize,
     pub path: String,
-    /// The predicate is about the element itself, not about a field inside it.
-    pub direct: bool,
 }
 
 /// The conjuncts of a filter: the parts that must all be true.
@@ -61,9 +59,9 @@ impl Place {
         }
     }
 
-    fn within(&self, path: &str, id: usize, direct: bool) -> Place {
+    fn within(&self, path: &str, id: usize) -> Place {
         let prefix = self.join(path);
-        Place { element: Some(Element { id, path: prefix.clone(), direct }), prefix, partial: true }
+        Place { element: Some(Element { id, path: prefix.clone() }), prefix, partial: true }
     }
 }
 
@@ -83,13 +81,13 @@ impl Collector {
             }
             Node::ElemMatchObject { path, inner } => {
                 self.elements += 1;
-                let inside = place.within(path.as_str(), self.elements, false);
+                let inside = place.within(path.as_str(), self.elements);
                 self.add(&inside.prefix.clone(), Bounds::present(), &Place { element: None, ..inside.clone() });
                 self.collect(inner, &inside);
             }
             Node::ElemMatchValue { path, inner } => {
                 self.elements += 1;
-                self.collect(inner, &place.within(path.as_str(), self.elements, true));
+                self.collect(inner, &place.within(path.as_str(), self.elements));
             }
             Node::Or(branches) => {
                 if let Some((path, bounds)) = union_on_one_path(branches) {

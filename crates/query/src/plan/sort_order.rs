@@ -40,7 +40,7 @@ pub fn direction(shape: &IndexShape, bounds: &IndexBounds, sort: &[SortPart]) ->
             at += 1;
         }
         let own = shape.parts.get(at).filter(|own| own.path == path)?;
-        if own.multikey && !(at == 0 && sort.len() == 1 && bounds.intervals.iter().all(|all| all.is_full())) {
+        if own.is_multikey() && !(at == 0 && sort.len() == 1 && bounds.intervals.iter().all(|all| all.is_full())) {
             return None;
         }
         let direction = if own.descending == part.descending { Direction::Forward } else { Direction::Backward };
@@ -54,5 +54,5 @@ pub fn direction(shape: &IndexShape, bounds: &IndexBounds, sort: &[SortPart]) ->
 
 fn is_constant(shape: &IndexShape, bounds: &IndexBounds, path: &str) -> bool {
     let mut parts = shape.parts.iter().zip(&bounds.intervals);
-    parts.any(|(part, intervals)| part.path == path && !part.multikey && intervals.is_point())
+    parts.any(|(part, intervals)| part.path == path && !part.is_multikey() && intervals.is_point())
 }

@@ -1,0 +1,61 @@
+//! COLLSCAN: every record in `_id` order, forward or backward.
+
+use arbor_bson::DocBuf;
+use arbor_lang::Filter;
+
+use super::place::Walk;
+use super::{Detail, Operator, Row, Run, Slot, StageDoc, Tally};
+use crate::Result;
+use crate::explain::filter_doc;
+use crate::plan::{Direction, IndexSource};
+
+pub struct CollectionScan {
+    walk: Walk,
+    filter: Option<Filter>,
+    examined: u64,
+    tally: Tally,
+}
+
+impl CollectionScan {
+    pub fn new(slot: Slot, direction: Direction, filter: Option<Filter>) -> CollectionScan {
+        let walk = Walk::new(slot, IndexSource::Records, direction);
+        CollectionScan { walk, filter, examined: 0, tally: Tally::default() }
+    }
+}
+
+impl Operator for CollectionScan {
+    fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
+        loop {
+            run.tick()?;
+            if !self.walk.step(run, &[], None)? {
+                return Ok(self.tally.answer(None));
+            }
+            self.examined += 1;
+            run.examined.documents += 1;
+            let Some(cursor) = self.walk.entry(run) else { return Ok(self.tally.answer(None)) };
+            let Some(doc) = cursor.doc() else { return Ok(self.tally.answer(None)) };
+            if self.filter.as_ref().map_or(Ok(true), |filter| filter.matches(doc))? {
+                let row = Row { document: doc.to_buf(), id_key: cursor.id_key().to_vec() };
+                return Ok(self.tally.answer(Some(row)));
+            }
+            self.tally.passed_over();
+        }
+    }
+
+    fn suspend(&mut self, run: &mut Run<'_>) {
+        self.walk.suspend(run);
+    }
+
+    fn is_done(&self) -> bool {
+        self.walk.is_ended()
+    }
+
+    fn explain(&self, detail: Detail) -> DocBuf {
+        StageDoc::new("COLLSCAN", detail)
+            .with_some("filter", self.filter.as_ref().map(filter_doc::of_filter).as_ref())
+            .tally(&self.tally)
+            .with("direction", self.walk.direction().name())
+            .figure("docsExamined", self.examined)
+            .finish()
+    }
+}

@@ -1,0 +1,71 @@
+//! FETCH: the documents of index entries, filtered by what the bounds do not say.
+
+use std::borrow::Cow;
+
+use arbor_bson::{Doc, DocBuf};
+use arbor_lang::Filter;
+
+use super::{Detail, IndexScan, Operator, Row, Run, StageDoc, Tally};
+use crate::explain::filter_doc;
+use crate::{Error, Result};
+
+pub struct Fetch {
+    scan: IndexScan,
+    filter: Option<Filter>,
+    examined: u64,
+    tally: Tally,
+}
+
+impl Fetch {
+    pub fn new(scan: IndexScan, filter: Option<Filter>) -> Fetch {
+        Fetch { scan, filter, examined: 0, tally: Tally::default() }
+    }
+}
+
+impl Operator for Fetch {
+    fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
+        while self.scan.advance(run)? {
+            self.examined += 1;
+            run.examined.documents += 1;
+            let record = record_of_entry(&self.scan, run)?;
+            if self.filter.as_ref().map_or(Ok(true), |filter| filter.matches(Doc::trusted(&record)))? {
+                let document = DocBuf::from_trusted(record.into_owned());
+                let id_key = self.scan.entry(run).map(|entry| entry.id_key().to_vec()).unwrap_or_default();
+                return Ok(self.tally.answer(Some(Row { document, id_key })));
+            }
+            self.tally.passed_over();
+        }
+        Ok(self.tally.answer(None))
+    }
+
+    fn suspend(&mut self, run: &mut Run<'_>) {
+        self.scan.suspend(run);
+    }
+
+    fn is_done(&self) -> bool {
+        self.scan.is_done()
+    }
+
+    fn explain(&self, detail: Detail) -> DocBuf {
+        StageDoc::new("FETCH", detail)
+            .with_some("filter", self.filter.as_ref().map(filter_doc::of_filter).as_ref())
+            .tally(&self.tally)
+            .figure("docsExamined", self.examined)
+            .input(self.scan.explain("IXSCAN", detail))
+    }
+}
+
+/// The document of the entry on which the scan stands.
+pub fn record_of_entry<'r>(scan: &IndexScan, run: &'r mut Run<'_>) -> Result<Cow<'r, [u8]>> {
+    let (view, collection) = (run.view, run.collection()?);
+    let Some(entry) = scan.entry(run) else { return Err(Error::internal("an index scan stands nowhere")) };
+    if let EntryCursor::Records(records) = entry {
+        return Ok(Cow::Borrowed(records.doc().as_bytes()));
+    }
+    arbor_store::record(view, collection, entry.id_key())?.ok_or_else(|| {
+        let place = format!("index {} of {}", scan.access().shape.name, collection.namespace);
+        Error::Store(arbor_store::Error::Corrupt { place, reason: "an entry has no document".to_owned() })
+    })
+}
+
+use super::run::EntryCursor;

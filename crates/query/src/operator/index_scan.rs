@@ -1,0 +1,169 @@
+//! IXSCAN: the entries of one index inside bounds, in either direction.
+//!
+//! Not an operator of its own: [`super::Fetch`], [`super::Covered`] and [`super::CountScan`] each own one and read the
+//! entry in place.
+
+use std::collections::HashSet;
+
+use arbor_bson::{ArrayBuf, DocBuf};
+
+use super::place::Walk;
+use super::run::EntryCursor;
+use super::{Detail, Run, Slot, StageDoc, Tally};
+use crate::Result;
+use crate::plan::{IndexAccess, KeyBounds, ScanRange, Span, Verdict};
+
+pub struct IndexScan {
+    access: IndexAccess,
+    walk: Walk,
+    bounds: Bounds,
+    /// Documents answered so far, when one may have several keys inside the bounds.
+    seen: Option<HashSet<Vec<u8>>>,
+    keys_examined: u64,
+    seeks: u64,
+    dropped: u64,
+    tally: Tally,
+}
+
+enum Bounds {
+    /// One range of keys: no look into the keys is needed.
+    Range(Span),
+    Components {
+        bounds: KeyBounds,
+        low: Vec<u8>,
+        high: Option<Vec<u8>>,
+    },
+}
+
+impl IndexScan {
+    pub fn new(slot: Slot, access: IndexAccess) -> IndexScan {
+        let bounds = match &access.range {
+            ScanRange::Keys(span) => Bounds::Range(span.clone()),
+            ScanRange::Components(bounds) => match bounds.contiguous() {
+                Some(span) => Bounds::Range(span),
+                None => Bounds::Components { low: bounds.first(), high: bounds.end(), bounds: bounds.clone() },
+            },
+        };
+        let single = matches!(&bounds, Bounds::Range(span) if span.point);
+        let seen = (access.shape.is_multikey() && !single).then(HashSet::new);
+        let walk = Walk::new(slot, access.shape.source, access.direction);
+        IndexScan { access, walk, bounds, seen, keys_examined: 0, seeks: 0, dropped: 0, tally: Tally::default() }
+    }
+
+    pub fn access(&self) -> &IndexAccess {
+        &self.access
+    }
+
+    /// To the next entry; answers whether there is one.
+    pub fn advance(&mut self, run: &mut Run<'_>) -> Result<bool> {
+        while self.advance_to_key(run)? {
+            let Some(seen) = &mut self.seen else { return Ok(self.found(true)) };
+            let id_key = self.walk.entry(run).map(|entry| entry.id_key().to_vec()).unwrap_or_default();
+            if seen.insert(id_key) {
+                return Ok(self.found(true));
+            }
+            self.dropped += 1;
+            self.tally.passed_over();
+        }
+        Ok(self.found(false))
+    }
+
+    fn found(&mut self, found: bool) -> bool {
+        self.tally.answer(found.then_some(())).is_some()
+    }
+
+    fn advance_to_key(&mut self, run: &mut Run<'_>) -> Result<bool> {
+        run.tick()?;
+        let backward = self.access.direction.is_backward();
+        let (low, high) = match &self.bounds {
+            Bounds::Range(span) => (&span.low, span.high.as_deref()),
+            Bounds::Components { low, high, .. } => (low, high.as_deref()),
+        };
+        let mut stands = self.walk.step(run, low, high)?;
+        while stands {
+            self.keys_examined += 1;
+            run.examined.keys += 1;
+            let Some(entry) = self.walk.entry(run) else { return Ok(false) };
+            let verdict = match &self.bounds {
+                Bounds::Range(span) => in_range(span, entry.position(), backward),
+                Bounds::Components { bounds, .. } => bounds.check(entry.position(), backward),
+            };
+            match verdict {
+                Verdict::Inside => return Ok(true),
+                Verdict::Done => {
+                    self.walk.end();
+                    return Ok(false);
+                }
+                Verdict::Seek(target) => {
+                    self.seeks += 1;
+                    self.tally.passed_over();
+                    run.tick()?;
+                    stands = self.walk.seek(run, &target)?;
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    pub fn entry<'r, 'v>(&self, run: &'r mut Run<'v>) -> Option<&'r mut EntryCursor<'v>> {
+        self.walk.entry(run)
+    }
+
+    pub fn suspend(&mut self, run: &mut Run<'_>) {
+        self.walk.suspend(run);
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.walk.is_ended()
+    }
+
+    pub fn keys_examined(&self) -> u64 {
+        self.keys_examined
+    }
+
+    /// `stage`: IXSCAN, or COUNT_SCAN.
+    pub fn explain(&self, stage: &str, detail: Detail) -> DocBuf {
+        let shape = &self.access.shape;
+        let mut multikey_paths = DocBuf::new();
+        for part in &shape.parts {
+            multikey_paths.append(&part.path, &part.array_paths());
+        }
+        let mut stage = StageDoc::new(stage, detail)
+            .tally(&self.tally)
+            .with("keyPattern", &shape.key_pattern())
+            .with("indexName", &shape.name)
+            .with("isMultiKey", shape.is_multikey())
+            .with("multiKeyPaths", &multikey_paths)
+            .with("isUnique", shape.unique)
+            .with("isSparse", shape.sparse)
+            .with("isPartial", false)
+            .with("indexVersion", 2i32)
+            .with("direction", self.access.direction.name())
+            .with("indexBounds", &self.bounds_doc())
+            .figure("keysExamined", self.keys_examined)
+            .figure("seeks", self.seeks + 1);
+        if self.seen.is_some() {
+            stage = stage.figure("dupsTested", self.tally.advanced + self.dropped).figure("dupsDropped", self.dropped);
+        }
+        stage.finish()
+    }
+
+    fn bounds_doc(&self) -> DocBuf {
+        let mut doc = DocBuf::new();
+        let backward = self.access.direction.is_backward();
+        for (part, intervals) in self.access.shape.parts.iter().zip(&self.access.intervals) {
+            // the direction in which the values of this component are met
+            let texts: ArrayBuf = intervals.texts(backward != part.descending).iter().collect();
+            doc.append(&part.path, &texts);
+        }
+        doc
+    }
+}
+
+fn in_range(span: &Span, key: &[u8], backward: bool) -> Verdict {
+    let inside = match backward {
+        true => key >= span.low.as_slice(),
+        false => span.high.as_deref().is_none_or(|high| key < high),
+    };
+    if inside { Verdict::Inside } else { Verdict::Done }
+}

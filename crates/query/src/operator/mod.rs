@@ -1,0 +1,63 @@
+//! Streaming operators: each pulls rows from the one below it.
+//!
+//! O1: an operator borrows nothing between two batches. What it reads through lives in the [`Run`]; before a run ends
+//! with rows left, [`Operator::suspend`] is called, and the next run goes on behind the last row.
+
+mod collection_scan;
+mod count_scan;
+mod covered;
+mod eof;
+mod fetch;
+mod filter;
+mod index_scan;
+mod limit;
+mod or;
+mod projection;
+mod record_fetch;
+mod run;
+mod skip;
+mod sort;
+mod stage_doc;
+
+use arbor_bson::DocBuf;
+
+use crate::Result;
+
+pub use collection_scan::CollectionScan;
+pub use count_scan::CountScan;
+pub use covered::Covered;
+pub use eof::Eof;
+pub use fetch::Fetch;
+pub use filter::FilterRows;
+pub use index_scan::IndexScan;
+pub use limit::Limit;
+pub use or::Or;
+pub use projection::Project;
+pub use record_fetch::RecordFetch;
+pub use run::{Examined, Run, Slot};
+pub use skip::Skip;
+pub use sort::Sort;
+pub use stage_doc::{Detail, StageDoc, Tally};
+
+/// What passes between operators.
+#[derive(Debug)]
+pub struct Row {
+    pub document: DocBuf,
+    /// Key of the record in the primary tree; empty when the row is not a stored document any more.
+    pub id_key: Vec<u8>,
+}
+
+pub trait Operator: Send {
+    fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>>;
+
+    /// Notes the place to go on from; called before a run ends early.
+    fn suspend(&mut self, run: &mut Run<'_>);
+
+    /// Known to have no more rows without being asked for one.
+    fn is_done(&self) -> bool {
+        false
+    }
+
+    /// The stage in MongoDB's form, with its input stages.
+    fn explain(&self, detail: Detail) -> DocBuf;
+}

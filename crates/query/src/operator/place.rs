@@ -1,0 +1,102 @@
+//! Where a leaf stands between two rows, and between two batches.
+
+use super::run::EntryCursor;
+use super::{Run, Slot};
+use crate::Result;
+use crate::plan::{Direction, IndexSource};
+
+#[derive(Debug)]
+pub enum Place {
+    Start,
+    /// The run's cursor stands on the last row.
+    On,
+    /// No cursor; the last row had this key.
+    Behind(Vec<u8>),
+    Ended,
+}
+
+/// A leaf's cursor with its place.
+#[derive(Debug)]
+pub struct Walk {
+    slot: Slot,
+    source: IndexSource,
+    direction: Direction,
+    place: Place,
+}
+
+impl Walk {
+    pub fn new(slot: Slot, source: IndexSource, direction: Direction) -> Walk {
+        Walk { slot, source, direction, place: Place::Start }
+    }
+
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    pub fn is_ended(&self) -> bool {
+        matches!(self.place, Place::Ended)
+    }
+
+    /// To the next entry in scan direction. The first one is at or after `low`, or backward, before `high`.
+    pub fn step(&mut self, run: &mut Run<'_>, low: &[u8], high: Option<&[u8]>) -> Result<bool> {
+        let backward = self.direction.is_backward();
+        let stands = match std::mem::replace(&mut self.place, Place::Ended) {
+            Place::Ended => return Ok(false),
+            Place::Start => {
+                let cursor = run.open(self.slot, self.source)?;
+                match (backward, high) {
+                    (false, _) => cursor.seek(low)?,
+                    (true, Some(high)) => cursor.seek_before(high)?,
+                    (true, None) => cursor.last()?,
+                }
+            }
+            Place::Behind(key) => {
+                let cursor = run.open(self.slot, self.source)?;
+                match backward {
+                    true => cursor.seek_before(&key)?,
+                    false => cursor.seek(&key)? && (cursor.position() != key || cursor.next()?),
+                }
+            }
+            Place::On => match run.cursor(self.slot) {
+                Some(cursor) if backward => cursor.prev()?,
+                Some(cursor) => cursor.next()?,
+                None => false,
+            },
+        };
+        Ok(self.stands(stands))
+    }
+
+    /// Skips ahead: forward to the first entry at or after `target`, backward to the last one before it.
+    pub fn seek(&mut self, run: &mut Run<'_>, target: &[u8]) -> Result<bool> {
+        let backward = self.direction.is_backward();
+        let stands = match run.cursor(self.slot) {
+            Some(cursor) if backward => cursor.seek_before(target)?,
+            Some(cursor) => cursor.seek(target)?,
+            None => false,
+        };
+        Ok(self.stands(stands))
+    }
+
+    /// The cursor on the current entry. None: it stands nowhere.
+    pub fn entry<'r, 'v>(&self, run: &'r mut Run<'v>) -> Option<&'r mut EntryCursor<'v>> {
+        match self.place {
+            Place::On => run.cursor(self.slot),
+            _ => None,
+        }
+    }
+
+    pub fn end(&mut self) {
+        self.place = Place::Ended;
+    }
+
+    pub fn suspend(&mut self, run: &mut Run<'_>) {
+        if let Some(cursor) = self.entry(run) {
+            self.place = Place::Behind(cursor.position().to_vec());
+        }
+    }
+
+    fn stands(&mut self, stands: bool) -> bool {
+        self.place = if stands { Place::On } else { Place::Ended };
+        stands
+    }
+}
