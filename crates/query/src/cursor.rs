@@ -4,10 +4,11 @@
 //! [`crate::operator`]), so that nothing borrows between batches and a cursor may move between threads.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, DocBuf};
-use arbor_store::Namespace;
+use arbor_store::{Collection, Namespace};
 use arbor_txn::ReadView;
 
 use crate::operator::{Operator, Run};
@@ -61,13 +62,23 @@ pub struct Cursor {
 }
 
 enum Source {
-    Plan { view: ReadView, root: Box<dyn Operator>, slots: usize },
+    Plan(RunningPlan),
     Documents(VecDeque<DocBuf>),
 }
 
+/// Operators with what they read from.
+pub(crate) struct RunningPlan {
+    pub view: ReadView,
+    /// None: it does not exist.
+    pub collection: Option<Arc<Collection>>,
+    pub root: Box<dyn Operator>,
+    /// Number of leaves.
+    pub slots: usize,
+}
+
 impl Cursor {
-    pub(crate) fn over_plan(namespace: Namespace, view: ReadView, root: Box<dyn Operator>, slots: usize) -> Cursor {
-        Cursor::new(namespace, Source::Plan { view, root, slots })
+    pub(crate) fn over_plan(namespace: Namespace, plan: RunningPlan) -> Cursor {
+        Cursor::new(namespace, Source::Plan(plan))
     }
 
     /// A cursor over documents that are already there (listCollections and the like).
@@ -108,8 +119,8 @@ impl Cursor {
                 filler.fill(|| Ok(docs.pop_front()))?;
                 docs.is_empty()
             }
-            Source::Plan { view, root, slots } => {
-                let mut run = Run::new(view, interrupt, *slots);
+            Source::Plan(RunningPlan { view, collection, root, slots }) => {
+                let mut run = Run::new(view, collection.as_deref(), interrupt, *slots);
                 let ended = filler.fill(|| Ok(root.next(&mut run)?.map(|row| row.document)))?;
                 let exhausted = ended || root.is_done();
                 if !exhausted {

@@ -1,7 +1,7 @@
 //! Errors by what the caller can do: each has the MongoDB code and text that a client sees.
 
-use arbor_bson::DocBuf;
 use arbor_lang::Code;
+use arbor_txn::MaybeConflict;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -29,13 +29,9 @@ impl Error {
         Error::new(Code::BAD_VALUE, message)
     }
 
-    /// Another transaction was faster; the same work may succeed on a new snapshot.
-    pub fn is_conflict(&self) -> bool {
-        match self {
-            Error::Txn(error) => matches!(error, arbor_txn::Error::Conflict),
-            Error::Store(error) => matches!(error, arbor_store::Error::Txn(arbor_txn::Error::Conflict)),
-            _ => false,
-        }
+    /// Something that cannot be unless this crate or the data below it is broken.
+    pub(crate) fn internal(message: impl Into<String>) -> Error {
+        Error::new(Code::INTERNAL_ERROR, message)
     }
 
     /// The statement failed for the client's own documents; the batch may go on when it is unordered.
@@ -43,6 +39,16 @@ impl Error {
         match self {
             Error::Lang(_) => true,
             Error::Store(error) => !matches!(error, arbor_store::Error::Txn(_)),
+            _ => false,
+        }
+    }
+}
+
+impl MaybeConflict for Error {
+    fn is_conflict(&self) -> bool {
+        match self {
+            Error::Txn(error) => error.is_conflict(),
+            Error::Store(error) => error.is_conflict(),
             _ => false,
         }
     }

@@ -1,1 +1,45 @@
-//! query
+//! From a statement to its documents: planner, executor, write statements, pipelines, cursors, explain.
+//!
+//! `command` builds a spec and calls one function; the answer is a [`Cursor`] or an outcome that it formats.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`spec`], [`outcome`] | what statements ask for, what they did |
+//! | [`database`] | [`Database`]: what every statement runs on |
+//! | `plan` | the planner: filters to index bounds to the way documents are found |
+//! | `operator` | streaming operators, one file each |
+//! | `read` | find, count, distinct |
+//! | `write` | insert, update, delete, findAndModify |
+//! | `aggregate` | pipelines |
+//! | [`cursor`], [`registry`] | results in batches; the open cursors of the server |
+//! | `explain` | plans as documents |
+//! | [`interrupt`] | time limits and kills |
+
+mod aggregate;
+pub mod cursor;
+pub mod database;
+mod error;
+mod explain;
+pub mod interrupt;
+mod operator;
+pub mod outcome;
+mod plan;
+mod read;
+pub mod registry;
+pub mod spec;
+mod write;
+
+pub use aggregate::aggregate;
+pub use cursor::{BATCH_BYTES_MAX, Batch, BatchLimit, Cursor, FIRST_BATCH_DOCS};
+pub use database::{Database, Settings};
+pub use error::{Error, Result};
+pub use explain::explain;
+pub use interrupt::Interrupt;
+pub use outcome::{DeleteOutcome, FindAndModifyOutcome, InsertOutcome, UpdateOutcome, Upserted, WriteError};
+pub use read::{count, distinct, find};
+pub use registry::{CheckedOut, CursorInfo, CursorOptions, CursorRegistry, IDLE_TIMEOUT, Killed};
+pub use spec::{
+    AggregateSpec, Change, CountSpec, DeleteSpec, DeleteStatement, DistinctSpec, ExplainSpec, FindAndModifySpec,
+    FindSpec, Hint, InsertSpec, UpdateSpec, UpdateStatement, Verbosity,
+};
+pub use write::{delete, find_and_modify, insert, update};

@@ -1,7 +1,7 @@
 //! What a statement asks for, as plain structs. `command` parses a request into them; nothing here knows field names of
 //! commands. Documents are borrowed from the request.
 
-use arbor_bson::{Doc, ValueRef};
+use arbor_bson::{Array, Doc, ValueRef};
 use arbor_store::Namespace;
 use arbor_txn::Durability;
 
@@ -75,9 +75,9 @@ pub struct DistinctSpec<'a> {
 #[derive(Clone, Debug)]
 pub struct AggregateSpec<'a> {
     pub namespace: Namespace,
-    /// `{ aggregate: 1 }`: the pipeline makes its own documents; `namespace.coll` is `$cmd.aggregate`.
+    /// `{ aggregate: 1 }`: the pipeline makes its own documents; the namespace is `db.$cmd.aggregate`.
     pub collectionless: bool,
-    pub pipeline: Vec<Doc<'a>>,
+    pub pipeline: Array<'a>,
     pub hint: Option<Hint<'a>>,
     pub let_variables: Option<Doc<'a>>,
 }

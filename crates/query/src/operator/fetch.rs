@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use arbor_bson::{Doc, DocBuf};
 use arbor_lang::Filter;
 
+use super::run::EntryCursor;
 use super::{Detail, IndexScan, Operator, Row, Run, StageDoc, Tally};
 use crate::explain::filter_doc;
 use crate::{Error, Result};
@@ -67,5 +68,3 @@ pub fn record_of_entry<'r>(scan: &IndexScan, run: &'r mut Run<'_>) -> Result<Cow
         Error::Store(arbor_store::Error::Corrupt { place, reason: "an entry has no document".to_owned() })
     })
 }
-
-use super::run::EntryCursor;

@@ -12,6 +12,7 @@ mod filter;
 mod index_scan;
 mod limit;
 mod or;
+mod place;
 mod projection;
 mod record_fetch;
 mod run;

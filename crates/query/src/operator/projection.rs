@@ -40,10 +40,7 @@ impl Operator for Project {
 
     fn explain(&self, detail: Detail) -> DocBuf {
         let name = if is_simple(&self.projection) { "PROJECTION_SIMPLE" } else { "PROJECTION_DEFAULT" };
-        StageDoc::new(name, detail)
-            .tally(&self.tally)
-            .with("transformBy", &self.spec)
-            .input(self.input.explain(detail))
+        StageDoc::new(name, detail).tally(&self.tally).with("transformBy", &self.spec).input(self.input.explain(detail))
     }
 }
 

@@ -157,8 +157,7 @@ mod tests {
 
     #[test]
     fn inside_elements_ranges_intersect_when_no_array_stands_below() {
-        let same =
-            [predicate("a.b", Compare::Gt, 1, Some((1, "a"))), predicate("a.b", Compare::Lt, 5, Some((1, "a")))];
+        let same = [predicate("a.b", Compare::Gt, 1, Some((1, "a"))), predicate("a.b", Compare::Lt, 5, Some((1, "a")))];
         check("a.b**", &same, &[&["(1, 5)"]]);
         check("a.b*", &same, &[&["(1, inf.0]"]]);
     }
@@ -171,7 +170,8 @@ mod tests {
         check("a.b*, a.c", &apart, &[&["[1, 1]"], &["[5, 5]"]]);
         let same = [predicate("a.b", Compare::Eq, 1, Some((1, "a"))), predicate("a.c", Compare::Eq, 5, Some((1, "a")))];
         check("a.b**, a.c**", &same, &[&["[1, 1]"], &["[5, 5]"]]);
-        let outer = [predicate("x.a.b", Compare::Eq, 1, Some((1, "x"))), predicate("x.a.c", Compare::Eq, 5, Some((1, "x")))];
+        let outer =
+            [predicate("x.a.b", Compare::Eq, 1, Some((1, "x"))), predicate("x.a.c", Compare::Eq, 5, Some((1, "x")))];
         check("x.a.b**, x.a.c**", &outer, &[&["[1, 1]"], ALL]);
         let array_and_scalar = [predicate("a", Compare::Eq, 1, None), predicate("x", Compare::Eq, 5, None)];
         check("a*, x", &array_and_scalar, &[&["[1, 1]"], &["[5, 5]"]]);

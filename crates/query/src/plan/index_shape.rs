@@ -1,6 +1,6 @@
 //! An index as the planner sees it: the primary tree with its `_id` order, or a secondary index.
 
-use arbor_bson::DocBuf;
+use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_store::{Collection, Direction, Index};
 
 #[derive(Clone, Debug)]
@@ -35,6 +35,13 @@ impl IndexPart {
         self.arrays != 0
     }
 
+    /// The beginnings of the path at which arrays stand, as explain shows them.
+    pub fn array_paths(&self) -> ArrayBuf {
+        let ends = self.path.match_indices('.').map(|(at, _)| at).chain([self.path.len()]);
+        let paths = ends.enumerate().filter(|(name, _)| self.arrays.checked_shr(*name as u32).unwrap_or(0) & 1 == 1);
+        paths.filter_map(|(_, end)| self.path.get(..end)).collect()
+    }
+
     /// Arrays stand only at the first `components` names of the path.
     pub fn arrays_within(&self, components: usize) -> bool {
         self.arrays.checked_shr(components as u32).unwrap_or(0) == 0
@@ -61,7 +68,9 @@ impl IndexShape {
     /// Requires that the snapshot that is going to be read is taken already: arrays may come with any commit.
     pub fn of(collection: &Collection) -> Vec<IndexShape> {
         let secondary = collection.indexes.iter().enumerate().filter(|(_, index)| !index.hidden);
-        std::iter::once(IndexShape::primary()).chain(secondary.map(|(at, index)| IndexShape::secondary(at, index))).collect()
+        std::iter::once(IndexShape::primary())
+            .chain(secondary.map(|(at, index)| IndexShape::secondary(at, index)))
+            .collect()
     }
 
     fn secondary(at: usize, index: &Index) -> IndexShape {

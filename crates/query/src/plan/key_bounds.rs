@@ -75,8 +75,15 @@ impl KeyBounds {
 
     /// A backward scan begins at the last key before this; None: at the last key of the tree.
     pub fn end(&self) -> Option<Vec<u8>> {
-        let mut key = Vec::new();
-        self.push_highs(key.clone(), 0, &mut key)
+        let mut prefix = Vec::new();
+        for component in &self.components {
+            match component.spans.last() {
+                Some(span) if span.point => prefix.extend_from_slice(&span.low),
+                Some(Span { high: Some(high), .. }) => return Some([prefix.as_slice(), high].concat()),
+                _ => break,
+            }
+        }
+        successor(&prefix)
     }
 
     /// When the keys inside are one range of keys: its ends. Then no key needs [`KeyBounds::check`].
@@ -116,7 +123,8 @@ impl KeyBounds {
                 Some(span) if span.low.as_slice() <= rest => {}
                 _ => return self.skip(key, offset, index, at, backward),
             }
-            offset += component_len(rest, component.descending);
+            // a key that does not divide ends here; the entry is inside as far as it can be read
+            offset += component_len(rest, component.descending).unwrap_or(rest.len());
         }
         Verdict::Inside
     }
@@ -154,17 +162,6 @@ impl KeyBounds {
                 return;
             }
         }
-    }
-
-    fn push_highs(&self, mut prefix: Vec<u8>, from: usize, _key: &mut Vec<u8>) -> Option<Vec<u8>> {
-        for component in self.components.iter().skip(from) {
-            match component.spans.last() {
-                Some(span) if span.point => prefix.extend_from_slice(&span.low),
-                Some(Span { high: Some(high), .. }) => return Some([prefix.as_slice(), high].concat()),
-                _ => break,
-            }
-        }
-        if prefix.is_empty() { None } else { successor(&prefix) }
     }
 }
 

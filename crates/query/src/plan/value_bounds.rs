@@ -4,8 +4,7 @@
 //! intervals. B2: when the bounds are exact, the reverse holds as well (see [`Exact`]).
 
 use arbor_bson::{DocBuf, ObjectId, Timestamp, Value, ValueRef};
-use arbor_lang::matcher::Regex;
-use arbor_lang::matcher::{Compare, In};
+use arbor_lang::matcher::{Compare, In, Regex};
 
 use super::interval::{Endpoint, Interval, Intervals};
 
@@ -110,10 +109,10 @@ pub fn of_in(membership: &In) -> Option<Bounds> {
 
 pub fn of_regex(regex: &Regex) -> Bounds {
     let own = Value::Regex { pattern: regex.pattern.clone(), options: regex.options.clone() };
-    let strings = match regex.literal_prefix().filter(|prefix| !prefix.is_empty()) {
+    let strings = match regex.literal_prefix() {
         Some(prefix) => {
-            let high = text_after(prefix).map_or_else(after_strings, |text| Endpoint::excluded(Value::String(text)));
-            Interval::new(Endpoint::included(Value::String(prefix.to_owned())), high)
+            let high = text_after(&prefix).map_or_else(after_strings, |text| Endpoint::excluded(Value::String(text)));
+            Interval::new(Endpoint::included(Value::String(prefix)), high)
         }
         None => Interval::new(Endpoint::included(Value::String(String::new())), after_strings()),
     };
