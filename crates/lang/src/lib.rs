@@ -18,6 +18,7 @@ pub mod code;
 pub mod context;
 pub mod error;
 pub mod expression;
+pub mod field_path;
 pub mod matcher;
 #[cfg(test)]
 mod notation;

@@ -1,0 +1,37 @@
+//! What MongoDB allows as a field path in aggregation, projections and sort patterns.
+
+use crate::{Code, Error, Path, Result};
+
+/// Names a path may have at most: a stored document nests no deeper.
+const COMPONENTS_MAX: usize = 200;
+
+/// The path, if it is one that can name a field.
+pub fn parse(dotted: &str) -> Result<Path> {
+    if dotted.is_empty() {
+        return Err(Error::location(40352, "FieldPath cannot be constructed with empty string"));
+    }
+    if dotted.ends_with('.') {
+        return Err(Error::location(40353, "FieldPath must not end with a '.'."));
+    }
+    let path = Path::new(dotted);
+    if path.components().len() > COMPONENTS_MAX {
+        return Err(Error::new(Code::OVERFLOW, "FieldPath is too long"));
+    }
+    path.components().iter().try_for_each(|component| check_name(&component.name))?;
+    Ok(path)
+}
+
+/// Refuses a name that no field of a path may have.
+pub fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::location(15998, "FieldPath field names may not be empty strings."));
+    }
+    if name.starts_with('$') {
+        let message = "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
+        return Err(Error::location(16410, message));
+    }
+    if name.contains('\0') {
+        return Err(Error::location(16411, "FieldPath field names may not contain '\\0'."));
+    }
+    Ok(())
+}
