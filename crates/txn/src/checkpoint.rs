@@ -98,7 +98,8 @@ impl Checkpoints {
         changed && (full || last.elapsed() >= options.checkpoint_interval)
     }
 
-    fn watch_space(&self) {
+    /// Refuses writes below the reserve, and tries to apply what waits for space.
+    pub fn watch_space(&self) {
         let options = self.path.options();
         if let Some(free) = options.free_space.as_ref().and_then(|free| free()) {
             self.path.set_low_space(free < options.space_reserve_bytes);

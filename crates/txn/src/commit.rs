@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Batch, Engine, Op, limits};
+use arbor_log::Log;
 use hashbrown::{DefaultHashBuilder, HashMap};
 
 use crate::active::{ActiveTransactions, Ticket};
@@ -33,7 +34,6 @@ use crate::conflict::{ConflictTable, Footprint, GroupFootprint};
 use crate::ledger::{self, CounterId, LEDGER};
 use crate::queue::Queue;
 use crate::record;
-use crate::standin::{self as log, Log};
 use crate::write_set::{Changes, CounterChange, WriteSet};
 use crate::{Durability, Error, Options, Result};
 
@@ -458,15 +458,17 @@ fn again(error: &Error) -> Error {
         Error::OutOfSpace { context } => Error::OutOfSpace { context: context.clone() },
         Error::Poisoned { reason } => Error::Poisoned { reason: reason.clone() },
         Error::Closed => Error::Closed,
-        other => Error::Log(other.to_string()),
+        other => Error::Refused { reason: other.to_string() },
     }
 }
 
-pub(crate) fn log_error(error: log::Error) -> Error {
+pub(crate) fn log_error(error: arbor_log::Error) -> Error {
     match error {
-        log::Error::OutOfSpace => Error::OutOfSpace { context: "commit log".into() },
-        log::Error::Poisoned => Error::Poisoned { reason: "commit log".into() },
-        other => Error::Log(other.to_string()),
+        arbor_log::Error::OutOfSpace { context } => Error::OutOfSpace { context },
+        arbor_log::Error::Poisoned { context } => Error::Poisoned { reason: context },
+        arbor_log::Error::Closed => Error::Closed,
+        arbor_log::Error::TooLarge { length, max } => Error::TooLarge { bytes: length, bytes_max: max },
+        other => Error::Log(other),
     }
 }
 

@@ -36,8 +36,11 @@ pub enum Error {
     LogGap { applied: Position, first: Position, last: Position },
     #[error(transparent)]
     Engine(arbor_engine::Error),
-    #[error("commit log: {0}")]
-    Log(String),
+    #[error(transparent)]
+    Log(arbor_log::Error),
+    /// Nothing was written: the append failed and was taken back.
+    #[error("the commit was refused: {reason}")]
+    Refused { reason: String },
 }
 
 impl From<arbor_engine::Error> for Error {

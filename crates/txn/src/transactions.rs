@@ -5,11 +5,11 @@ use std::thread::JoinHandle;
 
 use arbor_base::Position;
 use arbor_engine::Engine;
+use arbor_log::Log;
 
 use crate::checkpoint::{CheckpointStats, Checkpoints};
 use crate::commit::CommitPath;
 use crate::recovery;
-use crate::standin::Log;
 use crate::{CounterId, Durability, Error, Options, ReadView, Result, Transaction, View};
 
 /// One log and one engine under one commit path. Shared by all threads.
@@ -113,6 +113,11 @@ impl Transactions {
 
     pub fn checkpoint_stats(&self) -> CheckpointStats {
         self.checkpoints.stats()
+    }
+
+    /// Looks at the free space now; the checkpoint thread does so about every second.
+    pub fn check_free_space(&self) {
+        self.checkpoints.watch_space();
     }
 
     /// Keeps log records from `position` on for other readers of the log, whatever checkpoints do.

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use arbor_base::TreeId;
-use arbor_engine::model::ModelEngine;
-use arbor_txn::{Cursor, Durability, Log, Options, Transaction, Transactions, TreeOptions, View};
+use arbor_txn::testing::InMemory;
+use arbor_txn::{Cursor, Durability, Options, Transaction, Transactions, TreeOptions, View};
 
 pub struct Rig {
-    pub engine: Arc<ModelEngine>,
+    pub own: InMemory,
     pub transactions: Arc<Transactions>,
 }
 
@@ -18,12 +18,14 @@ pub fn rig() -> Rig {
 }
 
 pub fn rig_with(options: Options) -> Rig {
-    let engine = Arc::new(ModelEngine::new());
-    let transactions = Transactions::open(Log::default(), engine.clone(), options).unwrap();
-    Rig { engine, transactions }
+    Rig::over(InMemory::new(options).unwrap())
 }
 
 impl Rig {
+    pub fn over(own: InMemory) -> Rig {
+        Rig { transactions: own.transactions.clone(), own }
+    }
+
     pub fn tree(&self) -> TreeId {
         let mut txn = self.transactions.begin().unwrap();
         let tree = txn.create_tree(TreeOptions::default());

@@ -1,0 +1,38 @@
+//! A commit path in memory, for the tests of the crates above: model engine, log on a faulty disk.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arbor_disk::FaultyDisk;
+use arbor_engine::model::ModelEngine;
+use arbor_log::{Log, LogOptions};
+
+use crate::{Options, Result, Transactions};
+
+/// Everything that a test may want to break, crash or open again.
+pub struct InMemory {
+    pub disk: FaultyDisk,
+    pub engine: Arc<ModelEngine>,
+    pub transactions: Arc<Transactions>,
+}
+
+impl InMemory {
+    /// A new, empty one.
+    pub fn new(options: Options) -> Result<InMemory> {
+        InMemory::open(FaultyDisk::new(), ModelEngine::new(), options)
+    }
+
+    /// On what a crash left behind (see `FaultyDisk::crash` and `ModelEngine::crash`).
+    pub fn open(disk: FaultyDisk, engine: ModelEngine, options: Options) -> Result<InMemory> {
+        let log = Log::open(Arc::new(disk.clone()), Path::new("log"), LogOptions::default());
+        let log = log.map_err(crate::commit::log_error)?;
+        let engine = Arc::new(engine);
+        let transactions = Transactions::open(log, engine.clone(), options)?;
+        Ok(InMemory { disk, engine, transactions })
+    }
+}
+
+/// [`InMemory::new`] with default options, when nothing but the transactions is wanted.
+pub fn transactions() -> Result<Arc<Transactions>> {
+    InMemory::new(Options::default()).map(|own| own.transactions)
+}

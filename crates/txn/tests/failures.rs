@@ -1,0 +1,196 @@
+//! What is acknowledged is kept, what is refused is not there, whatever fails.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arbor_disk::{Fault, FaultyDisk};
+use arbor_engine::{Engine, Error as EngineError};
+use arbor_txn::testing::InMemory;
+use arbor_txn::{Durability, Error, Options, View};
+use support::{Rig, rig, rig_with, rows};
+
+fn full() -> EngineError {
+    EngineError::OutOfSpace { context: "test".into() }
+}
+
+fn try_put(rig: &Rig, tree: arbor_base::TreeId, key: &str, durability: Durability) -> arbor_txn::Result<()> {
+    let mut txn = rig.transactions.begin()?;
+    txn.put(tree, key, "1");
+    txn.commit(durability).map(drop)
+}
+
+#[test]
+fn after_a_crash_everything_journaled_is_there() {
+    let rig = rig();
+    let tree = rig.tree();
+    for key in ["a", "b", "c"] {
+        try_put(&rig, tree, key, Durability::Journaled).unwrap();
+        if key == "a" {
+            rig.transactions.checkpoint_now().unwrap();
+        }
+    }
+    for seed in 0..20 {
+        let (disk, engine) = (rig.own.disk.crash(seed), rig.own.engine.crash());
+        let after = Rig::over(InMemory::open(disk, engine, Options::default()).unwrap());
+        assert_eq!(after.rows(tree), ["a=1", "b=1", "c=1"]);
+        try_put(&after, tree, "d", Durability::Applied).unwrap();
+        assert!(after.tree() > tree);
+        assert_eq!(after.rows(tree).len(), 4);
+    }
+}
+
+#[test]
+fn a_clean_close_needs_no_replay_and_refuses_later_commits() {
+    let rig = rig();
+    let tree = rig.tree();
+    let mut late = rig.begin();
+    late.put(tree, "late", "1");
+    rig.put(tree, "a", "1");
+    rig.transactions.close().unwrap();
+    rig.transactions.close().unwrap();
+    assert!(matches!(late.commit(Durability::Applied), Err(Error::Closed)));
+    assert_eq!(rig.rows(tree), ["a=1"]);
+    let (disk, engine) = (rig.own.disk.crash(1), rig.own.engine.crash());
+    assert_eq!(engine.applied(), rig.own.engine.applied());
+    let after = Rig::over(InMemory::open(disk, engine, Options::default()).unwrap());
+    assert_eq!(after.rows(tree), ["a=1"]);
+}
+
+#[test]
+fn an_engine_that_is_ahead_of_the_log_keeps_its_content() {
+    let rig = rig();
+    let tree = rig.tree();
+    try_put(&rig, tree, "a", Durability::Journaled).unwrap();
+    let disk = rig.own.disk.crash(1);
+    rig.put(tree, "b", "1");
+    rig.own.engine.checkpoint().unwrap();
+    let after = Rig::over(InMemory::open(disk, rig.own.engine.crash(), Options::default()).unwrap());
+    assert_eq!(after.rows(tree), ["a=1", "b=1"]);
+    after.put(tree, "c", "1");
+    assert_eq!(after.rows(tree).len(), 3);
+}
+
+#[test]
+fn an_engine_without_its_log_is_refused() {
+    let rig = rig();
+    rig.tree();
+    let opened = InMemory::open(FaultyDisk::new(), rig.own.engine.reopen(), Options::default());
+    assert!(matches!(opened.map(drop), Err(Error::LogGap { .. })));
+}
+
+#[test]
+fn a_full_disk_refuses_the_commit_and_keeps_reading() {
+    let rig = rig();
+    let tree = rig.tree();
+    rig.put(tree, "a", "1");
+    rig.own.disk.set_capacity(Some(0));
+    assert!(matches!(try_put(&rig, tree, "b", Durability::Applied), Err(Error::OutOfSpace { .. })));
+    assert_eq!(rig.rows(tree), ["a=1"]);
+    rig.own.disk.set_capacity(None);
+    try_put(&rig, tree, "b", Durability::Journaled).unwrap();
+    assert_eq!(rig.rows(tree), ["a=1", "b=1"]);
+}
+
+#[test]
+fn an_engine_without_space_applies_later_what_the_log_has() {
+    let rig = rig();
+    let tree = rig.tree();
+    rig.own.engine.fail_next_apply(full());
+    try_put(&rig, tree, "a", Durability::Applied).unwrap();
+    assert_eq!(rig.rows(tree), ["a=1"]);
+}
+
+#[test]
+fn an_engine_that_stays_full_never_answers_failure_for_what_will_appear() {
+    let rig = rig_with(Options { apply_wait: Duration::ZERO, ..Options::default() });
+    let tree = rig.tree();
+    rig.own.engine.fail_next_apply(full());
+    let answer = try_put(&rig, tree, "a", Durability::Applied);
+    assert!(matches!(answer, Err(Error::CommittedNotApplied { .. })));
+    assert_eq!(rig.rows(tree).len(), 0);
+    rig.own.engine.fail_next_apply(full());
+    assert!(matches!(try_put(&rig, tree, "b", Durability::Applied), Err(Error::OutOfSpace { .. })));
+    let (disk, engine) = (rig.own.disk.kill_process(), rig.own.engine.reopen());
+    let after = Rig::over(InMemory::open(disk, engine, Options::default()).unwrap());
+    assert_eq!(after.rows(tree), ["a=1"]);
+    try_put(&rig, tree, "c", Durability::Applied).unwrap();
+    assert_eq!(rig.rows(tree), ["a=1", "c=1"]);
+}
+
+#[test]
+fn below_the_reserve_only_deletions_are_let_in() {
+    let low: arbor_txn::FreeSpace = Arc::new(|| Some(0));
+    let rig = rig_with(Options { free_space: Some(low), ..Options::default() });
+    let tree = rig.tree();
+    rig.put(tree, "a", "1");
+    rig.transactions.check_free_space();
+    assert!(matches!(try_put(&rig, tree, "b", Durability::Applied), Err(Error::OutOfSpace { .. })));
+    let mut txn = rig.begin();
+    txn.delete(tree, "a");
+    txn.commit(Durability::Applied).unwrap();
+    assert!(rig.rows(tree).is_empty());
+}
+
+#[test]
+fn a_failed_apply_poisons_writes_and_keeps_reads() {
+    let rig = rig();
+    let tree = rig.tree();
+    rig.put(tree, "a", "1");
+    rig.own.engine.fail_next_apply(EngineError::Other("broken".into()));
+    assert!(matches!(try_put(&rig, tree, "b", Durability::Applied), Err(Error::Poisoned { .. })));
+    assert!(matches!(try_put(&rig, tree, "c", Durability::Applied), Err(Error::Poisoned { .. })));
+    assert!(rig.transactions.poisoned().is_some());
+    assert_eq!(rig.rows(tree), ["a=1"]);
+    let (disk, engine) = (rig.own.disk.kill_process(), rig.own.engine.reopen());
+    let after = Rig::over(InMemory::open(disk, engine, Options::default()).unwrap());
+    assert_eq!(after.rows(tree), ["a=1", "b=1"]);
+}
+
+/// The n-th disk call fails, for every n: acknowledged journaled writes are there after a crash, and nothing that was
+/// refused as not written is.
+#[test]
+fn every_disk_call_may_fail() {
+    for fault in [Fault::Io, Fault::OutOfSpace] {
+        for n in 0..200 {
+            let rig = rig();
+            let tree = rig.tree();
+            rig.own.disk.fail_nth(n, fault);
+            let mut acknowledged = Vec::new();
+            let mut refused = Vec::new();
+            for i in 0..6 {
+                let key = format!("k{i}");
+                match try_put(&rig, tree, &key, Durability::Journaled) {
+                    Ok(()) => acknowledged.push(format!("{key}=1")),
+                    Err(Error::OutOfSpace { .. } | Error::Refused { .. }) => refused.push(format!("{key}=1")),
+                    Err(Error::Poisoned { .. }) => {}
+                    Err(other) => panic!("{other}"),
+                }
+                if i == 3 {
+                    let _may_fail = rig.transactions.checkpoint_now();
+                }
+            }
+            let shown = rig.rows(tree);
+            assert!(acknowledged.iter().all(|row| shown.contains(row)));
+            let (disk, engine) = (rig.own.disk.crash(n), rig.own.engine.crash());
+            let after = Rig::over(InMemory::open(disk, engine, Options::default()).unwrap());
+            let kept = rows(&after.transactions.read().unwrap(), tree);
+            assert!(acknowledged.iter().all(|row| kept.contains(row)), "{fault:?} at {n}: {acknowledged:?} {kept:?}");
+            assert!(!refused.iter().any(|row| kept.contains(row)), "{fault:?} at {n}: {refused:?} {kept:?}");
+            if !rig.own.disk.fault_triggered() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_log_is_trimmed_behind_a_checkpoint_unless_it_is_retained() {
+    let rig = rig();
+    let tree = rig.tree();
+    rig.put(tree, "a", "1");
+    let position = rig.transactions.checkpoint_now().unwrap();
+    assert_eq!(position, rig.transactions.read().unwrap().position());
+    assert_eq!(rig.transactions.checkpoint_stats().count, 1);
+}
