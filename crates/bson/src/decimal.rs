@@ -9,6 +9,10 @@
 //! Bits 126..122 = 11110 is infinity, 11111 is NaN. Other values with bits 126..125 = 11, and coefficients of 10^34 and
 //! more, are not canonical: their coefficient is zero (IEEE 754-2008, 3.5.2).
 
+mod arithmetic;
+mod convert;
+mod text;
+
 use std::cmp::Ordering;
 
 use crate::{Decimal128, wide::Wide};

@@ -8,9 +8,12 @@
 mod buf;
 mod compare;
 mod decimal;
+pub mod display;
 mod doc;
 mod error;
+pub mod extjson;
 pub mod keystring;
+pub mod numeric;
 mod validate;
 mod value;
 mod wide;
@@ -20,5 +23,6 @@ pub use compare::{canonical, canonical_type, compare, compare_arrays, compare_do
 pub use decimal::{Finite, Parts};
 pub use doc::{Array, Doc, Elements};
 pub use error::{Error, Problem};
+pub use numeric::Number;
 pub use validate::{INTERNAL_SIZE_MAX, Limits, USER_SIZE_MAX, validate};
 pub use value::{Decimal128, ObjectId, Timestamp, Type, Value, ValueRef};
