@@ -40,7 +40,7 @@ pub use record_ids::RecordIds;
 pub use run::{Examined, Run, Slot};
 pub use skip::Skip;
 pub use sort::Sort;
-pub use stage_doc::{Detail, StageDoc, Tally};
+pub use stage_doc::{Detail, StageDoc, Tally, int};
 
 /// What passes between operators.
 #[derive(Debug)]

@@ -108,7 +108,8 @@ impl Planner<'_> {
     /// The projection's fields as components of the index, when it holds them all.
     fn covered(&self, shape: &IndexShape) -> Option<Vec<(String, usize)>> {
         let shown = self.query.projection.as_ref()?.projection.covered_by()?;
-        if shape.is_multikey() || shape.source == IndexSource::Records || shown.is_empty() || self.query.show_record_id {
+        if shape.is_multikey() || shape.source == IndexSource::Records || shown.is_empty() || self.query.show_record_id
+        {
             return None;
         }
         let plain = shown.iter().all(|path| path.components().len() == 1);

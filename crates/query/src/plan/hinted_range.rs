@@ -18,7 +18,10 @@ pub fn span(shape: &IndexShape, min: Option<&DocBuf>, max: Option<&DocBuf>) -> R
     let low = min.map(|min| key(shape, min)).transpose()?.unwrap_or_default();
     let high = max.map(|max| key(shape, max)).transpose()?;
     if high.as_ref().is_some_and(|high| *high <= low) {
-        return Err(Error::Lang(arbor_lang::Error::location(51175, "The value provided for min() does not come before the value provided for max()")));
+        return Err(Error::Lang(arbor_lang::Error::location(
+            51175,
+            "The value provided for min() does not come before the value provided for max()",
+        )));
     }
     Ok(Span { low, high, point: false })
 }

@@ -2,10 +2,10 @@
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::projection::ProjectionKind;
-use arbor_lang::{Code, Context, Filter, Projection, SortPattern};
+use arbor_lang::{Context, Error, Filter, Projection, Result, SortPattern};
 
 use super::sort_order::Direction;
-use crate::{Error, Hint, Result};
+use crate::Hint;
 
 #[derive(Clone, Debug)]
 pub struct Query {
@@ -110,5 +110,5 @@ fn natural(pattern: Doc<'_>) -> Option<Direction> {
 }
 
 fn bad_natural(value: ValueRef<'_>) -> Error {
-    Error::new(Code::BAD_VALUE, format!("$natural hint must be 1 or -1, but got {:?}", value.ty()))
+    Error::bad_value(format!("$natural hint must be 1 or -1, but got {value}"))
 }

@@ -9,8 +9,7 @@ use crate::{CountSpec, Database, Interrupt, Result};
 pub fn count(database: &Database, spec: &CountSpec<'_>, interrupt: &Interrupt) -> Result<u64> {
     interrupt.check()?;
     let query = Query::parse(spec.query, spec.hint, &database.context(None)?)?;
-    let Some(collection) = database.store.collection(&spec.namespace) else { return Ok(0) };
-    let view = database.transactions.read()?;
+    let Some((collection, view)) = database.snapshot(&spec.namespace)? else { return Ok(0) };
     if query.filter.matches_everything() && query.hint.is_none() {
         let all = arbor_store::count(&view, &collection)?;
         return Ok(all.saturating_sub(spec.skip).min(spec.limit.unwrap_or(u64::MAX)));

@@ -14,16 +14,19 @@ pub fn distinct(database: &Database, spec: &DistinctSpec<'_>, interrupt: &Interr
     interrupt.check()?;
     let query = Query::parse(spec.query, spec.hint, &database.context(None)?)?;
     let mut values = Values::default();
-    let Some(collection) = database.store.collection(&spec.namespace) else { return Ok(values.array) };
-    let view = database.transactions.read()?;
+    let Some((collection, view)) = database.snapshot(&spec.namespace)? else { return Ok(values.array) };
     let solution = plan::plan(&view, &collection, &query)?.winner;
     let mut slots = Slots::default();
     let mut root = plan::operator(&solution, &query, &database.settings, &mut slots);
     let mut run = Run::new(&view, Some(&collection), interrupt, slots.count());
     let path = Path::new(spec.key);
     while let Some(row) = root.next(&mut run)? {
-        path.visit(row.document.as_doc(), Leaf::Expand, &mut |visit| {
-            values.add(visit.value);
+        path.visit(row.document.as_doc(), Leaf::Whole, &mut |visit| {
+            match visit.value {
+                Some(ValueRef::Array(array)) => array.iter().for_each(|element| values.add(element)),
+                Some(value) => values.add(value),
+                None => {}
+            }
             false
         });
         values.check_size()?;
@@ -41,15 +44,9 @@ struct Values {
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Values {
-    fn add(&mut self, value: Option<ValueRef<'_>>) {
-        match value {
-            // an array is visited after its elements
-            None | Some(ValueRef::Array(_)) => {}
-            Some(value) => {
-                if self.seen.insert(keystring::key_of(value).bytes) {
-                    self.array.push(value);
-                }
-            }
+    fn add(&mut self, value: ValueRef<'_>) {
+        if self.seen.insert(keystring::key_of(value).bytes) {
+            self.array.push(value);
         }
     }
 

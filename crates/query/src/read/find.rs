@@ -9,7 +9,6 @@ use arbor_store::Collection;
 use arbor_txn::ReadView;
 
 use crate::cursor::RunningPlan;
-use crate::operator::Eof;
 use crate::plan::{self, Plans, Query, Slots};
 use crate::{Cursor, Database, FindSpec, Interrupt, Result};
 
@@ -20,10 +19,9 @@ pub fn find(database: &Database, spec: &FindSpec<'_>, interrupt: &Interrupt) -> 
         return find_by_id(database, spec, id);
     }
     let query = query_of(database, spec)?;
-    let Some(collection) = database.store.collection(&spec.namespace) else {
+    let Some((collection, view)) = database.snapshot(&spec.namespace)? else {
         return Ok(Cursor::over_documents(spec.namespace.clone(), []));
     };
-    let view = database.transactions.read()?;
     let Plans { winner, .. } = plan::plan(&view, &collection, &query)?;
     let mut slots = Slots::default();
     let root = plan::operator(&winner, &query, &database.settings, &mut slots);

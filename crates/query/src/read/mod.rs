@@ -5,6 +5,7 @@ mod distinct;
 mod find;
 
 pub use count::count;
+pub(crate) use count::{count_rows, counting_operator};
 pub use distinct::distinct;
 pub use find::find;
 pub(crate) use find::query_of;

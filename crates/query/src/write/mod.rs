@@ -1,23 +1,21 @@
 //! Statements that write.
 
+mod delete;
+mod insert;
+mod new_document;
+mod object_id;
+mod statements;
+mod target;
+
 use arbor_lang::Error as LangError;
 
-use crate::{
-    Database, DeleteOutcome, DeleteSpec, FindAndModifyOutcome, FindAndModifySpec, InsertOutcome, InsertSpec, Interrupt,
-    Result, UpdateOutcome, UpdateSpec,
-};
+pub use delete::delete;
+pub use insert::insert;
 
-/// Adds documents. Errors of single documents are in the outcome.
-pub fn insert(_database: &Database, _spec: &InsertSpec<'_>, _interrupt: &Interrupt) -> Result<InsertOutcome> {
-    Err(LangError::not_implemented("insert").into())
-}
+use crate::{Database, FindAndModifyOutcome, FindAndModifySpec, Interrupt, Result, UpdateOutcome, UpdateSpec};
 
 pub fn update(_database: &Database, _spec: &UpdateSpec<'_>, _interrupt: &Interrupt) -> Result<UpdateOutcome> {
     Err(LangError::not_implemented("update").into())
-}
-
-pub fn delete(_database: &Database, _spec: &DeleteSpec<'_>, _interrupt: &Interrupt) -> Result<DeleteOutcome> {
-    Err(LangError::not_implemented("delete").into())
 }
 
 pub fn find_and_modify(
