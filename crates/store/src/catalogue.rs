@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arbor_base::TreeId;
-use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_bson::{Doc, DocBuf, Limits, ValueRef};
 use arbor_txn::View;
 use uuid::Uuid;
 
@@ -29,6 +29,9 @@ const BUILD_PREFIX: u8 = b'b';
 
 /// BSON's subtype of a UUID.
 const UUID_SUBTYPE: u8 = 4;
+
+/// An entry wraps a user's options, which are as deep as a document may be.
+const LIMITS: Limits = Limits { depth_max: 250, size_max: arbor_engine::limits::VALUE_BYTES_MAX };
 
 /// One database's collections by name.
 pub(crate) type Database = BTreeMap<String, Arc<Collection>>;
@@ -127,10 +130,12 @@ fn decode_index(view: &impl View, doc: Doc<'_>, place: &str) -> Result<Index> {
 
 fn decode_collection(view: &impl View, namespace: Namespace, bytes: &[u8]) -> Result<Collection> {
     let place = namespace.as_str().to_owned();
-    let doc = arbor_bson::validate(bytes, arbor_bson::Limits::default());
+    let doc = arbor_bson::validate(bytes, LIMITS);
     let doc = doc.map_err(|error| corrupt(&place, error.to_string()))?;
     let uuid = match doc.get("uuid") {
-        Some(ValueRef::Binary { bytes, .. }) => Uuid::from_slice(bytes).map_err(|error| corrupt(&place, error.to_string()))?,
+        Some(ValueRef::Binary { bytes, .. }) => {
+            Uuid::from_slice(bytes).map_err(|error| corrupt(&place, error.to_string()))?
+        }
         _ => return Err(corrupt(&place, "no uuid")),
     };
     let options = match doc.get("options") {

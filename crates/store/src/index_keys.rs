@@ -40,12 +40,6 @@ pub(crate) struct Keys {
     pub multikey: Vec<u64>,
 }
 
-impl Keys {
-    pub fn is_multikey(&self) -> bool {
-        self.multikey.iter().any(|mask| *mask != 0)
-    }
-}
-
 /// Where one field of the pattern stands.
 #[derive(Clone, Copy)]
 enum Step<'d, 'p> {
@@ -279,7 +273,8 @@ mod tests {
 
     #[test]
     fn parallel_arrays_and_ambiguous_names_are_refused() {
-        let refuse = |fields: &[(&str, Value)], of: &str| keys(&pattern(of), false, doc(fields).as_doc()).err().unwrap();
+        let refuse =
+            |fields: &[(&str, Value)], of: &str| keys(&pattern(of), false, doc(fields).as_doc()).err().unwrap();
         let parallel = refuse(&[("a", array(&[i(1)])), ("b", array(&[]))], "a b");
         assert_eq!(parallel.to_string(), "cannot index parallel arrays [b] [a]");
         let inner = array(&[obj(&[("x", array(&[i(1)])), ("y", array(&[i(1)]))])]);

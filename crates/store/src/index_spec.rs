@@ -10,12 +10,25 @@ use crate::{Direction, Error, Index, IndexProblem, KeyField, Result};
 pub const INDEX_FIELDS_MAX: usize = 32;
 
 /// Index types by the word in the key pattern that this release refuses.
-const REFUSED_TYPES: &[&str] = &["text", "2d", "2dsphere", "2dsphere_bucket", "geoHaystack", "hashed", "wildcard", "columnstore"];
+const REFUSED_TYPES: &[&str] =
+    &["text", "2d", "2dsphere", "2dsphere_bucket", "geoHaystack", "hashed", "wildcard", "columnstore"];
 
 /// Options that are kept as they are and change nothing here.
 const INERT_OPTIONS: &[&str] = &[
-    "background", "storageEngine", "weights", "default_language", "language_override", "textIndexVersion",
-    "2dsphereIndexVersion", "bits", "min", "max", "bucketSize", "coarsestIndexedLevel", "finestIndexedLevel", "dropDups",
+    "background",
+    "storageEngine",
+    "weights",
+    "default_language",
+    "language_override",
+    "textIndexVersion",
+    "2dsphereIndexVersion",
+    "bits",
+    "min",
+    "max",
+    "bucketSize",
+    "coarsestIndexedLevel",
+    "finestIndexedLevel",
+    "dropDups",
 ];
 
 /// A checked specification.
@@ -54,7 +67,7 @@ fn refused<T>(what: &str) -> Result<T> {
     problem(IndexProblem::NotImplemented, format!("{what} is not supported by this release"))
 }
 
-/// The `Debug` form of a document, which reads like the shell's.
+/// As MongoDB's error texts show documents.
 fn shown(doc: Doc<'_>) -> String {
     arbor_bson::display::shell(ValueRef::Document(doc)).to_string()
 }
@@ -155,7 +168,10 @@ fn key_pattern(key: Doc<'_>) -> Result<Vec<KeyField>> {
         let direction = direction(path, value)?;
         check_path(path)?;
         if fields.iter().any(|field| field.path == path) {
-            return problem(IndexProblem::BadValue, format!("The field '{path}' appears twice in the index key pattern {}", shown(key)));
+            return problem(
+                IndexProblem::BadValue,
+                format!("The field '{path}' appears twice in the index key pattern {}", shown(key)),
+            );
         }
         fields.push(KeyField { path: path.to_owned(), direction });
     }
@@ -231,7 +247,12 @@ impl IndexSpec {
             "key" | "name" | "ns" => {}
             "v" => match number(value) {
                 Some(n) if n == 2.0 || n == 1.0 => {}
-                Some(n) => return cannot(format!("Invalid index specification {}; cannot create an index with v={n}", shown(given))),
+                Some(n) => {
+                    return cannot(format!(
+                        "Invalid index specification {}; cannot create an index with v={n}",
+                        shown(given)
+                    ));
+                }
                 None => {
                     let reason = format!("The field 'v' must be a number, but got {}", type_name(value));
                     return problem(IndexProblem::TypeMismatch, reason);
@@ -247,20 +268,26 @@ impl IndexSpec {
             "partialFilterExpression" => return refused("a partial index (partialFilterExpression)"),
             "wildcardProjection" => return refused("a wildcard index"),
             "collation" => match value {
-                ValueRef::Document(collation) if matches!(collation.get("locale"), Some(ValueRef::String("simple"))) => {}
+                ValueRef::Document(collation)
+                    if matches!(collation.get("locale"), Some(ValueRef::String("simple"))) => {}
                 ValueRef::Document(_) => return refused("an index with a collation"),
                 other => {
                     let reason = format!("The field 'collation' must be an object, but got {}", type_name(other));
                     return problem(IndexProblem::TypeMismatch, reason);
                 }
             },
-            "clustered" | "prepareUnique" if flag(option, value)? => return refused(&format!("the index option '{option}'")),
+            "clustered" | "prepareUnique" if flag(option, value)? => {
+                return refused(&format!("the index option '{option}'"));
+            }
             "clustered" | "prepareUnique" => {}
             _ if INERT_OPTIONS.contains(&option) => {
                 self.doc.append(option, value);
             }
             _ => {
-                let reason = format!("The field '{option}' is not valid for an index specification. Specification: {}", shown(given));
+                let reason = format!(
+                    "The field '{option}' is not valid for an index specification. Specification: {}",
+                    shown(given)
+                );
                 return problem(IndexProblem::InvalidOption, reason);
             }
         }
@@ -283,7 +310,10 @@ impl IndexSpec {
             return match self.name.as_str() {
                 "_id_" => problem(
                     IndexProblem::BadValue,
-                    format!("The index name '_id_' is reserved for the _id index, which must have key pattern {{_id: 1}}, found key: {}", shown(self.key.as_doc())),
+                    format!(
+                        "The index name '_id_' is reserved for the _id index, which must have key pattern {{_id: 1}}, found key: {}",
+                        shown(self.key.as_doc())
+                    ),
                 ),
                 _ => Ok(()),
             };
@@ -294,11 +324,17 @@ impl IndexSpec {
                 format!("The field 'key' for an _id index must be {{_id: 1}}, but got {}", shown(self.key.as_doc())),
             );
         }
-        let other = given.iter().map(|(option, _)| option).find(|option| !matches!(*option, "key" | "name" | "ns" | "v" | "collation"));
+        let other = given
+            .iter()
+            .map(|(option, _)| option)
+            .find(|option| !matches!(*option, "key" | "name" | "ns" | "v" | "collation"));
         match other {
             Some(option) => problem(
                 IndexProblem::InvalidOption,
-                format!("The field '{option}' is not valid for an _id index specification. Specification: {}", shown(given)),
+                format!(
+                    "The field '{option}' is not valid for an _id index specification. Specification: {}",
+                    shown(given)
+                ),
             ),
             None => Ok(()),
         }
@@ -323,8 +359,14 @@ impl IndexSpec {
         if !same_key || self.unique != existing.unique || self.sparse != existing.sparse {
             return Likeness::Different;
         }
-        let same_settings = self.hidden == existing.hidden && self.expire_after_seconds == existing.expire_after_seconds;
+        let same_settings =
+            self.hidden == existing.hidden && self.expire_after_seconds == existing.expire_after_seconds;
         if same_settings { Likeness::Identical } else { Likeness::Equivalent }
+    }
+
+    /// Whether it is the same index with the same name, settings aside.
+    pub fn only_settings_differ(&self, existing: &Index) -> bool {
+        self.name == existing.name && self.likeness(existing) != Likeness::Different
     }
 
     /// Whether it has to be built beside `existing`; an identical one need not.
@@ -337,7 +379,10 @@ impl IndexSpec {
                 Likeness::Identical => Ok(false),
                 Likeness::Equivalent => problem(
                     IndexProblem::OptionsConflict,
-                    format!("An equivalent index already exists with the same name but different options. {}", both(index)),
+                    format!(
+                        "An equivalent index already exists with the same name but different options. {}",
+                        both(index)
+                    ),
                 ),
                 Likeness::Different => problem(
                     IndexProblem::KeySpecsConflict,
@@ -357,7 +402,10 @@ impl IndexSpec {
                     return problem(IndexProblem::OptionsConflict, reason);
                 }
                 Likeness::Equivalent => {
-                    let reason = format!("An equivalent index already exists with a different name and options. {}", both(index));
+                    let reason = format!(
+                        "An equivalent index already exists with a different name and options. {}",
+                        both(index)
+                    );
                     return problem(IndexProblem::OptionsConflict, reason);
                 }
             }

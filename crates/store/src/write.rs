@@ -128,7 +128,7 @@ pub(crate) fn duplicate_key(collection: &Collection, index: &Index, key: &Key) -
 }
 
 /// Requires a key that the document itself does not have yet.
-fn check_unique(txn: &Transaction, collection: &Collection, index: &Index, key: &Key) -> Result<()> {
+pub(crate) fn check_unique(txn: &Transaction, collection: &Collection, index: &Index, key: &Key) -> Result<()> {
     if index.unique && txn.get(index.tree, &key.bytes)?.is_some() {
         return Err(duplicate_key(collection, index, key));
     }
