@@ -6,17 +6,18 @@
 use std::path::Path;
 
 use super::Expression;
-use crate::notation::{read, show};
 use crate::Context;
+use crate::notation::{read, show};
 use arbor_bson::{Doc, Value};
 
-/// Runs the example lines of a text; answers how many there were.
-pub fn run(text: &str) -> usize {
+/// Runs the example lines of a text; answers how many there were and what went wrong.
+pub fn run(text: &str) -> (usize, Vec<String>) {
     let lines = text.lines().map(str::trim).filter(|line| line.contains(" => "));
-    lines.map(check).count()
+    let results: Vec<_> = lines.map(check).collect();
+    (results.len(), results.into_iter().filter_map(Result::err).collect())
 }
 
-fn check(line: &str) {
+fn check(line: &str) -> Result<(), String> {
     let (expression, rest) = read(line);
     let (document, expect) = match rest.strip_prefix("on ") {
         Some(rest) => {
@@ -32,22 +33,20 @@ fn check(line: &str) {
     };
     let context = Context::new(1_600_000_000_000);
     let result = Expression::parse(expression.as_ref(), &context).and_then(|expression| expression.eval(root));
-    match (result, expect.strip_prefix("error ")) {
-        (Err(error), Some(expect)) => {
-            assert_eq!(format!("{}: {}", error.code.0, error.message), expect, "{line}");
-        }
-        (Ok(value), None) => {
-            let shown = value.as_ref().map_or("missing".to_owned(), |value| show(value.as_ref()));
-            let expect = if expect == "missing" { expect.to_owned() } else { show(read(expect).0.as_ref()) };
-            assert_eq!(shown, expect, "{line}");
-        }
-        (result, _) => panic!("{line}: {result:?}"),
-    }
+    let shown = match result {
+        Ok(None) => "missing".to_owned(),
+        Ok(Some(value)) => show(value.as_ref()),
+        Err(error) => format!("error {}: {}", error.code.0, error.message),
+    };
+    let verbatim = expect == "missing" || expect.starts_with("error ");
+    let expect = if verbatim { expect.to_owned() } else { show(read(expect).0.as_ref()) };
+    if shown == expect { Ok(()) } else { Err(format!("{line}\n    gives {shown}")) }
 }
 
 #[test]
 fn every_operator_has_examples_that_hold() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/expression/op");
+    let mut failures = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
@@ -56,13 +55,18 @@ fn every_operator_has_examples_that_hold() {
         }
         let text = std::fs::read_to_string(&path).unwrap();
         let docs: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("//! ")).collect();
-        assert!(run(&docs.join("\n")) > 0, "{name} has no example");
+        let (count, failed) = run(&docs.join("\n"));
+        if count == 0 {
+            failures.push(format!("{name} has no example"));
+        }
+        failures.extend(failed);
     }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
 fn the_language() {
-    run(r#"
+    let (_, failures) = run(r#"
         1 => 1
         "x" => "x"
         "$a" on {a: 5} => 5
@@ -91,4 +95,5 @@ fn the_language() {
         {$abs: [1, 2]} => error 16020: Expression $abs takes exactly 1 arguments. 2 were passed in.
         {$eq: [1]} => error 16020: Expression $eq takes exactly 2 arguments. 1 were passed in.
         "#);
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -6,9 +6,15 @@
 //! | `evaluated.rs` | results: borrowed from the document where possible |
 //! | `environment.rs` | the document and the variables in scope |
 //! | `field.rs` | field paths over documents and arrays |
+//! | `arguments.rs` | operators with named arguments |
+//! | `arithmetic.rs`, `convert.rs`, `date.rs` | what several operators share |
 //! | `form.rs` | operators as functions of their evaluated arguments |
 //! | `op/` | the operators, one file each |
 
+mod arguments;
+mod arithmetic;
+mod convert;
+mod date;
 mod environment;
 mod evaluated;
 #[cfg(test)]
@@ -26,7 +32,7 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use crate::{Context, Path, Result};
 
 pub use environment::Environment;
-pub use evaluated::Evaluated;
+pub use evaluated::{Evaluated, is_true};
 use form::Call;
 use parse::Parser;
 

@@ -89,7 +89,10 @@ impl<'c> Parser<'c> {
             Some((name, value)) if name.starts_with('$') => {
                 if doc.iter().nth(1).is_some() {
                     let shown = text::shell(ValueRef::Document(doc));
-                    let message = format!("an expression specification must contain exactly one field, the name of the expression. Found {} fields in {shown}", doc.iter().count());
+                    let message = format!(
+                        "an expression specification must contain exactly one field, the name of the expression. Found {} fields in {shown}",
+                        doc.iter().count()
+                    );
                     return Err(Error::location(15983, message));
                 }
                 self.operator(name, value)
@@ -115,7 +118,10 @@ impl<'c> Parser<'c> {
             }
             if fields.iter().any(|(known, _)| **known == *name) {
                 let shown = text::shell(ValueRef::Document(doc));
-                return Err(Error::location(16406, format!("duplicate field name specified in object literal: {shown}")));
+                return Err(Error::location(
+                    16406,
+                    format!("duplicate field name specified in object literal: {shown}"),
+                ));
             }
             fields.push((name.into(), self.expression(value)?));
         }

@@ -43,10 +43,7 @@ fn element(elements: Array<'_>, position: i64) -> Option<ValueRef<'_>> {
 }
 
 /// One element of an array, borrowed when the array is.
-pub fn pick<'a>(
-    array: Evaluated<'a>,
-    choose: impl for<'x> Fn(Array<'x>) -> Option<ValueRef<'x>>,
-) -> Evaluated<'a> {
+pub fn pick<'a>(array: Evaluated<'a>, choose: impl for<'x> Fn(Array<'x>) -> Option<ValueRef<'x>>) -> Evaluated<'a> {
     match array {
         Evaluated::Borrowed(ValueRef::Array(array)) => choose(array).map_or(Evaluated::Missing, Evaluated::Borrowed),
         other => match other.get() {

@@ -16,7 +16,11 @@ pub fn eval(arrays: Vec<Evaluated>) -> Result<Evaluated> {
     for array in &arrays {
         match array.get() {
             _ if array.is_nullish() => return Ok(Evaluated::null()),
-            Some(ValueRef::Array(elements)) => elements.iter().for_each(|element| drop(all.push(element))),
+            Some(ValueRef::Array(elements)) => {
+                for element in elements.iter() {
+                    all.push(element);
+                }
+            }
             _ => {
                 let message = format!("$concatArrays only supports arrays, not {}", array.type_name());
                 return Err(Error::location(28664, message));

@@ -55,11 +55,7 @@ impl Special for Let {
 }
 
 /// Binds the values in order around the body.
-fn within<'a>(
-    environment: &Environment<'_>,
-    values: &[Evaluated<'_>],
-    body: &Expression,
-) -> Result<Evaluated<'a>> {
+fn within<'a>(environment: &Environment<'_>, values: &[Evaluated<'_>], body: &Expression) -> Result<Evaluated<'a>> {
     match values.split_first() {
         None => Ok(body.eval_in(environment)?.into_owned()),
         Some((first, rest)) => {

@@ -67,7 +67,8 @@ fn parse_branch(value: ValueRef, parser: &mut Parser) -> Result<(Expression, Exp
             }
         }
     }
-    let missing = |code, what| Error::location(code, format!("$switch requires each branch have a '{what}' expression"));
+    let missing =
+        |code, what| Error::location(code, format!("$switch requires each branch have a '{what}' expression"));
     Ok((case.ok_or_else(|| missing(40064, "case"))?, then.ok_or_else(|| missing(40065, "then"))?))
 }
 
