@@ -10,8 +10,10 @@ use arbor_wire::{Compressor, Limits, Scratch, decode, frame_length};
 const DOCUMENTS: i32 = 250;
 const BATCH: i32 = 100;
 
+type Seen = Vec<(String, Option<Compressor>)>;
+
 /// Serves one connection; gives the address and, at its end, the names of the commands with their compressor.
-fn serve() -> (String, std::thread::JoinHandle<Vec<(String, Option<Compressor>)>>) {
+fn serve() -> (String, std::thread::JoinHandle<Seen>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let thread = std::thread::spawn(move || {
