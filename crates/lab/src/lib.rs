@@ -1,1 +1,25 @@
-//! lab
+//! The laboratory: runs the founding experiments against any server and prints their tables.
+//!
+//! | folder | what |
+//! |---|---|
+//! | `workload` | operations and distributions, no I/O (spec/workloads.md) |
+//! | `target` | what executes operations: a MongoDB server over the lean client, managed Arbor servers, the bare echo |
+//! | `observe` | CPU, context switches and sizes from the operating system |
+//! | `run` | phases, client counts, the global schedule, intervals, histograms |
+//! | `report` | tables in the founding texts' form, run.json, series.csv |
+//! | `experiment` | the experiments by name, with `small` and `full` scale |
+//! | `cli` | `arbor lab ...` |
+//!
+//! The generator shares the machine with the server, as in founding text 001: one blocking connection per client thread,
+//! reused buffers, no runtime.
+
+pub mod cli;
+mod error;
+pub mod experiment;
+pub mod observe;
+pub mod report;
+pub mod run;
+pub mod target;
+pub mod workload;
+
+pub use error::{Error, Result};

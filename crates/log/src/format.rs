@@ -43,9 +43,6 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 28;
 /// Largest payload of one record.
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 
-/// Positions fit a signed 64-bit number, as the layers above store them.
-const POSITION_MAX: u64 = i64::MAX as u64;
-
 const LENGTH_BITS: u32 = 28;
 const LENGTH_MASK: u32 = (1 << LENGTH_BITS) - 1;
 const LAG_UNKNOWN: u32 = u32::MAX;
@@ -92,11 +89,7 @@ impl SegmentHeader {
         if crc32c::crc32c(covered) != u32::from_le_bytes(*checksum) {
             return Err(HeaderFault::Invalid("segment header checksum"));
         }
-        let header = SegmentHeader { salt: fields.u32(), sequence: fields.u64(), first: fields.u64() };
-        if header.first == 0 || header.first > POSITION_MAX {
-            return Err(HeaderFault::Invalid("first position out of range"));
-        }
-        Ok(header)
+        Ok(SegmentHeader { salt: fields.u32(), sequence: fields.u64(), first: fields.u64() })
     }
 }
 
@@ -164,7 +157,7 @@ impl RecordHeader {
         let length = (packed & LENGTH_MASK) as usize;
         let durable = if lag == LAG_UNKNOWN { None } else { Some(position.checked_sub(lag.into())?) };
         let header = RecordHeader { kind, position, durable, previous, payload_checksum, length };
-        (length <= PAYLOAD_BYTES_MAX && position <= POSITION_MAX).then_some((header, checksum))
+        (length <= PAYLOAD_BYTES_MAX).then_some((header, checksum))
     }
 }
 

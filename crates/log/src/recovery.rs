@@ -9,9 +9,7 @@
 //! 2. The last segments (L3) are scanned; older ones are checked when they are read.
 //! 3. Segments behind the end are removed from the newest on, then the last one is cut. A crash before the end of this
 //!    step leaves a log that recovers to the same end, since what was cut proves nothing about it.
-//! 4. Bytes that no claim (L4) covers are written once more, then the scanned segments and the folder are synced: after a
-//!    killed process they may be in memory only, and after a failed sync in that process they may look clean there
-//!    without being on the medium. Only a new write makes the next sync carry or report them.
+//! 4. The scanned segments and the folder are synced: after a killed process they may be in memory only.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -57,11 +55,7 @@ pub(crate) fn recover(disk: &dyn Disk, dir: &Path, options: &LogOptions) -> Resu
     let kept = scanned_from + end.kept;
     cut(disk, dir, &segments, kept, end.offset)?;
     segments.truncate(kept);
-    for (index, segment) in segments.iter().enumerate().skip(scanned_from) {
-        let behind = segments.get(index + 1).map_or(end.tail.next, |following| following.first());
-        if end.claimed + 1 < behind {
-            rewrite_from(segment, end.claimed + 1)?;
-        }
+    for segment in segments.iter().skip(scanned_from) {
         segment.file.sync_data()?;
     }
     disk.sync_dir(dir)?;
@@ -101,8 +95,6 @@ struct End {
     kept: usize,
     /// End of the records in the last one that is kept.
     offset: u64,
-    /// Last position that some record claims to have been durable.
-    claimed: u64,
     tail: Tail,
 }
 
@@ -113,14 +105,12 @@ fn find_end(segments: &[Arc<Segment>]) -> Result<End> {
         unreachable!("I1: recovery scans at least one segment")
     };
     let mut next = head.first();
-    let mut claimed = next - 1;
     let mut scanner = Scanner::new(head.clone(), START, Some(next), None);
     let broken = loop {
         match scanner.step()? {
             Step::Record(header) => {
                 marked = header.kind == Kind::Mark;
-                claimed = claimed.max(header.durable.unwrap_or(0));
-                next = header.position + 1;
+                next = scanner.next_position().unwrap_or(u64::MAX);
             }
             Step::Bad(reason) => break Some(reason),
             Step::End => match segments.get(kept) {
@@ -139,7 +129,7 @@ fn find_end(segments: &[Arc<Segment>]) -> Result<End> {
         return Err(scanner.segment().corrupt(scanner.offset(), reason));
     }
     let previous = scanner.previous().unwrap_or(0);
-    Ok(End { kept, offset: scanner.offset(), claimed, tail: Tail { next, previous, marked } })
+    Ok(End { kept, offset: scanner.offset(), tail: Tail { next, previous, marked } })
 }
 
 /// Whether anything behind a bad place proves that the record `position`, expected there, had been durable.
@@ -201,19 +191,3 @@ fn cut(disk: &dyn Disk, dir: &Path, segments: &[Arc<Segment>], kept: usize, end:
     }
     Ok(())
 }
-
-/// Writes the records from `position` on again, bytes unchanged (step 4).
-fn rewrite_from(segment: &Segment, position: u64) -> Result<()> {
-    let (mut offset, _) = segment.landmark_before(position);
-    let mut piece = vec![0; REWRITE_BYTES];
-    while offset < segment.end() {
-        let length = (segment.end() - offset).min(REWRITE_BYTES as u64) as usize;
-        let Some(bytes) = piece.get_mut(..length) else { break };
-        segment.file.read_exact_at(bytes, offset)?;
-        segment.file.write_at(bytes, offset)?;
-        offset += length as u64;
-    }
-    Ok(())
-}
-
-const REWRITE_BYTES: usize = 256 << 10;

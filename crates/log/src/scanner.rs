@@ -48,6 +48,10 @@ impl Scanner {
         self.previous
     }
 
+    pub fn next_position(&self) -> Option<u64> {
+        self.next
+    }
+
     /// Goes on in the following segment with the same expectations (L1 spans segments) and the same buffer.
     pub fn enter(&mut self, segment: Arc<Segment>) {
         self.segment = segment;
@@ -89,17 +93,19 @@ impl Scanner {
         self.offset = payload_at + header.length as u64;
         self.payload_bytes = header.length;
         self.previous = Some(checksum);
-        self.next = Some(header.position + 1);
+        self.next = header.position.checked_add(1);
         Ok(Step::Record(header))
     }
 
     fn out_of_sequence(&self, header: &RecordHeader) -> Option<&'static str> {
-        // Position of the first data record at or behind this one.
-        let begins = header.position + u64::from(header.kind == Kind::Mark);
-        if begins < self.segment.first() {
+        let begins = match header.kind {
+            Kind::Data => Some(header.position),
+            Kind::Mark => header.position.checked_add(1),
+        };
+        if header.position == u64::MAX || begins < Some(self.segment.first()) {
             return Some("position outside the segment");
         }
-        if self.next.is_some_and(|next| next != begins) {
+        if self.next.is_some() && self.next != begins {
             return Some("position out of sequence");
         }
         if self.previous.is_some_and(|previous| previous != header.previous) {

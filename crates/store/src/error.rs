@@ -38,9 +38,6 @@ pub enum Error {
          field: '{field}' for array"
     )]
     AmbiguousArrayField { field: String },
-    /// 201 CannotBuildIndexKeys.
-    #[error("Index key generation produced too many keys; the maximum is {keys_max}")]
-    TooManyKeys { keys_max: usize },
     #[error("{reason}")]
     Index { kind: IndexProblem, reason: String },
     #[error("corrupt data in {place}: {reason}")]
@@ -78,7 +75,7 @@ pub enum IndexProblem {
     NotImplemented,
     /// 20 IllegalOperation.
     Illegal,
-    /// 181 AmbiguousIndexKeyPattern: several indexes have this key pattern.
+    /// 207 ambiguous: several indexes have this key pattern.
     Ambiguous,
 }
 

@@ -45,11 +45,6 @@ impl Filter {
         Ok(Filter { root: parse::Parser::new(context).document(filter)?.optimise() })
     }
 
-    /// A filter of parts of another filter's tree.
-    pub fn from_root(root: Node) -> Filter {
-        Filter { root }
-    }
-
     /// A filter for single values, as `$pull` and array filters use it: `{ $gt: 5 }` without a field name.
     pub fn parse_operators(operators: Doc, context: &Context) -> Result<Filter> {
         Ok(Filter { root: parse::Parser::new(context).operators("", operators)?.optimise() })

@@ -15,7 +15,6 @@ mod or;
 mod place;
 mod projection;
 mod record_fetch;
-mod record_ids;
 mod run;
 mod skip;
 mod sort;
@@ -36,11 +35,10 @@ pub use limit::Limit;
 pub use or::Or;
 pub use projection::Project;
 pub use record_fetch::RecordFetch;
-pub use record_ids::RecordIds;
 pub use run::{Examined, Run, Slot};
 pub use skip::Skip;
 pub use sort::Sort;
-pub use stage_doc::{Detail, StageDoc, Tally, int};
+pub use stage_doc::{Detail, StageDoc, Tally};
 
 /// What passes between operators.
 #[derive(Debug)]

@@ -1,0 +1,31 @@
+//! What stops an experiment. Errors of single operations do not: they are counted in the result.
+
+use std::path::PathBuf;
+
+use arbor_wire::client::ClientError;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command line asks for something that does not exist.
+    #[error("{0}")]
+    Usage(String),
+    #[error("{server}: {source}")]
+    Client { server: String, source: ClientError },
+    #[error("the server {name} did not start: {reason}; its log is {log}")]
+    Start { name: String, reason: String, log: PathBuf },
+    #[error("{path}: {source}")]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("a client thread panicked")]
+    Panicked,
+}
+
+impl Error {
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::File { path, source }
+    }
+}

@@ -1,0 +1,319 @@
+//! The experiments by name, and how one is carried out: for each system start, load, warm, step by step, sizes, stop.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::observe::disk_use;
+use crate::report::{Outcome, SystemResult};
+use crate::run::{Arrival, Interrupt, Pace, Watch, load_tables, prepare_tables, run_step, scan_tables};
+use crate::target::Target;
+use crate::target::echo::Echo;
+use crate::target::managed::{Managed, Setup};
+use crate::target::mongodb::MongoDb;
+use crate::workload::pointquery::PointQuery;
+use crate::workload::sysbench::{Mix, Sysbench};
+use crate::workload::{Mode, Shape, Workload};
+use crate::{Error, Result};
+
+/// The client counts of founding text 001.
+pub const CLIENTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 40];
+/// Those at which the echo is compared.
+pub const ECHO_CLIENTS: [usize; 4] = [1, 4, 16, 40];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Minutes on a laptop.
+    Small,
+    /// The sizes of the founding text, or as near as one machine gets.
+    Full,
+}
+
+/// One experiment of the founding texts.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    pub name: &'static str,
+    pub about: &'static str,
+    small: Size,
+    full: Size,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    shape: Shape,
+    warm_s: u64,
+    measured_s: u64,
+}
+
+pub const EXPERIMENTS: [Experiment; 3] = [
+    Experiment {
+        name: "pointquery",
+        about: "cached point queries by _id, 1 to 40 clients, beside a bare TCP echo (founding text 001)",
+        // 400 M documents lie in each table of the original, of which 1 M are queried; those are what full loads.
+        small: Size { shape: Shape { tables: 8, rows: 125_000 }, warm_s: 1, measured_s: 5 },
+        full: Size { shape: Shape { tables: 8, rows: 1_000_000 }, warm_s: 10, measured_s: 60 },
+    },
+    Experiment {
+        name: "sysbench",
+        about: "transactions of sysbench-mongodb: 14 reads, 4 writes (founding texts 001, 002)",
+        small: Size { shape: Shape { tables: 8, rows: 125_000 }, warm_s: 1, measured_s: 10 },
+        full: Size { shape: Shape { tables: 16, rows: 10_000_000 }, warm_s: 30, measured_s: 600 },
+    },
+    Experiment {
+        name: "load",
+        about: "insert of sysbench documents in batches with an index on k: documents/s, log and disk bytes per document",
+        small: Size { shape: Shape { tables: 1, rows: 1_000_000 }, warm_s: 0, measured_s: 0 },
+        full: Size { shape: Shape { tables: 1, rows: 10_000_000 }, warm_s: 0, measured_s: 0 },
+    },
+];
+
+pub fn by_name(name: &str) -> Result<&'static Experiment> {
+    EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| {
+        let names = EXPERIMENTS.map(|experiment| experiment.name).join(", ");
+        Error::Usage(format!("there is no experiment {name:?}; there are {names}"))
+    })
+}
+
+/// Everything a run can be told. `Plan::of` fills it for an experiment; the command line overrides.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub experiment: &'static Experiment,
+    pub scale: Scale,
+    pub mode: Mode,
+    pub engines: Vec<String>,
+    pub targets: Vec<MongoDb>,
+    pub clients: Vec<usize>,
+    pub shape: Shape,
+    pub mix: Mix,
+    pub batch: usize,
+    pub loader_threads: usize,
+    pub pace: Pace,
+    pub setup: Setup,
+    pub echo: bool,
+    /// Replace tables that are there with other contents.
+    pub drop: bool,
+}
+
+impl Plan {
+    pub fn of(experiment: &'static Experiment, scale: Scale, setup: Setup) -> Plan {
+        let size = match scale {
+            Scale::Small => experiment.small,
+            Scale::Full => experiment.full,
+        };
+        Plan {
+            experiment,
+            scale,
+            mode: Mode::Compat,
+            engines: Vec::new(),
+            targets: Vec::new(),
+            clients: if size.measured_s == 0 { Vec::new() } else { CLIENTS.to_vec() },
+            shape: size.shape,
+            mix: Mix::default(),
+            batch: 1000,
+            loader_threads: 8,
+            pace: Pace {
+                warm: Duration::from_secs(size.warm_s),
+                measured: Duration::from_secs(size.measured_s),
+                interval: Duration::from_secs(1),
+                rate: None,
+                seed: 1,
+            },
+            setup,
+            echo: experiment.name == "pointquery",
+            drop: false,
+        }
+    }
+
+    pub fn workload(&self) -> Box<dyn Workload> {
+        match self.experiment.name {
+            "sysbench" => Box::new(Sysbench { shape: self.shape, mix: self.mix, mode: self.mode }),
+            _ => Box::new(PointQuery { shape: self.shape }),
+        }
+    }
+
+    /// Every parameter, for the manifest.
+    fn parameters(&self) -> Value {
+        let (pace, mix) = (&self.pace, &self.mix);
+        let rate = pace.rate.map(|(per_second, arrival)| {
+            json!({ "per_second": per_second, "arrival": if arrival == Arrival::Poisson { "poisson" } else { "constant" } })
+        });
+        json!({
+            "scale": if self.scale == Scale::Small { "small" } else { "full" },
+            "mode": self.mode.name(),
+            "tables": self.shape.tables,
+            "documents_per_table": self.shape.rows,
+            "documents_per_insert": self.batch,
+            "loader_threads": self.loader_threads,
+            "clients": self.clients,
+            "warm_s": pace.warm.as_secs_f64(),
+            "measured_s": pace.measured.as_secs_f64(),
+            "interval_s": pace.interval.as_secs_f64(),
+            "rate": rate,
+            "seed": pace.seed,
+            "server_arguments": self.setup.arguments,
+            "mix": {
+                "point_selects": mix.points, "simple_ranges": mix.ranges, "sum_ranges": mix.sums,
+                "order_ranges": mix.orders, "distinct_ranges": mix.distincts, "index_updates": mix.index_updates,
+                "non_index_updates": mix.non_index_updates, "inserts": mix.inserts, "range_size": mix.range_size,
+            },
+        })
+    }
+
+    /// One line above the tables.
+    pub fn heading(&self) -> String {
+        let rate = self.pace.rate.map_or("closed loop".to_owned(), |(rate, _)| format!("{rate} per second"));
+        format!(
+            "{}: mode {}, {} x {} documents, {} s per step, {rate}, seed {}",
+            self.experiment.name,
+            self.mode.name(),
+            self.shape.tables,
+            self.shape.rows,
+            self.pace.measured.as_secs(),
+            self.pace.seed,
+        )
+    }
+}
+
+/// Carries out the plan. What fails on one system is kept in its result; the others go on.
+pub fn carry_out(plan: &Plan, interrupt: &Interrupt, watch: &mut dyn Watch) -> Outcome {
+    let workload = plan.workload();
+    let started = now();
+    let mut run = Run { plan, workload: &*workload, interrupt, watch, systems: Vec::new(), reply_bytes: None };
+    for engine in &plan.engines {
+        run.system(engine, |run, result| {
+            run.watch.phase(engine, "starting");
+            let managed = Managed::start(engine, &run.plan.setup)?;
+            run.measure(&managed.target, result)
+        });
+    }
+    for target in &plan.targets {
+        run.system(target.name(), |run, result| run.measure(&target.clone().discover()?, result));
+    }
+    if let (true, Some(reply_bytes)) = (plan.echo, run.reply_bytes) {
+        run.system(crate::target::echo::NAME, |run, result| run.measure_echo(reply_bytes, result));
+    }
+    let systems = run.systems;
+    Outcome {
+        experiment: plan.experiment.name.to_owned(),
+        unit: workload.unit(),
+        kinds: workload.kinds().to_vec(),
+        parameters: plan.parameters(),
+        started,
+        ended: now(),
+        systems,
+        interrupted: interrupt.is_set(),
+    }
+}
+
+/// The echo alone: the bound of what any server on this runtime could reach.
+pub fn echo_only(plan: &Plan, reply_bytes: usize, interrupt: &Interrupt, watch: &mut dyn Watch) -> Outcome {
+    let workload = plan.workload();
+    let started = now();
+    let mut run = Run { plan, workload: &*workload, interrupt, watch, systems: Vec::new(), reply_bytes: None };
+    run.system(crate::target::echo::NAME, |run, result| run.measure_echo(reply_bytes, result));
+    let systems = run.systems;
+    Outcome {
+        experiment: "echo".to_owned(),
+        unit: workload.unit(),
+        kinds: workload.kinds().to_vec(),
+        parameters: plan.parameters(),
+        started,
+        ended: now(),
+        systems,
+        interrupted: interrupt.is_set(),
+    }
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    workload: &'a dyn Workload,
+    interrupt: &'a Interrupt,
+    watch: &'a mut dyn Watch,
+    systems: Vec<SystemResult>,
+    /// Of a point query's reply, for the echo to send as much.
+    reply_bytes: Option<usize>,
+}
+
+impl Run<'_> {
+    /// Measures one system by `measure` and keeps whatever it brought.
+    fn system(&mut self, name: &str, measure: impl FnOnce(&mut Self, &mut SystemResult) -> Result<()>) {
+        if self.interrupt.is_set() {
+            return;
+        }
+        let mut result = SystemResult {
+            name: name.to_owned(),
+            about: Value::Null,
+            load: None,
+            steps: Vec::new(),
+            sizes: None,
+            disk: None,
+            failure: None,
+        };
+        if let Err(error) = measure(self, &mut result) {
+            self.watch.phase(name, &format!("failed: {error}"));
+            result.failure = Some(error.to_string());
+        }
+        self.systems.push(result);
+    }
+
+    fn measure(&mut self, target: &MongoDb, result: &mut SystemResult) -> Result<()> {
+        let plan = self.plan;
+        result.about = target.about()?;
+        if prepare_tables(target, plan.shape, plan.drop)? {
+            self.watch.phase(target.name(), "loading");
+            let loaded = load_tables(
+                target,
+                plan.shape,
+                plan.batch,
+                plan.loader_threads,
+                plan.mode,
+                self.interrupt,
+                self.watch,
+            )?;
+            result.load = Some(loaded);
+        } else {
+            self.watch.phase(target.name(), "tables are there, not loaded again");
+        }
+        if !plan.clients.is_empty() && !self.interrupt.is_set() {
+            self.watch.phase(target.name(), "reading everything once");
+            scan_tables(target, plan.shape, self.interrupt)?;
+            self.reply_bytes = self.reply_bytes.or(Some(target.point_reply_bytes()?));
+            self.steps(target, result)?;
+        }
+        if let Ok(sizes) = target.connect()?.sizes() {
+            result.sizes = Some(sizes);
+        }
+        result.disk = target.folder().map(disk_use);
+        Ok(())
+    }
+
+    fn measure_echo(&mut self, reply_bytes: usize, result: &mut SystemResult) -> Result<()> {
+        let echo = Echo::start(&self.plan.setup.binary, &self.plan.setup.root, reply_bytes)?;
+        result.about = echo.about()?;
+        self.steps(&echo, result)
+    }
+
+    fn steps(&mut self, target: &dyn Target, result: &mut SystemResult) -> Result<()> {
+        for clients in &self.plan.clients {
+            if self.interrupt.is_set() {
+                break;
+            }
+            let step = run_step(target, self.workload, *clients, &self.plan.pace, self.interrupt, self.watch)?;
+            // A step that was cut off in its first moments says nothing.
+            if step.recorder.count(step.unit) > 0 || step.recorder.error_count() > 0 {
+                result.steps.push(step);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where managed servers live unless told otherwise.
+pub fn default_root() -> PathBuf {
+    std::env::temp_dir()
+}

@@ -1,0 +1,35 @@
+//! /proc/PID/stat.
+
+/// User and system CPU seconds of a process since it started, its ended children not included.
+pub(super) fn cpu_seconds(pid: u32) -> std::io::Result<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let ticks = cpu_ticks(&text).ok_or_else(|| std::io::Error::other("/proc/PID/stat has an unknown form"))?;
+    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Fields 14 and 15. The name in field 2 may hold blanks and brackets, so counting starts behind the last bracket.
+fn cpu_ticks(text: &str) -> Option<u64> {
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_brackets_do_not_confuse() {
+        let text = "42 (a) b (c)) S 1 42 42 0 -1 4194304 100 0 0 0 7 5 0 0 20 0 1 0 99 1 1";
+        assert_eq!(cpu_ticks(text), Some(12));
+        assert_eq!(cpu_ticks("42 (a) S 1"), None);
+    }
+
+    #[test]
+    fn this_process_has_used_some() {
+        assert!(cpu_seconds(std::process::id()).unwrap() >= 0.0);
+        assert!(cpu_seconds(u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,48 @@
+//! What is left of a run: tables for people, run.json as the record, series.csv for charts.
+
+mod manifest;
+mod progress;
+mod series;
+mod table;
+mod tables;
+
+pub use manifest::manifest;
+pub use progress::Progress;
+pub use series::Series;
+pub use table::Table;
+pub use tables::tables;
+
+use serde_json::Value;
+
+use crate::observe::DiskUse;
+use crate::run::{Loaded, Step};
+use crate::target::Sizes;
+use crate::workload::Kind;
+
+/// All that was measured of one system.
+#[derive(Clone, Debug)]
+pub struct SystemResult {
+    pub name: String,
+    pub about: Value,
+    pub load: Option<Loaded>,
+    pub steps: Vec<Step>,
+    /// After the last step.
+    pub sizes: Option<Sizes>,
+    pub disk: Option<DiskUse>,
+    /// Why it ended before its plan.
+    pub failure: Option<String>,
+}
+
+/// One experiment's outcome.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub experiment: String,
+    pub unit: Kind,
+    pub kinds: Vec<Kind>,
+    /// Every parameter, as set for this run.
+    pub parameters: Value,
+    pub started: String,
+    pub ended: String,
+    pub systems: Vec<SystemResult>,
+    pub interrupted: bool,
+}

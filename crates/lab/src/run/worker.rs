@@ -1,0 +1,126 @@
+//! One client thread.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{Interrupt, Recorder, Schedule};
+use crate::Result;
+use crate::target::{Failure, Session, Target};
+use crate::workload::{Client, Kind, Operation};
+
+/// Between attempts to connect again after a broken connection.
+const RECONNECT: Duration = Duration::from_millis(100);
+
+/// What a client thread needs. All but the slot is shared between threads.
+pub(super) struct Worker<'a> {
+    pub target: &'a dyn Target,
+    pub unit: Kind,
+    pub schedule: Option<&'a Schedule>,
+    pub stop: &'a AtomicBool,
+    pub interrupt: &'a Interrupt,
+    /// Only this thread and, once per interval, the collecting thread take it.
+    pub slot: &'a Mutex<Recorder>,
+}
+
+impl Worker<'_> {
+    /// Runs units until told to stop.
+    pub fn run(&self, mut client: Box<dyn Client>, mut session: Box<dyn Session>) -> Result<()> {
+        while !self.stopped() {
+            let due = self.schedule.map(Schedule::take);
+            if due.is_some_and(|due| !self.wait_for(due)) {
+                break;
+            }
+            let begun = Instant::now();
+            let mut broken = false;
+            let complete = client.unit(&mut |operation| match self.execute(operation, &mut *session, due) {
+                Ok(()) => true,
+                Err(failure) => {
+                    broken = failure.broken;
+                    false
+                }
+            });
+            if complete {
+                self.unit_done(begun, due);
+            }
+            if broken && !self.reconnect(&mut session) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.interrupt.is_set()
+    }
+
+    fn wait_for(&self, due: Instant) -> bool {
+        loop {
+            let now = Instant::now();
+            if now >= due {
+                return true;
+            }
+            if self.stopped() {
+                return false;
+            }
+            std::thread::sleep((due - now).min(RECONNECT));
+        }
+    }
+
+    fn recorder(&self) -> MutexGuard<'_, Recorder> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn execute(
+        &self,
+        operation: &Operation<'_>,
+        session: &mut dyn Session,
+        due: Option<Instant>,
+    ) -> std::result::Result<(), Failure> {
+        let begun = Instant::now();
+        let outcome = session.execute(operation);
+        let service = nanoseconds(begun, Instant::now());
+        let mut recorder = self.recorder();
+        match outcome {
+            Ok(rows) => {
+                let kind = operation.kind();
+                // When an operation is the whole unit, its response time counts from when it was due.
+                let response = due.filter(|_| kind == self.unit).map(|due| nanoseconds(due, begun) + service);
+                recorder.record(kind, service, response);
+                if rows == 0 {
+                    recorder.miss();
+                }
+                Ok(())
+            }
+            Err(failure) => {
+                if !self.stopped() || !failure.broken {
+                    recorder.error(&failure.code, &failure.message);
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    fn unit_done(&self, begun: Instant, due: Option<Instant>) {
+        if self.unit == Kind::Transaction {
+            let now = Instant::now();
+            self.recorder().record(self.unit, nanoseconds(begun, now), due.map(|due| nanoseconds(due, now)));
+        }
+    }
+
+    /// Connects again; false when told to stop before that worked.
+    fn reconnect(&self, session: &mut Box<dyn Session>) -> bool {
+        while !self.stopped() {
+            if let Ok(fresh) = self.target.connect() {
+                *session = fresh;
+                return true;
+            }
+            std::thread::sleep(RECONNECT);
+        }
+        false
+    }
+}
+
+fn nanoseconds(from: Instant, to: Instant) -> u64 {
+    to.saturating_duration_since(from).as_nanos() as u64
+}
