@@ -8,7 +8,7 @@
 //! | 8 | 4 | format version (1) |
 //! | 12 | 4 | salt: random, start value of the header checksums of this segment's records |
 //! | 16 | 8 | sequence number |
-//! | 24 | 8 | position of the first data record |
+//! | 24 | 8 | floor: last position when the segment was created; all its records lie behind it |
 //! | 32 | 28 | zero |
 //! | 60 | 4 | checksum of bytes 0..60 |
 //!
@@ -28,12 +28,13 @@
 //! - L1: a record is valid only in sequence: header and payload agree with their checksums, its position follows the
 //!   record before, and it names that record's checksum. Stale bytes never fit: the salt and the chain differ.
 //! - L2: a segment file has its final name only after its header is durable, and gets records only after its name is.
+//!   The next segment is created ahead, so the log may end with an empty one.
 //! - L3: when the first record of segment n+2 is written, all of segment n is durable. Only the last two segments that
 //!   hold records can have lost writes in a crash.
 //! - L4: the lag never claims too much: `position - lag` was durable when the record was written. Hence a record whose
 //!   claim reaches a bad place proves that the bad place was durable, and the log is damaged, not torn.
 //! - L5: segments are removed from the oldest on, each removal durable before the next; a gap is damage.
-//! - L6: the segment that holds the last record is never removed, so positions are never given twice.
+//! - L6: a segment is removed only when a later one holds a durable record, so positions are never given twice.
 
 pub(crate) const MAGIC: [u8; 8] = *b"ARBORLOG";
 pub(crate) const VERSION: u32 = 1;
@@ -42,6 +43,9 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 28;
 
 /// Largest payload of one record.
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+
+/// Positions fit a signed 64-bit number, as the layers above store them.
+const POSITION_MAX: u64 = i64::MAX as u64;
 
 const LENGTH_BITS: u32 = 28;
 const LENGTH_MASK: u32 = (1 << LENGTH_BITS) - 1;
@@ -53,7 +57,7 @@ const _: () = assert!(PAYLOAD_BYTES_MAX <= LENGTH_MASK as usize);
 pub(crate) struct SegmentHeader {
     pub salt: u32,
     pub sequence: u64,
-    pub first: u64,
+    pub floor: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +73,7 @@ impl SegmentHeader {
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&self.salt.to_le_bytes());
         bytes.extend_from_slice(&self.sequence.to_le_bytes());
-        bytes.extend_from_slice(&self.first.to_le_bytes());
+        bytes.extend_from_slice(&self.floor.to_le_bytes());
         bytes.resize(SEGMENT_HEADER_BYTES - 4, 0);
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
         bytes
@@ -89,7 +93,11 @@ impl SegmentHeader {
         if crc32c::crc32c(covered) != u32::from_le_bytes(*checksum) {
             return Err(HeaderFault::Invalid("segment header checksum"));
         }
-        Ok(SegmentHeader { salt: fields.u32(), sequence: fields.u64(), first: fields.u64() })
+        let header = SegmentHeader { salt: fields.u32(), sequence: fields.u64(), floor: fields.u64() };
+        if header.floor >= POSITION_MAX {
+            return Err(HeaderFault::Invalid("floor out of range"));
+        }
+        Ok(header)
     }
 }
 
@@ -157,7 +165,7 @@ impl RecordHeader {
         let length = (packed & LENGTH_MASK) as usize;
         let durable = if lag == LAG_UNKNOWN { None } else { Some(position.checked_sub(lag.into())?) };
         let header = RecordHeader { kind, position, durable, previous, payload_checksum, length };
-        (length <= PAYLOAD_BYTES_MAX).then_some((header, checksum))
+        (length <= PAYLOAD_BYTES_MAX && position <= POSITION_MAX).then_some((header, checksum))
     }
 }
 
@@ -197,7 +205,7 @@ mod tests {
 
     #[test]
     fn segment_headers_come_back_and_every_flipped_bit_is_noticed() {
-        let header = SegmentHeader { salt: 0xDEAD_BEEF, sequence: 7, first: 1 << 40 };
+        let header = SegmentHeader { salt: 0xDEAD_BEEF, sequence: 7, floor: 1 << 40 };
         let bytes: [u8; SEGMENT_HEADER_BYTES] = header.encode().try_into().unwrap();
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
         for bit in 0..SEGMENT_HEADER_BYTES * 8 {

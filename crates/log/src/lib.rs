@@ -16,7 +16,8 @@
 //!
 //! **Threads and locks.** The writer mutex is held while a group is encoded and written, never during a group fsync.
 //! The sync mutex elects one leader; it is released during the fsync. Order: no thread takes one of the two while it
-//! holds the other. The segment list has a lock of its own, taken last and briefly.
+//! holds the other. Inside the writer mutex the slot of the prepared segment may be locked, and last and briefly the list
+//! of segments.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]

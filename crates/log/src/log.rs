@@ -30,9 +30,13 @@ pub struct Log {
 pub(crate) struct Shared {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
+    segment_bytes: u64,
     writer: Mutex<Writer>,
     /// Oldest first, never empty; the last is the writer's.
     segments: RwLock<Vec<Arc<Segment>>>,
+    /// The segment after the current one, when it was created ahead. Held while it is created; taken inside the writer
+    /// mutex.
+    prepared: Mutex<Option<Segment>>,
     appended: AtomicU64,
     pub sync: SyncState,
     pub alarm: Alarm,
@@ -58,8 +62,10 @@ impl Log {
         let shared = Arc::new(Shared {
             disk,
             dir: dir.to_owned(),
+            segment_bytes: options.segment_bytes,
             writer: Mutex::new(writer),
             segments: RwLock::new(segments),
+            prepared: Mutex::new(None),
             appended: appended.into(),
             sync: SyncState::new(appended),
             alarm: Alarm::default(),
@@ -105,12 +111,18 @@ impl Log {
         self.shared.alarm.request();
     }
 
+    /// Creates the next segment file ahead when the current one is half full, so that no append waits for it. The
+    /// background thread does this every `commit_interval`.
+    pub fn prepare_segment(&self) -> Result<()> {
+        self.shared.prepare_segment()
+    }
+
     /// Reads from `from` on (`Position::ZERO` means 1). Records before [`Log::first`] are [`Error::Trimmed`].
     pub fn read(&self, from: Position) -> Reader {
         Reader::new(self.shared.clone(), from)
     }
 
-    /// Removes whole segments whose records are all before `before`. The segment of the last record always stays.
+    /// Removes whole segments whose records are all before `before`. The segment of the last durable record always stays.
     pub fn trim(&self, before: Position) -> Result<()> {
         self.shared.trim(before.0)
     }
@@ -236,9 +248,30 @@ impl Shared {
 
     fn roll_when_full(&self, writer: &mut Writer) -> Result<()> {
         if writer.is_full() {
-            writer.roll().map_err(|failure| self.fail(failure))?;
+            let mut prepared = self.prepared();
+            writer.roll(prepared.take()).map_err(|failure| self.fail(failure))?;
             self.segments.write().unwrap_or_else(PoisonError::into_inner).push(writer.segment.clone());
         }
+        Ok(())
+    }
+
+    fn prepared(&self) -> MutexGuard<'_, Option<Segment>> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates the next segment when the current one is half full. The two syncs this takes would otherwise stop all
+    /// appends (11-44 ms at 400-1200 MB/s, 2026-11-21).
+    pub fn prepare_segment(&self) -> Result<()> {
+        let mut prepared = self.prepared();
+        // Looked up inside the lock: no roll happens meanwhile, so the sequence numbers fit.
+        let Some(current) = self.segments().pop() else { return Ok(()) };
+        if prepared.is_some() || current.is_empty() || current.end() < self.segment_bytes / 2 {
+            return Ok(());
+        }
+        self.require_sound()?;
+        let (sequence, floor) = (current.sequence() + 1, self.appended().0);
+        let created = Segment::create(&*self.disk, &self.dir, sequence, floor);
+        *prepared = Some(created.map_err(|failure| self.fail(failure))?);
         Ok(())
     }
 
@@ -283,10 +316,10 @@ impl Shared {
         Ok(())
     }
 
-    /// The oldest segment, when all its records are before `before` and a later segment holds records (L6).
+    /// The oldest segment, when all its records are before `before` and a later segment holds a durable one (L6).
     fn droppable(&self, before: u64) -> Option<Arc<Segment>> {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         let second = segments.get(1)?.first();
-        (second <= before && second <= self.appended().0).then(|| segments.first().cloned())?
+        (second <= before && second <= self.sync.durable()).then(|| segments.first().cloned())?
     }
 }

@@ -9,7 +9,9 @@
 //! 2. The last segments (L3) are scanned; older ones are checked when they are read.
 //! 3. Segments behind the end are removed from the newest on, then the last one is cut. A crash before the end of this
 //!    step leaves a log that recovers to the same end, since what was cut proves nothing about it.
-//! 4. The scanned segments and the folder are synced: after a killed process they may be in memory only.
+//! 4. Bytes that no claim (L4) covers are written once more, then the scanned segments and the folder are synced: after a
+//!    killed process they may be in memory only, and after a failed sync in that process they may look clean there
+//!    without being on the medium. Only a new write makes the next sync carry or report them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,8 +23,9 @@ use crate::scanner::{Scanner, Step, Window};
 use crate::segment::{self, Segment};
 use crate::{Error, LogOptions, Result};
 
-/// The last segments that are scanned: two that may have lost writes (L3) and one created for the future.
-const SCANNED_SEGMENTS: usize = 3;
+/// The last segments that are scanned: one that is durable, so that its first position is certain, two that may have
+/// lost writes (L3), one created ahead (L2).
+const SCANNED_SEGMENTS: usize = 4;
 
 pub(crate) struct Recovered {
     /// Oldest first, never empty; the last one is appended to.
@@ -46,16 +49,23 @@ pub(crate) fn recover(disk: &dyn Disk, dir: &Path, options: &LogOptions) -> Resu
     let mut segments = open_segments(disk, dir)?;
     if segments.is_empty() {
         let next = options.first_position.0.max(1);
-        let segment = Segment::create(disk, dir, 1, next)?;
+        let segment = Segment::create(disk, dir, 1, next - 1)?;
         let tail = Tail { next, previous: 0, marked: false };
         return Ok(Recovered { segments: vec![Arc::new(segment)], tail });
     }
     let scanned_from = segments.len().saturating_sub(SCANNED_SEGMENTS);
+    for segment in segments.iter().take(scanned_from + 1) {
+        find_first(segment)?;
+    }
     let end = find_end(segments.get(scanned_from..).unwrap_or_default())?;
     let kept = scanned_from + end.kept;
     cut(disk, dir, &segments, kept, end.offset)?;
     segments.truncate(kept);
-    for segment in segments.iter().skip(scanned_from) {
+    for (index, segment) in segments.iter().enumerate().skip(scanned_from) {
+        let behind = segments.get(index + 1).map_or(end.tail.next, |following| following.first());
+        if end.claimed + 1 < behind {
+            rewrite_from(segment, end.claimed + 1)?;
+        }
         segment.file.sync_data()?;
     }
     disk.sync_dir(dir)?;
@@ -80,8 +90,8 @@ fn open_segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<Arc<Segment>>> {
                 let segment = segment::path(dir, before.sequence() + 1);
                 return Err(Error::Corrupt { segment, offset: 0, reason: "segment is missing" });
             }
-            if before.first() >= segment.first() {
-                return Err(segment.corrupt(0, "first position does not follow the segment before"));
+            if before.header.floor >= segment.header.floor {
+                return Err(segment.corrupt(0, "floor does not follow the segment before"));
             }
         }
         segments.push(Arc::new(segment));
@@ -89,47 +99,60 @@ fn open_segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<Arc<Segment>>> {
     Ok(segments)
 }
 
-/// Where the valid records end.
+/// Learns the first position. A damaged first record is reported by whoever reads it.
+fn find_first(segment: &Arc<Segment>) -> Result<()> {
+    let mut scanner = Scanner::new(segment.clone(), SEGMENT_HEADER_BYTES as u64, None, None);
+    if let Step::Record(header) = scanner.step()? {
+        segment.set_first(header.position + u64::from(header.kind == Kind::Mark));
+    }
+    Ok(())
+}
+
+/// Where the valid records end: behind the last of them. Segments after it are empty or torn from their start.
 struct End {
     /// How many of the scanned segments are kept; at least one.
     kept: usize,
     /// End of the records in the last one that is kept.
     offset: u64,
+    /// Last position that some record claims to have been durable.
+    claimed: u64,
     tail: Tail,
 }
 
 /// Scans the given segments, of which there is at least one.
 fn find_end(segments: &[Arc<Segment>]) -> Result<End> {
     const START: u64 = SEGMENT_HEADER_BYTES as u64;
-    let (Some(head), mut kept, mut marked) = (segments.first(), 1, false) else {
+    let (Some(head), mut entered) = (segments.first(), 1) else {
         unreachable!("I1: recovery scans at least one segment")
     };
-    let mut next = head.first();
-    let mut scanner = Scanner::new(head.clone(), START, Some(next), None);
+    let tail = Tail { next: head.first(), previous: 0, marked: false };
+    let mut end = End { kept: 1, offset: START, claimed: tail.next - 1, tail };
+    let mut scanner = Scanner::new(head.clone(), START, Some(tail.next), None);
     let broken = loop {
         match scanner.step()? {
             Step::Record(header) => {
-                marked = header.kind == Kind::Mark;
-                next = scanner.next_position().unwrap_or(u64::MAX);
+                let previous = scanner.previous().unwrap_or(0);
+                let tail = Tail { next: header.position + 1, previous, marked: header.kind == Kind::Mark };
+                let claimed = end.claimed.max(header.durable.unwrap_or(0));
+                end = End { kept: entered, offset: scanner.offset(), claimed, tail };
             }
             Step::Bad(reason) => break Some(reason),
-            Step::End => match segments.get(kept) {
+            Step::End => match segments.get(entered) {
                 None => break None,
-                Some(segment) if segment.first() != next => break Some("records are missing at the end"),
                 Some(segment) => {
+                    segment.set_first(end.tail.next);
                     scanner.enter(segment.clone());
-                    kept += 1;
+                    entered += 1;
                 }
             },
         }
     };
     if let Some(reason) = broken
-        && was_durable(segments, kept - 1, scanner.offset(), next)?
+        && was_durable(segments, entered - 1, scanner.offset(), end.tail.next)?
     {
         return Err(scanner.segment().corrupt(scanner.offset(), reason));
     }
-    let previous = scanner.previous().unwrap_or(0);
-    Ok(End { kept, offset: scanner.offset(), tail: Tail { next, previous, marked } })
+    Ok(end)
 }
 
 /// Whether anything behind a bad place proves that the record `position`, expected there, had been durable.
@@ -191,3 +214,19 @@ fn cut(disk: &dyn Disk, dir: &Path, segments: &[Arc<Segment>], kept: usize, end:
     }
     Ok(())
 }
+
+/// Writes the records from `position` on again, bytes unchanged (step 4).
+fn rewrite_from(segment: &Segment, position: u64) -> Result<()> {
+    let (mut offset, _) = segment.landmark_before(position);
+    let mut piece = vec![0; REWRITE_BYTES];
+    while offset < segment.end() {
+        let length = (segment.end() - offset).min(REWRITE_BYTES as u64) as usize;
+        let Some(bytes) = piece.get_mut(..length) else { break };
+        segment.file.read_exact_at(bytes, offset)?;
+        segment.file.write_at(bytes, offset)?;
+        offset += length as u64;
+    }
+    Ok(())
+}
+
+const REWRITE_BYTES: usize = 256 << 10;

@@ -48,10 +48,6 @@ impl Scanner {
         self.previous
     }
 
-    pub fn next_position(&self) -> Option<u64> {
-        self.next
-    }
-
     /// Goes on in the following segment with the same expectations (L1 spans segments) and the same buffer.
     pub fn enter(&mut self, segment: Arc<Segment>) {
         self.segment = segment;
@@ -79,7 +75,8 @@ impl Scanner {
         let Some((header, checksum)) = RecordHeader::decode(bytes, self.segment.header.salt) else {
             return Ok(Step::Bad("record header checksum"));
         };
-        if let Some(reason) = self.out_of_sequence(&header) {
+        let begins = header.position + u64::from(header.kind == Kind::Mark);
+        if let Some(reason) = self.out_of_sequence(&header, begins) {
             return Ok(Step::Bad(reason));
         }
         let payload_at = self.offset + RECORD_HEADER_BYTES as u64;
@@ -89,23 +86,20 @@ impl Scanner {
         if crc32c::crc32c(payload) != header.payload_checksum {
             return Ok(Step::Bad("payload checksum"));
         }
-        self.segment.note(header.position, self.offset);
+        self.segment.note(begins, self.offset);
         self.offset = payload_at + header.length as u64;
         self.payload_bytes = header.length;
         self.previous = Some(checksum);
-        self.next = header.position.checked_add(1);
+        self.next = Some(header.position + 1);
         Ok(Step::Record(header))
     }
 
-    fn out_of_sequence(&self, header: &RecordHeader) -> Option<&'static str> {
-        let begins = match header.kind {
-            Kind::Data => Some(header.position),
-            Kind::Mark => header.position.checked_add(1),
-        };
-        if header.position == u64::MAX || begins < Some(self.segment.first()) {
+    /// `begins`: position of the first data record at or behind this one.
+    fn out_of_sequence(&self, header: &RecordHeader, begins: u64) -> Option<&'static str> {
+        if begins < self.segment.first() {
             return Some("position outside the segment");
         }
-        if self.next.is_some() && self.next != begins {
+        if self.next.is_some_and(|next| next != begins) {
             return Some("position out of sequence");
         }
         if self.previous.is_some_and(|previous| previous != header.previous) {

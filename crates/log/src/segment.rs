@@ -16,6 +16,8 @@ use crate::{Error, Result};
 pub(crate) struct Segment {
     pub file: Box<dyn File>,
     pub header: SegmentHeader,
+    /// Position of the first record; one behind the floor as long as it is not known better.
+    first: AtomicU64,
     /// End of the valid records. Readers read up to here; only the writer moves it.
     end: AtomicU64,
     landmarks: Mutex<Vec<Landmark>>,
@@ -33,8 +35,8 @@ const LANDMARK_DISTANCE_BYTES: u64 = 256 << 10;
 impl Segment {
     /// Creates a segment whose header and name are durable (L2). An interrupted try leaves an unfinished file, which
     /// is not used again: a sync that failed on it says nothing about its pages (disk's D2).
-    pub fn create(disk: &dyn Disk, dir: &Path, sequence: u64, first: u64) -> Result<Segment, Failure> {
-        let header = SegmentHeader { salt: random_salt(), sequence, first };
+    pub fn create(disk: &dyn Disk, dir: &Path, sequence: u64, floor: u64) -> Result<Segment, Failure> {
+        let header = SegmentHeader { salt: random_salt(), sequence, floor };
         let path = path(dir, sequence);
         let unfinished = path.with_extension(UNFINISHED);
         if disk.exists(&unfinished)? {
@@ -70,16 +72,19 @@ impl Segment {
     }
 
     fn new(file: Box<dyn File>, header: SegmentHeader, end: u64) -> Segment {
-        Segment { file, header, end: end.into(), landmarks: Mutex::default() }
+        Segment { file, first: (header.floor + 1).into(), header, end: end.into(), landmarks: Mutex::default() }
     }
 
     pub fn sequence(&self) -> u64 {
         self.header.sequence
     }
 
-    /// Position of the first record (of the next one to be written while the segment is empty).
     pub fn first(&self) -> u64 {
-        self.header.first
+        self.first.load(Acquire)
+    }
+
+    pub fn set_first(&self, position: u64) {
+        self.first.store(position, Release);
     }
 
     pub fn end(&self) -> u64 {

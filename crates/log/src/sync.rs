@@ -155,6 +155,8 @@ impl Alarm {
 /// The background thread: syncs `commit_interval` after the first append that nobody has synced yet.
 pub(crate) fn run(shared: &Shared, interval: Duration) {
     while shared.alarm.wait(interval) {
+        // A failure is met again by the append that needs the segment.
+        let _ = shared.prepare_segment();
         let Position(appended) = shared.appended();
         // A failure has poisoned the log; the next append or wait reports it.
         if shared.sync_to(appended).is_err() {

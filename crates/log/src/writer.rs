@@ -38,16 +38,23 @@ impl Writer {
 
     /// Whether the next group goes to a new segment.
     pub fn is_full(&self) -> bool {
-        self.segment.end() >= self.segment_bytes && !self.segment.is_empty() && self.segment.first() < self.tail.next
+        self.segment.end() >= self.segment_bytes && self.segment.first() < self.tail.next
     }
 
-    /// Begins a new segment. Syncs what L3 asks for, which is only something when syncing lags a whole segment behind.
-    pub fn roll(&mut self) -> Result<(), Failure> {
+    /// Goes on in the segment that was prepared, or else in one created here. Syncs what L3 asks for, which is something
+    /// only when syncing lags a whole segment behind.
+    pub fn roll(&mut self, prepared: Option<Segment>) -> Result<(), Failure> {
         for segment in &self.unsynced {
             segment.file.sync_data().map_err(Failure::poisoned)?;
         }
         self.unsynced.clear();
-        let segment = Segment::create(&*self.disk, &self.dir, self.segment.sequence() + 1, self.tail.next)?;
+        let (sequence, floor) = (self.segment.sequence() + 1, self.tail.next - 1);
+        let segment = match prepared {
+            Some(segment) => segment,
+            None => Segment::create(&*self.disk, &self.dir, sequence, floor)?,
+        };
+        assert_eq!(segment.sequence(), sequence, "the prepared segment follows the current one");
+        segment.set_first(self.tail.next);
         let full = std::mem::replace(&mut self.segment, Arc::new(segment));
         self.unsynced.push(full);
         Ok(())

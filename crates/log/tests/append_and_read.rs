@@ -91,6 +91,9 @@ fn trimming_removes_whole_segments_and_never_the_last_record() {
     let mut reader = log.read(Position(1));
     reader.next().unwrap().unwrap();
     log.trim(Position(20)).unwrap();
+    assert_eq!(log.first(), Position(1), "nothing later is durable");
+    log.wait_durable(Position(50)).unwrap();
+    log.trim(Position(20)).unwrap();
     let first = log.first();
     assert!(first > Position(1) && first <= Position(20), "{first}");
     check_read(&log, first.0, 50);
@@ -99,10 +102,49 @@ fn trimming_removes_whole_segments_and_never_the_last_record() {
     assert!(log.stats().segments < segments);
     assert!(log.first() <= Position(50));
     drop(log);
-    let log = open(&disk.crash(3), 250);
-    assert!(log.appended() <= Position(50));
+    assert_eq!(open(&disk.crash(3), 250).appended(), Position(50));
+}
+
+#[test]
+fn a_mark_in_the_middle_is_no_obstacle_wherever_reading_begins() {
+    let disk = FaultyDisk::new();
+    for position in 1..=6 {
+        let log = open(&disk, 64 << 20);
+        log.append(&[&vec![position; 300_000]]).unwrap();
+        log.close().unwrap();
+    }
+    let log = open(&disk, 64 << 20);
+    for from in 1..=6 {
+        let read: Vec<_> = log.read(Position(from)).map(|record| record.unwrap().1[0]).collect();
+        assert_eq!(read, (from as u8..=6).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn the_next_segment_may_be_created_ahead() {
+    let disk = FaultyDisk::new();
+    let log = open(&disk, 200);
+    log.prepare_segment().unwrap();
+    for position in 1..=40 {
+        append(&log, position..=position);
+        log.prepare_segment().unwrap();
+        log.wait_durable(log.appended()).unwrap();
+        let calls = disk.counts().calls;
+        append(&log, position..=position);
+        assert_eq!(disk.counts().calls, calls + 1, "an append is one write and nothing else");
+    }
+    check_read_twice(&log, 40);
     drop(log);
-    assert_eq!(open(&disk, 250).appended(), Position(50));
+    let log = open(&disk.kill_process(), 200);
+    assert_eq!(log.first(), Position(1));
+    check_read_twice(&log, 40);
+}
+
+/// Each payload stands there two times.
+fn check_read_twice(log: &Log, last: u64) {
+    let read: Vec<_> = log.read(Position(1)).map(|record| record.unwrap().1).collect();
+    let expect: Vec<_> = (1..=last).flat_map(|position| [payload(position), payload(position)]).collect();
+    assert_eq!(read, expect);
 }
 
 #[test]
