@@ -41,6 +41,18 @@ impl Collection {
             .collect()
     }
 
+    /// A new version to be changed; latch and indexes are shared.
+    pub(crate) fn copy(&self) -> Collection {
+        Collection {
+            uuid: self.uuid,
+            namespace: self.namespace.clone(),
+            options: self.options.clone(),
+            tree: self.tree,
+            indexes: self.indexes.clone(),
+            latch: self.latch.clone(),
+        }
+    }
+
     pub(crate) fn count_counter(&self) -> CounterId {
         CounterId(self.tree.0 * 2)
     }

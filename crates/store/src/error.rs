@@ -4,7 +4,7 @@ use arbor_bson::DocBuf;
 
 use crate::Namespace;
 
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -38,6 +38,9 @@ pub enum Error {
          field: '{field}' for array"
     )]
     AmbiguousArrayField { field: String },
+    /// 201 CannotBuildIndexKeys.
+    #[error("Index key generation produced too many keys; the maximum is {keys_max}")]
+    TooManyKeys { keys_max: usize },
     #[error("{reason}")]
     Index { kind: IndexProblem, reason: String },
     #[error("corrupt data in {place}: {reason}")]
@@ -75,7 +78,7 @@ pub enum IndexProblem {
     NotImplemented,
     /// 20 IllegalOperation.
     Illegal,
-    /// 207 ambiguous: several indexes have this key pattern.
+    /// 181 AmbiguousIndexKeyPattern: several indexes have this key pattern.
     Ambiguous,
 }
 

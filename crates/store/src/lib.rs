@@ -3,28 +3,43 @@
 //! | file | holds |
 //! |---|---|
 //! | `store.rs`, `collection.rs`, `index.rs`, `latch.rs`, `namespace.rs` | [`Store`] and what it shows |
+//! | `catalogue.rs` | the catalogue in memory and its rows |
+//! | `change_collections.rs`, `change_indexes.rs`, `index_spec.rs` | changes of the catalogue |
+//! | `build.rs`, `sorter.rs` | index builds |
 //! | `record.rs`, `cursor.rs`, `entry.rs` | reading; the layout of records and index entries |
 //! | `write.rs`, `index_keys.rs` | [`insert`], [`update`], [`delete`] and the keys of a document |
+//! | `validate.rs` | the proof that indexes and collection agree |
 
+mod build;
+mod catalogue;
+mod change_collections;
+mod change_indexes;
 mod collection;
 mod cursor;
 mod entry;
 mod error;
 mod index;
-mod keystring;
+mod index_keys;
+mod index_spec;
 mod latch;
 mod namespace;
 mod record;
+mod sorter;
 mod store;
+pub mod testing;
 mod validate;
 mod write;
 
+pub use change_collections::Created;
+pub use change_indexes::{INDEXES_MAX, IndexSelection, IndexesCreated};
 pub use collection::{Collection, Held};
 pub use cursor::{IndexCursor, RecordCursor};
 pub use error::{Error, IndexProblem, Result};
 pub use index::{Direction, Index, KeyField};
+pub use index_keys::{KEYS_PER_DOCUMENT_MAX, index_keys};
+pub use index_spec::INDEX_FIELDS_MAX;
 pub use namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
 pub use record::{count, data_size, id_key, record};
-pub use store::{Created, IndexSelection, IndexesCreated, Store, StoreOptions};
+pub use store::{Store, StoreOptions};
 pub use validate::{IndexReport, Report};
 pub use write::{delete, insert, update};

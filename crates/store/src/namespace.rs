@@ -106,3 +106,39 @@ impl fmt::Debug for Namespace {
         write!(f, "`{}`", self.full)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_divided_at_the_first_dot() {
+        let check = |full: &str, db: &str, collection: &str| {
+            let namespace = Namespace::parse(full).unwrap();
+            assert_eq!((namespace.db(), namespace.collection(), namespace.as_str()), (db, collection, full));
+        };
+        check("a.b", "a", "b");
+        check("a.b.c", "a", "b.c");
+        check("a.fs.chunks", "a", "fs.chunks");
+        check("a.$cmd", "a", "$cmd");
+    }
+
+    #[test]
+    fn bad_names_are_refused() {
+        let long_db = "d".repeat(64);
+        for bad in ["", "a", "a.", ".a", "a..b", "a.b.", "a b.c", "a$.c", "a/.c", "a\\.c", "a\".c", "a\0.c", "a.c\0d"] {
+            assert!(Namespace::parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(Namespace::new(&long_db, "c").is_err());
+        assert!(Namespace::new(&long_db[1..], "c").is_ok());
+        assert!(Namespace::new("d", &"c".repeat(253)).is_ok());
+        assert!(Namespace::new("d", &"c".repeat(254)).is_err());
+    }
+
+    #[test]
+    fn reserved_names_may_not_be_created() {
+        let creatable = |name: &str| Namespace::parse(name).unwrap().check_creatable().is_ok();
+        assert!(creatable("a.b") && creatable("a.system.js") && creatable("a.systems"));
+        assert!(!creatable("a.system.indexes") && !creatable("a.$cmd") && !creatable("a.b$c"));
+    }
+}

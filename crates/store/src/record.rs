@@ -3,17 +3,14 @@
 use std::borrow::Cow;
 
 use arbor_bson::ValueRef;
+use arbor_bson::keystring;
 use arbor_txn::View;
 
-use crate::keystring::{Key, KeyBuilder};
 use crate::{Collection, Result};
 
 /// The key under which the record with this `_id` stands.
 pub fn id_key(id: ValueRef<'_>) -> Vec<u8> {
-    let mut builder = KeyBuilder::new();
-    builder.push(id, false);
-    let Key { bytes, .. } = builder.finish();
-    bytes
+    keystring::key_of(id).bytes
 }
 
 /// The document with this id key: one read of the engine.

@@ -1,25 +1,32 @@
-//! The catalogue in memory and the door to collections.
+//! The door to collections: lookups, holding one for a write, opening.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arbor_txn::Transactions;
+use arbor_txn::{Durability, Error as TxnError, Transaction, Transactions};
 use arc_swap::ArcSwap;
 
-use crate::{Collection, Held, Namespace, Result};
+use crate::catalogue::{self, CATALOGUE, Catalogue};
+use crate::latch::ExclusiveGuard;
+use crate::{Collection, Held, Namespace, Result, sorter};
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Folder for the sorted runs of index builds; emptied at the start.
+    /// Folder for the sorted runs of index builds. Runs that a crash left are removed at the start.
     pub scratch: PathBuf,
     /// Memory of one index build before it spills.
     pub build_memory_bytes: usize,
+    /// Collections up to this size are indexed inside one transaction, without a checkpoint.
+    pub build_in_transaction_bytes: u64,
 }
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions { scratch: std::env::temp_dir().join("arbor-scratch"), build_memory_bytes: 200 << 20 }
+        StoreOptions {
+            scratch: std::env::temp_dir(),
+            build_memory_bytes: 200 << 20,
+            build_in_transaction_bytes: 1 << 20,
+        }
     }
 }
 
@@ -30,40 +37,52 @@ impl Default for StoreOptions {
 /// collection or index was dropped in between: take it anew.
 ///
 /// Writers: [`Store::hold`] the collection before the transaction begins, until it is committed.
+///
+/// Lock order: latches by namespace, then `changing`, then what `txn` locks.
 pub struct Store {
     pub(crate) transactions: Arc<Transactions>,
-    pub(crate) catalogue: ArcSwap<Catalogue>,
+    catalogue: ArcSwap<Catalogue>,
     pub(crate) options: StoreOptions,
-    /// One change of the catalogue at a time. Lock order: latches by namespace, then this.
-    pub(crate) changing: Mutex<()>,
-}
-
-/// One database's collections by name.
-pub(crate) type Database = BTreeMap<String, Arc<Collection>>;
-
-/// All databases by name. A database is there while it has collections.
-#[derive(Clone, Default)]
-pub(crate) struct Catalogue {
-    pub databases: BTreeMap<String, Arc<Database>>,
-}
-
-impl Catalogue {
-    pub fn collection(&self, namespace: &Namespace) -> Option<&Arc<Collection>> {
-        self.databases.get(namespace.db())?.get(namespace.collection())
-    }
+    /// One change of the catalogue at a time.
+    changing: Mutex<()>,
 }
 
 impl Store {
+    /// Loads the catalogue; what a broken-off index build left is dropped.
+    pub fn open(transactions: Arc<Transactions>, options: StoreOptions) -> Result<Store> {
+        sorter::remove_runs(&options.scratch)?;
+        let mut txn = transactions.begin()?;
+        txn.create_fixed_tree(CATALOGUE, Default::default())?;
+        txn.commit(Durability::Applied)?;
+        let (catalogue, broken_off) = catalogue::load(&transactions.read()?)?;
+        if !broken_off.is_empty() {
+            let mut txn = transactions.begin()?;
+            for tree in broken_off {
+                txn.drop_tree(tree);
+                txn.delete(CATALOGUE, catalogue::build_key(tree));
+            }
+            txn.commit(Durability::Applied)?;
+        }
+        let catalogue = ArcSwap::from_pointee(catalogue);
+        Ok(Store { transactions, catalogue, options, changing: Mutex::new(()) })
+    }
+
     pub fn transactions(&self) -> &Arc<Transactions> {
         &self.transactions
     }
 
-    /// The collection as it is now. Takes no lock.
+    /// The collection as it is now. Takes no lock. Hot reads use [`Store::look`].
     pub fn collection(&self, namespace: &Namespace) -> Option<Arc<Collection>> {
         self.catalogue.load().collection(namespace).cloned()
     }
 
-    /// The collection with its latch held shared.
+    /// Shows the collection to `work` without touching a counter that threads share: what hot reads use. The work is
+    /// short, since it keeps the catalogue of this moment in memory.
+    pub fn look<T>(&self, namespace: &Namespace, work: impl FnOnce(Option<&Arc<Collection>>) -> T) -> T {
+        work(self.catalogue.load().collection(namespace))
+    }
+
+    /// The collection with its latch held shared. Not twice by one thread.
     pub fn hold(&self, namespace: &Namespace) -> Option<Held> {
         loop {
             let collection = self.collection(namespace)?;
@@ -71,6 +90,28 @@ impl Store {
             let now = self.collection(namespace)?;
             if Arc::ptr_eq(&collection.latch, &now.latch) {
                 return Some(Held { collection: now, _guard: guard });
+            }
+        }
+    }
+
+    /// The collection held for a write, created without options when it does not exist.
+    pub fn hold_or_create(&self, namespace: &Namespace) -> Result<Held> {
+        loop {
+            if let Some(held) = self.hold(namespace) {
+                return Ok(held);
+            }
+            self.ensure_collection(namespace)?;
+        }
+    }
+
+    /// The collection with its latch held exclusively: no writer is at work on it.
+    pub(crate) fn hold_exclusive(&self, namespace: &Namespace) -> Option<(Arc<Collection>, ExclusiveGuard)> {
+        loop {
+            let collection = self.collection(namespace)?;
+            let guard = collection.latch.write();
+            let now = self.collection(namespace)?;
+            if Arc::ptr_eq(&collection.latch, &now.latch) {
+                return Some((now, guard));
             }
         }
     }
@@ -85,65 +126,27 @@ impl Store {
         let catalogue = self.catalogue.load();
         catalogue.databases.get(db).map(|all| all.values().cloned().collect()).unwrap_or_default()
     }
-}
 
-/// Whether `create_collection` made something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Created {
-    Now,
-    /// It was there with the same options.
-    Before,
-}
+    pub(crate) fn lock_changes(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-/// What `create_indexes` did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexesCreated {
-    pub before: usize,
-    pub after: usize,
-    pub created_collection: bool,
-}
+    /// Requires the lock of [`Store::lock_changes`].
+    pub(crate) fn current(&self) -> Arc<Catalogue> {
+        self.catalogue.load_full()
+    }
 
-/// Which indexes to drop.
-#[derive(Clone, Debug)]
-pub enum IndexSelection {
-    /// `*`: all but `_id_`.
-    All,
-    Names(Vec<String>),
-    Key(arbor_bson::DocBuf),
-}
-
-#[allow(unused_variables)]
-impl Store {
-    /// Loads the catalogue; what a broken-off index build left is dropped.
-    pub fn open(transactions: Arc<Transactions>, options: StoreOptions) -> Result<Store> {
-        todo!()
-    }
-    pub fn create_collection(&self, namespace: &Namespace, options: &arbor_bson::DocBuf) -> Result<Created> {
-        todo!()
-    }
-    /// The collection held for a write, created without options when it does not exist.
-    pub fn hold_or_create(&self, namespace: &Namespace) -> Result<Held> {
-        todo!()
-    }
-    pub fn drop_collection(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
-        todo!()
-    }
-    /// Answers whether there was such a database.
-    pub fn drop_database(&self, db: &str) -> Result<bool> {
-        todo!()
-    }
-    pub fn rename(&self, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
-        todo!()
-    }
-    /// Builds what is not there yet; creates the collection when needed.
-    pub fn create_indexes(&self, namespace: &Namespace, specs: &[arbor_bson::DocBuf]) -> Result<IndexesCreated> {
-        todo!()
-    }
-    /// Answers the number of indexes before, `_id_` included.
-    pub fn drop_indexes(&self, namespace: &Namespace, which: &IndexSelection) -> Result<usize> {
-        todo!()
-    }
-    pub fn validate(&self, namespace: &Namespace, full: bool) -> Result<crate::validate::Report> {
-        todo!()
+    /// Commits a change of the catalogue and shows it. A change that is committed but not applied yet is shown too,
+    /// since it will happen.
+    ///
+    /// Requires the lock of [`Store::lock_changes`].
+    pub(crate) fn commit_change(&self, txn: Transaction, change: impl FnOnce(&mut Catalogue)) -> Result<()> {
+        let committed = txn.commit(Durability::Applied);
+        if matches!(committed, Ok(_) | Err(TxnError::CommittedNotApplied { .. })) {
+            let mut catalogue = Catalogue::clone(&self.catalogue.load());
+            change(&mut catalogue);
+            self.catalogue.store(Arc::new(catalogue));
+        }
+        Ok(committed.map(drop)?)
     }
 }

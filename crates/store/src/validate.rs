@@ -1,22 +1,191 @@
-//! The report of `validate`.
+//! The proof that a collection and its indexes agree, at one snapshot.
+//!
+//! Every key of every document has its entry, which leads back to the document; there are as many entries as keys, so
+//! no entry is without its document. A full check also goes the other way and names the entries that are wrong, and
+//! checks the bytes of every document.
+
+use arbor_bson::keystring;
+use arbor_bson::{Doc, Limits};
+use arbor_txn::{ReadView, View};
+
+use crate::index_keys::keys;
+use crate::write::entry_of;
+use crate::{Collection, Error, Index, Namespace, RecordCursor, Result, Store, entry, record};
+
+/// Findings beyond this number are counted and not described.
+const PROBLEMS_MAX: usize = 100;
 
 /// Figures and findings; clean when `problems` is empty.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub records: u64,
     pub data_bytes: u64,
+    /// Records whose bytes are no valid document, or stand under a wrong key.
+    pub corrupt_records: u64,
+    /// `_id_` first.
     pub indexes: Vec<IndexReport>,
     pub problems: Vec<String>,
+    /// Findings that `problems` has no room for.
+    pub further_problems: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct IndexReport {
     pub name: String,
     pub keys: u64,
+    pub is_valid: bool,
 }
 
 impl Report {
     pub fn is_valid(&self) -> bool {
         self.problems.is_empty()
     }
+
+    fn found(&mut self, problem: String) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem);
+        } else {
+            self.further_problems += 1;
+        }
+    }
+}
+
+impl Store {
+    /// Checks the collection at a snapshot; writers go on meanwhile.
+    pub fn validate(&self, namespace: &Namespace, full: bool) -> Result<Report> {
+        let collection = self.collection(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
+        let view = self.transactions.read()?;
+        let mut check = Check { view: &view, collection: &collection, full, report: Report::default() };
+        let expected = check.records()?;
+        let keys = check.report.records;
+        check.report.indexes.push(IndexReport { name: "_id_".into(), keys, is_valid: check.report.is_valid() });
+        for (index, expected) in collection.indexes.iter().zip(expected) {
+            check.index(index, expected)?;
+        }
+        Ok(check.report)
+    }
+}
+
+struct Check<'a> {
+    view: &'a ReadView,
+    collection: &'a Collection,
+    full: bool,
+    report: Report,
+}
+
+impl Check<'_> {
+    /// Goes over the records; answers the number of keys that each index must have.
+    fn records(&mut self) -> Result<Vec<u64>> {
+        let mut expected = vec![0; self.collection.indexes.len()];
+        let mut cursor = RecordCursor::new(self.view, self.collection)?;
+        let mut last: Option<Vec<u8>> = None;
+        let mut stands = cursor.first()?;
+        while stands {
+            let (id_key, doc) = (cursor.id_key(), cursor.doc());
+            self.report.records += 1;
+            self.report.data_bytes += doc.as_bytes().len() as u64;
+            if last.as_deref().is_some_and(|last| last >= id_key) {
+                self.report.found(format!("records out of order at {}", hex(id_key)));
+            }
+            last = Some(id_key.to_vec());
+            self.record(id_key, doc, &mut expected)?;
+            stands = cursor.next()?;
+        }
+        self.counters()?;
+        Ok(expected)
+    }
+
+    fn counters(&mut self) -> Result<()> {
+        let counted = [
+            ("documents", self.view.counter(self.collection.count_counter())?, self.report.records),
+            ("bytes", self.view.counter(self.collection.bytes_counter())?, self.report.data_bytes),
+        ];
+        for (what, counter, found) in counted {
+            if counter != found as i64 {
+                self.report.found(format!("the counter of {what} is {counter}, but there are {found}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, id_key: &[u8], doc: Doc<'_>, expected: &mut [u64]) -> Result<()> {
+        let sound = arbor_bson::validate(doc.as_bytes(), Limits::STORED).is_ok();
+        let placed = doc.get("_id").is_some_and(|id| keystring::key_of(id).bytes == id_key);
+        if !sound || !placed {
+            self.report.corrupt_records += 1;
+            let what = if sound { "stands under another _id" } else { "is no valid document" };
+            self.report.found(format!("the record at {} {what}", hex(id_key)));
+            return Ok(());
+        }
+        for (index, expected) in self.collection.indexes.iter().zip(expected) {
+            let keys = match keys(&index.key_pattern, index.sparse, doc) {
+                Ok(keys) => keys.keys,
+                Err(error) => {
+                    self.report.found(format!("index {}: the record at {}: {error}", index.name, hex(id_key)));
+                    continue;
+                }
+            };
+            *expected += keys.len() as u64;
+            for key in &keys {
+                let (at, value) = entry_of(index, key, id_key);
+                match self.view.get(index.tree, &at)? {
+                    Some(stored) if *stored == value => {}
+                    Some(_) => self.report.found(format!("index {}: wrong entry at {}", index.name, hex(&at))),
+                    None => self.report.found(format!("index {}: no entry for {}", index.name, hex(id_key))),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn index(&mut self, index: &Index, expected: u64) -> Result<()> {
+        let problems_before = self.report.problems.len() as u64 + self.report.further_problems;
+        let mut entries = 0;
+        let mut cursor = self.view.cursor(index.tree)?;
+        let mut last: Option<Vec<u8>> = None;
+        let mut stands = cursor.first()?;
+        while stands {
+            entries += 1;
+            if last.as_deref().is_some_and(|last| last >= cursor.key()) {
+                self.report.found(format!("index {}: out of order at {}", index.name, hex(cursor.key())));
+            }
+            if self.full {
+                self.entry(index, cursor.key(), cursor.value())?;
+            }
+            last = Some(cursor.key().to_vec());
+            stands = cursor.next()?;
+        }
+        if entries != expected {
+            self.report.found(format!("index {}: {entries} entries for {expected} keys", index.name));
+        }
+        let problems = self.report.problems.len() as u64 + self.report.further_problems;
+        let is_valid = problems == problems_before;
+        self.report.indexes.push(IndexReport { name: index.name.clone(), keys: entries, is_valid });
+        Ok(())
+    }
+
+    /// The entry leads to a document that has its key.
+    fn entry(&mut self, index: &Index, key: &[u8], value: &[u8]) -> Result<()> {
+        let Ok(parts) = entry::decode(index, key, value) else {
+            self.report.found(format!("index {}: the entry at {} does not decode", index.name, hex(key)));
+            return Ok(());
+        };
+        if keystring::decode(parts.values, parts.type_bits, &index.descending()).is_err() {
+            self.report.found(format!("index {}: the values at {} do not decode", index.name, hex(key)));
+        }
+        match record(self.view, self.collection, parts.id_key)? {
+            None => self.report.found(format!("index {}: the entry at {} has no document", index.name, hex(key))),
+            Some(doc) => {
+                let keys = keys(&index.key_pattern, index.sparse, Doc::trusted(&doc));
+                if !keys.is_ok_and(|keys| keys.keys.iter().any(|own| own.bytes == parts.values)) {
+                    self.report.found(format!("index {}: the document of {} has not this key", index.name, hex(key)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().take(64).map(|byte| format!("{byte:02x}")).collect()
 }

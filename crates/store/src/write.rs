@@ -1,25 +1,216 @@
 //! Changing documents inside a transaction: the record, its index entries and the counters.
+//!
+//! Everything that can fail is done before the first write, so that a failed change leaves the transaction as it was.
 
-use arbor_bson::Doc;
-use arbor_txn::Transaction;
+use std::cmp::Ordering;
 
-use crate::{Collection, Result};
+use arbor_bson::keystring::{self, Key};
+use arbor_bson::{Doc, DocBuf, ValueRef, identical};
+use arbor_txn::{Transaction, View};
+
+use crate::catalogue::{self, CATALOGUE};
+use crate::entry::{self, Parts};
+use crate::index_keys::keys;
+use crate::{Collection, Error, Index, Result, id_key};
 
 /// Adds a document, which has an `_id`. Nothing is written on an error.
-#[allow(unused_variables)]
 pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> Result<()> {
-    todo!()
+    let id = checked_id(doc)?;
+    let id_key = id_key(id);
+    if txn.get(collection.tree, &id_key)?.is_some() {
+        return Err(duplicate_id(collection, id));
+    }
+    let mut changes = Vec::with_capacity(collection.indexes.len());
+    for index in &collection.indexes {
+        let keys = keys(&index.key_pattern, index.sparse, doc)?;
+        for key in &keys.keys {
+            check_unique(txn, collection, index, key)?;
+        }
+        changes.push((&**index, keys));
+    }
+    for (index, keys) in &changes {
+        note_multikey(txn, index, &keys.multikey)?;
+    }
+    for (index, keys) in &changes {
+        for key in &keys.keys {
+            put_entry(txn, index, key, &id_key);
+        }
+    }
+    txn.put(collection.tree, id_key, doc.as_bytes());
+    txn.add_counter(collection.count_counter(), 1);
+    txn.add_counter(collection.bytes_counter(), doc.as_bytes().len() as i64);
+    Ok(())
 }
 
 /// Replaces `old` by `new`, which has the same `_id`. Only indexes whose keys change are touched. Nothing is written on
 /// an error.
-#[allow(unused_variables)]
 pub fn update(txn: &mut Transaction, collection: &Collection, old: Doc<'_>, new: Doc<'_>) -> Result<()> {
-    todo!()
+    let id_key = id_key(checked_id(new)?);
+    let mut changes = Vec::new();
+    for index in &collection.indexes {
+        if index.same_fields(old, new) {
+            continue;
+        }
+        let before = keys(&index.key_pattern, index.sparse, old)?;
+        let after = keys(&index.key_pattern, index.sparse, new)?;
+        let change = difference(before.keys, after.keys);
+        for key in &change.added {
+            check_unique(txn, collection, index, key)?;
+        }
+        changes.push((&**index, change, after.multikey));
+    }
+    for (index, _, multikey) in &changes {
+        note_multikey(txn, index, multikey)?;
+    }
+    for (index, change, _) in &changes {
+        for key in &change.removed {
+            delete_entry(txn, index, key, &id_key);
+        }
+        for key in change.added.iter().chain(&change.retyped) {
+            put_entry(txn, index, key, &id_key);
+        }
+    }
+    txn.put(collection.tree, id_key, new.as_bytes());
+    let growth = new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
+    if growth != 0 {
+        txn.add_counter(collection.bytes_counter(), growth);
+    }
+    Ok(())
 }
 
 /// Removes a document. Nothing is written on an error.
-#[allow(unused_variables)]
 pub fn delete(txn: &mut Transaction, collection: &Collection, old: Doc<'_>) -> Result<()> {
-    todo!()
+    let id_key = id_key(checked_id(old)?);
+    let mut changes = Vec::with_capacity(collection.indexes.len());
+    for index in &collection.indexes {
+        changes.push((&**index, keys(&index.key_pattern, index.sparse, old)?));
+    }
+    for (index, keys) in changes {
+        for key in &keys.keys {
+            delete_entry(txn, index, key, &id_key);
+        }
+    }
+    txn.delete(collection.tree, id_key);
+    txn.add_counter(collection.count_counter(), -1);
+    txn.add_counter(collection.bytes_counter(), -(old.as_bytes().len() as i64));
+    Ok(())
+}
+
+fn checked_id(doc: Doc<'_>) -> Result<ValueRef<'_>> {
+    match doc.get("_id") {
+        None => Err(Error::InvalidId("the document has no _id")),
+        Some(ValueRef::Array(_)) => Err(Error::InvalidId("The '_id' value cannot be of type array")),
+        Some(ValueRef::Regex { .. }) => Err(Error::InvalidId("The '_id' value cannot be of type regex")),
+        Some(ValueRef::Undefined) => Err(Error::InvalidId("The '_id' value cannot be of type undefined")),
+        Some(id) => Ok(id),
+    }
+}
+
+fn duplicate_id(collection: &Collection, id: ValueRef<'_>) -> Error {
+    Error::DuplicateKey {
+        namespace: collection.namespace.clone(),
+        index_name: "_id_".to_owned(),
+        key_pattern: DocBuf::new().with("_id", 1i32),
+        key_value: DocBuf::new().with("_id", id),
+    }
+}
+
+/// The error for a key that another document has.
+pub(crate) fn duplicate_key(collection: &Collection, index: &Index, key: &Key) -> Error {
+    let values = keystring::decode(&key.bytes, &key.type_bits, &index.descending()).unwrap_or_default();
+    let paths = index.key_pattern.iter().map(|field| field.path.as_str());
+    Error::DuplicateKey {
+        namespace: collection.namespace.clone(),
+        index_name: index.name.clone(),
+        key_pattern: index.key_document(),
+        key_value: paths.zip(&values).collect(),
+    }
+}
+
+/// Requires a key that the document itself does not have yet.
+pub(crate) fn check_unique(txn: &Transaction, collection: &Collection, index: &Index, key: &Key) -> Result<()> {
+    if index.unique && txn.get(index.tree, &key.bytes)?.is_some() {
+        return Err(duplicate_key(collection, index, key));
+    }
+    Ok(())
+}
+
+/// The entry of one key of one document.
+pub(crate) fn entry_of(index: &Index, key: &Key, id_key: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    entry::encode(index.unique, Parts { values: &key.bytes, id_key, type_bits: &key.type_bits })
+}
+
+fn put_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key: &[u8]) {
+    let (key, value) = entry_of(index, key, id_key);
+    txn.put(index.tree, key, value);
+}
+
+fn delete_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key: &[u8]) {
+    txn.delete(index.tree, entry_of(index, key, id_key).0);
+}
+
+/// Sees to it that readers and the catalogue know about the arrays of this document.
+fn note_multikey(txn: &mut Transaction, index: &Index, masks: &[u64]) -> Result<()> {
+    if masks.iter().all(|mask| *mask == 0) {
+        return Ok(());
+    }
+    index.multikey.expect(masks);
+    if index.multikey.is_stored(masks) {
+        return Ok(());
+    }
+    let at = catalogue::multikey_key(index.tree);
+    let mut stored = catalogue::decode_masks(txn.get(CATALOGUE, &at)?.as_deref(), index.key_pattern.len());
+    if txn.is_empty() {
+        // What the snapshot shows is committed; what own writes show may still be taken back.
+        index.multikey.set_stored(&stored);
+    }
+    let missing = stored.iter().zip(masks).any(|(stored, mask)| stored & mask != *mask);
+    if missing {
+        stored.iter_mut().zip(masks).for_each(|(stored, mask)| *stored |= mask);
+        txn.put(CATALOGUE, at, catalogue::encode_masks(&stored));
+    }
+    Ok(())
+}
+
+/// What a change of a document does to its keys in one index.
+#[derive(Default)]
+struct Difference {
+    removed: Vec<Key>,
+    added: Vec<Key>,
+    /// Equal values of another type: the entry stays, its type bits change.
+    retyped: Vec<Key>,
+}
+
+/// Requires keys in order, each once.
+fn difference(before: Vec<Key>, after: Vec<Key>) -> Difference {
+    let mut found = Difference::default();
+    let (mut old, mut new) = (before.into_iter().peekable(), after.into_iter().peekable());
+    loop {
+        let order = match (old.peek(), new.peek()) {
+            (None, None) => return found,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(old), Some(new)) => old.bytes.cmp(&new.bytes),
+        };
+        match order {
+            Ordering::Less => found.removed.extend(old.next()),
+            Ordering::Greater => found.added.extend(new.next()),
+            Ordering::Equal => {
+                let retyped = old.next().map(|key| key.type_bits) != new.peek().map(|key| key.type_bits.clone());
+                found.retyped.extend(new.next().filter(|_| retyped));
+            }
+        }
+    }
+}
+
+impl Index {
+    /// Whether both documents have identical values in every top-level field that the index looks at.
+    fn same_fields(&self, old: Doc<'_>, new: Doc<'_>) -> bool {
+        let same = |name: &str| match (old.get(name), new.get(name)) {
+            (None, None) => true,
+            (Some(old), Some(new)) => identical(old, new),
+            _ => false,
+        };
+        self.key_pattern.iter().all(|field| same(field.path.split('.').next().unwrap_or_default()))
+    }
 }

@@ -1,0 +1,177 @@
+//! The catalogue: in memory as [`Catalogue`], on disk as rows of one tree (TreeId 2).
+//!
+//! | key | value |
+//! |---|---|
+//! | `c` + namespace | document `{uuid, tree, options, indexes: [{tree, spec}]}`; `indexes` holds ready ones only |
+//! | `m` + index tree (u64 big-endian) | multikey components, one u64 little-endian per field |
+//! | `b` + index tree (u64 big-endian) | the namespace; a build of this index has begun and is not over |
+//!
+//! Multikey flags have rows of their own, since they are written by ordinary inserts, beside every other transaction.
+//! A row `b` at the start means that a build was broken off: its tree is dropped.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arbor_base::TreeId;
+use arbor_bson::{Doc, DocBuf, Limits, ValueRef};
+use arbor_txn::View;
+use uuid::Uuid;
+
+use crate::index::Multikey;
+use crate::index_spec::IndexSpec;
+use crate::{Collection, Error, Index, Namespace, Result};
+
+pub(crate) const CATALOGUE: TreeId = TreeId(2);
+
+const COLLECTION_PREFIX: u8 = b'c';
+const MULTIKEY_PREFIX: u8 = b'm';
+const BUILD_PREFIX: u8 = b'b';
+
+/// BSON's subtype of a UUID.
+const UUID_SUBTYPE: u8 = 4;
+
+/// An entry wraps a user's options, which are as deep as a document may be.
+const LIMITS: Limits = Limits { depth_max: 250, size_max: arbor_engine::limits::VALUE_BYTES_MAX };
+
+/// One database's collections by name.
+pub(crate) type Database = BTreeMap<String, Arc<Collection>>;
+
+/// All databases by name. A database is there while it has collections. Cloning shares the databases.
+#[derive(Clone, Default)]
+pub(crate) struct Catalogue {
+    pub databases: BTreeMap<String, Arc<Database>>,
+}
+
+impl Catalogue {
+    pub fn collection(&self, namespace: &Namespace) -> Option<&Arc<Collection>> {
+        self.databases.get(namespace.db())?.get(namespace.collection())
+    }
+
+    pub fn put(&mut self, collection: Arc<Collection>) {
+        let database = self.databases.entry(collection.namespace.db().to_owned()).or_default();
+        Arc::make_mut(database).insert(collection.namespace.collection().to_owned(), collection);
+    }
+
+    pub fn remove(&mut self, namespace: &Namespace) {
+        let Some(database) = self.databases.get_mut(namespace.db()) else { return };
+        Arc::make_mut(database).remove(namespace.collection());
+        if database.is_empty() {
+            self.databases.remove(namespace.db());
+        }
+    }
+
+    /// A name that differs from an existing database only in case may not be used.
+    pub fn check_case(&self, db: &str) -> Result<()> {
+        if self.databases.contains_key(db) {
+            return Ok(());
+        }
+        match self.databases.keys().find(|existing| existing.eq_ignore_ascii_case(db)) {
+            Some(existing) => Err(Error::DatabaseDifferCase { existing: existing.clone(), wanted: db.to_owned() }),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(crate) fn collection_key(namespace: &Namespace) -> Vec<u8> {
+    [&[COLLECTION_PREFIX], namespace.as_str().as_bytes()].concat()
+}
+
+pub(crate) fn multikey_key(tree: TreeId) -> Vec<u8> {
+    [&[MULTIKEY_PREFIX], tree.0.to_be_bytes().as_slice()].concat()
+}
+
+pub(crate) fn build_key(tree: TreeId) -> Vec<u8> {
+    [&[BUILD_PREFIX], tree.0.to_be_bytes().as_slice()].concat()
+}
+
+pub(crate) fn encode_masks(masks: &[u64]) -> Vec<u8> {
+    masks.iter().flat_map(|mask| mask.to_le_bytes()).collect()
+}
+
+/// Missing flags are clear.
+pub(crate) fn decode_masks(bytes: Option<&[u8]>, fields: usize) -> Vec<u64> {
+    let (chunks, _) = bytes.unwrap_or_default().as_chunks::<8>();
+    let mut masks: Vec<u64> = chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect();
+    masks.resize(fields, 0);
+    masks
+}
+
+pub(crate) fn encode_collection(collection: &Collection) -> DocBuf {
+    let uuid = ValueRef::Binary { subtype: UUID_SUBTYPE, bytes: collection.uuid.as_bytes() };
+    let index = |index: &Arc<Index>| DocBuf::new().with("tree", index.tree.0 as i64).with("spec", &index.spec);
+    let indexes: Vec<DocBuf> = collection.indexes.iter().map(index).collect();
+    let indexes: arbor_bson::ArrayBuf = indexes.iter().collect();
+    DocBuf::new()
+        .with("uuid", uuid)
+        .with("tree", collection.tree.0 as i64)
+        .with("options", &collection.options)
+        .with("indexes", &indexes)
+}
+
+fn corrupt(place: &str, reason: impl Into<String>) -> Error {
+    Error::Corrupt { place: format!("catalogue entry {place}"), reason: reason.into() }
+}
+
+fn tree_in(doc: Doc<'_>, place: &str) -> Result<TreeId> {
+    match doc.get("tree") {
+        Some(ValueRef::Int64(tree)) => Ok(TreeId(tree as u64)),
+        _ => Err(corrupt(place, "no tree")),
+    }
+}
+
+fn decode_index(view: &impl View, doc: Doc<'_>, place: &str) -> Result<Index> {
+    let tree = tree_in(doc, place)?;
+    let Some(ValueRef::Document(spec)) = doc.get("spec") else { return Err(corrupt(place, "an index has no spec")) };
+    let spec = IndexSpec::parse(spec).map_err(|error| corrupt(place, error.to_string()))?;
+    let masks = view.get(CATALOGUE, &multikey_key(tree))?;
+    let masks = decode_masks(masks.as_deref(), spec.key_pattern.len());
+    Ok(spec.into_index(tree, Multikey::new(&masks)))
+}
+
+fn decode_collection(view: &impl View, namespace: Namespace, bytes: &[u8]) -> Result<Collection> {
+    let place = namespace.as_str().to_owned();
+    let doc = arbor_bson::validate(bytes, LIMITS);
+    let doc = doc.map_err(|error| corrupt(&place, error.to_string()))?;
+    let uuid = match doc.get("uuid") {
+        Some(ValueRef::Binary { bytes, .. }) => {
+            Uuid::from_slice(bytes).map_err(|error| corrupt(&place, error.to_string()))?
+        }
+        _ => return Err(corrupt(&place, "no uuid")),
+    };
+    let options = match doc.get("options") {
+        Some(ValueRef::Document(options)) => options.to_buf(),
+        _ => return Err(corrupt(&place, "no options")),
+    };
+    let mut indexes = Vec::new();
+    if let Some(ValueRef::Array(list)) = doc.get("indexes") {
+        for index in list.iter() {
+            let ValueRef::Document(index) = index else { return Err(corrupt(&place, "an index is no document")) };
+            indexes.push(Arc::new(decode_index(view, index, &place)?));
+        }
+    }
+    Ok(Collection { uuid, namespace, options, tree: tree_in(doc, &place)?, indexes, latch: Arc::default() })
+}
+
+/// What the tree holds: the collections, and the trees of builds that were broken off.
+pub(crate) fn load(view: &impl View) -> Result<(Catalogue, Vec<TreeId>)> {
+    let mut catalogue = Catalogue::default();
+    let mut broken_off = Vec::new();
+    let mut cursor = view.cursor(CATALOGUE)?;
+    let mut stands = cursor.first()?;
+    while stands {
+        match cursor.key().split_first() {
+            Some((&COLLECTION_PREFIX, name)) => {
+                let name = String::from_utf8_lossy(name);
+                let namespace = Namespace::parse(&name).map_err(|error| corrupt(&name, error.to_string()))?;
+                catalogue.put(Arc::new(decode_collection(view, namespace, cursor.value())?));
+            }
+            Some((&BUILD_PREFIX, tree)) => {
+                let tree = tree.try_into().map_err(|_| corrupt("of a build", "no tree"))?;
+                broken_off.push(TreeId(u64::from_be_bytes(tree)));
+            }
+            _ => {}
+        }
+        stands = cursor.next()?;
+    }
+    Ok((catalogue, broken_off))
+}

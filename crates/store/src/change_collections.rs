@@ -1,0 +1,147 @@
+//! Creating, dropping and renaming collections.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arbor_bson::{DocBuf, compare_docs};
+use arbor_txn::Transaction;
+use uuid::Uuid;
+
+use crate::catalogue::{self, CATALOGUE};
+use crate::{Collection, Error, Namespace, Result, Store, check_database_name};
+
+/// What `create_collection` found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    Now,
+    /// It was there, with the same options.
+    Before,
+}
+
+impl Store {
+    /// Errors: `NamespaceExists` when it is there with other options.
+    pub fn create_collection(&self, namespace: &Namespace, options: &DocBuf) -> Result<Created> {
+        namespace.check_creatable()?;
+        let _changing = self.lock_changes();
+        let catalogue = self.current();
+        if let Some(existing) = catalogue.collection(namespace) {
+            let same = compare_docs(existing.options.as_doc(), options.as_doc()).is_eq();
+            return if same { Ok(Created::Before) } else { Err(Error::NamespaceExists(namespace.clone())) };
+        }
+        catalogue.check_case(namespace.db())?;
+        let mut txn = self.transactions.begin()?;
+        let collection = Collection {
+            uuid: Uuid::new_v4(),
+            namespace: namespace.clone(),
+            options: options.clone(),
+            tree: txn.create_tree(Default::default()),
+            indexes: Vec::new(),
+            latch: Arc::default(),
+        };
+        put_collection(&mut txn, &collection);
+        self.commit_change(txn, |catalogue| catalogue.put(Arc::new(collection)))?;
+        Ok(Created::Now)
+    }
+
+    /// Creates it without options unless it is there with any. Answers whether it was created.
+    pub(crate) fn ensure_collection(&self, namespace: &Namespace) -> Result<bool> {
+        if self.collection(namespace).is_some() {
+            return Ok(false);
+        }
+        match self.create_collection(namespace, &DocBuf::new()) {
+            Ok(created) => Ok(created == Created::Now),
+            Err(Error::NamespaceExists(_)) => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Replaces the options that `listCollections` shows (collMod).
+    pub fn set_options(&self, namespace: &Namespace, options: &DocBuf) -> Result<()> {
+        let (old, _guard) =
+            self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
+        let _changing = self.lock_changes();
+        let collection = Collection { options: options.clone(), ..old.copy() };
+        let mut txn = self.transactions.begin()?;
+        put_collection(&mut txn, &collection);
+        self.commit_change(txn, |catalogue| catalogue.put(Arc::new(collection)))
+    }
+
+    /// Answers what was dropped.
+    pub fn drop_collection(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
+        let (collection, _guard) =
+            self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
+        let _changing = self.lock_changes();
+        let mut txn = self.transactions.begin()?;
+        drop_collection(&mut txn, &collection);
+        self.commit_change(txn, |catalogue| catalogue.remove(namespace))?;
+        Ok(collection)
+    }
+
+    /// Drops the collections that are there when it begins. Answers whether there were any.
+    pub fn drop_database(&self, db: &str) -> Result<bool> {
+        check_database_name(db)?;
+        // In order of the names, as the lock order wants it.
+        let listed = self.list_collections(db);
+        let held: Vec<_> = listed.iter().filter_map(|own| self.hold_exclusive(&own.namespace)).collect();
+        if held.is_empty() {
+            return Ok(false);
+        }
+        let _changing = self.lock_changes();
+        let mut txn = self.transactions.begin()?;
+        held.iter().for_each(|(collection, _)| drop_collection(&mut txn, collection));
+        self.commit_change(txn, |catalogue| held.iter().for_each(|(own, _)| catalogue.remove(&own.namespace)))?;
+        Ok(true)
+    }
+
+    /// Gives the collection another name, maybe in another database. A target that exists is dropped if asked for.
+    pub fn rename(&self, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
+        to.check_creatable()?;
+        if from == to {
+            return Err(Error::IllegalOperation("Can't rename a collection to itself".into()));
+        }
+        loop {
+            let mut names = [from, to];
+            names.sort();
+            let held: BTreeMap<&Namespace, _> =
+                names.into_iter().filter_map(|name| Some((name, self.hold_exclusive(name)?))).collect();
+            let _changing = self.lock_changes();
+            let catalogue = self.current();
+            let Some((source, _)) = held.get(from) else { return Err(Error::NamespaceNotFound(from.clone())) };
+            let target = held.get(to).map(|(collection, _)| collection);
+            if target.is_none() && catalogue.collection(to).is_some() {
+                continue;
+            }
+            if target.is_some() && !drop_target {
+                return Err(Error::NamespaceExists(to.clone()));
+            }
+            catalogue.check_case(to.db())?;
+            let mut txn = self.transactions.begin()?;
+            if let Some(target) = target {
+                drop_collection(&mut txn, target);
+            }
+            let renamed = Collection { namespace: to.clone(), ..source.copy() };
+            txn.delete(CATALOGUE, catalogue::collection_key(from));
+            put_collection(&mut txn, &renamed);
+            return self.commit_change(txn, |catalogue| {
+                catalogue.remove(from);
+                catalogue.put(Arc::new(renamed));
+            });
+        }
+    }
+}
+
+pub(crate) fn put_collection(txn: &mut Transaction, collection: &Collection) {
+    let key = catalogue::collection_key(&collection.namespace);
+    txn.put(CATALOGUE, key, catalogue::encode_collection(collection).into_bytes());
+}
+
+fn drop_collection(txn: &mut Transaction, collection: &Collection) {
+    for index in &collection.indexes {
+        txn.drop_tree(index.tree);
+        txn.delete(CATALOGUE, catalogue::multikey_key(index.tree));
+    }
+    txn.drop_tree(collection.tree);
+    txn.drop_counter(collection.count_counter());
+    txn.drop_counter(collection.bytes_counter());
+    txn.delete(CATALOGUE, catalogue::collection_key(&collection.namespace));
+}

@@ -1,0 +1,169 @@
+//! Creating and dropping indexes.
+
+use std::sync::Arc;
+
+use arbor_bson::{DocBuf, compare_docs};
+
+use crate::build::Build;
+use crate::catalogue::{self, CATALOGUE};
+use crate::change_collections::put_collection;
+use crate::index::Multikey;
+use crate::index_spec::IndexSpec;
+use crate::{Collection, Error, Index, IndexProblem, Namespace, Result, Store};
+
+/// What `create_indexes` did. `before == after`: all indexes were there already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexesCreated {
+    /// Numbers of indexes, `_id_` included.
+    pub before: usize,
+    pub after: usize,
+    pub created_collection: bool,
+    /// Names of the new ones.
+    pub created: Vec<String>,
+}
+
+/// Which indexes to drop.
+#[derive(Clone, Debug)]
+pub enum IndexSelection {
+    /// `*`: all but `_id_`.
+    All,
+    Names(Vec<String>),
+    Key(DocBuf),
+}
+
+fn problem<T>(kind: IndexProblem, reason: impl Into<String>) -> Result<T> {
+    Err(Error::Index { kind, reason: reason.into() })
+}
+
+impl Store {
+    /// Checks one specification without building anything.
+    pub fn check_index_spec(spec: &DocBuf) -> Result<()> {
+        IndexSpec::parse(spec.as_doc()).map(drop)
+    }
+
+    /// Builds what is not there yet, in the foreground; creates the collection when needed. All or nothing, except that
+    /// a created collection stays.
+    pub fn create_indexes(&self, namespace: &Namespace, specs: &[DocBuf]) -> Result<IndexesCreated> {
+        let specs: Vec<IndexSpec> = specs.iter().map(|spec| IndexSpec::parse(spec.as_doc())).collect::<Result<_>>()?;
+        let mut created_collection = false;
+        let (collection, _guard) = loop {
+            created_collection |= self.ensure_collection(namespace)?;
+            if let Some(held) = self.hold_exclusive(namespace) {
+                break held;
+            }
+        };
+        let new = select_new(&collection, specs)?;
+        let before = collection.indexes.len() + 1;
+        let created: Vec<String> = new.iter().map(|spec| spec.name.clone()).collect();
+        if !new.is_empty() {
+            Build { store: self, collection: &collection }.run(new)?;
+        }
+        Ok(IndexesCreated { before, after: before + created.len(), created_collection, created })
+    }
+
+    /// Answers the number of indexes before, `_id_` included.
+    pub fn drop_indexes(&self, namespace: &Namespace, which: &IndexSelection) -> Result<usize> {
+        let (collection, _guard) =
+            self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
+        let before = collection.indexes.len() + 1;
+        let dropped = select(&collection, which)?;
+        if dropped.is_empty() {
+            return Ok(before);
+        }
+        let _changing = self.lock_changes();
+        let mut txn = self.transactions.begin()?;
+        for index in &dropped {
+            txn.drop_tree(index.tree);
+            txn.delete(CATALOGUE, catalogue::multikey_key(index.tree));
+        }
+        let stays = |index: &&Arc<Index>| !dropped.iter().any(|gone| Arc::ptr_eq(gone, index));
+        let indexes = collection.indexes.iter().filter(stays).cloned().collect();
+        let changed = Collection { indexes, ..collection.copy() };
+        put_collection(&mut txn, &changed);
+        self.commit_change(txn, |catalogue| catalogue.put(Arc::new(changed)))?;
+        Ok(before)
+    }
+
+    /// Changes settings of an index that need no rebuild (collMod). The specification keeps its name and key.
+    pub fn replace_index_spec(&self, namespace: &Namespace, name: &str, spec: &DocBuf) -> Result<()> {
+        let spec = IndexSpec::parse(spec.as_doc())?;
+        let (collection, _guard) =
+            self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
+        let Some(at) = collection.indexes.iter().position(|index| index.name == name) else {
+            return problem(IndexProblem::NotFound, format!("index not found with name [{name}]"));
+        };
+        let mut indexes = collection.indexes.clone();
+        if let Some(index) = indexes.get_mut(at) {
+            if !spec.only_settings_differ(index) {
+                return problem(IndexProblem::InvalidOptions, "only settings of an index can be changed");
+            }
+            let multikey = Multikey::new(&index.multikey.expected());
+            *index = Arc::new(spec.into_index(index.tree, multikey));
+        }
+        let _changing = self.lock_changes();
+        let changed = Collection { indexes, ..collection.copy() };
+        let mut txn = self.transactions.begin()?;
+        put_collection(&mut txn, &changed);
+        self.commit_change(txn, |catalogue| catalogue.put(Arc::new(changed)))
+    }
+}
+
+/// The specifications that are neither there nor the `_id` index, nor twice in the request.
+fn select_new(collection: &Collection, specs: Vec<IndexSpec>) -> Result<Vec<IndexSpec>> {
+    let mut known = collection.indexes.clone();
+    let mut new = Vec::new();
+    for spec in specs {
+        if spec.is_id_index() || !spec.is_new(&known)? {
+            continue;
+        }
+        known.push(Arc::new(spec.clone().into_index(collection.tree, Multikey::default())));
+        new.push(spec);
+    }
+    if known.len() + 1 > INDEXES_MAX {
+        let reason = format!("add index fails, too many indexes for {}", collection.namespace);
+        return problem(IndexProblem::CannotCreate, reason);
+    }
+    Ok(new)
+}
+
+/// Most indexes of one collection, `_id_` included.
+pub const INDEXES_MAX: usize = 64;
+
+fn select(collection: &Collection, which: &IndexSelection) -> Result<Vec<Arc<Index>>> {
+    match which {
+        IndexSelection::All => Ok(collection.indexes.clone()),
+        IndexSelection::Names(names) => names.iter().map(|name| by_name(collection, name)).collect(),
+        IndexSelection::Key(key) => by_key(collection, key).map(|index| vec![index]),
+    }
+}
+
+fn by_name(collection: &Collection, name: &str) -> Result<Arc<Index>> {
+    match collection.index(name) {
+        Some(index) => Ok(index.clone()),
+        None if name == "_id_" => problem(IndexProblem::InvalidOptions, "cannot drop _id index"),
+        None => problem(IndexProblem::NotFound, format!("index not found with name [{name}]")),
+    }
+}
+
+fn by_key(collection: &Collection, key: &DocBuf) -> Result<Arc<Index>> {
+    let same = |other: &DocBuf| compare_docs(other.as_doc(), key.as_doc()).is_eq();
+    if same(&DocBuf::new().with("_id", 1i32)) {
+        return problem(IndexProblem::InvalidOptions, "cannot drop _id index");
+    }
+    let found: Vec<_> = collection.indexes.iter().filter(|index| same(&index.key_document())).collect();
+    let shown = arbor_bson::display::shell(key.into());
+    match found.as_slice() {
+        [] => problem(IndexProblem::NotFound, format!("can't find index with key: {shown}")),
+        [index] => Ok((*index).clone()),
+        several => {
+            let names: Vec<_> = several.iter().map(|index| index.name.as_str()).collect();
+            let (count, names) = (several.len(), names.join(", "));
+            problem(
+                IndexProblem::Ambiguous,
+                format!(
+                    "{count} indexes found for key: {shown}, identify by name instead. Conflicting indexes: {names}"
+                ),
+            )
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The keys of one document in one index.
+//!
+//! Each field of the pattern walks its path until it meets an array. All fields that meet one must meet the same array
+//! (no parallel arrays); every element of it then makes the fields go on from that element, which may lead to further
+//! arrays. What MongoDB does, and so does this:
+//!
+//! | document | index | keys |
+//! |---|---|---|
+//! | `{}` | `a` | null |
+//! | `{a: []}` | `a` | undefined |
+//! | `{a: []}` | `a.b` | null |
+//! | `{a: [1, 2, 1]}` | `a` | 1, 2 |
+//! | `{a: [[1, 2], 3]}` | `a` | [1, 2], 3 |
+//! | `{a: [{b: 1}, {b: [2, 3]}, 4]}` | `a.b` | 1, 2, 3, null |
+//! | `{a: [5, 6]}` | `a.1` | 6 |
+//! | `{a: [1, 2], b: 3}` | `a, b` | (1, 3), (2, 3) |
+//!
+//! A sparse index leaves out keys in which every field is missing.
+
+use arbor_bson::keystring::{Key, KeyBuilder};
+use arbor_bson::{Array, Doc, ValueRef};
+
+use crate::{Direction, Error, Index, KeyField, Result};
+
+/// Most keys that one document may have in one index.
+pub const KEYS_PER_DOCUMENT_MAX: usize = 100_000;
+
+/// The last bit stands for all components from here on.
+const LAST_COMPONENT_BIT: usize = 63;
+
+/// The keys of `doc`, in order, each once.
+pub fn index_keys(index: &Index, doc: Doc<'_>) -> Result<Vec<Key>> {
+    keys(&index.key_pattern, index.sparse, doc).map(|keys| keys.keys)
+}
+
+pub(crate) struct Keys {
+    /// In order of their bytes, each once.
+    pub keys: Vec<Key>,
+    /// Per field, the components at which arrays stood; see [`Index::multikey_components`].
+    pub multikey: Vec<u64>,
+}
+
+/// Where one field of the pattern stands.
+#[derive(Clone, Copy)]
+enum Step<'d, 'p> {
+    /// At its value; `None` is a missing one.
+    Done(Option<ValueRef<'d>>),
+    /// Before the first component of `rest` in a document.
+    Walk { doc: Doc<'d>, rest: &'p str },
+    /// At an array, with `rest` (maybe empty) to go.
+    Array { array: Array<'d>, rest: &'p str },
+}
+
+impl<'d, 'p> Step<'d, 'p> {
+    /// Walks to the value or to the next array.
+    fn walk(self) -> Step<'d, 'p> {
+        let Step::Walk { mut doc, mut rest } = self else { return self };
+        loop {
+            let (name, tail) = rest.split_once('.').unwrap_or((rest, ""));
+            match doc.get(name) {
+                Some(ValueRef::Array(array)) => return Step::Array { array, rest: tail },
+                Some(value) if tail.is_empty() => return Step::Done(Some(value)),
+                Some(ValueRef::Document(inner)) => (doc, rest) = (inner, tail),
+                _ => return Step::Done(None),
+            }
+        }
+    }
+
+    /// Goes on from one element of the array that this field stands at.
+    fn enter(self, element: Element<'d>) -> Result<Step<'d, 'p>> {
+        let Step::Array { array, rest } = self else { return Ok(self) };
+        if rest.is_empty() {
+            return Ok(Step::Done(Some(element.value())));
+        }
+        let name = rest.split_once('.').map_or(rest, |(name, _)| name);
+        let by_position = is_position(name) && array.as_doc().get(name).is_some();
+        match element {
+            Element::Value(ValueRef::Document(doc)) if by_position && doc.get(name).is_some() => {
+                Err(Error::AmbiguousArrayField { field: name.to_owned() })
+            }
+            _ if by_position => Ok(Step::Walk { doc: array.as_doc(), rest }),
+            Element::Value(ValueRef::Document(doc)) => Ok(Step::Walk { doc, rest }),
+            _ => Ok(Step::Done(None)),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Element<'d> {
+    Value(ValueRef<'d>),
+    /// Stands for the elements of an empty array.
+    OfEmpty,
+}
+
+impl<'d> Element<'d> {
+    fn value(self) -> ValueRef<'d> {
+        match self {
+            Element::Value(value) => value,
+            Element::OfEmpty => ValueRef::Undefined,
+        }
+    }
+}
+
+fn is_position(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_digit()) && (name.len() == 1 || !name.starts_with('0'))
+}
+
+pub(crate) fn keys(pattern: &[KeyField], sparse: bool, doc: Doc<'_>) -> Result<Keys> {
+    let steps: Vec<Step> = pattern.iter().map(|field| Step::Walk { doc, rest: &field.path }.walk()).collect();
+    let mut generator =
+        Generator { pattern, sparse, builder: KeyBuilder::new(), keys: Vec::new(), multikey: vec![0; pattern.len()] };
+    generator.expand(&steps)?;
+    let Generator { mut keys, multikey, .. } = generator;
+    if keys.len() > 1 {
+        keys.sort_by(|a, b| a.bytes.cmp(&b.bytes));
+        keys.dedup_by(|a, b| a.bytes == b.bytes);
+    }
+    Ok(Keys { keys, multikey })
+}
+
+struct Generator<'p> {
+    pattern: &'p [KeyField],
+    sparse: bool,
+    builder: KeyBuilder,
+    keys: Vec<Key>,
+    multikey: Vec<u64>,
+}
+
+impl<'p> Generator<'p> {
+    /// Requires walked steps. Recursion is bounded by the depth of the document.
+    fn expand(&mut self, steps: &[Step<'_, 'p>]) -> Result<()> {
+        let Some(array) = self.the_array(steps)? else { return self.emit(steps) };
+        if array.is_empty() {
+            return self.expand_element(steps, Element::OfEmpty);
+        }
+        array.iter().try_for_each(|value| self.expand_element(steps, Element::Value(value)))
+    }
+
+    fn expand_element<'d>(&mut self, steps: &[Step<'d, 'p>], element: Element<'d>) -> Result<()> {
+        let inner: Result<Vec<Step>> = steps.iter().map(|step| Ok(step.enter(element)?.walk())).collect();
+        self.expand(&inner?)
+    }
+
+    /// The one array that fields stand at, if any does. Notes the multikey components.
+    fn the_array<'d>(&mut self, steps: &[Step<'d, 'p>]) -> Result<Option<Array<'d>>> {
+        let mut found: Option<(Array<'d>, usize)> = None;
+        for (field, step) in steps.iter().enumerate() {
+            let Step::Array { array, rest } = step else { continue };
+            if let Some((first, at)) = found
+                && first.as_bytes().as_ptr() != array.as_bytes().as_ptr()
+            {
+                return Err(self.parallel(steps, field, at));
+            }
+            found.get_or_insert((*array, field));
+            let component = self.component(field, rest);
+            if let Some(mask) = self.multikey.get_mut(field) {
+                *mask |= 1 << component.min(LAST_COMPONENT_BIT);
+            }
+        }
+        Ok(found.map(|(array, _)| array))
+    }
+
+    /// Index of the component whose value is the array, when `rest` is still to go.
+    fn component(&self, field: usize, rest: &str) -> usize {
+        let dots = |path: &str| path.bytes().filter(|byte| *byte == b'.').count();
+        let path = self.pattern.get(field).map_or("", |field| &field.path);
+        let to_go = if rest.is_empty() { 0 } else { 1 + dots(rest) };
+        dots(path) - to_go
+    }
+
+    fn parallel(&self, steps: &[Step<'_, 'p>], field: usize, other: usize) -> Error {
+        let name = |field: usize| {
+            let rest = match steps.get(field) {
+                Some(Step::Array { rest, .. }) => rest,
+                _ => "",
+            };
+            let path = self.pattern.get(field).map_or("", |field| &field.path);
+            path.split('.').nth(self.component(field, rest)).unwrap_or_default().to_owned()
+        };
+        Error::CannotIndexParallelArrays { first: name(field), second: name(other) }
+    }
+
+    fn emit(&mut self, steps: &[Step<'_, 'p>]) -> Result<()> {
+        if self.sparse && steps.iter().all(|step| matches!(step, Step::Done(None))) {
+            return Ok(());
+        }
+        for (step, field) in steps.iter().zip(self.pattern) {
+            let value = match step {
+                Step::Done(Some(value)) => *value,
+                _ => ValueRef::Null,
+            };
+            self.builder.push(value, field.direction == Direction::Descending);
+        }
+        self.keys.push(self.builder.finish());
+        if self.keys.len() > KEYS_PER_DOCUMENT_MAX {
+            return Err(Error::TooManyKeys { keys_max: KEYS_PER_DOCUMENT_MAX });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arbor_bson::{ArrayBuf, DocBuf, Value, keystring};
+
+    fn pattern(text: &str) -> Vec<KeyField> {
+        let field = |path: &str| match path.strip_prefix('-') {
+            Some(path) => KeyField { path: path.into(), direction: Direction::Descending },
+            None => KeyField { path: path.into(), direction: Direction::Ascending },
+        };
+        text.split(' ').map(field).collect()
+    }
+
+    fn array(values: &[Value]) -> Value {
+        Value::Array(values.iter().collect::<ArrayBuf>())
+    }
+
+    fn doc(fields: &[(&str, Value)]) -> DocBuf {
+        fields.iter().map(|(name, value)| (*name, value)).collect()
+    }
+
+    fn obj(fields: &[(&str, Value)]) -> Value {
+        Value::Document(doc(fields))
+    }
+
+    fn i(n: i32) -> Value {
+        Value::Int32(n)
+    }
+
+    fn shown(pattern: &[KeyField], keys: &Keys) -> String {
+        let descending: Vec<bool> = pattern.iter().map(|f| f.direction == Direction::Descending).collect();
+        let decode = |key: &Key| format!("{:?}", keystring::decode(&key.bytes, &key.type_bits, &descending).unwrap());
+        keys.keys.iter().map(decode).collect::<Vec<_>>().join(" ").replace("Int32", "")
+    }
+
+    fn check(fields: &[(&str, Value)], of: &str, wanted: &str, multikey: &[u64]) {
+        let pattern = pattern(of);
+        let got = keys(&pattern, false, doc(fields).as_doc()).unwrap();
+        assert_eq!(shown(&pattern, &got), wanted, "{of} of {fields:?}");
+        assert_eq!(got.multikey, multikey, "{of} of {fields:?}");
+    }
+
+    #[test]
+    fn keys_are_mongodbs() {
+        let a = |value: Value| [("a", value)];
+        check(&[], "a", "[Null]", &[0]);
+        check(&a(i(1)), "a", "[(1)]", &[0]);
+        check(&a(i(1)), "a.b", "[Null]", &[0]);
+        check(&a(obj(&[("b", i(1))])), "a.b", "[(1)]", &[0]);
+        check(&a(array(&[])), "a", "[Undefined]", &[1]);
+        check(&a(array(&[])), "a.b", "[Null]", &[1]);
+        check(&a(array(&[i(2), i(1), i(2)])), "a", "[(1)] [(2)]", &[1]);
+        check(&a(array(&[i(2), i(1)])), "-a", "[(2)] [(1)]", &[1]);
+        check(&a(array(&[array(&[i(1), i(2)]), i(3)])), "a", "[(3)] [Array([(1), (2)])]", &[1]);
+        check(&a(array(&[array(&[obj(&[("b", i(1))])])])), "a.b", "[Null]", &[1]);
+        let mixed = array(&[obj(&[("b", i(1))]), obj(&[("b", array(&[i(2), i(3)]))]), i(4)]);
+        check(&a(mixed), "a.b", "[Null] [(1)] [(2)] [(3)]", &[3]);
+        check(&a(array(&[i(5), i(6)])), "a.1", "[(6)]", &[1]);
+        check(&a(array(&[i(5), i(6)])), "a.2", "[Null]", &[1]);
+        check(&a(array(&[obj(&[("b", i(7))])])), "a.0.b", "[(7)]", &[1]);
+        check(&a(obj(&[("0", i(7))])), "a.0", "[(7)]", &[0]);
+    }
+
+    #[test]
+    fn compound_keys_pair_each_element_with_the_other_fields() {
+        check(&[("a", array(&[i(1), i(2)])), ("b", i(3))], "a b", "[(1), (3)] [(2), (3)]", &[1, 0]);
+        let elements = array(&[obj(&[("x", i(1)), ("y", i(2))]), obj(&[("x", i(3))])]);
+        check(&[("a", elements)], "a.x a.y", "[(1), (2)] [(3), Null]", &[1, 1]);
+        let fields = [("a", array(&[obj(&[("x", i(1))])])), ("b", i(9))];
+        check(&fields, "b a.x -c", "[(9), (1), Null]", &[0, 1, 0]);
+    }
+
+    #[test]
+    fn parallel_arrays_and_ambiguous_names_are_refused() {
+        let refuse =
+            |fields: &[(&str, Value)], of: &str| keys(&pattern(of), false, doc(fields).as_doc()).err().unwrap();
+        let parallel = refuse(&[("a", array(&[i(1)])), ("b", array(&[]))], "a b");
+        assert_eq!(parallel.to_string(), "cannot index parallel arrays [b] [a]");
+        let inner = array(&[obj(&[("x", array(&[i(1)])), ("y", array(&[i(1)]))])]);
+        assert_eq!(refuse(&[("a", inner)], "a.x a.y").to_string(), "cannot index parallel arrays [y] [x]");
+        let ambiguous = array(&[obj(&[("0", i(1))])]);
+        assert!(matches!(refuse(&[("a", ambiguous)], "a.0"), Error::AmbiguousArrayField { .. }));
+    }
+
+    #[test]
+    fn sparse_leaves_out_what_has_none_of_the_fields() {
+        let count = |fields: &[(&str, Value)]| keys(&pattern("a b"), true, doc(fields).as_doc()).unwrap().keys.len();
+        assert_eq!(count(&[("c", i(1))]), 0);
+        assert_eq!(count(&[("b", i(1))]), 1);
+        assert_eq!(count(&[("a", Value::Null)]), 1);
+        assert_eq!(count(&[("a", array(&[]))]), 1);
+    }
+
+    #[test]
+    fn a_document_with_too_many_keys_is_refused() {
+        let many: ArrayBuf = (0..=KEYS_PER_DOCUMENT_MAX as i32).collect();
+        let doc = DocBuf::new().with("a", &many);
+        assert!(matches!(keys(&pattern("a"), false, doc.as_doc()), Err(Error::TooManyKeys { .. })));
+    }
+}

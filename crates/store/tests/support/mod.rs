@@ -1,0 +1,145 @@
+//! A store over a commit path that can be crashed, and short ways to say things.
+
+#![allow(dead_code)]
+
+use std::sync::Arc;
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, keystring};
+use arbor_store::{Collection, Direction, IndexCursor, Namespace, RecordCursor, Result, Store, StoreOptions};
+use arbor_txn::testing::InMemory;
+use arbor_txn::{Durability, Options, Transaction};
+
+pub struct Rig {
+    pub own: InMemory,
+    pub store: Store,
+    pub ns: Namespace,
+}
+
+pub fn rig() -> Rig {
+    Rig::over(InMemory::new(Options::default()).unwrap(), StoreOptions::default())
+}
+
+impl Rig {
+    pub fn over(own: InMemory, options: StoreOptions) -> Rig {
+        let store = Store::open(own.transactions.clone(), options).unwrap();
+        Rig { own, store, ns: Namespace::new("test", "c").unwrap() }
+    }
+
+    /// The store after power was lost.
+    pub fn crash(&self, seed: u64) -> Rig {
+        let (disk, engine) = (self.own.disk.crash(seed), self.own.engine.crash());
+        Rig::over(InMemory::open(disk, engine, Options::default()).unwrap(), StoreOptions::default())
+    }
+
+    pub fn collection(&self) -> Arc<Collection> {
+        self.store.collection(&self.ns).unwrap()
+    }
+
+    pub fn write(&self, work: impl FnMut(&mut Transaction, &Collection) -> Result<()>) -> Result<()> {
+        self.write_to(&self.ns, work)
+    }
+
+    pub fn write_to(
+        &self,
+        ns: &Namespace,
+        mut work: impl FnMut(&mut Transaction, &Collection) -> Result<()>,
+    ) -> Result<()> {
+        let held = self.store.hold_or_create(ns)?;
+        let work = |txn: &mut Transaction| work(txn, &held);
+        self.store.transactions().retry(Durability::Journaled, work).map(drop)
+    }
+
+    pub fn insert(&self, doc: &DocBuf) -> Result<()> {
+        self.write(|txn, collection| arbor_store::insert(txn, collection, doc.as_doc()))
+    }
+
+    pub fn update(&self, old: &DocBuf, new: &DocBuf) -> Result<()> {
+        self.write(|txn, collection| arbor_store::update(txn, collection, old.as_doc(), new.as_doc()))
+    }
+
+    pub fn delete(&self, old: &DocBuf) -> Result<()> {
+        self.write(|txn, collection| arbor_store::delete(txn, collection, old.as_doc()))
+    }
+
+    pub fn create_index(&self, spec: DocBuf) -> Result<()> {
+        self.store.create_indexes(&self.ns, &[spec]).map(drop)
+    }
+
+    pub fn check_valid(&self) {
+        let report = self.store.validate(&self.ns, true).unwrap();
+        assert!(report.is_valid(), "{:#?}", report.problems);
+    }
+
+    /// All documents as text, in order.
+    pub fn docs(&self) -> Vec<String> {
+        let collection = self.collection();
+        let view = self.store.transactions().read().unwrap();
+        let mut cursor = RecordCursor::new(&view, &collection).unwrap();
+        let mut docs = Vec::new();
+        let mut stands = cursor.first().unwrap();
+        while stands {
+            docs.push(shown(cursor.doc()));
+            stands = cursor.next().unwrap();
+        }
+        docs
+    }
+
+    /// `values => id` of all entries, forwards; checked against the backward scan.
+    pub fn entries(&self, name: &str) -> Vec<String> {
+        let collection = self.collection();
+        let index = collection.index(name).unwrap();
+        let view = self.store.transactions().read().unwrap();
+        let descending: Vec<bool> =
+            index.key_pattern.iter().map(|field| field.direction == Direction::Descending).collect();
+        let mut cursor = IndexCursor::new(&view, index).unwrap();
+        let entry = |cursor: &IndexCursor| {
+            let values = keystring::decode(cursor.key(), cursor.type_bits(), &descending).unwrap();
+            let id = keystring::decode(cursor.id_key(), &[], &[false]).unwrap();
+            format!("{} => {}", texts(&values), texts(&id))
+        };
+        let mut forward = Vec::new();
+        let mut stands = cursor.first().unwrap();
+        while stands {
+            forward.push(entry(&cursor));
+            stands = cursor.next().unwrap();
+        }
+        let mut backward = Vec::new();
+        let mut stands = cursor.last().unwrap();
+        while stands {
+            backward.push(entry(&cursor));
+            stands = cursor.prev().unwrap();
+        }
+        backward.reverse();
+        assert_eq!(forward, backward);
+        forward
+    }
+}
+
+pub fn shown(doc: Doc<'_>) -> String {
+    arbor_bson::display::shell_doc(doc).to_string()
+}
+
+pub fn texts(values: &[Value]) -> String {
+    values.iter().map(|value| arbor_bson::display::shell(value.as_ref()).to_string()).collect::<Vec<_>>().join(", ")
+}
+
+pub fn array(values: &[Value]) -> Value {
+    Value::Array(values.iter().collect::<ArrayBuf>())
+}
+
+pub fn doc(fields: &[(&str, Value)]) -> DocBuf {
+    fields.iter().map(|(name, value)| (*name, value)).collect()
+}
+
+pub fn key(fields: &[(&str, i32)]) -> DocBuf {
+    fields.iter().map(|(name, value)| (*name, *value)).collect()
+}
+
+/// `{key: ..., name: the default}` with options.
+pub fn spec(fields: &[(&str, i32)], options: &[(&str, Value)]) -> DocBuf {
+    let mut spec = DocBuf::new().with("key", &key(fields));
+    for (name, value) in options {
+        spec.append(name, value);
+    }
+    spec
+}
