@@ -17,7 +17,6 @@ fn small(folder: &tempfile::TempDir) -> StoreOptions {
         scratch: folder.path().to_owned(),
         build_memory_bytes: 4000,
         build_in_transaction_bytes: 100,
-        ..StoreOptions::default()
     }
 }
 
