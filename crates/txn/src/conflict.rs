@@ -156,3 +156,78 @@ impl GroupFootprint {
         self.ranges.extend_from_slice(&footprint.ranges);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TREE: TreeId = TreeId(9);
+
+    struct Table {
+        hasher: DefaultHashBuilder,
+        table: ConflictTable,
+    }
+
+    impl Table {
+        fn new() -> Table {
+            Table { hasher: DefaultHashBuilder::default(), table: ConflictTable::default() }
+        }
+
+        fn commit(&mut self, position: u64, ops: Vec<Op>) {
+            let footprint = Footprint::of(&self.hasher, &ops);
+            self.table.record(Batch { position: Position(position), ops }, footprint);
+        }
+
+        fn conflicts(&self, snapshot: u64, ops: Vec<Op>) -> bool {
+            self.table.conflicts(Position(snapshot), &Footprint::of(&self.hasher, &ops), &ops)
+        }
+    }
+
+    fn put(key: &str) -> Vec<Op> {
+        vec![Op::Put { tree: TREE, key: key.into(), value: Vec::new() }]
+    }
+
+    fn range(from: &str) -> Vec<Op> {
+        vec![Op::DeleteRange { tree: TREE, from: from.into(), to: None }]
+    }
+
+    #[test]
+    fn only_commits_after_the_snapshot_conflict() {
+        let mut table = Table::new();
+        table.commit(5, put("a"));
+        assert!(table.conflicts(4, put("a")));
+        assert!(!table.conflicts(5, put("a")));
+        assert!(!table.conflicts(4, put("b")));
+        let elsewhere = vec![Op::Delete { tree: TreeId(8), key: "a".into() }];
+        assert!(!table.conflicts(4, elsewhere));
+    }
+
+    #[test]
+    fn pruning_keeps_what_an_open_snapshot_may_conflict_with() {
+        let mut table = Table::new();
+        table.commit(1, put("a"));
+        table.commit(2, range("x"));
+        table.commit(5, put("a"));
+        table.commit(6, range("m"));
+        table.table.prune(Position(3));
+        assert!(table.conflicts(3, put("a")) && table.conflicts(4, put("a")));
+        assert!(table.conflicts(3, put("n")) && table.conflicts(3, range("a")));
+        assert!(!table.conflicts(6, put("n")) && !table.conflicts(5, range("a")));
+        table.table.prune(Position(6));
+        assert_eq!(table.table.len(), 0);
+        assert!(!table.conflicts(3, put("n")));
+    }
+
+    #[test]
+    fn members_of_one_group_conflict_whatever_their_snapshots() {
+        let hasher = DefaultHashBuilder::default();
+        let of = |ops: &[Op]| Footprint::of(&hasher, ops);
+        let mut group = GroupFootprint::default();
+        let admitted =
+            [Batch { position: Position(7), ops: put("a") }, Batch { position: Position(8), ops: range("m") }];
+        admitted.iter().for_each(|batch| group.admit(&of(&batch.ops)));
+        let conflicts = |ops: Vec<Op>| group.conflicts(&of(&ops), &ops, &admitted);
+        assert!(conflicts(put("a")) && conflicts(put("n")) && conflicts(range("a")));
+        assert!(!conflicts(put("b")) && !conflicts(range("b")));
+    }
+}

@@ -123,3 +123,55 @@ impl<R, O> Queue<R, O> {
         own
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_lone_request_leads_at_once() {
+        let queue = Queue::new(100);
+        let own = std::thread::current().id();
+        let outcome = queue.submit(1, 10, |group| {
+            assert_eq!(std::thread::current().id(), own);
+            group.into_iter().map(|n| n * 2).collect()
+        });
+        assert_eq!(outcome, 2);
+    }
+
+    /// While the first leader is held up, five more arrive; they are processed in groups of at most two.
+    #[test]
+    fn those_who_wait_form_bounded_groups_in_order() {
+        let queue = Queue::new(20);
+        let (groups, seen) = mpsc::channel();
+        let (release, held) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let (queue, record) = (&queue, &groups);
+            let process = move |group: Vec<u32>| {
+                record.send(group.clone()).unwrap();
+                group.into_iter().map(|n| n * 2).collect::<Vec<_>>()
+            };
+            scope.spawn(move || {
+                let hold = |group: Vec<u32>| {
+                    held.recv().unwrap();
+                    process(group)
+                };
+                assert_eq!(queue.submit(0, 10, hold), 0);
+            });
+            while !lock(&queue.state).led {
+                std::thread::yield_now();
+            }
+            for n in 1..6 {
+                scope.spawn(move || assert_eq!(queue.submit(n, 10, process), n * 2));
+                while lock(&queue.state).waiting.len() < n as usize {
+                    std::thread::yield_now();
+                }
+            }
+            release.send(()).unwrap();
+        });
+        drop(groups);
+        assert_eq!(seen.iter().collect::<Vec<_>>(), [vec![0], vec![1, 2], vec![3, 4], vec![5]]);
+        assert!(!lock(&queue.state).led);
+    }
+}

@@ -186,11 +186,31 @@ fn every_disk_call_may_fail() {
 }
 
 #[test]
-fn the_log_is_trimmed_behind_a_checkpoint_unless_it_is_retained() {
+fn a_checkpoint_makes_the_log_durable_first_and_trims_it_unless_it_is_retained() {
     let rig = rig();
     let tree = rig.tree();
+    let log = rig.transactions.log();
     rig.put(tree, "a", "1");
     let position = rig.transactions.checkpoint_now().unwrap();
     assert_eq!(position, rig.transactions.read().unwrap().position());
+    assert!(log.durable() >= position);
     assert_eq!(rig.transactions.checkpoint_stats().count, 1);
+
+    rig.transactions.retain_log_from(arbor_base::Position(1));
+    let big = vec![7; 1 << 20];
+    let fill = |from: u32| {
+        for i in from..from + 70 {
+            let mut txn = rig.begin();
+            txn.put(tree, format!("big{}", i % 2), big.clone());
+            txn.commit(Durability::Applied).unwrap();
+        }
+        rig.transactions.checkpoint_now().unwrap();
+    };
+    fill(0);
+    assert_eq!(log.first(), arbor_base::Position(1));
+    rig.transactions.retain_log_from(arbor_base::Position(u64::MAX));
+    fill(70);
+    assert!(log.first() > arbor_base::Position(1));
+    let after = Rig::over(InMemory::open(rig.own.disk.crash(1), rig.own.engine.crash(), Options::default()).unwrap());
+    assert_eq!(after.rows(tree).len(), 3);
 }
