@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::experiment::{ECHO_CLIENTS, EXPERIMENTS, Plan, Scale, by_name, carry_out, default_root, echo_only};
+use crate::experiment::{ECHO_CLIENTS, Plan, Scale, Work, built_in, carry_out, default_root, echo_only, find};
 use crate::report::{Outcome, Progress, Series, manifest, tables};
 use crate::run::{Arrival, Interrupt, Interval, Watch};
 use crate::target::managed::Setup;
@@ -59,7 +59,12 @@ fn step_arguments(command: Command) -> Command {
 fn run_arguments() -> Command {
     let command = Command::new("run")
         .about("Run an experiment on one or many systems")
-        .arg(Arg::new("experiment").required(true).value_name("EXPERIMENT").help("pointquery, sysbench or load"))
+        .arg(
+            Arg::new("experiment")
+                .required(true)
+                .value_name("EXPERIMENT")
+                .help("pointquery, sysbench, load, or a YAML file"),
+        )
         .arg(list("engine", "E[,E]", "Storage engines; a server is started for each (lmdb)"))
         .arg(list("target", "[NAME=]URI", "Running servers to measure: mongodb://host:port"))
         .arg(
@@ -100,18 +105,42 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     let outcome = match matches.subcommand() {
         Some(("run", matches)) => run_experiment(matches),
         Some(("echo", matches)) => run_echo(matches),
-        _ => {
-            for experiment in EXPERIMENTS {
-                println!("{:12} {}", experiment.name, experiment.about);
-            }
-            return ExitCode::SUCCESS;
-        }
+        _ => list_experiments(),
     };
-    match outcome {
+    exit_code(outcome)
+}
+
+fn list_experiments() -> Result<Ending> {
+    for experiment in built_in()? {
+        println!("{:12} {}", experiment.name, experiment.about);
+    }
+    Ok(Ending::Complete)
+}
+
+/// How a run that could begin ended.
+enum Ending {
+    Complete,
+    /// A system could not be measured to the end; the tables say which.
+    Partial,
+    Interrupted,
+}
+
+impl Ending {
+    fn of(outcome: &Outcome) -> Ending {
+        match outcome {
+            Outcome { interrupted: true, .. } => Ending::Interrupted,
+            outcome if outcome.systems.iter().any(|system| system.failure.is_some()) => Ending::Partial,
+            _ => Ending::Complete,
+        }
+    }
+}
+
+fn exit_code(ending: Result<Ending>) -> ExitCode {
+    match ending {
+        Ok(Ending::Complete) => ExitCode::SUCCESS,
+        Ok(Ending::Partial) => ExitCode::FAILURE,
         // As a shell reports a process that SIGINT ended.
-        Ok(outcome) if outcome.interrupted => ExitCode::from(130),
-        Ok(outcome) if outcome.systems.iter().any(|system| system.failure.is_some()) => ExitCode::FAILURE,
-        Ok(_) => ExitCode::SUCCESS,
+        Ok(Ending::Interrupted) => ExitCode::from(130),
         Err(error @ Error::Usage(_)) => {
             eprintln!("arbor lab: {error}");
             ExitCode::from(2)
@@ -123,25 +152,28 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-fn run_experiment(matches: &ArgMatches) -> Result<Outcome> {
+fn run_experiment(matches: &ArgMatches) -> Result<Ending> {
     let plan = plan(matches)?;
-    report(&plan, matches, carry_out)
+    report(&plan, &plan.heading(), matches, carry_out)
 }
 
-fn run_echo(matches: &ArgMatches) -> Result<Outcome> {
-    let mut plan = Plan::of(by_name("pointquery")?, Scale::Small, setup(matches)?);
+fn run_echo(matches: &ArgMatches) -> Result<Ending> {
+    let mut plan = Plan::of(find("pointquery")?, Scale::Small, setup(matches)?);
     plan.clients = ECHO_CLIENTS.to_vec();
     step_options(&mut plan, matches)?;
+    plan.experiment.name = "echo".to_owned();
     let bytes = number(matches, "bytes")?.unwrap_or(0);
-    report(&plan, matches, |plan, interrupt, watch| echo_only(plan, bytes, interrupt, watch))
+    let heading = format!("echo: replies of {bytes} bytes, {} s per step", plan.pace.measured.as_secs_f64());
+    report(&plan, &heading, matches, |plan, interrupt, watch| echo_only(plan, bytes, interrupt, watch))
 }
 
 /// Runs `run` with its files open and its progress on stderr, then prints and writes what came of it.
 fn report(
     plan: &Plan,
+    heading: &str,
     matches: &ArgMatches,
     run: impl FnOnce(&Plan, &Interrupt, &mut dyn Watch) -> Outcome,
-) -> Result<Outcome> {
+) -> Result<Ending> {
     let folder = match text(matches, "out") {
         Some(folder) => PathBuf::from(folder),
         None => {
@@ -151,11 +183,11 @@ fn report(
     };
     std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
     let series = Series::create(&folder.join("series.csv"), plan.workload().kinds())?;
-    let mut watch = Watcher { series, progress: Progress::new(plan.experiment.name), failed: false };
+    let mut watch = Watcher { series, progress: Progress::new(&plan.experiment.name), failed: false };
     let outcome = run(plan, &Interrupt::by_signals()?, &mut watch);
     watch.progress.clear();
 
-    let text = format!("{}\n\n{}", plan.heading(), tables(&outcome));
+    let text = format!("{heading}\n\n{}", tables(&outcome));
     println!("{text}");
     let write = |name: &str, text: &str| {
         let path = folder.join(name);
@@ -164,7 +196,7 @@ fn report(
     write("tables.txt", &text)?;
     write("run.json", &format!("{:#}\n", manifest(&outcome)))?;
     println!("results: {}", folder.display());
-    Ok(outcome)
+    Ok(Ending::of(&outcome))
 }
 
 /// Writes the series and shows the progress.
@@ -192,7 +224,7 @@ impl Watch for Watcher {
 }
 
 fn plan(matches: &ArgMatches) -> Result<Plan> {
-    let experiment = by_name(text(matches, "experiment").unwrap_or_default())?;
+    let experiment = find(text(matches, "experiment").unwrap_or_default())?;
     let scale = if text(matches, "scale") == Some("full") { Scale::Full } else { Scale::Small };
     let mut plan = Plan::of(experiment, scale, setup(matches)?);
     plan.mode = if text(matches, "mode") == Some("fixed") { Mode::Fixed } else { Mode::Compat };
@@ -216,7 +248,7 @@ fn plan(matches: &ArgMatches) -> Result<Plan> {
     if plan.shape.rows > i32::MAX as u32 - plan.mix.range_size {
         return Err(Error::Usage("--docs must fit an int32".to_owned()));
     }
-    if experiment.name != "load" {
+    if plan.experiment.work != Work::Load {
         step_options(&mut plan, matches)?;
     }
     Ok(plan)

@@ -7,7 +7,7 @@
 //! | `observe` | CPU, context switches and sizes from the operating system |
 //! | `run` | phases, client counts, the global schedule, intervals, histograms |
 //! | `report` | tables in the founding texts' form, run.json, series.csv |
-//! | `experiment` | the experiments by name, with `small` and `full` scale |
+//! | `experiment` | the experiments (one YAML file each in `experiments/`) and how one is carried out |
 //! | `cli` | `arbor lab ...` |
 //!
 //! The generator shares the machine with the server, as in founding text 001: one blocking connection per client thread,

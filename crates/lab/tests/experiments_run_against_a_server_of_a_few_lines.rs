@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
-use arbor_lab::experiment::{Plan, Scale, by_name, carry_out};
+use arbor_lab::experiment::{Plan, Scale, carry_out, find};
 use arbor_lab::report::{Outcome, manifest, tables};
 use arbor_lab::run::{Arrival, Interrupt, Interval, Watch};
 use arbor_lab::target::managed::Setup;
@@ -181,7 +181,7 @@ impl Watch for Seen {
 
 fn plan(experiment: &str, address: &str) -> Plan {
     let setup = Setup { binary: "/nonexistent".into(), root: std::env::temp_dir(), arguments: Vec::new(), keep: false };
-    let mut plan = Plan::of(by_name(experiment).unwrap(), Scale::Small, setup);
+    let mut plan = Plan::of(find(experiment).unwrap(), Scale::Small, setup);
     plan.targets = vec![MongoDb::parse(&format!("stand-in=mongodb://{address}")).unwrap()];
     plan.shape = Shape { tables: 2, rows: 2000 };
     plan.batch = 100;

@@ -1,10 +1,14 @@
 //! The experiments by name, and how one is carried out: for each system start, load, warm, step by step, sizes, stop.
 
+mod definition;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use definition::{Experiment, Scale, Work, built_in, find};
 use serde_json::{Value, json};
 
+use crate::Result;
 use crate::observe::disk_use;
 use crate::report::{Outcome, SystemResult};
 use crate::run::{Arrival, Interrupt, Pace, Watch, load_tables, prepare_tables, run_step, scan_tables};
@@ -15,70 +19,14 @@ use crate::target::mongodb::MongoDb;
 use crate::workload::pointquery::PointQuery;
 use crate::workload::sysbench::{Mix, Sysbench};
 use crate::workload::{Mode, Shape, Workload};
-use crate::{Error, Result};
 
-/// The client counts of founding text 001.
-pub const CLIENTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 40];
-/// Those at which the echo is compared.
+/// The client counts at which the echo is compared.
 pub const ECHO_CLIENTS: [usize; 4] = [1, 4, 16, 40];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
-    /// Minutes on a laptop.
-    Small,
-    /// The sizes of the founding text, or as near as one machine gets.
-    Full,
-}
-
-/// One experiment of the founding texts.
-#[derive(Clone, Copy, Debug)]
-pub struct Experiment {
-    pub name: &'static str,
-    pub about: &'static str,
-    small: Size,
-    full: Size,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Size {
-    shape: Shape,
-    warm_s: u64,
-    measured_s: u64,
-}
-
-pub const EXPERIMENTS: [Experiment; 3] = [
-    Experiment {
-        name: "pointquery",
-        about: "cached point queries by _id, 1 to 40 clients, beside a bare TCP echo (founding text 001)",
-        // 400 M documents lie in each table of the original, of which 1 M are queried; those are what full loads.
-        small: Size { shape: Shape { tables: 8, rows: 125_000 }, warm_s: 1, measured_s: 5 },
-        full: Size { shape: Shape { tables: 8, rows: 1_000_000 }, warm_s: 10, measured_s: 60 },
-    },
-    Experiment {
-        name: "sysbench",
-        about: "transactions of sysbench-mongodb: 14 reads, 4 writes (founding texts 001, 002)",
-        small: Size { shape: Shape { tables: 8, rows: 125_000 }, warm_s: 1, measured_s: 10 },
-        full: Size { shape: Shape { tables: 16, rows: 10_000_000 }, warm_s: 30, measured_s: 600 },
-    },
-    Experiment {
-        name: "load",
-        about: "insert of sysbench documents in batches with an index on k: documents/s, log and disk bytes per document",
-        small: Size { shape: Shape { tables: 1, rows: 1_000_000 }, warm_s: 0, measured_s: 0 },
-        full: Size { shape: Shape { tables: 1, rows: 10_000_000 }, warm_s: 0, measured_s: 0 },
-    },
-];
-
-pub fn by_name(name: &str) -> Result<&'static Experiment> {
-    EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| {
-        let names = EXPERIMENTS.map(|experiment| experiment.name).join(", ");
-        Error::Usage(format!("there is no experiment {name:?}; there are {names}"))
-    })
-}
 
 /// Everything a run can be told. `Plan::of` fills it for an experiment; the command line overrides.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub experiment: &'static Experiment,
+    pub experiment: Experiment,
     pub scale: Scale,
     pub mode: Mode,
     pub engines: Vec<String>,
@@ -96,39 +44,36 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn of(experiment: &'static Experiment, scale: Scale, setup: Setup) -> Plan {
-        let size = match scale {
-            Scale::Small => experiment.small,
-            Scale::Full => experiment.full,
-        };
+    pub fn of(experiment: Experiment, scale: Scale, setup: Setup) -> Plan {
+        let size = experiment.size(scale).clone();
         Plan {
-            experiment,
             scale,
             mode: Mode::Compat,
             engines: Vec::new(),
             targets: Vec::new(),
-            clients: if size.measured_s == 0 { Vec::new() } else { CLIENTS.to_vec() },
+            clients: if experiment.work == Work::Load { Vec::new() } else { size.clients },
             shape: size.shape,
-            mix: Mix::default(),
-            batch: 1000,
+            mix: experiment.mix,
+            batch: experiment.batch,
             loader_threads: 8,
             pace: Pace {
-                warm: Duration::from_secs(size.warm_s),
-                measured: Duration::from_secs(size.measured_s),
+                warm: size.warm,
+                measured: size.measured,
                 interval: Duration::from_secs(1),
                 rate: None,
                 seed: 1,
             },
             setup,
-            echo: experiment.name == "pointquery",
+            echo: experiment.echo,
             drop: false,
+            experiment,
         }
     }
 
     pub fn workload(&self) -> Box<dyn Workload> {
-        match self.experiment.name {
-            "sysbench" => Box::new(Sysbench { shape: self.shape, mix: self.mix, mode: self.mode }),
-            _ => Box::new(PointQuery { shape: self.shape }),
+        match self.experiment.work {
+            Work::Sysbench => Box::new(Sysbench { shape: self.shape, mix: self.mix, mode: self.mode }),
+            Work::PointQuery | Work::Load => Box::new(PointQuery { shape: self.shape }),
         }
     }
 
@@ -163,15 +108,12 @@ impl Plan {
     /// One line above the tables.
     pub fn heading(&self) -> String {
         let rate = self.pace.rate.map_or("closed loop".to_owned(), |(rate, _)| format!("{rate} per second"));
-        format!(
-            "{}: mode {}, {} x {} documents, {} s per step, {rate}, seed {}",
-            self.experiment.name,
-            self.mode.name(),
-            self.shape.tables,
-            self.shape.rows,
-            self.pace.measured.as_secs(),
-            self.pace.seed,
-        )
+        let steps = match self.experiment.work {
+            Work::Load => format!("batches of {}", self.batch),
+            _ => format!("{} s per step, {rate}, seed {}", self.pace.measured.as_secs_f64(), self.pace.seed),
+        };
+        let (mode, shape) = (self.mode.name(), self.shape);
+        format!("{}: mode {mode}, {} x {} documents, {steps}", self.experiment.name, shape.tables, shape.rows)
     }
 }
 
@@ -195,7 +137,7 @@ pub fn carry_out(plan: &Plan, interrupt: &Interrupt, watch: &mut dyn Watch) -> O
     }
     let systems = run.systems;
     Outcome {
-        experiment: plan.experiment.name.to_owned(),
+        experiment: plan.experiment.name.clone(),
         unit: workload.unit(),
         kinds: workload.kinds().to_vec(),
         parameters: plan.parameters(),
