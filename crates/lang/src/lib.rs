@@ -10,6 +10,7 @@
 //! | [`sort`] | sort patterns and sort keys |
 //! | [`accumulator`] | `$sum`, `$push` and friends |
 //! | [`stage`] | pipeline stages, one file each |
+//! | [`update`] | updates: operators (one file each), replacements, pipelines |
 //! | [`path`] | dotted paths and how they reach into arrays |
 //! | [`code`], [`error`] | MongoDB's error codes and the error of this crate |
 
@@ -28,6 +29,7 @@ pub mod projection;
 pub mod sort;
 pub mod stage;
 pub mod text;
+pub mod update;
 
 pub use code::Code;
 pub use context::{Collation, Context, Limits};
@@ -38,3 +40,4 @@ pub use path::Path;
 pub use projection::Projection;
 pub use sort::SortPattern;
 pub use stage::Stage;
+pub use update::{Touched, Update};

@@ -3,7 +3,7 @@
 //! `{ a: 1, "b.c": [1.5, Long(2), Decimal("3"), 'text', /re/i, ObjectId("..."), Date("2020-01-01T00:00:00Z") ] }`.
 //! `1` is an int32 (int64 when larger), `1.0` a double. [`show`] prints a value in the same notation, types and all.
 
-use arbor_bson::{ArrayBuf, Decimal128, DocBuf, ObjectId, Timestamp, Value, ValueRef};
+use arbor_bson::{ArrayBuf, DocBuf, ObjectId, Timestamp, Value, ValueRef};
 
 /// Reads one value and answers what follows it.
 pub fn read(text: &str) -> (Value, &str) {
@@ -40,7 +40,7 @@ pub fn show(value: ValueRef) -> String {
         ValueRef::Null => "null".into(),
         ValueRef::Int32(v) => v.to_string(),
         ValueRef::Int64(v) => format!("Long({v})"),
-        ValueRef::Decimal128(v) => format!("Decimal({:?})", crate::number::decimal_text(v)),
+        ValueRef::Decimal128(v) => format!("Decimal({:?})", v.to_string()),
         ValueRef::DateTime(v) => format!("Date({v})"),
         ValueRef::ObjectId(v) => format!("ObjectId(\"{v}\")"),
         ValueRef::Regex { pattern, options } => format!("/{pattern}/{options}"),
@@ -178,7 +178,7 @@ fn call(word: &str, arguments: &[Value]) -> Value {
     match (word, arguments) {
         ("Long", [Value::Int32(v)]) => Value::Int64(i64::from(*v)),
         ("Long", [Value::Int64(v)]) => Value::Int64(*v),
-        ("Decimal", [Value::String(v)]) => Value::Decimal128(decimal(v)),
+        ("Decimal", [Value::String(v)]) => Value::Decimal128(v.parse().unwrap()),
         ("ObjectId", [Value::String(v)]) => Value::ObjectId(ObjectId(hex(v).try_into().unwrap())),
         ("Date", [Value::Int32(v)]) => Value::DateTime(i64::from(*v)),
         ("Date", [Value::Int64(v)]) => Value::DateTime(*v),
@@ -193,17 +193,6 @@ fn call(word: &str, arguments: &[Value]) -> Value {
         ("Code", [Value::String(v)]) => Value::JavaScript(v.clone()),
         other => panic!("unknown notation {other:?}"),
     }
-}
-
-fn decimal(text: &str) -> Decimal128 {
-    if text == "NaN" {
-        return Decimal128::NAN;
-    }
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = format!("{}{fraction}", whole.trim_start_matches('-'));
-    let coefficient = digits.parse().unwrap();
-    let exponent = -(fraction.len() as i32);
-    Decimal128::from_finite(arbor_bson::Finite { negative: text.starts_with('-'), coefficient, exponent })
 }
 
 fn hex(text: &str) -> Vec<u8> {

@@ -1,1 +1,147 @@
-//! Accumulators of `$group`.
+//! Accumulators of `$group`: one file each.
+//!
+//! [`Accumulator`] is the parsed form; [`State`] is what one group has gathered so far.
+
+mod add_to_set;
+mod avg;
+mod first;
+mod last;
+mod max;
+mod merge_objects;
+mod min;
+mod n_values;
+mod push;
+mod std_dev;
+mod sum;
+#[cfg(test)]
+mod tests;
+mod top;
+
+use arbor_bson::{Doc, Value, ValueRef};
+
+use crate::expression::{Environment, Evaluated};
+use crate::{Context, Error, Expression, Result};
+
+pub use avg::Avg;
+pub use max::Max;
+pub use min::Min;
+pub use std_dev::{StdDev, Over};
+pub use sum::Sum;
+
+/// What one group has gathered for one field.
+pub trait State: std::fmt::Debug + Send {
+    fn add(&mut self, value: Evaluated, root: Doc) -> Result<()>;
+
+    fn finish(self: Box<Self>) -> Value;
+
+    /// Memory held, estimated.
+    fn size_bytes(&self) -> usize {
+        64
+    }
+}
+
+/// `{ $sum: <expression> }`, parsed.
+#[derive(Clone, Debug)]
+pub struct Accumulator {
+    argument: Expression,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Simple(fn() -> Box<dyn State>),
+    NValues(n_values::Which, usize),
+    Top(top::Top),
+}
+
+impl Accumulator {
+    /// Parses what stands beside a field of `$group`.
+    pub fn parse(field: &str, value: ValueRef, context: &Context) -> Result<Accumulator> {
+        let ValueRef::Document(doc) = value else {
+            return Err(Error::location(40234, format!("The field '{field}' must be an accumulator object")));
+        };
+        let mut operators = doc.iter();
+        let (Some((name, operand)), None) = (operators.next(), operators.next()) else {
+            return Err(Error::location(40238, format!("The field '{field}' must specify one accumulator")));
+        };
+        if let Some(kind) = simple(name) {
+            return Ok(Accumulator { argument: argument(name, operand, context)?, kind: Kind::Simple(kind) });
+        }
+        if let Some(which) = n_values::Which::of_operator(name) {
+            let (argument, n) = n_values::parse(name, operand, context)?;
+            return Ok(Accumulator { argument, kind: Kind::NValues(which, n) });
+        }
+        match name {
+            "$count" => match operand {
+                ValueRef::Document(doc) if doc.is_empty() => {
+                    Ok(Accumulator { argument: Expression::constant(1), kind: Kind::Simple(|| Box::<Sum>::default()) })
+                }
+                _ => Err(Error::type_mismatch("$count takes no arguments, i.e. $count:{}")),
+            },
+            "$top" | "$bottom" | "$topN" | "$bottomN" => {
+                let (argument, top) = top::Top::parse(name, operand, context)?;
+                Ok(Accumulator { argument, kind: Kind::Top(top) })
+            }
+            "$accumulator" | "$median" | "$percentile" => Err(Error::not_implemented(name)),
+            _ => Err(Error::location(15952, format!("unknown group operator '{name}'"))),
+        }
+    }
+
+    /// An empty state for a new group.
+    pub fn start(&self) -> Box<dyn State> {
+        match &self.kind {
+            Kind::Simple(start) => start(),
+            Kind::NValues(which, n) => which.start(*n),
+            Kind::Top(top) => top.start(),
+        }
+    }
+
+    /// Feeds a document to a state of this accumulator.
+    pub fn add(&self, state: &mut dyn State, doc: Doc) -> Result<()> {
+        state.add(self.argument.eval_in(&Environment::new(doc))?, doc)
+    }
+
+    pub fn argument(&self) -> &Expression {
+        &self.argument
+    }
+}
+
+fn simple(name: &str) -> Option<fn() -> Box<dyn State>> {
+    Some(match name {
+        "$sum" => || Box::<Sum>::default(),
+        "$avg" => || Box::<Avg>::default(),
+        "$min" => || Box::<Min>::default(),
+        "$max" => || Box::<Max>::default(),
+        "$first" => || Box::<first::First>::default(),
+        "$last" => || Box::<last::Last>::default(),
+        "$push" => || Box::<push::Push>::default(),
+        "$addToSet" => || Box::<add_to_set::AddToSet>::default(),
+        "$mergeObjects" => || Box::<merge_objects::MergeObjects>::default(),
+        "$stdDevPop" => || Box::new(StdDev::new(Over::Population)),
+        "$stdDevSamp" => || Box::new(StdDev::new(Over::Sample)),
+        _ => return None,
+    })
+}
+
+/// The one argument; an array of exactly one is that one.
+fn argument(name: &str, operand: ValueRef, context: &Context) -> Result<Expression> {
+    if let ValueRef::Array(list) = operand {
+        return match (list.get(0), list.len()) {
+            (Some(only), 1) => Expression::parse(only, context),
+            _ => Err(Error::location(40237, format!("The {name} accumulator is a unary operator"))),
+        };
+    }
+    Expression::parse(operand, context)
+}
+
+/// Memory of a value, estimated.
+fn value_bytes(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Document(doc) => doc.as_bytes().len(),
+            Value::Array(array) => array.as_array().as_bytes().len(),
+            Value::Binary { bytes, .. } => bytes.len(),
+            _ => 0,
+        }
+}

@@ -1,32 +1,179 @@
 //! Aggregation expressions, compiled once per command and evaluated per document.
+//!
+//! | file | what |
+//! |---|---|
+//! | `parse.rs` | from BSON to the tree; constants are folded |
+//! | `evaluated.rs` | results: borrowed from the document where possible |
+//! | `environment.rs` | the document and the variables in scope |
+//! | `field.rs` | field paths over documents and arrays |
+//! | `arguments.rs` | operators with named arguments |
+//! | `arithmetic.rs`, `convert.rs`, `date.rs` | what several operators share |
+//! | `form.rs` | operators as functions of their evaluated arguments |
+//! | `op/` | the operators, one file each |
 
+mod arguments;
+mod arithmetic;
+mod convert;
+mod date;
+mod environment;
+mod evaluated;
+#[cfg(test)]
+mod examples;
+mod field;
+mod form;
+mod op;
+mod parse;
 pub mod variable;
 
-use arbor_bson::{Doc, Value, ValueRef};
+use std::sync::Arc;
 
-use crate::{Context, Error, Result};
+use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 
-/// A compiled expression. Cheap to clone.
+use crate::{Context, Path, Result};
+
+pub use environment::Environment;
+pub use evaluated::{Evaluated, is_true};
+use form::Call;
+pub use op::slice_range;
+use parse::Parser;
+
+/// A compiled expression.
 #[derive(Clone, Debug)]
-pub struct Expression {}
+pub enum Expression {
+    /// `None` is "missing" (`$$REMOVE`).
+    Constant(Option<Value>),
+    /// `$a.b`: a path into the document.
+    Field(Path),
+    /// `$$ROOT`.
+    Root,
+    /// A variable that `$let`, `$map` ... bound, that many frames outwards, and a path into it.
+    Variable { frame: usize, path: Option<Path> },
+    /// `{ a: <expression>, ... }`
+    Document(Arc<[(Box<str>, Expression)]>),
+    /// `[<expression>, ...]`
+    Array(Arc<[Expression]>),
+    /// An operator that is a function of its evaluated arguments.
+    Call(Arc<Call>),
+    /// An operator that decides what it evaluates.
+    Special(Arc<dyn Special>),
+}
+
+/// An operator that evaluates its parts itself: it leaves some out or binds variables.
+pub trait Special: std::fmt::Debug + Send + Sync {
+    fn eval<'a>(&'a self, environment: &Environment<'a>) -> Result<Evaluated<'a>>;
+
+    fn parts(&self) -> Vec<&Expression>;
+
+    /// Whether equal inputs give equal results.
+    fn is_pure(&self) -> bool {
+        true
+    }
+}
+
+/// What an expression reads of the document.
+#[derive(Clone, Debug, Default)]
+pub struct Dependencies {
+    pub paths: Vec<Path>,
+    pub whole_document: bool,
+}
 
 impl Expression {
-    pub fn parse(_value: ValueRef, _context: &Context) -> Result<Expression> {
-        Err(Error::not_implemented("an expression"))
+    pub fn parse(value: ValueRef, context: &Context) -> Result<Expression> {
+        Parser::new(context).expression(value)
+    }
+
+    pub fn constant(value: impl Into<Value>) -> Expression {
+        Expression::Constant(Some(value.into()))
     }
 
     /// The value for this document; `None` is "missing" (as `$$REMOVE` or the path of an absent field).
-    pub fn eval(&self, _root: Doc) -> Result<Option<Value>> {
-        Err(Error::not_implemented("an expression"))
+    pub fn eval(&self, root: Doc) -> Result<Option<Value>> {
+        Ok(self.eval_in(&Environment::new(root))?.into_value())
     }
 
-    /// The value as a condition.
-    pub fn eval_bool(&self, _root: Doc) -> Result<bool> {
-        Err(Error::not_implemented("an expression"))
+    /// The value as a condition: anything but false, zero, null, undefined and missing is true.
+    pub fn eval_bool(&self, root: Doc) -> Result<bool> {
+        Ok(self.eval_in(&Environment::new(root))?.is_true())
+    }
+
+    /// The value, borrowed from the document or from this expression where possible.
+    pub fn eval_in<'a>(&'a self, environment: &Environment<'a>) -> Result<Evaluated<'a>> {
+        match self {
+            Expression::Constant(value) => Ok(value.as_ref().map_or(Evaluated::Missing, Evaluated::borrowed)),
+            Expression::Field(path) => Ok(field::resolve(ValueRef::Document(environment.root), path.components())),
+            Expression::Root => Ok(Evaluated::Borrowed(ValueRef::Document(environment.root))),
+            Expression::Variable { frame, path } => {
+                let Some(value) = environment.variable(*frame) else { return Ok(Evaluated::Missing) };
+                Ok(field::resolve(value, path.as_ref().map_or(&[], Path::components)))
+            }
+            Expression::Document(fields) => {
+                let mut doc = DocBuf::new();
+                for (name, expression) in fields.iter() {
+                    if let Some(value) = expression.eval_in(environment)?.get() {
+                        doc.append(name, value);
+                    }
+                }
+                Ok(Evaluated::Owned(Value::Document(doc)))
+            }
+            Expression::Array(items) => {
+                let mut array = ArrayBuf::new();
+                for item in items.iter() {
+                    array.push(item.eval_in(environment)?.get().unwrap_or(ValueRef::Null));
+                }
+                Ok(Evaluated::Owned(Value::Array(array)))
+            }
+            Expression::Call(call) => call.eval(environment),
+            Expression::Special(special) => special.eval(environment),
+        }
     }
 
     /// Whether any part of it looks at the document.
     pub fn reads_document(&self) -> bool {
-        true
+        let dependencies = self.dependencies();
+        dependencies.whole_document || !dependencies.paths.is_empty()
+    }
+
+    /// What it reads of the document.
+    pub fn dependencies(&self) -> Dependencies {
+        let mut dependencies = Dependencies::default();
+        self.walk(&mut |part| match part {
+            Expression::Field(path) => dependencies.paths.push(path.clone()),
+            Expression::Root => dependencies.whole_document = true,
+            _ => {}
+        });
+        dependencies
+    }
+
+    /// Whether it has the same value for every document. Parts of `$let` and the like may still need their variables.
+    fn is_constant(&self) -> bool {
+        let mut constant = true;
+        self.walk(&mut |part| match part {
+            Expression::Field(_) | Expression::Root | Expression::Variable { .. } => constant = false,
+            Expression::Special(special) => constant &= special.is_pure(),
+            _ => {}
+        });
+        constant
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(&Expression)) {
+        visit(self);
+        match self {
+            Expression::Document(fields) => fields.iter().for_each(|(_, part)| part.walk(visit)),
+            Expression::Array(items) => items.iter().for_each(|part| part.walk(visit)),
+            Expression::Call(call) => call.arguments().iter().for_each(|part| part.walk(visit)),
+            Expression::Special(special) => special.parts().iter().for_each(|part| part.walk(visit)),
+            Expression::Constant(_) | Expression::Field(_) | Expression::Root | Expression::Variable { .. } => {}
+        }
+    }
+
+    /// Evaluates what does not depend on the document. An error is left for the time of evaluation.
+    fn fold(self) -> Expression {
+        if matches!(self, Expression::Constant(_)) || !self.is_constant() {
+            return self;
+        }
+        match self.eval(Doc::empty()) {
+            Ok(value) => Expression::Constant(value),
+            Err(_) => self,
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arbor_bson::{Doc, ValueRef};
 
 use super::parse::{Parser, is_operator};
-use super::{Compare, Node, Regex, bits};
+use super::{Compare, Node, Regex};
 use crate::{Error, Path, Result, number, text};
 
 /// `$all` is an `And` of equalities, regular expressions or `$elemMatch`es; an empty list matches nothing.
@@ -64,7 +64,7 @@ pub(super) fn parse_size(path: Path, value: ValueRef) -> Result<Node> {
     if !number::is_number(value) {
         return fail("Expected a number in");
     }
-    match bits::exact_i64(value) {
+    match number::exact_i64(value) {
         None if number::to_f64(value).is_some_and(|v| v.is_finite() && v.fract() != 0.0) => fail("Expected an integer"),
         None => fail("Cannot represent as a 64-bit integer"),
         Some(size) if size < 0 => fail("Expected a non-negative number in"),
@@ -77,14 +77,5 @@ pub(super) fn has_size(value: Option<ValueRef>, size: i64) -> bool {
     match value {
         Some(ValueRef::Array(array)) => array.iter().take(size as usize + 1).count() as i64 == size,
         _ => false,
-    }
-}
-
-/// A truthy operand, as `$exists` reads it.
-pub(super) fn is_true(value: ValueRef) -> bool {
-    match value {
-        ValueRef::Bool(v) => v,
-        ValueRef::Null | ValueRef::Undefined => false,
-        other => number::to_f64(other).is_none_or(|v| v != 0.0),
     }
 }

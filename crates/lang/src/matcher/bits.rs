@@ -5,7 +5,7 @@
 
 use arbor_bson::ValueRef;
 
-use crate::{Error, Result, text};
+use crate::{Error, Result, number, text};
 
 /// Which bits must be how.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl BitTest {
     pub fn matches(&self, value: ValueRef) -> bool {
         match value {
             ValueRef::Binary { bytes, .. } => self.check(|position| bit_of_bytes(bytes, position)),
-            _ => match exact_i64(value) {
+            _ => match number::exact_i64(value) {
                 Some(number) => self.check(|position| number >> position.min(63) & 1 != 0),
                 None => false,
             },
@@ -109,21 +109,10 @@ fn position(at: &str, value: ValueRef) -> Result<u32> {
 
 /// A number without a fraction that fits 64 bits.
 fn whole_number(name: &str, value: ValueRef) -> Result<i64> {
-    exact_i64(value).ok_or_else(|| {
+    number::exact_i64(value).ok_or_else(|| {
         let field = text::field(name, value);
         let fraction = matches!(value, ValueRef::Double(v) if v.is_finite() && v.fract() != 0.0);
         let problem = if fraction { "Expected an integer" } else { "Cannot represent as a 64-bit integer" };
         Error::failed_to_parse(format!("{problem}: {field}"))
     })
-}
-
-/// The value as a 64-bit integer when that loses nothing.
-pub(super) fn exact_i64(value: ValueRef) -> Option<i64> {
-    match value {
-        ValueRef::Int32(v) => Some(i64::from(v)),
-        ValueRef::Int64(v) => Some(v),
-        ValueRef::Double(v) => (v.fract() == 0.0 && (-(2f64.powi(63))..2f64.powi(63)).contains(&v)).then_some(v as i64),
-        ValueRef::Decimal128(v) => crate::number::decimal_to_i64_exact(v),
-        _ => None,
-    }
 }

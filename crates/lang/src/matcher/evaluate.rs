@@ -49,6 +49,17 @@ impl Node {
         }
     }
 
+    /// The first element of an array that an `$elemMatch` accepts.
+    pub(crate) fn first_match<'a>(&self, value: Option<ValueRef<'a>>) -> Result<Option<ValueRef<'a>>> {
+        let mut state = State::default();
+        let matched = self.matches_value(value, &mut state);
+        match (state.error, value) {
+            (Some(error), _) => Err(error),
+            (None, Some(ValueRef::Array(array))) if matched => Ok(state.position.and_then(|at| array.get(at))),
+            _ => Ok(None),
+        }
+    }
+
     fn matches_path(&self, path: &Path, leaf: Leaf, doc: Doc, state: &mut State) -> bool {
         path.visit(doc, leaf, &mut |visit| {
             let hit = self.matches_value(visit.value, state);

@@ -19,7 +19,7 @@ mod unsupported;
 use arbor_bson::{Doc, ValueRef};
 
 use self::evaluate::State;
-use crate::{Context, Result};
+use crate::{Context, Path, Result};
 
 pub use bits::{BitKind, BitTest};
 pub use compare::holds;
@@ -45,9 +45,19 @@ impl Filter {
         Ok(Filter { root: parse::Parser::new(context).document(filter)?.optimise() })
     }
 
+    /// A filter of parts of another filter's tree.
+    pub fn from_root(root: Node) -> Filter {
+        Filter { root }
+    }
+
     /// A filter for single values, as `$pull` and array filters use it: `{ $gt: 5 }` without a field name.
     pub fn parse_operators(operators: Doc, context: &Context) -> Result<Filter> {
         Ok(Filter { root: parse::Parser::new(context).operators("", operators)?.optimise() })
+    }
+
+    /// The predicate of a projection `{ field: { $elemMatch: operand } }`.
+    pub(crate) fn elem_match(operand: ValueRef, context: &Context) -> Result<Node> {
+        Ok(array::parse_elem_match(&mut parse::Parser::new(context), Path::new(""), operand)?.optimise())
     }
 
     /// The tree, simplified: no `And` directly inside an `And`, no branch alone in an `And` or `Or`. `And(vec![])` matches everything.

@@ -6,6 +6,7 @@ use arbor_bson::{Doc, ValueRef};
 
 use super::bits::{BitKind, BitTest};
 use super::{Compare, In, Node, Regex, TypeSet, array, compare, modulo, unsupported};
+use crate::expression::is_true;
 use crate::{Context, Error, Expression, Path, Result};
 
 pub(super) struct Parser<'c> {
@@ -130,7 +131,7 @@ impl<'c> Parser<'c> {
             "$in" => Ok(Node::In(In::parse(name, path, value)?)),
             "$nin" => Ok(negate(Node::In(In::parse(name, path, value)?))),
             "$not" => self.not(field, value),
-            "$exists" if array::is_true(value) => Ok(Node::Exists { path }),
+            "$exists" if is_true(value) => Ok(Node::Exists { path }),
             "$exists" => Ok(negate(Node::Exists { path })),
             "$type" => Ok(Node::Type { path, types: non_empty_types(field, value)? }),
             "$mod" => modulo::parse(path, value),

@@ -91,7 +91,7 @@ impl TypeSet {
             ValueRef::Int32(v) => f64::from(v),
             ValueRef::Int64(v) => v as f64,
             ValueRef::Double(v) => v,
-            ValueRef::Decimal128(v) => crate::number::decimal_to_f64(v),
+            ValueRef::Decimal128(v) => v.to_f64(),
             _ => return Err(Error::type_mismatch("type must be represented as a number or a string")),
         };
         let known = (number.fract() == 0.0).then(|| by_number(number as i32)).flatten();

@@ -1,0 +1,37 @@
+//! `$addToSet`: each value once, by equality across types, in the order they were first seen.
+
+use arbor_bson::keystring::key_of;
+use arbor_bson::{ArrayBuf, Doc, Value};
+use hashbrown::HashSet;
+
+use super::State;
+use crate::Result;
+use crate::expression::Evaluated;
+
+#[derive(Debug, Default)]
+pub struct AddToSet {
+    values: ArrayBuf,
+    seen: HashSet<Vec<u8>>,
+    seen_bytes: usize,
+}
+
+impl State for AddToSet {
+    fn add(&mut self, value: Evaluated, _root: Doc) -> Result<()> {
+        let Some(value) = value.get() else { return Ok(()) };
+        let key = key_of(value).bytes;
+        let bytes = key.len();
+        if self.seen.insert(key) {
+            self.seen_bytes += bytes + size_of::<Vec<u8>>();
+            self.values.push(value);
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Value {
+        Value::Array(self.values)
+    }
+
+    fn size_bytes(&self) -> usize {
+        self.seen_bytes + self.values.as_array().as_bytes().len()
+    }
+}

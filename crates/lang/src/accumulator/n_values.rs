@@ -1,0 +1,108 @@
+//! `$firstN`, `$lastN`, `$minN`, `$maxN`: `{ input: <expression>, n: <count> }`.
+
+use std::collections::VecDeque;
+
+use arbor_bson::{ArrayBuf, Doc, Value, ValueRef, compare};
+
+use super::{State, value_bytes};
+use crate::expression::Evaluated;
+use crate::{Context, Error, Expression, Result, number, text};
+
+/// Which values are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    First,
+    Last,
+    Min,
+    Max,
+}
+
+impl Which {
+    pub fn of_operator(name: &str) -> Option<Which> {
+        Some(match name {
+            "$firstN" => Which::First,
+            "$lastN" => Which::Last,
+            "$minN" => Which::Min,
+            "$maxN" => Which::Max,
+            _ => return None,
+        })
+    }
+
+    pub fn start(self, n: usize) -> Box<dyn State> {
+        Box::new(NValues { which: self, n, values: VecDeque::new() })
+    }
+}
+
+/// The input and the count.
+pub fn parse(name: &str, operand: ValueRef, context: &Context) -> Result<(Expression, usize)> {
+    let ValueRef::Document(doc) = operand else {
+        let message = format!("specification must be an object; found {name}: {}", text::shell(operand));
+        return Err(Error::location(5787900, message));
+    };
+    if let Some((unknown, _)) = doc.iter().find(|(field, _)| !matches!(*field, "input" | "n")) {
+        return Err(Error::location(5787901, format!("Unknown argument for 'n' operator: {unknown}")));
+    }
+    let n = doc.get("n").ok_or_else(|| Error::location(5787906, format!("Missing value for 'n'")))?;
+    let input = doc.get("input").ok_or_else(|| Error::location(5787907, format!("Missing value for 'input'")))?;
+    Ok((Expression::parse(input, context)?, count(n, context)?))
+}
+
+/// A constant expression that gives a positive whole number.
+pub fn count(n: ValueRef, context: &Context) -> Result<usize> {
+    let value = Expression::parse(n, context)?.eval(Doc::empty())?.unwrap_or(Value::Null);
+    let shown = text::shell(value.as_ref());
+    if !number::is_number(value.as_ref()) {
+        let message = format!("Value for 'n' must be of integral type, but found {shown}");
+        return Err(Error::location(5787902, message));
+    }
+    match number::exact_i64(value.as_ref()) {
+        None => Err(Error::location(5787903, format!("Value for 'n' must be of integral type, but found {shown}"))),
+        Some(n) if n < 1 => Err(Error::location(5787908, format!("'n' must be greater than 0, found {n}"))),
+        Some(n) => Ok(n as usize),
+    }
+}
+
+#[derive(Debug)]
+struct NValues {
+    which: Which,
+    n: usize,
+    /// In the order of the result for `Min` and `Max`, else in the order they came.
+    values: VecDeque<Value>,
+}
+
+impl State for NValues {
+    fn add(&mut self, value: Evaluated, _root: Doc) -> Result<()> {
+        match self.which {
+            Which::First if self.values.len() == self.n => {}
+            Which::First => self.values.push_back(value.into_value().unwrap_or(Value::Null)),
+            Which::Last => {
+                self.values.push_back(value.into_value().unwrap_or(Value::Null));
+                if self.values.len() > self.n {
+                    self.values.pop_front();
+                }
+            }
+            Which::Min | Which::Max if value.is_nullish() => {}
+            Which::Min | Which::Max => {
+                let greatest_first = self.which == Which::Max;
+                let wanted = value.or_null();
+                let at = self.values.partition_point(|known| {
+                    let order = compare(known.as_ref(), wanted);
+                    if greatest_first { order.is_ge() } else { order.is_le() }
+                });
+                if at < self.n {
+                    self.values.insert(at, wanted.to_value());
+                    self.values.truncate(self.n);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Value {
+        Value::Array(self.values.iter().collect::<ArrayBuf>())
+    }
+
+    fn size_bytes(&self) -> usize {
+        self.values.iter().map(value_bytes).sum()
+    }
+}

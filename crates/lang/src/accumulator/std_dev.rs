@@ -1,0 +1,63 @@
+//! `$stdDevPop`, `$stdDevSamp`: the standard deviation of the numbers (Welford's method), a double.
+
+use arbor_bson::{Doc, Number, Value};
+
+use super::State;
+use crate::Result;
+use crate::expression::Evaluated;
+
+/// What the values stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// All there are.
+    Population,
+    /// A sample; at least two are needed.
+    Sample,
+}
+
+#[derive(Debug)]
+pub struct StdDev {
+    over: Over,
+    count: u64,
+    mean: f64,
+    /// Sum of squared distances from the mean.
+    squares: f64,
+}
+
+impl StdDev {
+    pub fn new(over: Over) -> StdDev {
+        StdDev { over, count: 0, mean: 0.0, squares: 0.0 }
+    }
+
+    pub fn add_number(&mut self, number: Number) {
+        let value = number.to_f64();
+        self.count += 1;
+        let distance = value - self.mean;
+        self.mean += distance / self.count as f64;
+        self.squares += distance * (value - self.mean);
+    }
+
+    pub fn deviation(&self) -> Value {
+        let divisor = match self.over {
+            Over::Population => self.count,
+            Over::Sample => self.count.saturating_sub(1),
+        };
+        if divisor == 0 {
+            return Value::Null;
+        }
+        Value::Double((self.squares / divisor as f64).sqrt())
+    }
+}
+
+impl State for StdDev {
+    fn add(&mut self, value: Evaluated, _root: Doc) -> Result<()> {
+        if let Some(number) = value.get().and_then(Number::of) {
+            self.add_number(number);
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Value {
+        self.deviation()
+    }
+}

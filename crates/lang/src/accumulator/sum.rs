@@ -1,0 +1,79 @@
+//! `$sum`: the sum of the numbers; other values do not count.
+//!
+//! Whole numbers are summed exactly, doubles with compensation, so the order of the documents hardly matters.
+
+use arbor_bson::{Decimal128, Doc, Number, Value};
+
+use super::State;
+use crate::Result;
+use crate::expression::Evaluated;
+
+#[derive(Debug, Default)]
+pub struct Sum {
+    whole: i128,
+    double: f64,
+    /// What rounding lost of `double` (Neumaier).
+    lost: f64,
+    decimal: Option<Decimal128>,
+    widest: Widest,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Widest {
+    #[default]
+    Int32,
+    Int64,
+    Double,
+}
+
+impl Sum {
+    pub fn add_number(&mut self, number: Number) {
+        match number {
+            Number::Int32(v) => self.whole += i128::from(v),
+            Number::Int64(v) => {
+                self.whole += i128::from(v);
+                self.widest = self.widest.max(Widest::Int64);
+            }
+            Number::Double(v) => {
+                self.widest = Widest::Double;
+                self.add_double(v);
+            }
+            Number::Decimal(v) => self.decimal = Some(self.decimal.map_or(v, |sum| sum + v)),
+        }
+    }
+
+    fn add_double(&mut self, v: f64) {
+        let sum = self.double + v;
+        let lost = if self.double.abs() >= v.abs() { (self.double - sum) + v } else { (v - sum) + self.double };
+        self.lost += if lost.is_finite() { lost } else { 0.0 };
+        self.double = sum;
+    }
+
+    pub fn total(&self) -> Number {
+        let double = self.double + self.lost;
+        if let Some(decimal) = self.decimal {
+            let whole: Decimal128 = self.whole.to_string().parse().unwrap_or(Decimal128::ZERO);
+            let double = if self.widest == Widest::Double { Decimal128::from_f64(double) } else { Decimal128::ZERO };
+            return Number::Decimal(decimal + whole + double);
+        }
+        match (self.widest, i32::try_from(self.whole), i64::try_from(self.whole)) {
+            (Widest::Double, ..) => Number::Double(self.whole as f64 + double),
+            (Widest::Int32, Ok(v), _) => Number::Int32(v),
+            (_, _, Ok(v)) => Number::Int64(v),
+            _ => Number::Double(self.whole as f64),
+        }
+    }
+}
+
+impl State for Sum {
+    fn add(&mut self, value: Evaluated, _root: Doc) -> Result<()> {
+        if let Some(number) = value.get().and_then(Number::of) {
+            self.add_number(number);
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Value {
+        self.total().to_value()
+    }
+}

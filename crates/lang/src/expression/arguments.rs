@@ -1,0 +1,42 @@
+//! Operators with named arguments: `{ $op: { input: ..., as: ... } }`.
+
+use arbor_bson::{Doc, ValueRef};
+
+use crate::{Error, Result};
+
+/// Reads the argument document of an operator with the codes of its complaints.
+pub struct Named<'v> {
+    operator: &'static str,
+    doc: Doc<'v>,
+}
+
+impl<'v> Named<'v> {
+    /// `not_object` and `unknown` are the codes for an argument that is no document and for a field not in `known`.
+    pub fn read(
+        operator: &'static str,
+        value: ValueRef<'v>,
+        known: &[&str],
+        not_object: i32,
+        unknown: i32,
+    ) -> Result<Named<'v>> {
+        let ValueRef::Document(doc) = value else {
+            let message = format!("{operator} only supports an object as its argument");
+            return Err(Error::location(not_object, message));
+        };
+        if let Some((name, _)) = doc.iter().find(|(name, _)| !known.contains(name)) {
+            return Err(Error::location(unknown, format!("Unrecognized parameter to {operator}: {name}")));
+        }
+        Ok(Named { operator, doc })
+    }
+
+    pub fn get(&self, name: &str) -> Option<ValueRef<'v>> {
+        self.doc.get(name)
+    }
+
+    /// The argument, or the error with this code.
+    pub fn require(&self, name: &str, missing: i32) -> Result<ValueRef<'v>> {
+        let operator = self.operator;
+        let error = || Error::location(missing, format!("Missing '{name}' parameter to {operator}"));
+        self.get(name).ok_or_else(error)
+    }
+}

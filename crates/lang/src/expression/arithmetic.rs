@@ -1,0 +1,146 @@
+//! What the arithmetic operators share.
+
+use arbor_bson::{Decimal128, Finite, Number, Parts};
+
+use super::Evaluated;
+use crate::{Error, Result};
+
+/// Applies a function to a number; null for null.
+pub fn numeric<'a>(
+    operator: &str,
+    value: Evaluated<'a>,
+    function: impl FnOnce(Number) -> Result<Number>,
+) -> Result<Evaluated<'a>> {
+    if value.is_nullish() {
+        return Ok(Evaluated::null());
+    }
+    let Some(number) = value.get().and_then(Number::of) else {
+        let message = format!("{operator} only supports numeric types, not {}", value.type_name());
+        return Err(Error::location(28765, message));
+    };
+    Ok(function(number)?.to_value().into())
+}
+
+/// Applies a function of doubles. COMPAT: of a decimal, its nearest double is taken, so 17 digits are right, not 34.
+pub fn in_doubles(value: Number, function: impl FnOnce(f64) -> f64) -> Number {
+    match value {
+        Number::Decimal(decimal) => {
+            let result = function(decimal.to_f64());
+            Number::Decimal(result.to_string().parse().unwrap_or(Decimal128::NAN))
+        }
+        other => Number::Double(function(other.to_f64())),
+    }
+}
+
+/// A function of doubles that is defined on an interval only.
+pub fn within<'a>(
+    operator: &str,
+    value: Evaluated<'a>,
+    domain: (&str, fn(f64) -> bool),
+    function: fn(f64) -> f64,
+) -> Result<Evaluated<'a>> {
+    numeric(operator, value, |number| {
+        let double = number.to_f64();
+        if double.is_nan() || domain.1(double) {
+            return Ok(in_doubles(number, function));
+        }
+        let message = format!("cannot apply {operator} to {}, value must be in {}", number.as_value(), domain.0);
+        Err(Error::location(50989, message))
+    })
+}
+
+/// What becomes of the digits that are cut off.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Rounding {
+    HalfEven,
+    TowardsZero,
+    Down,
+    Up,
+}
+
+/// Rounds to `place` digits after the point (before it when negative).
+pub fn round(number: Number, place: i32, rounding: Rounding) -> Number {
+    match number {
+        Number::Int32(v) => {
+            let rounded = round_integer(i64::from(v), place, rounding);
+            i32::try_from(rounded).map_or(Number::Int64(rounded), Number::Int32)
+        }
+        Number::Int64(v) => Number::Int64(round_integer(v, place, rounding)),
+        Number::Double(v) if !v.is_finite() => number,
+        Number::Double(v) if place == 0 => Number::Double(match rounding {
+            Rounding::HalfEven => v.round_ties_even(),
+            Rounding::TowardsZero => v.trunc(),
+            Rounding::Down => v.floor(),
+            Rounding::Up => v.ceil(),
+        }),
+        Number::Double(v) => {
+            let decimal: Decimal128 = v.to_string().parse().unwrap_or(Decimal128::from_f64(v));
+            Number::Double(round_decimal(decimal, place, rounding).to_f64())
+        }
+        Number::Decimal(v) => Number::Decimal(round_decimal(v, place, rounding)),
+    }
+}
+
+fn round_integer(v: i64, place: i32, rounding: Rounding) -> i64 {
+    if place >= 0 {
+        return v;
+    }
+    let Some(unit) = 10i128.checked_pow(place.unsigned_abs()) else { return 0 };
+    let (quotient, remainder) = (i128::from(v) / unit, i128::from(v) % unit);
+    let quotient = quotient + i128::from(adjustment(quotient % 2 != 0, 2 * remainder.abs(), unit, v < 0, rounding));
+    i64::try_from(quotient * unit).unwrap_or(v)
+}
+
+fn round_decimal(v: Decimal128, place: i32, rounding: Rounding) -> Decimal128 {
+    let Parts::Finite(Finite { negative, coefficient, exponent }) = v.parts() else { return v };
+    let dropped = -place - exponent;
+    if dropped <= 0 {
+        return v;
+    }
+    // a coefficient has at most 34 digits, so 36 dropped digits leave nothing and less than half
+    let unit = 10i128.pow(dropped.min(36) as u32);
+    let coefficient = coefficient as i128;
+    let (quotient, remainder) = (coefficient / unit, coefficient % unit);
+    let step = adjustment(quotient % 2 != 0, 2 * remainder, unit, negative, rounding);
+    let magnitude = quotient + i128::from(if negative { -step } else { step });
+    Decimal128::from_finite(Finite { negative, coefficient: magnitude as u128, exponent: -place })
+}
+
+/// What the cut-off digits add to the signed quotient. `twice` is twice the magnitude of what was cut off.
+fn adjustment(odd: bool, twice: i128, unit: i128, negative: bool, rounding: Rounding) -> i8 {
+    let away = if negative { -1 } else { 1 };
+    match rounding {
+        Rounding::TowardsZero => 0,
+        Rounding::HalfEven if twice > unit || (twice == unit && odd) => away,
+        Rounding::Up if twice > 0 && !negative => 1,
+        Rounding::Down if twice > 0 && negative => -1,
+        _ => 0,
+    }
+}
+
+/// Reads the two arguments of `$round` and `$trunc`.
+pub fn round_to_place<'a>(operator: &str, arguments: Vec<Evaluated<'a>>, rounding: Rounding) -> Result<Evaluated<'a>> {
+    let mut arguments = arguments.into_iter();
+    let value = arguments.next().unwrap_or(Evaluated::Missing);
+    let place = match arguments.next() {
+        None => 0,
+        Some(place) if place.is_nullish() => return Ok(Evaluated::null()),
+        Some(place) => {
+            let exact = place.get().and_then(crate::number::exact_i64);
+            let whole = exact.ok_or_else(|| {
+                Error::location(51082, format!("precision argument to  {operator} must be a integral value"))
+            })?;
+            if !(-20..=100).contains(&whole) {
+                let message =
+                    format!("cannot apply {operator} with precision value {whole} value must be in [-20, 100]");
+                return Err(Error::location(51083, message));
+            }
+            whole as i32
+        }
+    };
+    if !value.is_nullish() && !value.get().is_some_and(crate::number::is_number) {
+        let message = format!("{operator} only supports numeric types, not {}", value.type_name());
+        return Err(Error::location(51081, message));
+    }
+    numeric(operator, value, |number| Ok(round(number, place, rounding)))
+}

@@ -1,0 +1,184 @@
+//! Conversions between types, as `$convert` and `$toInt`, `$toString` ... make them.
+
+use arbor_bson::{Decimal128, Number, ObjectId, Type, Value, ValueRef};
+
+use super::{Evaluated, date, is_true};
+use crate::{Code, Error, Result, text};
+
+/// The `$toX` operators: null stays null.
+pub fn convert_or_null(value: Evaluated<'_>, to: Type) -> Result<Evaluated<'_>> {
+    if value.is_nullish() {
+        return Ok(Evaluated::null());
+    }
+    Ok(Evaluated::Owned(convert(value.or_null(), to)?))
+}
+
+/// The value in another type; ConversionFailure when there is no way.
+pub fn convert(value: ValueRef, to: Type) -> Result<Value> {
+    match (value, to) {
+        (same, to) if same.ty() == to && convertible(to) => Ok(same.to_value()),
+        (value, Type::Bool) if to_bool(value) => Ok(Value::Bool(is_true(value))),
+        (value, Type::String) => to_text(value).map(Value::String).ok_or_else(|| unsupported(value, to)),
+        (ValueRef::String(text), Type::ObjectId) => parse_object_id(text).map(Value::ObjectId),
+        (value, Type::DateTime) => to_date(value),
+        (ValueRef::Bool(v), _) => of_number(Number::Int32(i32::from(v)), value, to),
+        (ValueRef::DateTime(v), Type::Double | Type::Int64 | Type::Decimal128) => {
+            of_number(Number::Int64(v), value, to)
+        }
+        (ValueRef::String(text), Type::Int32 | Type::Int64 | Type::Double | Type::Decimal128) => parse_number(text, to),
+        (value, _) => match Number::of(value) {
+            Some(number) => of_number(number, value, to),
+            None => Err(unsupported(value, to)),
+        },
+    }
+}
+
+fn convertible(to: Type) -> bool {
+    use Type::*;
+    matches!(to, Double | String | ObjectId | Bool | DateTime | Int32 | Int64 | Decimal128)
+}
+
+fn to_bool(value: ValueRef) -> bool {
+    Number::of(value).is_some()
+        || matches!(value, ValueRef::String(_) | ValueRef::ObjectId(_) | ValueRef::DateTime(_) | ValueRef::Timestamp(_))
+}
+
+fn of_number(number: Number, value: ValueRef, to: Type) -> Result<Value> {
+    match to {
+        Type::Double => {
+            let double = number.to_f64();
+            let lost = double.is_infinite() && matches!(number, Number::Decimal(v) if !v.is_infinite());
+            if lost { Err(overflow(value)) } else { Ok(Value::Double(double)) }
+        }
+        Type::Decimal128 => Ok(Value::Decimal128(match number {
+            // the shortest text of a double, not its exact value
+            Number::Double(v) if v.is_finite() => v.to_string().parse().unwrap_or(Decimal128::from_f64(v)),
+            other => other.to_decimal(),
+        })),
+        Type::Int64 => whole(number, value).map(Value::Int64),
+        Type::Int32 => {
+            let whole = whole(number, value)?;
+            i32::try_from(whole).map(Value::Int32).map_err(|_| overflow(value))
+        }
+        _ => Err(unsupported(value, to)),
+    }
+}
+
+fn whole(number: Number, value: ValueRef) -> Result<i64> {
+    if number.is_nan() {
+        return Err(failure("Attempt to convert NaN value to integer type in $convert with no onError value"));
+    }
+    if number.to_f64().is_infinite() {
+        return Err(failure("Attempt to convert infinity value to integer type in $convert with no onError value"));
+    }
+    number.to_i64_truncated().ok_or_else(|| overflow(value))
+}
+
+fn to_date(value: ValueRef) -> Result<Value> {
+    match value {
+        ValueRef::String(text) => date::parse(text).map(Value::DateTime).map_err(|error| failure(error.message)),
+        ValueRef::ObjectId(_) | ValueRef::Timestamp(_) | ValueRef::DateTime(_) => {
+            Ok(Value::DateTime(date::millis(value)?))
+        }
+        ValueRef::Int64(_) | ValueRef::Double(_) | ValueRef::Decimal128(_) => match Number::of(value) {
+            Some(number) => whole(number, value).map(Value::DateTime),
+            None => Err(unsupported(value, Type::DateTime)),
+        },
+        _ => Err(unsupported(value, Type::DateTime)),
+    }
+}
+
+fn parse_number(text: &str, to: Type) -> Result<Value> {
+    let bad = |why: &str| failure(format!("Failed to parse number '{text}' in $convert with no onError value: {why}"));
+    if text.is_empty() {
+        return Err(bad("No digits"));
+    }
+    if text.starts_with(char::is_whitespace) {
+        return Err(bad("Leading whitespace"));
+    }
+    let whole = |low: i64, high: i64| match text.parse::<i128>() {
+        Ok(v) => i64::try_from(v).ok().filter(|v| (low..=high).contains(v)).ok_or_else(|| bad("Overflow")),
+        Err(_) => Err(bad("Did not consume whole string.")),
+    };
+    match to {
+        Type::Int32 => whole(i64::from(i32::MIN), i64::from(i32::MAX)).map(|v| Value::Int32(v as i32)),
+        Type::Int64 => whole(i64::MIN, i64::MAX).map(Value::Int64),
+        Type::Decimal128 => text.parse().map(Value::Decimal128).map_err(|_| bad("Failed to parse string to decimal")),
+        _ => text.parse().map(Value::Double).map_err(|_| bad("Did not consume whole string.")),
+    }
+}
+
+fn parse_object_id(text: &str) -> Result<ObjectId> {
+    let bad =
+        |why: String| failure(format!("Failed to parse objectId '{text}' in $convert with no onError value: {why}"));
+    if text.len() != 24 {
+        return Err(bad(format!("Invalid string length for parsing to OID, expected 24 but found {}", text.len())));
+    }
+    let mut id = [0; 12];
+    for (byte, digits) in id.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let parsed = std::str::from_utf8(digits).ok().and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        *byte = parsed
+            .filter(|_| digits.iter().all(u8::is_ascii_hexdigit))
+            .ok_or_else(|| bad(format!("Invalid character found in hex string: '{text}'")))?;
+    }
+    Ok(ObjectId(id))
+}
+
+/// The text of a value that has one.
+pub fn to_text(value: ValueRef) -> Option<String> {
+    Some(match value {
+        ValueRef::String(v) | ValueRef::Symbol(v) => v.to_owned(),
+        ValueRef::Bool(v) => v.to_string(),
+        ValueRef::Int32(v) => v.to_string(),
+        ValueRef::Int64(v) => v.to_string(),
+        ValueRef::Double(v) => double(v),
+        ValueRef::Decimal128(v) => v.to_string(),
+        ValueRef::ObjectId(v) => v.to_string(),
+        ValueRef::DateTime(v) => date::iso(v),
+        _ => return None,
+    })
+}
+
+/// A double as text: the shortest that gives it back, with an exponent from 1e+16 on and below 1e-4.
+pub fn double(v: f64) -> String {
+    if v.is_nan() {
+        return "NaN".to_owned();
+    }
+    if v.is_infinite() {
+        return if v > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
+    }
+    if v == 0.0 || (1e-4..1e16).contains(&v.abs()) {
+        return v.to_string();
+    }
+    let text = format!("{v:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+}
+
+/// What operators on strings make of their argument: text, "" for null and nothing.
+pub fn coerce_to_string(value: &Evaluated) -> Result<String> {
+    if value.is_nullish() {
+        return Ok(String::new());
+    }
+    let bare = match value.or_null() {
+        ValueRef::JavaScript(code) => Some(code.to_owned()),
+        ValueRef::Timestamp(v) => Some(format!("Timestamp({}, {})", v.seconds, v.increment)),
+        ValueRef::Bool(_) | ValueRef::ObjectId(_) => None,
+        other => to_text(other),
+    };
+    bare.ok_or_else(|| Error::location(16007, format!("can't convert from BSON type {} to String", value.type_name())))
+}
+
+fn unsupported(value: ValueRef, to: Type) -> Error {
+    let (from, to) = (text::type_name(Some(value)), text::type_alias(to));
+    failure(format!("Unsupported conversion from {from} to {to} in $convert with no onError value"))
+}
+
+fn overflow(value: ValueRef) -> Error {
+    failure(format!("Conversion would overflow target type in $convert with no onError value: {}", text::shell(value)))
+}
+
+fn failure(message: impl Into<String>) -> Error {
+    Error::new(Code::CONVERSION_FAILURE, message)
+}

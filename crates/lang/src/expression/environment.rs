@@ -1,0 +1,43 @@
+//! What an expression is evaluated in: the document and the variables bound around it.
+
+use arbor_bson::{Doc, ValueRef};
+
+/// The document and the variables in scope, innermost first.
+#[derive(Clone, Copy)]
+pub struct Environment<'a> {
+    pub root: Doc<'a>,
+    frame: Option<&'a Frame<'a>>,
+}
+
+/// One bound variable.
+pub struct Frame<'a> {
+    value: Option<ValueRef<'a>>,
+    outer: Option<&'a Frame<'a>>,
+}
+
+impl<'a> Environment<'a> {
+    pub fn new(root: Doc<'a>) -> Environment<'a> {
+        Environment { root, frame: None }
+    }
+
+    /// The variable bound that many frames outwards.
+    pub fn variable(&self, frame: usize) -> Option<ValueRef<'a>> {
+        let mut found = self.frame;
+        for _ in 0..frame {
+            found = found?.outer;
+        }
+        found?.value
+    }
+
+    /// A frame that binds one more variable; enter it with [`Environment::within`].
+    pub fn bind(&self, value: Option<ValueRef<'a>>) -> Frame<'a> {
+        Frame { value, outer: self.frame }
+    }
+
+    pub fn within<'b>(&self, frame: &'b Frame<'b>) -> Environment<'b>
+    where
+        'a: 'b,
+    {
+        Environment { root: self.root, frame: Some(frame) }
+    }
+}

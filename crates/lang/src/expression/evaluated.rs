@@ -1,0 +1,87 @@
+//! The result of an expression.
+
+use arbor_bson::{Value, ValueRef};
+
+use crate::number;
+
+/// A value, borrowed where it stood in a document or an expression, or nothing.
+#[derive(Clone, Debug)]
+pub enum Evaluated<'a> {
+    Missing,
+    Borrowed(ValueRef<'a>),
+    Owned(Value),
+}
+
+impl<'a> Evaluated<'a> {
+    pub fn null() -> Evaluated<'a> {
+        Evaluated::Borrowed(ValueRef::Null)
+    }
+
+    pub fn borrowed(value: &'a Value) -> Evaluated<'a> {
+        Evaluated::Borrowed(value.as_ref())
+    }
+
+    pub fn get(&self) -> Option<ValueRef<'_>> {
+        match self {
+            Evaluated::Missing => None,
+            Evaluated::Borrowed(value) => Some(*value),
+            Evaluated::Owned(value) => Some(value.as_ref()),
+        }
+    }
+
+    /// The value, null for none.
+    pub fn or_null(&self) -> ValueRef<'_> {
+        self.get().unwrap_or(ValueRef::Null)
+    }
+
+    pub fn into_value(self) -> Option<Value> {
+        match self {
+            Evaluated::Missing => None,
+            Evaluated::Borrowed(value) => Some(value.to_value()),
+            Evaluated::Owned(value) => Some(value),
+        }
+    }
+
+    /// The same without what it borrowed.
+    pub fn into_owned<'b>(self) -> Evaluated<'b> {
+        self.into_value().map_or(Evaluated::Missing, Evaluated::Owned)
+    }
+
+    /// Missing, null or undefined: what most operators answer with null.
+    pub fn is_nullish(&self) -> bool {
+        matches!(self.get(), None | Some(ValueRef::Null | ValueRef::Undefined))
+    }
+
+    /// Everything is true but false, zero, null, undefined and missing.
+    pub fn is_true(&self) -> bool {
+        self.get().is_some_and(is_true)
+    }
+}
+
+/// A value as a condition.
+pub fn is_true(value: ValueRef) -> bool {
+    match value {
+        ValueRef::Bool(v) => v,
+        ValueRef::Null | ValueRef::Undefined => false,
+        other => number::to_f64(other).is_none_or(|v| v != 0.0),
+    }
+}
+
+impl<T: Into<Value>> From<T> for Evaluated<'_> {
+    fn from(value: T) -> Self {
+        Evaluated::Owned(value.into())
+    }
+}
+
+impl Evaluated<'_> {
+    /// The order of two results; "missing" stands beside undefined, before null.
+    pub fn compare(&self, other: &Evaluated<'_>) -> std::cmp::Ordering {
+        let (a, b) = (self.get().unwrap_or(ValueRef::Undefined), other.get().unwrap_or(ValueRef::Undefined));
+        arbor_bson::compare(a, b)
+    }
+
+    /// The alias of its type.
+    pub fn type_name(&self) -> &'static str {
+        crate::text::type_name(self.get())
+    }
+}

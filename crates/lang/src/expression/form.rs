@@ -1,0 +1,97 @@
+//! Operators that are functions of their evaluated arguments.
+
+use std::sync::Arc;
+
+use super::{Environment, Evaluated, Expression, Parser};
+use crate::{Error, Result};
+use arbor_bson::ValueRef;
+
+pub type Unary = for<'a> fn(Evaluated<'a>) -> Result<Evaluated<'a>>;
+pub type Binary = for<'a> fn(Evaluated<'a>, Evaluated<'a>) -> Result<Evaluated<'a>>;
+pub type Nary = for<'a> fn(Vec<Evaluated<'a>>) -> Result<Evaluated<'a>>;
+pub type ParseSpecial = fn(&'static str, ValueRef, &mut Parser) -> Result<Expression>;
+
+/// How an operator of the table is parsed and evaluated.
+#[derive(Clone, Copy)]
+pub enum Form {
+    Unary(Unary),
+    Binary(Binary),
+    /// At least and at most so many arguments.
+    Nary(usize, usize, Nary),
+    Special(ParseSpecial),
+}
+
+/// Any number of arguments.
+pub const ANY: usize = usize::MAX;
+
+/// An operator with its arguments.
+pub struct Call {
+    name: &'static str,
+    function: Function,
+}
+
+enum Function {
+    Unary(Unary, [Expression; 1]),
+    Binary(Binary, [Expression; 2]),
+    Nary(Nary, Vec<Expression>),
+}
+
+impl Form {
+    pub fn parse(self, name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+        let function = match self {
+            Form::Special(parse) => return Ok(parse(name, value, parser)?.fold()),
+            Form::Unary(function) => Function::Unary(function, exactly(name, parser.arguments(value)?)?),
+            Form::Binary(function) => Function::Binary(function, exactly(name, parser.arguments(value)?)?),
+            Form::Nary(least, most, function) => {
+                let arguments = parser.arguments(value)?;
+                check_count(name, least, most, arguments.len())?;
+                Function::Nary(function, arguments)
+            }
+        };
+        Ok(Expression::Call(Arc::new(Call { name, function })).fold())
+    }
+}
+
+fn exactly<const N: usize>(name: &str, arguments: Vec<Expression>) -> Result<[Expression; N]> {
+    check_count(name, N, N, arguments.len())?;
+    arguments.try_into().map_err(|_| Error::location(16020, format!("Expression {name} takes exactly {N} arguments.")))
+}
+
+fn check_count(name: &str, least: usize, most: usize, count: usize) -> Result<()> {
+    if (least..=most).contains(&count) {
+        return Ok(());
+    }
+    if least == most {
+        let message = format!("Expression {name} takes exactly {least} arguments. {count} were passed in.");
+        return Err(Error::location(16020, message));
+    }
+    let message =
+        format!("Expression {name} takes at least {least} arguments, and at most {most}, but {count} were passed in.");
+    Err(Error::location(28667, message))
+}
+
+impl Call {
+    pub fn arguments(&self) -> &[Expression] {
+        match &self.function {
+            Function::Unary(_, arguments) => arguments,
+            Function::Binary(_, arguments) => arguments,
+            Function::Nary(_, arguments) => arguments,
+        }
+    }
+
+    pub fn eval<'a>(&'a self, environment: &Environment<'a>) -> Result<Evaluated<'a>> {
+        match &self.function {
+            Function::Unary(function, [argument]) => function(argument.eval_in(environment)?),
+            Function::Binary(function, [a, b]) => function(a.eval_in(environment)?, b.eval_in(environment)?),
+            Function::Nary(function, arguments) => {
+                function(arguments.iter().map(|argument| argument.eval_in(environment)).collect::<Result<_>>()?)
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{:?}", self.name, self.arguments())
+    }
+}

@@ -1,0 +1,14 @@
+//! `$acosh`: the inverse hyperbolic cosine.
+//!
+//! ```text
+//! { $acosh: 1 } => 0.0
+//! { $acosh: 0 } => error 50989: cannot apply $acosh to 0, value must be in [1,inf]
+//! ```
+
+use crate::Result;
+use crate::expression::Evaluated;
+use crate::expression::arithmetic::within;
+
+pub fn eval(value: Evaluated) -> Result<Evaluated> {
+    within("$acosh", value, ("[1,inf]", |v| v >= 1.0), f64::acosh)
+}

@@ -1,0 +1,92 @@
+//! `$arrayToObject`: a document from pairs `[name, value]` or documents `{ k, v }`; a later name wins.
+//!
+//! ```text
+//! { $arrayToObject: [[["a", 1], ["b", 2]]] } => { a: 1, b: 2 }
+//! { $arrayToObject: [[{ k: "a", v: 1 }, { k: "a", v: 3 }]] } => { a: 3 }
+//! { $arrayToObject: "$a" } => null
+//! { $arrayToObject: 1 } => error 40386: $arrayToObject requires an array input, found: int
+//! { $arrayToObject: [[1]] } => error 40398: Unrecognised input type format for $arrayToObject: int
+//! { $arrayToObject: [[["a"]]] } => error 40397: $arrayToObject requires an array of size 2 arrays,found array of size: 1
+//! { $arrayToObject: [[[1, 2]]] } => error 40395: $arrayToObject requires an array of key-value pairs, where the key must be of type string. Found key type: int
+//! { $arrayToObject: [[{ k: "a" }]] } => error 40392: $arrayToObject requires an object keys of 'k' and 'v'. Found incorrect number of keys:1
+//! ```
+
+use arbor_bson::{Array, Doc, DocBuf, ValueRef};
+
+use crate::expression::Evaluated;
+use crate::{Error, Result, text};
+
+pub fn eval(value: Evaluated) -> Result<Evaluated> {
+    let pairs = match value.get() {
+        _ if value.is_nullish() => return Ok(Evaluated::null()),
+        Some(ValueRef::Array(pairs)) => pairs,
+        _ => {
+            let message = format!("$arrayToObject requires an array input, found: {}", value.type_name());
+            return Err(Error::location(40386, message));
+        }
+    };
+    let mut fields: Vec<(&str, ValueRef)> = Vec::new();
+    for item in pairs.iter() {
+        let (name, value) = match item {
+            ValueRef::Array(pair) => of_pair(pair)?,
+            ValueRef::Document(doc) => of_document(doc)?,
+            other => {
+                let found = text::type_name(Some(other));
+                let message = format!("Unrecognised input type format for $arrayToObject: {found}");
+                return Err(Error::location(40398, message));
+            }
+        };
+        if name.contains('\0') {
+            return Err(Error::location(4940400, "Key field cannot contain an embedded null byte"));
+        }
+        match fields.iter_mut().find(|(known, _)| *known == name) {
+            Some(field) => field.1 = value,
+            None => fields.push((name, value)),
+        }
+    }
+    Ok(fields.into_iter().collect::<DocBuf>().into())
+}
+
+fn of_pair(pair: Array<'_>) -> Result<(&str, ValueRef<'_>)> {
+    let size = pair.len();
+    match (pair.get(0), pair.get(1)) {
+        (Some(name), Some(value)) if size == 2 => Ok((key(name, 40395)?, value)),
+        _ => {
+            let message = format!("$arrayToObject requires an array of size 2 arrays,found array of size: {size}");
+            Err(Error::location(40397, message))
+        }
+    }
+}
+
+fn of_document(doc: Doc<'_>) -> Result<(&str, ValueRef<'_>)> {
+    let count = doc.iter().count();
+    if count != 2 {
+        let message =
+            format!("$arrayToObject requires an object keys of 'k' and 'v'. Found incorrect number of keys:{count}");
+        return Err(Error::location(40392, message));
+    }
+    match (doc.get("k"), doc.get("v")) {
+        (Some(name), Some(value)) => Ok((key(name, 40394)?, value)),
+        _ => {
+            let shown = text::shell(ValueRef::Document(doc));
+            let message = format!(
+                "$arrayToObject requires an object with keys 'k' and 'v'. Missing either or both keys from: {shown}"
+            );
+            Err(Error::location(40393, message))
+        }
+    }
+}
+
+fn key(value: ValueRef<'_>, code: i32) -> Result<&str> {
+    match value {
+        ValueRef::String(name) => Ok(name),
+        other => {
+            let found = text::type_name(Some(other));
+            let message = format!(
+                "$arrayToObject requires an array of key-value pairs, where the key must be of type string. Found key \
+                 type: {found}"
+            );
+            Err(Error::location(code, message))
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! `$asinh`: the inverse hyperbolic sine.
+//!
+//! ```text
+//! { $asinh: 0 } => 0.0
+//! ```
+
+use crate::Result;
+use crate::expression::Evaluated;
+use crate::expression::arithmetic::{in_doubles, numeric};
+
+pub fn eval(value: Evaluated) -> Result<Evaluated> {
+    numeric("$asinh", value, |number| Ok(in_doubles(number, f64::asinh)))
+}

@@ -1,0 +1,14 @@
+//! `$cmp`: the order of two values as -1, 0 or 1.
+//!
+//! ```text
+//! { $cmp: [1, 2] } => -1
+//! { $cmp: [1, 1.0] } => 0
+//! { $cmp: ["a", 2] } => 1
+//! ```
+
+use crate::Result;
+use crate::expression::Evaluated;
+
+pub fn eval<'a>(a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
+    Ok((a.compare(&b) as i32).into())
+}

@@ -1,0 +1,14 @@
+//! `$gt`: whether the first value is greater, types included. Nothing is less than null and stands beside undefined.
+//!
+//! ```text
+//! { $gt: [2, 1] } => true
+//! { $gt: ["a", 1] } => true
+//! { $gt: [1, 1] } => false
+//! ```
+
+use crate::Result;
+use crate::expression::Evaluated;
+
+pub fn eval<'a>(a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
+    Ok(a.compare(&b).is_gt().into())
+}

@@ -1,0 +1,13 @@
+//! `$gte`: whether the first value is greater or equal, types included. Nothing is less than null and stands beside undefined.
+//!
+//! ```text
+//! { $gte: [1, 1] } => true
+//! { $gte: [null, "$a"] } => true
+//! ```
+
+use crate::Result;
+use crate::expression::Evaluated;
+
+pub fn eval<'a>(a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
+    Ok(a.compare(&b).is_ge().into())
+}

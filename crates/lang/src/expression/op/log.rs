@@ -1,0 +1,40 @@
+//! `$log`: the logarithm of a number to a base.
+//!
+//! ```text
+//! { $log: [100, 10] } => 2.0
+//! { $log: ["$a", 10] } => null
+//! { $log: ["x", 10] } => error 28756: $log's argument must be numeric, not string
+//! { $log: [1, "x"] } => error 28757: $log's base must be numeric, not string
+//! { $log: [0, 10] } => error 28758: $log's argument must be a positive number, but is 0
+//! { $log: [1, 1] } => error 28759: $log's base must be a positive number not equal to 1, but is 1
+//! ```
+
+use arbor_bson::Number;
+
+use crate::expression::Evaluated;
+use crate::{Error, Result};
+
+pub fn eval<'a>(value: Evaluated<'a>, base: Evaluated<'a>) -> Result<Evaluated<'a>> {
+    if value.is_nullish() || base.is_nullish() {
+        return Ok(Evaluated::null());
+    }
+    let not_a_number = |what: &str, code, found: &Evaluated| {
+        Error::location(code, format!("$log's {what} must be numeric, not {}", found.type_name()))
+    };
+    let number = value.get().and_then(Number::of).ok_or_else(|| not_a_number("argument", 28756, &value))?;
+    let radix = base.get().and_then(Number::of).ok_or_else(|| not_a_number("base", 28757, &base))?;
+    if number.to_f64() <= 0.0 {
+        let message = format!("$log's argument must be a positive number, but is {}", number.as_value());
+        return Err(Error::location(28758, message));
+    }
+    if radix.to_f64() <= 0.0 || radix.to_f64() == 1.0 {
+        let message = format!("$log's base must be a positive number not equal to 1, but is {}", radix.as_value());
+        return Err(Error::location(28759, message));
+    }
+    let logarithm = match radix.to_f64() {
+        10.0 => number.to_f64().log10(),
+        2.0 => number.to_f64().log2(),
+        radix => number.to_f64().ln() / radix.ln(),
+    };
+    Ok(logarithm.into())
+}

@@ -1,0 +1,170 @@
+//! The operators of aggregation expressions: one file each, one row each.
+//!
+//! The examples in the doc blocks are run as tests (`expression/examples.rs`).
+
+mod abs;
+mod acos;
+mod acosh;
+mod add;
+mod and;
+mod array_elem_at;
+mod array_to_object;
+mod asin;
+mod asinh;
+mod atan;
+mod atan2;
+mod atanh;
+mod ceil;
+mod cmp;
+mod concat;
+mod concat_arrays;
+mod cond;
+mod convert;
+mod cos;
+mod cosh;
+mod degrees_to_radians;
+mod divide;
+mod eq;
+mod exp;
+mod filter;
+mod first;
+mod floor;
+mod gt;
+mod gte;
+mod if_null;
+mod in_array;
+mod is_array;
+mod is_number;
+mod last;
+mod let_variables;
+mod literal;
+mod ln;
+mod log;
+mod log10;
+mod lt;
+mod lte;
+mod map;
+mod merge_objects;
+mod meta;
+mod modulo;
+mod multiply;
+mod ne;
+mod not;
+mod object_to_array;
+mod or;
+mod pow;
+mod radians_to_degrees;
+mod rand;
+mod reduce;
+mod round;
+mod sin;
+mod sinh;
+mod size;
+mod slice;
+mod sqrt;
+mod subtract;
+mod switch;
+mod tan;
+mod tanh;
+mod to_bool;
+mod to_date;
+mod to_decimal;
+mod to_double;
+mod to_int;
+mod to_long;
+mod to_lower;
+mod to_object_id;
+mod to_string;
+mod to_upper;
+mod trunc;
+mod type_name;
+
+use super::form::{ANY, Form};
+
+pub use slice::range as slice_range;
+
+/// Every operator, by name.
+const OPERATORS: &[(&str, Form)] = &[
+    ("$abs", Form::Unary(abs::eval)),
+    ("$acos", Form::Unary(acos::eval)),
+    ("$acosh", Form::Unary(acosh::eval)),
+    ("$add", Form::Nary(0, ANY, add::eval)),
+    ("$and", Form::Special(and::parse)),
+    ("$arrayElemAt", Form::Binary(array_elem_at::eval)),
+    ("$arrayToObject", Form::Unary(array_to_object::eval)),
+    ("$asin", Form::Unary(asin::eval)),
+    ("$asinh", Form::Unary(asinh::eval)),
+    ("$atan", Form::Unary(atan::eval)),
+    ("$atan2", Form::Binary(atan2::eval)),
+    ("$atanh", Form::Unary(atanh::eval)),
+    ("$ceil", Form::Unary(ceil::eval)),
+    ("$cmp", Form::Binary(cmp::eval)),
+    ("$concat", Form::Nary(0, ANY, concat::eval)),
+    ("$concatArrays", Form::Nary(0, ANY, concat_arrays::eval)),
+    ("$cond", Form::Special(cond::parse)),
+    ("$const", Form::Special(literal::parse)),
+    ("$convert", Form::Special(convert::parse)),
+    ("$cos", Form::Unary(cos::eval)),
+    ("$cosh", Form::Unary(cosh::eval)),
+    ("$degreesToRadians", Form::Unary(degrees_to_radians::eval)),
+    ("$divide", Form::Binary(divide::eval)),
+    ("$eq", Form::Binary(eq::eval)),
+    ("$exp", Form::Unary(exp::eval)),
+    ("$filter", Form::Special(filter::parse)),
+    ("$first", Form::Unary(first::eval)),
+    ("$floor", Form::Unary(floor::eval)),
+    ("$gt", Form::Binary(gt::eval)),
+    ("$gte", Form::Binary(gte::eval)),
+    ("$ifNull", Form::Special(if_null::parse)),
+    ("$in", Form::Binary(in_array::eval)),
+    ("$isArray", Form::Unary(is_array::eval)),
+    ("$isNumber", Form::Unary(is_number::eval)),
+    ("$last", Form::Unary(last::eval)),
+    ("$let", Form::Special(let_variables::parse)),
+    ("$literal", Form::Special(literal::parse)),
+    ("$ln", Form::Unary(ln::eval)),
+    ("$log", Form::Binary(log::eval)),
+    ("$log10", Form::Unary(log10::eval)),
+    ("$lt", Form::Binary(lt::eval)),
+    ("$lte", Form::Binary(lte::eval)),
+    ("$map", Form::Special(map::parse)),
+    ("$mergeObjects", Form::Nary(0, ANY, merge_objects::eval)),
+    ("$meta", Form::Special(meta::parse)),
+    ("$mod", Form::Binary(modulo::eval)),
+    ("$multiply", Form::Nary(0, ANY, multiply::eval)),
+    ("$ne", Form::Binary(ne::eval)),
+    ("$not", Form::Unary(not::eval)),
+    ("$objectToArray", Form::Unary(object_to_array::eval)),
+    ("$or", Form::Special(or::parse)),
+    ("$pow", Form::Binary(pow::eval)),
+    ("$radiansToDegrees", Form::Unary(radians_to_degrees::eval)),
+    ("$rand", Form::Special(rand::parse)),
+    ("$reduce", Form::Special(reduce::parse)),
+    ("$round", Form::Nary(1, 2, round::eval)),
+    ("$sin", Form::Unary(sin::eval)),
+    ("$sinh", Form::Unary(sinh::eval)),
+    ("$size", Form::Unary(size::eval)),
+    ("$slice", Form::Nary(2, 3, slice::eval)),
+    ("$sqrt", Form::Unary(sqrt::eval)),
+    ("$subtract", Form::Binary(subtract::eval)),
+    ("$switch", Form::Special(switch::parse)),
+    ("$tan", Form::Unary(tan::eval)),
+    ("$tanh", Form::Unary(tanh::eval)),
+    ("$toBool", Form::Unary(to_bool::eval)),
+    ("$toDate", Form::Unary(to_date::eval)),
+    ("$toDecimal", Form::Unary(to_decimal::eval)),
+    ("$toDouble", Form::Unary(to_double::eval)),
+    ("$toInt", Form::Unary(to_int::eval)),
+    ("$toLong", Form::Unary(to_long::eval)),
+    ("$toLower", Form::Unary(to_lower::eval)),
+    ("$toObjectId", Form::Unary(to_object_id::eval)),
+    ("$toString", Form::Unary(to_string::eval)),
+    ("$toUpper", Form::Unary(to_upper::eval)),
+    ("$trunc", Form::Nary(1, 2, trunc::eval)),
+    ("$type", Form::Unary(type_name::eval)),
+];
+
+/// The operator of this name.
+pub fn find(name: &str) -> Option<(&'static str, Form)> {
+    OPERATORS.iter().find(|(known, _)| *known == name).copied()
+}

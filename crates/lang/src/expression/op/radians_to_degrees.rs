@@ -1,0 +1,13 @@
+//! `$radiansToDegrees`: radians as degrees.
+//!
+//! ```text
+//! { $radiansToDegrees: 0 } => 0.0
+//! ```
+
+use crate::Result;
+use crate::expression::Evaluated;
+use crate::expression::arithmetic::{in_doubles, numeric};
+
+pub fn eval(value: Evaluated) -> Result<Evaluated> {
+    numeric("$radiansToDegrees", value, |number| Ok(in_doubles(number, f64::to_degrees)))
+}

@@ -1,0 +1,16 @@
+//! `$sin`: the sine of an angle in radians.
+//!
+//! ```text
+//! { $sin: 0 } => 0.0
+//! { $sin: "$a" } => null
+//! { $sin: "x" } => error 28765: $sin only supports numeric types, not string
+//! { $sin: Infinity } => error 50989: cannot apply $sin to inf.0, value must be in (-inf,inf)
+//! ```
+
+use crate::Result;
+use crate::expression::Evaluated;
+use crate::expression::arithmetic::within;
+
+pub fn eval(value: Evaluated) -> Result<Evaluated> {
+    within("$sin", value, ("(-inf,inf)", |v| v.is_finite()), f64::sin)
+}

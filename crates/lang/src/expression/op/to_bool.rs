@@ -1,0 +1,18 @@
+//! `$toBool`: false for zero and false, true for everything else that converts.
+//!
+//! ```text
+//! { $toBool: 0 } => false
+//! { $toBool: "false" } => true
+//! { $toBool: Date(0) } => true
+//! { $toBool: "$a" } => null
+//! ```
+
+use arbor_bson::Type;
+
+use crate::Result;
+use crate::expression::Evaluated;
+use crate::expression::convert::convert_or_null;
+
+pub fn eval(value: Evaluated) -> Result<Evaluated> {
+    convert_or_null(value, Type::Bool)
+}

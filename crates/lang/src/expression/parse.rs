@@ -1,0 +1,142 @@
+//! From BSON to the tree of an expression.
+
+use arbor_bson::{Doc, ValueRef};
+
+use super::{Expression, field, op, variable};
+use crate::{Code, Context, Error, Path, Result, field_path, text};
+
+pub struct Parser<'c> {
+    pub context: &'c Context,
+    /// Names of the variables bound around the place that is parsed, outermost first.
+    scope: Vec<String>,
+    depth: usize,
+}
+
+impl<'c> Parser<'c> {
+    pub fn new(context: &'c Context) -> Parser<'c> {
+        Parser { context, scope: Vec::new(), depth: 0 }
+    }
+
+    pub fn expression(&mut self, value: ValueRef) -> Result<Expression> {
+        self.depth += 1;
+        if self.depth > self.context.limits.depth_max {
+            return Err(Error::new(Code::OVERFLOW, "expression is nested too deeply"));
+        }
+        let expression = match value {
+            ValueRef::String(text) if text.starts_with('$') => self.path(text)?,
+            ValueRef::Document(doc) => self.document(doc)?,
+            ValueRef::Array(array) => {
+                let items = array.iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?;
+                Expression::Array(items.into()).fold()
+            }
+            other => Expression::Constant(Some(other.to_value())),
+        };
+        self.depth -= 1;
+        Ok(expression)
+    }
+
+    /// Arguments of an operator: an array of them, or the only one.
+    pub fn arguments(&mut self, value: ValueRef) -> Result<Vec<Expression>> {
+        match value {
+            ValueRef::Array(list) => list.iter().map(|item| self.expression(item)).collect(),
+            single => Ok(vec![self.expression(single)?]),
+        }
+    }
+
+    /// Parses with one more variable in scope.
+    pub fn with_variable(&mut self, name: &str, value: ValueRef) -> Result<Expression> {
+        self.with_variables(&[name], value)
+    }
+
+    /// Parses with more variables in scope, to be bound in this order.
+    pub fn with_variables(&mut self, names: &[&str], value: ValueRef) -> Result<Expression> {
+        let outside = self.scope.len();
+        self.scope.extend(names.iter().map(|name| (*name).to_owned()));
+        let expression = self.expression(value);
+        self.scope.truncate(outside);
+        expression
+    }
+
+    fn path(&mut self, text: &str) -> Result<Expression> {
+        let Some(name) = text.strip_prefix("$$") else {
+            let path = text.strip_prefix('$').unwrap_or(text);
+            if path.is_empty() {
+                return Err(Error::location(16872, "'$' by itself is not a valid FieldPath"));
+            }
+            let path = field_path::parse(path)?;
+            return Ok(match self.bound("CURRENT") {
+                Some(frame) => Expression::Variable { frame, path: Some(path) },
+                None => Expression::Field(path),
+            });
+        };
+        let (name, rest) = name.split_once('.').map_or((name, None), |(name, rest)| (name, Some(rest)));
+        variable::check_name(name)?;
+        let path = rest.map(field_path::parse).transpose()?;
+        if let Some(frame) = self.bound(name) {
+            return Ok(Expression::Variable { frame, path });
+        }
+        let name = if name == "CURRENT" { "ROOT" } else { name };
+        Ok(within(variable::outer(name, self.context)?, path))
+    }
+
+    /// How many frames outwards a variable of this name is bound.
+    fn bound(&self, name: &str) -> Option<usize> {
+        self.scope.iter().rev().position(|known| known == name)
+    }
+
+    fn document(&mut self, doc: Doc) -> Result<Expression> {
+        match doc.first() {
+            Some((name, value)) if name.starts_with('$') => {
+                if doc.iter().nth(1).is_some() {
+                    let shown = text::shell(ValueRef::Document(doc));
+                    let message = format!(
+                        "an expression specification must contain exactly one field, the name of the expression. Found {} fields in {shown}",
+                        doc.iter().count()
+                    );
+                    return Err(Error::location(15983, message));
+                }
+                self.operator(name, value)
+            }
+            _ => self.object(doc),
+        }
+    }
+
+    fn operator(&mut self, name: &str, value: ValueRef) -> Result<Expression> {
+        match op::find(name) {
+            Some((name, form)) => form.parse(name, value, self),
+            None => Err(Error::new(Code::INVALID_PIPELINE_OPERATOR, format!("Unrecognized expression '{name}'"))),
+        }
+    }
+
+    fn object(&mut self, doc: Doc) -> Result<Expression> {
+        let mut fields: Vec<(Box<str>, Expression)> = Vec::new();
+        for (name, value) in doc {
+            field_path::check_name(name)?;
+            if name.contains('.') {
+                let message = "FieldPath field names may not contain '.'. Consider using $getField or $setField.";
+                return Err(Error::location(16412, message));
+            }
+            if fields.iter().any(|(known, _)| **known == *name) {
+                let shown = text::shell(ValueRef::Document(doc));
+                return Err(Error::location(
+                    16406,
+                    format!("duplicate field name specified in object literal: {shown}"),
+                ));
+            }
+            fields.push((name.into(), self.expression(value)?));
+        }
+        Ok(Expression::Document(fields.into()).fold())
+    }
+}
+
+/// A path into what is known already.
+fn within(expression: Expression, path: Option<Path>) -> Expression {
+    match (expression, path) {
+        (expression, None) => expression,
+        (Expression::Root, Some(path)) => Expression::Field(path),
+        (Expression::Constant(Some(value)), Some(path)) => {
+            Expression::Constant(field::resolve(value.as_ref(), path.components()).into_value())
+        }
+        (_, Some(_)) => Expression::Constant(None),
+    }
+}

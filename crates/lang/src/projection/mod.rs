@@ -1,0 +1,73 @@
+//! What of a document is shown: `find`'s projection and `$project`.
+//!
+//! A projection is a [`Selection`] (fields kept or dropped, in the order of the document) followed by [`Computed`] fields
+//! (expressions and `$elemMatch`, appended). `$addFields` is the computed part alone.
+
+mod computed;
+mod parse;
+mod selection;
+
+use arbor_bson::{Doc, DocBuf};
+
+use crate::{Context, Filter, Path, Result};
+
+pub use computed::Computed;
+use selection::Selection;
+
+/// Who asks. `find` has the positional `$`, `$slice` and `$elemMatch` of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProjectionKind {
+    Find,
+    Aggregate,
+}
+
+/// A parsed projection.
+#[derive(Clone, Debug)]
+pub struct Projection {
+    selection: Selection,
+    computed: Computed,
+    /// `a.b.$`: the path before the `$`.
+    positional: Option<Path>,
+}
+
+impl Projection {
+    /// `filter` is the query that a positional `$` refers to. An empty `spec` shows everything.
+    pub fn parse(spec: Doc, kind: ProjectionKind, filter: Option<&Filter>, context: &Context) -> Result<Projection> {
+        parse::parse(spec, kind, filter, context)
+    }
+
+    /// `position` is what [`Filter::matches_with_position`] told; it matters only when `needs_position`.
+    pub fn apply(&self, doc: Doc, position: Option<usize>) -> Result<DocBuf> {
+        let cut = match &self.positional {
+            Some(path) => Some(selection::cut_to_position(doc, path.components(), position)?),
+            None => None,
+        };
+        let selected = self.selection.apply(cut.as_ref().map_or(doc, DocBuf::as_doc));
+        if self.computed.is_empty() { Ok(selected) } else { self.computed.apply(selected.as_doc(), doc) }
+    }
+
+    /// Whether the positional `$` is used.
+    pub fn needs_position(&self) -> bool {
+        self.positional.is_some()
+    }
+
+    /// Whether documents pass unchanged (`{}`).
+    pub fn is_identity(&self) -> bool {
+        self.selection.is_identity() && self.computed.is_empty()
+    }
+
+    /// Whether it names what is shown, rather than what is hidden.
+    pub fn is_inclusion(&self) -> bool {
+        self.selection.inclusive
+    }
+
+    /// The plain paths of an inclusion that shows nothing else, with `_id` if it is shown: what an index must hold to
+    /// answer alone. `None` when whole documents are needed.
+    pub fn covered_by(&self) -> Option<Vec<Path>> {
+        let plain = self.computed.is_empty() && self.positional.is_none();
+        if plain && self.selection.inclusive { self.selection.plain_paths() } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests;
