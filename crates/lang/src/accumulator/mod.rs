@@ -25,7 +25,7 @@ use crate::{Context, Error, Expression, Result};
 pub use avg::Avg;
 pub use max::Max;
 pub use min::Min;
-pub use std_dev::{StdDev, Over};
+pub use std_dev::{Over, StdDev};
 pub use sum::Sum;
 
 /// What one group has gathered for one field.

@@ -81,6 +81,7 @@ mod type_name;
 
 use super::form::{ANY, Form};
 
+pub use merge_objects::{merge as merge_documents, not_a_document};
 pub use slice::range as slice_range;
 
 /// Every operator, by name.
