@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arbor_bson::Doc;
 use arbor_lang::Context;
-use arbor_store::Store;
-use arbor_txn::Transactions;
+use arbor_store::{Collection, Namespace, Store};
+use arbor_txn::{Durability, ReadView, Transactions};
 
 use crate::{CursorRegistry, Result};
 
@@ -46,6 +46,18 @@ impl Database {
         Database { store, transactions, cursors: CursorRegistry::default(), settings: Settings::default() }
     }
 
+    /// A collection with a snapshot in which it and its indexes are. None: there is no such collection.
+    pub(crate) fn snapshot(&self, namespace: &Namespace) -> Result<Option<(Arc<Collection>, ReadView)>> {
+        loop {
+            let Some(collection) = self.store.collection(namespace) else { return Ok(None) };
+            let view = self.transactions.read()?;
+            // changed in between: what was dropped would be missing in the snapshot
+            if self.store.collection(namespace).is_some_and(|now| Arc::ptr_eq(&now, &collection)) {
+                return Ok(Some((collection, view)));
+            }
+        }
+    }
+
     /// The context of a statement that begins now, with the variables of its `let`.
     pub(crate) fn context(&self, let_variables: Option<Doc<'_>>) -> Result<Context> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
@@ -54,5 +66,14 @@ impl Database {
             Some(variables) => Ok(context.with_let(variables)?),
             None => Ok(context),
         }
+    }
+
+    /// The end of a write statement: what it committed is as durable as the client asked for.
+    pub(crate) fn make_durable(&self, durability: Durability) -> Result<()> {
+        if durability == Durability::Journaled {
+            // an empty transaction waits for everything before its snapshot
+            self.transactions.begin()?.commit(durability)?;
+        }
+        Ok(())
     }
 }

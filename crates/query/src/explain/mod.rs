@@ -1,18 +1,232 @@
 //! Explaining plans: how a statement would be or was executed.
 
+mod aggregate;
 pub mod filter_doc;
 
-use arbor_bson::DocBuf;
-use arbor_lang::Error as LangError;
+use std::time::Instant;
 
-use crate::{Database, ExplainSpec, Interrupt, Result, Verbosity};
+use arbor_bson::{ArrayBuf, DocBuf};
+use arbor_store::{Collection, Namespace};
+use arbor_txn::ReadView;
 
-/// `queryPlanner` and, from `executionStats` on, `executionStats`; the caller adds `serverInfo` and `ok`.
+use crate::operator::{Detail, Examined, Operator, Run, StageDoc, int};
+use crate::plan::{self, Plans, Query, Slots, Solution};
+use crate::read::{count_rows, counting_operator, query_of};
+use crate::{
+    Change, CountSpec, Database, DeleteSpec, DistinctSpec, ExplainSpec, FindAndModifySpec, Interrupt, Result,
+    UpdateSpec, Verbosity,
+};
+
+/// `explainVersion`, `queryPlanner` and, from `executionStats` on, `executionStats` (of a pipeline: `stages`). The caller
+/// adds `command`, `serverInfo` and `ok`.
+///
+/// Nothing is written: of a write statement the finding of its documents is run.
 pub fn explain(
-    _database: &Database,
-    _spec: &ExplainSpec<'_>,
-    _verbosity: Verbosity,
-    _interrupt: &Interrupt,
+    database: &Database,
+    spec: &ExplainSpec<'_>,
+    verbosity: Verbosity,
+    interrupt: &Interrupt,
 ) -> Result<DocBuf> {
-    Err(LangError::not_implemented("explain").into())
+    let explainer = Explainer { database, verbosity, interrupt };
+    match spec {
+        ExplainSpec::Find(spec) => explainer.whole(&spec.namespace, &query_of(database, spec)?, &Shape::Rows),
+        ExplainSpec::Count(spec) => explainer.count(spec),
+        ExplainSpec::Distinct(spec) => explainer.distinct(spec),
+        ExplainSpec::Update(spec) => explainer.update(spec),
+        ExplainSpec::Delete(spec) => explainer.delete(spec),
+        ExplainSpec::FindAndModify(spec) => explainer.find_and_modify(spec),
+        ExplainSpec::Aggregate(spec) => aggregate::explain(&explainer, spec),
+    }
+}
+
+struct Explainer<'e> {
+    database: &'e Database,
+    verbosity: Verbosity,
+    interrupt: &'e Interrupt,
+}
+
+/// What stands above the rows that the plan finds.
+enum Shape<'s> {
+    Rows,
+    Count(&'s CountSpec<'s>),
+    /// UPDATE or DELETE, for all rows or for one.
+    Write {
+        stage: &'static str,
+        figure: &'static str,
+        all: bool,
+    },
+}
+
+/// One plan that was built, and perhaps run.
+struct Explained {
+    stage: DocBuf,
+    returned: u64,
+    examined: Examined,
+    millis: u64,
+}
+
+impl Explainer<'_> {
+    fn count(&self, spec: &CountSpec<'_>) -> Result<DocBuf> {
+        let query = Query::parse(spec.query, spec.hint, &self.database.context(None)?)?;
+        self.whole(&spec.namespace, &query, &Shape::Count(spec))
+    }
+
+    fn distinct(&self, spec: &DistinctSpec<'_>) -> Result<DocBuf> {
+        let query = Query::parse(spec.query, spec.hint, &self.database.context(None)?)?;
+        self.whole(&spec.namespace, &query, &Shape::Rows)
+    }
+
+    fn update(&self, spec: &UpdateSpec<'_>) -> Result<DocBuf> {
+        let context = self.database.context(spec.let_variables)?;
+        let Some(first) = spec.updates.first() else { return Ok(DocBuf::new()) };
+        let query = Query::parse(first.q, first.hint, &context)?;
+        let shape = Shape::Write { stage: "UPDATE", figure: "nWouldModify", all: first.multi };
+        self.whole(&spec.namespace, &query, &shape)
+    }
+
+    fn delete(&self, spec: &DeleteSpec<'_>) -> Result<DocBuf> {
+        let context = self.database.context(spec.let_variables)?;
+        let Some(first) = spec.deletes.first() else { return Ok(DocBuf::new()) };
+        let query = Query::parse(first.q, first.hint, &context)?;
+        let shape = Shape::Write { stage: "DELETE", figure: "nWouldDelete", all: first.multi };
+        self.whole(&spec.namespace, &query, &shape)
+    }
+
+    fn find_and_modify(&self, spec: &FindAndModifySpec<'_>) -> Result<DocBuf> {
+        let context = self.database.context(spec.let_variables)?;
+        let mut query = Query::parse(spec.query, spec.hint, &context)?;
+        query.sort_by(spec.sort)?;
+        let (stage, figure) = match spec.change {
+            Change::Remove => ("DELETE", "nWouldDelete"),
+            Change::Update { .. } => ("UPDATE", "nWouldModify"),
+        };
+        self.whole(&spec.namespace, &query, &Shape::Write { stage, figure, all: false })
+    }
+
+    fn whole(&self, namespace: &Namespace, query: &Query, shape: &Shape<'_>) -> Result<DocBuf> {
+        let mut doc = DocBuf::new().with("explainVersion", "1");
+        for (name, value) in self.sections(namespace, query, shape)?.as_doc() {
+            doc.append(name, value);
+        }
+        Ok(doc)
+    }
+
+    /// `queryPlanner` and `executionStats`.
+    fn sections(&self, namespace: &Namespace, query: &Query, shape: &Shape<'_>) -> Result<DocBuf> {
+        let Some((collection, view)) = self.database.snapshot(namespace)? else {
+            return Ok(self.missing_collection(namespace, query));
+        };
+        let Plans { winner, rejected } = plan::plan(&view, &collection, query)?;
+        let target = Target { view: &view, collection: &collection, query, shape };
+        let planned = self.stage(&target, &winner)?;
+        let mut others = ArrayBuf::new();
+        for solution in &rejected {
+            others.push(&self.stage(&target, solution)?);
+        }
+        let mut doc = DocBuf::new().with("queryPlanner", &planner_doc(namespace, query, &planned, &others));
+        if self.verbosity >= Verbosity::ExecutionStats {
+            let mut stats = execution_doc(&self.run(&target, &winner)?);
+            if self.verbosity == Verbosity::AllPlansExecution {
+                stats.append("allPlansExecution", &self.all_plans(&target, &rejected)?);
+            }
+            doc.append("executionStats", &stats);
+        }
+        Ok(doc)
+    }
+
+    fn missing_collection(&self, namespace: &Namespace, query: &Query) -> DocBuf {
+        let stage = StageDoc::new("EOF", Detail::Plan).finish();
+        let mut doc = DocBuf::new().with("queryPlanner", &planner_doc(namespace, query, &stage, &ArrayBuf::new()));
+        if self.verbosity >= Verbosity::ExecutionStats {
+            let nothing = Explained { stage, returned: 0, examined: Examined::default(), millis: 0 };
+            doc.append("executionStats", &execution_doc(&nothing));
+        }
+        doc
+    }
+
+    fn all_plans(&self, target: &Target<'_>, rejected: &[Solution]) -> Result<ArrayBuf> {
+        let mut plans = ArrayBuf::new();
+        for solution in rejected {
+            plans.push(&execution_doc(&self.run(target, solution)?));
+        }
+        Ok(plans)
+    }
+
+    fn stage(&self, target: &Target<'_>, solution: &Solution) -> Result<DocBuf> {
+        let root = self.operator(target, solution, &mut Slots::default());
+        Ok(target.shape.above(root.as_ref(), Detail::Plan, 0))
+    }
+
+    fn operator(&self, target: &Target<'_>, solution: &Solution, slots: &mut Slots) -> Box<dyn Operator> {
+        match target.shape {
+            Shape::Count(_) => counting_operator(self.database, solution, target.query, slots),
+            _ => plan::operator(solution, target.query, &self.database.settings, slots),
+        }
+    }
+
+    fn run(&self, target: &Target<'_>, solution: &Solution) -> Result<Explained> {
+        let mut slots = Slots::default();
+        let mut root = self.operator(target, solution, &mut slots);
+        let mut run = Run::new(target.view, Some(target.collection), self.interrupt, slots.count());
+        let start = Instant::now();
+        let mut rows = 0;
+        match target.shape {
+            Shape::Count(spec) => rows = count_rows(root.as_mut(), &mut run, spec)?,
+            Shape::Write { all: false, .. } => rows += u64::from(root.next(&mut run)?.is_some()),
+            _ => {
+                while root.next(&mut run)?.is_some() {
+                    rows += 1;
+                }
+            }
+        }
+        let returned = if matches!(target.shape, Shape::Rows) { rows } else { 0 };
+        let millis = start.elapsed().as_millis() as u64;
+        let stage = target.shape.above(root.as_ref(), Detail::Execution, rows);
+        Ok(Explained { stage, returned, examined: run.examined, millis })
+    }
+}
+
+/// What all plans of one explain share.
+struct Target<'t> {
+    view: &'t ReadView,
+    collection: &'t Collection,
+    query: &'t Query,
+    shape: &'t Shape<'t>,
+}
+
+impl Shape<'_> {
+    fn above(&self, root: &dyn Operator, detail: Detail, rows: u64) -> DocBuf {
+        let input = root.explain(detail);
+        match self {
+            Shape::Rows => input,
+            Shape::Count(spec) => {
+                let counted = StageDoc::new("COUNT", detail).figure("nCounted", rows).figure("nSkipped", spec.skip);
+                counted.input(input)
+            }
+            Shape::Write { stage, figure, .. } => StageDoc::new(stage, detail).figure(figure, rows).input(input),
+        }
+    }
+}
+
+fn planner_doc(namespace: &Namespace, query: &Query, winner: &DocBuf, rejected: &ArrayBuf) -> DocBuf {
+    DocBuf::new()
+        .with("namespace", namespace.as_str())
+        .with("indexFilterSet", false)
+        .with("parsedQuery", &filter_doc::of_filter(&query.filter))
+        .with("optimizationTimeMillis", 0i32)
+        .with("maxIndexedOrSolutionsReached", false)
+        .with("maxIndexedAndSolutionsReached", false)
+        .with("maxScansToExplodeReached", false)
+        .with("winningPlan", winner)
+        .with("rejectedPlans", rejected)
+}
+
+fn execution_doc(explained: &Explained) -> DocBuf {
+    DocBuf::new()
+        .with("executionSuccess", true)
+        .with("nReturned", int(explained.returned).as_ref())
+        .with("executionTimeMillis", int(explained.millis).as_ref())
+        .with("totalKeysExamined", int(explained.examined.keys).as_ref())
+        .with("totalDocsExamined", int(explained.examined.documents).as_ref())
+        .with("executionStages", &explained.stage)
 }

@@ -9,16 +9,21 @@ mod covered;
 mod eof;
 mod fetch;
 mod filter;
+mod group;
 mod index_scan;
 mod limit;
+mod map;
 mod or;
 mod place;
 mod projection;
 mod record_fetch;
+mod record_ids;
 mod run;
+mod sample;
 mod skip;
 mod sort;
 mod stage_doc;
+mod unwind;
 
 use arbor_bson::DocBuf;
 
@@ -30,15 +35,20 @@ pub use covered::Covered;
 pub use eof::Eof;
 pub use fetch::Fetch;
 pub use filter::FilterRows;
+pub use group::GroupRows;
 pub use index_scan::IndexScan;
 pub use limit::Limit;
+pub use map::MapRows;
 pub use or::Or;
-pub use projection::Project;
+pub use projection::{Project, project};
 pub use record_fetch::RecordFetch;
+pub use record_ids::RecordIds;
 pub use run::{Examined, Run, Slot};
+pub use sample::Sample;
 pub use skip::Skip;
 pub use sort::Sort;
-pub use stage_doc::{Detail, StageDoc, Tally};
+pub use stage_doc::{Detail, StageDoc, Tally, int};
+pub use unwind::UnwindRows;
 
 /// What passes between operators.
 #[derive(Debug)]

@@ -49,7 +49,7 @@ impl Sort {
         while let Some(row) = self.input.next(run)? {
             run.tick()?;
             self.tally.passed_over();
-            let entry = Entry { key: self.pattern.key(row.document.as_doc())?, order: self.read, row };
+            let entry = Entry { key: self.pattern.key(row.document.as_doc()), order: self.read, row };
             self.read += 1;
             self.bytes += entry.bytes();
             self.bytes -= best.add(entry).map_or(0, |worst| worst.bytes());

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use arbor_bson::{Value, ValueRef, compare};
+use arbor_bson::{Value, ValueRef, compare, display};
 
 #[derive(Clone, Debug)]
 pub struct Endpoint {
@@ -105,7 +105,7 @@ fn endpoint_text(value: ValueRef<'_>) -> String {
         ValueRef::Double(v) if v.is_nan() => "nan.0".to_owned(),
         ValueRef::Double(v) if v == v.trunc() && v.abs() < 1e15 => format!("{v:.1}"),
         ValueRef::DateTime(v) => format!("new Date({v})"),
-        other => format!("{other:?}"),
+        other => display::shell(other).to_string(),
     }
 }
 

@@ -6,20 +6,27 @@
 //! | `interval.rs`, `key_bounds.rs` | intervals of values; the same as spans of key bytes |
 //! | `index_shape.rs`, `index_bounds.rs` | an index as planned with; its bounds for a filter |
 //! | `sort_order.rs` | whether a scan gives the order that is asked for |
+//! | `query.rs`, `choose.rs`, `access.rs` | a parsed query; the choice among indexes; the ways to choose from |
+//! | `build.rs` | from the chosen way to operators |
 
 mod access;
+mod build;
+mod choose;
+mod hinted_range;
 mod index_bounds;
 mod index_shape;
 mod interval;
 mod key_bounds;
 mod predicate;
+mod query;
 mod sort_order;
 mod value_bounds;
 
-pub use access::{IndexAccess, ScanRange};
-pub use index_bounds::IndexBounds;
-pub use index_shape::{IndexPart, IndexShape, IndexSource};
-pub use interval::{Endpoint, Interval, Intervals};
+pub use access::{Access, IndexAccess, Plans, ScanRange, Solution};
+pub use build::{Slots, index_scan, operator};
+pub use choose::plan;
+pub use index_shape::IndexSource;
 pub use key_bounds::{KeyBounds, Span, Verdict};
-pub use predicate::{Predicate, conjuncts, predicates};
+pub use predicate::conjuncts;
+pub use query::Query;
 pub use sort_order::Direction;

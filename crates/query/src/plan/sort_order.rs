@@ -25,9 +25,7 @@ impl Direction {
 
 /// The direction in which the scan gives the order; None: it does not.
 ///
-/// Components that the bounds hold to one value are passed over. An array sorts by its smallest element (largest,
-/// descending), and the whole index meets that element first: so a component with arrays gives the order only as the
-/// first component of an unbounded scan.
+/// Components that the bounds hold to one value are passed over.
 pub fn direction(shape: &IndexShape, bounds: &IndexBounds, sort: &[SortPart]) -> Option<Direction> {
     let mut found = None;
     let mut at = 0;
@@ -40,7 +38,7 @@ pub fn direction(shape: &IndexShape, bounds: &IndexBounds, sort: &[SortPart]) ->
             at += 1;
         }
         let own = shape.parts.get(at).filter(|own| own.path == path)?;
-        if own.is_multikey() && !(at == 0 && sort.len() == 1 && bounds.intervals.iter().all(|all| all.is_full())) {
+        if own.is_multikey() && !(sort.len() == 1 && gives_order_of_arrays(at, path, bounds)) {
             return None;
         }
         let direction = if own.descending == part.descending { Direction::Forward } else { Direction::Backward };
@@ -50,6 +48,12 @@ pub fn direction(shape: &IndexShape, bounds: &IndexBounds, sort: &[SortPart]) ->
         at += 1;
     }
     Some(found.unwrap_or_default())
+}
+
+/// An array sorts by its smallest element (descending, its largest), and a scan of the whole index meets that element
+/// first. Below an array the keys of elements without the field differ from sort keys, so no dotted path.
+fn gives_order_of_arrays(at: usize, path: &str, bounds: &IndexBounds) -> bool {
+    at == 0 && !path.contains('.') && bounds.intervals.iter().all(|intervals| intervals.is_full())
 }
 
 fn is_constant(shape: &IndexShape, bounds: &IndexBounds, path: &str) -> bool {

@@ -1,29 +1,23 @@
 //! Statements that write.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `insert.rs`, `update.rs`, `delete.rs`, `find_and_modify.rs` | the statements |
+//! | `statements.rs` | running the statements of one command in shared transactions |
+//! | `target.rs` | the documents that a statement is about |
+//! | `modifier.rs`, `new_document.rs`, `object_id.rs` | documents after an update, before an insert |
 
-use arbor_lang::Error as LangError;
+mod delete;
+mod find_and_modify;
+mod insert;
+mod modifier;
+mod new_document;
+mod object_id;
+mod statements;
+mod target;
+mod update;
 
-use crate::{
-    Database, DeleteOutcome, DeleteSpec, FindAndModifyOutcome, FindAndModifySpec, InsertOutcome, InsertSpec, Interrupt,
-    Result, UpdateOutcome, UpdateSpec,
-};
-
-/// Adds documents. Errors of single documents are in the outcome.
-pub fn insert(_database: &Database, _spec: &InsertSpec<'_>, _interrupt: &Interrupt) -> Result<InsertOutcome> {
-    Err(LangError::not_implemented("insert").into())
-}
-
-pub fn update(_database: &Database, _spec: &UpdateSpec<'_>, _interrupt: &Interrupt) -> Result<UpdateOutcome> {
-    Err(LangError::not_implemented("update").into())
-}
-
-pub fn delete(_database: &Database, _spec: &DeleteSpec<'_>, _interrupt: &Interrupt) -> Result<DeleteOutcome> {
-    Err(LangError::not_implemented("delete").into())
-}
-
-pub fn find_and_modify(
-    _database: &Database,
-    _spec: &FindAndModifySpec<'_>,
-    _interrupt: &Interrupt,
-) -> Result<FindAndModifyOutcome> {
-    Err(LangError::not_implemented("findAndModify").into())
-}
+pub use delete::delete;
+pub use find_and_modify::find_and_modify;
+pub use insert::insert;
+pub use update::update;

@@ -1,0 +1,39 @@
+//! Pipeline stages that turn each document into one document.
+
+use arbor_bson::DocBuf;
+use arbor_lang::stage::Map;
+
+use super::{Detail, Operator, Row, Run, StageDoc, Tally};
+use crate::Result;
+
+pub struct MapRows {
+    input: Box<dyn Operator>,
+    map: Map,
+    tally: Tally,
+}
+
+impl MapRows {
+    pub fn new(input: Box<dyn Operator>, map: Map) -> MapRows {
+        MapRows { input, map, tally: Tally::default() }
+    }
+}
+
+impl Operator for MapRows {
+    fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
+        let Some(row) = self.input.next(run)? else { return Ok(self.tally.answer(None)) };
+        let document = self.map.apply(row.document.as_doc())?;
+        Ok(self.tally.answer(Some(Row { document, id_key: row.id_key })))
+    }
+
+    fn suspend(&mut self, run: &mut Run<'_>) {
+        self.input.suspend(run);
+    }
+
+    fn is_done(&self) -> bool {
+        self.input.is_done()
+    }
+
+    fn explain(&self, detail: Detail) -> DocBuf {
+        StageDoc::new("PROJECTION_DEFAULT", detail).tally(&self.tally).input(self.input.explain(detail))
+    }
+}

@@ -1,0 +1,70 @@
+//! From a chosen way to operators.
+
+use super::access::{Access, Branch, IndexAccess, Solution};
+use super::query::Query;
+use crate::Settings;
+use crate::operator::{
+    CollectionScan, Covered, Eof, Fetch, IndexScan, Limit, Operator, Or, Project, RecordFetch, RecordIds, Skip, Slot,
+    Sort,
+};
+
+/// Allots the cursor slots of the leaves.
+#[derive(Debug, Default)]
+pub struct Slots(usize);
+
+impl Slots {
+    pub fn allot(&mut self) -> Slot {
+        self.0 += 1;
+        Slot(self.0 - 1)
+    }
+
+    pub fn count(&self) -> usize {
+        self.0
+    }
+}
+
+/// The whole query: access, sort, skip, limit, projection.
+pub fn operator(solution: &Solution, query: &Query, settings: &Settings, slots: &mut Slots) -> Box<dyn Operator> {
+    let mut root = rows(solution, query, slots);
+    if let Some(pattern) = query.sort.as_ref().filter(|_| solution.sorts) {
+        root = Box::new(Sort::new(root, pattern.clone(), query.sort_limit(), settings.sort_bytes_max));
+    }
+    if query.skip > 0 {
+        root = Box::new(Skip::new(root, query.skip));
+    }
+    if let Some(limit) = query.limit {
+        root = Box::new(Limit::new(root, limit));
+    }
+    if let Some(shown) = query.projection.as_ref().filter(|_| solution.covered.is_none()) {
+        root = Box::new(Project::new(root, shown.projection.clone(), &query.filter, shown.spec.clone()));
+    }
+    if query.show_record_id {
+        root = Box::new(RecordIds::new(root));
+    }
+    root
+}
+
+fn rows(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn Operator> {
+    let filter = solution.residual.clone();
+    match &solution.access {
+        Access::Nothing => Box::new(Eof::default()),
+        Access::Record { id_key } => Box::new(RecordFetch::new(id_key.clone(), filter)),
+        Access::Collection(direction) => Box::new(CollectionScan::new(slots.allot(), *direction, filter)),
+        Access::Or(branches) => Box::new(Or::new(branches.iter().map(|branch| or_branch(branch, slots)).collect())),
+        Access::Index(access) => match (&solution.covered, &query.projection) {
+            (Some(fields), Some(shown)) => {
+                let scan = index_scan(access, slots);
+                Box::new(Covered::new(scan, shown.projection.clone(), fields.clone(), shown.spec.clone()))
+            }
+            _ => Box::new(Fetch::new(index_scan(access, slots), filter)),
+        },
+    }
+}
+
+fn or_branch(branch: &Branch, slots: &mut Slots) -> Box<dyn Operator> {
+    Box::new(Fetch::new(index_scan(&branch.access, slots), branch.residual.clone()))
+}
+
+pub fn index_scan(access: &IndexAccess, slots: &mut Slots) -> IndexScan {
+    IndexScan::new(slots.allot(), access.clone())
+}

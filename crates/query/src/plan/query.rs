@@ -1,0 +1,114 @@
+//! A parsed query: what the planner plans and the executor runs.
+
+use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_lang::projection::ProjectionKind;
+use arbor_lang::{Context, Error, Filter, Projection, Result, SortPattern};
+
+use super::sort_order::Direction;
+use crate::Hint;
+
+#[derive(Clone, Debug)]
+pub struct Query {
+    pub filter: Filter,
+    pub sort: Option<SortPattern>,
+    pub skip: u64,
+    pub limit: Option<u64>,
+    pub projection: Option<ShownAs>,
+    pub hint: Option<ChosenIndex>,
+    pub min: Option<DocBuf>,
+    pub max: Option<DocBuf>,
+    pub show_record_id: bool,
+}
+
+/// A projection with the document that it was parsed from.
+#[derive(Clone, Debug)]
+pub struct ShownAs {
+    pub projection: Projection,
+    pub spec: DocBuf,
+}
+
+/// A hint by what it may name.
+#[derive(Clone, Debug)]
+pub enum ChosenIndex {
+    Natural(Direction),
+    Name(String),
+    Pattern(DocBuf),
+}
+
+impl Query {
+    pub fn new(filter: Filter) -> Query {
+        Query {
+            filter,
+            sort: None,
+            skip: 0,
+            limit: None,
+            projection: None,
+            hint: None,
+            min: None,
+            max: None,
+            show_record_id: false,
+        }
+    }
+
+    pub fn parse(filter: Doc<'_>, hint: Option<Hint<'_>>, context: &Context) -> Result<Query> {
+        let mut query = Query::new(Filter::parse(filter, context)?);
+        query.hint = hint.map(ChosenIndex::parse).transpose()?.flatten();
+        Ok(query)
+    }
+
+    /// `{ $natural: n }` is a sort that asks for a scan in a direction.
+    pub fn sort_by(&mut self, sort: Option<Doc<'_>>) -> Result<()> {
+        let Some(sort) = sort.filter(|sort| !sort.is_empty()) else { return Ok(()) };
+        match natural(sort) {
+            Some(direction) => self.hint = Some(ChosenIndex::Natural(direction)),
+            None => self.sort = Some(SortPattern::parse(sort)?),
+        }
+        Ok(())
+    }
+
+    pub fn show(&mut self, projection: Option<Doc<'_>>, context: &Context) -> Result<()> {
+        let Some(spec) = projection.filter(|spec| !spec.is_empty()) else { return Ok(()) };
+        let projection = Projection::parse(spec, ProjectionKind::Find, Some(&self.filter), context)?;
+        if !projection.is_identity() {
+            self.projection = Some(ShownAs { projection, spec: spec.to_buf() });
+        }
+        Ok(())
+    }
+
+    /// Rows that a sort has to keep.
+    pub fn sort_limit(&self) -> Option<u64> {
+        self.limit.map(|limit| limit.saturating_add(self.skip))
+    }
+}
+
+impl ChosenIndex {
+    /// An empty key pattern is no hint.
+    fn parse(hint: Hint<'_>) -> Result<Option<ChosenIndex>> {
+        Ok(match hint {
+            Hint::Name(name) => Some(ChosenIndex::Name(name.to_owned())),
+            Hint::Pattern(pattern) if pattern.is_empty() => None,
+            Hint::Pattern(pattern) => match pattern.first() {
+                Some(("$natural", value)) => match natural(pattern) {
+                    Some(direction) => Some(ChosenIndex::Natural(direction)),
+                    None => return Err(bad_natural(value)),
+                },
+                _ => Some(ChosenIndex::Pattern(pattern.to_buf())),
+            },
+        })
+    }
+}
+
+fn natural(pattern: Doc<'_>) -> Option<Direction> {
+    let (name, value) = pattern.first()?;
+    let sign = match value {
+        ValueRef::Int32(v) => f64::from(v),
+        ValueRef::Int64(v) => v as f64,
+        ValueRef::Double(v) => v,
+        _ => return None,
+    };
+    (name == "$natural").then_some(if sign < 0.0 { Direction::Backward } else { Direction::Forward })
+}
+
+fn bad_natural(value: ValueRef<'_>) -> Error {
+    Error::bad_value(format!("$natural hint must be 1 or -1, but got {value}"))
+}

@@ -1,0 +1,110 @@
+//! `find`.
+
+use std::borrow::Cow;
+
+use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_lang::projection::ProjectionKind;
+use arbor_lang::{Context, Filter, Projection};
+use arbor_store::Collection;
+use arbor_txn::ReadView;
+
+use crate::cursor::RunningPlan;
+use crate::plan::{self, Plans, Query, Slots};
+use crate::{Cursor, Database, FindSpec, Interrupt, Result};
+
+/// The documents that a query finds. The plan is made at once; rows are read batch by batch.
+pub fn find(database: &Database, spec: &FindSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
+    interrupt.check()?;
+    if let Some(id) = id_of_point_query(spec) {
+        return find_by_id(database, spec, id);
+    }
+    let query = query_of(database, spec)?;
+    let Some((collection, view)) = database.snapshot(&spec.namespace)? else {
+        return Ok(Cursor::over_documents(spec.namespace.clone(), []));
+    };
+    let Plans { winner, .. } = plan::plan(&view, &collection, &query)?;
+    let mut slots = Slots::default();
+    let root = plan::operator(&winner, &query, &database.settings, &mut slots);
+    let plan = RunningPlan { view, collection: Some(collection), root, slots: slots.count() };
+    Ok(Cursor::over_plan(spec.namespace.clone(), plan))
+}
+
+pub fn query_of(database: &Database, spec: &FindSpec<'_>) -> Result<Query> {
+    if spec.return_key {
+        return Err(arbor_lang::Error::not_implemented("returnKey").into());
+    }
+    let context = database.context(spec.let_variables)?;
+    let mut query = Query::parse(spec.filter, spec.hint, &context)?;
+    query.sort_by(spec.sort)?;
+    query.show(spec.projection, &context)?;
+    query.skip = spec.skip;
+    query.limit = spec.limit;
+    query.min = spec.min.map(Doc::to_buf);
+    query.max = spec.max.map(Doc::to_buf);
+    query.show_record_id = spec.show_record_id;
+    Ok(query)
+}
+
+/// `{ _id: value }` and nothing that changes which document that is: the filter need not even be parsed.
+fn id_of_point_query<'s>(spec: &FindSpec<'s>) -> Option<ValueRef<'s>> {
+    let plain = spec.skip == 0
+        && spec.hint.is_none()
+        && spec.min.is_none()
+        && spec.max.is_none()
+        && spec.sort.is_none_or(|sort| sort.is_empty())
+        && spec.let_variables.is_none()
+        && !spec.show_record_id
+        && !spec.return_key;
+    if plain { id_equality(spec.filter) } else { None }
+}
+
+/// The value in `{ _id: value }`.
+pub fn id_equality(filter: Doc<'_>) -> Option<ValueRef<'_>> {
+    let mut fields = filter.iter();
+    match (fields.next(), fields.next()) {
+        (Some(("_id", value)), None) if is_value(value) => Some(value),
+        _ => None,
+    }
+}
+
+/// Not an operator: it is compared as it is.
+fn is_value(value: ValueRef<'_>) -> bool {
+    match value {
+        ValueRef::Regex { .. } | ValueRef::Array(_) | ValueRef::Undefined => false,
+        ValueRef::Document(doc) => doc.first().is_none_or(|(name, _)| !name.starts_with('$')),
+        _ => true,
+    }
+}
+
+fn find_by_id(database: &Database, spec: &FindSpec<'_>, id: ValueRef<'_>) -> Result<Cursor> {
+    let projection = match spec.projection.filter(|projection| !projection.is_empty()) {
+        Some(projection) => Some(parse_projection(database, spec.filter, projection)?),
+        None => None,
+    };
+    let Some(collection) = database.store.collection(&spec.namespace) else {
+        return Ok(Cursor::over_documents(spec.namespace.clone(), []));
+    };
+    let view = database.transactions.read()?;
+    let Some(record) = record(&view, &collection, id)? else {
+        return Ok(Cursor::over_documents(spec.namespace.clone(), []));
+    };
+    let document = match projection {
+        Some(projection) => projection.apply(Doc::trusted(&record), None)?,
+        None => DocBuf::from_trusted(record.into_owned()),
+    };
+    Ok(Cursor::over_documents(spec.namespace.clone(), [document]))
+}
+
+/// A tree that is gone belonged to a collection that was dropped a moment ago.
+fn record<'v>(view: &'v ReadView, collection: &Collection, id: ValueRef<'_>) -> Result<Option<Cow<'v, [u8]>>> {
+    match arbor_store::record(view, collection, &arbor_store::id_key(id)) {
+        Err(arbor_store::Error::Txn(arbor_txn::Error::UnknownTree(_))) => Ok(None),
+        record => Ok(record?),
+    }
+}
+
+fn parse_projection(database: &Database, filter: Doc<'_>, projection: Doc<'_>) -> Result<Projection> {
+    let context: Context = database.context(None)?;
+    let filter = Filter::parse(filter, &context)?;
+    Ok(Projection::parse(projection, ProjectionKind::Find, Some(&filter), &context)?)
+}

@@ -1,0 +1,74 @@
+//! `delete`.
+
+use arbor_lang::Context;
+use arbor_store::Collection;
+use arbor_txn::{Durability, Transaction};
+
+use super::statements::{self, settle};
+use super::target::{Targets, find_one};
+use crate::plan::Query;
+use crate::{Database, DeleteOutcome, DeleteSpec, DeleteStatement, Interrupt, Result};
+
+pub fn delete(database: &Database, spec: &DeleteSpec<'_>, interrupt: &Interrupt) -> Result<DeleteOutcome> {
+    let context = database.context(spec.let_variables)?;
+    let held = database.store.hold(&spec.namespace);
+    let collection = held.as_deref();
+    let done = statements::run(
+        database,
+        &spec.deletes,
+        spec.ordered,
+        interrupt,
+        |statement| statement.multi,
+        |statement| delete_all(database, collection, &query_of(statement, &context)?, interrupt),
+        |txn, statement| delete_one(database, txn, collection, &query_of(statement, &context)?, interrupt),
+    );
+    let mut deleted = 0;
+    let errors = settle(done, |_, count| deleted += count);
+    database.make_durable(spec.durability)?;
+    Ok(DeleteOutcome { deleted, errors })
+}
+
+pub fn query_of(statement: &DeleteStatement<'_>, context: &Context) -> Result<Query> {
+    Ok(Query::parse(statement.q, statement.hint, context)?)
+}
+
+fn delete_one(
+    database: &Database,
+    txn: &mut Transaction,
+    collection: Option<&Collection>,
+    query: &Query,
+    interrupt: &Interrupt,
+) -> Result<u64> {
+    let Some(collection) = collection else { return Ok(0) };
+    let Some(row) = find_one(database, &*txn, collection, query, interrupt)? else { return Ok(0) };
+    arbor_store::delete(txn, collection, row.document.as_doc())?;
+    Ok(1)
+}
+
+fn delete_all(
+    database: &Database,
+    collection: Option<&Collection>,
+    query: &Query,
+    interrupt: &Interrupt,
+) -> Result<u64> {
+    let Some(collection) = collection else { return Ok(0) };
+    let mut targets = Targets::of(database, collection, query, interrupt)?;
+    let mut deleted = 0;
+    loop {
+        let rows = targets.next_group()?;
+        if rows.is_empty() {
+            return Ok(deleted);
+        }
+        let delete_rows = |txn: &mut Transaction| -> Result<u64> {
+            let mut count = 0;
+            for row in &rows {
+                if let Some(document) = targets.current(txn, row)? {
+                    arbor_store::delete(txn, collection, document.as_doc())?;
+                    count += 1;
+                }
+            }
+            Ok(count)
+        };
+        deleted += database.transactions.retry(Durability::Applied, delete_rows)?.0;
+    }
+}

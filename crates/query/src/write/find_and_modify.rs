@@ -1,0 +1,95 @@
+//! `findAndModify`.
+
+use arbor_bson::{DocBuf, ValueRef};
+use arbor_store::Collection;
+use arbor_txn::{Durability, Transaction};
+
+use super::modifier::{Modification, Modifier};
+use super::target::find_one;
+use crate::operator::project;
+use crate::plan::Query;
+use crate::{Change, Database, FindAndModifyOutcome, FindAndModifySpec, Interrupt, Result};
+
+/// Changes or removes the first document of a query and answers it, before or after.
+pub fn find_and_modify(
+    database: &Database,
+    spec: &FindAndModifySpec<'_>,
+    interrupt: &Interrupt,
+) -> Result<FindAndModifyOutcome> {
+    let context = database.context(spec.let_variables)?;
+    let mut query = Query::parse(spec.query, spec.hint, &context)?;
+    query.sort_by(spec.sort)?;
+    query.limit = Some(1);
+    // what is shown is not what is changed: the projection waits until the end
+    query.show(spec.fields, &context)?;
+    let shown = query.projection.take();
+    let action = Action::parse(spec, &context)?;
+    let held = match database.store.hold(&spec.namespace) {
+        None if action.may_insert() => Some(database.store.hold_or_create(&spec.namespace)?),
+        held => held,
+    };
+    let Some(collection) = held.as_deref() else { return Ok(FindAndModifyOutcome::default()) };
+    let modify = |txn: &mut Transaction| act(database, txn, collection, &query, &action, interrupt);
+    let (mut outcome, _) = database.transactions.retry(Durability::Applied, modify)?;
+    if let (Some(shown), Some(document)) = (&shown, &outcome.value) {
+        let filter = shown.projection.needs_position().then_some(&query.filter);
+        outcome.value = Some(project(&shown.projection, filter, document)?);
+    }
+    database.make_durable(spec.durability)?;
+    Ok(outcome)
+}
+
+enum Action {
+    Remove,
+    Update { modifier: Modifier, upsert: bool, return_new: bool },
+}
+
+impl Action {
+    fn parse(spec: &FindAndModifySpec<'_>, context: &arbor_lang::Context) -> Result<Action> {
+        match &spec.change {
+            Change::Remove => Ok(Action::Remove),
+            Change::Update { update, upsert, return_new, array_filters } => {
+                let modification = Modification { update: *update, array_filters, constants: None, multi: false };
+                let modifier = Modifier::parse(&modification, context)?;
+                Ok(Action::Update { modifier, upsert: *upsert, return_new: *return_new })
+            }
+        }
+    }
+
+    fn may_insert(&self) -> bool {
+        matches!(self, Action::Update { upsert: true, .. })
+    }
+}
+
+fn act(
+    database: &Database,
+    txn: &mut Transaction,
+    collection: &Collection,
+    query: &Query,
+    action: &Action,
+    interrupt: &Interrupt,
+) -> Result<FindAndModifyOutcome> {
+    let found = find_one(database, &*txn, collection, query, interrupt)?.map(|row| row.document);
+    match (action, found) {
+        (Action::Remove, None) | (Action::Update { upsert: false, .. }, None) => Ok(FindAndModifyOutcome::default()),
+        (Action::Remove, Some(old)) => {
+            arbor_store::delete(txn, collection, old.as_doc())?;
+            Ok(FindAndModifyOutcome { value: Some(old), n: 1, ..FindAndModifyOutcome::default() })
+        }
+        (Action::Update { modifier, return_new, .. }, Some(old)) => {
+            let new = modifier.apply(&query.filter, old.as_doc())?;
+            if let Some(new) = &new {
+                arbor_store::update(txn, collection, old.as_doc(), new.as_doc())?;
+            }
+            let value = if *return_new { new.unwrap_or(old) } else { old };
+            Ok(FindAndModifyOutcome { value: Some(value), n: 1, updated_existing: true, upserted: None })
+        }
+        (Action::Update { modifier, return_new, .. }, None) => {
+            let document = modifier.upserted(&query.filter)?;
+            arbor_store::insert(txn, collection, document.as_doc())?;
+            let upserted = document.get("_id").map(ValueRef::to_value);
+            let value: Option<DocBuf> = return_new.then_some(document);
+            Ok(FindAndModifyOutcome { value, n: 1, updated_existing: false, upserted })
+        }
+    }
+}

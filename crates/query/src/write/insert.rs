@@ -1,0 +1,85 @@
+//! `insert`.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use arbor_bson::Doc;
+use arbor_store::Collection;
+use arbor_txn::{Durability, Transaction};
+
+use super::new_document::prepare;
+use crate::{Database, Error, InsertOutcome, InsertSpec, Interrupt, Result, WriteError};
+
+/// Adds documents, many in one transaction. A document that cannot be added is an error in the outcome; an ordered
+/// insert ends there and keeps what came before.
+pub fn insert(database: &Database, spec: &InsertSpec<'_>, interrupt: &Interrupt) -> Result<InsertOutcome> {
+    interrupt.check()?;
+    let held = database.store.hold_or_create(&spec.namespace)?;
+    let prepared: Vec<Prepared<'_>> = spec.documents.iter().map(|doc| prepare(*doc)).collect();
+    let mut outcome = InsertOutcome::default();
+    let mut next = 0;
+    while next < prepared.len() && !(spec.ordered && !outcome.errors.is_empty()) {
+        let group = group_from(database, &prepared, next);
+        next = group.end;
+        let first = group.start;
+        let added = interrupt.check().and_then(|()| insert_group(database, &held, spec.ordered, &prepared, group));
+        match added {
+            Ok(added) => {
+                outcome.inserted += added.inserted;
+                outcome.errors.extend(added.errors);
+            }
+            // nothing of the group was written
+            Err(error) => {
+                outcome.errors.push(WriteError { index: first, error });
+                break;
+            }
+        }
+    }
+    database.make_durable(spec.durability)?;
+    Ok(outcome)
+}
+
+type Prepared<'d> = arbor_lang::Result<Cow<'d, [u8]>>;
+
+/// Documents for one transaction.
+fn group_from(database: &Database, prepared: &[Prepared<'_>], start: usize) -> Range<usize> {
+    let mut bytes = 0;
+    let mut end = start;
+    while let Some(doc) = prepared.get(end) {
+        bytes += doc.as_ref().map_or(0, |doc| doc.len());
+        if end > start && (end - start >= database.settings.write_docs_max || bytes > database.settings.write_bytes_max)
+        {
+            break;
+        }
+        end += 1;
+    }
+    start..end
+}
+
+fn insert_group(
+    database: &Database,
+    collection: &Collection,
+    ordered: bool,
+    prepared: &[Prepared<'_>],
+    group: Range<usize>,
+) -> Result<InsertOutcome> {
+    let insert_all = |txn: &mut Transaction| {
+        let mut added = InsertOutcome::default();
+        for index in group.clone() {
+            let Some(prepared) = prepared.get(index) else { break };
+            match prepared {
+                Err(error) => added.errors.push(WriteError { index, error: Error::Lang(error.clone()) }),
+                Ok(doc) => match arbor_store::insert(txn, collection, Doc::trusted(doc)) {
+                    Ok(()) => added.inserted += 1,
+                    Err(arbor_store::Error::Txn(error)) => return Err(Error::Txn(error)),
+                    Err(error) => added.errors.push(WriteError { index, error: Error::Store(error) }),
+                },
+            }
+            if ordered && !added.errors.is_empty() {
+                break;
+            }
+        }
+        Ok(added)
+    };
+    Ok(database.transactions.retry(Durability::Applied, insert_all)?.0)
+}

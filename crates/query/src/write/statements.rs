@@ -1,0 +1,94 @@
+//! Running the statements of one command in order.
+//!
+//! Statements about single documents share transactions: each sees what those before it wrote, and one that fails
+//! leaves nothing behind (the writes of `store` are all or nothing).
+
+use arbor_txn::{Durability, MaybeConflict, Transaction};
+
+use crate::{Database, Interrupt, Result, WriteError};
+
+/// Statements that one transaction takes.
+const GROUP_MAX: usize = 256;
+/// A transaction that grew beyond this takes no further statement.
+const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// What happened to statement `index`.
+pub struct Done<T> {
+    pub index: usize,
+    pub result: Result<T>,
+}
+
+impl<T> Done<T> {
+    /// No statement after this one runs.
+    fn stops(&self, ordered: bool) -> bool {
+        self.result.as_ref().is_err_and(|error| ordered || !error.concerns_document())
+    }
+}
+
+/// Runs the statements. `multi` runs one that manages its own transactions, `single` one inside a transaction, which
+/// may be run again.
+pub fn run<S, T>(
+    database: &Database,
+    statements: &[S],
+    ordered: bool,
+    interrupt: &Interrupt,
+    is_multi: impl Fn(&S) -> bool,
+    mut multi: impl FnMut(&S) -> Result<T>,
+    mut single: impl FnMut(&mut Transaction, &S) -> Result<T>,
+) -> Vec<Done<T>> {
+    let mut done: Vec<Done<T>> = Vec::with_capacity(statements.len());
+    while let Some(rest) = statements.get(done.len()..).filter(|rest| !rest.is_empty()) {
+        let index = done.len();
+        let group = &rest[..rest.iter().take(GROUP_MAX).take_while(|statement| !is_multi(statement)).count()];
+        let results = match interrupt.check() {
+            Err(error) => vec![Done { index, result: Err(error) }],
+            Ok(()) if group.is_empty() => vec![Done { index, result: multi(&rest[0]) }],
+            Ok(()) => run_group(database, group, index, ordered, &mut single)
+                .unwrap_or_else(|error| vec![Done { index, result: Err(error) }]),
+        };
+        let stop = results.iter().any(|done| done.stops(ordered));
+        done.extend(results);
+        if stop {
+            break;
+        }
+    }
+    done
+}
+
+fn run_group<S, T>(
+    database: &Database,
+    group: &[S],
+    first: usize,
+    ordered: bool,
+    single: &mut impl FnMut(&mut Transaction, &S) -> Result<T>,
+) -> Result<Vec<Done<T>>> {
+    let work = |txn: &mut Transaction| -> Result<Vec<Done<T>>> {
+        let mut results: Vec<Done<T>> = Vec::with_capacity(group.len());
+        for (at, statement) in group.iter().enumerate() {
+            let result = match single(txn, statement) {
+                Err(error) if error.is_conflict() => return Err(error),
+                result => result,
+            };
+            let done = Done { index: first + at, result };
+            let stop = done.stops(ordered) || txn.size_bytes() > GROUP_BYTES_MAX;
+            results.push(done);
+            if stop {
+                break;
+            }
+        }
+        Ok(results)
+    };
+    Ok(database.transactions.retry(Durability::Applied, work)?.0)
+}
+
+/// Answers the errors in order; `take` gets the other answers.
+pub fn settle<T>(done: Vec<Done<T>>, mut take: impl FnMut(usize, T)) -> Vec<WriteError> {
+    let mut errors = Vec::new();
+    for Done { index, result } in done {
+        match result {
+            Ok(answer) => take(index, answer),
+            Err(error) => errors.push(WriteError { index, error }),
+        }
+    }
+    errors
+}

@@ -1,0 +1,78 @@
+//! The documents that a write statement is about.
+//!
+//! W1: a statement about one document finds and changes it in one transaction. W2: a statement about many reads from
+//! one snapshot that its own writes do not change (no document is met twice), and looks at each document again in the
+//! transaction that changes it: one that changed in between counts only if it still matches.
+
+use arbor_bson::{Doc, DocBuf};
+use arbor_lang::Filter;
+use arbor_store::Collection;
+use arbor_txn::{ReadView, Transaction, View};
+
+use crate::operator::{Operator, Row, Run};
+use crate::plan::{self, Query, Slots};
+use crate::{Database, Interrupt, Result};
+
+/// The first document of the query, as this transaction sees it.
+pub fn find_one(
+    database: &Database,
+    view: &dyn View,
+    collection: &Collection,
+    query: &Query,
+    interrupt: &Interrupt,
+) -> Result<Option<Row>> {
+    let solution = plan::plan(view, collection, query)?.winner;
+    let mut slots = Slots::default();
+    let mut root = plan::operator(&solution, query, &database.settings, &mut slots);
+    let mut run = Run::new(view, Some(collection), interrupt, slots.count());
+    root.next(&mut run)
+}
+
+/// All documents of a query in groups that fit into one transaction each.
+pub struct Targets<'t> {
+    database: &'t Database,
+    collection: &'t Collection,
+    filter: &'t Filter,
+    interrupt: &'t Interrupt,
+    view: ReadView,
+    root: Box<dyn Operator>,
+    slots: usize,
+}
+
+impl<'t> Targets<'t> {
+    pub fn of(
+        database: &'t Database,
+        collection: &'t Collection,
+        query: &'t Query,
+        interrupt: &'t Interrupt,
+    ) -> Result<Targets<'t>> {
+        let view = database.transactions.read()?;
+        let solution = plan::plan(&view, collection, query)?.winner;
+        let mut slots = Slots::default();
+        let root = plan::operator(&solution, query, &database.settings, &mut slots);
+        Ok(Targets { database, collection, filter: &query.filter, interrupt, view, root, slots: slots.count() })
+    }
+
+    /// Empty at the end.
+    pub fn next_group(&mut self) -> Result<Vec<Row>> {
+        let settings = &self.database.settings;
+        let mut run = Run::new(&self.view, Some(self.collection), self.interrupt, self.slots);
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while rows.len() < settings.write_docs_max && bytes < settings.write_bytes_max {
+            let Some(row) = self.root.next(&mut run)? else { return Ok(rows) };
+            bytes += row.document.as_bytes().len();
+            rows.push(row);
+        }
+        self.root.suspend(&mut run);
+        Ok(rows)
+    }
+
+    /// The document of a row as the transaction sees it. None: it is gone or does not match any more.
+    pub fn current(&self, txn: &Transaction, row: &Row) -> Result<Option<DocBuf>> {
+        let Some(record) = arbor_store::record(txn, self.collection, &row.id_key)? else { return Ok(None) };
+        if *record == *row.document.as_bytes() || self.filter.matches(Doc::trusted(&record))? {
+            return Ok(Some(DocBuf::from_trusted(record.into_owned())));
+        }
+        Ok(None)
+    }
+}

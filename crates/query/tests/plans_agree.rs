@@ -1,0 +1,274 @@
+//! Metamorphic: whatever index a query uses, its answer is that of the filter applied to every document.
+//!
+//! Random documents (few values, all kinds of nesting) and random filters; each filter runs without a hint, with each
+//! index hinted and with a collection scan, forward and sorted. A failure prints its seed, filter and plan.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use arbor_bson::{ArrayBuf, DocBuf, Value};
+use arbor_lang::{Context, Filter, SortPattern};
+use arbor_query::{FindSpec, Hint};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use support::{Rig, doc, ids, rig};
+
+const INDEXES: &[&str] = &["a", "-a", "b", "a,b", "b,-a", "x,a.b", "a.b", "a.b,a.c", "-a.c,x", "a.0", "x,b,a", "-b,x"];
+const SPARSE: &[&str] = &["c", "a.c, b"];
+const SORTS: &[&[(&str, i32)]] = &[
+    &[],
+    &[("a", 1)],
+    &[("a", -1)],
+    &[("a", 1), ("b", 1)],
+    &[("b", -1), ("a", 1)],
+    &[("b", 1), ("a", -1)],
+    &[("a.b", 1)],
+    &[("_id", -1)],
+    &[("x", 1), ("b", 1), ("a", 1)],
+];
+
+struct Random(StdRng);
+
+impl Random {
+    fn below(&mut self, count: usize) -> usize {
+        self.0.random_range(0..count)
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    fn scalar(&mut self) -> Value {
+        match self.below(14) {
+            0..=4 => Value::Int32(self.below(5) as i32),
+            5 => Value::Double(self.below(10) as f64 / 2.0),
+            6 => Value::Int64(self.below(3) as i64),
+            7 => Value::Null,
+            8 => Value::String(self.pick(&["", "a", "ab", "b"]).to_owned()),
+            9 => Value::Bool(self.below(2) == 0),
+            10 => Value::Double(self.pick(&[f64::NAN, f64::INFINITY, -0.0])),
+            11 => Value::DateTime(self.below(3) as i64),
+            12 => Value::String("abc".to_owned()),
+            _ => self.pick(&[&Value::MinKey, &Value::MaxKey]).clone(),
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Value {
+        match self.below(if depth == 0 { 6 } else { 10 }) {
+            0..=5 => self.scalar(),
+            6 | 7 => self.inner(depth - 1),
+            _ => {
+                let count = self.below(4);
+                let mut array = ArrayBuf::new();
+                for _ in 0..count {
+                    array.push(&self.value(depth - 1));
+                }
+                Value::Array(array)
+            }
+        }
+    }
+
+    fn inner(&mut self, depth: usize) -> Value {
+        let mut inner = DocBuf::new();
+        for name in ["b", "c"] {
+            if self.below(3) > 0 {
+                inner.append(name, &self.value(depth));
+            }
+        }
+        Value::Document(inner)
+    }
+
+    /// `plain`: without arrays, so that no index is multikey.
+    fn document(&mut self, id: i32, plain: bool) -> DocBuf {
+        let mut doc = doc("_id", id);
+        for name in ["a", "b", "c", "x"] {
+            if self.below(5) == 0 {
+                continue;
+            }
+            let value = match name {
+                "a" if plain && self.below(3) == 0 => {
+                    let mut inner = DocBuf::new();
+                    for name in ["b", "c"] {
+                        if self.below(3) > 0 {
+                            inner.append(name, &self.scalar());
+                        }
+                    }
+                    Value::Document(inner)
+                }
+                "a" if !plain => self.value(2),
+                "b" | "c" if !plain && self.below(4) == 0 => self.value(1),
+                _ => self.scalar(),
+            };
+            doc.append(name, &value);
+        }
+        doc
+    }
+
+    fn path(&mut self) -> &'static str {
+        self.pick(&["a", "a", "b", "b", "c", "x", "a.b", "a.c", "a.b", "a.0", "_id"])
+    }
+
+    fn operators(&mut self) -> DocBuf {
+        let mut operators = DocBuf::new();
+        for _ in 0..1 + self.below(2) {
+            match self.below(12) {
+                0 => operators.append("$gt", &self.scalar()),
+                1 => operators.append("$gte", &self.scalar()),
+                2 => operators.append("$lt", &self.scalar()),
+                3 => operators.append("$lte", &self.scalar()),
+                4 => operators.append("$ne", &self.scalar()),
+                5 => operators.append("$exists", self.below(2) == 0),
+                6 => operators.append("$in", &self.list()),
+                7 => operators.append("$nin", &self.list()),
+                8 => operators.append("$regex", self.pick(&["^a", "b$", "^ab", ""])),
+                9 => operators.append("$eq", &self.value(1)),
+                10 => operators.append("$not", &doc("$gt", &self.scalar())),
+                _ => operators.append("$type", self.pick(&["number", "string", "null", "array", "object"])),
+            };
+        }
+        operators
+    }
+
+    fn list(&mut self) -> Value {
+        let count = self.below(4);
+        let mut array = ArrayBuf::new();
+        for _ in 0..count {
+            array.push(&self.scalar());
+        }
+        Value::Array(array)
+    }
+
+    fn condition(&mut self, depth: usize) -> DocBuf {
+        match self.below(if depth == 0 { 6 } else { 10 }) {
+            0 | 1 => doc(self.path(), &self.value(1)),
+            2..=4 => doc(self.path(), &self.operators()),
+            5 => {
+                let inner = match self.below(2) {
+                    0 => self.operators(),
+                    _ => {
+                        let mut fields = DocBuf::new();
+                        fields.append("b", &self.operators());
+                        if self.below(2) == 0 {
+                            fields.append("c", &self.operators());
+                        }
+                        fields
+                    }
+                };
+                doc(self.pick(&["a", "b"]), &doc("$elemMatch", &inner))
+            }
+            kind => {
+                let mut list = ArrayBuf::new();
+                for _ in 0..1 + self.below(3) {
+                    list.push(&self.filter(depth - 1));
+                }
+                doc(["$or", "$or", "$and", "$nor"][kind - 6], &list)
+            }
+        }
+    }
+
+    fn filter(&mut self, depth: usize) -> DocBuf {
+        let mut filter = DocBuf::new();
+        for _ in 0..1 + self.below(3) {
+            for (name, value) in self.condition(depth).as_doc() {
+                if filter.get(name).is_none() {
+                    filter.append(name, value);
+                }
+            }
+        }
+        filter
+    }
+}
+
+fn filled(random: &mut Random, plain: bool) -> (Rig, Vec<DocBuf>, Vec<&'static str>) {
+    let rig = rig();
+    let mut indexes = Vec::new();
+    for index in INDEXES {
+        rig.index(index);
+        indexes.push(*index);
+    }
+    for index in SPARSE {
+        rig.index_with(index, doc("sparse", true));
+    }
+    let mut docs = Vec::new();
+    for id in 0..60 {
+        let document = random.document(id, plain);
+        // parallel arrays and the like cannot be indexed
+        if rig.insert(std::slice::from_ref(&document)).inserted == 1 {
+            docs.push(document);
+        }
+    }
+    (rig, docs, indexes)
+}
+
+fn check(rig: &Rig, docs: &[DocBuf], indexes: &[&str], filter: &DocBuf, sort: &[(&str, i32)], seed: u64) {
+    let context = Context::new(0);
+    let Ok(parsed) = Filter::parse(filter.as_doc(), &context) else { return };
+    let expected: BTreeSet<String> = docs
+        .iter()
+        .filter(|doc| parsed.matches(doc.as_doc()).unwrap())
+        .map(|doc| doc.get("_id").unwrap().to_string())
+        .collect();
+    let sort_doc: DocBuf = sort.iter().copied().collect();
+    let natural = doc("$natural", 1i32);
+    let mut hints: Vec<Option<Hint<'_>>> = vec![None, Some(Hint::Pattern(natural.as_doc())), Some(Hint::Name("_id_"))];
+    hints.extend(indexes.iter().map(|name| Some(Hint::Name(name))));
+    for hint in hints {
+        let mut spec = FindSpec { hint, ..rig.find_spec(filter) };
+        spec.sort = (!sort.is_empty()).then(|| sort_doc.as_doc());
+        let found = rig.run(&spec);
+        let explained = || {
+            let plan = rig.explain(spec.clone());
+            format!(
+                "seed {seed}, filter {}, sort {}, hint {hint:?}\n{}",
+                filter.as_doc(),
+                sort_doc.as_doc(),
+                plan.as_doc()
+            )
+        };
+        let found_ids = ids(&found);
+        let distinct: BTreeSet<String> = found_ids.iter().cloned().collect();
+        assert_eq!(distinct.len(), found_ids.len(), "a document twice: {}", explained());
+        let missing: Vec<_> = expected.difference(&distinct).collect();
+        let extra: Vec<_> = distinct.difference(&expected).collect();
+        let culprit = missing
+            .first()
+            .or(extra.first())
+            .and_then(|id| docs.iter().find(|doc| doc.get("_id").unwrap().to_string() == **id));
+        assert!(
+            missing.is_empty() && extra.is_empty(),
+            "missing {missing:?}, extra {extra:?}, {culprit:?}: {}",
+            explained()
+        );
+        if !sort.is_empty() {
+            let pattern = SortPattern::parse(sort_doc.as_doc()).unwrap();
+            let keys: Vec<Vec<u8>> = found.iter().map(|doc| pattern.key(doc.as_doc())).collect();
+            assert!(keys.is_sorted(), "out of order {found:?}: {}", explained());
+        }
+    }
+    assert_eq!(rig.count(filter), expected.len() as u64, "count: seed {seed}, filter {}", filter.as_doc());
+}
+
+fn run(seeds: std::ops::Range<u64>, plain: bool) {
+    for seed in seeds {
+        let mut random = Random(StdRng::seed_from_u64(seed));
+        let (rig, docs, indexes) = filled(&mut random, plain);
+        for _ in 0..60 {
+            let filter = random.filter(1);
+            let sort = random.pick(SORTS);
+            check(&rig, &docs, &indexes, &filter, sort, seed);
+        }
+        rig.check_valid();
+    }
+}
+
+#[test]
+fn every_plan_gives_the_same_answer_without_arrays() {
+    run(0..4, true);
+}
+
+#[test]
+fn every_plan_gives_the_same_answer_with_arrays() {
+    run(100..106, false);
+}

@@ -1,0 +1,127 @@
+//! A database in memory and short ways to say things.
+
+#![allow(dead_code)]
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
+use arbor_query::{
+    CountSpec, Database, DeleteSpec, DeleteStatement, FindSpec, InsertOutcome, InsertSpec, Interrupt, Verbosity,
+};
+use arbor_store::Namespace;
+use arbor_txn::Durability;
+
+pub struct Rig {
+    pub database: Database,
+    pub ns: Namespace,
+}
+
+pub fn rig() -> Rig {
+    let store = arbor_store::testing::store().unwrap();
+    let transactions = store.transactions().clone();
+    Rig { database: Database::new(store, transactions), ns: Namespace::parse("db.c").unwrap() }
+}
+
+impl Rig {
+    pub fn insert(&self, docs: &[DocBuf]) -> InsertOutcome {
+        self.insert_with(docs, true)
+    }
+
+    pub fn insert_with(&self, docs: &[DocBuf], ordered: bool) -> InsertOutcome {
+        let documents = docs.iter().map(DocBuf::as_doc).collect();
+        let spec = InsertSpec { namespace: self.ns.clone(), documents, ordered, durability: Durability::Journaled };
+        arbor_query::insert(&self.database, &spec, &Interrupt::never()).unwrap()
+    }
+
+    /// Requires documents that can be inserted.
+    pub fn fill(&self, docs: &[DocBuf]) {
+        let outcome = self.insert(docs);
+        assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
+    }
+
+    /// `"a, -b"`; the name is the text itself.
+    pub fn index(&self, fields: &str) {
+        self.index_with(fields, DocBuf::new());
+    }
+
+    pub fn index_with(&self, fields: &str, options: DocBuf) {
+        let key: DocBuf = fields
+            .split(',')
+            .map(|field| field.trim())
+            .map(|field| (field.trim_start_matches('-').to_owned(), if field.starts_with('-') { -1i32 } else { 1 }))
+            .collect();
+        let mut spec = DocBuf::new().with("key", &key).with("name", fields);
+        for (name, value) in options.as_doc() {
+            spec.append(name, value);
+        }
+        self.database.store.create_indexes(&self.ns, &[spec]).unwrap();
+    }
+
+    pub fn find_spec<'s>(&self, filter: &'s DocBuf) -> FindSpec<'s> {
+        FindSpec { filter: filter.as_doc(), ..FindSpec::new(self.ns.clone()) }
+    }
+
+    pub fn run(&self, spec: &FindSpec<'_>) -> Vec<DocBuf> {
+        arbor_query::find(&self.database, spec, &Interrupt::never()).unwrap().all(&Interrupt::never()).unwrap()
+    }
+
+    pub fn find(&self, filter: &DocBuf) -> Vec<DocBuf> {
+        self.run(&self.find_spec(filter))
+    }
+
+    pub fn ids(&self, filter: &DocBuf) -> Vec<String> {
+        ids(&self.find(filter))
+    }
+
+    pub fn count(&self, filter: &DocBuf) -> u64 {
+        let spec = CountSpec { namespace: self.ns.clone(), query: filter.as_doc(), skip: 0, limit: None, hint: None };
+        arbor_query::count(&self.database, &spec, &Interrupt::never()).unwrap()
+    }
+
+    pub fn delete(&self, filter: &DocBuf, multi: bool) -> u64 {
+        let spec = DeleteSpec {
+            namespace: self.ns.clone(),
+            deletes: vec![DeleteStatement { q: filter.as_doc(), multi, hint: None }],
+            ordered: true,
+            let_variables: None,
+            durability: Durability::Applied,
+        };
+        let outcome = arbor_query::delete(&self.database, &spec, &Interrupt::never()).unwrap();
+        assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
+        outcome.deleted
+    }
+
+    pub fn explain(&self, spec: FindSpec<'_>) -> DocBuf {
+        let spec = arbor_query::ExplainSpec::Find(spec);
+        arbor_query::explain(&self.database, &spec, Verbosity::AllPlansExecution, &Interrupt::never()).unwrap()
+    }
+
+    pub fn check_valid(&self) {
+        let report = self.database.store.validate(&self.ns, true).unwrap();
+        assert!(report.is_valid(), "{:#?}", report.problems);
+    }
+}
+
+pub fn ids(docs: &[DocBuf]) -> Vec<String> {
+    docs.iter().map(|doc| doc.get("_id").map(|id| id.to_string()).unwrap_or_default()).collect()
+}
+
+pub fn doc<'v, V: Into<ValueRef<'v>>>(name: &str, value: V) -> DocBuf {
+    DocBuf::new().with(name, value)
+}
+
+pub fn array<'v, V: Into<ValueRef<'v>>>(values: impl IntoIterator<Item = V>) -> Value {
+    Value::Array(values.into_iter().collect::<ArrayBuf>())
+}
+
+/// The value at a path through documents and, by position, arrays.
+pub fn at<'d>(doc: &'d DocBuf, path: &str) -> ValueRef<'d> {
+    let mut value = ValueRef::Document(doc.as_doc());
+    for name in path.split('.') {
+        let inner: Doc<'d> = match value {
+            ValueRef::Document(doc) => doc,
+            ValueRef::Array(array) => array.as_doc(),
+            _ => panic!("{path}: {value} has no {name}"),
+        };
+        value = inner.get(name).unwrap_or_else(|| panic!("{path}: no {name} in {inner}"));
+    }
+    value
+}
