@@ -122,7 +122,7 @@ impl<'a, V: Into<ValueRef<'a>>> FromIterator<V> for ArrayBuf {
     }
 }
 
-fn decimal(mut n: usize, digits: &mut [u8; 20]) -> &str {
+pub(crate) fn decimal(mut n: usize, digits: &mut [u8; 20]) -> &str {
     let mut start = digits.len();
     for slot in digits.iter_mut().rev() {
         *slot = b'0' + (n % 10) as u8;
@@ -136,11 +136,8 @@ fn decimal(mut n: usize, digits: &mut [u8; 20]) -> &str {
 }
 
 fn append_element(doc: &mut Vec<u8>, name: &str, value: ValueRef<'_>) {
-    debug_assert!(!name.as_bytes().contains(&0), "a field name holds no NUL");
     doc.pop();
-    doc.push(value.ty() as u8);
-    doc.extend_from_slice(name.as_bytes());
-    doc.push(0);
+    append_head(doc, value.ty() as u8, name);
     append_value(doc, value);
     doc.push(0);
     let len = doc.len() as u32;
@@ -149,13 +146,21 @@ fn append_element(doc: &mut Vec<u8>, name: &str, value: ValueRef<'_>) {
     }
 }
 
+/// Type and name of an element.
+pub(crate) fn append_head(out: &mut Vec<u8>, ty: u8, name: &str) {
+    debug_assert!(!name.as_bytes().contains(&0), "a field name holds no NUL");
+    out.push(ty);
+    out.extend_from_slice(name.as_bytes());
+    out.push(0);
+}
+
 fn append_string(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
     out.extend_from_slice(text.as_bytes());
     out.push(0);
 }
 
-fn append_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
+pub(crate) fn append_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     match value {
         ValueRef::Double(v) => out.extend_from_slice(&v.to_le_bytes()),
         ValueRef::String(v) | ValueRef::JavaScript(v) | ValueRef::Symbol(v) => append_string(out, v),

@@ -17,6 +17,7 @@ pub mod numeric;
 mod validate;
 mod value;
 mod wide;
+mod writer;
 
 pub use buf::{ArrayBuf, DocBuf};
 pub use compare::{canonical, canonical_type, compare, compare_arrays, compare_docs, identical};
@@ -26,3 +27,4 @@ pub use error::{Error, Problem};
 pub use numeric::Number;
 pub use validate::{INTERNAL_SIZE_MAX, Limits, USER_SIZE_MAX, validate};
 pub use value::{Decimal128, ObjectId, Timestamp, Type, Value, ValueRef};
+pub use writer::Writer;

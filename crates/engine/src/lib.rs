@@ -5,6 +5,8 @@
 //! and says which** ([`Engine::applied`]). Recovery replays the log from there.
 
 mod batch;
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
 mod error;
 pub mod limits;
 pub mod model;

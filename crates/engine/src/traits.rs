@@ -1,5 +1,7 @@
 //! The engine trait, shaped by what `txn` and `store` need.
 
+use std::sync::Arc;
+
 use arbor_base::{Position, TreeId};
 
 use crate::{Batch, Result, Snapshot};
@@ -60,4 +62,47 @@ pub struct Capabilities {
     /// Range deletes cost much less than deleting each key.
     pub cheap_range_delete: bool,
     pub compression: &'static [&'static str],
+}
+
+/// A shared engine is an engine.
+impl<E: Engine + ?Sized> Engine for Arc<E> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn applied(&self) -> Position {
+        (**self).applied()
+    }
+
+    fn apply(&self, batches: &[Batch]) -> Result<()> {
+        (**self).apply(batches)
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        (**self).snapshot()
+    }
+
+    fn checkpoint(&self) -> Result<Position> {
+        (**self).checkpoint()
+    }
+
+    fn durable(&self) -> Position {
+        (**self).durable()
+    }
+
+    fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
+        (**self).bulk_load(tree, rows)
+    }
+
+    fn stats(&self) -> Result<EngineStats> {
+        (**self).stats()
+    }
+
+    fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
+        (**self).tree_stats(tree)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
 }

@@ -15,13 +15,13 @@ impl<'a> ModelCursor<'a> {
         ModelCursor { rows, entry: None }
     }
 
-    fn to_first_of(&mut self, from: Bound<&[u8]>) -> Result<bool> {
+    fn go_first_of(&mut self, from: Bound<&[u8]>) -> Result<bool> {
         let found = self.rows.range::<[u8], _>((from, Bound::Unbounded)).next();
         self.entry = found.map(|(key, value)| (&**key, &**value));
         Ok(self.entry.is_some())
     }
 
-    fn to_last_of(&mut self, to: Bound<&[u8]>) -> Result<bool> {
+    fn go_last_of(&mut self, to: Bound<&[u8]>) -> Result<bool> {
         let found = self.rows.range::<[u8], _>((Bound::Unbounded, to)).next_back();
         self.entry = found.map(|(key, value)| (&**key, &**value));
         Ok(self.entry.is_some())
@@ -34,31 +34,31 @@ impl<'a> ModelCursor<'a> {
 
 impl Cursor for ModelCursor<'_> {
     fn seek(&mut self, target: &[u8]) -> Result<bool> {
-        self.to_first_of(Bound::Included(target))
+        self.go_first_of(Bound::Included(target))
     }
 
     fn seek_before(&mut self, target: &[u8]) -> Result<bool> {
-        self.to_last_of(Bound::Excluded(target))
+        self.go_last_of(Bound::Excluded(target))
     }
 
     fn first(&mut self) -> Result<bool> {
-        self.to_first_of(Bound::Unbounded)
+        self.go_first_of(Bound::Unbounded)
     }
 
     fn last(&mut self) -> Result<bool> {
-        self.to_last_of(Bound::Unbounded)
+        self.go_last_of(Bound::Unbounded)
     }
 
     fn next(&mut self) -> Result<bool> {
         match self.entry {
-            Some((key, _)) => self.to_first_of(Bound::Excluded(key)),
+            Some((key, _)) => self.go_first_of(Bound::Excluded(key)),
             None => Ok(false),
         }
     }
 
     fn prev(&mut self) -> Result<bool> {
         match self.entry {
-            Some((key, _)) => self.to_last_of(Bound::Excluded(key)),
+            Some((key, _)) => self.go_last_of(Bound::Excluded(key)),
             None => Ok(false),
         }
     }

@@ -1,0 +1,207 @@
+//! What makes one committed state survive a power loss, in file `checkpoint.meta`.
+//!
+//! LMDB runs with `MDB_NOSYNC`: commits write to the page cache and never sync. LMDB never writes over a page of a state
+//! that a read transaction still sees (freed pages carry the number of the transaction that freed them, and only those
+//! older than the oldest reader are used again: `mdb_page_alloc`, `mdb_find_oldest`). So:
+//!
+//! 1. under the writer mutex, begin a read transaction on the newest state and copy that state's meta page (the root of
+//!    everything, 152 bytes) from the data file;
+//! 2. sync the data file: every page of the state was written before its commit ended, so all are on the device now;
+//! 3. write the copy to `checkpoint.new`, sync it, rename it to `checkpoint.meta`, sync the folder;
+//! 4. end the read transaction of the checkpoint before: its pages may be used again.
+//!
+//! A crash between any two steps leaves a `checkpoint.meta` whose state is complete in the data file, for both the
+//! old and the new state are pinned until the end. At every open both meta pages of the data file are written over with the
+//! copy, so LMDB sees exactly the checkpointed state, whatever later pages and metas reached the device. This is done
+//! after a clean shutdown as well, which is a checkpoint, so there is one path to prove.
+//!
+//! Layout of the file, little-endian:
+//!
+//! | offset | size | |
+//! |---|---|---|
+//! | 0 | 8 | `ArborLM1` |
+//! | 8 | 4 | format version, 1 |
+//! | 12 | 4 | page size of the data file |
+//! | 16 | 8 | applied position |
+//! | 24 | 8 | LMDB transaction |
+//! | 32 | 152 | the meta page's beginning: page header 16, `MDB_meta` 136 (magic at 16, last page at 136, txnid at 144) |
+//! | 184 | 4 | CRC-32C of all before |
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use arbor_base::Position;
+use arbor_engine::{Error, Result};
+
+pub const FILE: &str = "checkpoint.meta";
+const FILE_NEW: &str = "checkpoint.new";
+pub const DATA_FILE: &str = "data.mdb";
+
+const MAGIC: [u8; 8] = *b"ArborLM1";
+const FORMAT_VERSION: u32 = 1;
+const META_BYTES: usize = 152;
+const FILE_BYTES: usize = 32 + META_BYTES + 4;
+
+const LMDB_MAGIC: u32 = 0xBEEF_C0DE;
+/// `P_META` of mdb.c.
+const META_PAGE_FLAG: u16 = 0x08;
+
+/// One checkpointed state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    pub page_bytes: u32,
+    pub position: Position,
+    pub txn_id: u64,
+    meta: [u8; META_BYTES],
+}
+
+fn io_error(context: &str, source: io::Error) -> Error {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Error::OutOfSpace { context: format!("{context}: {source}") }
+        }
+        _ => Error::Io { context: context.to_owned(), source },
+    }
+}
+
+fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    bytes.get(offset..).and_then(|rest| rest.first_chunk()).map_or(0, |chunk| u64::from_le_bytes(*chunk))
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    bytes.get(offset..).and_then(|rest| rest.first_chunk()).map_or(0, |chunk| u32::from_le_bytes(*chunk))
+}
+
+impl Checkpoint {
+    /// Copies the meta page of a committed state. Requires that no later state but one was committed since.
+    pub fn of_state(data: &File, page_bytes: usize, txn_id: u64, position: Position) -> Result<Checkpoint> {
+        let mut meta = [0; META_BYTES];
+        // Transaction n writes meta page n % 2; a state restored by `restore` stands in both.
+        data.read_exact_at(&mut meta, (txn_id % 2) * page_bytes as u64).map_err(|e| io_error("read meta page", e))?;
+        let checkpoint = Checkpoint { page_bytes: page_bytes as u32, position, txn_id, meta };
+        if u32_at(&meta, 16) != LMDB_MAGIC || checkpoint.meta_txn_id() != txn_id {
+            return Err(Error::Corrupt {
+                place: "meta page".to_owned(),
+                context: format!("shows transaction {} instead of {txn_id}", checkpoint.meta_txn_id()),
+            });
+        }
+        Ok(checkpoint)
+    }
+
+    fn meta_txn_id(&self) -> u64 {
+        u64_at(&self.meta, 144)
+    }
+
+    pub fn pages(&self) -> u64 {
+        u64_at(&self.meta, 136) + 1
+    }
+
+    fn encode(&self) -> [u8; FILE_BYTES] {
+        let mut bytes = [0; FILE_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.page_bytes.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.position.0.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.txn_id.to_le_bytes());
+        bytes[32..32 + META_BYTES].copy_from_slice(&self.meta);
+        let sum = crc32c::crc32c(&bytes[..FILE_BYTES - 4]);
+        bytes[FILE_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// Errors: a newer format, or bytes that are not a checkpoint; the text goes into `CannotOpen` or `Corrupt`.
+    fn decode(bytes: &[u8], path: &Path) -> Result<Checkpoint> {
+        let cannot = |reason: String| Error::CannotOpen { path: path.display().to_string(), reason };
+        if !bytes.starts_with(&MAGIC) {
+            return Err(cannot("not a checkpoint of the lmdb engine".to_owned()));
+        }
+        let version = u32_at(bytes, 8);
+        if version > FORMAT_VERSION {
+            let reason = format!("written by a newer format ({version}; this version knows up to {FORMAT_VERSION})");
+            return Err(cannot(reason));
+        }
+        let bytes: &[u8; FILE_BYTES] =
+            bytes.try_into().map_err(|_| cannot(format!("{} bytes instead of {FILE_BYTES}", bytes.len())))?;
+        if crc32c::crc32c(&bytes[..FILE_BYTES - 4]) != u32_at(bytes, FILE_BYTES - 4) {
+            return Err(Error::Corrupt { place: path.display().to_string(), context: "checksum".to_owned() });
+        }
+        let mut meta = [0; META_BYTES];
+        meta.copy_from_slice(&bytes[32..32 + META_BYTES]);
+        let (position, txn_id) = (Position(u64_at(bytes, 16)), u64_at(bytes, 24));
+        Ok(Checkpoint { page_bytes: u32_at(bytes, 12), position, txn_id, meta })
+    }
+
+    pub fn load(dir: &Path) -> Result<Checkpoint> {
+        let path = dir.join(FILE);
+        let bytes = fs::read(&path).map_err(|e| io_error("read checkpoint.meta", e))?;
+        Checkpoint::decode(&bytes, &path)
+    }
+
+    /// Steps 3 of the module. An error before the rename leaves the file as it was (`OutOfSpace`); from the sync on the
+    /// outcome is unknown (`Poisoned`).
+    pub fn save(&self, dir: &Path) -> Result<()> {
+        let new = dir.join(FILE_NEW);
+        let mut file = File::create(&new).map_err(|e| io_error("create checkpoint.new", e))?;
+        file.write_all(&self.encode()).map_err(|e| io_error("write checkpoint.new", e))?;
+        let poisoned = |context: &str| {
+            let context = context.to_owned();
+            move |e: io::Error| Error::Poisoned { context: format!("{context}: {e}") }
+        };
+        file.sync_all().map_err(poisoned("sync checkpoint.new"))?;
+        fs::rename(&new, dir.join(FILE)).map_err(poisoned("rename checkpoint.new"))?;
+        sync_dir(dir).map_err(poisoned("sync the folder"))
+    }
+
+    /// Writes the state's meta over both meta pages of the data file. Requires: LMDB does not have it open.
+    pub fn restore(&self, dir: &Path) -> Result<()> {
+        let path = dir.join(DATA_FILE);
+        let data = OpenOptions::new().read(true).write(true).open(&path).map_err(|e| io_error("open data.mdb", e))?;
+        // The file may end before the state's last page where that page is free. Reading beyond the end would kill the
+        // process, a page of zeros is an error of one operation.
+        let bytes = self.pages() * u64::from(self.page_bytes);
+        if data.metadata().map_err(|e| io_error("size of data.mdb", e))?.len() < bytes {
+            data.set_len(bytes).map_err(|e| io_error("extend data.mdb", e))?;
+        }
+        for page in 0..2u64 {
+            let mut image = self.meta;
+            image[..8].copy_from_slice(&page.to_le_bytes());
+            image[10..12].copy_from_slice(&META_PAGE_FLAG.to_le_bytes());
+            data.write_all_at(&image, page * u64::from(self.page_bytes)).map_err(|e| io_error("write meta page", e))?;
+        }
+        Ok(())
+    }
+}
+
+pub fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_read_as_written_and_refused_otherwise() {
+        let checkpoint = Checkpoint { page_bytes: 4096, position: Position(7), txn_id: 9, meta: [5; META_BYTES] };
+        let path = Path::new("checkpoint.meta");
+        let good = checkpoint.encode();
+        assert_eq!(Checkpoint::decode(&good, path).unwrap(), checkpoint);
+        let changed = |offset: usize| {
+            let mut bytes = good.to_vec();
+            bytes[offset] ^= 1;
+            Checkpoint::decode(&bytes, path).unwrap_err()
+        };
+        for offset in 12..FILE_BYTES {
+            assert!(matches!(changed(offset), Error::Corrupt { .. }), "offset {offset}");
+        }
+        assert!(matches!(changed(0), Error::CannotOpen { .. }));
+        let mut newer = good;
+        newer[8] = 2;
+        let text = Checkpoint::decode(&newer, path).unwrap_err().to_string();
+        assert_eq!(text, "cannot open checkpoint.meta: written by a newer format (2; this version knows up to 1)");
+        assert!(Checkpoint::decode(&good[..FILE_BYTES - 1], path).is_err());
+        assert!(Checkpoint::decode(&[], path).is_err());
+    }
+}

@@ -1,0 +1,236 @@
+//! One write transaction with what it changes in the writer's memory: both are kept or neither.
+
+use std::collections::{HashMap, HashSet};
+
+use arbor_base::{Position, TreeId};
+use arbor_engine::{Batch, Cursor as _, Error, Op, Result, limits};
+
+use crate::cursor::LmdbCursor;
+use crate::keys::Content;
+use crate::raw::{Env, WriteTxn};
+use crate::records::{self, TreeRecord};
+use crate::rows;
+
+/// What the writer knows without asking LMDB. Guarded by the engine's writer mutex.
+#[derive(Default)]
+pub struct Book {
+    pub trees: HashMap<TreeId, TreeRecord>,
+    pub next_content: u64,
+    pub applied: Position,
+    /// Trees whose counts differ from their records; the next checkpoint writes them.
+    pub uncounted: HashSet<TreeId>,
+    /// Why writes are refused, once they are.
+    pub poisoned: Option<String>,
+}
+
+pub struct Edit<'b> {
+    pub txn: WriteTxn<'b>,
+    book: &'b mut Book,
+    /// Trees that this edit touches, as they are after it.
+    trees: HashMap<TreeId, Option<TreeRecord>>,
+    next_content: u64,
+    applied: Position,
+    page_bytes: usize,
+    counted: bool,
+    doomed: bool,
+}
+
+/// Keys per round of a range delete: bounds its memory.
+const DELETED_PER_ROUND: usize = 1024;
+
+impl<'b> Edit<'b> {
+    pub fn begin(env: &'b Env, book: &'b mut Book) -> Result<Edit<'b>> {
+        if let Some(reason) = &book.poisoned {
+            return Err(Error::Poisoned { context: reason.clone() });
+        }
+        let txn = WriteTxn::begin(env)?;
+        let (next_content, applied) = (book.next_content, book.applied);
+        let page_bytes = env.page_bytes();
+        let trees = HashMap::new();
+        Ok(Edit { txn, book, trees, next_content, applied, page_bytes, counted: false, doomed: false })
+    }
+
+    pub fn apply(&mut self, batch: &Batch) -> Result<()> {
+        if batch.position <= self.applied {
+            return Ok(());
+        }
+        for op in &batch.ops {
+            self.change(op)?;
+        }
+        self.applied = batch.position;
+        Ok(())
+    }
+
+    fn change(&mut self, op: &Op) -> Result<()> {
+        match op {
+            // LMDB has no options per tree.
+            Op::CreateTree { tree, options: _ } => self.create_tree(*tree),
+            Op::DropTree { tree } => self.drop_tree(*tree),
+            Op::Put { tree, key, value } => self.put(*tree, key, value),
+            Op::Delete { tree, key } => self.delete(*tree, key),
+            Op::DeleteRange { tree, from, to } => match to {
+                None if from.is_empty() => self.empty_tree(*tree),
+                _ => self.delete_range(*tree, from, to.as_deref()),
+            },
+        }
+    }
+
+    pub fn tree(&self, tree: TreeId) -> Result<TreeRecord> {
+        let known = self.trees.get(&tree).copied().unwrap_or_else(|| self.book.trees.get(&tree).copied());
+        known.ok_or(Error::UnknownTree(tree))
+    }
+
+    /// A new content with its head and fence; see [`keys`](crate::keys) for why they are written so.
+    pub fn new_content(&mut self) -> Result<Content> {
+        let content = Content(self.next_content);
+        self.next_content += 1;
+        let half = vec![0; inline_value_bytes_max(self.page_bytes, content)];
+        self.txn.put(content.head().as_slice(), &half)?;
+        self.txn.put(content.fence().as_slice(), &half)?;
+        self.txn.put(content.head().as_slice(), &[])?;
+        Ok(content)
+    }
+
+    fn create_tree(&mut self, tree: TreeId) -> Result<()> {
+        if self.tree(tree).is_ok() {
+            return Ok(());
+        }
+        let record = TreeRecord::empty(self.new_content()?);
+        self.set_tree(tree, record)
+    }
+
+    fn drop_tree(&mut self, tree: TreeId) -> Result<()> {
+        let Ok(record) = self.tree(tree) else { return Ok(()) };
+        self.doom(record.content)?;
+        records::delete_tree(&mut self.txn, tree)?;
+        self.trees.insert(tree, None);
+        Ok(())
+    }
+
+    fn empty_tree(&mut self, tree: TreeId) -> Result<()> {
+        if self.tree(tree)?.keys == 0 {
+            return Ok(());
+        }
+        let content = self.new_content()?;
+        self.replace_content(tree, TreeRecord::empty(content))
+    }
+
+    /// The tree's rows are from now on those of another content; the old one is doomed.
+    pub fn replace_content(&mut self, tree: TreeId, record: TreeRecord) -> Result<()> {
+        self.doom(self.tree(tree)?.content)?;
+        self.set_tree(tree, record)
+    }
+
+    fn set_tree(&mut self, tree: TreeId, record: TreeRecord) -> Result<()> {
+        records::put_tree(&mut self.txn, tree, &record)?;
+        self.trees.insert(tree, Some(record));
+        Ok(())
+    }
+
+    pub fn doom(&mut self, content: Content) -> Result<()> {
+        self.doomed = true;
+        records::put_doomed(&mut self.txn, content)
+    }
+
+    fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
+        limits::check_row(key, value)?;
+        let mut record = self.tree(tree)?;
+        let replaced = self.put_row(record.content, key, value)?;
+        record.bytes += value.len() as u64;
+        match replaced {
+            Some(length) => record.bytes -= length as u64,
+            None => {
+                record.keys += 1;
+                record.bytes += key.len() as u64;
+            }
+        }
+        self.trees.insert(tree, Some(record));
+        Ok(())
+    }
+
+    /// Puts a row without counting it.
+    pub fn put_row(&mut self, content: Content, key: &[u8], value: &[u8]) -> Result<Option<usize>> {
+        rows::put(&mut self.txn, content, key, value, &mut self.next_content)
+    }
+
+    fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
+        let mut record = self.tree(tree)?;
+        if let Some(length) = rows::delete(&mut self.txn, record.content, key)? {
+            record.keys -= 1;
+            record.bytes -= (key.len() + length) as u64;
+            self.trees.insert(tree, Some(record));
+        }
+        Ok(())
+    }
+
+    fn delete_range(&mut self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<()> {
+        let content = self.tree(tree)?.content;
+        loop {
+            let mut keys = Vec::new();
+            let mut cursor = LmdbCursor::new(&self.txn, content)?;
+            let mut more = cursor.seek(from)?;
+            while more && keys.len() < DELETED_PER_ROUND && to.is_none_or(|to| cursor.key() < to) {
+                keys.push(cursor.key().to_vec());
+                more = cursor.next()?;
+            }
+            drop(cursor);
+            for key in &keys {
+                self.delete(tree, key)?;
+            }
+            if keys.len() < DELETED_PER_ROUND {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes the counts of the trees into their records.
+    pub fn put_counts(&mut self) -> Result<()> {
+        for tree in self.book.uncounted.clone() {
+            if let Ok(record) = self.tree(tree) {
+                records::put_tree(&mut self.txn, tree, &record)?;
+            }
+        }
+        self.counted = true;
+        Ok(())
+    }
+
+    /// Answers whether there is doomed content to sweep.
+    pub fn commit(self) -> Result<bool> {
+        let Edit { mut txn, book, trees, next_content, applied, counted, doomed, .. } = self;
+        if applied != book.applied {
+            records::put_applied(&mut txn, applied)?;
+        }
+        if next_content != book.next_content {
+            records::put_next_content(&mut txn, next_content)?;
+        }
+        txn.commit()?;
+        book.applied = applied;
+        book.next_content = next_content;
+        if counted {
+            book.uncounted.clear();
+        }
+        for (tree, record) in trees {
+            book.set(tree, record);
+        }
+        Ok(doomed)
+    }
+}
+
+impl Book {
+    fn set(&mut self, tree: TreeId, record: Option<TreeRecord>) {
+        let Some(record) = record else {
+            self.trees.remove(&tree);
+            return;
+        };
+        if self.trees.insert(tree, record) != Some(record) {
+            self.uncounted.insert(tree);
+        }
+    }
+}
+
+/// The longest value that LMDB keeps in the page beside this content's head or fence: a node may take half of what the
+/// page header leaves, less its slot, and begins with 8 bytes of header (`me_nodemax`, `mdb_leaf_size` in mdb.c).
+fn inline_value_bytes_max(page_bytes: usize, content: Content) -> usize {
+    let node_bytes_max = (((page_bytes - 16) / 2) & !1) - 2;
+    node_bytes_max - 8 - content.fence().as_slice().len()
+}

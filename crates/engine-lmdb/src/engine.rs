@@ -1,0 +1,340 @@
+//! The engine: one writer, many readers, checkpoints beside them.
+//!
+//! Locks, in the order in which they are taken: `pin` (checkpoints, one at a time), `book` (the writer: a group of
+//! batches, a step of a sweep, a piece of a bulk load), LMDB's own. Readers take none of them.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arbor_base::{Position, TreeId};
+use arbor_engine::{Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeStats};
+
+use crate::LmdbOptions;
+use crate::checkpoint::{Checkpoint, DATA_FILE};
+use crate::edit::{Book, Edit};
+use crate::folder::{Folder, Found};
+use crate::keys::Content;
+use crate::raw::{Env, EnvOptions, ReadTxn};
+use crate::readers::Readers;
+use crate::snapshot::LmdbSnapshot;
+use crate::sweep::{Alarm, Sweeper};
+use crate::{bulk, records};
+
+/// Below this much free space a failed write counts as a full disk: LMDB calls a short write EIO.
+const FREE_SPACE_BYTES_MIN: u64 = 4 << 20;
+const MAP_BYTES_MIN: usize = 1 << 30;
+
+/// The LMDB engine. Dropping it keeps the state of its last checkpoint.
+pub struct LmdbEngine {
+    core: Arc<Core>,
+    /// Stops and joins its thread when dropped.
+    _sweeper: Option<Sweeper>,
+}
+
+pub(crate) struct Core {
+    readers: Readers,
+    pin: Mutex<Pin>,
+    book: Mutex<Book>,
+    applied: AtomicU64,
+    durable: AtomicU64,
+    /// Pages of the data file at the last checkpoint.
+    pinned_pages: AtomicU64,
+    pub(crate) counters: Counters,
+    pub(crate) alarm: Alarm,
+    data: File,
+    env: Arc<Env>,
+    options: LmdbOptions,
+    folder: Folder,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub checkpoints: AtomicU64,
+    pub commits: AtomicU64,
+    pub swept_rows: AtomicU64,
+    pub background_errors: AtomicU64,
+}
+
+/// Keeps LMDB from writing over the pages of the checkpointed state.
+struct Pin {
+    txn: ReadTxn,
+    position: Position,
+    /// Whether `checkpoint.meta` holds the state: not yet while the folder is being made.
+    saved: bool,
+}
+
+impl LmdbEngine {
+    /// Opens or makes the engine in a folder, in the state of its last checkpoint.
+    pub fn open(dir: &Path, options: LmdbOptions) -> Result<LmdbEngine> {
+        let folder = Folder::open(dir)?;
+        let found = folder.prepare()?;
+        if found == Found::Engine {
+            Checkpoint::load(dir)?.restore(dir)?;
+        }
+        let env_options = EnvOptions {
+            map_bytes: options.map_bytes,
+            map_bytes_min: MAP_BYTES_MIN,
+            readers_max: options.readers_max,
+            readahead: options.readahead,
+        };
+        let env = Arc::new(Env::open(dir, &env_options, &folder.lock)?);
+        let background = options.background;
+        let core = Arc::new(match found {
+            Found::New => Core::create(env, options, folder)?,
+            Found::Engine => Core::reopen(env, options, folder)?,
+        });
+        let sweeper = background.then(|| Sweeper::start(&core)).transpose()?;
+        Ok(LmdbEngine { core, _sweeper: sweeper })
+    }
+
+    /// Deletes the rows of dropped trees, to the end. The background thread does the same step by step.
+    pub fn sweep(&self) -> Result<()> {
+        while self.core.sweep_step()? {}
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Writes the first rows and makes the first checkpoint.
+    fn create(env: Arc<Env>, options: LmdbOptions, folder: Folder) -> Result<Core> {
+        let first = Book { next_content: 1, ..Book::default() };
+        let core = Core::new(env, options, folder, first, false)?;
+        {
+            let mut book = core.lock_book();
+            let mut edit = Edit::begin(&core.env, &mut book)?;
+            records::put_applied(&mut edit.txn, Position::ZERO)?;
+            // A content of no tree: its fence ends the pages of the records.
+            edit.new_content()?;
+            edit.commit()?;
+        }
+        core.checkpoint()?;
+        core.folder.created()?;
+        Ok(core)
+    }
+
+    fn reopen(env: Arc<Env>, options: LmdbOptions, folder: Folder) -> Result<Core> {
+        let txn = ReadTxn::begin(&env)?;
+        let book = Book {
+            trees: records::trees(&txn)?,
+            next_content: records::next_content(&txn)?,
+            applied: records::applied(&txn)?,
+            uncounted: HashSet::new(),
+            poisoned: None,
+        };
+        let doomed = records::first_doomed(&txn)?.is_some();
+        drop(txn);
+        let core = Core::new(env, options, folder, book, true)?;
+        core.doom_unfinished_loads()?;
+        if doomed {
+            core.alarm.sweep();
+        }
+        Ok(core)
+    }
+
+    /// Pins the state that the environment was opened in.
+    fn new(env: Arc<Env>, options: LmdbOptions, folder: Folder, book: Book, saved: bool) -> Result<Core> {
+        let position = book.applied;
+        let data = File::open(folder.path.join(DATA_FILE))
+            .map_err(|source| Error::Io { context: "open data.mdb".to_owned(), source })?;
+        Ok(Core {
+            readers: Readers::new(&env),
+            pin: Mutex::new(Pin { txn: ReadTxn::begin(&env)?, position, saved }),
+            book: Mutex::new(book),
+            applied: AtomicU64::new(position.0),
+            durable: AtomicU64::new(position.0),
+            pinned_pages: AtomicU64::new(env.info()?.me_last_pgno as u64),
+            counters: Counters::default(),
+            alarm: Alarm::default(),
+            data,
+            env,
+            options,
+            folder,
+        })
+    }
+
+    fn doom_unfinished_loads(&self) -> Result<()> {
+        loop {
+            let mut book = self.lock_book();
+            let mut edit = Edit::begin(&self.env, &mut book)?;
+            let Some(content) = records::first_loading(&edit.txn)? else { return Ok(()) };
+            edit.end_load(content)?;
+            edit.doom(content)?;
+            edit.commit()?;
+            self.alarm.sweep();
+        }
+    }
+
+    fn lock_book(&self) -> MutexGuard<'_, Book> {
+        // The book changes only after a commit, in steps that do not panic.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs one write transaction. After an error nothing of it is applied.
+    pub(crate) fn edit<T>(&self, change: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<T> {
+        let mut book = self.lock_book();
+        let result = Edit::begin(&self.env, &mut book).and_then(|mut edit| {
+            let answer = change(&mut edit)?;
+            Ok((answer, edit.commit()?))
+        });
+        match result {
+            Ok((answer, doomed)) => {
+                self.applied.store(book.applied.0, Ordering::Release);
+                self.counters.commits.fetch_add(1, Ordering::Relaxed);
+                if doomed {
+                    self.alarm.sweep();
+                }
+                Ok(answer)
+            }
+            Err(error) => Err(self.judge(&mut book, error)),
+        }
+    }
+
+    /// What a failed write means: no space, a request that cannot be, or the end of writing.
+    fn judge(&self, book: &mut Book, error: Error) -> Error {
+        match error {
+            Error::Io { source, context } if self.is_full() => {
+                Error::OutOfSpace { context: format!("{context}: {source}") }
+            }
+            Error::Io { .. } | Error::Corrupt { .. } | Error::Poisoned { .. } => {
+                book.poisoned.get_or_insert_with(|| error.to_string());
+                error
+            }
+            error => error,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let space = rustix::fs::statvfs(&self.folder.path);
+        space.is_ok_and(|space| space.f_bavail.saturating_mul(space.f_frsize) < FREE_SPACE_BYTES_MIN)
+    }
+
+    /// See [`checkpoint`](crate::checkpoint).
+    pub(crate) fn checkpoint(&self) -> Result<Position> {
+        let mut pin = self.pin.lock().unwrap_or_else(PoisonError::into_inner);
+        let (next, checkpoint) = {
+            let mut book = self.lock_book();
+            self.pin_newest(&mut book).map_err(|error| self.judge(&mut book, error))?
+        };
+        if next.txn.id() == pin.txn.id() && pin.saved {
+            return Ok(pin.position);
+        }
+        if let Err(error) = self.make_durable(&checkpoint) {
+            let mut book = self.lock_book();
+            return Err(self.judge(&mut book, error));
+        }
+        self.pinned_pages.store(checkpoint.pages(), Ordering::Relaxed);
+        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        *pin = next;
+        self.durable.store(checkpoint.position.0, Ordering::Release);
+        Ok(checkpoint.position)
+    }
+
+    fn pin_newest(&self, book: &mut Book) -> Result<(Pin, Checkpoint)> {
+        if let Some(reason) = &book.poisoned {
+            return Err(Error::Poisoned { context: reason.clone() });
+        }
+        if !book.uncounted.is_empty() {
+            let mut edit = Edit::begin(&self.env, book)?;
+            edit.put_counts()?;
+            edit.commit()?;
+        }
+        let txn = ReadTxn::begin(&self.env)?;
+        let position = book.applied;
+        let checkpoint = Checkpoint::of_state(&self.data, self.env.page_bytes(), txn.id(), position)?;
+        Ok((Pin { txn, position, saved: true }, checkpoint))
+    }
+
+    fn make_durable(&self, checkpoint: &Checkpoint) -> Result<()> {
+        // A failed sync is final: the kernel may have dropped the pages, and a second sync would not say so.
+        self.env.sync().map_err(|error| Error::Poisoned { context: error.to_string() })?;
+        checkpoint.save(&self.folder.path)
+    }
+
+    /// Asks for a checkpoint when much of the file waits for one.
+    fn watch_growth(&self) -> Result<()> {
+        let pages = (self.env.info()?.me_last_pgno as u64).saturating_sub(self.pinned_pages.load(Ordering::Relaxed));
+        if pages * self.env.page_bytes() as u64 > self.options.growth_bytes_max {
+            self.alarm.checkpoint();
+        }
+        Ok(())
+    }
+}
+
+impl Engine for LmdbEngine {
+    fn name(&self) -> &'static str {
+        "lmdb"
+    }
+
+    fn applied(&self) -> Position {
+        Position(self.core.applied.load(Ordering::Acquire))
+    }
+
+    fn apply(&self, batches: &[Batch]) -> Result<()> {
+        self.core.edit(|edit| batches.iter().try_for_each(|batch| edit.apply(batch)))?;
+        self.core.watch_growth()
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        Ok(Box::new(LmdbSnapshot::new(self.core.readers.reader()?)?))
+    }
+
+    fn checkpoint(&self) -> Result<Position> {
+        self.core.checkpoint()
+    }
+
+    fn durable(&self) -> Position {
+        Position(self.core.durable.load(Ordering::Acquire))
+    }
+
+    fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
+        bulk::load(&self.core, tree, rows)
+    }
+
+    fn stats(&self) -> Result<EngineStats> {
+        let core = &self.core;
+        let (stat, info) = (core.env.stat()?, core.env.info()?);
+        let file =
+            core.data.metadata().map_err(|source| Error::Io { context: "size of data.mdb".to_owned(), source })?;
+        let free_pages = core.readers.reader()?.txn().free_pages()?;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = vec![
+            ("trees", core.lock_book().trees.len() as u64),
+            ("page bytes", u64::from(stat.ms_psize)),
+            ("tree depth", u64::from(stat.ms_depth)),
+            ("branch pages", stat.ms_branch_pages as u64),
+            ("leaf pages", stat.ms_leaf_pages as u64),
+            ("overflow pages", stat.ms_overflow_pages as u64),
+            ("free pages", free_pages),
+            ("file pages", info.me_last_pgno as u64 + 1),
+            ("map bytes", info.me_mapsize as u64),
+            ("reader slots used", u64::from(info.me_numreaders)),
+            ("commits", count(&core.counters.commits)),
+            ("checkpoints", count(&core.counters.checkpoints)),
+            ("swept rows", count(&core.counters.swept_rows)),
+            ("background errors", count(&core.counters.background_errors)),
+        ];
+        let free_bytes = free_pages * u64::from(stat.ms_psize);
+        // What the kernel caches of the file is not known to the engine.
+        Ok(EngineStats { disk_bytes: file.blocks() * 512, free_bytes, cache_bytes: 0, counters })
+    }
+
+    fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
+        let record = self.core.lock_book().trees.get(&tree).copied().ok_or(Error::UnknownTree(tree))?;
+        Ok(TreeStats { keys: record.keys, data_bytes: record.bytes, disk_bytes: record.bytes, free_bytes: 0 })
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { cheap_range_delete: false, compression: &[] }
+    }
+}
+
+impl Edit<'_> {
+    /// The content is no longer one that a bulk load fills.
+    pub(crate) fn end_load(&mut self, content: Content) -> Result<()> {
+        records::delete_loading(&mut self.txn, content)
+    }
+}

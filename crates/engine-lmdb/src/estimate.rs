@@ -1,0 +1,114 @@
+//! Rough sizes of key ranges in a few page reads.
+//!
+//! Short ranges are counted. For the others both ends are looked up in the B+tree, and the entries between the two paths
+//! are counted level by level: exactly beside the paths, and for what lies between with the average of a few pages (the
+//! method of InnoDB's `records_in_range`).
+
+use arbor_engine::{Cursor as _, RangeEstimate, Result};
+
+use crate::cursor::LmdbCursor;
+use crate::keys::{CHUNK_BYTES, Content, StoredKey};
+use crate::raw::{Page, Pages, Txn};
+use crate::readers::Reader;
+use crate::records;
+
+/// Ranges up to this many keys are counted.
+const COUNTED_MAX: u64 = 128;
+/// Pages per level that the average is taken of.
+const SAMPLED_PAGES: usize = 8;
+/// Newer states to try when this one's root is not known any more.
+const STATES_TRIED: usize = 3;
+
+pub fn range(reader: &Reader, content: Content, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {
+    let (counted, complete) = count(reader.txn(), content, from, to)?;
+    if complete {
+        return Ok(counted);
+    }
+    let bounds = (place(content, from), to.map_or_else(|| content.fence(), |to| place(content, to)));
+    let mut judged = judge(reader, &bounds)?;
+    for _ in 0..STATES_TRIED {
+        if judged.is_some() {
+            break;
+        }
+        // A state that is a little newer is as good for an estimate.
+        judged = judge(&reader.newer()?, &bounds)?;
+    }
+    let keys = judged.unwrap_or_default().max(counted.keys);
+    Ok(RangeEstimate { keys, bytes: keys.saturating_mul(counted.bytes) / counted.keys.max(1) })
+}
+
+/// Counts the first keys of the range; true if these are all.
+fn count(txn: &Txn, content: Content, from: &[u8], to: Option<&[u8]>) -> Result<(RangeEstimate, bool)> {
+    let mut cursor = LmdbCursor::new(txn, content)?;
+    let mut counted = RangeEstimate::default();
+    let mut more = cursor.seek(from)?;
+    while more && to.is_none_or(|to| cursor.key() < to) {
+        if counted.keys == COUNTED_MAX {
+            return Ok((counted, false));
+        }
+        counted.keys += 1;
+        counted.bytes += (cursor.key().len() + cursor.value().len()) as u64;
+        more = cursor.next()?;
+    }
+    Ok((counted, true))
+}
+
+/// Where a key stands; a long key where its link does, so that all keys of one link count as one.
+fn place(content: Content, key: &[u8]) -> StoredKey {
+    match key.split_at_checked(CHUNK_BYTES) {
+        Some((chunk, rest)) if !rest.is_empty() => content.link(chunk),
+        _ => content.row(key),
+    }
+}
+
+fn judge(reader: &Reader, bounds: &(StoredKey, StoredKey)) -> Result<Option<u64>> {
+    let txn = reader.txn();
+    let inside = records::applied_bytes(txn)?;
+    let Some(pages) = txn.pages(inside, reader.page_bytes()) else { return Ok(None) };
+    Ok(entries_between(&pages, bounds.0.as_slice(), bounds.1.as_slice()))
+}
+
+/// The entries between two places, level by level. `None`: the pages are not as expected.
+fn entries_between(pages: &Pages<'_>, from: &[u8], to: &[u8]) -> Option<u64> {
+    let (mut left, mut right) = (pages.root()?, pages.root()?);
+    // Children of the level above that lie strictly between the two paths, and some of them; none while they are one.
+    let mut between: Option<(u64, Vec<Page<'_>>)> = None;
+    loop {
+        let (left_slot, right_slot) = (left.slot(from), right.slot(to));
+        // Entries of this level behind `left_slot` (inclusive) and before `right_slot`.
+        let entries = match &between {
+            None => right_slot.saturating_sub(left_slot) as u64,
+            Some((count, sample)) => {
+                let beside = left.len().saturating_sub(left_slot) + right_slot;
+                let sampled: usize = sample.iter().map(Page::len).sum();
+                beside as u64 + (count * sampled as u64).checked_div(sample.len() as u64).unwrap_or(0)
+            }
+        };
+        if !left.is_branch() {
+            return Some(entries);
+        }
+        if between.is_some() || right_slot > left_slot {
+            let one_page = between.is_none();
+            let sample = children_between(pages, &left, left_slot, &right, right_slot, one_page);
+            between = Some((entries.saturating_sub(1), sample));
+        }
+        left = pages.page(left.node(left_slot)?.child)?;
+        right = pages.page(right.node(right_slot)?.child)?;
+    }
+}
+
+/// Some of the pages strictly between two children.
+fn children_between<'t>(
+    pages: &Pages<'t>,
+    left: &Page<'t>,
+    left_slot: usize,
+    right: &Page<'t>,
+    right_slot: usize,
+    one_page: bool,
+) -> Vec<Page<'t>> {
+    let left_end = if one_page { right_slot } else { left.len() };
+    let behind_left = (left_slot + 1..left_end).map(|slot| left.node(slot));
+    let before_right = (0..if one_page { 0 } else { right_slot }).rev().map(|slot| right.node(slot));
+    let nodes = behind_left.take(SAMPLED_PAGES / 2).chain(before_right.take(SAMPLED_PAGES / 2));
+    nodes.filter_map(|node| pages.page(node?.child)).collect()
+}

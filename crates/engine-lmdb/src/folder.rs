@@ -1,0 +1,86 @@
+//! The folder of an engine: who owns it, and how it comes into being.
+//!
+//! | file | what |
+//! |---|---|
+//! | `LOCK` | locked while an engine has the folder open |
+//! | `CREATING` | the folder is being made: whatever else is there is not yet an engine and is made anew |
+//! | `data.mdb` | LMDB's pages |
+//! | `lock.mdb` | LMDB's table of readers; made anew at each open, so that no slot of a dead process stays |
+//! | `checkpoint.meta` | the state that survives a crash, see [`checkpoint`](crate::checkpoint) |
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arbor_engine::{Error, Result};
+
+use crate::checkpoint::{self, DATA_FILE, sync_dir};
+
+const CREATING: &str = "CREATING";
+
+pub struct Folder {
+    pub path: PathBuf,
+    /// The lock ends with the last handle; LMDB's environment holds one as well, since snapshots may outlive the engine.
+    pub lock: Arc<File>,
+}
+
+/// What is in the folder.
+#[derive(PartialEq, Debug)]
+pub enum Found {
+    New,
+    Engine,
+}
+
+fn io_error(context: &'static str) -> impl Fn(io::Error) -> Error {
+    move |source| Error::Io { context: context.to_owned(), source }
+}
+
+impl Folder {
+    pub fn open(path: &Path) -> Result<Folder> {
+        let cannot = |reason: String| Error::CannotOpen { path: path.display().to_string(), reason };
+        fs::create_dir_all(path).map_err(|e| cannot(e.to_string()))?;
+        let lock = File::create(path.join("LOCK")).map_err(|e| cannot(e.to_string()))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Folder { path: path.to_owned(), lock: Arc::new(lock) }),
+            Err(TryLockError::WouldBlock) => Err(cannot("in use by another engine or process".to_owned())),
+            Err(TryLockError::Error(e)) => Err(cannot(e.to_string())),
+        }
+    }
+
+    /// Looks what is there and makes way for LMDB: an unfinished creation is removed, and so is the table of readers.
+    pub fn prepare(&self) -> Result<Found> {
+        let cannot =
+            |reason: &str| Err(Error::CannotOpen { path: self.path.display().to_string(), reason: reason.to_owned() });
+        let creating = self.has(CREATING)?;
+        self.remove("lock.mdb")?;
+        match (creating, self.has(DATA_FILE)?, self.has(checkpoint::FILE)?) {
+            (false, true, true) => return Ok(Found::Engine),
+            (false, true, false) => return cannot("checkpoint.meta is missing beside data.mdb"),
+            (false, false, true) => return cannot("data.mdb is missing beside checkpoint.meta"),
+            (true, ..) | (false, false, false) => {}
+        }
+        let marker = File::create(self.path.join(CREATING)).map_err(io_error("create marker"))?;
+        marker.sync_all().and_then(|()| sync_dir(&self.path)).map_err(io_error("sync marker"))?;
+        self.remove(DATA_FILE)?;
+        self.remove(checkpoint::FILE)?;
+        Ok(Found::New)
+    }
+
+    /// The creation is complete: the first checkpoint is durable.
+    pub fn created(&self) -> Result<()> {
+        self.remove(CREATING)?;
+        sync_dir(&self.path).map_err(io_error("sync the folder"))
+    }
+
+    fn has(&self, name: &str) -> Result<bool> {
+        self.path.join(name).try_exists().map_err(io_error("look into the folder"))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        match fs::remove_file(self.path.join(name)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove a file")(e)),
+            _ => Ok(()),
+        }
+    }
+}

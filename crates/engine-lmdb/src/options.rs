@@ -1,0 +1,30 @@
+//! What the user of the engine may choose.
+
+#[derive(Clone, Debug)]
+pub struct LmdbOptions {
+    /// Address space reserved for the data file, the bound of its size; halved while the process may not have so much.
+    pub map_bytes: usize,
+    /// Read transactions that may be open or resting at a time.
+    pub readers_max: u32,
+    /// Whether the kernel reads ahead around a page fault. Off: point reads of a file larger than memory would read
+    /// 32 pages for one; scans pay with a fault per page.
+    pub readahead: bool,
+    /// A checkpoint begins by itself when the file grew by this much since the last one: pages freed since then cannot
+    /// be used again before it.
+    pub growth_bytes_max: u64,
+    /// Whether a thread sweeps dropped trees and makes the checkpoints of `growth_bytes_max`. Tests that count system
+    /// calls run without it and call [`sweep`](crate::LmdbEngine::sweep).
+    pub background: bool,
+}
+
+impl Default for LmdbOptions {
+    fn default() -> LmdbOptions {
+        LmdbOptions {
+            map_bytes: 1 << 40,
+            readers_max: 8192,
+            readahead: false,
+            growth_bytes_max: 256 << 20,
+            background: true,
+        }
+    }
+}

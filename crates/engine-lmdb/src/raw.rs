@@ -1,0 +1,32 @@
+//! The calls into LMDB, wrapped so that the rest of the crate is safe Rust.
+//!
+//! What the wrappers rely on:
+//!
+//! - R1: the environment is opened with `MDB_NOTLS`: a read transaction may move between threads, and a reset one keeps
+//!   its reader slot, so that renewing it takes no mutex.
+//! - R2: a transaction ends before its environment closes (read transactions hold the `Arc`, write transactions borrow).
+//! - R3: bytes read through a transaction live in the map until the transaction ends, or, in a write transaction, until
+//!   its next change. Both are borrows here.
+//! - R4: a cursor closes before its transaction ends (it borrows the transaction).
+//!
+//! There is one database, LMDB's main one; its default order is that of `memcmp` with the shorter key first.
+
+mod cursor;
+mod env;
+mod error;
+mod pages;
+mod txn;
+
+pub use cursor::{Cursor, Entry, Move};
+pub use env::{Env, EnvOptions};
+pub use pages::{Page, Pages};
+pub use txn::{ReadTxn, Txn, WriteTxn};
+
+/// Handle of LMDB's list of free pages, readable like a database.
+const FREE_DBI: lmdb_master_sys::MDB_dbi = 0;
+/// Handle of LMDB's main database.
+const MAIN_DBI: lmdb_master_sys::MDB_dbi = 1;
+
+fn to_val(bytes: &[u8]) -> lmdb_master_sys::MDB_val {
+    lmdb_master_sys::MDB_val { mv_size: bytes.len(), mv_data: bytes.as_ptr() as *mut _ }
+}

@@ -1,0 +1,55 @@
+//! A snapshot is an LMDB read transaction.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+
+use arbor_base::{Position, TreeId};
+use arbor_engine::{Cursor, Error, RangeEstimate, Result, Snapshot};
+
+use crate::cursor::LmdbCursor;
+use crate::estimate;
+use crate::keys::Content;
+use crate::readers::Reader;
+use crate::{records, rows};
+
+pub struct LmdbSnapshot {
+    reader: Reader,
+    position: Position,
+    /// The tree that was asked for last: most snapshots read one or two trees.
+    recent: Cell<Option<(TreeId, Content)>>,
+}
+
+impl LmdbSnapshot {
+    pub fn new(reader: Reader) -> Result<LmdbSnapshot> {
+        let position = records::applied(reader.txn())?;
+        Ok(LmdbSnapshot { reader, position, recent: Cell::new(None) })
+    }
+
+    fn content(&self, tree: TreeId) -> Result<Content> {
+        if let Some((_, content)) = self.recent.get().filter(|(recent, _)| *recent == tree) {
+            return Ok(content);
+        }
+        let content = records::tree(self.reader.txn(), tree)?.ok_or(Error::UnknownTree(tree))?.content;
+        self.recent.set(Some((tree, content)));
+        Ok(content)
+    }
+}
+
+impl Snapshot for LmdbSnapshot {
+    fn position(&self) -> Position {
+        self.position
+    }
+
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        let content = self.content(tree)?;
+        Ok(rows::get(self.reader.txn(), content, key)?.map(Cow::Borrowed))
+    }
+
+    fn cursor(&self, tree: TreeId) -> Result<Box<dyn Cursor + '_>> {
+        Ok(Box::new(LmdbCursor::new(self.reader.txn(), self.content(tree)?)?))
+    }
+
+    fn estimate(&self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {
+        estimate::range(&self.reader, self.content(tree)?, from, to)
+    }
+}

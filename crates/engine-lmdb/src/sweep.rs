@@ -1,0 +1,164 @@
+//! The background thread: deletes the rows of doomed contents in small steps between the batches, and makes a
+//! checkpoint when one is asked for.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use arbor_engine::{Error, Result};
+
+use crate::engine::Core;
+use crate::keys::{Chunk, Content};
+use crate::records;
+use crate::rows::layer_of;
+
+/// Bounds of one step, which holds the writer up. After it the thread rests at least as long.
+const STEP_ROWS: u64 = 2000;
+const STEP_TIME: Duration = Duration::from_millis(2);
+/// After a step that failed (a full disk).
+const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
+
+/// What the thread is wanted for.
+#[derive(Default)]
+pub struct Alarm {
+    wanted: Mutex<Wanted>,
+    changed: Condvar,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Wanted {
+    sweep: bool,
+    checkpoint: bool,
+    stop: bool,
+}
+
+impl Alarm {
+    pub fn sweep(&self) {
+        self.want(|wanted| wanted.sweep = true);
+    }
+
+    pub fn checkpoint(&self) {
+        self.want(|wanted| wanted.checkpoint = true);
+    }
+
+    fn want(&self, set: impl FnOnce(&mut Wanted)) {
+        set(&mut self.lock());
+        self.changed.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until something is wanted and takes it.
+    fn take(&self) -> Wanted {
+        let idle = |wanted: &mut Wanted| !(wanted.sweep || wanted.checkpoint || wanted.stop);
+        let mut wanted = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+        let taken = *wanted;
+        *wanted = Wanted { stop: taken.stop, ..Wanted::default() };
+        taken
+    }
+
+    /// Rests, unless a stop or a checkpoint is wanted.
+    fn rest(&self, time: Duration) {
+        let quiet = |wanted: &mut Wanted| !(wanted.stop || wanted.checkpoint);
+        drop(self.changed.wait_timeout_while(self.lock(), time, quiet));
+    }
+}
+
+pub struct Sweeper {
+    core: Arc<Core>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sweeper {
+    pub fn start(core: &Arc<Core>) -> Result<Sweeper> {
+        let worker = core.clone();
+        let thread = std::thread::Builder::new()
+            .name("lmdb-sweep".to_owned())
+            .spawn(move || run(&worker))
+            .map_err(|source| Error::Io { context: "start the sweeper".to_owned(), source })?;
+        Ok(Sweeper { core: core.clone(), thread: Some(thread) })
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.core.alarm.want(|wanted| wanted.stop = true);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was reported on its own.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(core: &Core) {
+    loop {
+        let wanted = core.alarm.take();
+        if wanted.stop {
+            return;
+        }
+        if wanted.checkpoint && core.checkpoint().is_err() {
+            // The next `checkpoint` or `apply` of the engine's user answers the same error.
+            core.counters.background_errors.fetch_add(1, Ordering::Relaxed);
+        }
+        if wanted.sweep {
+            let begin = Instant::now();
+            match core.sweep_step() {
+                Ok(false) => {}
+                Ok(true) => {
+                    core.alarm.rest(begin.elapsed());
+                    core.alarm.sweep();
+                }
+                Err(Error::Poisoned { .. }) => {
+                    core.counters.background_errors.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(_) => {
+                    core.counters.background_errors.fetch_add(1, Ordering::Relaxed);
+                    core.alarm.rest(REST_AFTER_ERROR);
+                    core.alarm.sweep();
+                }
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Deletes some rows of a doomed content. Answers whether there is more.
+    pub(crate) fn sweep_step(&self) -> Result<bool> {
+        self.edit(|edit| {
+            let Some(content) = records::first_doomed(&edit.txn)? else { return Ok(false) };
+            let end = content.fence();
+            let (mut layers, mut rows, mut finished) = (Vec::new(), 0, true);
+            let begin = Instant::now();
+            edit.txn.delete_while(content.head().as_slice(), |key, value| {
+                if key > end.as_slice() {
+                    return Ok(false);
+                }
+                if rows == STEP_ROWS || begin.elapsed() > STEP_TIME {
+                    finished = false;
+                    return Ok(false);
+                }
+                rows += 1;
+                layers.extend(layer_below(content, key, value)?);
+                Ok(true)
+            })?;
+            for layer in layers {
+                records::put_doomed(&mut edit.txn, layer)?;
+            }
+            if finished {
+                records::delete_doomed(&mut edit.txn, content)?;
+            }
+            self.counters.swept_rows.fetch_add(rows, Ordering::Relaxed);
+            Ok(true)
+        })
+    }
+}
+
+fn layer_below(content: Content, key: &[u8], value: &[u8]) -> Result<Option<Content>> {
+    match key.strip_prefix(content.rows().as_slice()).map(Chunk::of) {
+        Some(Chunk::Link(_)) => layer_of(value).map(Some),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,166 @@
+//! What the cases stand on: a scratch folder, short words for batches, comparison of two engines.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arbor_base::{Position, TreeId};
+
+use super::Factory;
+use crate::{Batch, Cursor, Engine, Error, Op, Snapshot, TreeOptions};
+
+/// A folder that is removed at the end.
+pub struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Scratch {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("arbor-contract-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a scratch folder can be made");
+        Scratch { path }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// One case's engine maker and folder.
+pub struct Bench<'f> {
+    factory: &'f dyn Factory,
+    scratch: Scratch,
+}
+
+impl<'f> Bench<'f> {
+    pub fn new(factory: &'f dyn Factory) -> Bench<'f> {
+        Bench { factory, scratch: Scratch::new() }
+    }
+
+    pub fn open(&self) -> Box<dyn Engine> {
+        self.factory.open(self.scratch.path())
+    }
+
+    pub fn crash(&self, engine: Box<dyn Engine>) -> Box<dyn Engine> {
+        self.crash_with(engine, 0)
+    }
+
+    pub fn crash_with(&self, engine: Box<dyn Engine>, seed: u64) -> Box<dyn Engine> {
+        self.factory.crash(engine, self.scratch.path(), seed)
+    }
+}
+
+pub fn batch(position: u64, ops: Vec<Op>) -> Batch {
+    Batch { position: Position(position), ops }
+}
+
+pub fn create(tree: u64) -> Op {
+    Op::CreateTree { tree: TreeId(tree), options: TreeOptions::default() }
+}
+
+pub fn drop_tree(tree: u64) -> Op {
+    Op::DropTree { tree: TreeId(tree) }
+}
+
+pub fn put(tree: u64, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Op {
+    Op::Put { tree: TreeId(tree), key: key.as_ref().to_vec(), value: value.as_ref().to_vec() }
+}
+
+pub fn delete(tree: u64, key: impl AsRef<[u8]>) -> Op {
+    Op::Delete { tree: TreeId(tree), key: key.as_ref().to_vec() }
+}
+
+pub fn delete_range(tree: u64, from: &[u8], to: Option<&[u8]>) -> Op {
+    Op::DeleteRange { tree: TreeId(tree), from: from.to_vec(), to: to.map(<[u8]>::to_vec) }
+}
+
+/// Applies one batch behind all others.
+pub fn apply(engine: &dyn Engine, ops: Vec<Op>) {
+    let position = engine.applied().next().0;
+    engine.apply(&[batch(position, ops)]).expect("the batch applies");
+    assert_eq!(engine.applied(), Position(position));
+}
+
+pub fn get(engine: &dyn Engine, tree: u64, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+    let snapshot = engine.snapshot().expect("a snapshot");
+    let value = snapshot.get(TreeId(tree), key.as_ref()).expect("get answers");
+    value.map(|value| value.into_owned())
+}
+
+pub type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// All rows of a tree, read forward; `None` if there is no such tree. Checks that reading backward and the order agree.
+pub fn rows_of(snapshot: &dyn Snapshot, tree: TreeId) -> Option<Rows> {
+    let mut cursor = match snapshot.cursor(tree) {
+        Err(Error::UnknownTree(unknown)) if unknown == tree => return None,
+        cursor => cursor.expect("a cursor"),
+    };
+    let row = |cursor: &dyn Cursor| (cursor.key().to_vec(), cursor.value().to_vec());
+    let mut rows = Vec::new();
+    let mut more = cursor.first().expect("first answers");
+    while more {
+        rows.push(row(&*cursor));
+        more = cursor.next().expect("next answers");
+    }
+    assert!(rows.is_sorted_by(|a, b| a.0 < b.0), "keys rise strictly in {tree:?}");
+    let mut more = cursor.last().expect("last answers");
+    for expected in rows.iter().rev() {
+        assert!(more && row(&*cursor) == *expected, "backward reading differs in {tree:?}");
+        more = cursor.prev().expect("prev answers");
+    }
+    assert!(!more, "backward reading finds more in {tree:?}");
+    Some(rows)
+}
+
+/// Both engines show the same position, trees, rows and exact counts.
+pub fn assert_same(model: &dyn Engine, engine: &dyn Engine, trees: impl Iterator<Item = u64>) {
+    let (left, right) = (model.snapshot().expect("a snapshot"), engine.snapshot().expect("a snapshot"));
+    assert_eq!(left.position(), right.position(), "position");
+    for tree in trees.map(TreeId) {
+        assert_same_rows(&*left, &*right, tree);
+        match (model.tree_stats(tree), engine.tree_stats(tree)) {
+            (Ok(left), Ok(right)) => {
+                assert_eq!((left.keys, left.data_bytes), (right.keys, right.data_bytes), "counts of {tree:?}");
+            }
+            (Err(Error::UnknownTree(_)), Err(Error::UnknownTree(_))) => {}
+            (left, right) => panic!("tree_stats of {tree:?}: {left:?} against {right:?}"),
+        }
+    }
+}
+
+pub fn assert_same_rows(model: &dyn Snapshot, engine: &dyn Snapshot, tree: TreeId) {
+    let (left, right) = (rows_of(model, tree), rows_of(engine, tree));
+    if left == right {
+        return;
+    }
+    let (Some(left), Some(right)) = (&left, &right) else {
+        panic!("{tree:?} exists: {} against {}", left.is_some(), right.is_some());
+    };
+    let at = left.iter().zip(right).take_while(|(left, right)| left == right).count();
+    let key = |rows: &Rows| rows.get(at).map(|(key, value)| format!("{:?} with {} bytes", Short(key), value.len()));
+    panic!(
+        "{tree:?} differs at row {at} (of {} and {}): {:?} against {:?}",
+        left.len(),
+        right.len(),
+        key(left),
+        key(right)
+    );
+}
+
+/// A key in few characters.
+struct Short<'a>(&'a [u8]);
+
+impl std::fmt::Debug for Short<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let tail = &self.0[self.0.len().saturating_sub(8)..];
+        write!(f, "{} bytes ending {tail:?}", self.0.len())
+    }
+}

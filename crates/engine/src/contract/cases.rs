@@ -1,0 +1,40 @@
+//! One promise each.
+
+mod bulk;
+mod cursor;
+mod durable;
+mod rows;
+mod snapshot;
+mod trees;
+
+use super::Bench;
+
+type Case = fn(&Bench<'_>);
+
+pub const ALL: &[(&str, Case)] = &[
+    ("a new engine is empty", trees::a_new_engine_is_empty),
+    ("create and drop are idempotent", trees::create_and_drop_are_idempotent),
+    ("many trees stay apart", trees::many_trees_stay_apart),
+    ("rows are put, replaced and deleted", rows::put_replace_delete),
+    ("range deletes", rows::range_deletes),
+    ("long keys keep their order", rows::long_keys),
+    ("values of every size", rows::values_of_every_size),
+    ("rows beyond the bounds are refused", rows::bounds),
+    ("counts are exact", rows::counts_are_exact),
+    ("a group that fails changes nothing", rows::a_failed_group_changes_nothing),
+    ("applied batches are passed over", rows::applied_batches_are_passed_over),
+    ("cursor moves at every place", cursor::moves_at_every_place),
+    ("cursors over long keys", cursor::moves_over_long_keys),
+    ("cursors of empty trees", cursor::empty_trees),
+    ("estimates", cursor::estimates),
+    ("a snapshot does not change", snapshot::does_not_change),
+    ("a snapshot outlives its trees", snapshot::outlives_its_trees),
+    ("readers see whole batches", snapshot::readers_see_whole_batches),
+    ("a checkpoint survives", durable::a_checkpoint_survives),
+    ("a crash shows a prefix", durable::a_crash_shows_a_prefix),
+    ("checkpoints beside writes", durable::checkpoints_beside_writes),
+    ("bulk load", bulk::loads),
+    ("bulk load refuses", bulk::refuses),
+    ("bulk load beside batches", bulk::beside_batches),
+    ("a crash leaves a bulk load empty or whole", bulk::empty_or_whole),
+];

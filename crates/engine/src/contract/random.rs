@@ -1,0 +1,188 @@
+//! Histories from a seed: random batches, checkpoints, crashes, bulk loads and held snapshots on the engine under test
+//! and on the model, which must agree at every step.
+
+use arbor_base::{Position, TreeId};
+
+use super::bench::{
+    Bench, Rows, assert_same, assert_same_rows, batch, create, delete, delete_range, drop_tree, put, rows_of,
+};
+use super::{Factory, Rng};
+use crate::model::ModelEngine;
+use crate::{Batch, Cursor, Engine, Op, Snapshot};
+
+const TREES: u64 = 6;
+const STEPS: u64 = 120;
+const HELD_MAX: usize = 4;
+
+pub fn run(factory: &dyn Factory, seed: u64) {
+    let bench = Bench::new(factory);
+    let mut history = History::new(seed);
+    let mut engine = bench.open();
+    for _ in 0..STEPS {
+        let crash = history.step(&*engine);
+        if crash {
+            history.drop_snapshots();
+            engine = bench.crash_with(engine, history.rng.number());
+            history.recovered(&*engine);
+        }
+    }
+    assert_same(&history.model, &*engine, 0..TREES);
+}
+
+/// The model beside the engine, and what both were given.
+pub struct History {
+    pub rng: Rng,
+    pub model: ModelEngine,
+    /// Batches behind the last checkpoint.
+    since: Vec<Batch>,
+    held: Vec<(Box<dyn Snapshot>, Box<dyn Snapshot>)>,
+}
+
+impl History {
+    pub fn new(seed: u64) -> History {
+        History { rng: Rng::new(seed), model: ModelEngine::new(), since: Vec::new(), held: Vec::new() }
+    }
+
+    /// One random step. Answers whether a crash is to follow.
+    pub fn step(&mut self, engine: &dyn Engine) -> bool {
+        match self.rng.below(100) {
+            0..60 => self.apply(engine),
+            60..70 => self.checkpoint(engine),
+            70..74 => return true,
+            74..78 => self.bulk_load(engine),
+            78..84 => self.hold(engine),
+            84..92 => self.walk(engine),
+            _ => assert_same(&self.model, engine, 0..TREES),
+        }
+        false
+    }
+
+    pub fn apply(&mut self, engine: &dyn Engine) {
+        let mut position = self.model.applied().0;
+        let mut group = Vec::new();
+        for _ in 0..1 + self.rng.below(4) {
+            // Positions rise, not always by one: other engines apply the records between.
+            position += if self.rng.one_in(10) { 1 + self.rng.below(5) } else { 1 };
+            let ops = (0..self.rng.below(12)).map(|_| self.op()).collect();
+            group.push(batch(position, ops));
+        }
+        let (left, right) = (self.model.apply(&group), engine.apply(&group));
+        assert_eq!(left.is_ok(), right.is_ok(), "{left:?} against {right:?}");
+        assert_eq!(self.model.applied(), engine.applied());
+        if left.is_ok() {
+            self.since.extend(group);
+        }
+    }
+
+    fn op(&mut self) -> Op {
+        let tree = self.rng.below(TREES);
+        // Most operations find their tree: a missing one fails the whole group.
+        let exists = self.model.tree_stats(TreeId(tree)).is_ok();
+        match self.rng.below(100) {
+            0..5 => create(tree),
+            5..7 => drop_tree(tree),
+            _ if !exists && !self.rng.one_in(40) => create(tree),
+            7..60 => put(tree, self.key(), self.value()),
+            60..90 => delete(tree, self.key()),
+            90..98 => delete_range(tree, &self.key(), Some(&self.key())),
+            _ => delete_range(tree, &self.key(), None),
+        }
+    }
+
+    /// Few different keys, so that they meet; many around the lengths where engines cut keys.
+    fn key(&mut self) -> Vec<u8> {
+        let mut key = match self.rng.below(10) {
+            0..7 => Vec::new(),
+            7 => vec![b'k'; *self.rng.pick(&[254, 255, 256, 498, 499, 500, 501, 511, 512])],
+            8 => vec![b'k'; *self.rng.pick(&[998, 999, 1000, 1001, 1500, 2047])],
+            _ => vec![0; self.rng.below(600) as usize],
+        };
+        for _ in 0..self.rng.below(4) {
+            key.push(*self.rng.pick(b"\0\x01ak\xff"));
+        }
+        key
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let length = match self.rng.below(40) {
+            0..34 => self.rng.below(60),
+            34..39 => self.rng.below(5000),
+            _ => self.rng.below(100_000),
+        };
+        vec![self.rng.number() as u8; length as usize]
+    }
+
+    pub fn checkpoint(&mut self, engine: &dyn Engine) {
+        let durable = engine.checkpoint().expect("the checkpoint succeeds");
+        assert_eq!(durable, self.model.checkpoint().expect("the model makes checkpoints"));
+        assert_eq!(engine.durable(), durable);
+        self.since.clear();
+    }
+
+    fn bulk_load(&mut self, engine: &dyn Engine) {
+        let tree = TreeId(self.rng.below(TREES));
+        let mut rows: Rows = (0..self.rng.below(200)).map(|_| (self.key(), self.value())).collect();
+        rows.sort();
+        rows.dedup_by(|a, b| a.0 == b.0);
+        let left = self.model.bulk_load(tree, &mut rows.iter().cloned());
+        let right = engine.bulk_load(tree, &mut rows.iter().cloned());
+        assert_eq!(left.is_ok(), right.is_ok(), "{left:?} against {right:?}");
+        // The contract: a checkpoint before anything depends on the rows.
+        self.checkpoint(engine);
+    }
+
+    fn hold(&mut self, engine: &dyn Engine) {
+        if self.held.len() == HELD_MAX {
+            let (left, right) = self.held.swap_remove(self.rng.below(HELD_MAX as u64) as usize);
+            assert_eq!(left.position(), right.position());
+            for tree in (0..TREES).map(TreeId) {
+                assert_same_rows(&*left, &*right, tree);
+            }
+        }
+        let (left, right) = (self.model.snapshot(), engine.snapshot());
+        self.held.push((left.expect("a snapshot"), right.expect("a snapshot")));
+    }
+
+    pub fn drop_snapshots(&mut self) {
+        self.held.clear();
+    }
+
+    /// A cursor moves at random on both.
+    fn walk(&mut self, engine: &dyn Engine) {
+        let tree = TreeId(self.rng.below(TREES));
+        let (left, right) = (self.model.snapshot().expect("a snapshot"), engine.snapshot().expect("a snapshot"));
+        let (Ok(mut left), Ok(mut right)) = (left.cursor(tree), right.cursor(tree)) else {
+            assert_eq!(rows_of(&*left, tree).is_some(), rows_of(&*right, tree).is_some());
+            return;
+        };
+        for _ in 0..30 {
+            let (choice, target) = (self.rng.below(8), self.key());
+            let go = |cursor: &mut dyn Cursor| match choice {
+                0 => cursor.seek(&target),
+                1 => cursor.seek_before(&target),
+                2 => cursor.first(),
+                3 => cursor.last(),
+                4 | 5 => cursor.next(),
+                _ => cursor.prev(),
+            };
+            let (on, same) = (go(&mut *left).expect("a move"), go(&mut *right).expect("a move"));
+            assert_eq!(on, same, "move {choice} in {tree:?}");
+            assert!(!on || (left.key() == right.key() && left.value() == right.value()), "move {choice} in {tree:?}");
+        }
+    }
+
+    /// After a crash: the engine shows a prefix at or behind the last checkpoint; the model follows it there.
+    pub fn recovered(&mut self, engine: &dyn Engine) {
+        let before = self.model.applied();
+        let model = self.model.crash();
+        let reached = engine.applied();
+        assert!((model.applied()..=before).contains(&reached), "{} {reached} {before}", model.applied());
+        let replayed: Vec<Batch> = self.since.drain(..).filter(|batch| batch.position <= reached).collect();
+        model.apply(&replayed).expect("what was applied once applies again");
+        assert_eq!(model.applied(), reached, "the engine names a batch that was applied");
+        self.model = model;
+        assert_same(&self.model, engine, 0..TREES);
+        assert!(engine.durable() <= reached && engine.durable() >= Position::ZERO);
+        self.since = replayed;
+    }
+}
