@@ -45,7 +45,7 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 28;
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 
 /// Positions fit a signed 64-bit number, as the layers above store them.
-const POSITION_MAX: u64 = i64::MAX as u64;
+pub(crate) const POSITION_MAX: u64 = i64::MAX as u64;
 
 const LENGTH_BITS: u32 = 28;
 const LENGTH_MASK: u32 = (1 << LENGTH_BITS) - 1;

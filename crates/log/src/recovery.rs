@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use arbor_disk::Disk;
 
-use crate::format::{Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, position_unchecked};
+use crate::format::{Kind, POSITION_MAX, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, position_unchecked};
 use crate::scanner::{Scanner, Step, Window};
 use crate::segment::{self, Segment};
 use crate::{Error, LogOptions, Result};
@@ -48,7 +48,7 @@ pub(crate) fn recover(disk: &dyn Disk, dir: &Path, options: &LogOptions) -> Resu
     disk.create_dir_all(dir)?;
     let mut segments = open_segments(disk, dir)?;
     if segments.is_empty() {
-        let next = options.first_position.0.max(1);
+        let next = options.first_position.0.clamp(1, POSITION_MAX);
         let segment = Segment::create(disk, dir, 1, next - 1)?;
         let tail = Tail { next, previous: 0, marked: false };
         return Ok(Recovered { segments: vec![Arc::new(segment)], tail });

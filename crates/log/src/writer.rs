@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arbor_disk::Disk;
 
 use crate::error::Failure;
-use crate::format::{Kind, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RecordHeader};
+use crate::format::{Kind, PAYLOAD_BYTES_MAX, POSITION_MAX, RECORD_HEADER_BYTES, RecordHeader};
 use crate::recovery::Tail;
 use crate::segment::Segment;
 use crate::{Error, Result};
@@ -65,6 +65,9 @@ impl Writer {
     pub fn write(&mut self, payloads: &[&[u8]], durable: u64) -> Result<u64, Failure> {
         if let Some(large) = payloads.iter().find(|payload| payload.len() > PAYLOAD_BYTES_MAX) {
             return Err(Error::TooLarge { length: large.len(), max: PAYLOAD_BYTES_MAX }.into());
+        }
+        if POSITION_MAX - (self.tail.next - 1) < payloads.len() as u64 {
+            return Err(Error::OutOfSpace { context: "all positions are used up".into() }.into());
         }
         let (mut tail, start) = (self.tail, self.segment.end());
         let bytes: usize = payloads.iter().map(|payload| payload.len() + RECORD_HEADER_BYTES).sum();

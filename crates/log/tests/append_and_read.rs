@@ -161,6 +161,20 @@ fn a_new_log_may_begin_at_a_later_position() {
 }
 
 #[test]
+fn the_last_position_is_not_passed() {
+    let disk = FaultyDisk::new();
+    let options = LogOptions { first_position: Position(i64::MAX as u64 - 1), ..quiet(100) };
+    let log = Log::open(Arc::new(disk.clone()), Path::new(DIR), options.clone()).unwrap();
+    assert!(matches!(log.append(&[b"a", b"b", b"c"]), Err(Error::OutOfSpace { .. })));
+    assert_eq!(log.append(&[b"a", b"b"]).unwrap(), Position(i64::MAX as u64));
+    assert!(matches!(log.append(&[b"c"]), Err(Error::OutOfSpace { .. })));
+    drop(log);
+    let log = Log::open(Arc::new(disk), Path::new(DIR), options).unwrap();
+    assert_eq!(log.appended(), Position(i64::MAX as u64));
+    assert_eq!(log.read(log.first()).count(), 2);
+}
+
+#[test]
 fn records_that_are_too_large_are_refused_and_harm_nothing() {
     let log = open(&FaultyDisk::new(), 1 << 20);
     let large = vec![0; arbor_log::PAYLOAD_BYTES_MAX + 1];
