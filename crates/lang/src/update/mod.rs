@@ -1,12 +1,45 @@
 //! Updates: operators, replacements and pipelines applied to a document.
+//!
+//! An operator update is compiled into a tree of paths ([`tree`]) whose leaves are operators ([`op`], one file each).
+//! Applying it walks tree and document together ([`run`]); the document is opened only where the tree leads ([`slot`]),
+//! everything else is copied as it is.
+//!
+//! U1: fields are updated, and created, in the order of their names; names that are numbers order as numbers.
+//! U2: no two operators of one update change the same value or one inside the other (code 40); paths are checked when
+//! the update is parsed, what `$[]`, `$[id]` and `$` stand for when it is applied.
+//! U3: `_id` keeps its value (code 66). U4: a result is at most 16 MB and 200 levels deep.
 
-use arbor_bson::{Doc, DocBuf, ObjectId, ValueRef};
+mod array_filter;
+mod op;
+mod order;
+mod parse;
+mod path;
+mod pipeline;
+mod replacement;
+mod run;
+mod slot;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod upsert;
 
-use crate::{Context, Error, Filter, Result};
+use arbor_bson::{Doc, DocBuf, Limits, ObjectId, USER_SIZE_MAX, ValueRef};
+
+use self::{parse::Operators, pipeline::Pipeline};
+use crate::{Code, Context, Error, Filter, Result};
 
 /// A parsed update. Shared freely between threads.
 #[derive(Clone, Debug)]
-pub struct Update {}
+pub struct Update {
+    form: Form,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    Operators(Operators),
+    Replacement(DocBuf),
+    Pipeline(Pipeline),
+}
 
 /// What of a document an update may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,34 +52,81 @@ pub enum Touched {
 
 impl Update {
     /// `update` is a document (operators or a replacement) or an array (a pipeline).
-    pub fn parse(_update: ValueRef, _array_filters: &[Doc], _context: &Context) -> Result<Update> {
-        Err(Error::not_implemented("an update"))
+    pub fn parse(update: ValueRef, array_filters: &[Doc], context: &Context) -> Result<Update> {
+        let form = match update {
+            ValueRef::Array(stages) => {
+                refuse_array_filters(array_filters, "pipeline-syle updates")?;
+                Form::Pipeline(Pipeline::parse(stages, context)?)
+            }
+            ValueRef::Document(doc) if doc.first().is_some_and(|(name, _)| name.starts_with('$')) => {
+                Form::Operators(Operators::parse(doc, array_filters, context)?)
+            }
+            ValueRef::Document(doc) => {
+                refuse_array_filters(array_filters, "replacement-syle updates")?;
+                Form::Replacement(replacement::parse(doc)?)
+            }
+            _ => return Err(Error::failed_to_parse("Update argument must be either an object or an array")),
+        };
+        Ok(Update { form })
     }
 
     /// The document after the update, or `None` when nothing changes. `position` is what
     /// [`Filter::matches_with_position`] told about `old`; it matters only when `needs_position`.
-    pub fn apply(&self, _old: Doc, _position: Option<usize>) -> Result<Option<DocBuf>> {
-        Err(Error::not_implemented("an update"))
+    pub fn apply(&self, old: Doc, position: Option<usize>) -> Result<Option<DocBuf>> {
+        let new = match &self.form {
+            Form::Operators(operators) => match operators.apply(old, position)? {
+                Some(new) => new,
+                None => return Ok(None),
+            },
+            Form::Replacement(new) => replacement::apply(new.as_doc(), old)?,
+            Form::Pipeline(pipeline) => pipeline.apply(old)?,
+        };
+        if new.as_bytes() == old.as_bytes() {
+            return Ok(None);
+        }
+        if new.as_bytes().len() > USER_SIZE_MAX {
+            let message = format!("Resulting document after update is larger than {USER_SIZE_MAX}");
+            return Err(Error::location(17419, message));
+        }
+        self.check_depth(&new)?;
+        Ok(Some(new))
     }
 
     /// The document that an upsert inserts when nothing matched `filter`. Its `_id` stands first; `generate_id` is
     /// called when neither the filter nor the update has one.
-    pub fn new_document(&self, _filter: &Filter, _generate_id: impl FnOnce() -> ObjectId) -> Result<DocBuf> {
-        Err(Error::not_implemented("an update"))
+    pub fn new_document(&self, filter: &Filter, generate_id: impl FnOnce() -> ObjectId) -> Result<DocBuf> {
+        let new = upsert::new_document(&self.form, filter, generate_id)?;
+        if new.as_bytes().len() > USER_SIZE_MAX {
+            let message = format!("Document to upsert is larger than {USER_SIZE_MAX}");
+            return Err(Error::location(17420, message));
+        }
+        check_depth(&new)?;
+        Ok(new)
     }
 
     /// Whether the positional `$` is used.
     pub fn needs_position(&self) -> bool {
-        false
+        matches!(&self.form, Form::Operators(operators) if operators.needs_position())
     }
 
     /// Whether the whole document is replaced (refused with `multi`).
     pub fn is_replacement(&self) -> bool {
-        false
+        matches!(self.form, Form::Replacement(_))
     }
 
     pub fn touched_paths(&self) -> Touched {
-        Touched::Everything
+        match &self.form {
+            Form::Operators(operators) => operators.touched(),
+            Form::Replacement(_) | Form::Pipeline(_) => Touched::Everything,
+        }
+    }
+
+    /// Operators whose operands are too small to nest deeply need no look at the result.
+    fn check_depth(&self, new: &DocBuf) -> Result<()> {
+        match &self.form {
+            Form::Operators(operators) if !operators.may_nest_deeply() => Ok(()),
+            _ => check_depth(new),
+        }
     }
 }
 
@@ -57,6 +137,24 @@ impl Touched {
         match self {
             Touched::Everything => true,
             Touched::Fields(fields) => fields.iter().any(|field| &**field == head),
+        }
+    }
+}
+
+fn refuse_array_filters(array_filters: &[Doc], form: &str) -> Result<()> {
+    match array_filters {
+        [] => Ok(()),
+        _ => Err(Error::failed_to_parse(format!("arrayFilters may not be specified for {form}"))),
+    }
+}
+
+fn check_depth(new: &DocBuf) -> Result<()> {
+    let limits = Limits { size_max: usize::MAX, ..Limits::STORED };
+    match arbor_bson::validate(new.as_bytes(), limits) {
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let message = format!("Document exceeds maximum nesting depth of {}", limits.depth_max);
+            Err(Error::new(Code::OVERFLOW, message))
         }
     }
 }

@@ -1,0 +1,56 @@
+//! `$inc: { field: number }`
+//!
+//! The sum has the wider type of the two; an int32 that overflows becomes an int64, an int64 that overflows is refused.
+//!
+//! `{ a: 1 }`, `{ $inc: { a: 2, b: 5 } }` -> `{ a: 3, b: 5 }`
+
+use arbor_bson::{Number, ValueRef};
+
+use super::{Change, Run, Slot, replace_value};
+use crate::{Error, Result, text};
+
+#[derive(Clone, Debug)]
+pub(in crate::update) struct Inc(Number);
+
+impl Inc {
+    pub(super) fn parse(field: &str, operand: ValueRef) -> Result<Inc> {
+        let number = operand.as_number().ok_or_else(|| {
+            let operand = text::field(field, operand);
+            Error::type_mismatch(format!("Cannot increment with non-numeric argument: {{{operand}}}"))
+        })?;
+        Ok(Inc(number))
+    }
+
+    pub(super) fn modify(&self, slot: &mut Slot<'_>, run: &Run<'_>) -> Result<Change> {
+        let old = current("$inc", slot, run)?;
+        let sum = old.checked_add(self.0).ok_or_else(|| overflow("$inc", old, run))?;
+        Ok(replace_value(slot, sum.to_value()))
+    }
+
+    pub(super) fn create<'a>(&self) -> Slot<'a> {
+        Slot::Owned(self.0.to_value())
+    }
+}
+
+/// The number that is there.
+pub(super) fn current(operator: &str, slot: &mut Slot<'_>, run: &Run<'_>) -> Result<Number> {
+    let value = slot.value();
+    value.as_number().ok_or_else(|| {
+        let field = run.path.last().map(|name| &**name).unwrap_or_default();
+        Error::type_mismatch(format!(
+            "Cannot apply {operator} to a value of non-numeric type. {{{}}} has the field '{field}' of non-numeric \
+             type {}",
+            run.id_text(),
+            text::type_alias(value.ty()),
+        ))
+    })
+}
+
+pub(super) fn overflow(operator: &str, old: Number, run: &Run<'_>) -> Error {
+    let kind = if matches!(old, Number::Int32(_)) { "NumberInt" } else { "NumberLong" };
+    Error::bad_value(format!(
+        "Failed to apply {operator} operations to current value (({kind}){}) for document {{{}}}",
+        text::shell(old.as_value()),
+        run.id_text(),
+    ))
+}

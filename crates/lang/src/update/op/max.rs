@@ -1,0 +1,26 @@
+//! `$max: { field: value }`: sets the value where it is greater than what is there, by the order of all types, or nothing is.
+
+use arbor_bson::{Value, ValueRef, compare};
+
+use super::{Change, Slot};
+
+#[derive(Clone, Debug)]
+pub(in crate::update) struct Max(Value);
+
+impl Max {
+    pub(super) fn parse(operand: ValueRef) -> Max {
+        Max(operand.to_value())
+    }
+
+    pub(super) fn modify<'a>(&'a self, slot: &mut Slot<'a>) -> Change {
+        if compare(self.0.as_ref(), slot.value()).is_gt() {
+            *slot = self.create();
+            return Change::Changed;
+        }
+        Change::None
+    }
+
+    pub(super) fn create(&self) -> Slot<'_> {
+        Slot::Raw(self.0.as_ref())
+    }
+}

@@ -1,0 +1,88 @@
+//! `$rename: { from: "to" }`: takes the field away and sets it under the other path; nothing happens where it is not.
+//!
+//! Neither path may lead through an array. In the tree of paths a rename is two leaves, one at each path.
+//!
+//! `{ a: 1, b: 2 }`, `{ $rename: { a: "c.d" } }` -> `{ b: 2, c: { d: 1 } }`
+
+use arbor_bson::{Doc, ValueRef};
+
+use super::{Run, Slot};
+use crate::{
+    Error, Result, text,
+    update::{array_filter::ArrayFilters, path::UpdatePath},
+};
+
+#[derive(Clone, Debug)]
+pub(in crate::update) struct Rename {
+    pub from: UpdatePath,
+    pub to: UpdatePath,
+}
+
+/// The value that the rename of this number moves.
+pub(super) fn moved<'a>(number: usize, run: &Run<'a>) -> Option<Slot<'a>> {
+    run.renamed.get(number).copied().flatten().map(Slot::Raw)
+}
+
+impl Rename {
+    pub(in crate::update) fn parse(from: &str, operand: ValueRef, filters: &ArrayFilters) -> Result<Rename> {
+        let ValueRef::String(to) = operand else {
+            let operand = text::field(from, operand);
+            return Err(Error::bad_value(format!("The 'to' field for $rename must be a string: {operand}")));
+        };
+        if to.contains('\0') {
+            return Err(Error::bad_value("The 'to' field for $rename cannot contain an embedded null byte"));
+        }
+        // a dynamic path is refused as such, whether or not it would be a good one
+        for (which, path) in [("source", from), ("destination", to)] {
+            if path.split('.').any(|part| part == "$" || part.starts_with("$[")) {
+                return Err(Error::bad_value(format!("The {which} field for $rename may not be dynamic: {path}")));
+            }
+        }
+        let same = |what: &str| Error::bad_value(format!("{what}: {}", text::field(from, operand)));
+        if from == to {
+            return Err(same("The source and target field for $rename must differ"));
+        }
+        let (from_path, to_path) = (UpdatePath::parse(from, filters)?, UpdatePath::parse(to, filters)?);
+        if from_path.steps().iter().zip(to_path.steps()).all(|(a, b)| a == b) {
+            return Err(same("The source and target field for $rename must not be on the same path"));
+        }
+        Ok(Rename { from: from_path, to: to_path })
+    }
+
+    /// The value to move. Errors: a path that leads through an array.
+    pub(in crate::update) fn value<'a>(&self, doc: Doc<'a>) -> Result<Option<ValueRef<'a>>> {
+        let value = find(doc, &self.from, "source")?;
+        if value.is_some() {
+            find(doc, &self.to, "destination")?;
+        }
+        Ok(value)
+    }
+
+    pub(in crate::update) fn goes_deeper(&self) -> bool {
+        self.to.steps().len() > self.from.steps().len()
+    }
+}
+
+fn find<'a>(doc: Doc<'a>, path: &UpdatePath, which: &str) -> Result<Option<ValueRef<'a>>> {
+    let mut value = ValueRef::Document(doc);
+    let mut holder = "";
+    for name in path.as_str().split('.') {
+        value = match value {
+            ValueRef::Document(inner) => match inner.get(name) {
+                Some(value) => value,
+                None => return Ok(None),
+            },
+            ValueRef::Array(_) => {
+                let path = path.as_str();
+                let id = doc.get("_id").map_or_else(|| "no _id".to_owned(), |id| text::field("_id", id));
+                return Err(Error::bad_value(format!(
+                    "The {which} field cannot be an array element, '{path}' in doc with {id} has an array field called \
+                     '{holder}'"
+                )));
+            }
+            _ => return Ok(None),
+        };
+        holder = name;
+    }
+    Ok(Some(value))
+}

@@ -1,0 +1,141 @@
+//! Operator updates: `{ $set: { .. }, $inc: { .. } }`.
+
+use arbor_bson::{Doc, DocBuf, ValueRef, compare};
+
+use super::{
+    Touched,
+    array_filter::ArrayFilters,
+    op::{self, Op, Rename},
+    path::UpdatePath,
+    run::{Change, Run},
+    slot::Slot,
+    tree::Tree,
+};
+use crate::{Code, Context, Error, Result, text};
+
+#[derive(Clone, Debug)]
+pub(super) struct Operators {
+    tree: Tree,
+    paths: Vec<UpdatePath>,
+    renames: Vec<Rename>,
+    filters: ArrayFilters,
+    /// No operand, put at its path, can nest deeper than this.
+    depth_max: usize,
+}
+
+impl Operators {
+    pub(super) fn parse(update: Doc, array_filters: &[Doc], context: &Context) -> Result<Operators> {
+        let filters = ArrayFilters::parse(array_filters, context)?;
+        let mut operators =
+            Operators { tree: Tree::new(), paths: Vec::new(), renames: Vec::new(), filters, depth_max: 0 };
+        for (name, operand) in update {
+            if !Op::is_known(name) {
+                return Err(op::unknown(name));
+            }
+            let ValueRef::Document(fields) = operand else {
+                let ty = text::type_alias(operand.ty());
+                return Err(Error::failed_to_parse(format!(
+                    "Modifiers operate on fields but we found type {ty} instead. For example: {{$mod: {{<field>: \
+                     ...}}}} not {{{}}}",
+                    text::field(name, operand),
+                )));
+            };
+            for (path, value) in fields {
+                operators.add(name, path, value, context)?;
+            }
+        }
+        operators.check_filters_used(update)?;
+        Ok(operators)
+    }
+
+    fn add(&mut self, name: &str, path: &str, operand: ValueRef, context: &Context) -> Result<()> {
+        if name == "$rename" {
+            return self.add_rename(path, operand);
+        }
+        let path = UpdatePath::parse(path, &self.filters)?;
+        let op = Op::parse(name, &path, operand, context)?;
+        self.tree.insert(&path, op)?;
+        // a level of nesting takes at least 7 bytes (type, name, length, end): a bound without a look inside
+        let bytes = match operand {
+            ValueRef::Document(doc) => doc.as_bytes().len(),
+            ValueRef::Array(array) => array.as_bytes().len(),
+            _ => 0,
+        };
+        self.depth_max = self.depth_max.max(path.steps().len() + 2 + bytes / 7);
+        self.paths.push(path);
+        Ok(())
+    }
+
+    fn add_rename(&mut self, from: &str, operand: ValueRef) -> Result<()> {
+        let rename = Rename::parse(from, operand, &self.filters)?;
+        self.tree.insert(&rename.from, Op::RenameFrom)?;
+        self.tree.insert(&rename.to, Op::RenameTo(self.renames.len()))?;
+        if rename.goes_deeper() {
+            self.depth_max = usize::MAX;
+        }
+        self.paths.extend([rename.from.clone(), rename.to.clone()]);
+        self.renames.push(rename);
+        Ok(())
+    }
+
+    fn check_filters_used(&self, update: Doc) -> Result<()> {
+        for identifier in self.filters.identifiers() {
+            let step = super::path::Step::Elements(identifier.into());
+            if !self.paths.iter().any(|path| path.steps().contains(&step)) {
+                let update = text::shell(ValueRef::Document(update));
+                return Err(Error::failed_to_parse(format!(
+                    "The array filter for identifier '{identifier}' was not used in the update {update}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn needs_position(&self) -> bool {
+        self.paths.iter().any(UpdatePath::has_positional)
+    }
+
+    pub(super) fn may_nest_deeply(&self) -> bool {
+        self.depth_max > arbor_bson::Limits::STORED.depth_max
+    }
+
+    pub(super) fn touched(&self) -> Touched {
+        let mut heads: Vec<Box<str>> = self.paths.iter().map(|path| path.head().into()).collect();
+        heads.sort();
+        heads.dedup();
+        Touched::Fields(heads)
+    }
+
+    /// The document after the update; none if no operator had anything to do.
+    pub(super) fn apply(&self, old: Doc, position: Option<usize>) -> Result<Option<DocBuf>> {
+        self.run(old, position, false)
+    }
+
+    /// As `apply`, on the document that an upsert inserts.
+    pub(super) fn apply_to_new(&self, new: Doc) -> Result<Option<DocBuf>> {
+        self.run(new, None, true)
+    }
+
+    fn run(&self, old: Doc, position: Option<usize>, inserting: bool) -> Result<Option<DocBuf>> {
+        let renamed = self.renames.iter().map(|rename| rename.value(old)).collect::<Result<Vec<_>>>()?;
+        let mut run = Run { old, inserting, position, filters: &self.filters, renamed, path: Vec::new() };
+        let mut root = Slot::open_doc(old);
+        if run.apply(&[&self.tree], &mut root)? == Change::None {
+            return Ok(None);
+        }
+        self.check_id(old, &root)?;
+        Ok(Some(root.to_doc(old.as_bytes().len() + 64)))
+    }
+
+    /// U3. A document that had no `_id` yet may get one.
+    fn check_id(&self, old: Doc, new: &Slot) -> Result<()> {
+        let Some(path) = self.paths.iter().find(|path| path.head() == "_id") else { return Ok(()) };
+        let Some(before) = old.get("_id") else { return Ok(()) };
+        if new.get("_id").is_some_and(|after| compare(before, after.to_value().as_ref()).is_eq()) {
+            return Ok(());
+        }
+        let message =
+            format!("Performing an update on the path '{}' would modify the immutable field '_id'", path.as_str());
+        Err(Error::new(Code::IMMUTABLE_FIELD, message))
+    }
+}

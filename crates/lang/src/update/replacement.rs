@@ -1,0 +1,36 @@
+//! Replacements: the whole document but its `_id`.
+
+use arbor_bson::{Doc, DocBuf, ValueRef, compare};
+
+use super::path::dollar_prefixed;
+use crate::{Code, Error, Result, text};
+
+pub(super) fn parse(replacement: Doc) -> Result<DocBuf> {
+    match replacement.iter().find(|(name, _)| name.starts_with('$')) {
+        Some((name, _)) => Err(dollar_prefixed(name, name)),
+        None => Ok(replacement.to_buf()),
+    }
+}
+
+/// The replacement with the `_id` of the old document.
+pub(super) fn apply(replacement: Doc, old: Doc) -> Result<DocBuf> {
+    match (old.get("_id"), replacement.get("_id")) {
+        (Some(old), None) => Ok(with_id(old, replacement)),
+        (Some(old), Some(new)) if !compare(old, new).is_eq() => Err(id_altered(new)),
+        (_, Some(new)) => Ok(with_id(new, replacement)),
+        (None, None) => Ok(replacement.to_buf()),
+    }
+}
+
+pub(super) fn id_altered(new: ValueRef) -> Error {
+    let new = text::field("_id", new);
+    let message =
+        format!("After applying the update, the (immutable) field '_id' was found to have been altered to {new}");
+    Error::new(Code::IMMUTABLE_FIELD, message)
+}
+
+/// The document with this `_id`, and in the first place.
+pub(super) fn with_id(id: ValueRef, doc: Doc) -> DocBuf {
+    let others = doc.iter().filter(|(name, _)| *name != "_id");
+    std::iter::once(("_id", id)).chain(others).collect()
+}

@@ -1,0 +1,277 @@
+//! One application of an operator update to one document: tree and document are walked together.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use arbor_bson::{Doc, Value, ValueRef};
+
+use super::{
+    array_filter::ArrayFilters,
+    order::{FieldName, compare_names},
+    slot::{Field, Slot},
+    tree::{POSITIONAL, Tree},
+};
+use crate::{Code, Error, Result, path::array_index, text};
+
+/// Most elements an update may add to an array to reach a position in it.
+const PADDING_MAX: usize = 1_500_000;
+
+/// What happened to a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    None,
+    Changed,
+    /// The field goes; an element of an array becomes null instead.
+    Removed,
+}
+
+/// What an operator does at a path that leads through something that is no document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blocked {
+    /// It wanted to create a field there.
+    Create,
+    /// It refuses all the same.
+    Refuse,
+    Ignore,
+}
+
+/// The surroundings of one application.
+pub(super) struct Run<'a> {
+    pub old: Doc<'a>,
+    /// The document is one that an upsert inserts.
+    pub inserting: bool,
+    pub position: Option<usize>,
+    pub filters: &'a ArrayFilters,
+    /// The values that the `$rename`s of the update move, by their number.
+    pub renamed: Vec<Option<ValueRef<'a>>>,
+    pub path: Vec<Cow<'a, str>>,
+}
+
+/// Trees that apply to the same value: one, unless `$`, `$[]` or `$[id]` meet.
+type Group<'t> = [&'t Tree];
+
+impl<'a> Run<'a> {
+    /// Applies the trees to a value that exists.
+    pub(super) fn apply(&mut self, trees: &Group<'a>, slot: &mut Slot<'a>) -> Result<Change> {
+        match trees {
+            [Tree::Leaf(op)] => op.modify(slot, self),
+            [Tree::Fields(fields)] if !has_positional(fields) => self.fields(fields, slot),
+            _ if trees.iter().all(|tree| matches!(tree, Tree::Fields(_))) => self.merged_fields(trees, slot),
+            _ if trees.iter().all(|tree| matches!(tree, Tree::Elements(_))) => self.elements(trees, slot),
+            _ => Err(self.conflict()),
+        }
+    }
+
+    fn conflict(&self) -> Error {
+        let message = format!("Update created a conflict at '{}'", self.dotted());
+        Error::new(Code::CONFLICTING_UPDATE_OPERATORS, message)
+    }
+
+    pub(super) fn dotted(&self) -> String {
+        self.path.join(".")
+    }
+
+    /// `_id: 1` of the document that is updated, for messages.
+    pub(super) fn id_text(&self) -> String {
+        self.old.get("_id").map_or_else(|| "no _id".to_owned(), |id| text::field("_id", id))
+    }
+
+    fn fields(&mut self, fields: &'a BTreeMap<FieldName, Tree>, slot: &mut Slot<'a>) -> Result<Change> {
+        let mut change = Change::None;
+        for (FieldName(name), tree) in fields {
+            if self.field(Cow::Borrowed(name), &[tree], slot)? {
+                change = Change::Changed;
+            }
+        }
+        Ok(change)
+    }
+
+    /// Several trees, or one with the positional `$`, which takes the place of the position it stands for.
+    fn merged_fields(&mut self, trees: &Group<'a>, slot: &mut Slot<'a>) -> Result<Change> {
+        let mut children: Vec<(Cow<'a, str>, Vec<&'a Tree>)> = Vec::new();
+        for tree in trees {
+            let Tree::Fields(fields) = tree else { continue };
+            for (FieldName(name), tree) in fields {
+                let name = if **name == *POSITIONAL { self.positional()? } else { Cow::Borrowed(&**name) };
+                match children.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, group)) => group.push(tree),
+                    None => children.push((name, vec![tree])),
+                }
+            }
+        }
+        children.sort_by(|(a, _), (b, _)| compare_names(a, b));
+        let mut change = Change::None;
+        for (name, group) in children {
+            if self.field(name, &group, slot)? {
+                change = Change::Changed;
+            }
+        }
+        Ok(change)
+    }
+
+    fn positional(&self) -> Result<Cow<'a, str>> {
+        let position = self
+            .position
+            .ok_or_else(|| Error::bad_value("The positional operator did not find the match needed from the query."))?;
+        Ok(Cow::Owned(position.to_string()))
+    }
+
+    /// Applies the trees to one field (or position) of `slot`; answers whether that changed.
+    fn field(&mut self, name: Cow<'a, str>, trees: &Group<'a>, slot: &mut Slot<'a>) -> Result<bool> {
+        if !slot.is_document() && !slot.is_array() {
+            return self.blocked(&name, trees, slot);
+        }
+        slot.open();
+        match slot {
+            Slot::Document(fields) => self.document_field(name, trees, fields),
+            Slot::Array(elements) => match array_index(&name) {
+                Some(index) => self.array_element(index, name, trees, elements),
+                None => self.blocked(&name, trees, slot),
+            },
+            _ => Ok(false),
+        }
+    }
+
+    fn document_field(&mut self, name: Cow<'a, str>, trees: &Group<'a>, fields: &mut Vec<Field<'a>>) -> Result<bool> {
+        let known = fields.iter().position(|field| field.name == name);
+        self.path.push(name.clone());
+        match known.and_then(|at| fields.get_mut(at).map(|field| (at, field))) {
+            Some((at, field)) => {
+                let change = self.apply(trees, &mut field.value)?;
+                if change == Change::Removed {
+                    fields.remove(at);
+                }
+                self.path.pop();
+                Ok(change != Change::None)
+            }
+            None => {
+                let created = self.create(trees)?;
+                self.path.pop();
+                let is_created = created.is_some();
+                fields.extend(created.map(|value| Field { name, value }));
+                Ok(is_created)
+            }
+        }
+    }
+
+    fn array_element(
+        &mut self,
+        index: usize,
+        name: Cow<'a, str>,
+        trees: &Group<'a>,
+        elements: &mut Vec<Slot<'a>>,
+    ) -> Result<bool> {
+        self.path.push(name);
+        let changed = match elements.get_mut(index) {
+            Some(element) => self.apply_to_element(trees, element)?,
+            None => match self.create(trees)? {
+                Some(created) => {
+                    if index - elements.len() > PADDING_MAX {
+                        let message = format!("can't backfill more than {PADDING_MAX} elements");
+                        return Err(Error::new(Code::CANNOT_BACKFILL_ARRAY, message));
+                    }
+                    elements.resize_with(index, || Slot::Owned(Value::Null));
+                    elements.push(created);
+                    true
+                }
+                None => false,
+            },
+        };
+        self.path.pop();
+        Ok(changed)
+    }
+
+    fn apply_to_element(&mut self, trees: &Group<'a>, element: &mut Slot<'a>) -> Result<bool> {
+        let change = self.apply(trees, element)?;
+        if change == Change::Removed {
+            *element = Slot::Owned(Value::Null);
+        }
+        Ok(change != Change::None)
+    }
+
+    /// `$[]` and `$[id]`.
+    fn elements(&mut self, trees: &Group<'a>, slot: &mut Slot<'a>) -> Result<Change> {
+        if !slot.is_array() {
+            let name = self.path.last().cloned().unwrap_or_default();
+            let element = text::field(&name, slot.value());
+            return Err(Error::bad_value(format!("Cannot apply array updates to non-array element {element}")));
+        }
+        let mut change = Change::None;
+        for (index, element) in slot.elements().into_iter().flatten().enumerate() {
+            let mut group = Vec::new();
+            for tree in trees {
+                let Tree::Elements(by_identifier) = tree else { continue };
+                for (identifier, tree) in by_identifier {
+                    if identifier.is_empty() || self.filters.accepts(identifier, element.value())? {
+                        group.push(tree);
+                    }
+                }
+            }
+            if group.is_empty() {
+                continue;
+            }
+            self.path.push(Cow::Owned(index.to_string()));
+            if self.apply_to_element(&group, element)? {
+                change = Change::Changed;
+            }
+            self.path.pop();
+        }
+        Ok(change)
+    }
+
+    /// The value that the trees make where nothing is yet, if they make one.
+    fn create(&mut self, trees: &Group<'a>) -> Result<Option<Slot<'a>>> {
+        match trees {
+            [Tree::Leaf(op)] => op.create(self),
+            _ if trees.iter().all(|tree| matches!(tree, Tree::Fields(_))) => {
+                let mut slot = Slot::Document(Vec::new());
+                let change = self.merged_fields(trees, &mut slot)?;
+                Ok((change != Change::None).then_some(slot))
+            }
+            [.., Tree::Elements(_)] => Err(self.must_exist()),
+            _ => Err(self.conflict()),
+        }
+    }
+
+    fn must_exist(&self) -> Error {
+        let path = self.dotted();
+        Error::bad_value(format!("The path '{path}' must exist in the document in order to apply array updates."))
+    }
+
+    /// The path goes on below `slot` with `name`, but there can be no such field. Nothing changes if the operators
+    /// permit that.
+    fn blocked(&mut self, name: &str, trees: &Group<'a>, slot: &mut Slot<'a>) -> Result<bool> {
+        let verdicts = trees.iter().map(|tree| self.verdict(tree));
+        let worst = verdicts.fold(Blocked::Ignore, |worst, verdict| match (worst, verdict) {
+            (Blocked::Ignore, verdict) => verdict,
+            (worst, _) => worst,
+        });
+        let holder = self.path.last().cloned().unwrap_or_default();
+        let message = match worst {
+            Blocked::Ignore => return Ok(false),
+            Blocked::Create => {
+                let element = text::field(&holder, slot.value());
+                format!("Cannot create field '{name}' in element {{{element}}}")
+            }
+            Blocked::Refuse => {
+                let element = text::field(&holder, slot.value());
+                let path = self.dotted();
+                format!("Cannot use the part ({name}) of ({path}.{name}) to traverse the element ({{{element}}})")
+            }
+        };
+        Err(Error::new(Code::PATH_NOT_VIABLE, message))
+    }
+
+    fn verdict(&self, tree: &Tree) -> Blocked {
+        let children: Vec<&Tree> = match tree {
+            Tree::Leaf(op) => return op.blocked(self),
+            Tree::Fields(fields) => fields.values().collect(),
+            Tree::Elements(elements) => elements.values().collect(),
+        };
+        let verdicts = children.into_iter().map(|tree| self.verdict(tree));
+        verdicts.into_iter().find(|verdict| *verdict != Blocked::Ignore).unwrap_or(Blocked::Ignore)
+    }
+}
+
+fn has_positional(fields: &BTreeMap<FieldName, Tree>) -> bool {
+    fields.keys().any(|name| *name.0 == *POSITIONAL)
+}

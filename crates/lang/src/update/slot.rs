@@ -1,0 +1,129 @@
+//! A document that is opened only where it changes.
+
+use std::borrow::Cow;
+
+use arbor_bson::{Doc, DocBuf, Value, ValueRef, Writer};
+
+/// One value of the document: as it was, new, or opened into its parts.
+#[derive(Clone, Debug)]
+pub(super) enum Slot<'a> {
+    Raw(ValueRef<'a>),
+    Owned(Value),
+    Document(Vec<Field<'a>>),
+    Array(Vec<Slot<'a>>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Field<'a> {
+    pub name: Cow<'a, str>,
+    pub value: Slot<'a>,
+}
+
+impl<'a> Slot<'a> {
+    pub(super) fn open_doc(doc: Doc<'a>) -> Slot<'a> {
+        let field = |(name, value)| Field { name: Cow::Borrowed(name), value: Slot::Raw(value) };
+        Slot::Document(doc.iter().map(field).collect())
+    }
+
+    /// Opens a document or an array; other values stay as they are.
+    pub(super) fn open(&mut self) {
+        let opened = match self {
+            Slot::Raw(ValueRef::Document(doc)) => Slot::open_doc(*doc),
+            Slot::Raw(ValueRef::Array(array)) => Slot::Array(array.iter().map(Slot::Raw).collect()),
+            Slot::Owned(Value::Document(doc)) => {
+                let owned = |(name, value): (&str, ValueRef)| Field {
+                    name: Cow::Owned(name.to_owned()),
+                    value: Slot::Owned(value.to_value()),
+                };
+                Slot::Document(doc.as_doc().iter().map(owned).collect())
+            }
+            Slot::Owned(Value::Array(array)) => {
+                Slot::Array(array.as_array().iter().map(|value| Slot::Owned(value.to_value())).collect())
+            }
+            _ => return,
+        };
+        *self = opened;
+    }
+
+    /// The elements, if this is an array; it is opened.
+    pub(super) fn elements(&mut self) -> Option<&mut Vec<Slot<'a>>> {
+        if self.is_array() {
+            self.open();
+        }
+        match self {
+            Slot::Array(elements) => Some(elements),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_array(&self) -> bool {
+        matches!(self, Slot::Array(_) | Slot::Raw(ValueRef::Array(_)) | Slot::Owned(Value::Array(_)))
+    }
+
+    pub(super) fn is_document(&self) -> bool {
+        matches!(self, Slot::Document(_) | Slot::Raw(ValueRef::Document(_)) | Slot::Owned(Value::Document(_)))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Slot<'a>> {
+        match self {
+            Slot::Document(fields) => fields.iter().find(|field| field.name == name).map(|field| &field.value),
+            _ => None,
+        }
+    }
+
+    /// The value. What was opened is put together first.
+    pub(super) fn value(&mut self) -> ValueRef<'_> {
+        if matches!(self, Slot::Document(_) | Slot::Array(_)) {
+            *self = Slot::Owned(self.to_value());
+        }
+        match self {
+            Slot::Raw(value) => *value,
+            Slot::Owned(value) => value.as_ref(),
+            Slot::Document(_) | Slot::Array(_) => ValueRef::Undefined,
+        }
+    }
+
+    /// The value, unless it is opened.
+    pub(super) fn peek(&self) -> Option<ValueRef<'_>> {
+        match self {
+            Slot::Raw(value) => Some(*value),
+            Slot::Owned(value) => Some(value.as_ref()),
+            Slot::Document(_) | Slot::Array(_) => None,
+        }
+    }
+
+    pub(super) fn to_value(&self) -> Value {
+        if let Some(value) = self.peek() {
+            return value.to_value();
+        }
+        let mut writer = Writer::with_capacity(64);
+        self.write("v", &mut writer);
+        writer.finish().get("v").map_or(Value::Undefined, |value| value.to_value())
+    }
+
+    /// The whole document; requires an opened document. `capacity` is a guess of its size.
+    pub(super) fn to_doc(&self, capacity: usize) -> DocBuf {
+        let mut writer = Writer::with_capacity(capacity);
+        if let Slot::Document(fields) = self {
+            fields.iter().for_each(|field| field.value.write(&field.name, &mut writer));
+        }
+        writer.finish()
+    }
+
+    fn write(&self, name: &str, writer: &mut Writer) {
+        match self {
+            Slot::Raw(value) => writer.append(name, *value),
+            Slot::Owned(value) => writer.append(name, value.as_ref()),
+            Slot::Document(fields) => {
+                writer.open_document(name);
+                fields.iter().for_each(|field| field.value.write(&field.name, writer));
+                writer.close();
+            }
+            Slot::Array(elements) => {
+                writer.open_array(name);
+                elements.iter().for_each(|element| element.write("", writer));
+                writer.close();
+            }
+        }
+    }
+}

@@ -1,0 +1,552 @@
+//! Tables of documents, updates and results; errors by code and text.
+
+use arbor_bson::{ArrayBuf, DocBuf, ObjectId, Value, ValueRef};
+
+use super::{Touched, Update};
+use crate::{
+    Context, Filter, Result,
+    notation::{doc, show, value},
+};
+
+const NOW: i64 = 1_700_000_000_123;
+
+fn parse(update: &str) -> Result<Update> {
+    parse_with(update, &[])
+}
+
+fn parse_with(update: &str, filters: &[&str]) -> Result<Update> {
+    let filters: Vec<DocBuf> = filters.iter().map(|filter| doc(filter)).collect();
+    let filters: Vec<_> = filters.iter().map(|filter| filter.as_doc()).collect();
+    Update::parse(value(update).as_ref(), &filters, &Context::new(NOW))
+}
+
+/// "same" when the update changes nothing.
+fn outcome(result: Result<Option<DocBuf>>) -> String {
+    match result {
+        Ok(Some(new)) => show((&new).into()),
+        Ok(None) => "same".to_owned(),
+        Err(error) => format!("{}: {}", error.code.0, error.message),
+    }
+}
+
+fn canonical(text: &str) -> String {
+    match text.starts_with('{') {
+        true => show(value(text).as_ref()),
+        false => text.to_owned(),
+    }
+}
+
+fn check(old: &str, update: &str, expect: &str) {
+    let result = parse(update).and_then(|update| update.apply(doc(old).as_doc(), None));
+    assert_eq!(outcome(result), canonical(expect), "{old} {update}");
+}
+
+fn check_all(rows: &[(&str, &str, &str)]) {
+    rows.iter().for_each(|(old, update, expect)| check(old, update, expect));
+}
+
+/// The error of parsing or applying begins with this.
+fn check_error(old: &str, update: &str, expect: &str) {
+    let result = parse(update).and_then(|update| update.apply(doc(old).as_doc(), None));
+    let outcome = outcome(result);
+    assert!(outcome.starts_with(expect), "{old} {update}\n got {outcome}\nwant {expect}");
+}
+
+#[test]
+fn set_and_unset() {
+    check_all(&[
+        ("{_id: 1, a: 1}", "{$set: {a: 2}}", "{_id: 1, a: 2}"),
+        ("{a: 1}", "{$set: {a: 1}}", "same"),
+        ("{a: 1}", "{$set: {a: 1.0}}", "{a: 1.0}"),
+        ("{a: 1}", "{$set: {}}", "same"),
+        ("{a: 1}", "{$set: {c: 3, b: 2}}", "{a: 1, b: 2, c: 3}"),
+        ("{}", "{$set: {'a.10': 1, 'a.9': 2, 'a.b': 3}}", "{a: {'9': 2, '10': 1, b: 3}}"),
+        ("{}", "{$set: {b: 1}, $inc: {a: 2}, $unset: {c: 1}}", "{a: 2, b: 1}"),
+        ("{a: {b: 1, c: 2}}", "{$set: {'a.b': 5, 'a.d.e': 6}}", "{a: {b: 5, c: 2, d: {e: 6}}}"),
+        ("{a: [1, 2]}", "{$set: {'a.1': 5}}", "{a: [1, 5]}"),
+        ("{a: [1]}", "{$set: {'a.3': 5}}", "{a: [1, null, null, 5]}"),
+        ("{a: [{b: 1}]}", "{$set: {'a.0.b': 2, 'a.1.b': 3}}", "{a: [{b: 2}, {b: 3}]}"),
+        ("{a: []}", "{$set: {'a.0.1': 2}}", "{a: [{'1': 2}]}"),
+        ("{a: 1}", "{$set: {a: {$b: 1}}}", "{a: {$b: 1}}"),
+        ("{a: {$id: 1}}", "{$set: {'a.$id': 2}}", "{a: {$id: 2}}"),
+        ("{a: 1, b: 2}", "{$unset: {a: ''}}", "{b: 2}"),
+        ("{a: 1}", "{$unset: {b: '', 'a.x': '', 'c.d': ''}}", "same"),
+        ("{a: [1, {b: 2}]}", "{$unset: {'a.0': '', 'a.1.b': '', 'a.5': '', 'a.x': ''}}", "{a: [null, {}]}"),
+        ("{_id: 1, a: 1}", "{$set: {_id: 1, a: 2}}", "{_id: 1, a: 2}"),
+        ("{_id: {a: 1}}", "{$set: {'_id.a': 1}}", "same"),
+    ]);
+    let twice = DocBuf::new().with("a", 1i32).with("a", 2i32);
+    let result = parse("{$set: {a: 5}}").unwrap().apply(twice.as_doc(), None).unwrap().unwrap();
+    let values: Vec<_> = result.as_doc().iter().map(|(_, v)| show(v)).collect();
+    assert_eq!(values, ["5", "2"], "the first of repeated names is meant");
+}
+
+#[test]
+fn numbers() {
+    check_all(&[
+        ("{a: 1}", "{$inc: {a: 2, b: 5}}", "{a: 3, b: 5}"),
+        ("{a: 1}", "{$inc: {a: 0}}", "same"),
+        ("{a: 2147483647}", "{$inc: {a: 1}}", "{a: Long(2147483648)}"),
+        ("{a: 1}", "{$inc: {a: Long(1)}}", "{a: Long(2)}"),
+        ("{a: 1}", "{$inc: {a: 1.5}}", "{a: 2.5}"),
+        ("{a: Long(1)}", "{$inc: {a: -1}}", "{a: Long(0)}"),
+        ("{a: Decimal('0.1')}", "{$inc: {a: Decimal('0.2')}}", "{a: Decimal('0.3')}"),
+        ("{a: 3}", "{$mul: {a: 2.5, b: 7, c: Long(7), d: 1.5}}", "{a: 7.5, b: 0, c: Long(0), d: 0.0}"),
+        ("{a: 3}", "{$mul: {a: 1}}", "same"),
+        ("{a: 2147483647}", "{$mul: {a: 2}}", "{a: Long(4294967294)}"),
+        ("{a: 5}", "{$min: {a: 3, b: 1}}", "{a: 3, b: 1}"),
+        ("{a: 5}", "{$min: {a: 5.0}}", "same"),
+        ("{a: 5}", "{$min: {a: 'x'}}", "same"),
+        ("{a: 5}", "{$max: {a: 'x'}}", "{a: 'x'}"),
+        ("{a: 5}", "{$max: {a: 7.5}}", "{a: 7.5}"),
+        ("{a: 5}", "{$max: {a: null}}", "same"),
+        ("{a: 13}", "{$bit: {a: {and: 10}, b: {or: 5}, c: {and: 5}}}", "{a: 8, b: 5, c: 0}"),
+        ("{a: 1}", "{$bit: {a: {xor: Long(3)}}}", "{a: Long(2)}"),
+        ("{a: 1}", "{$bit: {a: {or: 6, and: 3}}}", "{a: 3}"),
+    ]);
+    check_error("{a: 1}", "{$inc: {a: 'x'}}", "14: Cannot increment with non-numeric argument: {a: \"x\"}");
+    check_error("{a: 1}", "{$mul: {a: null}}", "14: Cannot multiply with non-numeric argument: {a: null}");
+    check_error(
+        "{_id: 7, a: 'x'}",
+        "{$inc: {a: 1}}",
+        "14: Cannot apply $inc to a value of non-numeric type. {_id: 7} has the field 'a' of non-numeric type string",
+    );
+    check_error(
+        "{_id: 7, a: 9223372036854775807}",
+        "{$inc: {a: 1}}",
+        "2: Failed to apply $inc operations to current value ((NumberLong)9223372036854775807) for document {_id: 7}",
+    );
+    check_error("{a: 1}", "{$bit: {a: 1}}", "2: The $bit modifier is not compatible with a int.");
+    check_error("{a: 1}", "{$bit: {a: {}}}", "2: You must pass in at least one bitwise operation.");
+    check_error("{a: 1}", "{$bit: {a: {not: 1}}}", "2: The $bit modifier only supports 'and', 'or', and 'xor'");
+    check_error("{a: 1}", "{$bit: {a: {and: 1.5}}}", "2: The $bit modifier field must be an Integer(32/64 bit)");
+    check_error("{_id: 1, a: 1.5}", "{$bit: {a: {and: 1}}}", "2: Cannot apply $bit to a value of non-integral type.");
+}
+
+#[test]
+fn dates() {
+    check(
+        "{a: 1}",
+        "{$currentDate: {a: true, b: {$type: 'date'}}}",
+        "{a: Date(1700000000123), b: Date(1700000000123)}",
+    );
+    let update = parse("{$currentDate: {t: {$type: 'timestamp'}}}").unwrap();
+    let new = update.apply(doc("{}").as_doc(), None).unwrap().unwrap();
+    assert!(matches!(new.get("t"), Some(ValueRef::Timestamp(t)) if t.seconds == 1_700_000_000 && t.increment == 1));
+    check_error("{}", "{$currentDate: {a: 1}}", "2: int is not valid type for $currentDate.");
+    check_error("{}", "{$currentDate: {a: {$type: 'x'}}}", "2: The '$type' string field is required");
+    check_error("{}", "{$currentDate: {a: {foo: 1}}}", "2: Unrecognized $currentDate option: foo");
+}
+
+#[test]
+fn push() {
+    check_all(&[
+        ("{a: [1]}", "{$push: {a: 2}}", "{a: [1, 2]}"),
+        ("{a: [1]}", "{$push: {a: [2, 3]}}", "{a: [1, [2, 3]]}"),
+        ("{}", "{$push: {a: 1}}", "{a: [1]}"),
+        ("{}", "{$push: {'a.b': {c: 1}}}", "{a: {b: [{c: 1}]}}"),
+        ("{a: [1]}", "{$push: {a: {$each: [2, 3]}}}", "{a: [1, 2, 3]}"),
+        ("{a: [1]}", "{$push: {a: {$each: []}}}", "same"),
+        ("{a: [1, 2]}", "{$push: {a: {$each: [9], $position: 0}}}", "{a: [9, 1, 2]}"),
+        ("{a: [1, 2]}", "{$push: {a: {$each: [9], $position: -1}}}", "{a: [1, 9, 2]}"),
+        ("{a: [1, 2]}", "{$push: {a: {$each: [9], $position: -9}}}", "{a: [9, 1, 2]}"),
+        ("{a: [1, 2]}", "{$push: {a: {$each: [9], $position: 77}}}", "{a: [1, 2, 9]}"),
+        ("{a: [5]}", "{$push: {a: {$each: [9, 1], $sort: 1}}}", "{a: [1, 5, 9]}"),
+        ("{a: [5]}", "{$push: {a: {$each: [9, 1], $sort: -1, $slice: 2}}}", "{a: [9, 5]}"),
+        ("{a: [1, 2, 3]}", "{$push: {a: {$each: [4], $slice: -2}}}", "{a: [3, 4]}"),
+        ("{a: [1, 2, 3]}", "{$push: {a: {$each: [], $slice: 0}}}", "{a: []}"),
+        ("{}", "{$push: {a: {$each: [3, 1, 2], $sort: 1, $slice: -2}}}", "{a: [2, 3]}"),
+        (
+            "{a: [{s: 2, n: 1}, {s: 1}, 7]}",
+            "{$push: {a: {$each: [{s: 3}], $sort: {s: -1, n: 1}}}}",
+            "{a: [{s: 3}, {s: 2, n: 1}, {s: 1}, 7]}",
+        ),
+        (
+            "{a: [{b: {c: 2}}, {b: {c: 1}}]}",
+            "{$push: {a: {$each: [], $sort: {'b.c': 1}}}}",
+            "{a: [{b: {c: 1}}, {b: {c: 2}}]}",
+        ),
+    ]);
+    check_error(
+        "{_id: 1, a: 5}",
+        "{$push: {a: 1}}",
+        "2: The field 'a' must be an array but is of type int in document {_id: 1}",
+    );
+    check_error(
+        "{}",
+        "{$push: {a: {$each: 5}}}",
+        "2: The argument to $each in $push must be an array but it was of type: int",
+    );
+    check_error("{}", "{$push: {a: {$each: [], $foo: 1}}}", "2: Unrecognized clause in $push: $foo");
+    check_error(
+        "{}",
+        "{$push: {a: {$each: [], $slice: 'x'}}}",
+        "2: The value for $slice must be an integer value but was given type: string",
+    );
+    check_error(
+        "{}",
+        "{$push: {a: {$each: [], $position: 1.5}}}",
+        "2: The value for $position must be an integer value",
+    );
+    check_error("{}", "{$push: {a: {$each: [], $sort: 2}}}", "2: The $sort is invalid");
+    check_error("{}", "{$push: {a: {$each: [], $sort: {b: 2}}}}", "2: The $sort element value must be either 1 or -1");
+    check_error("{}", "{$push: {a: {$each: [], $sort: {}}}}", "2: The $sort pattern is empty");
+}
+
+#[test]
+fn sets_and_pulls() {
+    check_all(&[
+        ("{a: [1, 2]}", "{$addToSet: {a: 2}}", "same"),
+        ("{a: [1, 2]}", "{$addToSet: {a: 2.0}}", "same"),
+        ("{a: [1, 2]}", "{$addToSet: {a: {$each: [2, 3, 3]}}}", "{a: [1, 2, 3]}"),
+        ("{a: [{x: 1, y: 2}]}", "{$addToSet: {a: {y: 2, x: 1}}}", "{a: [{x: 1, y: 2}, {y: 2, x: 1}]}"),
+        ("{}", "{$addToSet: {a: {$each: [1, 1, 2]}}}", "{a: [1, 2]}"),
+        ("{a: [1, 2, 3]}", "{$pop: {a: 1}}", "{a: [1, 2]}"),
+        ("{a: [1, 2, 3]}", "{$pop: {a: -1.0}}", "{a: [2, 3]}"),
+        ("{a: []}", "{$pop: {a: 1, b: 1}}", "same"),
+        ("{a: [1, 2, 1.0, '1']}", "{$pull: {a: 1}}", "{a: [2, '1']}"),
+        ("{a: [1, 5, 9]}", "{$pull: {a: {$gte: 5}}}", "{a: [1]}"),
+        ("{a: [1, 5, 9]}", "{$pull: {a: {$in: [1, 9]}}}", "{a: [5]}"),
+        ("{a: ['ab', 'ba', 3]}", "{$pull: {a: /^a/}}", "{a: ['ba', 3]}"),
+        ("{a: [{b: 1, c: 2}, {b: 1}, {b: 2}, 1]}", "{$pull: {a: {b: 1}}}", "{a: [{b: 2}, 1]}"),
+        ("{a: [{b: 1}, {b: 5}]}", "{$pull: {a: {b: {$gt: 3}}}}", "{a: [{b: 1}]}"),
+        ("{a: [{b: [1, 2]}, {b: [3]}]}", "{$pull: {a: {b: {$elemMatch: {$lt: 3}}}}}", "{a: [{b: [3]}]}"),
+        ("{a: [[1, 2], [2, 1]]}", "{$pull: {a: [1, 2]}}", "{a: [[2, 1]]}"),
+        ("{a: [null, 1]}", "{$pull: {a: null}}", "{a: [1]}"),
+        ("{b: 1}", "{$pull: {a: 1}, $pullAll: {c: [1]}}", "same"),
+        ("{a: [1, 2, 3, 2]}", "{$pullAll: {a: [2, 3.0]}}", "{a: [1]}"),
+    ]);
+    check_error(
+        "{a: 1}",
+        "{$addToSet: {a: 1}}",
+        "2: Cannot apply $addToSet to non-array field. Field named 'a' has non-array type int",
+    );
+    check_error(
+        "{}",
+        "{$addToSet: {a: {$each: 1}}}",
+        "14: The argument to $each in $addToSet must be an array but it was of type int",
+    );
+    check_error("{}", "{$addToSet: {a: {$each: [], x: []}}}", "2: Found unexpected fields after $each in $addToSet");
+    check_error("{a: 1}", "{$pop: {a: 1}}", "14: Path 'a' contains an element of non-array type 'int'");
+    check_error("{}", "{$pop: {a: 2}}", "9: $pop expects 1 or -1, found: 2");
+    check_error("{}", "{$pop: {a: 'x'}}", "9: Expected a number in: a: \"x\"");
+    check_error("{a: 1}", "{$pull: {a: 1}}", "2: Cannot apply $pull to a non-array value");
+    check_error("{}", "{$pullAll: {a: 1}}", "2: $pullAll requires an array argument but was given a int");
+}
+
+#[test]
+fn rename() {
+    check_all(&[
+        ("{a: 1, b: 2}", "{$rename: {a: 'c.d'}}", "{b: 2, c: {d: 1}}"),
+        ("{a: 1, b: 2}", "{$rename: {a: 'b'}}", "{b: 1}"),
+        ("{a: 1}", "{$rename: {x: 'y', 'a.b': 'z'}}", "same"),
+        ("{a: {b: 1, c: 2}}", "{$rename: {'a.b': 'a.d'}}", "{a: {c: 2, d: 1}}"),
+        ("{a: {b: 1}}", "{$rename: {'a.b': 'x'}, $set: {c: 1}}", "{a: {}, c: 1, x: 1}"),
+    ]);
+    check_error("{}", "{$rename: {a: 5}}", "2: The 'to' field for $rename must be a string: a: 5");
+    check_error("{}", "{$rename: {a: 'a'}}", "2: The source and target field for $rename must differ: a: \"a\"");
+    check_error(
+        "{}",
+        "{$rename: {a: 'a.b'}}",
+        "2: The source and target field for $rename must not be on the same path",
+    );
+    check_error("{}", "{$rename: {'a.$': 'b'}}", "2: The source field for $rename may not be dynamic: a.$");
+    check_error("{}", "{$rename: {a: 'b.$[]'}}", "2: The destination field for $rename may not be dynamic: b.$[]");
+    check_error(
+        "{_id: 1, a: [{b: 1}]}",
+        "{$rename: {'a.0.b': 'c'}}",
+        "2: The source field cannot be an array element, 'a.0.b' in doc with _id: 1 has an array field called 'a'",
+    );
+    check_error(
+        "{_id: 1, a: 1, b: [1]}",
+        "{$rename: {a: 'b.0'}}",
+        "2: The destination field cannot be an array element, 'b.0' in doc with _id: 1 has an array field called 'b'",
+    );
+    check_error("{}", "{$rename: {a: 'b'}, $set: {b: 1}}", "40: ");
+}
+
+#[test]
+fn conflicts_and_paths() {
+    for (update, expect) in [
+        ("{$set: {a: 1}, $inc: {a: 1}}", "40: Updating the path 'a' would create a conflict at 'a'"),
+        ("{$set: {a: 1, 'a.b': 1}}", "40: Updating the path 'a.b' would create a conflict at 'a'"),
+        ("{$set: {'a.b.c': 1}, $unset: {'a.b': 1}}", "40: Updating the path 'a.b' would create a conflict at 'a.b'"),
+        ("{$set: {'a.$[]': 1, 'a.b': 1}}", "40: Updating the path 'a.b' would create a conflict at 'a'"),
+        ("{$set: {'': 1}}", "56: An empty update path is not valid."),
+        ("{$set: {'a..b': 1}}", "56: The update path 'a..b' contains an empty field name, which is not allowed."),
+        ("{$set: {'a.': 1}}", "56: The update path 'a.' contains an empty field name"),
+        ("{$set: {'$a': 1}}", "52: The dollar ($) prefixed field '$a' in '$a' is not allowed"),
+        ("{$set: {'a.$b': 1}}", "52: The dollar ($) prefixed field '$b' in 'a.$b' is not allowed"),
+        ("{$set: {'$': 1}}", "2: Cannot have positional (i.e. '$') element in the first position in path '$'"),
+        ("{$set: {'$[]': 1}}", "2: Cannot have array filter identifier (i.e. '$[<id>]') element in the first position"),
+        ("{$set: {'a.$.b.$': 1}}", "2: Too many positional (i.e. '$') elements found in path 'a.$.b.$'"),
+        ("{$set: {'a.$[x]': 1}}", "2: No array filter found for identifier 'x' in path 'a.$[x]'"),
+        (
+            "{$set: 5}",
+            "9: Modifiers operate on fields but we found type int instead. For example: {$mod: {<field>: ...}} not {$set: 5}",
+        ),
+        (
+            "{$foo: {a: 1}}",
+            "9: Unknown modifier: $foo. Expected a valid update modifier or pipeline-style update specified as an array",
+        ),
+        ("{$set: {a: 1}, b: 1}", "9: Unknown modifier: b."),
+        (
+            "{b: 1, $set: {a: 1}}",
+            "52: The dollar ($) prefixed field '$set' in '$set' is not allowed in the context of an update's replacement document.",
+        ),
+        ("5", "9: "),
+    ] {
+        check_error("{}", update, expect);
+    }
+    for (old, update, expect) in [
+        ("{a: 5}", "{$set: {'a.b': 1}}", "28: Cannot create field 'b' in element {a: 5}"),
+        ("{a: null}", "{$inc: {'a.b': 1}}", "28: Cannot create field 'b' in element {a: null}"),
+        ("{a: [1]}", "{$set: {'a.b': 1}}", "28: Cannot create field 'b' in element {a: [ 1 ]}"),
+        ("{a: {b: 'x'}}", "{$push: {'a.b.c': 1}}", "28: Cannot create field 'c' in element {b: \"x\"}"),
+        ("{a: 5}", "{$pull: {'a.b': 1}}", "28: Cannot use the part (b) of (a.b) to traverse the element ({a: 5})"),
+        ("{a: []}", "{$set: {'a.1500001': 1}}", "34: "),
+        (
+            "{_id: 1}",
+            "{$set: {_id: 2}}",
+            "66: Performing an update on the path '_id' would modify the immutable field '_id'",
+        ),
+        (
+            "{_id: {a: 1}}",
+            "{$set: {'_id.a': 2}}",
+            "66: Performing an update on the path '_id.a' would modify the immutable field '_id'",
+        ),
+        ("{_id: 1}", "{$unset: {_id: ''}}", "66: "),
+        ("{_id: 1}", "{$rename: {_id: 'x'}}", "66: "),
+    ] {
+        check_error(old, update, expect);
+    }
+    check("{a: 5}", "{$setOnInsert: {'a.b': 1, c: 1}}", "same");
+}
+
+fn check_position(old: &str, query: &str, update: &str, expect: &str) {
+    let filter = Filter::parse(doc(query).as_doc(), &Context::new(NOW)).unwrap();
+    let old = doc(old);
+    let position = filter.matches_with_position(old.as_doc()).unwrap().expect("it matches").position;
+    let update = parse(update).unwrap();
+    assert!(update.needs_position());
+    assert_eq!(outcome(update.apply(old.as_doc(), position)), canonical(expect), "{old:?}");
+}
+
+#[test]
+fn positional() {
+    check_position("{a: [1, 5, 9]}", "{a: {$gt: 3}}", "{$set: {'a.$': 0}}", "{a: [1, 0, 9]}");
+    check_position(
+        "{a: [{b: 1}, {b: 2}]}",
+        "{'a.b': 2}",
+        "{$inc: {'a.$.b': 5, 'a.$.c': 1}}",
+        "{a: [{b: 1}, {b: 7, c: 1}]}",
+    );
+    check_position("{a: [{b: 1}, {b: 2}]}", "{a: {$elemMatch: {b: 2}}}", "{$unset: {'a.$': 1}}", "{a: [{b: 1}, null]}");
+    check_position("{a: [1, 2]}", "{a: 2}", "{$set: {'a.$': 3, 'a.0': 4}}", "{a: [4, 3]}");
+    check_position("{a: [1, 2]}", "{a: 2}", "{$set: {'a.$': 3, 'a.1': 4}}", "40: Update created a conflict at 'a.1'");
+    let missed = "2: The positional operator did not find the match needed from the query.";
+    check_position("{a: [1], b: 1}", "{b: 1}", "{$set: {'a.$': 3}}", missed);
+}
+
+fn check_filters(old: &str, filters: &[&str], update: &str, expect: &str) {
+    let result = parse_with(update, filters).and_then(|update| update.apply(doc(old).as_doc(), None));
+    let outcome = outcome(result);
+    let expect = canonical(expect);
+    let same =
+        if expect.starts_with(|c: char| c.is_ascii_digit()) { outcome.starts_with(&expect) } else { outcome == expect };
+    assert!(same, "{old} {filters:?} {update}\n got {outcome}\nwant {expect}");
+}
+
+#[test]
+fn array_updates() {
+    let none: &[&str] = &[];
+    for (old, filters, update, expect) in [
+        ("{a: [1, 2]}", none, "{$inc: {'a.$[]': 10}}", "{a: [11, 12]}"),
+        ("{a: []}", none, "{$inc: {'a.$[]': 10}}", "same"),
+        ("{a: [[1], [2, 3]]}", none, "{$inc: {'a.$[].$[]': 1}}", "{a: [[2], [3, 4]]}"),
+        (
+            "{a: [{b: 1}, {b: 2}]}",
+            none,
+            "{$set: {'a.$[].c': 0}, $inc: {'a.$[].b': 1}}",
+            "{a: [{b: 2, c: 0}, {b: 3, c: 0}]}",
+        ),
+        ("{a: [1, 5, 9]}", &["{x: {$gte: 5}}"], "{$set: {'a.$[x]': 0}}", "{a: [1, 0, 0]}"),
+        (
+            "{a: [{b: 1, c: 1}, {b: 2, c: 1}]}",
+            &["{e.b: 2}"],
+            "{$mul: {'a.$[e].c': 7}}",
+            "{a: [{b: 1, c: 1}, {b: 2, c: 7}]}",
+        ),
+        (
+            "{a: [1, 2, 3, 4]}",
+            &["{x: {$lt: 2}}", "{y: {$gt: 3}}"],
+            "{$set: {'a.$[x]': 'x', 'a.$[y]': 'y'}}",
+            "{a: ['x', 2, 3, 'y']}",
+        ),
+        ("{a: [1]}", &["{$or: [{x: 1}, {x: 2}]}"], "{$unset: {'a.$[x]': 1}}", "{a: [null]}"),
+        (
+            "{a: [1, 2]}",
+            &["{x: {$lt: 5}}", "{y: {$gt: 1}}"],
+            "{$set: {'a.$[x]': 0, 'a.$[y]': 1}}",
+            "40: Update created a conflict at 'a.1'",
+        ),
+        ("{a: [{b: 1}]}", &["{x.b: 1}"], "{$set: {'a.$[x].c': 1, 'a.$[].d': 2}}", "{a: [{b: 1, c: 1, d: 2}]}"),
+        (
+            "{b: 1}",
+            none,
+            "{$set: {'a.$[]': 1}}",
+            "2: The path 'a' must exist in the document in order to apply array updates.",
+        ),
+        ("{a: 5}", none, "{$set: {'a.$[]': 1}}", "2: Cannot apply array updates to non-array element a: 5"),
+        (
+            "{a: [1]}",
+            &["{x: 1}"],
+            "{$set: {'a.$[]': 1}}",
+            "9: The array filter for identifier 'x' was not used in the update { $set: { a.$[]: 1 } }",
+        ),
+        (
+            "{a: [1]}",
+            &["{x: 1}", "{x: 2}"],
+            "{$set: {'a.$[x]': 1}}",
+            "9: Found multiple array filters with the same top-level field name x",
+        ),
+        (
+            "{a: [1]}",
+            &["{x: 1, y: 2}"],
+            "{$set: {'a.$[x]': 1}}",
+            "9: Error parsing array filter :: caused by :: Expected a single top-level field name, found 'x' and 'y'",
+        ),
+        (
+            "{a: [1]}",
+            &["{X: 1}"],
+            "{$set: {'a.$[X]': 1}}",
+            "2: Error parsing array filter :: caused by :: The top-level field name must be an alphanumeric string beginning with a lowercase letter, found 'X'",
+        ),
+        (
+            "{a: [1]}",
+            &["{}"],
+            "{$set: {'a.$[x]': 1}}",
+            "9: Cannot use an expression without a top-level field name in arrayFilters",
+        ),
+        ("{a: [1]}", &["{x: 1}"], "{b: 1}", "9: arrayFilters may not be specified for replacement-syle updates"),
+        ("{a: [1]}", &["{x: 1}"], "[{$set: {b: 1}}]", "9: arrayFilters may not be specified for pipeline-syle updates"),
+    ] {
+        check_filters(old, filters, update, expect);
+    }
+}
+
+#[test]
+fn replacements() {
+    check_all(&[
+        ("{_id: 1, a: 1}", "{b: 2}", "{_id: 1, b: 2}"),
+        ("{_id: 1, a: 1}", "{}", "{_id: 1}"),
+        ("{_id: 1, a: 1}", "{a: 1}", "same"),
+        ("{_id: 1, a: 1}", "{b: 2, _id: 1}", "{_id: 1, b: 2}"),
+        ("{_id: 1, a: 1}", "{a: {$x: 1}}", "{_id: 1, a: {$x: 1}}"),
+        (
+            "{_id: 1}",
+            "{_id: 2}",
+            "66: After applying the update, the (immutable) field '_id' was found to have been altered to _id: 2",
+        ),
+    ]);
+    assert!(parse("{a: 1}").unwrap().is_replacement());
+    assert!(!parse("{$set: {a: 1}}").unwrap().is_replacement());
+}
+
+#[test]
+fn pipelines_allow_few_stages() {
+    check_error("{}", "[{$match: {a: 1}}]", "72: $match is not allowed to be used within an update");
+    check_error("{}", "[{$group: {_id: 1}}]", "72: $group is not allowed to be used within an update");
+}
+
+fn upsert(filter: &str, update: &str) -> Result<DocBuf> {
+    let filter = Filter::parse(doc(filter).as_doc(), &Context::new(NOW))?;
+    parse(update)?.new_document(&filter, || ObjectId([0xAB; 12]))
+}
+
+#[test]
+fn upserts() {
+    let generated = "ObjectId('abababababababababababab')";
+    for (filter, update, expect) in [
+        ("{_id: 1}", "{$set: {a: 2}}", "{_id: 1, a: 2}"),
+        ("{b: 1, a: 2}", "{$set: {c: 3}}", "{_id: GEN, a: 2, b: 1, c: 3}"),
+        ("{a: 1}", "{$set: {_id: 5}}", "{_id: 5, a: 1}"),
+        ("{a: 1}", "{$setOnInsert: {b: 2}, $inc: {a: 1, c: 1}}", "{_id: GEN, a: 2, b: 2, c: 1}"),
+        (
+            "{a: {$gt: 5}, b: {$eq: 2}, c: {$in: [3]}, d: {$in: [4, 5]}}",
+            "{$set: {x: 1}}",
+            "{_id: GEN, b: 2, c: 3, x: 1}",
+        ),
+        ("{$and: [{a: 1}, {$and: [{b: 2}]}]}", "{$set: {x: 1}}", "{_id: GEN, a: 1, b: 2, x: 1}"),
+        ("{$or: [{a: 1}, {b: 2}]}", "{$set: {x: 1}}", "{_id: GEN, x: 1}"),
+        ("{$or: [{a: 1}]}", "{$set: {x: 1}}", "{_id: GEN, a: 1, x: 1}"),
+        ("{'a.b': 1, 'a.c': 2}", "{$set: {'a.d': 3}}", "{_id: GEN, a: {b: 1, c: 2, d: 3}}"),
+        ("{a: /x/}", "{$set: {b: 1}}", "{_id: GEN, b: 1}"),
+        ("{a: [1, 2]}", "{$push: {a: 3}}", "{_id: GEN, a: [1, 2, 3]}"),
+        ("{a: {$ne: 1}}", "{$unset: {a: 1}}", "{_id: GEN}"),
+        ("{a: 1}", "{$setOnInsert: {}}", "{_id: GEN, a: 1}"),
+        ("{a: 1, _id: 3}", "{b: 2}", "{_id: 3, b: 2}"),
+        ("{a: 1}", "{b: 2, _id: 4}", "{_id: 4, b: 2}"),
+        ("{a: 1}", "{b: 2}", "{_id: GEN, b: 2}"),
+        ("{_id: {$in: [7]}}", "{b: 2}", "{_id: 7, b: 2}"),
+        ("{_id: {$gt: 7}}", "{b: 2}", "{_id: GEN, b: 2}"),
+    ] {
+        let new = upsert(filter, update).unwrap_or_else(|error| panic!("{filter} {update}: {error}"));
+        assert_eq!(show((&new).into()), canonical(&expect.replace("GEN", generated)), "{filter} {update}");
+    }
+    for (filter, update, expect) in [
+        ("{a: 1, $and: [{a: 2}]}", "{$set: {x: 1}}", "54: cannot infer query fields to set, path 'a' is matched twice"),
+        (
+            "{a: {b: 1}, 'a.b': 1}",
+            "{$set: {x: 1}}",
+            "54: cannot infer query fields to set, both paths 'a' and 'a.b' are matched",
+        ),
+        (
+            "{'a.b': 1, a: {b: 1}}",
+            "{$set: {x: 1}}",
+            "54: cannot infer query fields to set, both paths 'a' and 'a.b' are matched",
+        ),
+        ("{_id: 1}", "{$set: {_id: 2}}", "66: "),
+        ("{_id: 1}", "{_id: 2}", "66: "),
+        ("{'_id.x': 1}", "{a: 2}", "111: field at '_id' must be exactly specified"),
+        ("{a: 1}", "{$set: {'a.b': 2}}", "28: Cannot create field 'b' in element {a: 1}"),
+        ("{a: 1}", "{$set: {_id: [1]}}", "53: The '_id' value cannot be of type array"),
+        ("{a: 1}", "{$set: {'b.$': 1}}", "2: The positional operator did not find the match needed from the query."),
+    ] {
+        let outcome = outcome(upsert(filter, update).map(Some));
+        assert!(outcome.starts_with(expect), "{filter} {update}\n got {outcome}\nwant {expect}");
+    }
+}
+
+#[test]
+fn touched() {
+    let update = parse("{$set: {'a.b': 1, c: 1}, $inc: {'a.d': 1}, $rename: {x: 'y.z'}}").unwrap();
+    assert_eq!(update.touched_paths(), Touched::Fields(["a", "c", "x", "y"].map(Into::into).to_vec()));
+    for (path, expect) in [("a", true), ("a.q", true), ("y", true), ("b", false), ("ab", false)] {
+        assert_eq!(update.touched_paths().may_change(path), expect, "{path}");
+    }
+    assert!(parse("{a: 1}").unwrap().touched_paths().may_change("q"));
+}
+
+#[test]
+fn limits() {
+    let large = Value::String("x".repeat(9 * 1024 * 1024));
+    let old = DocBuf::new().with("_id", 1i32).with("a", &large);
+    let set = DocBuf::new().with("$set", DocBuf::new().with("b", &large).as_doc());
+    let update = Update::parse((&set).into(), &[], &Context::new(NOW)).unwrap();
+    assert_eq!(update.apply(old.as_doc(), None).unwrap_err().code.0, 17419);
+    let filter = Filter::parse(old.as_doc(), &Context::new(NOW)).unwrap();
+    assert_eq!(update.new_document(&filter, || ObjectId([1; 12])).unwrap_err().code.0, 17420);
+
+    let nested =
+        |levels| (0..levels).fold(Value::Int32(1), |inner, _| Value::Array([&inner].into_iter().collect::<ArrayBuf>()));
+    for (levels, path, fits) in [(197, "a.b.c", true), (198, "a.b.c", false), (150, "a", true)] {
+        let set = DocBuf::new().with("$set", DocBuf::new().with(path, &nested(levels)).as_doc());
+        let update = Update::parse((&set).into(), &[], &Context::new(NOW)).unwrap();
+        let result = update.apply(doc("{_id: 1}").as_doc(), None);
+        assert_eq!(result.is_ok(), fits, "{levels}");
+        assert!(fits || result.unwrap_err().code.0 == 15);
+    }
+    let path = vec!["a"; 200].join(".");
+    check_error("{}", &format!("{{$set: {{'{path}.b': 1}}}}"), "15: ");
+}
