@@ -41,10 +41,6 @@ impl UpdatePath {
         self.dotted.split('.').next().unwrap_or_default()
     }
 
-    pub(super) fn is_dynamic(&self) -> bool {
-        self.steps.iter().any(|step| !matches!(step, Step::Field(_)))
-    }
-
     pub(super) fn has_positional(&self) -> bool {
         self.steps.contains(&Step::Positional)
     }
