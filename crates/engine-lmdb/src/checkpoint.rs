@@ -25,7 +25,8 @@
 //! | 16 | 8 | applied position |
 //! | 24 | 8 | LMDB transaction |
 //! | 32 | 152 | the meta page's beginning: page header 16, `MDB_meta` 136 (magic at 16, last page at 136, txnid at 144) |
-//! | 184 | 4 | CRC-32C of all before |
+//! | 184 | 4 | 1 if the counts in the tree records are right, 0 if there was no space to write them |
+//! | 188 | 4 | CRC-32C of all before |
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -42,7 +43,8 @@ pub const DATA_FILE: &str = "data.mdb";
 const MAGIC: [u8; 8] = *b"ArborLM1";
 const FORMAT_VERSION: u32 = 1;
 const META_BYTES: usize = 152;
-const FILE_BYTES: usize = 32 + META_BYTES + 4;
+const COUNTED: usize = 32 + META_BYTES;
+const FILE_BYTES: usize = COUNTED + 4 + 4;
 
 const LMDB_MAGIC: u32 = 0xBEEF_C0DE;
 /// `P_META` of mdb.c.
@@ -54,10 +56,13 @@ pub struct Checkpoint {
     pub page_bytes: u32,
     pub position: Position,
     pub txn_id: u64,
+    /// Whether the tree records hold the right counts; otherwise the next open counts.
+    pub counted: bool,
     meta: [u8; META_BYTES],
 }
 
-fn io_error(context: &str, source: io::Error) -> Error {
+/// What a failed call on a file means.
+pub fn io_error(context: &str, source: io::Error) -> Error {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             Error::OutOfSpace { context: format!("{context}: {source}") }
@@ -76,11 +81,17 @@ fn u32_at(bytes: &[u8], offset: usize) -> u32 {
 
 impl Checkpoint {
     /// Copies the meta page of a committed state. Requires that no later state but one was committed since.
-    pub fn of_state(data: &File, page_bytes: usize, txn_id: u64, position: Position) -> Result<Checkpoint> {
+    pub fn of_state(
+        data: &File,
+        page_bytes: usize,
+        txn_id: u64,
+        position: Position,
+        counted: bool,
+    ) -> Result<Checkpoint> {
         let mut meta = [0; META_BYTES];
         // Transaction n writes meta page n % 2; a state restored by `restore` stands in both.
         data.read_exact_at(&mut meta, (txn_id % 2) * page_bytes as u64).map_err(|e| io_error("read meta page", e))?;
-        let checkpoint = Checkpoint { page_bytes: page_bytes as u32, position, txn_id, meta };
+        let checkpoint = Checkpoint { page_bytes: page_bytes as u32, position, txn_id, counted, meta };
         if u32_at(&meta, 16) != LMDB_MAGIC || checkpoint.meta_txn_id() != txn_id {
             return Err(Error::Corrupt {
                 place: "meta page".to_owned(),
@@ -106,6 +117,7 @@ impl Checkpoint {
         bytes[16..24].copy_from_slice(&self.position.0.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.txn_id.to_le_bytes());
         bytes[32..32 + META_BYTES].copy_from_slice(&self.meta);
+        bytes[COUNTED] = u8::from(self.counted);
         let sum = crc32c::crc32c(&bytes[..FILE_BYTES - 4]);
         bytes[FILE_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -130,7 +142,8 @@ impl Checkpoint {
         let mut meta = [0; META_BYTES];
         meta.copy_from_slice(&bytes[32..32 + META_BYTES]);
         let (position, txn_id) = (Position(u64_at(bytes, 16)), u64_at(bytes, 24));
-        Ok(Checkpoint { page_bytes: u32_at(bytes, 12), position, txn_id, meta })
+        let counted = bytes[COUNTED] == 1;
+        Ok(Checkpoint { page_bytes: u32_at(bytes, 12), position, txn_id, counted, meta })
     }
 
     pub fn load(dir: &Path) -> Result<Checkpoint> {
@@ -184,7 +197,8 @@ mod tests {
 
     #[test]
     fn the_file_is_read_as_written_and_refused_otherwise() {
-        let checkpoint = Checkpoint { page_bytes: 4096, position: Position(7), txn_id: 9, meta: [5; META_BYTES] };
+        let checkpoint =
+            Checkpoint { page_bytes: 4096, position: Position(7), txn_id: 9, counted: true, meta: [5; META_BYTES] };
         let path = Path::new("checkpoint.meta");
         let good = checkpoint.encode();
         assert_eq!(Checkpoint::decode(&good, path).unwrap(), checkpoint);

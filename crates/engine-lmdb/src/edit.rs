@@ -7,7 +7,7 @@ use arbor_engine::{Batch, Cursor as _, Error, Op, Result, limits};
 
 use crate::cursor::LmdbCursor;
 use crate::keys::Content;
-use crate::raw::{Env, WriteTxn};
+use crate::raw::{Env, Txn, WriteTxn};
 use crate::records::{self, TreeRecord};
 use crate::rows;
 
@@ -87,6 +87,8 @@ impl<'b> Edit<'b> {
         let half = vec![0; inline_value_bytes_max(self.page_bytes, content)];
         self.txn.put(content.head().as_slice(), &half)?;
         self.txn.put(content.fence().as_slice(), &half)?;
+        self.txn.put(content.wedge().as_slice(), &half)?;
+        self.txn.delete(content.wedge().as_slice())?;
         self.txn.put(content.head().as_slice(), &[])?;
         Ok(content)
     }
@@ -217,6 +219,22 @@ impl<'b> Edit<'b> {
 }
 
 impl Book {
+    /// Counts every tree anew.
+    pub fn recount(&mut self, txn: &Txn) -> Result<()> {
+        for (tree, record) in &mut self.trees {
+            *record = TreeRecord::empty(record.content);
+            let mut cursor = LmdbCursor::new(txn, record.content)?;
+            let mut more = cursor.first()?;
+            while more {
+                record.keys += 1;
+                record.bytes += (cursor.key().len() + cursor.value().len()) as u64;
+                more = cursor.next()?;
+            }
+            self.uncounted.insert(*tree);
+        }
+        Ok(())
+    }
+
     fn set(&mut self, tree: TreeId, record: Option<TreeRecord>) {
         let Some(record) = record else {
             self.trees.remove(&tree);

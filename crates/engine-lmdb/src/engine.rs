@@ -54,6 +54,7 @@ pub(crate) struct Core {
 #[derive(Default)]
 pub(crate) struct Counters {
     pub checkpoints: AtomicU64,
+    pub uncounted_checkpoints: AtomicU64,
     pub commits: AtomicU64,
     pub swept_rows: AtomicU64,
     pub background_errors: AtomicU64,
@@ -72,8 +73,12 @@ impl LmdbEngine {
     pub fn open(dir: &Path, options: LmdbOptions) -> Result<LmdbEngine> {
         let folder = Folder::open(dir)?;
         let found = folder.prepare()?;
-        if found == Found::Engine {
-            Checkpoint::load(dir)?.restore(dir)?;
+        let checkpoint = match found {
+            Found::New => None,
+            Found::Engine => Some(Checkpoint::load(dir)?),
+        };
+        if let Some(checkpoint) = &checkpoint {
+            checkpoint.restore(dir)?;
         }
         let env_options = EnvOptions {
             map_bytes: options.map_bytes,
@@ -83,9 +88,9 @@ impl LmdbEngine {
         };
         let env = Arc::new(Env::open(dir, &env_options, &folder.lock)?);
         let background = options.background;
-        let core = Arc::new(match found {
-            Found::New => Core::create(env, options, folder)?,
-            Found::Engine => Core::reopen(env, options, folder)?,
+        let core = Arc::new(match checkpoint {
+            None => Core::create(env, options, folder)?,
+            Some(checkpoint) => Core::reopen(env, options, folder, &checkpoint)?,
         });
         let sweeper = background.then(|| Sweeper::start(&core)).transpose()?;
         Ok(LmdbEngine { core, _sweeper: sweeper })
@@ -116,15 +121,18 @@ impl Core {
         Ok(core)
     }
 
-    fn reopen(env: Arc<Env>, options: LmdbOptions, folder: Folder) -> Result<Core> {
+    fn reopen(env: Arc<Env>, options: LmdbOptions, folder: Folder, checkpoint: &Checkpoint) -> Result<Core> {
         let txn = ReadTxn::begin(&env)?;
-        let book = Book {
+        let mut book = Book {
             trees: records::trees(&txn)?,
             next_content: records::next_content(&txn)?,
             applied: records::applied(&txn)?,
             uncounted: HashSet::new(),
             poisoned: None,
         };
+        if !checkpoint.counted {
+            book.recount(&txn)?;
+        }
         let doomed = records::first_doomed(&txn)?.is_some();
         drop(txn);
         let core = Core::new(env, options, folder, book, true)?;
@@ -237,15 +245,28 @@ impl Core {
         if let Some(reason) = &book.poisoned {
             return Err(Error::Poisoned { context: reason.clone() });
         }
-        if !book.uncounted.is_empty() {
-            let mut edit = Edit::begin(&self.env, book)?;
-            edit.put_counts()?;
-            edit.commit()?;
-        }
+        // Without space for the counts the checkpoint is made all the same: it is what frees space.
+        let counted = match self.write_counts(book).map_err(|error| self.judge(book, error)) {
+            Ok(()) => true,
+            Err(Error::OutOfSpace { .. }) => {
+                self.counters.uncounted_checkpoints.fetch_add(1, Ordering::Relaxed);
+                false
+            }
+            Err(error) => return Err(error),
+        };
         let txn = ReadTxn::begin(&self.env)?;
         let position = book.applied;
-        let checkpoint = Checkpoint::of_state(&self.data, self.env.page_bytes(), txn.id(), position)?;
+        let checkpoint = Checkpoint::of_state(&self.data, self.env.page_bytes(), txn.id(), position, counted)?;
         Ok((Pin { txn, position, saved: true }, checkpoint))
+    }
+
+    fn write_counts(&self, book: &mut Book) -> Result<()> {
+        if book.uncounted.is_empty() {
+            return Ok(());
+        }
+        let mut edit = Edit::begin(&self.env, book)?;
+        edit.put_counts()?;
+        edit.commit().map(drop)
     }
 
     fn make_durable(&self, checkpoint: &Checkpoint) -> Result<()> {
@@ -314,6 +335,7 @@ impl Engine for LmdbEngine {
             ("reader slots used", u64::from(info.me_numreaders)),
             ("commits", count(&core.counters.commits)),
             ("checkpoints", count(&core.counters.checkpoints)),
+            ("checkpoints without counts", count(&core.counters.uncounted_checkpoints)),
             ("swept rows", count(&core.counters.swept_rows)),
             ("background errors", count(&core.counters.background_errors)),
         ];

@@ -33,7 +33,7 @@ pub enum Found {
 }
 
 fn io_error(context: &'static str) -> impl Fn(io::Error) -> Error {
-    move |source| Error::Io { context: context.to_owned(), source }
+    move |source| checkpoint::io_error(context, source)
 }
 
 impl Folder {

@@ -9,6 +9,7 @@
 //! | number(4 c) | head of content `c` |
 //! | number(4 c + 1) + chunk | a row of content `c` |
 //! | number(4 c + 2) | fence of content `c` |
+//! | number(4 c + 3) | wedge of content `c`, only while it is made |
 //!
 //! `number(n)` = one byte with the count of big-endian bytes that follow without leading zeros (1..=8): short for small
 //! numbers, in numeric order, and no number is a prefix of another.
@@ -24,10 +25,12 @@
 //! every other larger key: the order of stored keys is the order of the keys. I1: a layer is never empty.
 //!
 //! *Head and fence.* LMDB fills a page to the end when keys arrive in rising order at the END OF A PAGE, and leaves
-//! pages half empty when a foreign key follows in the page. Rising keys are the common case (object ids, bulk loads), so a
-//! tree's last page must hold no row of the next tree. A fence is a row of half a page behind all rows of its content. When
-//! content and fence are made, the head is at first as big: the two fill a page, so the fence opens a new one, which
-//! it begins and keeps from ever being merged; then the head shrinks.
+//! pages half empty or worse when a foreign key follows in the page. Rising keys are the common case (object ids, bulk
+//! loads), so a tree's last page must hold no row of the next tree. A fence is a row of half a page behind all rows of
+//! its content, alone in a page when it is made, and too large for that page ever to be merged. How it comes to be alone:
+//! a page that overflows at its end is split before its last row (`mdb_page_split`). Head, fence and wedge are put with
+//! half a page each: the fence lands beside the head, the wedge pushes the fence into the next page; then the wedge is
+//! deleted and the head shrinks, which merges nothing. `tests/space.rs` watches this.
 
 /// The longest part of a key that is stored in one LMDB key.
 pub const CHUNK_BYTES: usize = 500;
@@ -69,6 +72,10 @@ impl Content {
 
     pub fn fence(self) -> StoredKey {
         StoredKey::number(self.0 * 4 + 2)
+    }
+
+    pub fn wedge(self) -> StoredKey {
+        StoredKey::number(self.0 * 4 + 3)
     }
 
     /// What all rows of this content begin with; at the same time the place before its first row.
@@ -129,6 +136,7 @@ mod tests {
                 }
             }
             places.push(content.fence());
+            places.push(content.wedge());
         }
         for pair in places.windows(2) {
             assert!(pair[0].as_slice() < pair[1].as_slice(), "{:?} {:?}", pair[0].as_slice(), pair[1].as_slice());

@@ -1,7 +1,7 @@
 //! Histories from a seed: random batches, checkpoints, crashes, bulk loads and held snapshots on the engine under test
 //! and on the model, which must agree at every step.
 
-use arbor_base::{Position, TreeId};
+use arbor_base::TreeId;
 
 use super::bench::{
     Bench, Rows, assert_same, assert_same_rows, batch, create, delete, delete_range, drop_tree, put, rows_of,
@@ -35,12 +35,19 @@ pub struct History {
     pub model: ModelEngine,
     /// Batches behind the last checkpoint.
     since: Vec<Batch>,
+    value_bytes_max: u64,
     held: Vec<(Box<dyn Snapshot>, Box<dyn Snapshot>)>,
 }
 
 impl History {
     pub fn new(seed: u64) -> History {
-        History { rng: Rng::new(seed), model: ModelEngine::new(), since: Vec::new(), held: Vec::new() }
+        History::with_values(seed, 100_000)
+    }
+
+    /// A history whose values are no longer than this.
+    pub fn with_values(seed: u64, value_bytes_max: u64) -> History {
+        let (rng, model) = (Rng::new(seed), ModelEngine::new());
+        History { rng, model, since: Vec::new(), value_bytes_max, held: Vec::new() }
     }
 
     /// One random step. Answers whether a crash is to follow.
@@ -109,7 +116,7 @@ impl History {
             34..39 => self.rng.below(5000),
             _ => self.rng.below(100_000),
         };
-        vec![self.rng.number() as u8; length as usize]
+        vec![self.rng.number() as u8; length.min(self.value_bytes_max) as usize]
     }
 
     pub fn checkpoint(&mut self, engine: &dyn Engine) {
@@ -119,7 +126,7 @@ impl History {
         self.since.clear();
     }
 
-    fn bulk_load(&mut self, engine: &dyn Engine) {
+    pub fn bulk_load(&mut self, engine: &dyn Engine) {
         let tree = TreeId(self.rng.below(TREES));
         let mut rows: Rows = (0..self.rng.below(200)).map(|_| (self.key(), self.value())).collect();
         rows.sort();
@@ -171,18 +178,27 @@ impl History {
         }
     }
 
-    /// After a crash: the engine shows a prefix at or behind the last checkpoint; the model follows it there.
+    /// The model goes to the state that the engine shows after a crash.
     pub fn recovered(&mut self, engine: &dyn Engine) {
-        let before = self.model.applied();
+        self.model = self.check_recovered(engine);
+        self.since.retain(|batch| batch.position <= engine.applied());
+    }
+
+    /// After a crash: the engine shows a prefix at or behind the last checkpoint. Answers the model at that state.
+    pub fn check_recovered(&self, engine: &dyn Engine) -> ModelEngine {
         let model = self.model.crash();
-        let reached = engine.applied();
+        let (before, reached) = (self.model.applied(), engine.applied());
         assert!((model.applied()..=before).contains(&reached), "{} {reached} {before}", model.applied());
-        let replayed: Vec<Batch> = self.since.drain(..).filter(|batch| batch.position <= reached).collect();
-        model.apply(&replayed).expect("what was applied once applies again");
+        let survived: Vec<Batch> = self.since.iter().filter(|batch| batch.position <= reached).cloned().collect();
+        model.apply(&survived).expect("what was applied once applies again");
         assert_eq!(model.applied(), reached, "the engine names a batch that was applied");
-        self.model = model;
-        assert_same(&self.model, engine, 0..TREES);
-        assert!(engine.durable() <= reached && engine.durable() >= Position::ZERO);
-        self.since = replayed;
+        assert!(engine.durable() <= reached);
+        self.assert_same(&model, engine);
+        model
+    }
+
+    /// Positions, trees, rows and counts agree.
+    pub fn assert_same(&self, model: &ModelEngine, engine: &dyn Engine) {
+        assert_same(model, engine, 0..TREES);
     }
 }
