@@ -1,17 +1,11 @@
 //! Specifications of indexes: checked with MongoDB's rules and brought into the form that `listIndexes` shows.
 
 use arbor_base::TreeId;
-use arbor_bson::{Doc, DocBuf, ValueRef, compare_docs};
+use arbor_bson::{Doc, DocBuf, ValueRef};
 
 use crate::index::Multikey;
+use crate::key_pattern::{default_name, parse_key_pattern};
 use crate::{Direction, Error, Index, IndexProblem, KeyField, Result};
-
-/// Most fields of a compound index.
-pub const INDEX_FIELDS_MAX: usize = 32;
-
-/// Index types by the word in the key pattern that this release refuses.
-const REFUSED_TYPES: &[&str] =
-    &["text", "2d", "2dsphere", "2dsphere_bucket", "geoHaystack", "hashed", "wildcard", "columnstore"];
 
 /// Options that are kept as they are and change nothing here.
 const INERT_OPTIONS: &[&str] = &[
@@ -45,34 +39,24 @@ pub(crate) struct IndexSpec {
     pub doc: DocBuf,
 }
 
-/// How a wanted index stands to an existing one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Likeness {
-    /// Another key pattern, or other options that make it another index.
-    Different,
-    /// The same index with other settings.
-    Equivalent,
-    Identical,
-}
-
-fn problem<T>(kind: IndexProblem, reason: impl Into<String>) -> Result<T> {
+pub(crate) fn problem<T>(kind: IndexProblem, reason: impl Into<String>) -> Result<T> {
     Err(Error::Index { kind, reason: reason.into() })
 }
 
-fn cannot<T>(reason: impl Into<String>) -> Result<T> {
+pub(crate) fn cannot<T>(reason: impl Into<String>) -> Result<T> {
     problem(IndexProblem::CannotCreate, reason)
 }
 
-fn refused<T>(what: &str) -> Result<T> {
+pub(crate) fn refused<T>(what: &str) -> Result<T> {
     problem(IndexProblem::NotImplemented, format!("{what} is not supported by this release"))
 }
 
 /// As MongoDB's error texts show documents.
-fn shown(doc: Doc<'_>) -> String {
+pub(crate) fn shown(doc: Doc<'_>) -> String {
     arbor_bson::display::shell(ValueRef::Document(doc)).to_string()
 }
 
-fn number(value: ValueRef<'_>) -> Option<f64> {
+pub(crate) fn number(value: ValueRef<'_>) -> Option<f64> {
     match value {
         ValueRef::Int32(n) => Some(f64::from(n)),
         ValueRef::Int64(n) => Some(n as f64),
@@ -96,7 +80,7 @@ fn flag(name: &str, value: ValueRef<'_>) -> Result<bool> {
     }
 }
 
-fn type_name(value: ValueRef<'_>) -> &'static str {
+pub(crate) fn type_name(value: ValueRef<'_>) -> &'static str {
     use arbor_bson::Type::*;
     match value.ty() {
         Double => "double",
@@ -121,74 +105,6 @@ fn type_name(value: ValueRef<'_>) -> &'static str {
         MinKey => "minKey",
         MaxKey => "maxKey",
     }
-}
-
-fn direction(path: &str, value: ValueRef<'_>) -> Result<Direction> {
-    if let ValueRef::String(kind) = value {
-        if REFUSED_TYPES.contains(&kind) {
-            return refused(&format!("an index of type '{kind}'"));
-        }
-        return cannot(format!("Unknown index plugin '{kind}'"));
-    }
-    match number(value) {
-        None => cannot(format!(
-            "Values in v:2 index key pattern cannot be of type {}. Only numbers > 0, numbers < 0, and strings are allowed.",
-            type_name(value)
-        )),
-        Some(n) if n.is_nan() => cannot("Values in the index key pattern cannot be NaN."),
-        Some(0.0) => cannot("Values in the index key pattern cannot be 0."),
-        Some(_) if path.contains("$**") => refused("a wildcard index"),
-        Some(n) if n < 0.0 => Ok(Direction::Descending),
-        Some(_) => Ok(Direction::Ascending),
-    }
-}
-
-fn check_path(path: &str) -> Result<()> {
-    if path.is_empty() {
-        return cannot("Index keys cannot be an empty field.");
-    }
-    for component in path.split('.') {
-        if component.is_empty() {
-            return cannot("Index keys cannot contain an empty field.");
-        }
-        let is_reference = matches!(component, "$id" | "$ref" | "$db") && path.contains('.');
-        if component.starts_with('$') && !is_reference && component != "$**" {
-            return cannot("Index key contains an illegal field name: field name starts with '$'.");
-        }
-    }
-    Ok(())
-}
-
-fn key_pattern(key: Doc<'_>) -> Result<Vec<KeyField>> {
-    if key.is_empty() {
-        return cannot("Index keys cannot be an empty object.");
-    }
-    let mut fields: Vec<KeyField> = Vec::new();
-    for (path, value) in key {
-        let direction = direction(path, value)?;
-        check_path(path)?;
-        if fields.iter().any(|field| field.path == path) {
-            return problem(
-                IndexProblem::BadValue,
-                format!("The field '{path}' appears twice in the index key pattern {}", shown(key)),
-            );
-        }
-        fields.push(KeyField { path: path.to_owned(), direction });
-    }
-    if fields.len() > INDEX_FIELDS_MAX {
-        return cannot(format!("Index key pattern {} has more than {INDEX_FIELDS_MAX} fields", shown(key)));
-    }
-    Ok(fields)
-}
-
-/// `a_1_b_-1`.
-pub(crate) fn default_name(key: Doc<'_>) -> String {
-    let part = |(path, value): (&str, ValueRef<'_>)| match (value, number(value)) {
-        (ValueRef::String(kind), _) => format!("{path}_{kind}"),
-        (_, Some(n)) => format!("{path}_{n}"),
-        _ => format!("{path}_"),
-    };
-    key.iter().map(part).collect::<Vec<_>>().join("_")
 }
 
 fn expiry(value: ValueRef<'_>) -> Result<i64> {
@@ -221,7 +137,7 @@ impl IndexSpec {
                 );
             }
         };
-        let key_pattern = key_pattern(key)?;
+        let key_pattern = parse_key_pattern(key)?;
         let mut spec = IndexSpec {
             name: name(given, key)?,
             key: key.to_buf(),
@@ -354,65 +270,6 @@ impl IndexSpec {
             multikey,
         }
     }
-
-    fn likeness(&self, existing: &Index) -> Likeness {
-        let same_key = compare_docs(self.key.as_doc(), existing.key_document().as_doc()).is_eq();
-        if !same_key || self.unique != existing.unique || self.sparse != existing.sparse {
-            return Likeness::Different;
-        }
-        let same_settings =
-            self.hidden == existing.hidden && self.expire_after_seconds == existing.expire_after_seconds;
-        if same_settings { Likeness::Identical } else { Likeness::Equivalent }
-    }
-
-    /// Whether it is the same index with the same name, settings aside.
-    pub fn only_settings_differ(&self, existing: &Index) -> bool {
-        self.name == existing.name && self.likeness(existing) != Likeness::Different
-    }
-
-    /// Whether it has to be built beside `existing`; an identical one need not.
-    pub fn is_new(&self, existing: &[impl AsRef<Index>]) -> Result<bool> {
-        let both = |index: &Index| {
-            format!("Requested index: {}, existing index: {}", shown(self.doc.as_doc()), shown(index.spec.as_doc()))
-        };
-        if let Some(index) = existing.iter().map(AsRef::as_ref).find(|index| index.name == self.name) {
-            return match self.likeness(index) {
-                Likeness::Identical => Ok(false),
-                Likeness::Equivalent => problem(
-                    IndexProblem::OptionsConflict,
-                    format!(
-                        "An equivalent index already exists with the same name but different options. {}",
-                        both(index)
-                    ),
-                ),
-                Likeness::Different => problem(
-                    IndexProblem::KeySpecsConflict,
-                    format!(
-                        "An existing index has the same name as the requested index. When index names are not specified, \
-                         they are auto generated and can cause conflicts. Please refer to our documentation. {}",
-                        both(index)
-                    ),
-                ),
-            };
-        }
-        for index in existing.iter().map(AsRef::as_ref) {
-            match self.likeness(index) {
-                Likeness::Different => {}
-                Likeness::Identical => {
-                    let reason = format!("Index already exists with a different name: {}", index.name);
-                    return problem(IndexProblem::OptionsConflict, reason);
-                }
-                Likeness::Equivalent => {
-                    let reason = format!(
-                        "An equivalent index already exists with a different name and options. {}",
-                        both(index)
-                    );
-                    return problem(IndexProblem::OptionsConflict, reason);
-                }
-            }
-        }
-        Ok(true)
-    }
 }
 
 fn name(given: Doc<'_>, key: Doc<'_>) -> Result<String> {
@@ -534,36 +391,6 @@ mod tests {
         assert!(
             IndexSpec::parse(one("collation", Value::Document(DocBuf::new().with("locale", "simple"))).as_doc())
                 .is_ok()
-        );
-    }
-
-    #[test]
-    fn existing_indexes_make_conflicts() {
-        let parse = |doc: &DocBuf| IndexSpec::parse(doc.as_doc()).unwrap();
-        let existing = |doc: &DocBuf| vec![std::sync::Arc::new(parse(doc).into_index(TreeId(99), Multikey::default()))];
-        let plain = spec(&[("a", ONE)], &[]);
-        let check = |existing: &[std::sync::Arc<Index>], wanted: DocBuf, outcome: Result<bool, IndexProblem>| {
-            let got = parse(&wanted).is_new(existing).map_err(|error| match error {
-                Error::Index { kind, .. } => kind,
-                other => panic!("{other}"),
-            });
-            assert_eq!(got, outcome, "{wanted:?}");
-        };
-        let own = existing(&plain);
-        let with = |options: &[(&str, Value)]| spec(&[("a", ONE)], options);
-        check(&own, plain.clone(), Ok(false));
-        check(&own, spec(&[("a", Value::Double(1.0))], &[]), Ok(false));
-        check(&own, spec(&[("b", ONE)], &[]), Ok(true));
-        check(&own, spec(&[("a", Value::Int32(-1))], &[]), Ok(true));
-        check(&own, spec(&[("b", ONE)], &[("name", text("a_1"))]), Err(IndexProblem::KeySpecsConflict));
-        check(&own, with(&[("unique", Value::Bool(true))]), Err(IndexProblem::KeySpecsConflict));
-        check(&own, with(&[("unique", Value::Bool(true)), ("name", text("u"))]), Ok(true));
-        check(&own, with(&[("expireAfterSeconds", ONE)]), Err(IndexProblem::OptionsConflict));
-        check(&own, with(&[("name", text("other"))]), Err(IndexProblem::OptionsConflict));
-        check(
-            &own,
-            with(&[("hidden", Value::Bool(true)), ("name", text("other"))]),
-            Err(IndexProblem::OptionsConflict),
         );
     }
 }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `store.rs`, `collection.rs`, `index.rs`, `latch.rs`, `namespace.rs` | [`Store`] and what it shows |
 //! | `catalogue.rs` | the catalogue in memory and its rows |
-//! | `change_collections.rs`, `change_indexes.rs`, `index_spec.rs` | changes of the catalogue |
+//! | `change_collections.rs`, `change_indexes.rs` | changes of the catalogue |
+//! | `index_spec.rs`, `key_pattern.rs`, `index_conflict.rs` | what an index may be, and be beside others |
 //! | `build.rs`, `sorter.rs` | index builds |
 //! | `record.rs`, `cursor.rs`, `entry.rs` | reading; the layout of records and index entries |
 //! | `write.rs`, `index_keys.rs` | [`insert`], [`update`], [`delete`] and the keys of a document |
@@ -19,8 +20,10 @@ mod cursor;
 mod entry;
 mod error;
 mod index;
+mod index_conflict;
 mod index_keys;
 mod index_spec;
+mod key_pattern;
 mod latch;
 mod namespace;
 mod record;
@@ -37,7 +40,7 @@ pub use cursor::{IndexCursor, RecordCursor};
 pub use error::{Error, IndexProblem, Result};
 pub use index::{Direction, Index, KeyField};
 pub use index_keys::{KEYS_PER_DOCUMENT_MAX, index_keys};
-pub use index_spec::INDEX_FIELDS_MAX;
+pub use key_pattern::INDEX_FIELDS_MAX;
 pub use namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
 pub use record::{count, data_size, id_key, record};
 pub use store::{Store, StoreOptions};

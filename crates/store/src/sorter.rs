@@ -1,14 +1,16 @@
 //! External merge sort of index rows: runs are sorted in memory, spilled to files, and merged while they are read.
 //!
 //! A run file is a row of rows: u32 length of the key, u32 length of the value (little-endian), key, value. Runs are
-//! scratch: nothing is synced, and what a crash leaves is removed at the next start.
+//! scratch: nothing is synced, and a run's name is removed as soon as the file is open, so that nothing stays behind
+//! however the process ends.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use uuid::Uuid;
 
 use crate::{Error, Result};
 
@@ -16,31 +18,11 @@ pub(crate) type Row = (Vec<u8>, Vec<u8>);
 
 /// Memory of one row beside its bytes.
 const ROW_OVERHEAD: usize = 64;
-const RUN_PREFIX: &str = "arbor-build-";
+/// Of one file being written or read.
+const BUFFER_BYTES: usize = 256 << 10;
 
 fn spill(context: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |source| Error::Spill { context: context.to_owned(), source }
-}
-
-/// Removes runs that an earlier process left.
-pub(crate) fn remove_runs(folder: &Path) -> Result<()> {
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(spill("list the scratch folder")(error)),
-    };
-    for entry in entries.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(RUN_PREFIX) && !is_of_this_process(&entry.path()) {
-            // A run of another live process in a shared folder may be gone already.
-            let _gone = std::fs::remove_file(entry.path());
-        }
-    }
-    Ok(())
-}
-
-fn is_of_this_process(path: &Path) -> bool {
-    let own = format!("{RUN_PREFIX}{}-", std::process::id());
-    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&own))
 }
 
 pub(crate) struct Sorter {
@@ -48,18 +30,7 @@ pub(crate) struct Sorter {
     bytes_max: usize,
     rows: Vec<Row>,
     bytes: usize,
-    runs: Vec<Run>,
-}
-
-/// A run's file, removed when dropped.
-struct Run {
-    path: PathBuf,
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        let _gone = std::fs::remove_file(&self.path);
-    }
+    runs: Vec<File>,
 }
 
 impl Sorter {
@@ -74,14 +45,10 @@ impl Sorter {
     }
 
     fn spill(&mut self) -> Result<()> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         self.rows.sort_unstable();
-        std::fs::create_dir_all(&self.folder).map_err(spill("create the scratch folder"))?;
-        let name = format!("{RUN_PREFIX}{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
-        let run = Run { path: self.folder.join(name) };
-        let file = File::create(&run.path).map_err(spill("create a sorted run"))?;
+        let mut run = nameless_file(&self.folder).map_err(spill("create a sorted run"))?;
+        write_run(&mut run, &self.rows).map_err(spill("write a sorted run"))?;
         self.runs.push(run);
-        write_run(file, &self.rows).map_err(spill("write a sorted run"))?;
         self.rows.clear();
         self.bytes = 0;
         Ok(())
@@ -91,11 +58,8 @@ impl Sorter {
     pub fn finish(mut self) -> Result<Merge> {
         self.rows.sort_unstable();
         let mut sources = vec![Source::Memory(self.rows.into_iter())];
-        for run in &self.runs {
-            let file = File::open(&run.path).map_err(spill("open a sorted run"))?;
-            sources.push(Source::File(BufReader::with_capacity(256 << 10, file)));
-        }
-        let mut merge = Merge { heap: BinaryHeap::with_capacity(sources.len()), sources, _runs: self.runs };
+        sources.extend(self.runs.into_iter().map(|run| Source::File(BufReader::with_capacity(BUFFER_BYTES, run))));
+        let mut merge = Merge { heap: BinaryHeap::with_capacity(sources.len()), sources };
         for source in 0..merge.sources.len() {
             merge.refill(source)?;
         }
@@ -103,15 +67,27 @@ impl Sorter {
     }
 }
 
-fn write_run(file: File, rows: &[Row]) -> std::io::Result<()> {
-    let mut out = BufWriter::with_capacity(256 << 10, file);
+/// A file that nobody else can open and that is gone once it is closed.
+fn nameless_file(folder: &Path) -> std::io::Result<File> {
+    std::fs::create_dir_all(folder)?;
+    let path = folder.join(format!("sorted-run-{}", Uuid::new_v4()));
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// Leaves the file at its start.
+fn write_run(file: &mut File, rows: &[Row]) -> std::io::Result<()> {
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, &mut *file);
     for (key, value) in rows {
         out.write_all(&(key.len() as u32).to_le_bytes())?;
         out.write_all(&(value.len() as u32).to_le_bytes())?;
         out.write_all(key)?;
         out.write_all(value)?;
     }
-    out.flush()
+    out.flush()?;
+    drop(out);
+    file.rewind()
 }
 
 enum Source {
@@ -167,7 +143,6 @@ impl PartialOrd for Head {
 pub(crate) struct Merge {
     heap: BinaryHeap<Reverse<Head>>,
     sources: Vec<Source>,
-    _runs: Vec<Run>,
 }
 
 impl Merge {
@@ -204,7 +179,6 @@ mod tests {
                 assert_eq!(merge.next().unwrap().unwrap().0, i.to_be_bytes());
             }
             assert_eq!(merge.next().unwrap(), None);
-            drop(merge);
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         }
     }

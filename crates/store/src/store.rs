@@ -8,11 +8,11 @@ use arc_swap::ArcSwap;
 
 use crate::catalogue::{self, CATALOGUE, Catalogue};
 use crate::latch::ExclusiveGuard;
-use crate::{Collection, Held, Namespace, Result, sorter};
+use crate::{Collection, Held, Namespace, Result};
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Folder for the sorted runs of index builds. Runs that a crash left are removed at the start.
+    /// Folder for the sorted runs of index builds; created when needed.
     pub scratch: PathBuf,
     /// Memory of one index build before it spills.
     pub build_memory_bytes: usize,
@@ -50,7 +50,6 @@ pub struct Store {
 impl Store {
     /// Loads the catalogue; what a broken-off index build left is dropped.
     pub fn open(transactions: Arc<Transactions>, options: StoreOptions) -> Result<Store> {
-        sorter::remove_runs(&options.scratch)?;
         let mut txn = transactions.begin()?;
         txn.create_fixed_tree(CATALOGUE, Default::default())?;
         txn.commit(Durability::Applied)?;

@@ -18,27 +18,22 @@
 //!
 //! Lock order: commit lock, then a shard of the active transactions.
 
-use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use arbor_base::{Position, TreeId};
-use arbor_engine::{Batch, Engine, Op, limits};
+use arbor_engine::{Batch, Engine};
 use arbor_log::Log;
-use hashbrown::{DefaultHashBuilder, HashMap};
+use hashbrown::DefaultHashBuilder;
 
 use crate::active::{ActiveTransactions, Ticket};
-use crate::conflict::{ConflictTable, Footprint, GroupFootprint};
-use crate::ledger::{self, CounterId, LEDGER};
+use crate::group::{Committed, Draft, PRUNE_AT_KEYS, Request};
 use crate::queue::Queue;
-use crate::record;
-use crate::write_set::{Changes, CounterChange, WriteSet};
+use crate::write_set::WriteSet;
 use crate::{Durability, Error, Options, Result};
 
-/// Remembered keys at which the leader looks for the oldest active transaction and forgets.
-const PRUNE_AT_KEYS: usize = 4096;
 /// How often a waiting committer tries to apply pending batches again.
 const APPLY_RETRY: Duration = Duration::from_millis(100);
 
@@ -62,73 +57,11 @@ pub(crate) struct CommitPath {
     poison: OnceLock<String>,
 }
 
-/// State behind the commit lock.
-pub(crate) struct Committed {
-    conflicts: ConflictTable,
-    pub counters: HashMap<CounterId, i64>,
-    pub trees: HashSet<TreeId>,
-    pub next_tree: u64,
-    /// In the log, not yet in the engine, which had no space.
-    pending: Vec<Batch>,
-    prune_at_keys: usize,
-}
-
-impl Committed {
-    pub fn new(counters: HashMap<CounterId, i64>, trees: HashSet<TreeId>, next_tree: u64) -> Committed {
-        let conflicts = ConflictTable::default();
-        Committed { conflicts, counters, trees, next_tree, pending: Vec::new(), prune_at_keys: PRUNE_AT_KEYS }
-    }
-
-    fn absorb(
-        &mut self,
-        counters: HashMap<CounterId, Option<i64>>,
-        created: Vec<TreeId>,
-        dropped: Vec<TreeId>,
-        next_tree: u64,
-    ) {
-        for (id, value) in counters {
-            match value {
-                Some(value) => self.counters.insert(id, value),
-                None => self.counters.remove(&id),
-            };
-        }
-        self.trees.extend(created);
-        for tree in dropped {
-            self.trees.remove(&tree);
-        }
-        self.next_tree = next_tree;
-    }
-}
-
-/// One transaction on its way through the queue.
-struct Request {
-    snapshot: Position,
-    ops: Vec<Op>,
-    counters: Vec<(CounterId, CounterChange)>,
-    /// The record without the leader's own operations (counters, next tree id).
-    record: Vec<u8>,
-    footprint: Footprint,
-}
-
 enum Outcome {
     Committed(Position),
     /// In the log but not in the engine.
     Pending(Position),
     Failed(Error),
-}
-
-/// Results of admitted requests, merged into [`Committed`] once the log has them.
-#[derive(Default)]
-struct Draft {
-    footprint: GroupFootprint,
-    /// `None`: dropped.
-    counters: HashMap<CounterId, Option<i64>>,
-    created: Vec<TreeId>,
-    dropped: Vec<TreeId>,
-    next_tree: u64,
-    batches: Vec<Batch>,
-    records: Vec<Vec<u8>>,
-    footprints: Vec<Footprint>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -256,15 +189,11 @@ impl CommitPath {
         if bytes > bytes_max {
             return Err(Error::TooLarge { bytes, bytes_max });
         }
-        let Changes { ops, counters, logical } = writes.into_changes();
-        check_rows(&ops)?;
-        if self.low_space.load(Ordering::Relaxed) && ops.iter().any(|op| matches!(op, Op::Put { .. })) {
+        let request = Request::new(writes.into_changes(), snapshot, &self.hasher, bytes)?;
+        if self.low_space.load(Ordering::Relaxed) && request.puts_anything() {
             return Err(Error::OutOfSpace { context: "the space reserve is reached".into() });
         }
-        let mut record = record::begin(&logical, bytes + 64);
-        ops.iter().for_each(|op| record::push_op(&mut record, op));
-        let footprint = Footprint::of(&self.hasher, &ops);
-        Ok(Request { snapshot, ops, counters, record, footprint })
+        Ok(request)
     }
 
     fn process_guarded(&self, committed: &mut Committed, group: Vec<Request>) -> Vec<Outcome> {
@@ -281,14 +210,14 @@ impl CommitPath {
             return group.iter().map(|_| Outcome::Failed(again(&error))).collect();
         }
         let alone = group.len() == 1;
-        let mut draft = Draft { next_tree: committed.next_tree, ..Draft::default() };
+        let mut draft = Draft::new(committed);
         let first = self.log.appended().next();
         let mut outcomes = Vec::with_capacity(group.len());
         for request in group {
             let position = Position(first.0 + draft.batches.len() as u64);
-            outcomes.push(match admit(committed, &draft, &request) {
+            outcomes.push(match draft.check(committed, &request) {
                 Ok(()) => {
-                    self.draft(committed, &mut draft, request, position, alone);
+                    draft.add(committed, request, position, alone);
                     Outcome::Committed(position)
                 }
                 Err(error) => Outcome::Failed(error),
@@ -304,57 +233,21 @@ impl CommitPath {
         }
     }
 
-    /// Completes the request with what only the leader knows and adds it to the group.
-    fn draft(&self, committed: &Committed, draft: &mut Draft, request: Request, position: Position, alone: bool) {
-        let Request { mut ops, counters, mut record, footprint, .. } = request;
-        let own_ops = ops.len();
-        for (id, change) in counters {
-            let before = draft.counters.get(&id).copied().unwrap_or_else(|| committed.counters.get(&id).copied());
-            let after = match change {
-                CounterChange::Add(delta) => Some(before.unwrap_or(0).wrapping_add(delta)),
-                CounterChange::Drop => None,
-            };
-            draft.counters.insert(id, after);
-            ops.push(after.map_or_else(|| ledger::delete_counter(id), |value| ledger::put_counter(id, value)));
-        }
-        let trees_before = draft.created.len();
-        for op in &ops {
-            match op {
-                Op::CreateTree { tree, .. } => draft.created.push(*tree),
-                Op::DropTree { tree } => draft.dropped.push(*tree),
-                _ => {}
-            }
-        }
-        let newest = draft.created[trees_before..].iter().map(|tree| tree.0 + 1).max().unwrap_or(0);
-        if newest > draft.next_tree {
-            draft.next_tree = newest;
-            ops.push(ledger::put_next_tree(newest));
-        }
-        ops[own_ops..].iter().for_each(|op| record::push_op(&mut record, op));
-        if !alone {
-            draft.footprint.admit(&footprint);
-        }
-        draft.batches.push(Batch { position, ops });
-        draft.records.push(record);
-        draft.footprints.push(footprint);
-    }
-
-    fn append_and_apply(&self, committed: &mut Committed, draft: Draft) -> Result<Applied> {
-        let Draft { counters, created, dropped, next_tree, batches, records, footprints, .. } = draft;
-        let payloads: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+    fn append_and_apply(&self, committed: &mut Committed, mut draft: Draft) -> Result<Applied> {
+        let payloads: Vec<&[u8]> = draft.records.iter().map(Vec::as_slice).collect();
         let last = self.log.append(&payloads).map_err(log_error)?;
         // I2: the leader is the only one that appends, so the positions are those that the batches carry.
-        assert_eq!(Some(last), batches.last().map(|batch| batch.position), "I2: consecutive positions");
+        assert_eq!(Some(last), draft.batches.last().map(|batch| batch.position), "I2: consecutive positions");
         self.log_bytes.fetch_add(payloads.iter().map(|p| p.len() as u64).sum(), Ordering::Relaxed);
 
-        committed.absorb(counters, created, dropped, next_tree);
+        committed.absorb(&mut draft);
 
-        let result = self.apply(&batches);
+        let result = self.apply(&draft.batches);
         let pending = matches!(result, Err(Error::OutOfSpace { .. }));
         if pending {
-            committed.pending = batches.clone();
+            committed.pending = draft.batches.clone();
         }
-        for (batch, footprint) in batches.into_iter().zip(footprints) {
+        for (batch, footprint) in draft.batches.into_iter().zip(draft.footprints) {
             committed.conflicts.record(batch, footprint);
         }
         match result {
@@ -470,52 +363,4 @@ pub(crate) fn log_error(error: arbor_log::Error) -> Error {
         arbor_log::Error::TooLarge { length, max } => Error::TooLarge { bytes: length, bytes_max: max },
         other => Error::Log(other),
     }
-}
-
-/// First committer wins; every written tree exists.
-fn admit(committed: &Committed, draft: &Draft, request: &Request) -> Result<()> {
-    check_trees(committed, draft, &request.ops)?;
-    let conflicts = committed.conflicts.conflicts(request.snapshot, &request.footprint, &request.ops)
-        || draft.footprint.conflicts(&request.footprint, &request.ops, &draft.batches);
-    if conflicts { Err(Error::Conflict) } else { Ok(()) }
-}
-
-/// What the engine would refuse must not reach the log.
-fn check_rows(ops: &[Op]) -> Result<()> {
-    for op in ops {
-        match op {
-            Op::Put { key, value, .. } => limits::check_row(key, value)?,
-            Op::Delete { key, .. } => limits::check_row(key, &[])?,
-            Op::DeleteRange { from, to, .. } => {
-                limits::check_row(from, &[])?;
-                limits::check_row(to.as_deref().unwrap_or_default(), &[])?;
-            }
-            Op::CreateTree { .. } | Op::DropTree { .. } => {}
-        }
-    }
-    Ok(())
-}
-
-fn check_trees(committed: &Committed, draft: &Draft, ops: &[Op]) -> Result<()> {
-    let mut known = LEDGER;
-    let mut created = HashSet::new();
-    for op in ops {
-        match op {
-            Op::CreateTree { tree, .. } => {
-                created.insert(*tree);
-            }
-            Op::DropTree { .. } => {}
-            Op::Put { tree, .. } | Op::Delete { tree, .. } | Op::DeleteRange { tree, .. } => {
-                if *tree == known {
-                    continue;
-                }
-                let exists = committed.trees.contains(tree) && !draft.dropped.contains(tree);
-                if !exists && !created.contains(tree) && *tree != LEDGER {
-                    return Err(Error::UnknownTree(*tree));
-                }
-                known = *tree;
-            }
-        }
-    }
-    Ok(())
 }

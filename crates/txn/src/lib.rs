@@ -16,7 +16,7 @@
 //! | `transactions.rs` | [`Transactions`]: open, read, begin, retry, close |
 //! | `view.rs`, `read_view.rs` | [`View`], what a reader sees |
 //! | `transaction.rs`, `write_set.rs`, `merged_cursor.rs` | a transaction and its own writes over its snapshot |
-//! | `commit.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
+//! | `commit.rs`, `group.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
 //! | `record.rs` | byte layout of one log record |
 //! | `ledger.rs` | the tree that `txn` keeps for itself: tree ids and counters |
 //! | `checkpoint.rs`, `recovery.rs` | what moves the replay point, and the replay |
@@ -26,6 +26,7 @@ mod checkpoint;
 mod commit;
 mod conflict;
 mod error;
+mod group;
 mod ledger;
 mod merged_cursor;
 mod options;

@@ -12,7 +12,8 @@ use arbor_engine::{Batch, Engine};
 use arbor_log::Log;
 use hashbrown::HashMap;
 
-use crate::commit::{CommitPath, Committed, log_error};
+use crate::commit::{CommitPath, log_error};
+use crate::group::Committed;
 use crate::ledger::{self, COUNTER_PREFIX, CounterId, FIXED_TREES, LEDGER, NEXT_TREE_KEY, TREE_PREFIX};
 use crate::record;
 use crate::write_set::WriteSet;

@@ -128,7 +128,7 @@ impl Transaction {
     }
 
     /// `commit` by a thread that holds the commit lock already (see `Transactions::retry`).
-    pub(crate) fn commit_exclusive(self, committed: &mut crate::commit::Committed) -> Result<Position> {
+    pub(crate) fn commit_exclusive(self, committed: &mut crate::group::Committed) -> Result<Position> {
         let Transaction { path, snapshot, writes, ticket } = self;
         let position = snapshot.position();
         drop(snapshot);

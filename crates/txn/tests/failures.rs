@@ -2,13 +2,18 @@
 
 mod support;
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use arbor_base::{Position, TreeId};
 use arbor_disk::{Fault, FaultyDisk};
-use arbor_engine::{Engine, Error as EngineError};
+use arbor_engine::model::ModelEngine;
+use arbor_engine::{Batch, Capabilities, Engine, EngineStats, Error as EngineError, Snapshot, TreeStats};
+use arbor_log::{Log, LogOptions};
 use arbor_txn::testing::InMemory;
-use arbor_txn::{Durability, Error, Options, View};
+use arbor_txn::{Durability, Error, Options, Transactions, View};
 use support::{Rig, rig, rig_with, rows};
 
 fn full() -> EngineError {
@@ -213,4 +218,66 @@ fn a_checkpoint_makes_the_log_durable_first_and_trims_it_unless_it_is_retained()
     assert!(log.first() > arbor_base::Position(1));
     let after = Rig::over(InMemory::open(rig.own.disk.crash(1), rig.own.engine.crash(), Options::default()).unwrap());
     assert_eq!(after.rows(tree).len(), 3);
+}
+
+/// A model engine whose next apply may panic.
+struct Panicking {
+    inner: ModelEngine,
+    armed: AtomicBool,
+}
+
+impl Engine for Panicking {
+    fn name(&self) -> &'static str {
+        "panicking"
+    }
+    fn applied(&self) -> Position {
+        self.inner.applied()
+    }
+    fn apply(&self, batches: &[Batch]) -> arbor_engine::Result<()> {
+        assert!(!self.armed.load(Ordering::Relaxed), "an injected panic");
+        self.inner.apply(batches)
+    }
+    fn snapshot(&self) -> arbor_engine::Result<Box<dyn Snapshot>> {
+        self.inner.snapshot()
+    }
+    fn checkpoint(&self) -> arbor_engine::Result<Position> {
+        self.inner.checkpoint()
+    }
+    fn durable(&self) -> Position {
+        self.inner.durable()
+    }
+    fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> arbor_engine::Result<()> {
+        self.inner.bulk_load(tree, rows)
+    }
+    fn stats(&self) -> arbor_engine::Result<EngineStats> {
+        self.inner.stats()
+    }
+    fn tree_stats(&self, tree: TreeId) -> arbor_engine::Result<TreeStats> {
+        self.inner.tree_stats(tree)
+    }
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+}
+
+#[test]
+fn a_panic_inside_apply_poisons_writes_and_keeps_reads() {
+    let engine = Arc::new(Panicking { inner: ModelEngine::new(), armed: AtomicBool::new(false) });
+    let log = Log::open(Arc::new(FaultyDisk::new()), Path::new("log"), LogOptions::default()).unwrap();
+    let transactions = Transactions::open(log, engine.clone(), Options::default()).unwrap();
+    let put = |tree: TreeId| {
+        let mut txn = transactions.begin().unwrap();
+        txn.put(tree, "a", "1");
+        txn.commit(Durability::Applied)
+    };
+    let mut txn = transactions.begin().unwrap();
+    let tree = txn.create_tree(Default::default());
+    txn.commit(Durability::Applied).unwrap();
+    engine.armed.store(true, Ordering::Relaxed);
+    assert!(matches!(put(tree), Err(Error::Poisoned { .. })));
+    engine.armed.store(false, Ordering::Relaxed);
+    assert!(matches!(put(tree), Err(Error::Poisoned { .. })));
+    assert!(rows(&transactions.read().unwrap(), tree).is_empty());
+    assert!(transactions.checkpoint_now().is_ok());
+    transactions.close().unwrap();
 }

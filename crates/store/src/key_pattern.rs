@@ -1,0 +1,81 @@
+//! Key patterns of indexes: paths and directions, with MongoDB's rules.
+
+use arbor_bson::{Doc, ValueRef};
+
+use crate::index_spec::{cannot, number, problem, refused, shown, type_name};
+use crate::{Direction, IndexProblem, KeyField, Result};
+
+/// Most fields of a compound index.
+pub const INDEX_FIELDS_MAX: usize = 32;
+
+/// Index types by the word in the key pattern that this release refuses.
+const REFUSED_TYPES: &[&str] =
+    &["text", "2d", "2dsphere", "2dsphere_bucket", "geoHaystack", "hashed", "wildcard", "columnstore"];
+
+fn direction(path: &str, value: ValueRef<'_>) -> Result<Direction> {
+    if let ValueRef::String(kind) = value {
+        if REFUSED_TYPES.contains(&kind) {
+            return refused(&format!("an index of type '{kind}'"));
+        }
+        return cannot(format!("Unknown index plugin '{kind}'"));
+    }
+    match number(value) {
+        None => cannot(format!(
+            "Values in v:2 index key pattern cannot be of type {}. Only numbers > 0, numbers < 0, and strings are allowed.",
+            type_name(value)
+        )),
+        Some(n) if n.is_nan() => cannot("Values in the index key pattern cannot be NaN."),
+        Some(0.0) => cannot("Values in the index key pattern cannot be 0."),
+        Some(_) if path.contains("$**") => refused("a wildcard index"),
+        Some(n) if n < 0.0 => Ok(Direction::Descending),
+        Some(_) => Ok(Direction::Ascending),
+    }
+}
+
+fn check_path(path: &str) -> Result<()> {
+    if path.is_empty() {
+        return cannot("Index keys cannot be an empty field.");
+    }
+    for component in path.split('.') {
+        if component.is_empty() {
+            return cannot("Index keys cannot contain an empty field.");
+        }
+        let is_reference = matches!(component, "$id" | "$ref" | "$db") && path.contains('.');
+        if component.starts_with('$') && !is_reference && component != "$**" {
+            return cannot("Index key contains an illegal field name: field name starts with '$'.");
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn parse_key_pattern(key: Doc<'_>) -> Result<Vec<KeyField>> {
+    if key.is_empty() {
+        return cannot("Index keys cannot be an empty object.");
+    }
+    let mut fields: Vec<KeyField> = Vec::new();
+    for (path, value) in key {
+        let direction = direction(path, value)?;
+        check_path(path)?;
+        if fields.iter().any(|field| field.path == path) {
+            return problem(
+                IndexProblem::BadValue,
+                format!("The field '{path}' appears twice in the index key pattern {}", shown(key)),
+            );
+        }
+        fields.push(KeyField { path: path.to_owned(), direction });
+    }
+    if fields.len() > INDEX_FIELDS_MAX {
+        return cannot(format!("Index key pattern {} has more than {INDEX_FIELDS_MAX} fields", shown(key)));
+    }
+    Ok(fields)
+}
+
+/// `a_1_b_-1`.
+pub(crate) fn default_name(key: Doc<'_>) -> String {
+    let part = |(path, value): (&str, ValueRef<'_>)| match (value, number(value)) {
+        (ValueRef::String(kind), _) => format!("{path}_{kind}"),
+        (_, Some(n)) => format!("{path}_{n}"),
+        _ => format!("{path}_"),
+    };
+    key.iter().map(part).collect::<Vec<_>>().join("_")
+}

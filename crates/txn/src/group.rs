@@ -1,0 +1,178 @@
+//! One group on its way: the requests, what is admitted of them, and the state they are admitted against.
+
+use std::collections::HashSet;
+
+use arbor_base::{Position, TreeId};
+use arbor_engine::{Batch, Op, limits};
+use hashbrown::{DefaultHashBuilder, HashMap};
+
+use crate::conflict::{ConflictTable, Footprint, GroupFootprint};
+use crate::ledger::{self, CounterId, LEDGER};
+use crate::record;
+use crate::write_set::{Changes, CounterChange};
+use crate::{Error, Result};
+
+/// Remembered keys at which the leader looks for the oldest active transaction and forgets.
+pub(crate) const PRUNE_AT_KEYS: usize = 4096;
+
+/// State behind the commit lock.
+pub(crate) struct Committed {
+    pub conflicts: ConflictTable,
+    pub counters: HashMap<CounterId, i64>,
+    pub trees: HashSet<TreeId>,
+    pub next_tree: u64,
+    /// In the log, not yet in the engine, which had no space.
+    pub pending: Vec<Batch>,
+    pub prune_at_keys: usize,
+}
+
+impl Committed {
+    pub fn new(counters: HashMap<CounterId, i64>, trees: HashSet<TreeId>, next_tree: u64) -> Committed {
+        let conflicts = ConflictTable::default();
+        Committed { conflicts, counters, trees, next_tree, pending: Vec::new(), prune_at_keys: PRUNE_AT_KEYS }
+    }
+
+    /// Takes over what a group has changed. Its batches and footprints stay in the draft.
+    pub fn absorb(&mut self, draft: &mut Draft) {
+        for (id, value) in draft.counters.drain() {
+            match value {
+                Some(value) => self.counters.insert(id, value),
+                None => self.counters.remove(&id),
+            };
+        }
+        self.trees.extend(draft.created.drain(..));
+        for tree in draft.dropped.drain(..) {
+            self.trees.remove(&tree);
+        }
+        self.next_tree = draft.next_tree;
+    }
+}
+
+/// One transaction on its way through the queue.
+pub(crate) struct Request {
+    pub snapshot: Position,
+    pub ops: Vec<Op>,
+    pub counters: Vec<(CounterId, CounterChange)>,
+    /// The record without the leader's own operations (counters, next tree id).
+    pub record: Vec<u8>,
+    pub footprint: Footprint,
+}
+
+impl Request {
+    /// Errors: rows that the engine would refuse.
+    pub fn new(changes: Changes, snapshot: Position, hasher: &DefaultHashBuilder, bytes: usize) -> Result<Request> {
+        let Changes { ops, counters, logical } = changes;
+        check_rows(&ops)?;
+        let mut record = record::begin(&logical, bytes + 64);
+        ops.iter().for_each(|op| record::push_op(&mut record, op));
+        let footprint = Footprint::of(hasher, &ops);
+        Ok(Request { snapshot, ops, counters, record, footprint })
+    }
+
+    pub fn puts_anything(&self) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::Put { .. }))
+    }
+}
+
+/// What the engine would refuse must not reach the log.
+fn check_rows(ops: &[Op]) -> Result<()> {
+    for op in ops {
+        match op {
+            Op::Put { key, value, .. } => limits::check_row(key, value)?,
+            Op::Delete { key, .. } => limits::check_row(key, &[])?,
+            Op::DeleteRange { from, to, .. } => {
+                limits::check_row(from, &[])?;
+                limits::check_row(to.as_deref().unwrap_or_default(), &[])?;
+            }
+            Op::CreateTree { .. } | Op::DropTree { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// Results of admitted requests, merged into [`Committed`] once the log has them.
+#[derive(Default)]
+pub(crate) struct Draft {
+    footprint: GroupFootprint,
+    /// `None`: dropped.
+    pub counters: HashMap<CounterId, Option<i64>>,
+    pub created: Vec<TreeId>,
+    pub dropped: Vec<TreeId>,
+    pub next_tree: u64,
+    pub batches: Vec<Batch>,
+    pub records: Vec<Vec<u8>>,
+    pub footprints: Vec<Footprint>,
+}
+
+impl Draft {
+    pub fn new(committed: &Committed) -> Draft {
+        Draft { next_tree: committed.next_tree, ..Draft::default() }
+    }
+
+    /// First committer wins; every written tree exists.
+    pub fn check(&self, committed: &Committed, request: &Request) -> Result<()> {
+        self.check_trees(committed, &request.ops)?;
+        let conflicts = committed.conflicts.conflicts(request.snapshot, &request.footprint, &request.ops)
+            || self.footprint.conflicts(&request.footprint, &request.ops, &self.batches);
+        if conflicts { Err(Error::Conflict) } else { Ok(()) }
+    }
+
+    fn check_trees(&self, committed: &Committed, ops: &[Op]) -> Result<()> {
+        let mut known = LEDGER;
+        let mut created = HashSet::new();
+        for op in ops {
+            match op {
+                Op::CreateTree { tree, .. } => {
+                    created.insert(*tree);
+                }
+                Op::DropTree { .. } => {}
+                Op::Put { tree, .. } | Op::Delete { tree, .. } | Op::DeleteRange { tree, .. } => {
+                    if *tree == known {
+                        continue;
+                    }
+                    let exists = committed.trees.contains(tree) && !self.dropped.contains(tree);
+                    if !exists && !created.contains(tree) && *tree != LEDGER {
+                        return Err(Error::UnknownTree(*tree));
+                    }
+                    known = *tree;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes the request with what only the leader knows and adds it to the group. `alone`: nobody follows in it.
+    pub fn add(&mut self, committed: &Committed, request: Request, position: Position, alone: bool) {
+        let Request { mut ops, counters, mut record, footprint, .. } = request;
+        let own_ops = ops.len();
+        for (id, change) in counters {
+            let before = self.counters.get(&id).copied().unwrap_or_else(|| committed.counters.get(&id).copied());
+            let after = match change {
+                CounterChange::Add(delta) => Some(before.unwrap_or(0).wrapping_add(delta)),
+                CounterChange::Drop => None,
+            };
+            self.counters.insert(id, after);
+            ops.push(after.map_or_else(|| ledger::delete_counter(id), |value| ledger::put_counter(id, value)));
+        }
+        let trees_before = self.created.len();
+        for op in &ops {
+            match op {
+                Op::CreateTree { tree, .. } => self.created.push(*tree),
+                Op::DropTree { tree } => self.dropped.push(*tree),
+                _ => {}
+            }
+        }
+        let newest = self.created[trees_before..].iter().map(|tree| tree.0 + 1).max().unwrap_or(0);
+        if newest > self.next_tree {
+            self.next_tree = newest;
+            ops.push(ledger::put_next_tree(newest));
+        }
+        ops[own_ops..].iter().for_each(|op| record::push_op(&mut record, op));
+        if !alone {
+            self.footprint.admit(&footprint);
+        }
+        self.batches.push(Batch { position, ops });
+        self.records.push(record);
+        self.footprints.push(footprint);
+    }
+}
