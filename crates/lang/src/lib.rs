@@ -17,6 +17,7 @@
 pub mod accumulator;
 pub mod code;
 pub mod context;
+mod document;
 pub mod error;
 pub mod expression;
 pub mod field_path;

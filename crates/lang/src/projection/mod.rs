@@ -5,13 +5,15 @@
 
 mod computed;
 mod parse;
+mod paths;
 mod selection;
 
 use arbor_bson::{Doc, DocBuf};
 
 use crate::{Context, Filter, Path, Result};
 
-pub use computed::Computed;
+pub use computed::{Computed, Source};
+pub use paths::Paths;
 use selection::Selection;
 
 /// Who asks. `find` has the positional `$`, `$slice` and `$elemMatch` of its own.

@@ -6,7 +6,7 @@ use arbor_bson::{Doc, ValueRef};
 
 use super::computed::Source;
 use super::selection::{Rule, Selection};
-use super::{Computed, Projection, ProjectionKind};
+use super::{Computed, Paths, Projection, ProjectionKind};
 use crate::expression::is_true;
 use crate::matcher::Filter as Query;
 use crate::{Context, Error, Expression, Path, Result, field_path, number, text};
@@ -30,7 +30,8 @@ enum What<'v> {
 pub fn parse(spec: Doc, kind: ProjectionKind, _filter: Option<&Query>, context: &Context) -> Result<Projection> {
     let mut items = Vec::new();
     collect(spec, "", kind, 0, context, &mut items)?;
-    check_collisions(&items)?;
+    let mut paths = Paths::default();
+    items.iter().try_for_each(|item| paths.add(&item.path))?;
     let inclusive = is_inclusion(&items);
     check_agreement(&items, inclusive)?;
     build(items, inclusive, context)
@@ -161,21 +162,6 @@ fn slice<'v>(whole: ValueRef<'v>, operand: ValueRef<'v>) -> Result<What<'v>> {
         }
         _ => Err(Error::location(31273, "$slice only supports numbers and [x, y] arrays")),
     }
-}
-
-fn check_collisions(items: &[Item]) -> Result<()> {
-    for (at, item) in items.iter().enumerate() {
-        for earlier in items.iter().take(at).filter(|earlier| earlier.path.overlaps(&item.path)) {
-            let (shorter, longer) = (earlier.path.components().len(), item.path.components());
-            if longer.len() <= shorter {
-                return Err(Error::location(31250, format!("Path collision at {}", item.path)));
-            }
-            let rest: Vec<&str> = longer.iter().skip(shorter).map(|component| &*component.name).collect();
-            let message = format!("Path collision at {} remaining portion {}", item.path, rest.join("."));
-            return Err(Error::location(31249, message));
-        }
-    }
-    Ok(())
 }
 
 fn is_inclusion(items: &[Item]) -> bool {

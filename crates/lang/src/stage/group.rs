@@ -1,33 +1,154 @@
-//! `$group`.
+//! `{ $group: { _id: <expression>, field: { <accumulator>: <expression> }, ... } }`.
+//!
+//! Groups are told apart by the KeyString of their `_id`, so 1 and 1.0 are one group; it shows the `_id` of its first
+//! document. A missing `_id` is null.
 
-use arbor_bson::{Doc, DocBuf};
+use arbor_bson::keystring::KeyBuilder;
+use arbor_bson::{Doc, DocBuf, Value, ValueRef};
+use hashbrown::HashMap;
 
-use crate::{Error, Result};
+use crate::accumulator::{Accumulator, State};
+use crate::expression::Environment;
+use crate::{Context, Error, Expression, Result};
 
-/// `{ $group: { _id: <expression>, field: { <accumulator>: <expression> }, ... } }`.
 #[derive(Clone, Debug)]
-pub struct Group {}
+pub struct Group {
+    id: Expression,
+    fields: Vec<(Box<str>, Accumulator)>,
+}
 
-/// The groups collected so far. Feed documents with `add`, take the results with `finish`.
-#[derive(Debug)]
-pub struct GroupState {}
-
-impl GroupState {
-    pub fn new(_group: &Group) -> GroupState {
-        GroupState {}
+impl Group {
+    pub fn parse(spec: ValueRef, context: &Context) -> Result<Group> {
+        let ValueRef::Document(spec) = spec else {
+            return Err(Error::location(15947, "a group's fields must be specified in an object"));
+        };
+        let mut id = None;
+        let mut fields = Vec::new();
+        for (name, value) in spec {
+            if name == "_id" {
+                if id.is_some() {
+                    return Err(Error::location(15948, "a group's _id may only be specified once"));
+                }
+                id = Some(Expression::parse(value, context)?);
+                continue;
+            }
+            check_name(name)?;
+            fields.push((name.into(), Accumulator::parse(name, value, context)?));
+        }
+        let id = id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
+        Ok(Group { id, fields })
     }
 
-    pub fn add(&mut self, _doc: Doc) -> Result<()> {
-        Err(Error::not_implemented("$group"))
+    pub fn id(&self) -> &Expression {
+        &self.id
+    }
+
+    pub fn fields(&self) -> &[(Box<str>, Accumulator)] {
+        &self.fields
+    }
+
+    /// What tells the group of a document: equal bytes, same group. For partitioning what does not fit memory.
+    pub fn key(&self, doc: Doc) -> Result<Vec<u8>> {
+        let id = self.id.eval_in(&Environment::new(doc))?;
+        Ok(KeyBuilder::new().push(id.or_null(), false).finish().bytes)
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.contains('.') {
+        return Err(Error::location(40235, format!("The field name '{name}' cannot contain '.'")));
+    }
+    if name.starts_with('$') {
+        return Err(Error::location(40236, format!("The field name '{name}' cannot be an operator name")));
+    }
+    Ok(())
+}
+
+/// The groups collected so far. Feed documents with `add`, take the results with `finish`.
+pub struct GroupState {
+    group: Group,
+    by_key: HashMap<Box<[u8]>, usize>,
+    groups: Vec<OneGroup>,
+    key: KeyBuilder,
+    size_bytes: usize,
+}
+
+struct OneGroup {
+    id: Value,
+    states: Vec<Box<dyn State>>,
+}
+
+impl GroupState {
+    pub fn new(group: &Group) -> GroupState {
+        GroupState {
+            group: group.clone(),
+            by_key: HashMap::new(),
+            groups: Vec::new(),
+            key: KeyBuilder::new(),
+            size_bytes: 0,
+        }
+    }
+
+    pub fn add(&mut self, doc: Doc) -> Result<()> {
+        let id = self.group.id.eval_in(&Environment::new(doc))?;
+        self.key.clear().push(id.or_null(), false);
+        let at = match self.by_key.get(self.key.bytes()) {
+            Some(at) => *at,
+            None => {
+                let states: Vec<_> = self.group.fields.iter().map(|(_, accumulator)| accumulator.start()).collect();
+                let at = self.groups.len();
+                self.size_bytes += 2 * self.key.len() + 96 + states.len() * 16;
+                self.size_bytes += states.iter().map(|state| state.size_bytes()).sum::<usize>();
+                self.groups.push(OneGroup { id: id.or_null().to_value(), states });
+                self.by_key.insert(self.key.bytes().into(), at);
+                at
+            }
+        };
+        let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
+        for ((_, accumulator), state) in self.group.fields.iter().zip(&mut group.states) {
+            let before = state.size_bytes();
+            accumulator.add(&mut **state, doc)?;
+            self.size_bytes = (self.size_bytes + state.size_bytes()).saturating_sub(before);
+        }
+        Ok(())
     }
 
     /// Memory held, estimated: for the limit and for spilling.
     pub fn size_bytes(&self) -> usize {
-        0
+        self.size_bytes
+    }
+
+    /// Groups so far.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
     }
 
     /// One document per group, in the order the groups were first seen.
-    pub fn finish(self) -> Result<impl Iterator<Item = DocBuf>> {
-        Ok(std::iter::empty())
+    pub fn finish(self) -> Groups {
+        let names = self.group.fields.into_iter().map(|(name, _)| name).collect();
+        Groups { names, groups: self.groups.into_iter() }
+    }
+}
+
+/// The results of a `$group`.
+pub struct Groups {
+    names: Vec<Box<str>>,
+    groups: std::vec::IntoIter<OneGroup>,
+}
+
+impl Iterator for Groups {
+    type Item = DocBuf;
+
+    fn next(&mut self) -> Option<DocBuf> {
+        let group = self.groups.next()?;
+        let mut doc = DocBuf::new().with("_id", &group.id);
+        for (name, state) in self.names.iter().zip(group.states) {
+            doc.append(name, &state.finish());
+        }
+        Some(doc)
     }
 }

@@ -1,22 +1,83 @@
-//! Pipeline stages.
+//! Pipeline stages: parsing, and what is a pure function of one document. Driving them is `query`'s part.
+//!
+//! | stage | parsed into |
+//! |---|---|
+//! | `$match` | [`Stage::Match`] |
+//! | `$project $addFields $set $unset $replaceRoot $replaceWith` | [`Stage::Map`] |
+//! | `$group` | [`Stage::Group`], driven through [`GroupState`] |
+//! | `$sort $limit $skip $sample` | their numbers and patterns |
+//! | `$unwind` | [`Stage::Unwind`] |
+//! | `$count` | `$group`, `$project` |
+//! | `$sortByCount` | `$group`, `$sort` |
 
+mod add_fields;
+mod count;
 mod group;
+mod limit;
+mod map;
+mod match_documents;
+mod project;
+mod replace_root;
+mod sample;
+mod skip;
+mod sort;
+mod sort_by_count;
+#[cfg(test)]
+mod tests;
+mod unset;
 mod unwind;
 
-use arbor_bson::{Array, Doc, DocBuf};
+use arbor_bson::{Array, ValueRef};
 
 use crate::{Context, Error, Filter, Result, SortPattern};
 
-pub use group::{Group, GroupState};
+pub use group::{Group, GroupState, Groups};
+pub use map::Map;
 pub use unwind::Unwind;
 
-/// A parsed stage. `$count` and `$sortByCount` are parsed into the stages they stand for.
+/// MongoDB's limit on the stages of a pipeline.
+const STAGES_MAX: usize = 1000;
+
+/// Stages MongoDB has and this server has not yet.
+const LATER: &[&str] = &[
+    "$bucket",
+    "$bucketAuto",
+    "$changeStream",
+    "$changeStreamSplitLargeEvent",
+    "$collStats",
+    "$currentOp",
+    "$densify",
+    "$documents",
+    "$facet",
+    "$fill",
+    "$geoNear",
+    "$graphLookup",
+    "$indexStats",
+    "$listLocalSessions",
+    "$listSampledQueries",
+    "$listSearchIndexes",
+    "$listSessions",
+    "$lookup",
+    "$merge",
+    "$out",
+    "$planCacheStats",
+    "$queryStats",
+    "$redact",
+    "$search",
+    "$searchMeta",
+    "$setWindowFields",
+    "$unionWith",
+    "$vectorSearch",
+];
+
+/// A parsed stage.
 #[derive(Clone, Debug)]
 pub enum Stage {
     Match(Filter),
-    /// One document in, one out: `$project`, `$addFields`, `$set`, `$unset`, `$replaceRoot`, `$replaceWith`.
+    /// One document in, one out.
     Map(Map),
     Group(Group),
+    /// Never empty.
     Sort(SortPattern),
     Limit(u64),
     Skip(u64),
@@ -24,27 +85,56 @@ pub enum Stage {
     Sample(u64),
 }
 
-/// A stage that turns each document into one document.
-#[derive(Clone, Debug)]
-pub struct Map {}
-
-impl Map {
-    pub fn apply(&self, _doc: Doc) -> Result<DocBuf> {
-        Err(Error::not_implemented("a stage"))
-    }
-}
-
 impl Stage {
     /// Parses a whole pipeline.
-    pub fn parse_pipeline(_stages: Array, _context: &Context) -> Result<Vec<Stage>> {
-        Err(Error::not_implemented("a pipeline"))
+    pub fn parse_pipeline(stages: Array, context: &Context) -> Result<Vec<Stage>> {
+        let mut parsed = Vec::new();
+        for (at, stage) in stages.iter().enumerate() {
+            if at == STAGES_MAX {
+                let message = format!("Pipeline length must be no longer than {STAGES_MAX} stages");
+                return Err(Error::location(7749501, message));
+            }
+            Stage::parse(stage, context, &mut parsed)?;
+        }
+        Ok(parsed)
+    }
+
+    fn parse(stage: ValueRef, context: &Context, parsed: &mut Vec<Stage>) -> Result<()> {
+        let ValueRef::Document(stage) = stage else {
+            return Err(Error::type_mismatch("Each element of the 'pipeline' array must be an object"));
+        };
+        let mut fields = stage.iter();
+        let (Some((name, spec)), None) = (fields.next(), fields.next()) else {
+            let message = "A pipeline stage specification object must contain exactly one field.";
+            return Err(Error::location(40323, message));
+        };
+        match name {
+            "$match" => parsed.push(Stage::Match(match_documents::parse(spec, context)?)),
+            "$project" => parsed.push(Stage::Map(project::parse(spec, context)?)),
+            "$addFields" => parsed.push(Stage::Map(add_fields::parse("$addFields", spec, context)?)),
+            "$set" => parsed.push(Stage::Map(add_fields::parse("$set", spec, context)?)),
+            "$unset" => parsed.push(Stage::Map(unset::parse(spec, context)?)),
+            "$replaceRoot" => parsed.push(Stage::Map(replace_root::parse_root(spec, context)?)),
+            "$replaceWith" => parsed.push(Stage::Map(replace_root::parse_with(spec, context)?)),
+            "$group" => parsed.push(Stage::Group(Group::parse(spec, context)?)),
+            "$sort" => parsed.push(Stage::Sort(sort::parse(spec)?)),
+            "$limit" => parsed.push(Stage::Limit(limit::parse(spec)?)),
+            "$skip" => parsed.push(Stage::Skip(skip::parse(spec)?)),
+            "$unwind" => parsed.push(Stage::Unwind(Unwind::parse(spec)?)),
+            "$sample" => parsed.push(Stage::Sample(sample::parse(spec)?)),
+            "$count" => parsed.extend(count::parse(spec, context)?),
+            "$sortByCount" => parsed.extend(sort_by_count::parse(spec, context)?),
+            _ if LATER.contains(&name) => return Err(Error::not_implemented(name)),
+            _ => return Err(Error::location(40324, format!("Unrecognized pipeline stage name: '{name}'"))),
+        }
+        Ok(())
     }
 
     /// The name in a pipeline and in `explain`.
     pub fn name(&self) -> &'static str {
         match self {
             Stage::Match(_) => "$match",
-            Stage::Map(_) => "$project",
+            Stage::Map(map) => map.name(),
             Stage::Group(_) => "$group",
             Stage::Sort(_) => "$sort",
             Stage::Limit(_) => "$limit",

@@ -1,0 +1,60 @@
+//! Stages that turn each document into one document.
+
+use arbor_bson::{Doc, DocBuf};
+
+use super::replace_root::Replace;
+use crate::projection::{Computed, Projection};
+use crate::{Error, Result};
+
+/// A stage that turns each document into one document. Pipelines of updates consist of these.
+#[derive(Clone, Debug)]
+pub struct Map {
+    name: &'static str,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Projection(Projection),
+    AddFields(Computed),
+    Replace(Replace),
+}
+
+impl Map {
+    pub fn projection(name: &'static str, projection: Projection) -> Map {
+        Map { name, kind: Kind::Projection(projection) }
+    }
+
+    pub fn add_fields(name: &'static str, fields: Computed) -> Map {
+        Map { name, kind: Kind::AddFields(fields) }
+    }
+
+    pub fn replace(name: &'static str, replace: Replace) -> Map {
+        Map { name, kind: Kind::Replace(replace) }
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Whether it is `$project`, whose parsed form tells what is read.
+    pub fn as_projection(&self) -> Option<&Projection> {
+        match &self.kind {
+            Kind::Projection(projection) => Some(projection),
+            _ => None,
+        }
+    }
+
+    pub fn apply(&self, doc: Doc) -> Result<DocBuf> {
+        match &self.kind {
+            Kind::Projection(projection) => projection.apply(doc, None),
+            Kind::AddFields(fields) => fields.apply(doc, doc),
+            Kind::Replace(replace) => replace.apply(doc),
+        }
+    }
+}
+
+/// An error inside a stage, as MongoDB words it.
+pub fn invalid(stage: &str, error: Error) -> Error {
+    Error::new(error.code, format!("Invalid {stage} :: caused by :: {}", error.message))
+}

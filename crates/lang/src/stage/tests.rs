@@ -1,0 +1,152 @@
+//! Table-style checks: pipeline, documents, results.
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
+
+use super::*;
+use crate::notation::{read, show, value};
+
+/// Runs a stage over documents, as `query` does, without its care for memory.
+fn run(stage: &Stage, input: Vec<DocBuf>) -> Result<Vec<DocBuf>> {
+    Ok(match stage {
+        Stage::Match(filter) => input.into_iter().filter(|doc| filter.matches(doc.as_doc()).unwrap()).collect(),
+        Stage::Map(map) => input.iter().map(|doc| map.apply(doc.as_doc())).collect::<Result<_>>()?,
+        Stage::Group(group) => {
+            let mut state = GroupState::new(group);
+            input.iter().try_for_each(|doc| state.add(doc.as_doc()))?;
+            state.finish().collect()
+        }
+        Stage::Sort(pattern) => {
+            let mut sorted = input;
+            sorted.sort_by(|a, b| pattern.compare(a.as_doc(), b.as_doc()));
+            sorted
+        }
+        Stage::Limit(n) | Stage::Sample(n) => input.into_iter().take(*n as usize).collect(),
+        Stage::Skip(n) => input.into_iter().skip(*n as usize).collect(),
+        Stage::Unwind(unwind) => {
+            let mut out = Vec::new();
+            input.iter().for_each(|doc| unwind.apply(doc.as_doc(), &mut out));
+            out
+        }
+    })
+}
+
+/// Lines of `<pipeline> on <documents> => <documents>` or `... => error <code>: <text>`.
+fn check(table: &str) {
+    for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (pipeline, rest) = read(line);
+        let Value::Array(pipeline) = pipeline else { panic!("{line}") };
+        let (documents, expect) = match rest.strip_prefix("on ") {
+            Some(rest) => read(rest),
+            None => (ArrayBuf::new().into(), rest),
+        };
+        let Value::Array(documents) = documents else { panic!("{line}") };
+        let as_doc = |value: ValueRef| match value {
+            ValueRef::Document(doc) => doc.to_buf(),
+            _ => Doc::empty().to_buf(),
+        };
+        let input: Vec<DocBuf> = documents.as_array().iter().map(as_doc).collect();
+        let result = Stage::parse_pipeline(pipeline.as_array(), &Context::default())
+            .and_then(|stages| stages.iter().try_fold(input, |input, stage| run(stage, input)));
+        let shown = match result {
+            Ok(documents) => show((&documents.iter().collect::<ArrayBuf>()).into()),
+            Err(error) => format!("error {}: {}", error.code.0, error.message),
+        };
+        let expect = expect.strip_prefix("=> ").unwrap();
+        let expect = if expect.starts_with("error") { expect.to_owned() } else { show(value(expect).as_ref()) };
+        assert_eq!(shown, expect, "{line}");
+    }
+}
+
+#[test]
+fn maps() {
+    check(
+        r#"
+        [{$match: {a: 1}}] on [{a: 1}, {a: 2}] => [{a: 1}]
+        [{$project: {a: 1, _id: 0}}] on [{_id: 1, a: 1, b: 1}] => [{a: 1}]
+        [{$addFields: {b: {$add: ['$a', 1]}, 'c.d': 5}}] on [{a: 1, c: {e: 1}}] => [{a: 1, c: {e: 1, d: 5}, b: 2}]
+        [{$set: {a: '$b'}}] on [{a: 1, b: 2}] => [{a: 2, b: 2}]
+        [{$set: {a: '$$REMOVE'}}] on [{a: 1, b: 2}] => [{b: 2}]
+        [{$set: {'a.x': 1}}] on [{a: [{y: 1}, 5, [{}]]}] => [{a: [{y: 1, x: 1}, {x: 1}, [{x: 1}]]}]
+        [{$set: {a: {b: 1}}}] on [{a: {c: 2}}] => [{a: {c: 2, b: 1}}]
+        [{$set: {a: {}}}] on [{a: 1}] => [{a: {}}]
+        [{$unset: ['a', 'b.c']}] on [{a: 1, b: {c: 1, d: 2}}] => [{b: {d: 2}}]
+        [{$unset: 'a'}] on [{a: 1}] => [{}]
+        [{$replaceRoot: {newRoot: '$a'}}] on [{a: {b: 1}}] => [{b: 1}]
+        [{$replaceWith: {$mergeObjects: ['$a', {c: 1}]}}] on [{a: {b: 1}}] => [{b: 1, c: 1}]
+        [{$replaceWith: '$a'}] on [{a: 1}] => error 40228: 'replacement document' must evaluate to an object, but resulting value was: 1. Type of resulting value: 'int'. Input document: { a: 1 }
+        [{$match: 1}] => error 15959: the match filter must be an expression in an object
+        [{$project: 1}] => error 15969: $project specification must be an object
+        [{$project: {}}] => error 51272: Invalid $project :: caused by :: projection specification must have at least one field
+        [{$project: {a: 1, b: 0}}] => error 31254: Invalid $project :: caused by :: Cannot do exclusion on field b in inclusion projection
+        [{$set: {a: 1, 'a.b': 1}}] => error 31249: Invalid $set :: caused by :: Path collision at a.b remaining portion b
+        [{$addFields: 1}] => error 40272: $addFields specification stage must be an object, got int
+        [{$unset: []}] => error 31119: $unset specification must be a string or an array with at least one field
+        [{$unset: [1]}] => error 31120: $unset specification must be a string or an array containing only string values
+        [{$replaceRoot: 1}] => error 40229: expected an object as specification for $replaceRoot stage, got int
+        "#,
+    );
+}
+
+#[test]
+fn groups() {
+    check(
+        r#"
+        [{$group: {_id: '$a', n: {$sum: 1}, v: {$push: '$b'}}}] on [{a: 1, b: 1}, {a: 'x', b: 2}, {a: 1.0, b: 3}] => [{_id: 1, n: 2, v: [1, 3]}, {_id: 'x', n: 1, v: [2]}]
+        [{$group: {_id: null, s: {$sum: '$a'}}}] on [{a: 1}, {a: 2}] => [{_id: null, s: 3}]
+        [{$group: {_id: null, s: {$sum: '$a'}}}] on [] => []
+        [{$group: {_id: '$a'}}] on [{}, {a: null}] => [{_id: null}]
+        [{$group: {_id: {x: '$a', y: '$b'}}}] on [{a: 1, b: 2}, {a: 1}] => [{_id: {x: 1, y: 2}}, {_id: {x: 1}}]
+        [{$count: 'n'}] on [{}, {}] => [{n: 2}]
+        [{$count: 'n'}] on [] => []
+        [{$sortByCount: '$a'}] on [{a: 1}, {a: 2}, {a: 2}] => [{_id: 2, count: 2}, {_id: 1, count: 1}]
+        [{$group: 1}] => error 15947: a group's fields must be specified in an object
+        [{$group: {a: {$sum: 1}}}] => error 15955: a group specification must include an _id
+        [{$group: {_id: 1, 'a.b': {$sum: 1}}}] => error 40235: The field name 'a.b' cannot contain '.'
+        [{$group: {_id: 1, a: 1}}] => error 40234: The field 'a' must be an accumulator object
+        [{$count: 'a.b'}] => error 40160: the count field cannot contain '.'
+        [{$count: 1}] => error 40156: the count field must be a non-empty string
+        [{$sortByCount: 'a'}] => error 40148: the sortByCount field must be defined as a $-prefixed path
+        "#,
+    );
+}
+
+#[test]
+fn order_and_amount() {
+    check(
+        r#"
+        [{$sort: {a: -1}}, {$skip: 1}, {$limit: 1}] on [{a: 1}, {a: 3}, {a: 2}] => [{a: 2}]
+        [{$limit: 0}] => error 15958: the limit must be positive
+        [{$limit: 'x'}] => error 5107201: invalid argument to $limit stage: Expected a number in: $limit: "x"
+        [{$skip: -1}] => error 5107200: invalid argument to $skip stage: Expected a non-negative number in: $skip: -1
+        [{$skip: 1.5}] => error 5107200: invalid argument to $skip stage: Expected an integer: $skip: 1.5
+        [{$sort: {}}] => error 15976: $sort stage must have at least one sort key
+        [{$sort: 1}] => error 15973: the $sort key specification must be an object
+        [{$sample: {size: 'x'}}] => error 28746: size argument to $sample must be a number
+        [{$sample: {}}] => error 28749: $sample stage must specify a size
+        [1] => error 14: Each element of the 'pipeline' array must be an object
+        [{}] => error 40323: A pipeline stage specification object must contain exactly one field.
+        [{$foo: 1}] => error 40324: Unrecognized pipeline stage name: '$foo'
+        [{$lookup: {}}] => error 238: $lookup is not supported by this server yet
+        "#,
+    );
+}
+
+#[test]
+fn unwinds() {
+    check(
+        r#"
+        [{$unwind: '$a'}] on [{x: 1, a: [1, 2], y: 2}] => [{x: 1, a: 1, y: 2}, {x: 1, a: 2, y: 2}]
+        [{$unwind: '$a'}] on [{a: []}, {a: null}, {}, {a: 5}] => [{a: 5}]
+        [{$unwind: {path: '$a', preserveNullAndEmptyArrays: true}}] on [{b: 1, a: []}, {a: null}, {c: 1}] => [{b: 1}, {a: null}, {c: 1}]
+        [{$unwind: {path: '$a.b', includeArrayIndex: 'i'}}] on [{a: {b: ['x', 'y']}}] => [{a: {b: 'x'}, i: Long(0)}, {a: {b: 'y'}, i: Long(1)}]
+        [{$unwind: {path: '$a', includeArrayIndex: 'i'}}] on [{a: 5}] => [{a: 5, i: null}]
+        [{$unwind: '$a.b'}] on [{a: [{b: [1]}]}] => []
+        [{$unwind: 1}] => error 15981: expected either a string or an object as specification for $unwind stage, got int
+        [{$unwind: 'a'}] => error 28818: path option to $unwind stage should be prefixed with a '$': a
+        [{$unwind: {}}] => error 28812: no path specified to $unwind stage
+        [{$unwind: {path: '$a', x: 1}}] => error 28811: unrecognized option to $unwind stage: x
+        [{$unwind: {path: 1}}] => error 28808: expected a string as the path for $unwind stage, got int
+        [{$unwind: {path: '$a', includeArrayIndex: '$i'}}] => error 28822: includeArrayIndex option to $unwind stage should not be prefixed with a '$': $i
+        "#,
+    );
+}
