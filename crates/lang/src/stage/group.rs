@@ -128,9 +128,9 @@ impl GroupState {
     }
 
     /// One document per group, in the order the groups were first seen.
-    pub fn finish(self) -> Groups {
+    pub fn finish(self) -> Result<Groups> {
         let names = self.group.fields.into_iter().map(|(name, _)| name).collect();
-        Groups { names, groups: self.groups.into_iter() }
+        Ok(Groups { names, groups: self.groups.into_iter() })
     }
 }
 

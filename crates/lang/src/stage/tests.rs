@@ -13,7 +13,7 @@ fn run(stage: &Stage, input: Vec<DocBuf>) -> Result<Vec<DocBuf>> {
         Stage::Group(group) => {
             let mut state = GroupState::new(group);
             input.iter().try_for_each(|doc| state.add(doc.as_doc()))?;
-            state.finish().collect()
+            state.finish()?.collect()
         }
         Stage::Sort(pattern) => {
             let mut sorted = input;
@@ -24,7 +24,7 @@ fn run(stage: &Stage, input: Vec<DocBuf>) -> Result<Vec<DocBuf>> {
         Stage::Skip(n) => input.into_iter().skip(*n as usize).collect(),
         Stage::Unwind(unwind) => {
             let mut out = Vec::new();
-            input.iter().for_each(|doc| unwind.apply(doc.as_doc(), &mut out));
+            input.iter().try_for_each(|doc| unwind.apply(doc.as_doc(), &mut out))?;
             out
         }
     })

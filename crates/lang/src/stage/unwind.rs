@@ -51,7 +51,7 @@ impl Unwind {
     }
 
     /// The documents that `doc` becomes, pushed to `out`.
-    pub fn apply(&self, doc: Doc, out: &mut Vec<DocBuf>) {
+    pub fn apply(&self, doc: Doc, out: &mut Vec<DocBuf>) -> Result<()> {
         match self.path.get_strict(doc) {
             Some(ValueRef::Array(array)) if array.is_empty() => {
                 if self.preserve {
@@ -67,6 +67,7 @@ impl Unwind {
             None | Some(ValueRef::Null | ValueRef::Undefined) if !self.preserve => {}
             _ => out.push(self.with_index(doc.to_buf(), ValueRef::Null)),
         }
+        Ok(())
     }
 
     fn with_index(&self, doc: DocBuf, at: ValueRef) -> DocBuf {
