@@ -2,6 +2,7 @@
 
 use super::{Outcome, SystemResult, Table};
 use crate::run::{Latencies, Loaded, Step};
+use crate::target::echo;
 use crate::workload::Kind;
 
 /// A generator that used more than this of its processors measured itself (spec/workloads.md 1.1).
@@ -39,7 +40,7 @@ fn scaling_tables(outcome: &Outcome) -> Vec<Table> {
         _ => ("point queries per second", "query"),
     };
     let per_second = if outcome.unit == Kind::Transaction { "TPS" } else { "QPS" };
-    vec![
+    let mut tables = vec![
         by_clients(outcome, headline, |step| format!("{:.0}", step.rate())),
         by_clients(outcome, &format!("(CPU_utilization / {per_second}) * 1,000,000"), |step| {
             format!("{:.0}", step.cpu_per_unit())
@@ -47,7 +48,31 @@ fn scaling_tables(outcome: &Outcome) -> Vec<Table> {
         by_clients(outcome, &format!("context switch per {each}"), |step| {
             format!("{:.2}", step.context_switches_per_unit())
         }),
-    ]
+        by_clients(outcome, &format!("CPU of the server's process per {each}, microseconds"), |step| {
+            let server = step.usage.server_cpu_s;
+            server.map_or("-".to_owned(), |cpu| format!("{:.1}", cpu * 1e6 / step.recorder.count(step.unit) as f64))
+        }),
+    ];
+    tables.extend(share_of_echo(outcome));
+    tables
+}
+
+/// Each system's rate as a part of the bare echo's.
+fn share_of_echo(outcome: &Outcome) -> Option<Table> {
+    let echo = outcome.systems.iter().find(|system| system.name == echo::NAME)?;
+    let others = outcome.systems.iter().filter(|system| system.name != echo::NAME && !system.steps.is_empty());
+    let counts = client_counts(outcome);
+    let mut table = Table::new("part of the echo's rate", "clients", counts.iter().map(usize::to_string));
+    for system in others {
+        let rate =
+            |system: &SystemResult, count| system.steps.iter().find(|step| step.clients == count).map(Step::rate);
+        let cells = counts.iter().map(|count| match (rate(system, *count), rate(echo, *count)) {
+            (Some(own), Some(echo)) if echo > 0.0 => format!("{:.2}", own / echo),
+            _ => "-".to_owned(),
+        });
+        table.row(cells, &system.name);
+    }
+    (!table.rows.is_empty()).then_some(table)
 }
 
 fn by_clients(outcome: &Outcome, title: &str, cell: impl Fn(&Step) -> String) -> Table {
