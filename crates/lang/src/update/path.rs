@@ -91,13 +91,10 @@ fn step(part: &str, dotted: &str) -> Result<Step> {
     if let Some(identifier) = part.strip_prefix("$[").and_then(|rest| rest.strip_suffix(']')) {
         return Ok(Step::Elements(identifier.into()));
     }
-    // the fields of a DBRef are the only ones of that form a path may name
-    if part.starts_with('$') && !matches!(part, "$ref" | "$id" | "$db") {
-        return Err(dollar_prefixed(part, dotted));
-    }
     Ok(Step::Field(part.into()))
 }
 
+/// COMPAT: since MongoDB 5.0 only names at the top are refused, and only in documents that exist already.
 pub(super) fn dollar_prefixed(name: &str, path: &str) -> Error {
     let message = format!(
         "The dollar ($) prefixed field '{name}' in '{path}' is not allowed in the context of an update's replacement \

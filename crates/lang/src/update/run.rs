@@ -7,6 +7,7 @@ use arbor_bson::{Doc, Value, ValueRef};
 use super::{
     array_filter::ArrayFilters,
     order::{FieldName, compare_names},
+    path::dollar_prefixed,
     slot::{Field, Slot},
     tree::{POSITIONAL, Tree},
 };
@@ -70,9 +71,9 @@ impl<'a> Run<'a> {
         self.path.join(".")
     }
 
-    /// `_id: 1` of the document that is updated, for messages.
+    /// `_id: 1` of the document that is updated (`no id` if it has none), for messages.
     pub(super) fn id_text(&self) -> String {
-        self.old.get("_id").map_or_else(|| "no _id".to_owned(), |id| text::field("_id", id))
+        self.old.get("_id").map_or_else(|| "no id".to_owned(), |id| text::field("_id", id))
     }
 
     fn fields(&mut self, fields: &'a BTreeMap<FieldName, Tree>, slot: &mut Slot<'a>) -> Result<Change> {
@@ -133,12 +134,15 @@ impl<'a> Run<'a> {
 
     fn document_field(&mut self, name: Cow<'a, str>, trees: &Group<'a>, fields: &mut Vec<Field<'a>>) -> Result<bool> {
         let known = fields.iter().position(|field| field.name == name);
+        let is_refused = self.path.is_empty() && !self.inserting && name.starts_with('$');
         self.path.push(name.clone());
         match known.and_then(|at| fields.get_mut(at).map(|field| (at, field))) {
             Some((at, field)) => {
                 let change = self.apply(trees, &mut field.value)?;
-                if change == Change::Removed {
-                    fields.remove(at);
+                match change {
+                    Change::Removed => drop(fields.remove(at)),
+                    Change::Changed if is_refused => return Err(dollar_prefixed(&name, &name)),
+                    Change::Changed | Change::None => {}
                 }
                 self.path.pop();
                 Ok(change != Change::None)
@@ -147,6 +151,9 @@ impl<'a> Run<'a> {
                 let created = self.create(trees)?;
                 self.path.pop();
                 let is_created = created.is_some();
+                if is_created && is_refused {
+                    return Err(dollar_prefixed(&name, &name));
+                }
                 fields.extend(created.map(|value| Field { name, value }));
                 Ok(is_created)
             }
@@ -240,35 +247,38 @@ impl<'a> Run<'a> {
     /// The path goes on below `slot` with `name`, but there can be no such field. Nothing changes if the operators
     /// permit that.
     fn blocked(&mut self, name: &str, trees: &Group<'a>, slot: &mut Slot<'a>) -> Result<bool> {
-        let verdicts = trees.iter().map(|tree| self.verdict(tree));
-        let worst = verdicts.fold(Blocked::Ignore, |worst, verdict| match (worst, verdict) {
-            (Blocked::Ignore, verdict) => verdict,
-            (worst, _) => worst,
-        });
+        let found = trees.iter().find_map(|tree| self.objection(tree));
         let holder = self.path.last().cloned().unwrap_or_default();
-        let message = match worst {
-            Blocked::Ignore => return Ok(false),
-            Blocked::Create => {
+        let message = match found {
+            None => return Ok(false),
+            Some((Blocked::Refuse, below)) => {
+                let element = text::field(&holder, slot.value());
+                let path = [self.dotted(), name.to_owned()].into_iter().chain(below).collect::<Vec<_>>().join(".");
+                format!("Cannot use the part ({name}) of ({path}) to traverse the element ({{{element}}})")
+            }
+            Some(_) => {
                 let element = text::field(&holder, slot.value());
                 format!("Cannot create field '{name}' in element {{{element}}}")
-            }
-            Blocked::Refuse => {
-                let element = text::field(&holder, slot.value());
-                let path = self.dotted();
-                format!("Cannot use the part ({name}) of ({path}.{name}) to traverse the element ({{{element}}})")
             }
         };
         Err(Error::new(Code::PATH_NOT_VIABLE, message))
     }
 
-    fn verdict(&self, tree: &Tree) -> Blocked {
-        let children: Vec<&Tree> = match tree {
-            Tree::Leaf(op) => return op.blocked(self),
-            Tree::Fields(fields) => fields.values().collect(),
-            Tree::Elements(elements) => elements.values().collect(),
+    /// The first operator in the tree that does not ignore a blocked path, and the names that lead to it.
+    fn objection(&self, tree: &Tree) -> Option<(Blocked, Vec<String>)> {
+        let children: Vec<(String, &Tree)> = match tree {
+            Tree::Leaf(op) => {
+                let verdict = op.blocked(self);
+                return (verdict != Blocked::Ignore).then(|| (verdict, Vec::new()));
+            }
+            Tree::Fields(fields) => fields.iter().map(|(name, tree)| (name.0.to_string(), tree)).collect(),
+            Tree::Elements(elements) => elements.iter().map(|(id, tree)| (format!("$[{id}]"), tree)).collect(),
         };
-        let verdicts = children.into_iter().map(|tree| self.verdict(tree));
-        verdicts.into_iter().find(|verdict| *verdict != Blocked::Ignore).unwrap_or(Blocked::Ignore)
+        children.into_iter().find_map(|(name, tree)| {
+            let (verdict, mut below) = self.objection(tree)?;
+            below.insert(0, name);
+            Some((verdict, below))
+        })
     }
 }
 

@@ -74,7 +74,7 @@ fn find<'a>(doc: Doc<'a>, path: &UpdatePath, which: &str) -> Result<Option<Value
             },
             ValueRef::Array(_) => {
                 let path = path.as_str();
-                let id = doc.get("_id").map_or_else(|| "no _id".to_owned(), |id| text::field("_id", id));
+                let id = doc.get("_id").map_or_else(|| "no id".to_owned(), |id| text::field("_id", id));
                 return Err(Error::bad_value(format!(
                     "The {which} field cannot be an array element, '{path}' in doc with {id} has an array field called \
                      '{holder}'"
