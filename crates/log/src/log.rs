@@ -9,6 +9,7 @@ use arbor_base::Position;
 use arbor_disk::Disk;
 
 use crate::error::Failure;
+use crate::format::POSITION_MAX;
 use crate::recovery::{Recovered, recover};
 use crate::segment::Segment;
 use crate::stats::Counters;
@@ -231,6 +232,7 @@ impl Shared {
         if payloads.is_empty() {
             return Ok(self.appended());
         }
+        writer.check(payloads)?;
         self.roll_when_full(&mut writer)?;
         let before = writer.segment.end();
         let end = writer.write(payloads, self.sync.durable()).map_err(|failure| self.fail(failure))?;
@@ -270,6 +272,9 @@ impl Shared {
         }
         self.require_sound()?;
         let (sequence, floor) = (current.sequence() + 1, self.appended().0);
+        if floor >= POSITION_MAX {
+            return Ok(());
+        }
         let created = Segment::create(&*self.disk, &self.dir, sequence, floor);
         *prepared = Some(created.map_err(|failure| self.fail(failure))?);
         Ok(())

@@ -36,6 +36,17 @@ impl Writer {
         self.tail.next
     }
 
+    /// Refuses what cannot be appended, before anything is changed.
+    pub fn check(&self, payloads: &[&[u8]]) -> Result<()> {
+        if let Some(large) = payloads.iter().find(|payload| payload.len() > PAYLOAD_BYTES_MAX) {
+            return Err(Error::TooLarge { length: large.len(), max: PAYLOAD_BYTES_MAX });
+        }
+        if POSITION_MAX - (self.tail.next - 1) < payloads.len() as u64 {
+            return Err(Error::OutOfSpace { context: "all positions are used up".into() });
+        }
+        Ok(())
+    }
+
     /// Whether the next group goes to a new segment.
     pub fn is_full(&self) -> bool {
         self.segment.end() >= self.segment_bytes && self.segment.first() < self.tail.next
@@ -63,12 +74,6 @@ impl Writer {
     /// Writes one data record per payload. `durable` is a position known durable (L4). Readers see nothing before the
     /// caller publishes the returned end.
     pub fn write(&mut self, payloads: &[&[u8]], durable: u64) -> Result<u64, Failure> {
-        if let Some(large) = payloads.iter().find(|payload| payload.len() > PAYLOAD_BYTES_MAX) {
-            return Err(Error::TooLarge { length: large.len(), max: PAYLOAD_BYTES_MAX }.into());
-        }
-        if POSITION_MAX - (self.tail.next - 1) < payloads.len() as u64 {
-            return Err(Error::OutOfSpace { context: "all positions are used up".into() }.into());
-        }
         let (mut tail, start) = (self.tail, self.segment.end());
         let bytes: usize = payloads.iter().map(|payload| payload.len() + RECORD_HEADER_BYTES).sum();
         self.buffer.clear();
