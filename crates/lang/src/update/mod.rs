@@ -15,6 +15,8 @@ mod order;
 mod parse;
 mod path;
 mod pipeline;
+#[cfg(test)]
+mod properties;
 mod replacement;
 mod run;
 mod slot;

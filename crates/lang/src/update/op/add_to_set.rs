@@ -4,7 +4,7 @@
 
 use arbor_bson::{Value, ValueRef, compare};
 
-use super::{Change, Run, Slot, each};
+use super::{Change, Run, Slot};
 use crate::{Error, Result, text};
 
 #[derive(Clone, Debug)]
@@ -16,20 +16,21 @@ pub(in crate::update) struct AddToSet {
 impl AddToSet {
     pub(super) fn parse(operand: ValueRef) -> Result<AddToSet> {
         let mut values: Vec<Value> = Vec::new();
-        let Some(clauses) = each::clauses(operand) else {
-            return Ok(AddToSet { values: vec![operand.to_value()] });
+        let clauses = match operand {
+            ValueRef::Document(doc) if doc.first().is_some_and(|(name, _)| name == "$each") => doc,
+            other => return Ok(AddToSet { values: vec![other.to_value()] }),
         };
         for (name, value) in clauses {
-            let ValueRef::Array(array) = value else {
-                let ty = text::type_alias(value.ty());
-                let message = format!("The argument to $each in $addToSet must be an array but it was of type {ty}");
-                return Err(Error::type_mismatch(message));
-            };
             if name != "$each" {
                 let operand = text::shell(operand);
                 let message = format!("Found unexpected fields after $each in $addToSet: {operand}");
                 return Err(Error::bad_value(message));
             }
+            let ValueRef::Array(array) = value else {
+                let ty = text::type_alias(value.ty());
+                let message = format!("The argument to $each in $addToSet must be an array but it was of type {ty}");
+                return Err(Error::type_mismatch(message));
+            };
             for value in array.iter() {
                 if !values.iter().any(|known| compare(known.as_ref(), value).is_eq()) {
                     values.push(value.to_value());

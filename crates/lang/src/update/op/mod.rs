@@ -5,7 +5,6 @@
 mod add_to_set;
 mod bit;
 mod current_date;
-mod each;
 mod inc;
 mod max;
 mod min;

@@ -7,7 +7,7 @@
 
 use arbor_bson::{Doc, Value, ValueRef, compare};
 
-use super::{Change, Run, Slot, each};
+use super::{Change, Run, Slot};
 use crate::{Error, Result, SortPattern, number, text};
 
 #[derive(Clone, Debug)]
@@ -27,7 +27,11 @@ enum Sort {
 
 impl Push {
     pub(super) fn parse(operand: ValueRef) -> Result<Push> {
-        let Some(clauses) = each::clauses(operand) else {
+        let clauses = match operand {
+            ValueRef::Document(doc) if doc.get("$each").is_some() => Some(doc),
+            _ => None,
+        };
+        let Some(clauses) = clauses else {
             return Ok(Push { values: vec![operand.to_value()], position: None, slice: None, sort: None });
         };
         let mut push = Push { values: Vec::new(), position: None, slice: None, sort: None };
