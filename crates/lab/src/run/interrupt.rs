@@ -4,21 +4,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::target::managed::kill_all;
+
 /// A flag that a signal sets, shared by everything that waits.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 /// How soon a wait notices.
 const SLICE: Duration = Duration::from_millis(50);
+/// Signals closer together are one: a terminal and `timeout` may both pass it on.
+const AGAIN: Duration = Duration::from_millis(500);
 
 impl Interrupt {
-    /// Set by SIGINT and SIGTERM. A second signal ends the process at once.
+    /// Set by SIGINT and SIGTERM. Another signal while the run winds up ends the servers we started and then us.
     pub fn by_signals() -> std::io::Result<Interrupt> {
         let interrupt = Interrupt::default();
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.0.clone())?;
-            signal_hook::flag::register(signal, interrupt.0.clone())?;
-        }
+        let flag = interrupt.clone();
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            let mut first: Option<Instant> = None;
+            for _ in signals.forever() {
+                flag.set();
+                if first.get_or_insert_with(Instant::now).elapsed() > AGAIN {
+                    kill_all();
+                    std::process::exit(130);
+                }
+            }
+        })?;
         Ok(interrupt)
     }
 
