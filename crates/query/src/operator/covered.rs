@@ -30,7 +30,7 @@ impl Covered {
     }
 
     /// None: only the document knows.
-    fn from_key(&self, run: &mut Run<'_>) -> Result<Option<DocBuf>> {
+    fn document_of_key(&self, run: &mut Run<'_>) -> Result<Option<DocBuf>> {
         let Some(EntryCursor::Index(entry)) = self.scan.entry(run) else { return Ok(None) };
         let values = keystring::decode(entry.key(), entry.type_bits(), &self.descending)
             .map_err(|error| Error::internal(format!("an index key does not decode: {error}")))?;
@@ -50,7 +50,7 @@ impl Operator for Covered {
         if !self.scan.advance(run)? {
             return Ok(self.tally.answer(None));
         }
-        let document = match self.from_key(run)? {
+        let document = match self.document_of_key(run)? {
             Some(document) => document,
             None => {
                 run.examined.documents += 1;

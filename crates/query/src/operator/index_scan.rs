@@ -117,10 +117,6 @@ impl IndexScan {
         self.walk.is_ended()
     }
 
-    pub fn keys_examined(&self) -> u64 {
-        self.keys_examined
-    }
-
     /// `stage`: IXSCAN, or COUNT_SCAN.
     pub fn explain(&self, stage: &str, detail: Detail) -> DocBuf {
         let shape = &self.access.shape;

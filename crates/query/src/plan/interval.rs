@@ -114,10 +114,6 @@ fn endpoint_text(value: ValueRef<'_>) -> String {
 pub struct Intervals(Vec<Interval>);
 
 impl Intervals {
-    pub fn none() -> Intervals {
-        Intervals(Vec::new())
-    }
-
     pub fn full() -> Intervals {
         Intervals(vec![Interval::full()])
     }
@@ -147,10 +143,6 @@ impl Intervals {
         &self.0
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub fn is_full(&self) -> bool {
         matches!(self.0.as_slice(), [only] if only.is_full())
     }
@@ -158,11 +150,6 @@ impl Intervals {
     /// One value only.
     pub fn is_point(&self) -> bool {
         matches!(self.0.as_slice(), [only] if only.is_point())
-    }
-
-    /// Some values, no ranges.
-    pub fn is_points(&self) -> bool {
-        self.0.iter().all(Interval::is_point)
     }
 
     pub fn union(&self, other: &Intervals) -> Intervals {
@@ -253,7 +240,7 @@ mod tests {
     #[test]
     fn complements() {
         check(set(&["[1,1]", "(3,5)"]).complement(), &["[MinKey, 1)", "(1, 3]", "[5, MaxKey]"]);
-        check(Intervals::none().complement(), &["[MinKey, MaxKey]"]);
+        check(Intervals::default().complement(), &["[MinKey, MaxKey]"]);
         check(Intervals::full().complement(), &[]);
     }
 

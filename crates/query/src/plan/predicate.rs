@@ -111,9 +111,13 @@ impl Collector {
     }
 
     fn add(&mut self, path: &str, mut bounds: Bounds, place: &Place) {
-        // a number in a path may be a position in an array or a name: the keys of both are in the index
-        if place.element.is_some() || path.split('.').any(|name| name.bytes().all(|b| b.is_ascii_digit())) {
+        if place.element.is_some() {
             bounds.exact = Exact::Never;
+        }
+        if path.split('.').any(|name| name.bytes().all(|b| b.is_ascii_digit())) {
+            // a number in a path is a position in an array or a name: the filter looks at both, a key is of one
+            bounds.exact = Exact::Never;
+            bounds.single_key_only |= !bounds.needs_field;
         }
         self.found.push(Predicate {
             path: path.to_owned(),

@@ -18,7 +18,7 @@ pub fn insert(database: &Database, spec: &InsertSpec<'_>, interrupt: &Interrupt)
     let prepared: Vec<Prepared<'_>> = spec.documents.iter().map(|doc| prepare(*doc)).collect();
     let mut outcome = InsertOutcome::default();
     let mut next = 0;
-    while next < prepared.len() && !(spec.ordered && !outcome.errors.is_empty()) {
+    while next < prepared.len() && (!spec.ordered || outcome.errors.is_empty()) {
         let group = group_from(database, &prepared, next);
         next = group.end;
         let first = group.start;
