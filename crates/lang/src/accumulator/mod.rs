@@ -87,6 +87,11 @@ impl Accumulator {
         }
     }
 
+    /// Whether documents matter to it, beyond that there is one more.
+    pub fn reads_document(&self) -> bool {
+        matches!(self.kind, Kind::Top(_)) || self.argument.reads_document()
+    }
+
     /// An empty state for a new group.
     pub fn start(&self) -> Box<dyn State> {
         match &self.kind {

@@ -47,6 +47,11 @@ impl Group {
         &self.fields
     }
 
+    /// Whether documents matter to it; else it only counts them.
+    pub fn reads_documents(&self) -> bool {
+        self.id.reads_document() || self.fields.iter().any(|(_, accumulator)| accumulator.reads_document())
+    }
+
     /// What tells the group of a document: equal bytes, same group. For partitioning what does not fit memory.
     pub fn key(&self, doc: Doc) -> Result<Vec<u8>> {
         let id = self.id.eval_in(&Environment::new(doc))?;

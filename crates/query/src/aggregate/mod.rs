@@ -35,7 +35,7 @@ pub fn aggregate(database: &Database, spec: &AggregateSpec<'_>, interrupt: &Inte
         None => (None, database.transactions.read()?, Box::new(Eof::default())),
         Some((collection, view)) => {
             let solution = plan::plan(&view, &collection, &pipeline.query)?.winner;
-            let source = plan::operator(&solution, &pipeline.query, &database.settings, &mut slots);
+            let source = pipeline.source(database, &solution, &mut slots);
             (Some(collection), view, source)
         }
     };

@@ -7,7 +7,8 @@ use arbor_lang::Stage;
 
 use super::pushdown::push_down;
 use crate::operator::{FilterRows, GroupRows, Limit, MapRows, Operator, Sample, Skip, Sort, UnwindRows};
-use crate::plan::Query;
+use crate::plan::{self, Query, Slots, Solution};
+use crate::read::counting_operator;
 use crate::{AggregateSpec, Database, Result, Settings};
 
 pub struct Pipeline {
@@ -29,6 +30,16 @@ impl Pipeline {
     /// The query does all of it.
     pub fn is_query(&self) -> bool {
         self.stages.is_empty()
+    }
+
+    /// The rows of the query. When the first stage above only counts documents, they are not read.
+    pub fn source(&self, database: &Database, solution: &Solution, slots: &mut Slots) -> Box<dyn Operator> {
+        match self.stages.front() {
+            Some(Stage::Group(group)) if !group.reads_documents() => {
+                counting_operator(database, solution, &self.query, slots)
+            }
+            _ => plan::operator(solution, &self.query, &database.settings, slots),
+        }
     }
 
     /// The remaining stages as operators above the query's rows.

@@ -61,11 +61,6 @@ impl Solution {
     pub fn unsorted(access: Access, residual: Option<Filter>) -> Solution {
         Solution { access, residual, sorts: false, covered: None }
     }
-
-    /// Whether the number of index entries is the number of documents.
-    pub fn counts_by_index(&self) -> bool {
-        matches!(self.access, Access::Index(_)) && self.residual.is_none()
-    }
 }
 
 /// What the planner came to.

@@ -29,12 +29,7 @@ pub fn operator(solution: &Solution, query: &Query, settings: &Settings, slots: 
     if let Some(pattern) = query.sort.as_ref().filter(|_| solution.sorts) {
         root = Box::new(Sort::new(root, pattern.clone(), query.sort_limit(), settings.sort_bytes_max));
     }
-    if query.skip > 0 {
-        root = Box::new(Skip::new(root, query.skip));
-    }
-    if let Some(limit) = query.limit {
-        root = Box::new(Limit::new(root, limit));
-    }
+    root = skip_and_limit(root, query);
     if let Some(shown) = query.projection.as_ref().filter(|_| solution.covered.is_none()) {
         root = Box::new(Project::new(root, shown.projection.clone(), &query.filter, shown.spec.clone()));
     }
@@ -42,6 +37,16 @@ pub fn operator(solution: &Solution, query: &Query, settings: &Settings, slots: 
         root = Box::new(RecordIds::new(root));
     }
     root
+}
+
+pub fn skip_and_limit(mut root: Box<dyn Operator>, query: &Query) -> Box<dyn Operator> {
+    if query.skip > 0 {
+        root = Box::new(Skip::new(root, query.skip));
+    }
+    match query.limit {
+        Some(limit) => Box::new(Limit::new(root, limit)),
+        None => root,
+    }
 }
 
 fn rows(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn Operator> {

@@ -23,7 +23,7 @@ mod sort_order;
 mod value_bounds;
 
 pub use access::{Access, IndexAccess, Plans, ScanRange, Solution};
-pub use build::{Slots, index_scan, operator};
+pub use build::{Slots, index_scan, operator, skip_and_limit};
 pub use choose::plan;
 pub use index_shape::IndexSource;
 pub use key_bounds::{KeyBounds, Span, Verdict};

@@ -1,6 +1,6 @@
 //! `count`.
 
-use crate::operator::{CountScan, Operator, Run};
+use crate::operator::{CountScan, Operator, RecordCount, Run};
 use crate::plan::{self, Access, Query, Slots, Solution};
 use crate::{CountSpec, Database, Interrupt, Result};
 
@@ -21,19 +21,21 @@ pub fn count(database: &Database, spec: &CountSpec<'_>, interrupt: &Interrupt) -
     count_rows(root.as_mut(), &mut run, spec)
 }
 
-/// Rows of this operator are what is counted.
+/// As many rows as there are documents; no document is read unless one must be looked at.
 pub fn counting_operator(
     database: &Database,
     solution: &Solution,
     query: &Query,
     slots: &mut Slots,
 ) -> Box<dyn Operator> {
-    match &solution.access {
-        Access::Index(access) if solution.counts_by_index() => {
+    let bare: Box<dyn Operator> = match &solution.access {
+        Access::Collection(_) if solution.residual.is_none() => Box::new(RecordCount::default()),
+        Access::Index(access) if solution.residual.is_none() => {
             Box::new(CountScan::new(plan::index_scan(access, slots)))
         }
-        _ => plan::operator(solution, query, &database.settings, slots),
-    }
+        _ => return plan::operator(solution, query, &database.settings, slots),
+    };
+    plan::skip_and_limit(bare, query)
 }
 
 pub fn count_rows(root: &mut dyn Operator, run: &mut Run<'_>, spec: &CountSpec<'_>) -> Result<u64> {

@@ -4,7 +4,8 @@
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_query::{
-    CountSpec, Database, DeleteSpec, DeleteStatement, FindSpec, InsertOutcome, InsertSpec, Interrupt, Verbosity,
+    AggregateSpec, CountSpec, Database, DeleteSpec, DeleteStatement, FindSpec, InsertOutcome, InsertSpec, Interrupt,
+    Result, UpdateOutcome, UpdateSpec, UpdateStatement, Verbosity,
 };
 use arbor_store::Namespace;
 use arbor_txn::Durability;
@@ -89,6 +90,44 @@ impl Rig {
         outcome.deleted
     }
 
+    pub fn update_spec<'s>(&self, updates: Vec<UpdateStatement<'s>>) -> UpdateSpec<'s> {
+        UpdateSpec {
+            namespace: self.ns.clone(),
+            updates,
+            ordered: true,
+            let_variables: None,
+            durability: Durability::Applied,
+        }
+    }
+
+    pub fn update(&self, statement: UpdateStatement<'_>) -> UpdateOutcome {
+        arbor_query::update(&self.database, &self.update_spec(vec![statement]), &Interrupt::never()).unwrap()
+    }
+
+    pub fn try_aggregate(&self, stages: &[DocBuf]) -> Result<Vec<DocBuf>> {
+        let pipeline: ArrayBuf = stages.iter().collect();
+        let cursor = arbor_query::aggregate(&self.database, &self.pipeline(&pipeline), &Interrupt::never())?;
+        cursor.all(&Interrupt::never())
+    }
+
+    pub fn aggregate(&self, stages: &[DocBuf]) -> Vec<String> {
+        self.try_aggregate(stages).unwrap().iter().map(|doc| doc.as_doc().to_string()).collect()
+    }
+
+    pub fn pipeline<'s>(&self, pipeline: &'s ArrayBuf) -> AggregateSpec<'s> {
+        AggregateSpec {
+            namespace: self.ns.clone(),
+            collectionless: false,
+            pipeline: pipeline.as_array(),
+            hint: None,
+            let_variables: None,
+        }
+    }
+
+    pub fn docs(&self) -> Vec<String> {
+        self.find(&DocBuf::new()).iter().map(|doc| doc.as_doc().to_string()).collect()
+    }
+
     pub fn explain(&self, spec: FindSpec<'_>) -> DocBuf {
         let spec = arbor_query::ExplainSpec::Find(spec);
         arbor_query::explain(&self.database, &spec, Verbosity::AllPlansExecution, &Interrupt::never()).unwrap()
@@ -124,4 +163,17 @@ pub fn at<'d>(doc: &'d DocBuf, path: &str) -> ValueRef<'d> {
         value = inner.get(name).unwrap_or_else(|| panic!("{path}: no {name} in {inner}"));
     }
     value
+}
+
+/// One document, not an upsert.
+pub fn statement<'s>(q: &'s DocBuf, u: &'s DocBuf) -> UpdateStatement<'s> {
+    UpdateStatement {
+        q: q.as_doc(),
+        u: ValueRef::Document(u.as_doc()),
+        c: None,
+        multi: false,
+        upsert: false,
+        array_filters: Vec::new(),
+        hint: None,
+    }
 }

@@ -1,0 +1,83 @@
+//! Aggregation pipelines over the model engine.
+
+mod support;
+
+use arbor_bson::{ArrayBuf, DocBuf};
+use arbor_query::{ExplainSpec, Interrupt, Verbosity};
+
+use support::{Rig, array, at, doc, rig};
+
+fn filled() -> Rig {
+    let rig = rig();
+    let docs: Vec<DocBuf> = (0..100i32)
+        .map(|n| DocBuf::new().with("_id", n).with("a", n % 10).with("tags", &array([n % 2, n % 3])))
+        .collect();
+    rig.fill(&docs);
+    rig.index("a");
+    rig
+}
+
+#[test]
+fn match_sort_skip_limit() {
+    let rig = filled();
+    let stages = [
+        doc("$match", &doc("a", &doc("$gte", 8i32))),
+        doc("$sort", &DocBuf::new().with("a", 1i32).with("_id", -1i32)),
+        doc("$skip", 2i32),
+        doc("$limit", 2i32),
+        doc("$project", &doc("a", 1i32)),
+    ];
+    assert_eq!(rig.aggregate(&stages), ["{ _id: 78, a: 8 }", "{ _id: 68, a: 8 }"]);
+}
+
+#[test]
+fn group_unwind_count() {
+    let rig = filled();
+    let sum = DocBuf::new().with("_id", "$tags").with("n", &doc("$sum", 1i32));
+    let stages = [doc("$unwind", "$tags"), doc("$group", &sum), doc("$sort", &doc("_id", 1i32))];
+    assert_eq!(rig.aggregate(&stages), ["{ _id: 0, n: 84 }", "{ _id: 1, n: 83 }", "{ _id: 2, n: 33 }"]);
+    assert_eq!(rig.aggregate(&[doc("$count", "all")]), ["{ all: 100 }"]);
+    let by_index = [doc("$match", &doc("a", 3i32)), doc("$skip", 2i32), doc("$count", "n")];
+    assert_eq!(rig.aggregate(&by_index), ["{ n: 8 }"]);
+    let nothing = [doc("$match", &doc("a", 77i32)), doc("$count", "n")];
+    assert!(rig.aggregate(&nothing).is_empty());
+    assert_eq!(rig.aggregate(&[doc("$sample", &doc("size", 7i32)), doc("$count", "n")]), ["{ n: 7 }"]);
+}
+
+#[test]
+fn a_missing_collection_gives_what_an_empty_one_would() {
+    let rig = rig();
+    assert!(rig.aggregate(&[doc("$match", &doc("a", 1i32))]).is_empty());
+    assert!(rig.aggregate(&[doc("$count", "n")]).is_empty());
+}
+
+#[test]
+fn unknown_stages_are_named() {
+    let rig = filled();
+    let error = rig.try_aggregate(&[doc("$nope", 1i32)]).unwrap_err();
+    assert_eq!(error.to_string(), "Unrecognized pipeline stage name: '$nope'");
+}
+
+#[test]
+fn a_group_that_grows_too_large_is_refused() {
+    let mut rig = filled();
+    rig.database.settings.group_bytes_max = 1000;
+    let push = DocBuf::new().with("_id", 1i32).with("all", &doc("$push", "$$ROOT"));
+    let error = rig.try_aggregate(&[doc("$group", &push)]).unwrap_err();
+    assert!(error.to_string().contains("Exceeded memory limit for $group"), "{error}");
+}
+
+#[test]
+fn explain_shows_what_a_query_does_of_a_pipeline() {
+    let rig = filled();
+    let explain = |stages: &[DocBuf]| {
+        let pipeline: ArrayBuf = stages.iter().collect();
+        let spec = ExplainSpec::Aggregate(rig.pipeline(&pipeline));
+        arbor_query::explain(&rig.database, &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap()
+    };
+    let only_query = explain(&[doc("$match", &doc("a", 3i32)), doc("$limit", 5i32)]);
+    assert_eq!(at(&only_query, "queryPlanner.winningPlan.stage").to_string(), "\"LIMIT\"");
+    let grouped = explain(&[doc("$match", &doc("a", 3i32)), doc("$group", &doc("_id", "$a"))]);
+    assert_eq!(at(&grouped, "stages.0.$cursor.queryPlanner.winningPlan.inputStage.stage").to_string(), "\"IXSCAN\"");
+    assert_eq!(at(&grouped, "stages.1.$group._id").to_string(), "\"$a\"");
+}
