@@ -1,18 +1,19 @@
 //! One write transaction with what it changes in the writer's memory: both are kept or neither.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Batch, Cursor as _, Error, Op, Result, limits};
 
 use crate::cursor::LmdbCursor;
 use crate::keys::Content;
+use crate::positions::Positions;
 use crate::raw::{Env, Txn, WriteTxn};
 use crate::records::{self, TreeRecord};
 use crate::rows;
 
 /// What the writer knows without asking LMDB. Guarded by the engine's writer mutex.
-#[derive(Default)]
 pub struct Book {
     pub trees: HashMap<TreeId, TreeRecord>,
     pub next_content: u64,
@@ -21,16 +22,18 @@ pub struct Book {
     pub uncounted: HashSet<TreeId>,
     /// Why writes are refused, once they are.
     pub poisoned: Option<String>,
+    /// For the readers.
+    pub positions: Arc<Positions>,
 }
 
 pub struct Edit<'b> {
     pub txn: WriteTxn<'b>,
+    env: &'b Env,
     book: &'b mut Book,
     /// Trees that this edit touches, as they are after it.
     trees: HashMap<TreeId, Option<TreeRecord>>,
     next_content: u64,
     applied: Position,
-    page_bytes: usize,
     counted: bool,
     doomed: bool,
 }
@@ -45,9 +48,8 @@ impl<'b> Edit<'b> {
         }
         let txn = WriteTxn::begin(env)?;
         let (next_content, applied) = (book.next_content, book.applied);
-        let page_bytes = env.page_bytes();
         let trees = HashMap::new();
-        Ok(Edit { txn, book, trees, next_content, applied, page_bytes, counted: false, doomed: false })
+        Ok(Edit { txn, env, book, trees, next_content, applied, counted: false, doomed: false })
     }
 
     pub fn apply(&mut self, batch: &Batch) -> Result<()> {
@@ -84,7 +86,7 @@ impl<'b> Edit<'b> {
     pub fn new_content(&mut self) -> Result<Content> {
         let content = Content(self.next_content);
         self.next_content += 1;
-        let half = vec![0; inline_value_bytes_max(self.page_bytes, content)];
+        let half = vec![0; inline_value_bytes_max(self.env.page_bytes(), content)];
         self.txn.put(content.head().as_slice(), &half)?;
         self.txn.put(content.fence().as_slice(), &half)?;
         self.txn.put(content.wedge().as_slice(), &half)?;
@@ -198,14 +200,17 @@ impl<'b> Edit<'b> {
 
     /// Answers whether there is doomed content to sweep.
     pub fn commit(self) -> Result<bool> {
-        let Edit { mut txn, book, trees, next_content, applied, counted, doomed, .. } = self;
-        if applied != book.applied {
-            records::put_applied(&mut txn, applied)?;
-        }
+        let Edit { mut txn, env, book, trees, next_content, applied, counted, doomed, .. } = self;
         if next_content != book.next_content {
             records::put_next_content(&mut txn, next_content)?;
         }
+        let state = txn.id();
+        book.positions.set(state, applied);
         txn.commit()?;
+        if applied != book.applied && newest_state(env)? != state {
+            // Nothing was changed, so LMDB made no new state: the one before now shows this position.
+            book.positions.set(newest_state(env)?, applied);
+        }
         book.applied = applied;
         book.next_content = next_content;
         if counted {
@@ -218,7 +223,17 @@ impl<'b> Edit<'b> {
     }
 }
 
+/// Number of the newest committed state.
+pub fn newest_state(env: &Env) -> Result<u64> {
+    Ok(env.info()?.me_last_txnid as u64)
+}
+
 impl Book {
+    pub fn new(trees: HashMap<TreeId, TreeRecord>, next_content: u64, applied: Position) -> Book {
+        let positions = Arc::new(Positions::new());
+        Book { trees, next_content, applied, uncounted: HashSet::new(), poisoned: None, positions }
+    }
+
     /// Counts every tree anew.
     pub fn recount(&mut self, txn: &Txn) -> Result<()> {
         for (tree, record) in &mut self.trees {

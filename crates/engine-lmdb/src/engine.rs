@@ -3,7 +3,7 @@
 //! Locks, in the order in which they are taken: `pin` (checkpoints, one at a time), `book` (the writer: a group of
 //! batches, a step of a sweep, a piece of a bulk load), LMDB's own. Readers take none of them.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -15,9 +15,10 @@ use arbor_engine::{Batch, Capabilities, Engine, EngineStats, Error, Result, Snap
 
 use crate::LmdbOptions;
 use crate::checkpoint::{Checkpoint, DATA_FILE};
-use crate::edit::{Book, Edit};
+use crate::edit::{Book, Edit, newest_state};
 use crate::folder::{Folder, Found};
 use crate::keys::Content;
+use crate::positions::Positions;
 use crate::raw::{Env, EnvOptions, ReadTxn};
 use crate::readers::Readers;
 use crate::snapshot::LmdbSnapshot;
@@ -39,6 +40,7 @@ pub(crate) struct Core {
     readers: Readers,
     pin: Mutex<Pin>,
     book: Mutex<Book>,
+    positions: Arc<Positions>,
     applied: AtomicU64,
     durable: AtomicU64,
     /// Pages of the data file at the last checkpoint.
@@ -106,12 +108,11 @@ impl LmdbEngine {
 impl Core {
     /// Writes the first rows and makes the first checkpoint.
     fn create(env: Arc<Env>, options: LmdbOptions, folder: Folder) -> Result<Core> {
-        let first = Book { next_content: 1, ..Book::default() };
+        let first = Book::new(HashMap::new(), 1, Position::ZERO);
         let core = Core::new(env, options, folder, first, false)?;
         {
             let mut book = core.lock_book();
             let mut edit = Edit::begin(&core.env, &mut book)?;
-            records::put_applied(&mut edit.txn, Position::ZERO)?;
             // A content of no tree: its fence ends the pages of the records.
             edit.new_content()?;
             edit.commit()?;
@@ -123,13 +124,7 @@ impl Core {
 
     fn reopen(env: Arc<Env>, options: LmdbOptions, folder: Folder, checkpoint: &Checkpoint) -> Result<Core> {
         let txn = ReadTxn::begin(&env)?;
-        let mut book = Book {
-            trees: records::trees(&txn)?,
-            next_content: records::next_content(&txn)?,
-            applied: records::applied(&txn)?,
-            uncounted: HashSet::new(),
-            poisoned: None,
-        };
+        let mut book = Book::new(records::trees(&txn)?, records::next_content(&txn)?, checkpoint.position);
         if !checkpoint.counted {
             book.recount(&txn)?;
         }
@@ -146,12 +141,15 @@ impl Core {
     /// Pins the state that the environment was opened in.
     fn new(env: Arc<Env>, options: LmdbOptions, folder: Folder, book: Book, saved: bool) -> Result<Core> {
         let position = book.applied;
+        let positions = book.positions.clone();
+        positions.set(newest_state(&env)?, position);
         let data = File::open(folder.path.join(DATA_FILE))
             .map_err(|source| Error::Io { context: "open data.mdb".to_owned(), source })?;
         Ok(Core {
             readers: Readers::new(&env),
             pin: Mutex::new(Pin { txn: ReadTxn::begin(&env)?, position, saved }),
             book: Mutex::new(book),
+            positions,
             applied: AtomicU64::new(position.0),
             durable: AtomicU64::new(position.0),
             pinned_pages: AtomicU64::new(env.info()?.me_last_pgno as u64),
@@ -227,7 +225,7 @@ impl Core {
             let mut book = self.lock_book();
             self.pin_newest(&mut book).map_err(|error| self.judge(&mut book, error))?
         };
-        if next.txn.id() == pin.txn.id() && pin.saved {
+        if next.txn.id() == pin.txn.id() && next.position == pin.position && pin.saved {
             return Ok(pin.position);
         }
         if let Err(error) = self.make_durable(&checkpoint) {
@@ -276,12 +274,12 @@ impl Core {
     }
 
     /// Asks for a checkpoint when much of the file waits for one.
-    fn watch_growth(&self) -> Result<()> {
-        let pages = (self.env.info()?.me_last_pgno as u64).saturating_sub(self.pinned_pages.load(Ordering::Relaxed));
+    fn watch_growth(&self) {
+        let Ok(info) = self.env.info() else { return };
+        let pages = (info.me_last_pgno as u64).saturating_sub(self.pinned_pages.load(Ordering::Relaxed));
         if pages * self.env.page_bytes() as u64 > self.options.growth_bytes_max {
             self.alarm.checkpoint();
         }
-        Ok(())
     }
 }
 
@@ -296,11 +294,12 @@ impl Engine for LmdbEngine {
 
     fn apply(&self, batches: &[Batch]) -> Result<()> {
         self.core.edit(|edit| batches.iter().try_for_each(|batch| edit.apply(batch)))?;
-        self.core.watch_growth()
+        self.core.watch_growth();
+        Ok(())
     }
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
-        Ok(Box::new(LmdbSnapshot::new(self.core.readers.reader()?)?))
+        Ok(Box::new(LmdbSnapshot::new(&self.core.readers, &self.core.positions)?))
     }
 
     fn checkpoint(&self) -> Result<Position> {
@@ -325,6 +324,7 @@ impl Engine for LmdbEngine {
         let counters = vec![
             ("trees", core.lock_book().trees.len() as u64),
             ("page bytes", u64::from(stat.ms_psize)),
+            ("entries", stat.ms_entries as u64),
             ("tree depth", u64::from(stat.ms_depth)),
             ("branch pages", stat.ms_branch_pages as u64),
             ("leaf pages", stat.ms_leaf_pages as u64),

@@ -63,7 +63,7 @@ fn place(content: Content, key: &[u8]) -> StoredKey {
 
 fn judge(reader: &Reader, bounds: &(StoredKey, StoredKey)) -> Result<Option<u64>> {
     let txn = reader.txn();
-    let inside = records::applied_bytes(txn)?;
+    let inside = records::some_bytes(txn)?;
     let Some(pages) = txn.pages(inside, reader.page_bytes()) else { return Ok(None) };
     Ok(entries_between(&pages, bounds.0.as_slice(), bounds.1.as_slice()))
 }

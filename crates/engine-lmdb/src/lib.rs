@@ -4,7 +4,7 @@
 //! - [`keys`]: where rows stand in LMDB's one database; long keys; page filling
 //! - [`records`]: the adapter's own rows
 //! - [`edit`]: a write transaction with what it changes in memory
-//! - [`rows`], [`cursor`], [`snapshot`], [`readers`], [`estimate`]: reading
+//! - [`rows`], [`cursor`], [`snapshot`], [`readers`], [`positions`], [`estimate`]: reading
 //! - [`bulk`], [`sweep`]: filling and deleting trees beside the batches
 //! - [`checkpoint`], [`folder`]: what survives a crash
 //! - [`raw`]: the calls into LMDB
@@ -18,6 +18,7 @@ mod estimate;
 mod folder;
 mod keys;
 mod options;
+mod positions;
 mod raw;
 mod readers;
 mod records;

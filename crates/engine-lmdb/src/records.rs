@@ -2,7 +2,6 @@
 //!
 //! | key | value (little-endian) | meaning |
 //! |---|---|---|
-//! | `00 'a'` | u64 | position of the last applied batch |
 //! | `00 'n'` | u64 | number of the next content |
 //! | `00 't'` + u64 BE tree | u64 content, u64 keys, u64 bytes | a tree; the counts are right in checkpointed states |
 //! | `00 'd'` + u64 BE content | empty | a doomed content: nothing reads it, its rows are to be deleted |
@@ -10,13 +9,12 @@
 
 use std::collections::HashMap;
 
-use arbor_base::{Position, TreeId};
+use arbor_base::TreeId;
 use arbor_engine::{Error, Result};
 
 use crate::keys::Content;
 use crate::raw::{Move, Txn, WriteTxn};
 
-const APPLIED: [u8; 2] = [0, b'a'];
 const NEXT_CONTENT: [u8; 2] = [0, b'n'];
 const TREE: u8 = b't';
 const DOOMED: u8 = b'd';
@@ -50,17 +48,9 @@ fn read_number(txn: &Txn, key: &[u8], place: &str) -> Result<u64> {
     txn.get(key)?.and_then(|value| number(value, 0)).ok_or_else(|| corrupt(place))
 }
 
-pub fn applied(txn: &Txn) -> Result<Position> {
-    read_number(txn, &APPLIED, "applied position").map(Position)
-}
-
-/// The bytes of the record: a small value that lies in a page.
-pub fn applied_bytes(txn: &Txn) -> Result<&[u8]> {
-    txn.get(&APPLIED)?.ok_or_else(|| corrupt("applied position"))
-}
-
-pub fn put_applied(txn: &mut WriteTxn<'_>, position: Position) -> Result<()> {
-    txn.put(&APPLIED, &position.0.to_le_bytes()).map(drop)
+/// The bytes of a record that always exists: a small value that lies in a page.
+pub fn some_bytes(txn: &Txn) -> Result<&[u8]> {
+    txn.get(&NEXT_CONTENT)?.ok_or_else(|| corrupt("next content"))
 }
 
 pub fn next_content(txn: &Txn) -> Result<u64> {

@@ -9,8 +9,11 @@ use arbor_engine::{Cursor, Error, RangeEstimate, Result, Snapshot};
 use crate::cursor::LmdbCursor;
 use crate::estimate;
 use crate::keys::Content;
-use crate::readers::Reader;
+use crate::positions::Positions;
+use crate::readers::{Reader, Readers};
 use crate::{records, rows};
+
+const TRIES_MAX: usize = 10_000;
 
 pub struct LmdbSnapshot {
     reader: Reader,
@@ -20,9 +23,17 @@ pub struct LmdbSnapshot {
 }
 
 impl LmdbSnapshot {
-    pub fn new(reader: Reader) -> Result<LmdbSnapshot> {
-        let position = records::applied(reader.txn())?;
-        Ok(LmdbSnapshot { reader, position, recent: Cell::new(None) })
+    /// Of the newest state.
+    pub fn new(readers: &Readers, positions: &Positions) -> Result<LmdbSnapshot> {
+        for _ in 0..TRIES_MAX {
+            let reader = readers.reader()?;
+            if let Some(position) = positions.of(reader.txn().id()) {
+                return Ok(LmdbSnapshot { reader, position, recent: Cell::new(None) });
+            }
+            // The writer is noting this position, or it was held up here for many commits.
+            std::thread::yield_now();
+        }
+        Err(Error::Other("no position is known for the newest state".to_owned()))
     }
 
     fn content(&self, tree: TreeId) -> Result<Content> {

@@ -120,6 +120,29 @@ fn a_dropped_tree_leaves_its_space() {
     }
 }
 
+/// Sweeping finds every row, also those of long keys.
+#[test]
+fn nothing_stays_of_dropped_trees() {
+    let scratch = Scratch::in_memory();
+    let engine = open(&scratch, quiet());
+    let entries = counter(&engine, "entries");
+    for round in 0..3 {
+        apply(&engine, vec![create(1), create(2)]);
+        for length in (0..4000usize).step_by(97) {
+            let long =
+                |end: u8| Op::Put { tree: TreeId(1), key: [&vec![b'k'; length][..], &[end]].concat(), value: vec![] };
+            apply(&engine, vec![long(1), long(2), put(2, length as u64, length)]);
+        }
+        apply(
+            &engine,
+            vec![Op::DeleteRange { tree: TreeId(1), from: vec![], to: (round == 1).then(|| vec![b'k'; 2000]) }],
+        );
+        apply(&engine, vec![Op::DropTree { tree: TreeId(1) }, Op::DropTree { tree: TreeId(2) }]);
+        engine.sweep().unwrap();
+        assert_eq!(counter(&engine, "entries"), entries);
+    }
+}
+
 /// Dropping is quick however large the tree is; the thread deletes its rows between other batches.
 #[test]
 fn a_drop_does_not_hold_batches_up() {
@@ -156,6 +179,10 @@ fn a_full_map() {
         }
     };
     assert!(matches!(error, Error::OutOfSpace { .. }), "{error}");
+    // To the last page.
+    while try_apply(&engine, vec![put(1, key, 1)]).is_ok() {
+        key += 1;
+    }
     let keys = engine.tree_stats(TreeId(1)).unwrap().keys;
     assert!(keys > 500);
     let snapshot = engine.snapshot().unwrap();

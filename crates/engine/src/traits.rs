@@ -16,7 +16,8 @@ pub trait Engine: Send + Sync + 'static {
     /// Applies batches in log order. Called by one thread at a time; positions rise. All or nothing is visible to
     /// snapshots only at batch boundaries. After `Ok`, new snapshots show the batches. After an error none of the batches
     /// is applied. A batch at or below [`Engine::applied`] is passed over: its changes are in the state.
-    /// Errors: `UnknownTree` for an operation on a tree that does not exist; a row beyond [`limits`](crate::limits).
+    /// Errors: `UnknownTree` for an operation on a tree that does not exist; a row beyond [`limits`](crate::limits);
+    /// `OutOfSpace`, after which the same batches may be handed in again; `Poisoned` and `Io`, after which writing is over.
     fn apply(&self, batches: &[Batch]) -> Result<()>;
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>>;

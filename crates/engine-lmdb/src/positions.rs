@@ -1,0 +1,69 @@
+//! Which log position each recent LMDB state shows.
+//!
+//! The position is not stored in the data file: the only states that are ever opened again are checkpoints, and
+//! `checkpoint.meta` holds theirs. So a commit does not copy a leaf of records and its path for eight bytes (a third of
+//! the pages of a commit of one row), and a snapshot does not look it up.
+//!
+//! The writer notes the position before it commits a state; a reader asks for the state that it sees. The ring holds the
+//! newest [`SLOTS`] states; a reader that was held up for longer than that takes a newer state.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arbor_base::Position;
+
+const SLOTS: usize = 256;
+/// No transaction has this number.
+const NONE: u64 = u64::MAX;
+
+pub struct Positions {
+    slots: [Slot; SLOTS],
+}
+
+struct Slot {
+    txn_id: AtomicU64,
+    position: AtomicU64,
+}
+
+impl Positions {
+    pub fn new() -> Positions {
+        let empty = |_| Slot { txn_id: AtomicU64::new(NONE), position: AtomicU64::new(0) };
+        Positions { slots: std::array::from_fn(empty) }
+    }
+
+    fn slot(&self, txn_id: u64) -> &Slot {
+        &self.slots[txn_id as usize % SLOTS]
+    }
+
+    /// Called by the writer only.
+    pub fn set(&self, txn_id: u64, position: Position) {
+        let slot = self.slot(txn_id);
+        slot.txn_id.store(NONE, Ordering::SeqCst);
+        slot.position.store(position.0, Ordering::SeqCst);
+        slot.txn_id.store(txn_id, Ordering::SeqCst);
+    }
+
+    pub fn of(&self, txn_id: u64) -> Option<Position> {
+        let slot = self.slot(txn_id);
+        let before = slot.txn_id.load(Ordering::SeqCst);
+        let position = slot.position.load(Ordering::SeqCst);
+        let after = slot.txn_id.load(Ordering::SeqCst);
+        (before == txn_id && after == txn_id).then_some(Position(position))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_states_are_known() {
+        let positions = Positions::new();
+        assert_eq!(positions.of(0), None);
+        for txn_id in 0..1000 {
+            positions.set(txn_id, Position(txn_id * 2));
+            positions.set(txn_id, Position(txn_id * 3));
+        }
+        assert_eq!((positions.of(999), positions.of(744)), (Some(Position(2997)), Some(Position(2232))));
+        assert_eq!((positions.of(743), positions.of(1000)), (None, None));
+    }
+}
