@@ -7,28 +7,24 @@ use crate::{Code, Context, Error, Result, Stage, stage::Map};
 
 const ALLOWED: [&str; 6] = ["$addFields", "$project", "$replaceRoot", "$replaceWith", "$set", "$unset"];
 
+/// What the parser of pipelines says of a name that no stage has.
+const UNKNOWN_STAGE: Code = Code(40324);
+
 #[derive(Clone, Debug)]
 pub(super) struct Pipeline(Vec<Map>);
 
 impl Pipeline {
     pub(super) fn parse(stages: Array, context: &Context) -> Result<Pipeline> {
-        for stage in stages.iter() {
-            let name = match stage {
-                ValueRef::Document(stage) => stage.first().map(|(name, _)| name).unwrap_or_default(),
-                _ => continue,
-            };
-            if name.starts_with('$') && !ALLOWED.contains(&name) {
-                let message = format!("{name} is not allowed to be used within an update");
-                return Err(Error::new(Code::INVALID_OPTIONS, message));
-            }
+        let parsed = Stage::parse_pipeline(stages, context);
+        if let Some(name) = stages.iter().find_map(not_allowed) {
+            return Err(match parsed {
+                Err(error) if error.code == UNKNOWN_STAGE => error,
+                _ => refuse(name),
+            });
         }
-        let parsed = Stage::parse_pipeline(stages, context)?;
-        let maps = parsed.into_iter().map(|stage| match stage {
+        let maps = parsed?.into_iter().map(|stage| match stage {
             Stage::Map(map) => Ok(map),
-            other => {
-                let message = format!("{} is not allowed to be used within an update", other.name());
-                Err(Error::new(Code::INVALID_OPTIONS, message))
-            }
+            other => Err(refuse(other.name())),
         });
         Ok(Pipeline(maps.collect::<Result<_>>()?))
     }
@@ -46,4 +42,16 @@ impl Pipeline {
     pub(super) fn apply_to_new(&self, doc: Doc) -> Result<DocBuf> {
         self.0.iter().try_fold(doc.to_buf(), |doc, map| map.apply(doc.as_doc()))
     }
+}
+
+/// The name of a stage that updates may not have.
+fn not_allowed(stage: ValueRef<'_>) -> Option<&str> {
+    match stage {
+        ValueRef::Document(stage) => stage.first().map(|(name, _)| name).filter(|name| !ALLOWED.contains(name)),
+        _ => None,
+    }
+}
+
+fn refuse(stage: &str) -> Error {
+    Error::new(Code::INVALID_OPTIONS, format!("{stage} is not allowed to be used within an update"))
 }

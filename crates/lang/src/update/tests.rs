@@ -460,9 +460,25 @@ fn replacements() {
 }
 
 #[test]
-fn pipelines_allow_few_stages() {
+fn pipelines() {
+    check_all(&[
+        ("{_id: 1, a: 1, b: 2}", "[{$set: {c: {$add: ['$a', '$b']}}}]", "{_id: 1, a: 1, b: 2, c: 3}"),
+        ("{_id: 1, a: 1}", "[{$set: {a: 1}}]", "same"),
+        ("{_id: 1, a: 1}", "[]", "same"),
+        ("{_id: 1, a: 1, b: 2}", "[{$unset: 'a'}, {$addFields: {'x.y': '$b'}}]", "{_id: 1, b: 2, x: {y: 2}}"),
+        ("{_id: 1, a: 1, b: 2}", "[{$project: {b: 1, _id: 0}}]", "{_id: 1, b: 2}"),
+        ("{_id: 1, a: {x: 5}}", "[{$replaceWith: '$a'}]", "{_id: 1, x: 5}"),
+        ("{_id: 1, a: {x: 5}}", "[{$replaceRoot: {newRoot: '$a'}}, {$set: {y: 6}}]", "{_id: 1, x: 5, y: 6}"),
+        ("{_id: 1, n: 3}", "[{$set: {n: {$cond: [{$gt: ['$n', 2]}, 'many', 'few']}}}]", "{_id: 1, n: 'many'}"),
+        ("{_id: 1, t: 0}", "[{$set: {t: '$$NOW'}}]", "{_id: 1, t: Date(1700000000123)}"),
+    ]);
     check_error("{}", "[{$match: {a: 1}}]", "72: $match is not allowed to be used within an update");
-    check_error("{}", "[{$group: {_id: 1}}]", "72: $group is not allowed to be used within an update");
+    check_error("{}", "[{$set: {a: 1}}, {$lookup: {}}]", "72: $lookup is not allowed to be used within an update");
+    check_error("{}", "[{$foo: {a: 1}}]", "40324: Unrecognized pipeline stage name: '$foo'");
+    let altered = "66: After applying the update, the (immutable) field '_id' was found to have been altered to _id: 2";
+    check_error("{_id: 1}", "[{$set: {_id: 2}}]", altered);
+    let update = parse("[{$set: {a: 1}}]").unwrap();
+    assert_eq!(update.touched_paths(), Touched::Everything);
 }
 
 fn upsert(filter: &str, update: &str) -> Result<DocBuf> {
@@ -497,6 +513,9 @@ fn upserts() {
         ("{a: 1}", "{b: 2}", "{_id: GEN, b: 2}"),
         ("{_id: {$in: [7]}}", "{b: 2}", "{_id: 7, b: 2}"),
         ("{_id: {$gt: 7}}", "{b: 2}", "{_id: GEN, b: 2}"),
+        ("{a: 1, _id: 7}", "[{$set: {b: {$add: ['$a', 1]}}}]", "{_id: 7, a: 1, b: 2}"),
+        ("{a: 1, _id: 7}", "[{$replaceWith: {c: '$a'}}]", "{_id: 7, c: 1}"),
+        ("{a: 1}", "[{$set: {_id: '$a'}}]", "{_id: 1, a: 1}"),
     ] {
         let new = upsert(filter, update).unwrap_or_else(|error| panic!("{filter} {update}: {error}"));
         assert_eq!(show((&new).into()), canonical(&expect.replace("GEN", generated)), "{filter} {update}");
