@@ -65,7 +65,7 @@ impl Update {
             }
             ValueRef::Document(doc) => {
                 refuse_array_filters(array_filters, "replacement-syle updates")?;
-                Form::Replacement(replacement::parse(doc)?)
+                Form::Replacement(replacement::parse(doc, context)?)
             }
             _ => return Err(Error::failed_to_parse("Update argument must be either an object or an array")),
         };

@@ -1,15 +1,21 @@
-//! Replacements: the whole document but its `_id`.
+//! Replacements: the whole document but its `_id`. A `Timestamp(0, 0)` at the top is now.
 
-use arbor_bson::{Doc, DocBuf, ValueRef, compare};
+use arbor_bson::{Doc, DocBuf, Timestamp, ValueRef, compare};
 
-use super::path::dollar_prefixed;
-use crate::{Code, Error, Result, text};
+use super::{op, path::dollar_prefixed};
+use crate::{Code, Context, Error, Result, text};
 
-pub(super) fn parse(replacement: Doc) -> Result<DocBuf> {
-    match replacement.iter().find(|(name, _)| name.starts_with('$')) {
-        Some((name, _)) => Err(dollar_prefixed(name, name)),
-        None => Ok(replacement.to_buf()),
+pub(super) fn parse(replacement: Doc, context: &Context) -> Result<DocBuf> {
+    if let Some((name, _)) = replacement.iter().find(|(name, _)| name.starts_with('$')) {
+        return Err(dollar_prefixed(name, name));
     }
+    let stamped = |(name, value)| match value {
+        ValueRef::Timestamp(Timestamp { seconds: 0, increment: 0 }) if name != "_id" => {
+            (name, ValueRef::Timestamp(op::timestamp(context)))
+        }
+        _ => (name, value),
+    };
+    Ok(replacement.iter().map(stamped).collect())
 }
 
 /// The replacement with the `_id` of the old document.

@@ -455,6 +455,12 @@ fn replacements() {
             "66: After applying the update, the (immutable) field '_id' was found to have been altered to _id: 2",
         ),
     ]);
+    let stamped = parse("{t: Timestamp(0, 0), in: {t: Timestamp(0, 0)}}").unwrap();
+    let new = stamped.apply(doc("{_id: 1}").as_doc(), None).unwrap().unwrap();
+    assert!(matches!(new.get("t"), Some(ValueRef::Timestamp(t)) if t.seconds == 1_700_000_000));
+    assert!(
+        matches!(new.get("in"), Some(ValueRef::Document(d)) if matches!(d.get("t"), Some(ValueRef::Timestamp(t)) if t.seconds == 0))
+    );
     assert!(parse("{a: 1}").unwrap().is_replacement());
     assert!(!parse("{$set: {a: 1}}").unwrap().is_replacement());
 }

@@ -38,7 +38,8 @@ impl CurrentDate {
     }
 }
 
-fn timestamp(context: &Context) -> Timestamp {
+/// The time of the command as a timestamp.
+pub(in crate::update) fn timestamp(context: &Context) -> Timestamp {
     let now = Timestamp { seconds: (context.now / 1000) as u32, increment: 1 };
     context.cluster_time.unwrap_or(now)
 }

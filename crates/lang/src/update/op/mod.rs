@@ -20,7 +20,7 @@ mod unset;
 
 use arbor_bson::{Value, ValueRef, identical};
 
-pub(super) use self::rename::Rename;
+pub(super) use self::{current_date::timestamp, rename::Rename};
 use super::{
     path::UpdatePath,
     run::{Blocked, Change, Run},
