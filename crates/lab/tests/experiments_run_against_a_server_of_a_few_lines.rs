@@ -147,7 +147,7 @@ fn answer(command: &Command<'_>, tables: &Tables) -> DocBuf {
         ("drop", name) => n(tables.remove(text(Some(name))).map_or(0, |table| table.len())),
         ("serverStatus", _) => DocBuf::new()
             .with("pid", std::process::id() as i32)
-            .with("log", &DocBuf::new().with("bytesAppended", 4_000_000i64)),
+            .with("arborLog", &DocBuf::new().with("bytes", 4_000_000i64)),
         ("dbStats", _) => {
             let count: usize = tables.values().map(BTreeMap::len).sum();
             DocBuf::new()

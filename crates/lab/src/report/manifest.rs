@@ -104,6 +104,7 @@ fn sizes(sizes: Sizes) -> Value {
         "storage_bytes": sizes.storage_bytes,
         "index_bytes": sizes.index_bytes,
         "log_bytes": sizes.log_bytes,
+        "engine_bytes": sizes.engine_bytes,
     })
 }
 

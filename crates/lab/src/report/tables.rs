@@ -128,7 +128,8 @@ fn latency_table(outcome: &Outcome, system: &SystemResult, step: &Step) -> Table
 }
 
 fn load_table(outcome: &Outcome) -> Table {
-    let columns = ["docs", "seconds", "docs/s", "data B/doc", "log B/doc", "disk B/doc", "p99 batch us"];
+    let columns =
+        ["docs", "seconds", "docs/s", "data B/doc", "log B/doc", "engine B/doc", "folder B/doc", "p99 batch us"];
     let mut table = Table::new("load", "", columns.map(str::to_owned));
     for system in &outcome.systems {
         if let Some(load) = &system.load {
@@ -138,22 +139,21 @@ fn load_table(outcome: &Outcome) -> Table {
     table
 }
 
-fn load_cells(system: &SystemResult, load: &Loaded) -> [String; 7] {
+fn load_cells(system: &SystemResult, load: &Loaded) -> [String; 8] {
     let documents = load.documents.max(1) as f64;
     let per_document = |bytes: Option<f64>| bytes.map_or("-".to_owned(), |bytes| format!("{:.0}", bytes / documents));
-    // What lies on the disk, where it can be seen; else what the server says.
-    let disk = system.disk.map(|disk| disk.actual_bytes as f64).or_else(|| {
-        let sizes = load.sizes.1;
-        Some(sizes.storage_bytes? + sizes.index_bytes.unwrap_or(0.0))
-    });
+    // After the load; `disk` is taken at the end of all steps, which for this table is as good.
+    let sizes = load.sizes.1;
+    let engine = sizes.engine_bytes.or_else(|| Some(sizes.storage_bytes? + sizes.index_bytes.unwrap_or(0.0)));
     let p99 = load.recorder.latencies(Kind::InsertBatch).map_or(0, |l| l.service.value_at_quantile(0.99));
     [
         load.documents.to_string(),
         format!("{:.1}", load.usage.seconds),
         format!("{:.0}", load.documents_per_second()),
-        per_document(load.sizes.1.data_bytes),
+        per_document(sizes.data_bytes),
         load.log_bytes_per_document().map_or("-".to_owned(), |bytes| format!("{bytes:.0}")),
-        per_document(disk),
+        per_document(engine),
+        per_document(system.disk.map(|disk| disk.actual_bytes as f64)),
         format!("{:.0}", p99 as f64 / 1000.0),
     ]
 }

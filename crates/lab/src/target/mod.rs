@@ -74,5 +74,8 @@ pub struct Sizes {
     pub data_bytes: Option<f64>,
     pub storage_bytes: Option<f64>,
     pub index_bytes: Option<f64>,
+    /// Appended to the log since the server started.
     pub log_bytes: Option<f64>,
+    /// What the engine's files take, all databases together.
+    pub engine_bytes: Option<f64>,
 }

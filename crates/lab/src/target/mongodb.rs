@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_wire::client::{Client, ClientError, Options, Uri};
 use serde_json::{Value, json};
 
@@ -276,21 +276,22 @@ impl Session for Connection {
             data_bytes: stats.number("dataSize"),
             storage_bytes: stats.number("storageSize"),
             index_bytes: stats.number("indexSize"),
-            log_bytes: None,
+            ..Sizes::default()
         };
         let status = self.client.command("admin", &DocBuf::new().with("serverStatus", 1))?;
-        sizes.log_bytes = log_bytes(status.doc);
+        sizes.log_bytes = figure(status.doc, "arborLog", "bytes");
+        sizes.engine_bytes = figure(status.doc, "engine", "diskBytes");
         Ok(sizes)
     }
 }
 
-/// Bytes appended to Arbor's log since it started; other servers do not say.
-fn log_bytes(status: arbor_bson::Doc<'_>) -> Option<f64> {
-    let Some(ValueRef::Document(log)) = status.get("log") else { return None };
-    match log.get("bytesAppended")? {
-        ValueRef::Int64(bytes) => Some(bytes as f64),
-        ValueRef::Int32(bytes) => Some(bytes.into()),
-        ValueRef::Double(bytes) => Some(bytes),
+/// A number of a section of serverStatus that only Arbor has.
+fn figure(status: Doc<'_>, section: &str, field: &str) -> Option<f64> {
+    let Some(ValueRef::Document(section)) = status.get(section) else { return None };
+    match section.get(field)? {
+        ValueRef::Int64(figure) => Some(figure as f64),
+        ValueRef::Int32(figure) => Some(figure.into()),
+        ValueRef::Double(figure) => Some(figure),
         _ => None,
     }
 }
@@ -350,7 +351,7 @@ mod tests {
         let row = Row::random(1, 1000, &mut Random::new(1));
         assert_eq!(loaded_document(&row).as_bytes().len(), 221);
         let mut templates = Templates::of_table(1);
-        let insert = arbor_bson::Doc::parse(templates.insert.with(&[1, 2], &[&row.c, &row.pad])).unwrap();
+        let insert = Doc::parse(templates.insert.with(&[1, 2], &[&row.c, &row.pad])).unwrap();
         let Some(ValueRef::Array(documents)) = insert.get("documents") else { panic!("{insert:?}") };
         let Some(ValueRef::Document(document)) = documents.get(0) else { panic!("{insert:?}") };
         assert_eq!(document.as_bytes().len(), 217);
