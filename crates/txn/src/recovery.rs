@@ -24,6 +24,7 @@ const REPLAY_GROUP_BYTES: usize = 4 << 20;
 const REPLAY_GROUP_BATCHES: usize = 4096;
 
 pub(crate) fn open(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options) -> Result<CommitPath> {
+    begin_new_log(&log, &*engine)?;
     replay(&log, &*engine)?;
     let ledger = read_ledger(&*engine)?;
     let known = ledger.is_some();
@@ -36,6 +37,17 @@ pub(crate) fn open(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options) -> 
         path.commit(writes, Position::ZERO, ticket)?;
     }
     Ok(path)
+}
+
+/// An empty record becomes durable before the engine applies anything. So an engine with content and a log without
+/// records never come from a crash: the log was taken away, which `replay` refuses.
+fn begin_new_log(log: &Log, engine: &dyn Engine) -> Result<()> {
+    let empty = log.appended() < log.first();
+    if empty && engine.applied().next() == log.first() {
+        let position = log.append(&[&record::begin(&[], 0)]).map_err(log_error)?;
+        log.wait_durable(position).map_err(log_error)?;
+    }
+    Ok(())
 }
 
 fn replay(log: &Log, engine: &dyn Engine) -> Result<()> {
