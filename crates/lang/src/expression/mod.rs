@@ -15,6 +15,9 @@ mod arguments;
 mod arithmetic;
 mod convert;
 mod date;
+mod date_format;
+mod date_input;
+mod date_unit;
 mod environment;
 mod evaluated;
 #[cfg(test)]

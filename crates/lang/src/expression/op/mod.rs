@@ -22,6 +22,17 @@ mod cond;
 mod convert;
 mod cos;
 mod cosh;
+mod date_add;
+mod date_diff;
+mod date_from_parts;
+mod date_from_string;
+mod date_subtract;
+mod date_to_parts;
+mod date_to_string;
+mod date_trunc;
+mod day_of_month;
+mod day_of_week;
+mod day_of_year;
 mod degrees_to_radians;
 mod divide;
 mod eq;
@@ -31,10 +42,14 @@ mod first;
 mod floor;
 mod gt;
 mod gte;
+mod hour;
 mod if_null;
 mod in_array;
 mod is_array;
 mod is_number;
+mod iso_day_of_week;
+mod iso_week;
+mod iso_week_year;
 mod last;
 mod let_variables;
 mod literal;
@@ -46,7 +61,10 @@ mod lte;
 mod map;
 mod merge_objects;
 mod meta;
+mod millisecond;
+mod minute;
 mod modulo;
+mod month;
 mod multiply;
 mod ne;
 mod not;
@@ -57,6 +75,7 @@ mod radians_to_degrees;
 mod rand;
 mod reduce;
 mod round;
+mod second;
 mod sin;
 mod sinh;
 mod size;
@@ -78,6 +97,8 @@ mod to_string;
 mod to_upper;
 mod trunc;
 mod type_name;
+mod week;
+mod year;
 
 use super::form::{ANY, Form};
 
@@ -107,6 +128,17 @@ const OPERATORS: &[(&str, Form)] = &[
     ("$convert", Form::Special(convert::parse)),
     ("$cos", Form::Unary(cos::eval)),
     ("$cosh", Form::Unary(cosh::eval)),
+    ("$dateAdd", Form::Special(date_add::parse)),
+    ("$dateDiff", Form::Special(date_diff::parse)),
+    ("$dateFromParts", Form::Special(date_from_parts::parse)),
+    ("$dateFromString", Form::Special(date_from_string::parse)),
+    ("$dateSubtract", Form::Special(date_subtract::parse)),
+    ("$dateToParts", Form::Special(date_to_parts::parse)),
+    ("$dateToString", Form::Special(date_to_string::parse)),
+    ("$dateTrunc", Form::Special(date_trunc::parse)),
+    ("$dayOfMonth", Form::Special(day_of_month::parse)),
+    ("$dayOfWeek", Form::Special(day_of_week::parse)),
+    ("$dayOfYear", Form::Special(day_of_year::parse)),
     ("$degreesToRadians", Form::Unary(degrees_to_radians::eval)),
     ("$divide", Form::Binary(divide::eval)),
     ("$eq", Form::Binary(eq::eval)),
@@ -116,10 +148,14 @@ const OPERATORS: &[(&str, Form)] = &[
     ("$floor", Form::Unary(floor::eval)),
     ("$gt", Form::Binary(gt::eval)),
     ("$gte", Form::Binary(gte::eval)),
+    ("$hour", Form::Special(hour::parse)),
     ("$ifNull", Form::Special(if_null::parse)),
     ("$in", Form::Binary(in_array::eval)),
     ("$isArray", Form::Unary(is_array::eval)),
     ("$isNumber", Form::Unary(is_number::eval)),
+    ("$isoDayOfWeek", Form::Special(iso_day_of_week::parse)),
+    ("$isoWeek", Form::Special(iso_week::parse)),
+    ("$isoWeekYear", Form::Special(iso_week_year::parse)),
     ("$last", Form::Unary(last::eval)),
     ("$let", Form::Special(let_variables::parse)),
     ("$literal", Form::Special(literal::parse)),
@@ -131,7 +167,10 @@ const OPERATORS: &[(&str, Form)] = &[
     ("$map", Form::Special(map::parse)),
     ("$mergeObjects", Form::Nary(0, ANY, merge_objects::eval)),
     ("$meta", Form::Special(meta::parse)),
+    ("$millisecond", Form::Special(millisecond::parse)),
+    ("$minute", Form::Special(minute::parse)),
     ("$mod", Form::Binary(modulo::eval)),
+    ("$month", Form::Special(month::parse)),
     ("$multiply", Form::Nary(0, ANY, multiply::eval)),
     ("$ne", Form::Binary(ne::eval)),
     ("$not", Form::Unary(not::eval)),
@@ -142,6 +181,7 @@ const OPERATORS: &[(&str, Form)] = &[
     ("$rand", Form::Special(rand::parse)),
     ("$reduce", Form::Special(reduce::parse)),
     ("$round", Form::Nary(1, 2, round::eval)),
+    ("$second", Form::Special(second::parse)),
     ("$sin", Form::Unary(sin::eval)),
     ("$sinh", Form::Unary(sinh::eval)),
     ("$size", Form::Unary(size::eval)),
@@ -163,6 +203,8 @@ const OPERATORS: &[(&str, Form)] = &[
     ("$toUpper", Form::Unary(to_upper::eval)),
     ("$trunc", Form::Nary(1, 2, trunc::eval)),
     ("$type", Form::Unary(type_name::eval)),
+    ("$week", Form::Special(week::parse)),
+    ("$year", Form::Special(year::parse)),
 ];
 
 /// The operator of this name.

@@ -1,0 +1,116 @@
+//! The date and the time zone that date operators are given, and the operators that answer one part of a date.
+
+use std::sync::Arc;
+
+use arbor_bson::{Value, ValueRef};
+use jiff::Zoned;
+use jiff::tz::TimeZone;
+
+use super::parse::Parser;
+use super::{Environment, Evaluated, Expression, Special, date};
+use crate::{Error, Result, text};
+
+/// `<date>`, `[<date>]` or `{ date: <date>, timezone: <zone> }`.
+#[derive(Debug)]
+pub struct DateInput {
+    operator: &'static str,
+    pub date: Expression,
+    pub zone: Option<Expression>,
+}
+
+impl DateInput {
+    pub fn parse(operator: &'static str, value: ValueRef, parser: &mut Parser) -> Result<DateInput> {
+        let named = match value {
+            ValueRef::Document(doc) if doc.first().is_some_and(|(name, _)| !name.starts_with('$')) => doc,
+            ValueRef::Array(list) => {
+                let (Some(only), 1) = (list.get(0), list.len()) else {
+                    let count = list.len();
+                    let message =
+                        format!("{operator} accepts exactly one argument if given an array, but was given {count}");
+                    return Err(Error::location(40536, message));
+                };
+                return Ok(DateInput { operator, date: parser.expression(only)?, zone: None });
+            }
+            other => return Ok(DateInput { operator, date: parser.expression(other)?, zone: None }),
+        };
+        let (mut date, mut zone) = (None, None);
+        for (name, value) in named {
+            match name {
+                "date" => date = Some(parser.expression(value)?),
+                "timezone" => zone = Some(parser.expression(value)?),
+                _ => {
+                    return Err(Error::location(40535, format!("unrecognized option to {operator}: \"{name}\"")));
+                }
+            }
+        }
+        let shown = text::shell(value);
+        let missing = || Error::location(40539, format!("missing 'date' argument to {operator}, provided: {shown}"));
+        Ok(DateInput { operator, date: date.ok_or_else(missing)?, zone })
+    }
+
+    /// The instant in its zone; `None` when one of the two is null.
+    pub fn zoned(&self, environment: &Environment<'_>) -> Result<Option<Zoned>> {
+        let date = self.date.eval_in(environment)?;
+        if date.is_nullish() {
+            return Ok(None);
+        }
+        let millis = date::millis(date.or_null())?;
+        match zone_of(self.operator, self.zone.as_ref(), environment)? {
+            Some(zone) => date::zoned(millis, &zone).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    pub fn parts(&self) -> Vec<&Expression> {
+        [&self.date].into_iter().chain(&self.zone).collect()
+    }
+}
+
+/// The zone an expression names, UTC without one, `None` for null.
+pub fn zone_of(operator: &str, zone: Option<&Expression>, environment: &Environment<'_>) -> Result<Option<TimeZone>> {
+    let Some(zone) = zone else { return Ok(Some(TimeZone::UTC)) };
+    let name = zone.eval_in(environment)?;
+    match name.get() {
+        _ if name.is_nullish() => Ok(None),
+        Some(ValueRef::String(name)) => date::zone(name).map(Some),
+        _ => {
+            let (found, shown) = (name.type_name(), text::shell(name.or_null()));
+            let message =
+                format!("{operator} requires a string for the timezone argument, but was given a {found} ({shown})");
+            Err(Error::location(40533, message))
+        }
+    }
+}
+
+/// An operator that answers one part of a date, null for null.
+struct DatePart {
+    input: DateInput,
+    part: fn(&Zoned) -> Value,
+}
+
+pub fn parse_part(
+    operator: &'static str,
+    value: ValueRef,
+    parser: &mut Parser,
+    part: fn(&Zoned) -> Value,
+) -> Result<Expression> {
+    let input = DateInput::parse(operator, value, parser)?;
+    Ok(Expression::Special(Arc::new(DatePart { input, part })))
+}
+
+impl std::fmt::Debug for DatePart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}({:?})", self.input.operator, self.input.date)
+    }
+}
+
+impl Special for DatePart {
+    fn eval<'a>(&'a self, environment: &Environment<'a>) -> Result<Evaluated<'a>> {
+        let zoned = self.input.zoned(environment)?;
+        Ok(zoned.map_or(Evaluated::null(), |zoned| Evaluated::Owned((self.part)(&zoned))))
+    }
+
+    fn parts(&self) -> Vec<&Expression> {
+        self.input.parts()
+    }
+}

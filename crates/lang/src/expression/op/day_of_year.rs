@@ -1,0 +1,16 @@
+//! `$dayOfYear`: the day of the year, in a time zone when one is given.
+//!
+//! ```text
+//! { $dayOfYear: Date(1522169931538) } => 86
+//! ```
+
+use arbor_bson::{Value, ValueRef};
+
+use crate::Result;
+use crate::expression::Expression;
+use crate::expression::date_input::parse_part;
+use crate::expression::parse::Parser;
+
+pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+    parse_part(name, value, parser, |at| Value::Int32(i32::from(at.day_of_year())))
+}
