@@ -5,7 +5,7 @@
 //! older than the oldest reader are used again: `mdb_page_alloc`, `mdb_find_oldest`). So:
 //!
 //! 1. under the writer mutex, begin a read transaction on the newest state and copy that state's meta page (the root of
-//!    everything, 152 bytes) from the data file;
+//!    everything, 152 bytes) from the data file; outside of the mutex wait until the log is durable up to its position;
 //! 2. sync the data file: every page of the state was written before its commit ended, so all are on the device now;
 //! 3. write the copy to `checkpoint.new`, sync it, rename it to `checkpoint.meta`, sync the folder;
 //! 4. end the read transaction of the checkpoint before: its pages may be used again.

@@ -1,6 +1,7 @@
 //! The engine: one writer, many readers, checkpoints beside them.
 //!
-//! Locks, in the order in which they are taken: `pin` (checkpoints, one at a time), `book` (the writer: a group of
+//! Locks, in the order in which they are taken: `pin` (checkpoints, one at a time; the log's barrier is waited for under
+//! it), `book` (the writer: a group of
 //! batches, a step of a sweep, a piece of a bulk load), LMDB's own. Readers take none of them.
 
 use std::collections::HashMap;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arbor_base::{Position, TreeId};
-use arbor_engine::{Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeStats};
+use arbor_engine::{Barrier, Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeStats};
 
 use crate::LmdbOptions;
 use crate::checkpoint::{Checkpoint, DATA_FILE};
@@ -23,7 +24,7 @@ use crate::raw::{Env, EnvOptions, ReadTxn};
 use crate::readers::Readers;
 use crate::snapshot::LmdbSnapshot;
 use crate::sweep::{Alarm, Sweeper};
-use crate::{bulk, records};
+use crate::{bulk, estimate, records};
 
 /// Below this much free space a failed write counts as a full disk: LMDB calls a short write EIO.
 const FREE_SPACE_BYTES_MIN: u64 = 4 << 20;
@@ -39,6 +40,7 @@ pub struct LmdbEngine {
 pub(crate) struct Core {
     readers: Readers,
     pin: Mutex<Pin>,
+    barrier: Mutex<Option<Barrier>>,
     book: Mutex<Book>,
     positions: Arc<Positions>,
     applied: AtomicU64,
@@ -148,6 +150,7 @@ impl Core {
         Ok(Core {
             readers: Readers::new(&env),
             pin: Mutex::new(Pin { txn: ReadTxn::begin(&env)?, position, saved }),
+            barrier: Mutex::new(None),
             book: Mutex::new(book),
             positions,
             applied: AtomicU64::new(position.0),
@@ -228,6 +231,11 @@ impl Core {
         if next.txn.id() == pin.txn.id() && next.position == pin.position && pin.saved {
             return Ok(pin.position);
         }
+        // The state is not asked for again if the log fails here: `next` lets go of it.
+        let barrier = self.barrier.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(barrier) = barrier {
+            barrier(checkpoint.position)?;
+        }
         if let Err(error) = self.make_durable(&checkpoint) {
             let mut book = self.lock_book();
             return Err(self.judge(&mut book, error));
@@ -306,6 +314,10 @@ impl Engine for LmdbEngine {
         self.core.checkpoint()
     }
 
+    fn set_barrier(&self, barrier: Barrier) {
+        *self.core.barrier.lock().unwrap_or_else(PoisonError::into_inner) = Some(barrier);
+    }
+
     fn durable(&self) -> Position {
         Position(self.core.durable.load(Ordering::Acquire))
     }
@@ -346,7 +358,11 @@ impl Engine for LmdbEngine {
 
     fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
         let record = self.core.lock_book().trees.get(&tree).copied().ok_or(Error::UnknownTree(tree))?;
-        Ok(TreeStats { keys: record.keys, data_bytes: record.bytes, disk_bytes: record.bytes, free_bytes: 0 })
+        // Leaf pages by estimate; large values stand in pages of their own, which are not counted.
+        let leaf_bytes =
+            estimate::leaf_pages(&self.core.readers.reader()?, record.content)? * self.core.env.page_bytes() as u64;
+        let disk_bytes = leaf_bytes.max(record.bytes);
+        Ok(TreeStats { keys: record.keys, data_bytes: record.bytes, disk_bytes, free_bytes: disk_bytes - record.bytes })
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -16,8 +16,8 @@ use crate::records;
 const COUNTED_MAX: u64 = 128;
 /// Pages per level that the average is taken of.
 const SAMPLED_PAGES: usize = 8;
-/// Newer states to try when this one's root is not known any more.
-const STATES_TRIED: usize = 3;
+/// States to try: the root of one is known while it is among the newest two.
+const STATES_TRIED: usize = 4;
 
 pub fn range(reader: &Reader, content: Content, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {
     let (counted, complete) = count(reader.txn(), content, from, to)?;
@@ -25,15 +25,7 @@ pub fn range(reader: &Reader, content: Content, from: &[u8], to: Option<&[u8]>) 
         return Ok(counted);
     }
     let bounds = (place(content, from), to.map_or_else(|| content.fence(), |to| place(content, to)));
-    let mut judged = judge(reader, &bounds)?;
-    for _ in 0..STATES_TRIED {
-        if judged.is_some() {
-            break;
-        }
-        // A state that is a little newer is as good for an estimate.
-        judged = judge(&reader.newer()?, &bounds)?;
-    }
-    let keys = judged.unwrap_or_default().max(counted.keys);
+    let keys = judge(reader, &bounds)?.entries.max(counted.keys);
     Ok(RangeEstimate { keys, bytes: keys.saturating_mul(counted.bytes) / counted.keys.max(1) })
 }
 
@@ -61,22 +53,42 @@ fn place(content: Content, key: &[u8]) -> StoredKey {
     }
 }
 
-fn judge(reader: &Reader, bounds: &(StoredKey, StoredKey)) -> Result<Option<u64>> {
-    let txn = reader.txn();
-    let inside = records::some_bytes(txn)?;
-    let Some(pages) = txn.pages(inside, reader.page_bytes()) else { return Ok(None) };
-    Ok(entries_between(&pages, bounds.0.as_slice(), bounds.1.as_slice()))
+/// Leaf pages that hold rows of a content.
+pub fn leaf_pages(reader: &Reader, content: Content) -> Result<u64> {
+    Ok(judge(reader, &(content.rows(), content.fence()))?.leaf_pages)
 }
 
-/// The entries between two places, level by level. `None`: the pages are not as expected.
-fn entries_between(pages: &Pages<'_>, from: &[u8], to: &[u8]) -> Option<u64> {
+#[derive(Default)]
+struct Between {
+    entries: u64,
+    leaf_pages: u64,
+}
+
+/// Nothing, if the pages are not as expected.
+fn judge(reader: &Reader, bounds: &(StoredKey, StoredKey)) -> Result<Between> {
+    let mut newer = None;
+    for _ in 0..STATES_TRIED {
+        let reader = newer.as_ref().unwrap_or(reader);
+        let inside = records::some_bytes(reader.txn())?;
+        if let Some(pages) = reader.txn().pages(inside, reader.page_bytes()) {
+            return Ok(between(&pages, bounds.0.as_slice(), bounds.1.as_slice()).unwrap_or_default());
+        }
+        // A state that is a little newer is as good for an estimate.
+        newer = Some(reader.newer()?);
+    }
+    Ok(Between::default())
+}
+
+/// What is between two places, level by level. `None`: the pages are not as expected.
+fn between(pages: &Pages<'_>, from: &[u8], to: &[u8]) -> Option<Between> {
+    let mut leaf_pages = 1;
     let (mut left, mut right) = (pages.root()?, pages.root()?);
     // Children of the level above that lie strictly between the two paths, and some of them; none while they are one.
-    let mut between: Option<(u64, Vec<Page<'_>>)> = None;
+    let mut middle: Option<(u64, Vec<Page<'_>>)> = None;
     loop {
         let (left_slot, right_slot) = (left.slot(from), right.slot(to));
         // Entries of this level behind `left_slot` (inclusive) and before `right_slot`.
-        let entries = match &between {
+        let entries = match &middle {
             None => right_slot.saturating_sub(left_slot) as u64,
             Some((count, sample)) => {
                 let beside = left.len().saturating_sub(left_slot) + right_slot;
@@ -85,12 +97,13 @@ fn entries_between(pages: &Pages<'_>, from: &[u8], to: &[u8]) -> Option<u64> {
             }
         };
         if !left.is_branch() {
-            return Some(entries);
+            return Some(Between { entries, leaf_pages });
         }
-        if between.is_some() || right_slot > left_slot {
-            let one_page = between.is_none();
+        leaf_pages = entries + 1;
+        if middle.is_some() || right_slot > left_slot {
+            let one_page = middle.is_none();
             let sample = children_between(pages, &left, left_slot, &right, right_slot, one_page);
-            between = Some((entries.saturating_sub(1), sample));
+            middle = Some((entries.saturating_sub(1), sample));
         }
         left = pages.page(left.node(left_slot)?.child)?;
         right = pages.page(right.node(right_slot)?.child)?;

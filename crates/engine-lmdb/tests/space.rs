@@ -67,6 +67,8 @@ fn a_bulk_load_fills_its_pages() {
     let used = 20_000 * (100 + 8 + 8 + 2 + 2);
     let pages = counter(&engine, "leaf pages") * 4096;
     assert!(pages < used * 110 / 100, "{pages} bytes of pages for {used} bytes of rows");
+    let stats = engine.tree_stats(TreeId(1)).unwrap();
+    assert!((pages * 9 / 10..=pages * 11 / 10).contains(&stats.disk_bytes), "{pages} {stats:?}");
 }
 
 fn counter(engine: &LmdbEngine, name: &str) -> u64 {

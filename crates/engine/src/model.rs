@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arbor_base::{Position, TreeId};
 
 use self::snapshot::ModelSnapshot;
-use crate::{Batch, Capabilities, Engine, EngineStats, Error, Op, Result, Snapshot, TreeStats, limits};
+use crate::{Barrier, Batch, Capabilities, Engine, EngineStats, Error, Op, Result, Snapshot, TreeStats, limits};
 
 type Rows = BTreeMap<Arc<[u8]>, Arc<[u8]>>;
 
@@ -30,6 +30,7 @@ struct State {
 struct Inner {
     current: State,
     checkpointed: State,
+    barrier: Option<Barrier>,
     fail_next: Option<Error>,
     poisoned: bool,
 }
@@ -62,7 +63,7 @@ impl ModelEngine {
     }
 
     fn at(state: State) -> ModelEngine {
-        let inner = Inner { current: state.clone(), checkpointed: state, fail_next: None, poisoned: false };
+        let inner = Inner { current: state.clone(), checkpointed: state, ..Inner::default() };
         ModelEngine { inner: Mutex::new(inner) }
     }
 
@@ -103,9 +104,24 @@ impl Engine for ModelEngine {
     }
 
     fn checkpoint(&self) -> Result<Position> {
+        let (state, barrier) = {
+            let inner = self.lock();
+            (inner.current.clone(), inner.barrier.clone())
+        };
+        let position = state.position;
+        if let Some(barrier) = barrier {
+            barrier(position)?;
+        }
         let mut inner = self.lock();
-        inner.checkpointed = inner.current.clone();
-        Ok(inner.checkpointed.position)
+        // Another thread's checkpoint may have overtaken this one.
+        if inner.checkpointed.position <= position {
+            inner.checkpointed = state;
+        }
+        Ok(position)
+    }
+
+    fn set_barrier(&self, barrier: Barrier) {
+        self.lock().barrier = Some(barrier);
     }
 
     fn durable(&self) -> Position {

@@ -6,6 +6,9 @@ use arbor_base::{Position, TreeId};
 
 use crate::{Batch, Result, Snapshot};
 
+/// Answers when the log is durable up to a position, or why it will not be.
+pub type Barrier = Arc<dyn Fn(Position) -> Result<()> + Send + Sync>;
+
 pub trait Engine: Send + Sync + 'static {
     /// The name a user writes in `--storageEngine`.
     fn name(&self) -> &'static str;
@@ -25,6 +28,11 @@ pub trait Engine: Send + Sync + 'static {
     /// Makes everything that is applied when the call begins durable and answers that position. Runs beside `apply`
     /// and readers without stopping them.
     fn checkpoint(&self) -> Result<Position>;
+
+    /// From now on no state becomes durable before `barrier` answered `Ok` for its position: an engine may apply what the
+    /// log has not synced yet, but a crash must not leave it ahead of the log. Also holds for checkpoints that an engine
+    /// makes by itself. If the barrier fails, so does the checkpoint, and the last one stays.
+    fn set_barrier(&self, barrier: Barrier);
 
     /// Position up to which the state is durable, i.e. the log before it is not needed by this engine.
     fn durable(&self) -> Position;
@@ -85,6 +93,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn checkpoint(&self) -> Result<Position> {
         (**self).checkpoint()
+    }
+
+    fn set_barrier(&self, barrier: Barrier) {
+        (**self).set_barrier(barrier)
     }
 
     fn durable(&self) -> Position {

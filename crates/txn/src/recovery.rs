@@ -25,6 +25,7 @@ const REPLAY_GROUP_BATCHES: usize = 4096;
 
 pub(crate) fn open(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options) -> Result<CommitPath> {
     begin_new_log(&log, &*engine)?;
+    hold_back(&log, &*engine);
     replay(&log, &*engine)?;
     let ledger = read_ledger(&*engine)?;
     let known = ledger.is_some();
@@ -48,6 +49,15 @@ fn begin_new_log(log: &Log, engine: &dyn Engine) -> Result<()> {
         log.wait_durable(position).map_err(log_error)?;
     }
     Ok(())
+}
+
+/// The engine makes nothing durable that the log has not, also in checkpoints of its own.
+fn hold_back(log: &Arc<Log>, engine: &dyn Engine) {
+    let log = Arc::downgrade(log);
+    engine.set_barrier(Arc::new(move |position| match log.upgrade() {
+        Some(log) => log.wait_durable(position).map_err(|error| arbor_engine::Error::Other(error.to_string())),
+        None => Ok(()),
+    }));
 }
 
 fn replay(log: &Log, engine: &dyn Engine) -> Result<()> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use arbor_base::{Position, TreeId};
 use arbor_disk::{Fault, FaultyDisk};
 use arbor_engine::model::ModelEngine;
-use arbor_engine::{Batch, Capabilities, Engine, EngineStats, Error as EngineError, Snapshot, TreeStats};
+use arbor_engine::{Barrier, Batch, Capabilities, Engine, EngineStats, Error as EngineError, Snapshot, TreeStats};
 use arbor_log::{Log, LogOptions};
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Durability, Error, Options, Transactions, View};
@@ -242,6 +242,9 @@ impl Engine for Panicking {
     }
     fn checkpoint(&self) -> arbor_engine::Result<Position> {
         self.inner.checkpoint()
+    }
+    fn set_barrier(&self, barrier: Barrier) {
+        self.inner.set_barrier(barrier)
     }
     fn durable(&self) -> Position {
         self.inner.durable()

@@ -32,6 +32,7 @@ pub const ALL: &[(&str, Case)] = &[
     ("readers see whole batches", snapshot::readers_see_whole_batches),
     ("a checkpoint survives", durable::a_checkpoint_survives),
     ("a crash shows a prefix", durable::a_crash_shows_a_prefix),
+    ("no state is durable before its log", durable::no_state_before_its_log),
     ("checkpoints beside writes", durable::checkpoints_beside_writes),
     ("bulk load", bulk::loads),
     ("bulk load refuses", bulk::refuses),

@@ -1,7 +1,9 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arbor_base::{Position, TreeId};
 
+use crate::Error;
 use crate::contract::Bench;
 use crate::contract::bench::{apply, create, drop_tree, get, put, rows_of};
 
@@ -49,6 +51,29 @@ pub fn a_crash_shows_a_prefix(bench: &Bench<'_>) {
     }
 }
 
+/// The barrier is asked for each state that becomes durable, and its refusal keeps the checkpoint before.
+pub fn no_state_before_its_log(bench: &Bench<'_>) {
+    let engine = bench.open();
+    apply(&*engine, vec![create(1), put(1, "a", "1")]);
+    engine.checkpoint().unwrap();
+    let log_end = Arc::new(AtomicU64::new(1));
+    let barrier_end = log_end.clone();
+    engine.set_barrier(Arc::new(move |position| match barrier_end.load(Ordering::Relaxed) >= position.0 {
+        true => Ok(()),
+        false => Err(Error::Other("the log is behind".to_owned())),
+    }));
+    apply(&*engine, vec![put(1, "a", "2")]);
+    assert!(engine.checkpoint().is_err());
+    assert_eq!(engine.durable(), Position(1));
+    apply(&*engine, vec![put(1, "a", "3")]);
+    log_end.store(3, Ordering::Relaxed);
+    assert_eq!(engine.checkpoint().unwrap(), Position(3));
+    apply(&*engine, vec![put(1, "a", "4")]);
+    assert!(engine.checkpoint().is_err());
+    let engine = bench.crash(engine);
+    assert_eq!((engine.applied(), get(&*engine, 1, "a")), (Position(3), Some(b"3".into())));
+}
+
 pub fn checkpoints_beside_writes(bench: &Bench<'_>) {
     let engine = bench.open();
     apply(&*engine, vec![create(1)]);
@@ -56,7 +81,7 @@ pub fn checkpoints_beside_writes(bench: &Bench<'_>) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut last = Position::ZERO;
-            while !stop.load(Ordering::Relaxed) {
+            while last == Position::ZERO || !stop.load(Ordering::Relaxed) {
                 let before = engine.applied();
                 let durable = engine.checkpoint().unwrap();
                 assert!(durable >= before && durable >= last && engine.durable() >= durable);
