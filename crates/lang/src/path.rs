@@ -13,7 +13,7 @@ pub struct Path {
 }
 
 /// One name of a path.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Component {
     pub name: Box<str>,
     /// The name as an array position: digits only and no leading zero.

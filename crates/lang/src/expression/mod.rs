@@ -13,6 +13,7 @@
 
 mod arguments;
 mod arithmetic;
+mod bitwise;
 mod convert;
 mod date;
 mod date_format;
@@ -24,8 +25,14 @@ mod evaluated;
 mod examples;
 mod field;
 mod form;
+mod n_elements;
 mod op;
+mod over;
 mod parse;
+mod regex_input;
+mod replace;
+mod set;
+mod trim;
 pub mod variable;
 
 use std::sync::Arc;

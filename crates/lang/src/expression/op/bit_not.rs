@@ -1,0 +1,25 @@
+//! `$bitNot`: the bits that a whole number has not.
+//!
+//! ```text
+//! { $bitNot: 5 } => -6
+//! { $bitNot: Long(5) } => Long(-6)
+//! { $bitNot: "$a" } => null
+//! { $bitNot: 1.5 } => error 28765: $bitNot only supports int and long, not double
+//! ```
+
+use arbor_bson::ValueRef;
+
+use crate::expression::Evaluated;
+use crate::{Error, Result};
+
+pub fn eval(value: Evaluated) -> Result<Evaluated> {
+    match value.get() {
+        _ if value.is_nullish() => Ok(Evaluated::null()),
+        Some(ValueRef::Int32(v)) => Ok((!v).into()),
+        Some(ValueRef::Int64(v)) => Ok((!v).into()),
+        _ => {
+            let message = format!("$bitNot only supports int and long, not {}", value.type_name());
+            Err(Error::location(28765, message))
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `$indexOfArray`: the first position of a value in an array, or in a part of it; -1 when it is not there.
+//!
+//! ```text
+//! { $indexOfArray: [["a", "b", "a"], "a"] } => 0
+//! { $indexOfArray: [["a", "b", "a"], "a", 1] } => 2
+//! { $indexOfArray: [["a", "b", "a"], "a", 1, 2] } => -1
+//! { $indexOfArray: ["$x", 1] } => null
+//! { $indexOfArray: [1, 1] } => error 40090: $indexOfArray requires an array as a first argument, found: int
+//! { $indexOfArray: [[1], 1, 1.5] } => error 40096: $indexOfArray requires an integral starting index, found a value of type: double, with value: "1.5"
+//! { $indexOfArray: [[1], 1, -1] } => error 40097: $indexOfArray requires a nonnegative starting index, found: -1
+//! ```
+
+use arbor_bson::{ValueRef, compare};
+
+use crate::expression::Evaluated;
+use crate::{Error, Result, number, text};
+
+pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
+    let mut arguments = arguments.into_iter();
+    let array = arguments.next().unwrap_or(Evaluated::Missing);
+    let wanted = arguments.next().unwrap_or(Evaluated::Missing);
+    if array.is_nullish() {
+        return Ok(Evaluated::null());
+    }
+    let Some(ValueRef::Array(elements)) = array.get() else {
+        let message = format!("$indexOfArray requires an array as a first argument, found: {}", array.type_name());
+        return Err(Error::location(40090, message));
+    };
+    let start = position("$indexOfArray", "starting", arguments.next())?.unwrap_or(0);
+    let end = position("$indexOfArray", "ending", arguments.next())?.unwrap_or(usize::MAX);
+    let wanted = wanted.get().unwrap_or(ValueRef::Undefined);
+    let found = elements
+        .iter()
+        .enumerate()
+        .skip(start)
+        .take_while(|(at, _)| *at < end)
+        .find(|(_, element)| compare(*element, wanted).is_eq());
+    Ok(found.map_or(-1, |(at, _)| at as i32).into())
+}
+
+/// A start or an end of a search.
+pub fn position(operator: &str, which: &str, value: Option<Evaluated>) -> Result<Option<usize>> {
+    let Some(value) = value else { return Ok(None) };
+    let value = value.or_null();
+    let whole = number::exact_i32(value).ok_or_else(|| {
+        let (found, shown) = (text::type_name(Some(value)), text::shell(value));
+        let message = format!(
+            "{operator} requires an integral {which} index, found a value of type: {found}, with value: \"{shown}\""
+        );
+        Error::location(40096, message)
+    })?;
+    let negative =
+        || Error::location(40097, format!("{operator} requires a nonnegative {which} index, found: {whole}"));
+    usize::try_from(whole).map(Some).map_err(|_| negative())
+}

@@ -1,0 +1,18 @@
+//! `$max`: the greatest of the arguments, or of the elements of the only one; null and nothing do not count.
+//!
+//! ```text
+//! { $max: [3, 1, null] } => 3
+//! { $max: "$a" } on { a: ["x", 5] } => "x"
+//! { $max: "$a" } => null
+//! ```
+
+use crate::Result;
+use crate::accumulator::Max;
+use crate::expression::Evaluated;
+use crate::expression::over::for_each;
+
+pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
+    let mut max = Max::default();
+    for_each(&arguments, |value| max.consider(value));
+    Ok(max.best().into())
+}

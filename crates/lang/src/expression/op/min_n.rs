@@ -1,0 +1,20 @@
+//! `$minN`: the n smallest elements of an array that are not null.
+//!
+//! ```text
+//! { $minN: { input: [3, 1, null, 2], n: 2 } } => [1, 2]
+//! ```
+
+use arbor_bson::{ValueRef, compare};
+
+use crate::Result;
+use crate::expression::Expression;
+use crate::expression::n_elements;
+use crate::expression::parse::Parser;
+
+pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+    n_elements::parse(name, value, parser, |elements, n| {
+        elements.retain(|value| !matches!(value, ValueRef::Null | ValueRef::Undefined));
+        elements.sort_by(|a, b| compare(*a, *b));
+        elements.truncate(n);
+    })
+}

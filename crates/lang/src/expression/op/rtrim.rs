@@ -1,0 +1,17 @@
+//! `$rtrim`: a text without white space (or the given characters) at its end.
+//!
+//! ```text
+//! { $rtrim: { input: " a  " } } => " a"
+//! { $rtrim: { input: "xax", chars: "x" } } => "xa"
+//! ```
+
+use arbor_bson::ValueRef;
+
+use crate::Result;
+use crate::expression::Expression;
+use crate::expression::parse::Parser;
+use crate::expression::trim::{Ends, parse_ends};
+
+pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+    parse_ends(name, value, parser, Ends::End)
+}

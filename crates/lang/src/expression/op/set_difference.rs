@@ -1,0 +1,36 @@
+//! `$setDifference`: the different values of one array that another lacks.
+//!
+//! ```text
+//! { $setDifference: [[3, 1, 3, 2], [2]] } => [3, 1]
+//! { $setDifference: [[1], "$a"] } => null
+//! { $setDifference: [1, []] } => error 17048: both operands of $setDifference must be arrays. First argument is of type: int
+//! { $setDifference: [[], 1] } => error 17049: both operands of $setDifference must be arrays. Second argument is of type: int
+//! ```
+
+use arbor_bson::{ArrayBuf, ValueRef, compare};
+
+use crate::expression::Evaluated;
+use crate::expression::set::Set;
+use crate::{Error, Result};
+
+pub fn eval<'a>(from: Evaluated<'a>, without: Evaluated<'a>) -> Result<Evaluated<'a>> {
+    if from.is_nullish() || without.is_nullish() {
+        return Ok(Evaluated::null());
+    }
+    let not_array = |which: &str, code, found: &Evaluated| {
+        let found = found.type_name();
+        Error::location(
+            code,
+            format!("both operands of $setDifference must be arrays. {which} argument is of type: {found}"),
+        )
+    };
+    let Some(ValueRef::Array(elements)) = from.get() else { return Err(not_array("First", 17048, &from)) };
+    let without = Set::of(&without).ok_or_else(|| not_array("Second", 17049, &without))?;
+    let mut left: Vec<ValueRef> = Vec::new();
+    for element in elements.iter().filter(|element| !without.contains(*element)) {
+        if !left.iter().any(|known| compare(*known, element).is_eq()) {
+            left.push(element);
+        }
+    }
+    Ok(left.into_iter().collect::<ArrayBuf>().into())
+}

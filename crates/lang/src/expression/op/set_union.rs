@@ -1,0 +1,31 @@
+//! `$setUnion`: the different values of several arrays, in order.
+//!
+//! ```text
+//! { $setUnion: [[3, 1], [2, 1.0]] } => [1, 2, 3]
+//! { $setUnion: [[1], "$a"] } => null
+//! { $setUnion: [[1], 2] } => error 17043: All operands of $setUnion must be arrays. One argument is of type: int
+//! ```
+
+use arbor_bson::ArrayBuf;
+
+use crate::expression::Evaluated;
+use crate::expression::set::Set;
+use crate::{Error, Result};
+
+pub fn eval(arrays: Vec<Evaluated>) -> Result<Evaluated> {
+    let mut all = Vec::new();
+    for array in &arrays {
+        if array.is_nullish() {
+            return Ok(Evaluated::null());
+        }
+        let set = Set::of(array).ok_or_else(|| {
+            let found = array.type_name();
+            Error::location(
+                17043,
+                format!("All operands of $setUnion must be arrays. One argument is of type: {found}"),
+            )
+        })?;
+        all.extend(set.into_values());
+    }
+    Ok(Set::of_values(all).into_values().into_iter().collect::<ArrayBuf>().into())
+}

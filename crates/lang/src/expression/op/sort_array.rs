@@ -1,0 +1,81 @@
+//! `$sortArray`: the elements in order: by a pattern for documents, or as values (1, -1).
+//!
+//! ```text
+//! { $sortArray: { input: [3, 1, 2], sortBy: 1 } } => [1, 2, 3]
+//! { $sortArray: { input: [3, "a", null, 1], sortBy: -1 } } => ["a", 3, 1, null]
+//! { $sortArray: { input: "$a", sortBy: { x: -1 } } } on { a: [{ x: 1 }, { x: 2 }] } => [{ x: 2 }, { x: 1 }]
+//! { $sortArray: { input: "$a", sortBy: 1 } } => null
+//! { $sortArray: { input: 1, sortBy: 1 } } => error 2942504: The input argument to $sortArray must be an array, but was of type: int
+//! { $sortArray: { input: [1] } } => error 2942503: Missing 'sortBy' parameter to $sortArray
+//! ```
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use arbor_bson::{ArrayBuf, ValueRef, compare};
+
+use crate::expression::arguments::Named;
+use crate::expression::parse::Parser;
+use crate::expression::{Environment, Evaluated, Expression, Special};
+use crate::{Error, Result, SortPattern, number};
+
+#[derive(Debug)]
+struct SortArray {
+    input: Expression,
+    order: Order,
+}
+
+#[derive(Debug)]
+enum Order {
+    Values { descending: bool },
+    Documents(SortPattern),
+}
+
+pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
+    let named = Named::read(name, value, &["input", "sortBy"], 2942500, 2942501)?;
+    let input = parser.expression(named.require("input", 2942502)?)?;
+    let order = match named.require("sortBy", 2942503)? {
+        ValueRef::Document(pattern) => Order::Documents(SortPattern::parse(pattern)?),
+        other => match number::exact_i64(other) {
+            Some(1) => Order::Values { descending: false },
+            Some(-1) => Order::Values { descending: true },
+            _ => return Err(Error::location(2942507, "$sortArray: the sortBy value must be 1, -1 or a pattern")),
+        },
+    };
+    Ok(Expression::Special(Arc::new(SortArray { input, order })))
+}
+
+impl Order {
+    fn compare(&self, a: ValueRef, b: ValueRef) -> Ordering {
+        match (self, a, b) {
+            (Order::Values { descending: false }, ..) => compare(a, b),
+            (Order::Values { descending: true }, ..) => compare(b, a),
+            (Order::Documents(pattern), ValueRef::Document(a), ValueRef::Document(b)) => pattern.compare(a, b),
+            // what is no document has none of the fields
+            (Order::Documents(pattern), ValueRef::Document(a), _) => pattern.compare(a, arbor_bson::Doc::empty()),
+            (Order::Documents(pattern), _, ValueRef::Document(b)) => pattern.compare(arbor_bson::Doc::empty(), b),
+            (Order::Documents(_), ..) => Ordering::Equal,
+        }
+    }
+}
+
+impl Special for SortArray {
+    fn eval<'a>(&'a self, environment: &Environment<'a>) -> Result<Evaluated<'a>> {
+        let input = self.input.eval_in(environment)?;
+        if input.is_nullish() {
+            return Ok(Evaluated::null());
+        }
+        let Some(ValueRef::Array(elements)) = input.get() else {
+            let found = input.type_name();
+            let message = format!("The input argument to $sortArray must be an array, but was of type: {found}");
+            return Err(Error::location(2942504, message));
+        };
+        let mut sorted: Vec<ValueRef> = elements.iter().collect();
+        sorted.sort_by(|a, b| self.order.compare(*a, *b));
+        Ok(sorted.into_iter().collect::<ArrayBuf>().into())
+    }
+
+    fn parts(&self) -> Vec<&Expression> {
+        vec![&self.input]
+    }
+}

@@ -1,0 +1,90 @@
+//! What `$trim`, `$ltrim` and `$rtrim` share.
+
+use std::sync::Arc;
+
+use arbor_bson::ValueRef;
+
+use super::parse::Parser;
+use super::{Environment, Evaluated, Expression, Special};
+use crate::{Error, Result, text};
+
+/// What MongoDB trims by default: NUL, white space of ASCII, and the spaces of Unicode.
+const WHITE_SPACE: &[char] = &[
+    '\0', ' ', '\t', '\n', '\u{b}', '\u{c}', '\r', '\u{a0}', '\u{1680}', '\u{2000}', '\u{2001}', '\u{2002}',
+    '\u{2003}', '\u{2004}', '\u{2005}', '\u{2006}', '\u{2007}', '\u{2008}', '\u{2009}', '\u{200a}',
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    Both,
+    Start,
+    End,
+}
+
+#[derive(Debug)]
+struct Trim {
+    operator: &'static str,
+    input: Expression,
+    chars: Option<Expression>,
+    ends: Ends,
+}
+
+pub fn parse_ends(operator: &'static str, value: ValueRef, parser: &mut Parser, ends: Ends) -> Result<Expression> {
+    let ValueRef::Document(doc) = value else {
+        let found = text::type_name(Some(value));
+        return Err(Error::location(
+            50696,
+            format!("{operator} only supports an object as an argument, found {found}"),
+        ));
+    };
+    let (mut input, mut chars) = (None, None);
+    for (name, value) in doc {
+        match name {
+            "input" => input = Some(parser.expression(value)?),
+            "chars" => chars = Some(parser.expression(value)?),
+            _ => return Err(Error::location(50694, format!("{operator} found an unknown argument: {name}"))),
+        }
+    }
+    let input = input.ok_or_else(|| Error::location(50695, format!("{operator} requires an 'input' argument")))?;
+    Ok(Expression::Special(Arc::new(Trim { operator, input, chars, ends })))
+}
+
+impl Special for Trim {
+    fn eval<'a>(&'a self, environment: &Environment<'a>) -> Result<Evaluated<'a>> {
+        let operator = self.operator;
+        let input = self.input.eval_in(environment)?;
+        if input.is_nullish() {
+            return Ok(Evaluated::null());
+        }
+        let wrong = |value: &Evaluated| format!("{} (of type {})", text::shell(value.or_null()), value.type_name());
+        let Some(ValueRef::String(text)) = input.get() else {
+            let message = format!("{operator} requires its input to be a string, got {} instead.", wrong(&input));
+            return Err(Error::location(50699, message));
+        };
+        let chars: Vec<char> = match &self.chars {
+            None => WHITE_SPACE.to_vec(),
+            Some(chars) => {
+                let chars = chars.eval_in(environment)?;
+                match chars.get() {
+                    _ if chars.is_nullish() => return Ok(Evaluated::null()),
+                    Some(ValueRef::String(chars)) => chars.chars().collect(),
+                    _ => {
+                        let wrong = wrong(&chars);
+                        let message = format!(" {operator} requires 'chars' to be a string, got {wrong} instead.");
+                        return Err(Error::location(50700, message));
+                    }
+                }
+            }
+        };
+        let trimmed = match self.ends {
+            Ends::Both => text.trim_matches(&*chars),
+            Ends::Start => text.trim_start_matches(&*chars),
+            Ends::End => text.trim_end_matches(&*chars),
+        };
+        Ok(trimmed.into())
+    }
+
+    fn parts(&self) -> Vec<&Expression> {
+        [&self.input].into_iter().chain(&self.chars).collect()
+    }
+}
