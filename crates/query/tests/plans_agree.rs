@@ -189,6 +189,8 @@ fn filled(random: &mut Random, plain: bool) -> (Rig, Vec<DocBuf>, Vec<&'static s
         rig.index(index);
         indexes.push(*index);
     }
+    rig.index_with("a,_id", doc("unique", true));
+    indexes.push("a,_id");
     for index in SPARSE {
         rig.index_with(index, doc("sparse", true));
     }
@@ -219,6 +221,8 @@ fn check(rig: &Rig, docs: &[DocBuf], indexes: &[&str], filter: &DocBuf, sort: &[
         let mut spec = FindSpec { hint, ..rig.find_spec(filter) };
         spec.sort = (!sort.is_empty()).then(|| sort_doc.as_doc());
         let found = rig.run(&spec);
+        assert_eq!(ids(&rig.run_in_batches(&spec, 7)), ids(&found), "batches: seed {seed}, filter {}", filter.as_doc());
+        check_shown(rig, &spec, &found, seed);
         let explained = || {
             let plan = rig.explain(spec.clone());
             format!(
@@ -251,13 +255,42 @@ fn check(rig: &Rig, docs: &[DocBuf], indexes: &[&str], filter: &DocBuf, sort: &[
     assert_eq!(rig.count(filter), expected.len() as u64, "count: seed {seed}, filter {}", filter.as_doc());
 }
 
+/// Projections that an index may cover show the same fields with the same types.
+fn check_shown(rig: &Rig, spec: &FindSpec<'_>, found: &[DocBuf], seed: u64) {
+    for shown in ["a b", "a _id"] {
+        let mut projection: DocBuf = shown.split(' ').map(|name| (name, 1i32)).collect();
+        if !shown.contains("_id") {
+            projection.append("_id", 0i32);
+        }
+        let spec = FindSpec { projection: Some(projection.as_doc()), ..spec.clone() };
+        let fields = |doc: &DocBuf| -> Vec<(String, String)> {
+            let mut fields: Vec<(String, String)> = doc
+                .as_doc()
+                .iter()
+                .filter(|(name, _)| shown.split(' ').any(|shown| shown == *name))
+                .map(|(name, value)| (name.to_owned(), format!("{value:?}")))
+                .collect();
+            fields.sort();
+            fields
+        };
+        // another plan may be the best one now, and give another order
+        let sorted = |docs: &[DocBuf]| {
+            let mut all: Vec<_> = docs.iter().map(fields).collect();
+            all.sort();
+            all
+        };
+        let (expected, shown_docs) = (sorted(found), sorted(&rig.run(&spec)));
+        assert_eq!(shown_docs, expected, "shown {shown}: seed {seed}, {spec:?}");
+    }
+}
+
 /// `count` seeds, or as many as `ARBOR_SEEDS` says.
 fn run(first: u64, count: u64, plain: bool) {
     let count = std::env::var("ARBOR_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(count);
     for seed in first..first + count {
         let mut random = Random(StdRng::seed_from_u64(seed));
         let (rig, docs, indexes) = filled(&mut random, plain);
-        for _ in 0..60 {
+        for _ in 0..40 {
             let filter = random.filter(1);
             let sort = random.pick(SORTS);
             check(&rig, &docs, &indexes, &filter, sort, seed);
@@ -268,10 +301,10 @@ fn run(first: u64, count: u64, plain: bool) {
 
 #[test]
 fn every_plan_gives_the_same_answer_without_arrays() {
-    run(0, 4, true);
+    run(0, 3, true);
 }
 
 #[test]
 fn every_plan_gives_the_same_answer_with_arrays() {
-    run(100_000, 6, false);
+    run(100_000, 3, false);
 }

@@ -4,8 +4,8 @@
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_query::{
-    AggregateSpec, CountSpec, Database, DeleteSpec, DeleteStatement, FindSpec, InsertOutcome, InsertSpec, Interrupt,
-    Result, UpdateOutcome, UpdateSpec, UpdateStatement, Verbosity,
+    AggregateSpec, BatchLimit, CountSpec, Database, DeleteSpec, DeleteStatement, FindSpec, InsertOutcome, InsertSpec,
+    Interrupt, Result, UpdateOutcome, UpdateSpec, UpdateStatement, Verbosity,
 };
 use arbor_store::Namespace;
 use arbor_txn::Durability;
@@ -62,6 +62,21 @@ impl Rig {
 
     pub fn run(&self, spec: &FindSpec<'_>) -> Vec<DocBuf> {
         arbor_query::find(&self.database, spec, &Interrupt::never()).unwrap().all(&Interrupt::never()).unwrap()
+    }
+
+    pub fn run_in_batches(&self, spec: &FindSpec<'_>, docs: usize) -> Vec<DocBuf> {
+        let mut cursor = arbor_query::find(&self.database, spec, &Interrupt::never()).unwrap();
+        let mut all = Vec::new();
+        loop {
+            let batch = cursor.next_batch(BatchLimit::docs(docs), &Interrupt::never()).unwrap();
+            all.extend(batch.docs.as_array().iter().filter_map(|value| match value {
+                ValueRef::Document(doc) => Some(doc.to_buf()),
+                _ => None,
+            }));
+            if batch.exhausted {
+                return all;
+            }
+        }
     }
 
     pub fn find(&self, filter: &DocBuf) -> Vec<DocBuf> {
