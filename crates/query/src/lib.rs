@@ -29,7 +29,7 @@ pub mod registry;
 pub mod spec;
 mod write;
 
-pub use aggregate::aggregate;
+pub use aggregate::{aggregate, aggregate_documents};
 pub use cursor::{BATCH_BYTES_MAX, Batch, BatchLimit, Cursor, FIRST_BATCH_DOCS};
 pub use database::{Database, Settings};
 pub use error::{Error, Result};

@@ -81,3 +81,48 @@ fn explain_shows_what_a_query_does_of_a_pipeline() {
     assert_eq!(at(&grouped, "stages.0.$cursor.queryPlanner.winningPlan.inputStage.stage").to_string(), "\"IXSCAN\"");
     assert_eq!(at(&grouped, "stages.1.$group._id").to_string(), "\"$a\"");
 }
+
+#[test]
+fn lookup_finds_what_belongs_to_a_document() {
+    let rig = rig();
+    let docs = [
+        DocBuf::new().with("_id", 1i32).with("k", 1i32),
+        DocBuf::new().with("_id", 2i32).with("k", &array([1i32, 2])),
+        DocBuf::new().with("_id", 3i32),
+    ];
+    rig.fill(&docs);
+    let others = [
+        DocBuf::new().with("_id", "x").with("f", 1.0),
+        DocBuf::new().with("_id", "y").with("f", 2i32),
+        DocBuf::new().with("_id", "z"),
+    ];
+    rig.fill_into("db.other", &others);
+    let lookup = DocBuf::new().with("from", "other").with("localField", "k").with("foreignField", "f").with("as", "o");
+    let ids = doc("$project", &doc("ids", "$o._id"));
+    let expected = ["{ _id: 1, ids: [ \"x\" ] }", "{ _id: 2, ids: [ \"x\", \"y\" ] }", "{ _id: 3, ids: [ \"z\" ] }"];
+    assert_eq!(rig.aggregate(&[doc("$lookup", &lookup), ids.clone()]), expected);
+
+    let same = doc("$match", &doc("$expr", &doc("$eq", &array(["$f", "$$k"]))));
+    let stages: ArrayBuf = [&same, &doc("$project", &doc("f", 0i32))].into_iter().collect();
+    let correlated =
+        DocBuf::new().with("from", "other").with("let", &doc("k", "$k")).with("pipeline", &stages).with("as", "o");
+    let found = rig.aggregate(&[doc("$match", &doc("_id", 1i32)), doc("$lookup", &correlated)]);
+    assert_eq!(found, ["{ _id: 1, k: 1, o: [ { _id: \"x\" } ] }"]);
+
+    let missing =
+        DocBuf::new().with("from", "none").with("localField", "k").with("foreignField", "f").with("as", "a.b");
+    let found = rig.aggregate(&[doc("$match", &doc("_id", 3i32)), doc("$lookup", &missing)]);
+    assert_eq!(found, ["{ _id: 3, a: { b: [] } }"]);
+}
+
+#[test]
+fn a_pipeline_over_given_documents() {
+    let rig = rig();
+    let stages: ArrayBuf =
+        [&doc("$match", &doc("n", &doc("$gt", 1i32))), &doc("$sort", &doc("n", -1i32))].into_iter().collect();
+    let documents: Vec<DocBuf> = (0..4i32).map(|n| doc("n", n)).collect();
+    let spec = rig.pipeline(&stages);
+    let cursor = arbor_query::aggregate_documents(&rig.database, &spec, documents, &Interrupt::never()).unwrap();
+    let found: Vec<_> = cursor.all(&Interrupt::never()).unwrap().iter().map(|doc| doc.as_doc().to_string()).collect();
+    assert_eq!(found, ["{ n: 3 }", "{ n: 2 }"]);
+}

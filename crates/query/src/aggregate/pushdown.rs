@@ -5,35 +5,36 @@ use std::collections::VecDeque;
 use arbor_lang::matcher::Node;
 use arbor_lang::{Filter, Stage};
 
+use super::step::Step;
 use crate::plan::{Query, conjuncts};
 
-/// Moves stages from the front of `stages` into the query; answers how many.
-pub fn push_down(stages: &mut VecDeque<Stage>, query: &mut Query) -> usize {
+/// Moves stages from the front of `steps` into the query; answers how many.
+pub fn push_down(steps: &mut VecDeque<Step>, query: &mut Query) -> usize {
     let mut taken = 0;
-    while let Some(stage) = stages.pop_front() {
-        if let Some(stage) = take(stage, query) {
-            stages.push_front(stage);
+    while let Some(Step::Pure(stage)) = steps.front() {
+        if !take(stage, query) {
             break;
         }
+        steps.pop_front();
         taken += 1;
     }
     taken
 }
 
-/// The stage is handed back when the query cannot do it.
-fn take(stage: Stage, query: &mut Query) -> Option<Stage> {
+/// Answers whether the query does the stage now.
+fn take(stage: &Stage, query: &mut Query) -> bool {
     let unlimited = query.skip == 0 && query.limit.is_none();
     match stage {
-        Stage::Match(filter) if unlimited => query.filter = both(&query.filter, &filter),
-        Stage::Sort(pattern) if unlimited => query.sort = Some(pattern),
+        Stage::Match(filter) if unlimited => query.filter = both(&query.filter, filter),
+        Stage::Sort(pattern) if unlimited => query.sort = Some(pattern.clone()),
         Stage::Skip(count) => {
-            query.skip = query.skip.saturating_add(count);
-            query.limit = query.limit.map(|limit| limit.saturating_sub(count));
+            query.skip = query.skip.saturating_add(*count);
+            query.limit = query.limit.map(|limit| limit.saturating_sub(*count));
         }
-        Stage::Limit(count) => query.limit = Some(query.limit.map_or(count, |limit| limit.min(count))),
-        other => return Some(other),
+        Stage::Limit(count) => query.limit = Some(query.limit.map_or(*count, |limit| limit.min(*count))),
+        _ => return false,
     }
-    None
+    true
 }
 
 fn both(a: &Filter, b: &Filter) -> Filter {

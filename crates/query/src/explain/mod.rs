@@ -159,7 +159,7 @@ impl Explainer<'_> {
 
     fn operator(&self, target: &Target<'_>, solution: &Solution, slots: &mut Slots) -> Box<dyn Operator> {
         match target.shape {
-            Shape::Count(_) => counting_operator(self.database, solution, target.query, slots),
+            Shape::Count(_) => counting_operator(&self.database.settings, solution, target.query, slots),
             _ => plan::operator(solution, target.query, &self.database.settings, slots),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::operator::{CountScan, Operator, RecordCount, Run};
 use crate::plan::{self, Access, Query, Slots, Solution};
-use crate::{CountSpec, Database, Interrupt, Result};
+use crate::{CountSpec, Database, Interrupt, Result, Settings};
 
 /// How many documents a query finds. Without a filter the collection's counter knows; exact index bounds are counted
 /// without reading documents.
@@ -16,14 +16,14 @@ pub fn count(database: &Database, spec: &CountSpec<'_>, interrupt: &Interrupt) -
     }
     let solution = plan::plan(&view, &collection, &query)?.winner;
     let mut slots = Slots::default();
-    let mut root = counting_operator(database, &solution, &query, &mut slots);
+    let mut root = counting_operator(&database.settings, &solution, &query, &mut slots);
     let mut run = Run::new(&view, Some(&collection), interrupt, slots.count());
     count_rows(root.as_mut(), &mut run, spec)
 }
 
 /// As many rows as there are documents; no document is read unless one must be looked at.
 pub fn counting_operator(
-    database: &Database,
+    settings: &Settings,
     solution: &Solution,
     query: &Query,
     slots: &mut Slots,
@@ -33,7 +33,7 @@ pub fn counting_operator(
         Access::Index(access) if solution.residual.is_none() => {
             Box::new(CountScan::new(plan::index_scan(access, slots)))
         }
-        _ => return plan::operator(solution, query, &database.settings, slots),
+        _ => return plan::operator(solution, query, settings, slots),
     };
     plan::skip_and_limit(bare, query)
 }

@@ -38,6 +38,17 @@ impl Rig {
         assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
     }
 
+    pub fn fill_into(&self, namespace: &str, docs: &[DocBuf]) {
+        let spec = InsertSpec {
+            namespace: Namespace::parse(namespace).unwrap(),
+            documents: docs.iter().map(DocBuf::as_doc).collect(),
+            ordered: true,
+            durability: Durability::Applied,
+        };
+        let outcome = arbor_query::insert(&self.database, &spec, &Interrupt::never()).unwrap();
+        assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
+    }
+
     /// `"a, -b"`; the name is the text itself.
     pub fn index(&self, fields: &str) {
         self.index_with(fields, DocBuf::new());

@@ -1,0 +1,241 @@
+//! `$lookup`: for each document, those of another collection that belong to it.
+//!
+//! `localField`/`foreignField` becomes an `$in` on the foreign field, so that an index there is used. A pipeline with
+//! `let` is parsed again for each document, with the variables as constants. The other collection is read in the
+//! snapshot of the whole pipeline.
+
+use std::sync::Arc;
+
+use arbor_bson::keystring::key_of;
+use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
+use arbor_lang::matcher::{In, Node};
+use arbor_lang::path::{Leaf, Path};
+use arbor_lang::{Code, Context, Expression, Filter};
+use arbor_store::{Collection, Namespace, Store};
+
+use super::pipeline::Pipeline;
+use super::step::Surroundings;
+use crate::operator::{Operator, Run};
+use crate::plan::{self, Slots};
+use crate::{Error, Result, Settings};
+
+/// Pipelines inside pipelines.
+const DEPTH_MAX: usize = 20;
+/// Bytes of the documents that one document finds.
+const BYTES_MAX: usize = 16 * 1024 * 1024 + 16 * 1024;
+
+#[derive(Clone)]
+pub struct Lookup {
+    /// None: it does not exist.
+    foreign: Option<Arc<Collection>>,
+    join: Option<Join>,
+    inner: Option<Inner>,
+    pub into: String,
+    store: Arc<Store>,
+    db: String,
+    depth: usize,
+    context: Context,
+}
+
+#[derive(Clone)]
+struct Join {
+    local: Path,
+    foreign: Path,
+}
+
+#[derive(Clone)]
+struct Inner {
+    pipeline: ArrayBuf,
+    variables: Vec<(String, Expression)>,
+}
+
+impl Lookup {
+    pub fn parse(spec: ValueRef<'_>, around: &Surroundings<'_>) -> Result<Lookup> {
+        let ValueRef::Document(spec) = spec else {
+            return Err(failed(format!("the $lookup specification must be an Object, but found {:?}", spec.ty())));
+        };
+        if around.depth >= DEPTH_MAX {
+            let message = format!("Maximum number of nested $lookup sub-pipelines exceeded. Limit is {DEPTH_MAX}");
+            return Err(Error::new(Code::MAX_SUB_PIPELINE_DEPTH_EXCEEDED, message));
+        }
+        let mut text = Fields::default();
+        let (mut pipeline, mut variables) = (None, Vec::new());
+        for (name, value) in spec {
+            match (name, value) {
+                ("pipeline", ValueRef::Array(stages)) => pipeline = Some(stages.to_buf()),
+                ("pipeline", _) => return Err(failed("'pipeline' option must be specified as an array")),
+                ("let", ValueRef::Document(doc)) => variables = parse_variables(doc, around.context)?,
+                ("let", other) => {
+                    return Err(failed(format!("$lookup argument 'let: {other}' must be an object")));
+                }
+                (name, ValueRef::String(value)) => text.set(name, value)?,
+                (name, value) => {
+                    let message = format!("$lookup argument '{name}' must be a string, found {name}: {value}");
+                    return Err(failed(message));
+                }
+            }
+        }
+        text.into_lookup(pipeline, variables, around)
+    }
+
+    /// The documents that belong to `doc`.
+    pub fn find(&self, doc: Doc<'_>, settings: &Settings, run: &Run<'_>) -> Result<ArrayBuf> {
+        let mut found = ArrayBuf::new();
+        let Some(collection) = &self.foreign else { return Ok(found) };
+        let pipeline = self.pipeline_for(doc)?;
+        let solution = plan::plan(run.view, collection, &pipeline.query)?.winner;
+        let mut slots = Slots::default();
+        let source = pipeline.source(settings, &solution, &mut slots);
+        let mut root: Box<dyn Operator> = pipeline.above(source, settings);
+        let mut inner = Run::new(run.view, Some(collection), run.interrupt, slots.count());
+        while let Some(row) = root.next(&mut inner)? {
+            found.push(&row.document);
+            if found.as_array().as_bytes().len() > BYTES_MAX {
+                return Err(self.too_large());
+            }
+        }
+        Ok(found)
+    }
+
+    /// The document with what was found for it.
+    pub fn add_to(&self, doc: &DocBuf, found: &ArrayBuf) -> Result<DocBuf> {
+        with_field(doc, &self.into, found, &self.context)
+    }
+
+    fn pipeline_for(&self, doc: Doc<'_>) -> Result<Pipeline> {
+        let filter = match &self.join {
+            Some(join) => join.filter(doc),
+            None => Filter::from_root(Node::And(Vec::new())),
+        };
+        let mut context = self.context.clone();
+        let no_stages = ArrayBuf::new();
+        let stages = match &self.inner {
+            Some(inner) => {
+                for (name, expression) in &inner.variables {
+                    context.variables.push((name.clone(), expression.eval(doc)?.unwrap_or(Value::Undefined)));
+                }
+                &inner.pipeline
+            }
+            None => &no_stages,
+        };
+        let around = Surroundings { store: &self.store, db: &self.db, context: &context, depth: self.depth + 1 };
+        Pipeline::parse_inner(filter, stages.as_array(), &around)
+    }
+
+    fn too_large(&self) -> Error {
+        let from = self.foreign.as_ref().map_or("", |collection| collection.namespace.collection());
+        let message =
+            format!("Total size of documents in {from} matching pipeline's $lookup stage exceeds {BYTES_MAX} bytes");
+        Error::Lang(arbor_lang::Error::location(4568, message))
+    }
+}
+
+impl Join {
+    /// A missing local field belongs to foreign ones that are missing or null.
+    fn filter(&self, doc: Doc<'_>) -> Filter {
+        let mut values: Vec<Value> = Vec::new();
+        self.local.visit(doc, Leaf::Whole, &mut |visit| {
+            match visit.value {
+                Some(ValueRef::Array(array)) => values.extend(array.iter().map(ValueRef::to_value)),
+                Some(value) => values.push(value.to_value()),
+                None => values.push(Value::Null),
+            }
+            false
+        });
+        let mut keyed: Vec<(Vec<u8>, Value)> =
+            values.into_iter().map(|value| (key_of(value.as_ref()).bytes, value)).collect();
+        keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
+        keyed.dedup_by(|(a, _), (b, _)| a == b);
+        let values = keyed.into_iter().map(|(_, value)| value).collect();
+        Filter::from_root(Node::In(In { path: self.foreign.clone(), values, regexes: Vec::new() }))
+    }
+}
+
+/// The fields of a `$lookup` that are strings.
+#[derive(Default)]
+struct Fields<'f> {
+    from: Option<&'f str>,
+    local: Option<&'f str>,
+    foreign: Option<&'f str>,
+    into: Option<&'f str>,
+}
+
+impl<'f> Fields<'f> {
+    fn set(&mut self, name: &str, value: &'f str) -> Result<()> {
+        match name {
+            "from" => self.from = Some(value),
+            "localField" => self.local = Some(value),
+            "foreignField" => self.foreign = Some(value),
+            "as" => self.into = Some(value),
+            _ => return Err(failed(format!("unknown argument to $lookup: {name}"))),
+        }
+        Ok(())
+    }
+
+    fn into_lookup(
+        self,
+        pipeline: Option<ArrayBuf>,
+        variables: Vec<(String, Expression)>,
+        around: &Surroundings<'_>,
+    ) -> Result<Lookup> {
+        let into = self.into.ok_or_else(|| failed("must specify 'as' field for a $lookup"))?;
+        let from = self.from.ok_or_else(|| failed("must specify 'from' field for a $lookup"))?;
+        let join = match (self.local, self.foreign) {
+            (Some(local), Some(foreign)) => Some(Join { local: Path::new(local), foreign: Path::new(foreign) }),
+            (None, None) if pipeline.is_some() => None,
+            _ => {
+                let message =
+                    "$lookup requires either 'pipeline' or both 'localField' and 'foreignField' to be specified";
+                return Err(failed(message));
+            }
+        };
+        let inner = pipeline.map(|pipeline| Inner { pipeline, variables });
+        let namespace = Namespace::new(around.db, from)?;
+        let lookup = Lookup {
+            foreign: around.store.collection(&namespace),
+            join,
+            inner,
+            into: into.to_owned(),
+            store: around.store.clone(),
+            db: around.db.to_owned(),
+            depth: around.depth,
+            context: around.context.clone(),
+        };
+        Ok(lookup)
+    }
+}
+
+fn parse_variables(doc: Doc<'_>, context: &Context) -> Result<Vec<(String, Expression)>> {
+    doc.iter().map(|(name, value)| Ok((name.to_owned(), Expression::parse(value, context)?))).collect()
+}
+
+fn failed(message: impl Into<String>) -> Error {
+    Error::new(Code::FAILED_TO_PARSE, message)
+}
+
+/// The document with the array in a field: in its place if there is one, else last.
+fn with_field(doc: &DocBuf, name: &str, array: &ArrayBuf, context: &Context) -> Result<DocBuf> {
+    if name.contains('.') {
+        let field = DocBuf::new().with(name, &DocBuf::new().with("$literal", array));
+        let stages: ArrayBuf = [&DocBuf::new().with("$addFields", &field)].into_iter().collect();
+        let parsed = arbor_lang::Stage::parse_pipeline(stages.as_array(), context)?;
+        let Some(arbor_lang::Stage::Map(map)) = parsed.first() else {
+            return Err(Error::internal("$addFields is no map"));
+        };
+        return Ok(map.apply(doc.as_doc())?);
+    }
+    let mut out = DocBuf::new();
+    let mut placed = false;
+    for (own, value) in doc.as_doc() {
+        if own == name {
+            placed = true;
+            out.append(name, array);
+        } else {
+            out.append(own, value);
+        }
+    }
+    if !placed {
+        out.append(name, array);
+    }
+    Ok(out)
+}
