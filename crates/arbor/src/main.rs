@@ -1,1 +1,70 @@
-fn main() {}
+//! The one binary: `arbor serve`, `arbor check`, `arbor lab`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `config/` | flags and configuration files to settings |
+//! | `serve` | the start and the end of the server, in order |
+//! | `front` | joins `server`, which knows frames, with `command`, which knows requests |
+//! | `folder` | the data folder: its lock, its identity, what is in it |
+//! | `storage` | log, engine, transactions, store: opened and closed together |
+//! | `background` | `--fork` |
+//! | `check` | verifies a folder offline |
+//! | `failure` | exit codes, as mongod's |
+
+mod background;
+mod check;
+mod config;
+mod failure;
+mod folder;
+mod front;
+mod serve;
+mod storage;
+
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let matches = match cli().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { failure::BAD_OPTIONS } else { 0 });
+        }
+    };
+    match matches.subcommand() {
+        Some(("serve", matches)) => ended(serve(matches)),
+        Some(("check", matches)) => ended(check::run(matches)),
+        Some(("lab", matches)) => arbor_lab::cli::run(matches),
+        _ => ExitCode::from(failure::BAD_OPTIONS),
+    }
+}
+
+fn cli() -> Command {
+    Command::new("arbor")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A document database that speaks the MongoDB wire protocol, and its laboratory")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(config::serve_command())
+        .subcommand(check::command())
+        .subcommand(arbor_lab::cli::command())
+}
+
+fn serve(matches: &ArgMatches) -> Result<(), Failure> {
+    let settings = config::read_command_line(matches)
+        .map_err(|refused| Failure::new(failure::BAD_OPTIONS, refused.to_string()))?;
+    if settings.fork && !background::is_child() { background::start(&settings) } else { serve::run(settings) }
+}
+
+fn ended(outcome: Result<(), Failure>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("arbor: {failure}");
+            ExitCode::from(failure.code)
+        }
+    }
+}

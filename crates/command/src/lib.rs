@@ -1,1 +1,44 @@
-//! command
+//! Commands: a decoded request in, a reply out. Free of sockets.
+//!
+//! | file | what |
+//! |---|---|
+//! | `commands` | [`Commands`]: what all connections share, and the way of a request through this crate |
+//! | `connection` | [`Connection`]: what the server knows of one client |
+//! | `call` | one command in flight, as its file in `cmd/` sees it |
+//! | `registry` | the one alphabetical table of commands |
+//! | `cmd/` | one file per command: its fields, what it does, its reply |
+//! | `arguments` | reading a field, or MongoDB's error for it |
+//! | `generic` | the fields that every command takes; read and write concern |
+//! | `error`, `error_map` | the one error of this crate; the one place that turns other crates' errors into MongoDB's |
+//! | `place` | whether a request may run where it arrived |
+//! | `operation` | what runs now: `currentOp`, `killOp` |
+//! | `sessions`, `fail_points`, `parameters` | logical sessions, `configureFailPoint`, `setParameter` |
+//! | `metrics`, `process` | counts for `serverStatus`; figures of the process and the machine |
+//! | `log` | JSON log lines in MongoDB's layout |
+
+mod arguments;
+mod call;
+mod cmd;
+mod commands;
+mod connection;
+mod error;
+mod error_map;
+mod fail_points;
+mod generic;
+pub mod log;
+mod metrics;
+mod operation;
+mod parameters;
+mod place;
+mod process;
+mod registry;
+mod sessions;
+
+pub use commands::{After, Commands, Host, NetworkFigures, Options};
+pub use connection::{Connection, Peer};
+pub use error::{Error, Result};
+pub use parameters::Parameters;
+pub use place::Place;
+
+/// The MongoDB release that Arbor presents itself as.
+pub const MONGODB_VERSION: &str = "7.0.0";

@@ -36,7 +36,7 @@ mod stop;
 pub use error::{Error, Result};
 pub use handler::{After, Handler, Peer, Place, Session};
 pub use limits::Limits;
-pub use listeners::{Listeners, bind};
+pub use listeners::{Listeners, bind, listen};
 pub use metrics::{Figures, Metrics};
 pub use server::Server;
 pub use signal::Signal;

@@ -7,7 +7,8 @@ use crate::{Error, Result};
 
 pub type Listeners = Vec<TcpListener>;
 
-/// Binds every address of every name. Port 0 lets the system choose (one port for the first address, reused for the rest).
+/// Binds every address of every name, and listens only once [`listen`] is called: a busy port shows at once, and nobody
+/// connects to a server that is still recovering. Port 0 lets the system choose (one port for the first address, reused for the rest).
 pub fn bind(names: &[String], port: u16, ipv6: bool) -> Result<Listeners> {
     let mut listeners: Listeners = Vec::new();
     let mut port = port;
@@ -19,6 +20,22 @@ pub fn bind(names: &[String], port: u16, ipv6: bool) -> Result<Listeners> {
         listeners.push(listener);
     }
     Ok(listeners)
+}
+
+/// Begins to take connections, which wait until the server runs.
+pub fn listen(listeners: &[TcpListener]) -> Result<()> {
+    for listener in listeners {
+        rustix::net::listen(listener, 4096).map_err(|errno| cannot(listener.local_addr(), errno))?;
+    }
+    Ok(())
+}
+
+fn cannot(address: io::Result<SocketAddr>, errno: rustix::io::Errno) -> Error {
+    let address = address.unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)));
+    match errno {
+        rustix::io::Errno::ADDRINUSE => Error::AddressInUse { address },
+        errno => Error::Listen { address, source: io::Error::from(errno) },
+    }
 }
 
 fn resolve(names: &[String], ipv6: bool) -> Result<Vec<SocketAddr>> {
@@ -37,7 +54,7 @@ fn resolve(names: &[String], ipv6: bool) -> Result<Vec<SocketAddr>> {
 }
 
 fn bind_one(address: SocketAddr) -> Result<TcpListener> {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let listener = || -> rustix::io::Result<_> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -47,14 +64,9 @@ fn bind_one(address: SocketAddr) -> Result<TcpListener> {
             sockopt::set_ipv6_v6only(&socket, true)?;
         }
         bind(&socket, &address)?;
-        listen(&socket, 4096)?;
         Ok(socket)
     };
-    match listener() {
-        Ok(socket) => Ok(TcpListener::from(socket)),
-        Err(rustix::io::Errno::ADDRINUSE) => Err(Error::AddressInUse { address }),
-        Err(errno) => Err(Error::Listen { address, source: io::Error::from(errno) }),
-    }
+    listener().map(TcpListener::from).map_err(|errno| cannot(Ok(address), errno))
 }
 
 #[cfg(test)]
@@ -64,6 +76,7 @@ mod tests {
     #[test]
     fn a_busy_port_is_named() {
         let first = bind(&["127.0.0.1".to_owned()], 0, false).unwrap();
+        listen(&first).unwrap();
         let port = first[0].local_addr().unwrap().port();
         let error = bind(&["127.0.0.1".to_owned()], port, false).unwrap_err();
         assert!(matches!(error, Error::AddressInUse { address } if address.port() == port), "{error}");

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::connection::{self, Shared};
 use crate::faults::FaultWatch;
-use crate::{Error, Handler, Limits, Listeners, Metrics, Peer, Result, Signal, Stop, signal};
+use crate::{Error, Handler, Limits, Listeners, Metrics, Peer, Result, Signal, Stop, listen, signal};
 
 /// A server that is not running yet.
 pub struct Server {
@@ -45,8 +45,9 @@ impl Server {
         self.stop.clone()
     }
 
-    /// Serves until [`Stop::now`]; then running requests finish (within `stop_grace`) and are answered.
+    /// Listens, if nobody did before, and serves until [`Stop::now`]; then running requests finish (within `stop_grace`) and are answered.
     pub fn run(self, listeners: Listeners, handler: Arc<dyn Handler>) -> Result<()> {
+        listen(&listeners)?;
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         builder.enable_all().thread_name("arbor-worker").max_blocking_threads(self.limits.blocking_threads_max);
         if let Some(workers) = self.workers {

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arbor_server::{After, Figures, Handler, Limits, Metrics, Peer, Place, Server, Session, Stop, bind};
+use arbor_server::{After, Figures, Handler, Limits, Metrics, Peer, Place, Server, Session, Stop, bind, listen};
 
 struct Toy;
 
@@ -75,6 +75,7 @@ struct Running {
 impl Running {
     fn start(limits: Limits) -> Running {
         let listeners = bind(&["127.0.0.1".to_owned()], 0, false).unwrap();
+        listen(&listeners).unwrap();
         let address = listeners[0].local_addr().unwrap();
         let server = Server::new(limits).with_workers(2);
         let (stop, metrics) = (server.stop(), server.metrics());

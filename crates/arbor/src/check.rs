@@ -1,0 +1,47 @@
+//! `arbor check`: verifies a folder that no server works on. The log is replayed first, as at any start.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use arbor_store::Store;
+use clap::{Arg, ArgMatches, Command};
+
+use crate::failure::{CANNOT_START, Failure};
+use crate::folder::Folder;
+use crate::storage::{ENGINE, Pace, Storage};
+
+pub fn command() -> Command {
+    let dbpath =
+        Arg::new("dbpath").long("dbpath").value_name("FOLDER").default_value("/data/db").help("Folder to verify");
+    Command::new("check")
+        .about("Verifies every collection and index of a folder while no server runs on it")
+        .arg(dbpath)
+}
+
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let path = PathBuf::from(matches.get_one::<String>("dbpath").map_or("/data/db", String::as_str));
+    let pace = Pace { commit_interval: Duration::from_millis(100), checkpoint_interval: Duration::from_secs(60) };
+    let storage = Storage::open(Folder::open(&path, ENGINE)?, &pace)?;
+    let bad = check_all(&storage.store)?;
+    storage.close()?;
+    match bad {
+        0 => Ok(()),
+        bad => Err(Failure::new(CANNOT_START, format!("{bad} collections have problems"))),
+    }
+}
+
+/// Prints a line per collection; answers how many have problems.
+fn check_all(store: &Store) -> Result<usize, Failure> {
+    let mut bad = 0;
+    for db in store.list_databases() {
+        for collection in store.list_collections(&db) {
+            let report = store.validate(&collection.namespace, true).map_err(Failure::cannot_start)?;
+            let verdict = if report.is_valid() { "ok" } else { "PROBLEMS" };
+            let indexes = report.indexes.len();
+            println!("{verdict:9} {} {} documents, {indexes} indexes", collection.namespace, report.records);
+            report.problems.iter().for_each(|problem| println!("          {problem}"));
+            bad += usize::from(!report.is_valid());
+        }
+    }
+    Ok(bad)
+}

@@ -1,0 +1,89 @@
+//! What the server is started with.
+
+use std::path::PathBuf;
+
+use super::value::ParsedValue;
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub dbpath: PathBuf,
+    pub port: u16,
+    pub bind_ip: Vec<String>,
+    pub bind_all: bool,
+    pub ipv6: bool,
+    pub connections_max: usize,
+    /// `None`: standard output.
+    pub logpath: Option<PathBuf>,
+    pub logappend: bool,
+    pub quiet: bool,
+    pub verbosity: u8,
+    pub fork: bool,
+    pub pidfile: Option<PathBuf>,
+    /// Canonical name: `lmdb`, `ftree`, `rocksdb`, `wiredTiger`.
+    pub engine: String,
+    /// Options for engines by their own names, in the order given; each engine takes those it knows.
+    pub engine_options: Vec<(String, String)>,
+    pub cache_bytes: Option<u64>,
+    pub commit_interval_ms: u64,
+    pub checkpoint_seconds: u64,
+    pub slow_ms: i32,
+    pub slow_sample_rate: f64,
+    pub parameters: Vec<(String, String)>,
+    /// Prints a connection string and a first session even when standard output is no terminal.
+    pub welcome: bool,
+    pub warnings: Vec<Warning>,
+    /// All that was given, under YAML names: `getCmdLineOpts`.
+    pub given: Vec<(String, ParsedValue)>,
+}
+
+/// A key that was not applied as it stands.
+#[derive(Clone, Debug)]
+pub struct Warning {
+    pub key: String,
+    pub text: String,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            dbpath: PathBuf::from("/data/db"),
+            port: 27017,
+            bind_ip: vec!["127.0.0.1".to_owned()],
+            bind_all: false,
+            ipv6: false,
+            connections_max: 65_536,
+            logpath: None,
+            logappend: false,
+            quiet: false,
+            verbosity: 0,
+            fork: false,
+            pidfile: None,
+            engine: "lmdb".to_owned(),
+            engine_options: Vec::new(),
+            cache_bytes: None,
+            commit_interval_ms: 100,
+            checkpoint_seconds: 60,
+            slow_ms: 100,
+            slow_sample_rate: 1.0,
+            parameters: Vec::new(),
+            welcome: false,
+            warnings: Vec::new(),
+            given: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    pub fn warn(&mut self, key: &str, text: &str) {
+        self.warnings.push(Warning { key: key.to_owned(), text: text.to_owned() });
+    }
+
+    /// The names to bind, `--bind_ip_all` resolved.
+    pub fn addresses(&self) -> Vec<String> {
+        match (self.bind_all, self.ipv6) {
+            (false, _) => self.bind_ip.clone(),
+            (true, false) => vec!["0.0.0.0".to_owned()],
+            (true, true) => vec!["0.0.0.0".to_owned(), "::".to_owned()],
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The data folder.
+//!
+//! | name | what |
+//! |---|---|
+//! | `arbor.lock` | held by the one process that works on the folder; its text is the process id |
+//! | `arbor.format` | identity: `format`, `engine` and the release that made the folder, one `key = value` per line |
+//! | `log/` | the commit log |
+//! | `lmdb/` | the trees of the LMDB engine |
+//! | `scratch/` | temporary files; nothing in it survives a start |
+//!
+//! The identity is written before anything else and made durable with its name, so a folder without one is new (or not
+//! ours).
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use arbor_disk::{Disk, Lock, RealDisk};
+
+use crate::failure::{FOREIGN_FOLDER, Failure};
+
+/// Raised when something in the folder changes in a way that older releases cannot read.
+const FORMAT: u32 = 1;
+
+/// Files that other servers leave; a folder with one of them is not taken over.
+const FOREIGN_FILES: &[&str] =
+    &["WiredTiger", "WiredTiger.wt", "storage.bson", "local.ns", "local.0", "tokumx.environment"];
+
+/// A folder that belongs to this process.
+#[derive(Debug)]
+pub struct Folder {
+    pub path: PathBuf,
+    _lock: Box<dyn Lock>,
+}
+
+impl Folder {
+    /// Locks the folder and checks whose it is; a new one becomes ours.
+    pub fn open(path: &Path, engine: &str) -> Result<Folder, Failure> {
+        if !path.is_dir() {
+            return Err(Failure::cannot_start(format!(
+                "NonExistentPath: Data directory {} not found. Create the missing directory or specify another directory \
+                 using (1) the --dbpath command line option, or (2) by adding the 'storage.dbPath' option in the \
+                 configuration file.",
+                path.display()
+            )));
+        }
+        let lock = lock(path)?;
+        let identity = path.join("arbor.format");
+        match std::fs::read_to_string(&identity) {
+            Ok(text) => check_identity(path, &text, engine)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                refuse_foreign(path)?;
+                write_identity(path, &identity, engine)
+                    .map_err(|error| cannot(path, "write arbor.format into", &error))?;
+            }
+            Err(error) => return Err(cannot(path, "read arbor.format in", &error)),
+        }
+        Ok(Folder { path: path.to_owned(), _lock: lock })
+    }
+
+    pub fn log(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    pub fn engine(&self, engine: &str) -> PathBuf {
+        self.path.join(engine)
+    }
+
+    pub fn scratch(&self) -> PathBuf {
+        self.path.join("scratch")
+    }
+}
+
+fn lock(path: &Path) -> Result<Box<dyn Lock>, Failure> {
+    let name = path.join("arbor.lock");
+    let lock = RealDisk.lock(&name).map_err(|error| match error {
+        arbor_disk::Error::Locked { .. } => {
+            let owner = std::fs::read_to_string(&name).unwrap_or_default();
+            Failure::cannot_start(format!(
+                "DBPathInUse: another process (pid {}) works on the data directory {}",
+                owner.trim(),
+                path.display()
+            ))
+        }
+        error => Failure::cannot_start(format!("cannot lock the data directory {}: {error}", path.display())),
+    })?;
+    // The text is for people; the lock holds without it.
+    let _ = lock.write(&format!("{}\n", std::process::id()));
+    Ok(lock)
+}
+
+fn check_identity(path: &Path, text: &str, engine: &str) -> Result<(), Failure> {
+    let value = |key: &str| {
+        let lines = text.lines().filter_map(|line| line.split_once('='));
+        lines.map(|(name, value)| (name.trim(), value.trim())).find(|(name, _)| *name == key).map(|(_, value)| value)
+    };
+    let foreign =
+        |reason: String| Err(Failure::new(FOREIGN_FOLDER, format!("data directory {}: {reason}", path.display())));
+    match value("format").map(str::parse::<u32>) {
+        Some(Ok(format)) if format <= FORMAT => {}
+        Some(Ok(format)) => {
+            return foreign(format!("its format is {format}; this release reads up to {FORMAT}. Use a newer release."));
+        }
+        _ => return foreign("arbor.format does not say which format it is".to_owned()),
+    }
+    match value("engine") {
+        Some(found) if found == engine => Ok(()),
+        Some(found) => foreign(format!(
+            "it was created with the storage engine '{found}', not '{engine}'; start with --storageEngine {found} or \
+             use another directory"
+        )),
+        None => foreign("arbor.format does not name its engine".to_owned()),
+    }
+}
+
+fn refuse_foreign(path: &Path) -> Result<(), Failure> {
+    match FOREIGN_FILES.iter().find(|name| path.join(name).exists()) {
+        Some(name) => Err(Failure::new(
+            FOREIGN_FOLDER,
+            format!(
+                "data directory {}: it holds {name}, so it belongs to another server; use another directory",
+                path.display()
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Written beside, made durable, then renamed: the identity is there whole or not at all.
+fn write_identity(path: &Path, identity: &Path, engine: &str) -> std::io::Result<()> {
+    let beside = path.join("arbor.format.new");
+    let mut file = std::fs::File::create(&beside)?;
+    write!(file, "format = {FORMAT}\nengine = {engine}\ncreated_by = {}\n", env!("CARGO_PKG_VERSION"))?;
+    file.sync_all()?;
+    std::fs::rename(&beside, identity)?;
+    std::fs::File::open(path)?.sync_all()
+}
+
+fn cannot(path: &Path, what: &str, error: &std::io::Error) -> Failure {
+    Failure::cannot_start(format!("cannot {what} the data directory {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(path: &Path, engine: &str) -> Result<Folder, (u8, String)> {
+        Folder::open(path, engine).map_err(|failure| (failure.code, failure.message))
+    }
+
+    #[test]
+    fn a_new_folder_becomes_ours_and_stays_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = open(dir.path(), "lmdb").unwrap();
+        let (code, message) = open(dir.path(), "lmdb").unwrap_err();
+        assert_eq!(code, 100);
+        assert!(message.contains(&std::process::id().to_string()), "{message}");
+        drop(folder);
+        open(dir.path(), "lmdb").unwrap();
+    }
+
+    #[test]
+    fn what_is_not_ours_is_refused() {
+        let missing = tempfile::tempdir().unwrap().path().join("missing");
+        let (code, message) = open(&missing, "lmdb").unwrap_err();
+        assert!(code == 100 && message.contains("Create the missing directory"), "{message}");
+
+        let dir = tempfile::tempdir().unwrap();
+        drop(open(dir.path(), "lmdb").unwrap());
+        assert_eq!(open(dir.path(), "ftree").unwrap_err().0, FOREIGN_FOLDER);
+        std::fs::write(dir.path().join("arbor.format"), "format = 99\nengine = lmdb\n").unwrap();
+        let (code, message) = open(dir.path(), "lmdb").unwrap_err();
+        assert!(code == FOREIGN_FOLDER && message.contains("newer release"), "{message}");
+        std::fs::write(dir.path().join("arbor.format"), "").unwrap();
+        assert_eq!(open(dir.path(), "lmdb").unwrap_err().0, FOREIGN_FOLDER);
+
+        let mongods = tempfile::tempdir().unwrap();
+        std::fs::write(mongods.path().join("WiredTiger"), "").unwrap();
+        assert_eq!(open(mongods.path(), "lmdb").unwrap_err().0, FOREIGN_FOLDER);
+        assert!(!mongods.path().join("arbor.format").exists());
+    }
+}

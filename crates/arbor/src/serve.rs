@@ -1,0 +1,253 @@
+//! The start and the end of the server.
+//!
+//! Start: log file, folder (lock, identity), addresses (bound, so that a busy port shows before a long recovery),
+//! storage with its recovery, then listen. End: stop accepting, interrupt and finish what runs, a last checkpoint, close.
+//! A crash at any point leaves what the log holds.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arbor_bson::{ArrayBuf, DocBuf};
+use arbor_command::log::{Component, Event, Log};
+use arbor_command::{Commands, Options, Parameters};
+use arbor_query::Database;
+use arbor_server::{Limits, Listeners, Server, Signal, Stop};
+
+use crate::background;
+use crate::config::{self, Settings};
+use crate::failure::{BAD_OPTIONS, CANNOT_LISTEN, Failure};
+use crate::folder::Folder;
+use crate::front::{Front, Later, Process};
+use crate::storage::{ENGINE, Pace, Storage};
+
+const fn event(component: Component, id: u32, message: &'static str) -> Event {
+    Event { component, id, message }
+}
+
+const STARTING: Event = event(Component::Control, 4_615_611, "Arbor starting");
+const OPTIONS: Event = event(Component::Control, 21_951, "Options set by command line");
+const SETTING: Event = event(Component::Control, 9_000_010, "A setting is not applied as it stands");
+const NO_ACCESS_CONTROL: Event = event(
+    Component::Control,
+    22_120,
+    "Access control is not enabled for the database. Read and write access to data and configuration is unrestricted",
+);
+const RECOVERED: Event = event(Component::Recovery, 9_000_011, "Recovery done");
+const WAITING: Event = event(Component::Network, 23_016, "Waiting for connections");
+const LISTENING: Event = event(Component::Network, 23_015, "Listening on");
+const SIGNAL: Event = event(Component::Control, 23_377, "Received signal");
+const FAILED: Event = event(Component::Control, 20_557, "DBException in initAndListen, terminating");
+const CLOSING: Event = event(Component::Control, 4_784_901, "Shutting down");
+const CLOSED: Event = event(Component::Control, 20_565, "Now exiting");
+
+const CONTEXT: &str = "initandlisten";
+
+pub fn run(settings: Settings) -> Result<(), Failure> {
+    let log = Arc::new(open_log(&settings)?);
+    let outcome = serve(settings, &log);
+    if let Err(failure) = &outcome {
+        log.error(FAILED, CONTEXT, DocBuf::new().with("error", &failure.message));
+    }
+    let code = outcome.as_ref().err().map_or(0, |failure| i32::from(failure.code));
+    log.info(CLOSED, CONTEXT, DocBuf::new());
+    log.info(event(Component::Control, 23_138, "Shutting down"), CONTEXT, DocBuf::new().with("exitCode", code));
+    outcome
+}
+
+fn open_log(settings: &Settings) -> Result<Log, Failure> {
+    let log = match &settings.logpath {
+        None => Log::to_standard_output(),
+        Some(path) => Log::to_file(path, settings.logappend)
+            .map_err(|error| Failure::cannot_start(format!("cannot open the log file {}: {error}", path.display())))?,
+    };
+    log.set_quiet(settings.quiet);
+    log.set_verbosity(settings.verbosity);
+    Ok(log)
+}
+
+fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
+    let (parameters, without_effect) =
+        Parameters::new(&settings.parameters).map_err(|reason| Failure::new(BAD_OPTIONS, reason))?;
+    announce(&settings, log, without_effect.iter().map(|parameter| parameter.0.as_str()));
+    let folder = Folder::open(&settings.dbpath, ENGINE)?;
+    write_pidfile(&settings)?;
+    let listeners = bind(&settings)?;
+    let pace = Pace {
+        commit_interval: Duration::from_millis(settings.commit_interval_ms),
+        // 0 meant "never" in MongoDB; the log would grow without end.
+        checkpoint_interval: Duration::from_secs(settings.checkpoint_seconds.max(1)),
+    };
+    let storage = Storage::open(folder, &pace)?;
+    log_recovery(log, &storage);
+
+    let limits = Limits { connections_max: settings.connections_max, ..Limits::default() };
+    let later = Later::default();
+    let server = Server::new(limits);
+    let (stop, metrics) = (server.stop(), server.metrics());
+    let server = server.with_signals(on_signal(log.clone(), stop.clone(), later.clone()));
+    let host = Process { metrics, stop: stop.clone() };
+    let database = Database::new(storage.store.clone(), storage.transactions.clone());
+    let commands =
+        Arc::new(Commands::new(database, log.clone(), parameters, options(&settings, &listeners), Box::new(host)));
+    let _ = later.set(commands.clone());
+
+    let clock = start_clock(commands.clone(), stop)?;
+    listen(&settings, log, &listeners)?;
+    let served = server.run(listeners, Arc::new(Front { commands: commands.clone() }));
+    log.info(CLOSING, CONTEXT, DocBuf::new());
+    let _ = clock.join();
+    drop(commands);
+    let closed = storage.close();
+    remove_pidfile(&settings);
+    served.map_err(Failure::cannot_start).and(closed)
+}
+
+/// The lines at the head of the log: what was asked for, and what of it is not done.
+fn announce<'a>(settings: &Settings, log: &Log, without_effect: impl Iterator<Item = &'a str>) {
+    let attributes = DocBuf::new()
+        .with("pid", i64::from(std::process::id()))
+        .with("port", i32::from(settings.port))
+        .with("dbPath", &*settings.dbpath.to_string_lossy())
+        .with("version", env!("CARGO_PKG_VERSION"))
+        .with("engine", ENGINE);
+    log.info(STARTING, CONTEXT, attributes);
+    log.info(OPTIONS, CONTEXT, DocBuf::new().with("options", &config::nested(&settings.given)));
+    log.startup_warning(NO_ACCESS_CONTROL, DocBuf::new());
+    let warn = |key: &str, text: &str| {
+        log.startup_warning(SETTING, DocBuf::new().with("setting", key).with("reason", text));
+    };
+    settings.warnings.iter().for_each(|warning| warn(&warning.key, &warning.text));
+    without_effect.for_each(|name| warn(&format!("setParameter.{name}"), "the parameter has no effect here"));
+    if settings.engine != ENGINE {
+        let text = format!("the engine '{}' is not in this build yet; '{ENGINE}' is used instead", settings.engine);
+        warn("storage.engine", &text);
+    }
+    if settings.cache_bytes.is_some() {
+        let text =
+            format!("'{ENGINE}' reads through the page cache of the operating system; bound it with a control group");
+        warn("cache size", &text);
+    }
+    for (option, _) in &settings.engine_options {
+        warn(option, &format!("the engine '{ENGINE}' has no such option"));
+    }
+}
+
+fn bind(settings: &Settings) -> Result<Listeners, Failure> {
+    arbor_server::bind(&settings.addresses(), settings.port, settings.ipv6).map_err(cannot_listen)
+}
+
+fn cannot_listen(error: arbor_server::Error) -> Failure {
+    match error {
+        arbor_server::Error::AddressInUse { address } => {
+            Failure::new(CANNOT_LISTEN, format!("SocketException: Address already in use: {address}"))
+        }
+        error => Failure::new(CANNOT_LISTEN, error.to_string()),
+    }
+}
+
+fn listen(settings: &Settings, log: &Log, listeners: &Listeners) -> Result<(), Failure> {
+    arbor_server::listen(listeners).map_err(cannot_listen)?;
+    for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
+        log.info(LISTENING, "listener", DocBuf::new().with("address", &address.to_string()));
+    }
+    let port = port_of(settings, listeners);
+    log.info(WAITING, "listener", DocBuf::new().with("port", i32::from(port)).with("ssl", "off"));
+    if settings.welcome || (settings.logpath.is_some() && std::io::stdout().is_terminal()) {
+        welcome(settings, port);
+    }
+    background::ready();
+    Ok(())
+}
+
+fn port_of(settings: &Settings, listeners: &Listeners) -> u16 {
+    let bound = listeners.first().and_then(|listener| listener.local_addr().ok());
+    bound.map_or(settings.port, |address| address.port())
+}
+
+fn welcome(settings: &Settings, port: u16) {
+    let host = match settings.bind_ip.first().map(String::as_str) {
+        Some("0.0.0.0" | "::") | None => "127.0.0.1",
+        Some(host) => host,
+    };
+    println!(
+        "\nArbor is ready: mongodb://{host}:{port}\n\n    mongosh mongodb://{host}:{port}/test\n    \
+         test> db.trees.insertMany([{{ name: 'oak', height: 30 }}, {{ name: 'birch', height: 20 }}])\n    \
+         test> db.trees.createIndex({{ height: 1 }})\n    \
+         test> db.trees.find({{ height: {{ $gt: 25 }} }})\n\nCtrl-C stops the server cleanly.\n"
+    );
+}
+
+fn options(settings: &Settings, listeners: &Listeners) -> Options {
+    Options {
+        argv: std::env::args().collect(),
+        parsed: config::nested(&settings.given),
+        dbpath: settings.dbpath.clone(),
+        port: port_of(settings, listeners),
+        slow_ms: settings.slow_ms,
+        slow_sample_rate: settings.slow_sample_rate,
+        connections_max: settings.connections_max,
+    }
+}
+
+fn log_recovery(log: &Log, storage: &Storage) {
+    let recovery = storage.recovery;
+    let attributes = DocBuf::new()
+        .with("engineStoodAt", recovery.applied.0 as i64)
+        .with("logEndsAt", recovery.end.0 as i64)
+        .with("recordsReplayed", recovery.end.0.saturating_sub(recovery.applied.0) as i64)
+        .with("databases", &storage.store.list_databases().iter().map(String::as_str).collect::<ArrayBuf>())
+        .with("durationMillis", recovery.took.as_millis() as i64);
+    log.info(RECOVERED, CONTEXT, attributes);
+}
+
+/// The first signal to end stops cleanly, a second one at once: the log holds what was acknowledged.
+fn on_signal(log: Arc<Log>, stop: Stop, commands: Later) -> impl Fn(Signal) + Send + Sync {
+    move |signal| match signal {
+        Signal::Rotate => {
+            if let Err(error) = log.rotate() {
+                log.error(SIGNAL, "signal", DocBuf::new().with("rotate", &error.to_string()));
+            }
+        }
+        Signal::Terminate(name) if stop.is_stopping() => {
+            log.warn(SIGNAL, "signal", DocBuf::new().with("signal", name).with("action", "stop without a checkpoint"));
+            std::process::exit(1);
+        }
+        Signal::Terminate(name) => {
+            log.info(SIGNAL, "signal", DocBuf::new().with("signal", name).with("action", "stop"));
+            if let Some(commands) = commands.get() {
+                commands.interrupt_all();
+            }
+            stop.now();
+        }
+    }
+}
+
+/// The thread that closes forgotten cursors and sessions.
+fn start_clock(commands: Arc<Commands>, stop: Stop) -> Result<std::thread::JoinHandle<()>, Failure> {
+    const TICK: Duration = Duration::from_millis(250);
+    let clock = move || {
+        for tick in 0u64.. {
+            if stop.is_stopping() {
+                return;
+            }
+            if tick.is_multiple_of(4) {
+                commands.tick();
+            }
+            std::thread::sleep(TICK);
+        }
+    };
+    std::thread::Builder::new().name("arbor-clock".to_owned()).spawn(clock).map_err(Failure::cannot_start)
+}
+
+fn write_pidfile(settings: &Settings) -> Result<(), Failure> {
+    let Some(path) = &settings.pidfile else { return Ok(()) };
+    std::fs::write(path, format!("{}\n", std::process::id()))
+        .map_err(|error| Failure::cannot_start(format!("cannot write the pid file {}: {error}", path.display())))
+}
+
+fn remove_pidfile(settings: &Settings) {
+    if let Some(path) = &settings.pidfile {
+        let _ = std::fs::remove_file(path);
+    }
+}

@@ -1,0 +1,68 @@
+//! Log, engine, transactions and store, opened in that order and closed together.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arbor_base::Position;
+use arbor_disk::{Disk, RealDisk};
+use arbor_engine::Engine;
+use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
+use arbor_log::{Log, LogOptions};
+use arbor_store::{Store, StoreOptions};
+use arbor_txn::Transactions;
+
+use crate::failure::Failure;
+use crate::folder::Folder;
+
+/// The engine of this build.
+pub const ENGINE: &str = "lmdb";
+
+pub struct Storage {
+    pub transactions: Arc<Transactions>,
+    pub store: Arc<Store>,
+    pub recovery: Recovery,
+    // The lock goes last.
+    _folder: Folder,
+}
+
+/// What the start had to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Recovery {
+    /// Where the engine stood, and where the log ends.
+    pub applied: Position,
+    pub end: Position,
+    pub took: Duration,
+}
+
+pub struct Pace {
+    pub commit_interval: Duration,
+    pub checkpoint_interval: Duration,
+}
+
+impl Storage {
+    /// Opens everything in the folder; replays the log behind the engine.
+    pub fn open(folder: Folder, pace: &Pace) -> Result<Storage, Failure> {
+        let begun = Instant::now();
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let options = LogOptions { commit_interval: pace.commit_interval, ..LogOptions::default() };
+        let log = Log::open(disk.clone(), &folder.log(), options).map_err(Failure::cannot_start)?;
+        let engine = LmdbEngine::open(&folder.engine(ENGINE), LmdbOptions::default()).map_err(Failure::cannot_start)?;
+        let (applied, end) = (engine.applied(), log.appended());
+        let path = folder.path.clone();
+        let options = arbor_txn::Options {
+            checkpoint_interval: pace.checkpoint_interval,
+            free_space: Some(Arc::new(move || disk.free_bytes(&path).ok())),
+            ..arbor_txn::Options::default()
+        };
+        let transactions = Transactions::open(log, Arc::new(engine), options).map_err(Failure::cannot_start)?;
+        let options = StoreOptions { scratch: folder.scratch(), ..StoreOptions::default() };
+        let store = Store::open(transactions.clone(), options).map_err(Failure::cannot_start)?;
+        let recovery = Recovery { applied, end, took: begun.elapsed() };
+        Ok(Storage { transactions, store: Arc::new(store), recovery, _folder: folder })
+    }
+
+    /// A last checkpoint, then the end of the log.
+    pub fn close(self) -> Result<(), Failure> {
+        self.transactions.close().map_err(Failure::cannot_start)
+    }
+}

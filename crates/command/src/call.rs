@@ -1,0 +1,84 @@
+//! One command in flight, as its file in `cmd/` sees it.
+
+use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_lang::Code;
+use arbor_query::{Database, Interrupt};
+use arbor_store::Namespace;
+use arbor_wire::Sequence;
+
+use crate::arguments::{Field, type_name};
+use crate::generic::{Generic, is_generic};
+use crate::registry::Row;
+use crate::{Commands, Connection, Error, Result};
+
+pub struct Call<'c> {
+    pub server: &'c Commands,
+    pub connection: &'c mut Connection,
+    pub row: &'static Row,
+    pub db: &'c str,
+    pub body: Doc<'c>,
+    pub sequences: &'c [Sequence<'c>],
+    pub generic: Generic<'c>,
+    pub interrupt: Interrupt,
+    /// Fields of the reply; `ok` is appended when the command succeeds.
+    pub reply: DocBuf,
+    /// What the slow query log says about the plan.
+    pub plan: Plan,
+}
+
+/// Figures of one statement for the slow query log.
+#[derive(Default)]
+pub struct Plan {
+    pub returned: Option<u64>,
+    pub cursor_id: i64,
+}
+
+impl<'c> Call<'c> {
+    pub fn database(&self) -> &'c Database {
+        &self.server.database
+    }
+
+    /// A field of this command, for reading it or for its error.
+    pub fn field<'n>(&self, name: &'n str) -> Field<'n> {
+        Field::new(self.row.name, name)
+    }
+
+    /// The command's own fields: neither its first one nor those that every command takes.
+    pub fn own_fields(&self) -> impl Iterator<Item = (&'c str, ValueRef<'c>)> + use<'c> {
+        self.body.iter().skip(1).filter(|(name, _)| !is_generic(name))
+    }
+
+    /// Refuses every field but those of `known`; for commands that read their few fields one by one.
+    pub fn only(&self, known: &[&str]) -> Result<()> {
+        match self.own_fields().find(|(name, _)| !known.contains(name)) {
+            Some((name, _)) => Err(self.field(name).unknown()),
+            None => Ok(()),
+        }
+    }
+
+    /// The value behind the command's name.
+    pub fn target(&self) -> ValueRef<'c> {
+        self.body.first().map_or(ValueRef::Null, |(_, value)| value)
+    }
+
+    /// `db.collection` of a command that names its collection.
+    pub fn namespace(&self) -> Result<Namespace> {
+        let name = match self.target() {
+            ValueRef::String(name) | ValueRef::Symbol(name) => name,
+            other => {
+                let text = format!("collection name has invalid type {}", type_name(other.ty()));
+                return Err(Error::new(Code::INVALID_NAMESPACE, text));
+            }
+        };
+        Ok(Namespace::new(self.db, name)?)
+    }
+
+    /// Documents of a field that may be an array of the body or a document sequence beside it.
+    pub fn documents(&self, name: &str) -> Result<Vec<Doc<'c>>> {
+        if let Some(sequence) = self.sequences.iter().find(|sequence| sequence.name == name) {
+            return Ok(sequence.iter().collect());
+        }
+        let value = self.body.get(name).ok_or_else(|| self.field(name).missing())?;
+        self.field(name).documents(value)
+    }
+}

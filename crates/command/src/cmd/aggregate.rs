@@ -1,0 +1,154 @@
+//! `aggregate`. Stages that ask the server and not a collection for their documents begin here; the rest is `query`'s.
+
+use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_lang::Code;
+use arbor_query::{AggregateSpec, Verbosity};
+use arbor_store::Namespace;
+
+use super::cursor_reply::{First, answer_first, collation, cursor_option, refuse_if_given};
+use super::{coll_stats, current_op, explain};
+use crate::call::Call;
+use crate::{Error, Result};
+
+pub struct Parsed<'c> {
+    pub spec: AggregateSpec<'c>,
+    first: First,
+    explain: bool,
+}
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let Parsed { spec, first, explain } = parse(call)?;
+    if explain {
+        call.reply = explain::explain_call(call, Verbosity::QueryPlanner)?;
+        explain::append_surroundings(call, call.body);
+        return Ok(());
+    }
+    let cursor = match server_documents(call, &spec)? {
+        Some(documents) => {
+            let rest: ArrayBuf = spec.pipeline.iter().skip(1).collect();
+            let spec = AggregateSpec { pipeline: rest.as_array(), ..spec };
+            arbor_query::aggregate_documents(call.database(), &spec, documents, &call.interrupt)?
+        }
+        None => arbor_query::aggregate(call.database(), &spec, &call.interrupt)?,
+    };
+    answer_first(call, cursor, first)
+}
+
+/// Reads the command; `explain` uses it as well.
+pub fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
+    let (namespace, collectionless) = match call.target() {
+        ValueRef::String(_) => (call.namespace()?, false),
+        value if call.field("aggregate").integer(value).is_ok_and(|n| n == 1) => {
+            (Namespace::new(call.db, "$cmd.aggregate")?, true)
+        }
+        _ => {
+            let text = "Invalid command format: the 'aggregate' field must specify a collection name or 1";
+            return Err(Error::failed_to_parse(text));
+        }
+    };
+    let (mut pipeline, mut hint, mut let_variables) = (None, None, None);
+    let (mut cursor, mut explain) = (None, false);
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "pipeline" => pipeline = Some(field.array(value)?),
+            "cursor" => cursor = Some(cursor_option(field, value)?),
+            "explain" => explain = field.bool(value)?,
+            "hint" => hint = super::hint::read(field, value)?,
+            "let" => let_variables = Some(field.document(value)?),
+            "collation" => collation(field, value)?,
+            "allowDiskUse" | "bypassDocumentValidation" => drop(field.bool(value)?),
+            "exchange" => refuse_if_given(field, value, "exchange")?,
+            _ => return Err(field.unknown()),
+        }
+    }
+    let pipeline: Array<'c> = pipeline.ok_or_else(|| call.field("pipeline").missing())?;
+    if cursor.is_none() && !explain && call.row.name == "aggregate" && call.body.get("aggregate").is_some() {
+        let text = "The 'cursor' option is required, except for aggregate with the explain argument";
+        if !is_explained(call) {
+            return Err(Error::failed_to_parse(text));
+        }
+    }
+    let first = First::of(cursor.flatten());
+    Ok(Parsed { spec: AggregateSpec { namespace, collectionless, pipeline, hint, let_variables }, first, explain })
+}
+
+/// A command inside `explain` needs no cursor: it has no `$db` of its own.
+fn is_explained(call: &Call<'_>) -> bool {
+    call.body.get("$db").is_none()
+}
+
+/// Documents of a first stage that reads the server; `None`: the pipeline begins with a collection.
+fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Option<Vec<DocBuf>>> {
+    let Some(ValueRef::Document(stage)) = spec.pipeline.get(0) else { return Ok(None) };
+    let Some((name, options)) = stage.first() else { return Ok(None) };
+    let documents = match (name, spec.collectionless) {
+        ("$currentOp", true) if call.db != "admin" => {
+            let text = "$currentOp must be run against the 'admin' database with {aggregate: 1}";
+            return Err(Error::new(Code::INVALID_NAMESPACE, text));
+        }
+        ("$currentOp", true) => {
+            let idle = current_op::idle_option(call.field(name).document(options)?)?;
+            current_op::operations(call.server, idle)
+        }
+        ("$listLocalSessions" | "$listSessions", _) => sessions(call),
+        ("$collStats", false) => vec![collection_figures(call, &spec.namespace, call.field(name).document(options)?)?],
+        ("$indexStats", false) => index_figures(call, &spec.namespace)?,
+        ("$documents", true) => return Err(Error::not_supported("$documents")),
+        _ => return Ok(None),
+    };
+    Ok(Some(documents))
+}
+
+fn sessions(call: &Call<'_>) -> Vec<DocBuf> {
+    let now = crate::log::now_ms();
+    let describe = |(id, idle): ([u8; 16], std::time::Duration)| {
+        let lsid = DocBuf::new().with("id", ValueRef::Binary { subtype: 4, bytes: &id });
+        DocBuf::new().with("_id", &lsid).with("lastUse", ValueRef::DateTime(now - idle.as_millis() as i64))
+    };
+    call.server.sessions.all().into_iter().map(describe).collect()
+}
+
+/// `$collStats`.
+fn collection_figures(call: &Call<'_>, namespace: &Namespace, options: Doc<'_>) -> Result<DocBuf> {
+    let missing = || {
+        let text = format!(
+            "Unable to retrieve storageStats in $collStats stage :: caused by :: Collection [{namespace}] not found."
+        );
+        Error::new(Code::NAMESPACE_NOT_FOUND, text)
+    };
+    let collection = call.database().store.collection(namespace).ok_or_else(missing)?;
+    let figures = coll_stats::Figures::of(call, &collection)?;
+    let mut doc = DocBuf::new().with("ns", namespace.as_str()).with("host", &crate::process::host_name());
+    doc.append("localTime", ValueRef::DateTime(crate::log::now_ms()));
+    for (name, value) in options {
+        let field = crate::arguments::Field::new("$collStats", name);
+        match name {
+            "storageStats" => {
+                let scale = match field.document(value)?.get("scale") {
+                    Some(value) => coll_stats::read_scale(field, value)?,
+                    None => 1,
+                };
+                doc.append(name, &coll_stats::figures_doc(call, &figures, true, scale));
+            }
+            "count" => drop(doc.append(name, figures.documents as i64)),
+            "latencyStats" | "queryExecStats" => return Err(Error::not_supported(&format!("$collStats.{name}"))),
+            _ => return Err(field.unknown()),
+        }
+    }
+    Ok(doc)
+}
+
+/// `$indexStats`. Accesses are not counted yet, so none are shown.
+fn index_figures(call: &Call<'_>, namespace: &Namespace) -> Result<Vec<DocBuf>> {
+    let Some(collection) = call.database().store.collection(namespace) else { return Ok(Vec::new()) };
+    let host = format!("{}:{}", crate::process::host_name(), call.server.options.port);
+    let describe = |spec: DocBuf| {
+        let mut doc = DocBuf::new();
+        for (name, value) in spec.as_doc().iter().filter(|(name, _)| matches!(*name, "name" | "key")) {
+            doc.append(name, value);
+        }
+        doc.with("host", &host).with("spec", &spec)
+    };
+    Ok(collection.index_specs().into_iter().map(describe).collect())
+}

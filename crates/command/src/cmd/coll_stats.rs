@@ -1,0 +1,114 @@
+//! `collStats`: figures of a collection. Counts and sizes are exact, sizes on disk are the engine's own.
+
+use arbor_bson::{DocBuf, ValueRef};
+use arbor_engine::TreeStats;
+use arbor_store::{Collection, Namespace};
+
+use crate::call::Call;
+use crate::{Error, Result};
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let namespace = call.namespace()?;
+    let mut scale = 1;
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "scale" => scale = read_scale(field, value)?,
+            "waitForLock" | "numericOnly" => drop(field.bool(value)?),
+            _ => return Err(field.unknown()),
+        }
+    }
+    call.reply.append("ns", namespace.as_str());
+    append_figures(call, &namespace, scale)?;
+    Ok(())
+}
+
+pub fn read_scale(field: crate::arguments::Field<'_>, value: ValueRef<'_>) -> Result<u64> {
+    match field.integer(value)? {
+        scale @ 1.. => Ok(scale as u64),
+        scale => Err(Error::new(
+            arbor_lang::Code(51024),
+            format!("BSON field 'scale' value must be >= 1, actual value '{scale}'"),
+        )),
+    }
+}
+
+/// Figures of one collection.
+#[derive(Default)]
+pub struct Figures {
+    pub documents: u64,
+    pub data_bytes: u64,
+    pub disk: TreeStats,
+    /// Name and figures of each secondary index.
+    pub indexes: Vec<(String, TreeStats)>,
+}
+
+impl Figures {
+    pub fn of(call: &Call<'_>, collection: &Collection) -> Result<Figures> {
+        let transactions = &call.database().transactions;
+        let view = transactions.read()?;
+        let mut figures = Figures {
+            documents: arbor_store::count(&view, collection)?,
+            data_bytes: arbor_store::data_size(&view, collection)?,
+            disk: tree(call, collection.tree)?,
+            indexes: Vec::new(),
+        };
+        for index in &collection.indexes {
+            figures.indexes.push((index.name.clone(), tree(call, index.tree)?));
+        }
+        Ok(figures)
+    }
+
+    pub fn index_bytes(&self) -> u64 {
+        self.indexes.iter().map(|(_, stats)| stats.disk_bytes).sum()
+    }
+}
+
+/// A tree that was dropped meanwhile counts nothing.
+fn tree(call: &Call<'_>, tree: arbor_base::TreeId) -> Result<TreeStats> {
+    match call.database().transactions.engine().tree_stats(tree) {
+        Err(arbor_engine::Error::UnknownTree(_)) => Ok(TreeStats::default()),
+        stats => stats.map_err(|error| arbor_txn::Error::from(error).into()),
+    }
+}
+
+/// Appends the figures as `collStats` and `$collStats` show them; zeros for a collection that is not there.
+pub fn append_figures(call: &mut Call<'_>, namespace: &Namespace, scale: u64) -> Result<()> {
+    let collection = call.database().store.collection(namespace);
+    let figures = match &collection {
+        Some(collection) => Figures::of(call, collection)?,
+        None => Figures::default(),
+    };
+    let doc = figures_doc(call, &figures, collection.is_some(), scale);
+    for (name, value) in doc.as_doc() {
+        call.reply.append(name, value);
+    }
+    Ok(())
+}
+
+pub fn figures_doc(call: &Call<'_>, figures: &Figures, exists: bool, scale: u64) -> DocBuf {
+    let scaled = |bytes: u64| (bytes / scale) as i64;
+    let mut doc = DocBuf::new().with("size", scaled(figures.data_bytes)).with("count", figures.documents as i64);
+    if let Some(average) = figures.data_bytes.checked_div(figures.documents) {
+        doc.append("avgObjSize", average as i64);
+    }
+    doc.append("numOrphanDocs", 0i32);
+    doc.append("storageSize", scaled(figures.disk.disk_bytes));
+    doc.append("freeStorageSize", scaled(figures.disk.free_bytes)).append("capped", false);
+    let mut sizes = DocBuf::new();
+    if exists {
+        // The tree of documents is the index on _id; its bytes are in storageSize.
+        sizes.append("_id_", 0i64);
+    }
+    for (name, stats) in &figures.indexes {
+        sizes.append(name, scaled(stats.disk_bytes));
+    }
+    doc.append("nindexes", figures.indexes.len() as i32 + i32::from(exists));
+    doc.append("indexBuilds", &arbor_bson::ArrayBuf::new());
+    doc.append("totalIndexSize", scaled(figures.index_bytes()));
+    doc.append("totalSize", scaled(figures.disk.disk_bytes + figures.index_bytes()));
+    doc.append("indexSizes", &sizes);
+    let engine = DocBuf::new().with("name", call.database().transactions.engine().name());
+    doc.append("storageEngine", &engine).append("scaleFactor", scale as i64);
+    doc
+}

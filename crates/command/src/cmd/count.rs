@@ -1,0 +1,38 @@
+//! `count`.
+
+use arbor_bson::{Doc, ValueRef};
+use arbor_query::CountSpec;
+
+use super::cursor_reply::collation;
+use crate::Result;
+use crate::call::Call;
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let spec = parse(call)?;
+    let found = arbor_query::count(call.database(), &spec, &call.interrupt)?;
+    match i32::try_from(found) {
+        Ok(found) => call.reply.append("n", found),
+        Err(_) => call.reply.append("n", found as i64),
+    };
+    Ok(())
+}
+
+/// Reads the command; `explain` uses it as well.
+pub fn parse<'c>(call: &Call<'c>) -> Result<CountSpec<'c>> {
+    let mut spec = CountSpec { namespace: call.namespace()?, query: Doc::empty(), skip: 0, limit: None, hint: None };
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "query" if matches!(value, ValueRef::Null) => {}
+            "query" => spec.query = field.document(value)?,
+            "skip" => spec.skip = field.unsigned(value)?,
+            // A negative limit means the same as a positive one here.
+            "limit" => spec.limit = Some(field.integer(value)?.unsigned_abs()).filter(|limit| *limit > 0),
+            "hint" => spec.hint = super::hint::read(field, value)?,
+            "collation" => collation(field, value)?,
+            "fields" => {}
+            _ => return Err(field.unknown()),
+        }
+    }
+    Ok(spec)
+}

@@ -1,0 +1,23 @@
+//! `createIndexes`.
+
+use arbor_bson::DocBuf;
+
+use crate::call::Call;
+use crate::{Error, Result};
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    call.only(&["indexes", "commitQuorum", "ignoreUnknownIndexOptions", "v"])?;
+    let namespace = call.namespace()?;
+    let specs: Vec<DocBuf> = call.documents("indexes")?.into_iter().map(|spec| spec.to_buf()).collect();
+    if specs.is_empty() {
+        return Err(Error::bad_value("Must specify at least one index to create"));
+    }
+    let created = call.database().store.create_indexes(&namespace, &specs)?;
+    let reply = &mut call.reply;
+    reply.append("numIndexesBefore", created.before as i32).append("numIndexesAfter", created.after as i32);
+    reply.append("createdCollectionAutomatically", created.created_collection);
+    if created.before == created.after {
+        reply.append("note", "all indexes already exist");
+    }
+    Ok(())
+}

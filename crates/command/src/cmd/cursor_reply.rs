@@ -1,0 +1,100 @@
+//! The cursor part of a reply, and the registration of what is not exhausted.
+
+use arbor_bson::{DocBuf, ValueRef, Writer};
+use arbor_query::{Batch, BatchLimit, Cursor, CursorOptions};
+
+use crate::arguments::Field;
+use crate::call::Call;
+use crate::{Error, Result};
+
+/// How a command answers its first batch.
+#[derive(Clone, Copy, Debug)]
+pub struct First {
+    pub limit: BatchLimit,
+    /// Nothing follows, whatever is left.
+    pub single_batch: bool,
+    pub no_timeout: bool,
+}
+
+impl First {
+    pub fn of(batch_size: Option<u64>) -> First {
+        let limit = batch_size.map_or_else(BatchLimit::first, |docs| BatchLimit::docs(docs as usize));
+        First { limit, single_batch: false, no_timeout: false }
+    }
+
+    /// For commands that answer everything at once unless they are told otherwise.
+    pub fn of_all(batch_size: Option<u64>) -> First {
+        First::of(Some(batch_size.unwrap_or(u64::MAX)))
+    }
+}
+
+/// Reads `cursor: { batchSize }` of a command.
+pub fn cursor_option(field: Field<'_>, value: ValueRef<'_>) -> Result<Option<u64>> {
+    let mut batch_size = None;
+    for (name, value) in field.document(value)? {
+        match name {
+            "batchSize" => batch_size = Some(Field::new("cursor", name).unsigned(value)?),
+            _ => return Err(Field::new("cursor", name).unknown()),
+        }
+    }
+    Ok(batch_size)
+}
+
+/// Makes the first batch of a cursor and keeps the cursor when more follows.
+pub fn answer_first(call: &mut Call<'_>, mut cursor: Cursor, first: First) -> Result<()> {
+    let batch = cursor.next_batch(first.limit, &call.interrupt)?;
+    let namespace = cursor.namespace().as_str().to_owned();
+    let id = if batch.exhausted || first.single_batch {
+        0
+    } else {
+        let session = call.generic.session.map(|id| id.to_vec());
+        call.database().cursors.insert(cursor, CursorOptions { session, no_timeout: first.no_timeout })
+    };
+    answer_batch(call, "firstBatch", &batch, id, &namespace);
+    Ok(())
+}
+
+/// `cursor: { firstBatch | nextBatch, id, ns }`.
+pub fn answer_batch(call: &mut Call<'_>, name: &str, batch: &Batch, id: i64, namespace: &str) {
+    call.plan.returned = Some(batch.docs.len() as u64);
+    call.plan.cursor_id = id;
+    call.server.metrics.documents.returned.add(batch.docs.len() as u64);
+    let documents = batch.docs.as_array();
+    let mut writer = Writer::with_capacity(documents.as_bytes().len() + namespace.len() + 80);
+    writer.open_document("cursor");
+    writer.append(name, documents.into());
+    writer.append("id", id.into());
+    writer.append("ns", namespace.into());
+    writer.close();
+    call.reply = writer.finish();
+}
+
+/// Answers documents that are all there (`listCollections` and the like).
+pub fn answer_documents(
+    call: &mut Call<'_>,
+    namespace: arbor_store::Namespace,
+    documents: Vec<DocBuf>,
+    batch_size: Option<u64>,
+) -> Result<()> {
+    answer_first(call, Cursor::over_documents(namespace, documents), First::of_all(batch_size))
+}
+
+/// For fields that would promise what is not there yet; "no" and nothing promise nothing.
+pub fn refuse_if_given(field: Field<'_>, value: ValueRef<'_>, what: &str) -> Result<()> {
+    match value {
+        ValueRef::Null | ValueRef::Undefined | ValueRef::Bool(false) => Ok(()),
+        ValueRef::Document(doc) if doc.is_empty() => Ok(()),
+        _ => Err(Error::not_supported(&format!("{what} ({field})"))),
+    }
+}
+
+/// `collation`: only the simple one exists so far.
+pub fn collation(field: Field<'_>, value: ValueRef<'_>) -> Result<()> {
+    let collation = field.document(value)?;
+    match collation.get("locale") {
+        Some(ValueRef::String("simple")) => Ok(()),
+        None if collation.is_empty() => Ok(()),
+        None => Err(Field::new("collation", "locale").missing()),
+        Some(_) => Err(Error::not_supported("a collation other than 'simple'")),
+    }
+}

@@ -1,0 +1,33 @@
+//! `distinct`.
+
+use arbor_bson::{Doc, ValueRef};
+use arbor_query::DistinctSpec;
+
+use super::cursor_reply::collation;
+use crate::Result;
+use crate::call::Call;
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let spec = parse(call)?;
+    let values = arbor_query::distinct(call.database(), &spec, &call.interrupt)?;
+    call.reply.append("values", &values);
+    Ok(())
+}
+
+/// Reads the command; `explain` uses it as well.
+pub fn parse<'c>(call: &Call<'c>) -> Result<DistinctSpec<'c>> {
+    let (mut key, mut query, mut hint) = (None, Doc::empty(), None);
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "key" => key = Some(field.string(value)?),
+            "query" if matches!(value, ValueRef::Null) => {}
+            "query" => query = field.document(value)?,
+            "hint" => hint = super::hint::read(field, value)?,
+            "collation" => collation(field, value)?,
+            _ => return Err(field.unknown()),
+        }
+    }
+    let key = key.ok_or_else(|| call.field("key").missing())?;
+    Ok(DistinctSpec { namespace: call.namespace()?, key, query, hint })
+}

@@ -1,0 +1,20 @@
+//! `drop`. A collection that is not there is no error, as in MongoDB 7.0.
+
+use crate::Result;
+use crate::call::Call;
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    call.only(&["collectionUUID"])?;
+    let namespace = call.namespace()?;
+    let Some(collection) = call.database().store.collection(&namespace) else { return Ok(()) };
+    let indexes = collection.indexes.len() as i32 + 1;
+    match call.database().store.drop_collection(&namespace) {
+        // Somebody else was faster.
+        Err(arbor_store::Error::NamespaceNotFound(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(_) => {
+            call.reply.append("nIndexesWas", indexes).append("ns", namespace.as_str());
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! `explain`: the plan of another command, which is not run beyond what `executionStats` needs.
+
+use arbor_bson::{DocBuf, ValueRef};
+use arbor_lang::Code;
+use arbor_query::{ExplainSpec, Verbosity};
+
+use crate::call::{Call, Plan};
+use crate::{Error, MONGODB_VERSION, Result, process, registry};
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    call.only(&["verbosity"])?;
+    let ValueRef::Document(explained) = call.target() else {
+        return Err(call.field("explain").wrong_type(call.target(), "object"));
+    };
+    let verbosity = match call.body.get("verbosity") {
+        Some(value) => verbosity(call.field("verbosity").string(value)?)?,
+        None => Verbosity::AllPlansExecution,
+    };
+    let name = explained.first().map_or("", |(name, _)| name);
+    let unknown = || Error::new(Code::COMMAND_NOT_FOUND, format!("Explain failed due to unknown command: {name}"));
+    let row = registry::find(name).ok_or_else(unknown)?;
+    let inner = Call {
+        server: call.server,
+        connection: &mut *call.connection,
+        row,
+        db: call.db,
+        body: explained,
+        sequences: &[],
+        generic: call.generic,
+        interrupt: call.interrupt.clone(),
+        reply: DocBuf::new(),
+        plan: Plan::default(),
+    };
+    let reply = explain_call(&inner, verbosity)?;
+    call.reply = reply;
+    append_surroundings(call, explained);
+    Ok(())
+}
+
+/// What `explain` says of a command; `aggregate` with `explain: true` asks as well.
+pub fn explain_call(call: &Call<'_>, verbosity: Verbosity) -> Result<DocBuf> {
+    let spec = match call.row.name {
+        "find" => ExplainSpec::Find(super::find::parse(call)?.0),
+        "count" => ExplainSpec::Count(super::count::parse(call)?),
+        "distinct" => ExplainSpec::Distinct(super::distinct::parse(call)?),
+        "aggregate" => ExplainSpec::Aggregate(super::aggregate::parse(call)?.spec),
+        "update" => ExplainSpec::Update(super::update::parse(call)?),
+        "delete" => ExplainSpec::Delete(super::delete::parse(call)?),
+        "findAndModify" | "findandmodify" => ExplainSpec::FindAndModify(super::find_and_modify::parse(call)?),
+        name => {
+            let text = format!("Explain failed due to unknown command: {name}");
+            return Err(Error::new(Code::COMMAND_NOT_FOUND, text));
+        }
+    };
+    Ok(arbor_query::explain(call.database(), &spec, verbosity, &call.interrupt)?)
+}
+
+/// `command` and `serverInfo`, where the plan has not brought them.
+pub fn append_surroundings(call: &mut Call<'_>, explained: arbor_bson::Doc<'_>) {
+    let mut command: DocBuf = explained.iter().filter(|(name, _)| !name.starts_with('$')).collect();
+    command.append("$db", call.db);
+    if call.reply.get("command").is_none() {
+        call.reply.append("command", &command);
+    }
+    if call.reply.get("serverInfo").is_none() {
+        let info = DocBuf::new()
+            .with("host", &process::host_name())
+            .with("port", i32::from(call.server.options.port))
+            .with("version", MONGODB_VERSION)
+            .with("gitVersion", "arbor");
+        call.reply.append("serverInfo", &info);
+    }
+}
+
+fn verbosity(text: &str) -> Result<Verbosity> {
+    match text {
+        "queryPlanner" => Ok(Verbosity::QueryPlanner),
+        "executionStats" => Ok(Verbosity::ExecutionStats),
+        "allPlansExecution" => Ok(Verbosity::AllPlansExecution),
+        other => {
+            let text = format!("Enumeration value '{other}' for field 'explain.verbosity' is not a valid value.");
+            Err(Error::bad_value(text))
+        }
+    }
+}

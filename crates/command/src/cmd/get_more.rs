@@ -1,0 +1,67 @@
+//! `getMore`.
+
+use arbor_bson::ValueRef;
+use arbor_lang::Code;
+use arbor_query::BatchLimit;
+use arbor_store::Namespace;
+
+use super::cursor_reply::answer_batch;
+use crate::call::Call;
+use crate::{Error, Result};
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let (id, namespace, limit) = parse(call)?;
+    let server = call.server;
+    check_session(call, id)?;
+    let mut cursor = server.database.cursors.check_out(id, &namespace)?;
+    let batch = cursor.cursor().next_batch(limit, &call.interrupt)?;
+    let id = if batch.exhausted { 0 } else { id };
+    if id != 0 {
+        cursor.keep();
+    }
+    answer_batch(call, "nextBatch", &batch, id, namespace.as_str());
+    Ok(())
+}
+
+fn parse(call: &Call<'_>) -> Result<(i64, Namespace, BatchLimit)> {
+    let id = match call.target() {
+        ValueRef::Int64(id) => id,
+        other => return Err(call.field("getMore").wrong_type(other, "long")),
+    };
+    let (mut collection, mut limit) = (None, BatchLimit::more());
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "collection" => collection = Some(field.string(value)?),
+            "batchSize" => {
+                if let size @ 1.. = field.unsigned(value)? {
+                    limit = BatchLimit::docs(size as usize);
+                }
+            }
+            "term" | "lastKnownCommittedOpTime" => {}
+            _ => return Err(field.unknown()),
+        }
+    }
+    if call.generic.max_time.is_some() {
+        return Err(Error::bad_value("cannot set maxTimeMS on getMore command for a non-awaitData cursor"));
+    }
+    let collection = collection.ok_or_else(|| call.field("collection").missing())?;
+    Ok((id, Namespace::new(call.db, collection)?, limit))
+}
+
+/// A cursor belongs to the session that made it.
+fn check_session(call: &Call<'_>, id: i64) -> Result<()> {
+    let owner = call.database().cursors.session(id);
+    let own = call.generic.session;
+    match (owner, own) {
+        (Some(owner), Some(own)) if owner != own => {
+            let text = format!("Cannot run getMore on cursor {id}, which was created in another session");
+            Err(Error::new(Code(50737), text))
+        }
+        (Some(_), None) => {
+            let text = format!("Cannot run getMore on cursor {id}, which was created in a session, without an lsid");
+            Err(Error::new(Code(50736), text))
+        }
+        _ => Ok(()),
+    }
+}

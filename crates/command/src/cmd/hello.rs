@@ -1,0 +1,113 @@
+//! `hello` and its older spellings: what the server is and what a client may send. The first one of a connection also
+//! describes the client.
+
+use arbor_bson::{ArrayBuf, Doc, ValueRef};
+use arbor_lang::Code;
+use arbor_wire::Compressor;
+
+use crate::arguments::Field;
+use crate::call::Call;
+use crate::log::{Component, Event, now_ms};
+use crate::sessions::TIMEOUT;
+use crate::{Error, Result};
+
+pub const DOCUMENT_BYTES_MAX: i32 = 16 * 1024 * 1024;
+
+/// Wire version of MongoDB 7.0; the lowest is 0, for the legacy opcodes.
+const WIRE_VERSION_MAX: i32 = 21;
+
+const CLIENT_BYTES_MAX: usize = 512;
+
+const CLIENT: Event = Event { component: Component::Network, id: 51800, message: "client metadata" };
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    answer(call, "isWritablePrimary")
+}
+
+pub fn run_legacy(call: &mut Call<'_>) -> Result<()> {
+    answer(call, "ismaster")
+}
+
+fn answer(call: &mut Call<'_>, primary: &str) -> Result<()> {
+    let (mut hello_ok, mut compressors) = (false, None);
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "helloOk" => hello_ok = field.bool(value)?,
+            "client" => describe_client(call, field.document(value)?)?,
+            "compression" => compressors = Some(agreed(field, value)?),
+            // What drivers ask for and a server without access control and replication does not answer.
+            "saslSupportedMechs"
+            | "speculativeAuthenticate"
+            | "topologyVersion"
+            | "maxAwaitTimeMS"
+            | "loadBalanced"
+            | "hostInfo"
+            | "internalClient"
+            | "backpressure" => {}
+            _ => return Err(field.unknown()),
+        }
+    }
+    let reply = &mut call.reply;
+    if hello_ok {
+        reply.append("helloOk", true);
+    }
+    reply.append(primary, true);
+    reply.append("maxBsonObjectSize", DOCUMENT_BYTES_MAX);
+    reply.append("maxMessageSizeBytes", arbor_wire::MESSAGE_BYTES_MAX as i32);
+    reply.append("maxWriteBatchSize", super::write_reply::STATEMENTS_MAX as i32);
+    reply.append("localTime", ValueRef::DateTime(now_ms()));
+    reply.append("logicalSessionTimeoutMinutes", (TIMEOUT.as_secs() / 60) as i32);
+    reply.append("connectionId", call.connection.peer.connection as i32);
+    reply.append("minWireVersion", 0i32).append("maxWireVersion", WIRE_VERSION_MAX).append("readOnly", false);
+    if let Some(compressors) = compressors.filter(|agreed| !agreed.is_empty()) {
+        reply.append("compression", &compressors);
+    }
+    Ok(())
+}
+
+/// The client's compressors that this server has, in the client's order.
+fn agreed(field: Field<'_>, value: ValueRef<'_>) -> Result<ArrayBuf> {
+    let offered = field.array(value)?;
+    let known = |name: &str| Compressor::by_name(name).is_some_and(|compressor| compressor != Compressor::Noop);
+    Ok(offered.iter().filter(|value| matches!(value, ValueRef::String(name) if known(name))).collect())
+}
+
+/// Keeps what the client says of itself, for `currentOp` and the log.
+fn describe_client(call: &mut Call<'_>, client: Doc<'_>) -> Result<()> {
+    if call.connection.described {
+        let text = "The client metadata document may only be sent in the first hello";
+        return Err(Error::new(Code::CLIENT_METADATA_CANNOT_BE_MUTATED, text));
+    }
+    if client.as_bytes().len() > CLIENT_BYTES_MAX {
+        let bytes = client.as_bytes().len();
+        let text = format!(
+            "The client metadata document must be less then or equal to {CLIENT_BYTES_MAX} bytes but was {bytes}"
+        );
+        return Err(Error::new(Code::CLIENT_METADATA_DOCUMENT_TOO_LARGE, text));
+    }
+    for required in ["driver", "os"] {
+        if client.get(required).is_none() {
+            let text = format!("Missing required sub-document '{required}' in the client metadata document");
+            return Err(Error::new(Code::CLIENT_METADATA_MISSING_FIELD, text));
+        }
+    }
+    let app_name = match client.get("application") {
+        Some(ValueRef::Document(application)) => application.get("name"),
+        _ => None,
+    };
+    let app_name = match app_name {
+        Some(ValueRef::String(name)) => Some(name.to_owned()),
+        _ => None,
+    };
+    call.connection.described = true;
+    if !call.server.log.is_quiet() {
+        let attributes = arbor_bson::DocBuf::new()
+            .with("remote", &call.connection.peer.remote.to_string())
+            .with("client", &call.connection.name)
+            .with("doc", client);
+        call.server.log.info(CLIENT, &call.connection.name, attributes);
+    }
+    call.connection.slot.set_client(app_name, client.to_buf());
+    Ok(())
+}

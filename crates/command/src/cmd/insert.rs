@@ -1,0 +1,43 @@
+//! `insert`.
+
+use arbor_lang::Code;
+use arbor_query::InsertSpec;
+
+use super::hello::DOCUMENT_BYTES_MAX;
+use super::write_reply::{append_errors, check_count};
+use crate::call::Call;
+use crate::metrics::Kind;
+use crate::{Error, Result};
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let spec = parse(call)?;
+    call.server.metrics.count(Kind::Insert, spec.documents.len() as u64);
+    let outcome = arbor_query::insert(call.database(), &spec, &call.interrupt)?;
+    call.server.metrics.documents.inserted.add(outcome.inserted);
+    call.reply.append("n", outcome.inserted as i32);
+    append_errors(call, outcome.errors);
+    Ok(())
+}
+
+fn parse<'c>(call: &Call<'c>) -> Result<InsertSpec<'c>> {
+    let namespace = call.namespace()?;
+    let mut ordered = true;
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "documents" => {}
+            "ordered" => ordered = field.bool(value)?,
+            "bypassDocumentValidation" => drop(field.bool(value)?),
+            "stmtIds" => drop(field.array(value)?),
+            _ => return Err(field.unknown()),
+        }
+    }
+    let documents = call.documents("documents")?;
+    check_count(call, documents.len())?;
+    if let Some(large) = documents.iter().find(|doc| doc.as_bytes().len() > DOCUMENT_BYTES_MAX as usize) {
+        let bytes = large.as_bytes().len();
+        let text = format!("object to insert too large. size in bytes: {bytes}, max size: {DOCUMENT_BYTES_MAX}");
+        return Err(Error::new(Code::BSON_OBJECT_TOO_LARGE, text));
+    }
+    Ok(InsertSpec { namespace, documents, ordered, durability: call.generic.write_concern.durability() })
+}

@@ -1,0 +1,43 @@
+//! `listCollections`.
+
+use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_lang::{Context, Filter};
+use arbor_store::{Collection, Namespace};
+
+use super::cursor_reply::{answer_documents, cursor_option};
+use crate::Result;
+use crate::call::Call;
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let (mut filter, mut name_only, mut batch_size) = (Doc::empty(), false, None);
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "filter" if matches!(value, ValueRef::Null) => {}
+            "filter" => filter = field.document(value)?,
+            "nameOnly" => name_only = field.bool(value)?,
+            "cursor" => batch_size = cursor_option(field, value)?,
+            "authorizedCollections" | "includePendingDrops" => drop(field.bool(value)?),
+            _ => return Err(field.unknown()),
+        }
+    }
+    let filter = Filter::parse(filter, &Context::new(crate::log::now_ms()))?;
+    let mut listed = Vec::new();
+    for collection in call.database().store.list_collections(call.db) {
+        let entry = describe(&collection, name_only);
+        if filter.matches(entry.as_doc())? {
+            listed.push(entry);
+        }
+    }
+    answer_documents(call, Namespace::new(call.db, "$cmd.listCollections")?, listed, batch_size)
+}
+
+fn describe(collection: &Collection, name_only: bool) -> DocBuf {
+    let entry = DocBuf::new().with("name", collection.namespace.collection()).with("type", "collection");
+    if name_only {
+        return entry;
+    }
+    let uuid = ValueRef::Binary { subtype: 4, bytes: collection.uuid.as_bytes() };
+    let info = DocBuf::new().with("readOnly", false).with("uuid", uuid);
+    entry.with("options", &collection.options).with("info", &info).with("idIndex", &Collection::id_index_spec())
+}

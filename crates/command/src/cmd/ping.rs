@@ -1,0 +1,8 @@
+//! `ping`.
+
+use crate::Result;
+use crate::call::Call;
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    call.only(&[])
+}

@@ -1,0 +1,29 @@
+//! `renameCollection`.
+
+use arbor_store::Namespace;
+
+use crate::call::Call;
+use crate::error_map::invalid_namespace;
+use crate::{Error, Result};
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    call.only(&["to", "dropTarget", "stayTemp"])?;
+    let parse = |name: &str| Namespace::parse(name).map_err(|_| invalid_namespace(name));
+    let from = parse(call.field("renameCollection").string(call.target())?)?;
+    let to = call.body.get("to").ok_or_else(|| call.field("to").missing())?;
+    let to = parse(call.field("to").string(to)?)?;
+    let drop_target = match call.body.get("dropTarget") {
+        Some(value) => call.field("dropTarget").bool(value)?,
+        None => false,
+    };
+    match call.database().store.rename(&from, &to, drop_target) {
+        Err(arbor_store::Error::NamespaceNotFound(_)) => {
+            let text = format!("Source collection {from} does not exist");
+            Err(Error::new(arbor_lang::Code::NAMESPACE_NOT_FOUND, text))
+        }
+        Err(arbor_store::Error::NamespaceExists(_)) => {
+            Err(Error::new(arbor_lang::Code::NAMESPACE_EXISTS, "target namespace exists"))
+        }
+        done => Ok(done?),
+    }
+}

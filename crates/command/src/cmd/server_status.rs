@@ -1,0 +1,174 @@
+//! `serverStatus`: figures of the server. Every one of them is counted somewhere; what is not counted is left out.
+
+use arbor_bson::{Doc, DocBuf, ValueRef};
+
+use crate::call::Call;
+use crate::log::now_ms;
+use crate::{MONGODB_VERSION, Result, process};
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let uptime = call.server.started.elapsed();
+    let host = format!("{}:{}", process::host_name(), call.server.options.port);
+    let reply = &mut call.reply;
+    reply.append("host", &host).append("version", MONGODB_VERSION).append("process", "mongod");
+    reply.append("pid", i64::from(std::process::id())).append("uptime", uptime.as_secs_f64().floor());
+    reply.append("uptimeMillis", uptime.as_millis() as i64).append("uptimeEstimate", uptime.as_secs() as i64);
+    reply.append("localTime", ValueRef::DateTime(now_ms()));
+    for (name, section) in SECTIONS {
+        if is_wanted(call.body, name) {
+            let section = section(call)?;
+            call.reply.append(name, &section);
+        }
+    }
+    Ok(())
+}
+
+/// A client leaves a section out with `name: 0`.
+fn is_wanted(body: Doc<'_>, name: &str) -> bool {
+    !matches!(body.get(name), Some(ValueRef::Int32(0) | ValueRef::Bool(false) | ValueRef::Int64(0)))
+        && !matches!(body.get(name), Some(ValueRef::Double(0.0)))
+}
+
+type Section = fn(&Call<'_>) -> Result<DocBuf>;
+
+/// In alphabetical order, as MongoDB answers them.
+const SECTIONS: &[(&str, Section)] = &[
+    ("arborLog", log),
+    ("asserts", asserts),
+    ("connections", connections),
+    ("extra_info", |_| Ok(process::extra_info())),
+    ("globalLock", global_lock),
+    ("logicalSessionRecordCache", sessions),
+    ("network", network),
+    ("opLatencies", |call| Ok(call.server.metrics.latencies())),
+    ("opcounters", |call| Ok(call.server.metrics.opcounters())),
+    ("storageEngine", storage_engine),
+    ("engine", engine),
+    ("transactions", transactions),
+    ("mem", memory),
+    ("metrics", metrics),
+];
+
+fn asserts(call: &Call<'_>) -> Result<DocBuf> {
+    Ok(DocBuf::new().with("user", call.server.metrics.asserts_user.sum() as i64))
+}
+
+fn connections(call: &Call<'_>) -> Result<DocBuf> {
+    let figures = call.server.host.network();
+    let max = call.server.options.connections_max as u64;
+    Ok(DocBuf::new()
+        .with("current", figures.connections_open as i32)
+        .with("available", max.saturating_sub(figures.connections_open) as i32)
+        .with("totalCreated", figures.connections_created as i32)
+        .with("rejected", figures.connections_rejected as i32)
+        .with("active", call.server.operations.active() as i32))
+}
+
+fn global_lock(call: &Call<'_>) -> Result<DocBuf> {
+    let active = call.server.operations.active() as i32;
+    let clients = DocBuf::new().with("total", active);
+    Ok(DocBuf::new()
+        .with("totalTime", call.server.started.elapsed().as_micros() as i64)
+        .with("activeClients", &clients))
+}
+
+fn sessions(call: &Call<'_>) -> Result<DocBuf> {
+    Ok(DocBuf::new().with("activeSessionsCount", call.server.sessions.len() as i32))
+}
+
+fn network(call: &Call<'_>) -> Result<DocBuf> {
+    let figures = call.server.host.network();
+    Ok(DocBuf::new()
+        .with("bytesIn", figures.bytes_in as i64)
+        .with("bytesOut", figures.bytes_out as i64)
+        .with("numRequests", figures.requests as i64)
+        .with("numRequestsPooled", figures.requests_pooled as i64))
+}
+
+fn storage_engine(call: &Call<'_>) -> Result<DocBuf> {
+    Ok(DocBuf::new()
+        .with("name", call.database().transactions.engine().name())
+        .with("supportsCommittedReads", true)
+        .with("persistent", true)
+        .with("supportsSnapshotReadConcern", false)
+        .with("readOnly", false))
+}
+
+/// The engine's own counters, under their own names.
+fn engine(call: &Call<'_>) -> Result<DocBuf> {
+    let transactions = &call.database().transactions;
+    let stats = transactions.engine().stats().map_err(arbor_txn::Error::from)?;
+    let mut counters = DocBuf::new();
+    for (name, value) in &stats.counters {
+        counters.append(name, *value as i64);
+    }
+    let checkpoints = transactions.checkpoint_stats();
+    let mut checkpoint = DocBuf::new()
+        .with("count", checkpoints.count as i64)
+        .with("lastMillis", checkpoints.last_duration.as_millis() as i64)
+        .with("totalMillis", checkpoints.total_duration.as_millis() as i64)
+        .with("lastPosition", checkpoints.last_position.0 as i64);
+    if let Some(error) = &checkpoints.error {
+        checkpoint.append("error", error);
+    }
+    let mut doc = DocBuf::new()
+        .with("name", transactions.engine().name())
+        .with("diskBytes", stats.disk_bytes as i64)
+        .with("freeBytes", stats.free_bytes as i64)
+        .with("cacheBytes", stats.cache_bytes as i64)
+        .with("applied", transactions.engine().applied().0 as i64)
+        .with("durable", transactions.engine().durable().0 as i64);
+    if let Some(reason) = transactions.poisoned() {
+        doc.append("poisoned", reason);
+    }
+    Ok(doc.with("checkpoint", &checkpoint).with("counters", &counters))
+}
+
+/// The commit log.
+fn log(call: &Call<'_>) -> Result<DocBuf> {
+    let stats = call.database().transactions.log().stats();
+    Ok(DocBuf::new()
+        .with("first", stats.first.0 as i64)
+        .with("appended", stats.appended.0 as i64)
+        .with("durable", stats.durable.0 as i64)
+        .with("segments", stats.segments as i64)
+        .with("diskBytes", stats.disk_bytes as i64)
+        .with("groups", stats.groups as i64)
+        .with("records", stats.records as i64)
+        .with("bytes", stats.bytes as i64)
+        .with("fsyncs", stats.fsyncs as i64)
+        .with("fsyncMicros", stats.fsync_micros as i64)
+        .with("fsyncMicrosMax", stats.fsync_micros_max as i64))
+}
+
+fn transactions(call: &Call<'_>) -> Result<DocBuf> {
+    let log = call.database().transactions.log().stats();
+    Ok(DocBuf::new().with("totalCommitted", log.records as i64))
+}
+
+fn memory(_call: &Call<'_>) -> Result<DocBuf> {
+    let memory = process::memory();
+    Ok(DocBuf::new()
+        .with("bits", usize::BITS as i32)
+        .with("resident", (memory.resident_bytes >> 20) as i32)
+        .with("virtual", (memory.virtual_bytes >> 20) as i32)
+        .with("supported", true))
+}
+
+fn metrics(call: &Call<'_>) -> Result<DocBuf> {
+    let metrics = &call.server.metrics;
+    let document = DocBuf::new()
+        .with("deleted", metrics.documents.deleted.sum() as i64)
+        .with("inserted", metrics.documents.inserted.sum() as i64)
+        .with("returned", metrics.documents.returned.sum() as i64)
+        .with("updated", metrics.documents.updated.sum() as i64);
+    let cursors = call.database().cursors.list();
+    let open = DocBuf::new()
+        .with("noTimeout", cursors.iter().filter(|cursor| cursor.no_timeout).count() as i64)
+        .with("pinned", cursors.iter().filter(|cursor| cursor.in_use).count() as i64)
+        .with("total", cursors.len() as i64);
+    Ok(DocBuf::new()
+        .with("commands", &metrics.commands())
+        .with("cursor", &DocBuf::new().with("open", &open))
+        .with("document", &document))
+}

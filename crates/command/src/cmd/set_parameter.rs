@@ -1,0 +1,24 @@
+//! `setParameter`.
+
+use arbor_lang::Code;
+
+use crate::call::Call;
+use crate::{Error, Result};
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let server = call.server;
+    let mut count = 0;
+    for (name, value) in call.own_fields() {
+        let before = server.parameters.set(name, value)?;
+        if count == 0 {
+            call.reply.append("was", &before);
+        }
+        count += 1;
+    }
+    if count == 0 {
+        return Err(Error::new(Code::INVALID_OPTIONS, "no option found to set, use help:true to see options"));
+    }
+    server.log.set_quiet(server.parameters.bool("quiet"));
+    server.log.set_verbosity(server.parameters.int("logLevel").unwrap_or(0).clamp(0, 5) as u8);
+    Ok(())
+}

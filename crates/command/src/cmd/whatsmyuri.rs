@@ -1,0 +1,10 @@
+//! `whatsmyuri`: the address that the client comes from.
+
+use crate::Result;
+use crate::call::Call;
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    call.only(&[])?;
+    call.reply.append("you", &call.connection.peer.remote.to_string());
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! What the three write commands share: limits, and errors of single statements.
+
+use arbor_bson::ArrayBuf;
+use arbor_lang::Code;
+use arbor_query::WriteError;
+
+use crate::call::Call;
+use crate::{Error, Result};
+
+/// `maxWriteBatchSize`.
+pub const STATEMENTS_MAX: usize = 100_000;
+
+pub fn check_count(call: &Call<'_>, statements: usize) -> Result<()> {
+    if (1..=STATEMENTS_MAX).contains(&statements) {
+        return Ok(());
+    }
+    let name = call.row.name;
+    let text = format!(
+        "Write batch sizes must be between 1 and {STATEMENTS_MAX}. Got {statements} operations in the {name} command."
+    );
+    Err(Error::new(Code::INVALID_LENGTH, text))
+}
+
+pub fn append_errors(call: &mut Call<'_>, errors: Vec<WriteError>) {
+    if errors.is_empty() {
+        return;
+    }
+    let mut array = ArrayBuf::new();
+    for WriteError { index, error } in errors {
+        array.push(&Error::from(error).to_write_error(index));
+    }
+    call.reply.append("writeErrors", &array);
+}

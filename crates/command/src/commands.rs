@@ -1,0 +1,452 @@
+//! What all connections share, and the way of a request: decode, look up, check the generic fields, run, encode.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf};
+use arbor_lang::Code;
+use arbor_query::Database;
+use arbor_wire::{Command, Error as WireError, Form, Limits, ReplyTo, Request, Sequence, decode};
+
+use crate::call::{Call, Plan};
+use crate::connection::{Peer, Stream};
+use crate::fail_points::{Effect, FailPoints};
+use crate::generic::{self, Generic};
+use crate::log::{Component, Event, Log};
+use crate::metrics::{Kind, Metrics};
+use crate::operation::{About, Begin, Operations};
+use crate::place::{self, Place};
+use crate::registry::{self, Row};
+use crate::sessions::{REFRESH, Sessions};
+use crate::{Connection, Error, Parameters, Result, error_map};
+
+/// How the server was started, as far as commands show it.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub argv: Vec<String>,
+    /// Settings under their YAML names, nested.
+    pub parsed: DocBuf,
+    pub dbpath: PathBuf,
+    pub port: u16,
+    /// Milliseconds from which a request is logged; negative: none is.
+    pub slow_ms: i32,
+    pub slow_sample_rate: f64,
+    pub connections_max: usize,
+}
+
+/// What this crate asks of the process around it.
+pub trait Host: Send + Sync {
+    fn network(&self) -> NetworkFigures;
+    /// Begins the clean shutdown; returns at once.
+    fn shut_down(&self);
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NetworkFigures {
+    pub connections_open: u64,
+    pub connections_created: u64,
+    pub connections_rejected: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    pub requests: u64,
+    pub requests_pooled: u64,
+}
+
+/// What follows once the reply is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    Continue,
+    /// Call [`Commands::more`] for the next reply before reading on.
+    More,
+    Close,
+}
+
+pub struct Commands {
+    pub database: Database,
+    pub(crate) log: Arc<Log>,
+    pub(crate) parameters: Parameters,
+    pub(crate) options: Options,
+    pub(crate) host: Box<dyn Host>,
+    pub(crate) metrics: Metrics,
+    pub(crate) operations: Operations,
+    pub(crate) sessions: Sessions,
+    pub(crate) fail_points: FailPoints,
+    pub(crate) started: Instant,
+    pub(crate) slow_ms: AtomicI32,
+    stopping: AtomicBool,
+}
+
+const SLOW: Event = Event { component: Component::Command, id: 51803, message: "Slow query" };
+const ACCEPTED: Event = Event { component: Component::Network, id: 22943, message: "Connection accepted" };
+const ENDED: Event = Event { component: Component::Network, id: 22944, message: "Connection ended" };
+const REFUSED: Event = Event {
+    component: Component::Network,
+    id: 22942,
+    message: "Connection refused because there are too many open connections",
+};
+const BAD_FRAME: Event =
+    Event { component: Component::Network, id: 9_000_001, message: "Connection closed for a bad frame" };
+const PANICKED: Event = Event { component: Component::Command, id: 9_000_002, message: "Request failed by a panic" };
+
+impl Commands {
+    pub fn new(
+        database: Database,
+        log: Arc<Log>,
+        parameters: Parameters,
+        options: Options,
+        host: Box<dyn Host>,
+    ) -> Commands {
+        let slow_ms = AtomicI32::new(options.slow_ms);
+        Commands {
+            database,
+            log,
+            parameters,
+            options,
+            host,
+            metrics: Metrics::new(),
+            operations: Operations::default(),
+            sessions: Sessions::default(),
+            fail_points: FailPoints::default(),
+            started: Instant::now(),
+            slow_ms,
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    pub fn open(&self, peer: Peer, open: usize) -> Connection {
+        let remote = peer.remote.to_string();
+        if !self.log.is_quiet() {
+            let attributes = DocBuf::new().with("remote", &remote).with("connectionId", peer.connection as i64);
+            self.log.info(ACCEPTED, "listener", attributes.with("connectionCount", open as i64));
+        }
+        let slot = self.operations.open(peer.connection, About { remote, ..About::default() });
+        Connection::new(peer, slot)
+    }
+
+    pub fn close(&self, connection: &Connection, open: usize) {
+        self.operations.close(connection.peer.connection);
+        if !self.log.is_quiet() {
+            let attributes = DocBuf::new().with("remote", &connection.peer.remote.to_string());
+            let attributes = attributes.with("connectionId", connection.peer.connection as i64);
+            self.log.info(ENDED, &connection.name, attributes.with("connectionCount", open as i64));
+        }
+    }
+
+    /// A connection that was closed because there are too many.
+    pub fn refused(&self, remote: std::net::SocketAddr, open: usize) {
+        let attributes = DocBuf::new().with("remote", &remote.to_string()).with("connectionCount", open as i64);
+        self.log.info(REFUSED, "listener", attributes);
+    }
+
+    /// Where a frame is to run. With fail points everything may block.
+    pub fn place(&self, frame: &[u8]) -> Place {
+        if self.parameters.test_commands() { Place::Blocking } else { place::of_frame(frame) }
+    }
+
+    /// Answers one frame: appends the reply frame to `out`, or nothing.
+    pub fn handle(&self, connection: &mut Connection, frame: &[u8], out: &mut Vec<u8>) -> After {
+        let mut scratch = std::mem::take(&mut connection.scratch);
+        let after = match decode(frame, &mut scratch, Limits::default()).and_then(Request::into_command) {
+            Ok(command) => self.answer(connection, &command, out),
+            Err(error) => self.refuse(connection, &error, out),
+        };
+        connection.scratch = scratch;
+        after
+    }
+
+    /// The next reply of a stream of batches.
+    pub fn more(&self, connection: &mut Connection, out: &mut Vec<u8>) -> After {
+        let Some(stream) = connection.stream.take() else { return After::Continue };
+        let request = Incoming {
+            db: &stream.db,
+            body: stream.command.as_doc(),
+            sequences: &[],
+            reply_to: stream.reply_to,
+            may_stream: true,
+        };
+        self.run(connection, &request, out)
+    }
+
+    /// Tells the client that its request was ended by a panic.
+    pub fn panicked(&self, connection: &mut Connection, frame: &[u8], message: &str, out: &mut Vec<u8>) {
+        connection.slot.end();
+        self.log.error(PANICKED, &connection.name, DocBuf::new().with("message", message));
+        let mut scratch = std::mem::take(&mut connection.scratch);
+        if let Ok(request) = decode(frame, &mut scratch, Limits::default()) {
+            let error = Error::new(Code::INTERNAL_ERROR, format!("internal error: {message}"));
+            request.reply_to().encode(connection.next_reply_id(), error.to_reply().as_doc(), out);
+        }
+    }
+
+    /// Closes forgotten cursors and sessions. To be called about every second.
+    pub fn tick(&self) {
+        let now = Instant::now();
+        let idle = self.parameters.int("cursorTimeoutMillis").unwrap_or(600_000).max(0) as u64;
+        self.database.cursors.reap(now, Duration::from_millis(idle));
+        for session in self.sessions.expire(now) {
+            self.database.cursors.kill_session(&session);
+        }
+    }
+
+    /// Interrupts what runs, and everything that comes from now on.
+    pub fn interrupt_all(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.operations.kill_all();
+    }
+
+    fn refuse(&self, connection: &mut Connection, error: &WireError, out: &mut Vec<u8>) -> After {
+        match error {
+            WireError::Close(fault) => {
+                let attributes = DocBuf::new().with("remote", &connection.peer.remote.to_string());
+                self.log.info(BAD_FRAME, &connection.name, attributes.with("error", &fault.to_string()));
+                After::Close
+            }
+            WireError::Answer(refusal) | WireError::AnswerAndClose(refusal) => {
+                let reply = Error::from(refusal).to_reply();
+                refusal.reply_to.encode(connection.next_reply_id(), reply.as_doc(), out);
+                if matches!(error, WireError::Answer(_)) { After::Continue } else { After::Close }
+            }
+        }
+    }
+
+    fn answer(&self, connection: &mut Connection, command: &Command<'_>, out: &mut Vec<u8>) -> After {
+        let request = Incoming {
+            db: command.db,
+            body: command.body.as_doc(),
+            sequences: &command.sequences,
+            reply_to: command.reply_to,
+            may_stream: command.exhaust_allowed,
+        };
+        self.run(connection, &request, out)
+    }
+
+    fn run(&self, connection: &mut Connection, request: &Incoming<'_>, out: &mut Vec<u8>) -> After {
+        let Some(Done { reply, streams }) = self.execute(connection, request) else { return After::Close };
+        let mut after = After::Continue;
+        if request.reply_to.wants_answer() {
+            let reply_id = connection.next_reply_id();
+            request.reply_to.encode_with(reply_id, streams, reply.as_doc(), out);
+            if streams {
+                let reply_to = ReplyTo { request_id: reply_id, ..request.reply_to };
+                let (db, command) = (request.db.to_owned(), request.body.to_buf());
+                connection.stream = Some(Stream { db, command, reply_to });
+                after = After::More;
+            }
+        }
+        after
+    }
+
+    /// Runs a command; `None`: a fail point wants the connection closed.
+    fn execute(&self, connection: &mut Connection, request: &Incoming<'_>) -> Option<Done> {
+        let name = request.body.first().map_or("", |(name, _)| name);
+        let Some(row) = registry::find(name) else {
+            self.metrics.unknown_commands.add(1);
+            let error = Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'"));
+            return Some(Done { reply: error.to_reply(), streams: false });
+        };
+        let generic = match self.check(connection, row, request) {
+            Ok(generic) => generic,
+            Err(error) => {
+                self.metrics.command_ended(row.index(), row.class, Duration::ZERO, true);
+                return Some(Done { reply: error.to_reply(), streams: false });
+            }
+        };
+        let effect = self.fail_points.on_command(row.name, || connection.slot.app_name());
+        if let Some(early) = effect.as_ref().and_then(|effect| fail(effect)) {
+            return early;
+        }
+        let begun = Instant::now();
+        let interrupt = connection.slot.begin(Begin {
+            kind: kind_name(row.kind),
+            db: request.db,
+            body: request.body,
+            session: generic.session,
+            limit: generic.max_time,
+        });
+        if self.stopping.load(Ordering::Relaxed) {
+            self.operations.kill_all();
+        }
+        let mut call = Call {
+            server: self,
+            connection,
+            row,
+            db: request.db,
+            body: request.body,
+            sequences: request.sequences,
+            generic,
+            interrupt,
+            reply: DocBuf::new(),
+            plan: Plan::default(),
+        };
+        let outcome = (row.run)(&mut call);
+        let (mut reply, plan) = (call.reply, call.plan);
+        connection.slot.end();
+        self.count(row, begun.elapsed(), outcome.is_err());
+        let error = outcome.err().map(|error| self.at_shutdown(error));
+        self.log_if_slow(connection, request, begun.elapsed(), &plan, reply.as_bytes().len(), error.as_ref());
+        match &error {
+            Some(error) => reply = error.to_reply(),
+            None => {
+                if let Some(effect) = &effect {
+                    append_effect(effect, &mut reply);
+                }
+                reply.append("ok", 1.0);
+            }
+        }
+        let streams = request.may_stream && error.is_none() && row.kind == Kind::GetMore && plan.cursor_id != 0;
+        Some(Done { reply, streams })
+    }
+
+    /// What has to hold before a command runs.
+    fn check<'r>(&self, connection: &mut Connection, row: &Row, request: &Incoming<'r>) -> Result<Generic<'r>> {
+        if arbor_store::check_database_name(request.db).is_err() {
+            return Err(error_map::invalid_namespace(&format!("{}.$cmd", request.db)));
+        }
+        if row.admin_only && request.db != "admin" {
+            let text = format!("{} may only be run against the admin database.", row.name);
+            return Err(Error::new(Code::UNAUTHORIZED, text));
+        }
+        let generic = generic::read(row, request.body)?;
+        if let Some(session) = generic.session {
+            let told = connection.session_told;
+            if told.is_none_or(|(known, when)| known != session || when.elapsed() > REFRESH) {
+                let too_many = |_| Error::new(Code::TOO_MANY_LOGICAL_SESSIONS, "cannot add session into the cache");
+                self.sessions.touch(session).map_err(too_many)?;
+                connection.session_told = Some((session, Instant::now()));
+            }
+        }
+        Ok(generic)
+    }
+
+    fn count(&self, row: &Row, took: Duration, failed: bool) {
+        self.metrics.command_ended(row.index(), row.class, took, failed);
+        // Inserts, updates and deletes count their own statements.
+        if !matches!(row.kind, Kind::Insert | Kind::Update | Kind::Delete) {
+            self.metrics.count(row.kind, 1);
+        }
+    }
+
+    fn at_shutdown(&self, error: Error) -> Error {
+        if error.code == Code::INTERRUPTED && self.stopping.load(Ordering::Relaxed) {
+            return Error::new(Code::INTERRUPTED_AT_SHUTDOWN, "interrupted at shutdown");
+        }
+        error
+    }
+
+    fn log_if_slow(
+        &self,
+        connection: &Connection,
+        request: &Incoming<'_>,
+        took: Duration,
+        plan: &Plan,
+        reply_bytes: usize,
+        error: Option<&Error>,
+    ) {
+        let slow_ms = self.slow_ms.load(Ordering::Relaxed);
+        if slow_ms < 0 || took.as_millis() < slow_ms as u128 {
+            return;
+        }
+        if self.options.slow_sample_rate < 1.0 && rand::random::<f64>() >= self.options.slow_sample_rate {
+            return;
+        }
+        let mut attributes = DocBuf::new().with("type", "command").with("isFromUserConnection", true);
+        let collection = match request.body.first() {
+            Some((_, arbor_bson::ValueRef::String(collection))) => collection,
+            _ => "$cmd",
+        };
+        attributes.append("ns", &format!("{}.{collection}", request.db));
+        if let Some(name) = connection.slot.app_name() {
+            attributes.append("appName", &name);
+        }
+        attributes.append("command", &shortened(request.body));
+        if plan.cursor_id != 0 {
+            attributes.append("cursorid", plan.cursor_id);
+        }
+        if let Some(returned) = plan.returned {
+            attributes.append("nreturned", returned as i64);
+        }
+        if let Some(error) = error {
+            attributes.append("errMsg", &error.message).append("errName", &*error.code.name());
+            attributes.append("errCode", error.code.0);
+        }
+        attributes.append("numYields", 0i32).append("reslen", reply_bytes as i32);
+        attributes.append("remote", &connection.peer.remote.to_string());
+        let message = matches!(request.reply_to.form, Form::Message { .. });
+        attributes.append("protocol", if message { "op_msg" } else { "op_query" });
+        attributes.append("durationMillis", took.as_millis() as i64);
+        self.log.info(SLOW, &connection.name, attributes);
+    }
+}
+
+/// A request in the one shape, whichever way it came.
+struct Incoming<'r> {
+    db: &'r str,
+    body: Doc<'r>,
+    sequences: &'r [Sequence<'r>],
+    reply_to: ReplyTo,
+    may_stream: bool,
+}
+
+struct Done {
+    reply: DocBuf,
+    /// Another reply follows unasked.
+    streams: bool,
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Insert => "insert",
+        Kind::Query => "query",
+        Kind::Update => "update",
+        Kind::Delete => "remove",
+        Kind::GetMore => "getmore",
+        Kind::Command => "command",
+    }
+}
+
+/// The command for a log line: long arrays and strings would make it unreadable.
+fn shortened(body: Doc<'_>) -> DocBuf {
+    const SHOWN_BYTES_MAX: usize = 4096;
+    if body.as_bytes().len() <= SHOWN_BYTES_MAX {
+        return body.to_buf();
+    }
+    let mut doc = DocBuf::new();
+    for (name, value) in body {
+        let one = DocBuf::new().with(name, value);
+        if one.as_bytes().len() <= SHOWN_BYTES_MAX / 4 {
+            doc.append(name, value);
+        } else {
+            doc.append(name, "...");
+        }
+    }
+    doc
+}
+
+/// Blocks, closes or fails as the fail point says; `None`: the command runs.
+fn fail(effect: &Effect) -> Option<Option<Done>> {
+    if let Some(time) = effect.block {
+        std::thread::sleep(time);
+    }
+    if effect.close_connection {
+        return Some(None);
+    }
+    let code = effect.error_code?;
+    let mut error = Error::new(code, "Failing command via 'failCommand' failpoint");
+    error.labels = effect.error_labels.clone().unwrap_or_default();
+    let mut reply = error.to_reply();
+    if let Some(concern) = &effect.write_concern_error {
+        reply.append("writeConcernError", concern);
+    }
+    Some(Some(Done { reply, streams: false }))
+}
+
+fn append_effect(effect: &Effect, reply: &mut DocBuf) {
+    if let Some(concern) = &effect.write_concern_error {
+        reply.append("writeConcernError", concern);
+        if let Some(labels) = &effect.error_labels {
+            reply.append("errorLabels", &labels.iter().map(String::as_str).collect::<ArrayBuf>());
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What the server knows of one client.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arbor_bson::DocBuf;
+use arbor_wire::{ReplyTo, Scratch};
+
+use crate::operation::Slot;
+use crate::sessions::SessionId;
+
+/// Where a connection comes from.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// From 1; never used again in this process.
+    pub connection: u64,
+    pub remote: SocketAddr,
+    pub local: SocketAddr,
+}
+
+pub struct Connection {
+    pub(crate) peer: Peer,
+    /// `conn12`, as log lines name it.
+    pub(crate) name: String,
+    pub(crate) slot: Arc<Slot>,
+    /// Whether `hello` brought the client's description.
+    pub(crate) described: bool,
+    pub(crate) scratch: Scratch,
+    reply_id: i32,
+    /// Session of the last request, and when [`Sessions`](crate::sessions::Sessions) was told.
+    pub(crate) session_told: Option<(SessionId, Instant)>,
+    pub(crate) stream: Option<Stream>,
+}
+
+/// A `getMore` that is answered again and again without being asked (exhaustAllowed).
+pub(crate) struct Stream {
+    pub db: String,
+    pub command: DocBuf,
+    pub reply_to: ReplyTo,
+}
+
+impl Connection {
+    pub(crate) fn new(peer: Peer, slot: Arc<Slot>) -> Connection {
+        let name = format!("conn{}", peer.connection);
+        Connection {
+            peer,
+            name,
+            slot,
+            described: false,
+            scratch: Scratch::default(),
+            reply_id: 0,
+            session_told: None,
+            stream: None,
+        }
+    }
+
+    /// Number of the next reply.
+    pub(crate) fn next_reply_id(&mut self) -> i32 {
+        self.reply_id = self.reply_id.wrapping_add(1) & i32::MAX;
+        self.reply_id
+    }
+}

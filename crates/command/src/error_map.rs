@@ -1,0 +1,111 @@
+//! The one place that gives the errors of other crates MongoDB's code and text.
+
+use arbor_bson::DocBuf;
+use arbor_lang::Code;
+use arbor_store::IndexProblem;
+
+use crate::Error;
+
+impl From<arbor_lang::Error> for Error {
+    fn from(error: arbor_lang::Error) -> Error {
+        Error::new(error.code, error.message)
+    }
+}
+
+impl From<arbor_query::Error> for Error {
+    fn from(error: arbor_query::Error) -> Error {
+        use arbor_query::Error as E;
+        match error {
+            E::Lang(error) => error.into(),
+            E::Store(error) => error.into(),
+            E::Txn(error) => error.into(),
+            E::TimeExpired => Error::new(Code::MAX_TIME_MS_EXPIRED, "operation exceeded time limit"),
+            E::Killed => Error::new(Code::INTERRUPTED, "operation was interrupted"),
+        }
+    }
+}
+
+impl From<arbor_store::Error> for Error {
+    fn from(error: arbor_store::Error) -> Error {
+        use arbor_store::Error as E;
+        let text = error.to_string();
+        match error {
+            E::InvalidNamespace { namespace, .. } => invalid_namespace(&namespace),
+            E::NamespaceNotFound(_) => Error::new(Code::NAMESPACE_NOT_FOUND, text),
+            E::NamespaceExists(namespace) => {
+                Error::new(Code::NAMESPACE_EXISTS, format!("Collection {namespace} already exists."))
+            }
+            E::DatabaseDifferCase { .. } => Error::new(Code::DATABASE_DIFFER_CASE, text),
+            E::IllegalOperation(_) => Error::new(Code::ILLEGAL_OPERATION, text),
+            E::DuplicateKey { namespace, index_name, key_pattern, key_value } => {
+                duplicate_key(namespace.as_str(), &index_name, key_pattern, key_value)
+            }
+            E::InvalidId(_) => Error::bad_value(text),
+            E::CannotIndexParallelArrays { .. } => Error::new(Code::CANNOT_INDEX_PARALLEL_ARRAYS, text),
+            E::AmbiguousArrayField { .. } => Error::new(Code(16746), text),
+            E::TooManyKeys { .. } => Error::new(Code::CANNOT_BUILD_INDEX_KEYS, text),
+            E::Index { kind, .. } => Error::new(index_code(kind), text),
+            E::Corrupt { .. } => Error::new(Code::DATA_CORRUPTION_DETECTED, text),
+            E::Spill { .. } => Error::new(Code::OPERATION_FAILED, text),
+            E::Txn(error) => error.into(),
+        }
+    }
+}
+
+impl From<arbor_txn::Error> for Error {
+    fn from(error: arbor_txn::Error) -> Error {
+        use arbor_txn::Error as E;
+        let text = error.to_string();
+        match error {
+            E::Conflict => Error::new(
+                Code::WRITE_CONFLICT,
+                "WriteConflict error: this operation conflicted with another operation. Please retry your operation \
+                 or multi-document transaction.",
+            ),
+            E::OutOfSpace { .. } | E::CommittedNotApplied { .. } => Error::new(Code::OUT_OF_DISK_SPACE, text),
+            E::Closed => Error::new(Code::SHUTDOWN_IN_PROGRESS, "the server is shutting down"),
+            E::TooLarge { .. } => Error::new(Code::TRANSACTION_TOO_LARGE, text),
+            E::UnknownTree(_) => {
+                Error::new(Code::QUERY_PLAN_KILLED, "collection or index dropped during the operation")
+            }
+            E::CorruptRecord { .. } | E::LogGap { .. } => Error::new(Code::DATA_CORRUPTION_DETECTED, text),
+            E::Engine(arbor_engine::Error::Corrupt { .. }) => Error::new(Code::DATA_CORRUPTION_DETECTED, text),
+            E::Poisoned { .. } | E::Engine(_) | E::Log(_) | E::Refused { .. } => Error::new(Code::INTERNAL_ERROR, text),
+        }
+    }
+}
+
+impl From<&arbor_wire::Refusal> for Error {
+    fn from(refusal: &arbor_wire::Refusal) -> Error {
+        Error::new(Code(refusal.code), refusal.message.clone())
+    }
+}
+
+pub fn invalid_namespace(namespace: &str) -> Error {
+    Error::new(Code::INVALID_NAMESPACE, format!("Invalid namespace specified '{namespace}'"))
+}
+
+fn duplicate_key(namespace: &str, index: &str, pattern: DocBuf, value: DocBuf) -> Error {
+    let shown = arbor_bson::display::shell_doc(value.as_doc());
+    let text = format!("E11000 duplicate key error collection: {namespace} index: {index} dup key: {shown}");
+    let details = DocBuf::new().with("keyPattern", &pattern).with("keyValue", &value);
+    Error { details: Some(details), ..Error::new(Code::DUPLICATE_KEY, text) }
+}
+
+fn index_code(problem: IndexProblem) -> Code {
+    match problem {
+        IndexProblem::CannotCreate => Code::CANNOT_CREATE_INDEX,
+        IndexProblem::BadValue => Code::BAD_VALUE,
+        IndexProblem::TypeMismatch => Code::TYPE_MISMATCH,
+        IndexProblem::FailedToParse => Code::FAILED_TO_PARSE,
+        IndexProblem::InvalidOption => Code::INVALID_INDEX_SPECIFICATION_OPTION,
+        IndexProblem::OptionsConflict => Code::INDEX_OPTIONS_CONFLICT,
+        IndexProblem::KeySpecsConflict => Code::INDEX_KEY_SPECS_CONFLICT,
+        IndexProblem::AlreadyExists => Code::INDEX_ALREADY_EXISTS,
+        IndexProblem::NotFound => Code::INDEX_NOT_FOUND,
+        IndexProblem::InvalidOptions => Code::INVALID_OPTIONS,
+        IndexProblem::NotImplemented => Code::NOT_IMPLEMENTED,
+        IndexProblem::Illegal => Code::ILLEGAL_OPERATION,
+        IndexProblem::Ambiguous => Code::AMBIGUOUS_INDEX_KEY_PATTERN,
+    }
+}

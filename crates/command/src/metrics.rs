@@ -1,0 +1,119 @@
+//! What `serverStatus` counts. Raised by every request, so every count is sharded by thread.
+
+use std::time::Duration;
+
+use arbor_base::ShardedCounter;
+use arbor_bson::DocBuf;
+
+use crate::registry;
+
+/// MongoDB's kinds of operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Insert,
+    Query,
+    Update,
+    Delete,
+    GetMore,
+    Command,
+}
+
+/// MongoDB's classes of latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    Read,
+    Write,
+    Command,
+}
+
+#[derive(Default)]
+pub struct Metrics {
+    operations: [ShardedCounter; 6],
+    latencies: [Latency; 3],
+    /// Beside the rows of the registry.
+    commands: Vec<CommandCount>,
+    pub unknown_commands: ShardedCounter,
+    pub documents: Documents,
+    pub asserts_user: ShardedCounter,
+}
+
+#[derive(Default)]
+struct Latency {
+    micros: ShardedCounter,
+    ops: ShardedCounter,
+}
+
+#[derive(Default)]
+struct CommandCount {
+    total: ShardedCounter,
+    failed: ShardedCounter,
+}
+
+#[derive(Default)]
+pub struct Documents {
+    pub inserted: ShardedCounter,
+    pub returned: ShardedCounter,
+    pub updated: ShardedCounter,
+    pub deleted: ShardedCounter,
+}
+
+impl Metrics {
+    pub fn new() -> Metrics {
+        let commands = registry::rows().iter().map(|_| CommandCount::default()).collect();
+        Metrics { commands, ..Metrics::default() }
+    }
+
+    /// `n` operations of a kind: insert counts documents, update and delete count statements.
+    pub fn count(&self, kind: Kind, n: u64) {
+        if let Some(counter) = self.operations.get(kind as usize) {
+            counter.add(n);
+        }
+    }
+
+    /// A command that ended.
+    pub fn command_ended(&self, index: usize, class: Class, took: Duration, failed: bool) {
+        if let Some(latency) = self.latencies.get(class as usize) {
+            latency.micros.add(took.as_micros() as u64);
+            latency.ops.add(1);
+        }
+        if let Some(command) = self.commands.get(index) {
+            command.total.add(1);
+            if failed {
+                command.failed.add(1);
+            }
+        }
+        if failed {
+            self.asserts_user.add(1);
+        }
+    }
+
+    pub fn opcounters(&self) -> DocBuf {
+        let mut doc = DocBuf::new();
+        for (name, counter) in
+            ["insert", "query", "update", "delete", "getmore", "command"].iter().zip(&self.operations)
+        {
+            doc.append(name, counter.sum() as i64);
+        }
+        doc
+    }
+
+    pub fn latencies(&self) -> DocBuf {
+        let mut doc = DocBuf::new();
+        for (name, latency) in ["reads", "writes", "commands"].iter().zip(&self.latencies) {
+            let entry =
+                DocBuf::new().with("latency", latency.micros.sum() as i64).with("ops", latency.ops.sum() as i64);
+            doc.append(name, &entry);
+        }
+        doc.with("transactions", &DocBuf::new().with("latency", 0i64).with("ops", 0i64))
+    }
+
+    /// `metrics.commands`.
+    pub fn commands(&self) -> DocBuf {
+        let mut doc = DocBuf::new().with("<UNKNOWN>", self.unknown_commands.sum() as i64);
+        for (row, count) in registry::rows().iter().zip(&self.commands) {
+            let entry = DocBuf::new().with("failed", count.failed.sum() as i64).with("total", count.total.sum() as i64);
+            doc.append(row.name, &entry);
+        }
+        doc
+    }
+}

@@ -1,0 +1,254 @@
+//! What runs now. Each connection has one slot, written by itself and read by `currentOp`; no lock is shared by requests.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arbor_bson::{Doc, DocBuf};
+use arbor_query::Interrupt;
+
+use crate::log::{iso8601, now_ms};
+
+/// A command document is kept for `currentOp` up to this size.
+const SHOWN_BYTES_MAX: usize = 4096;
+
+/// All connections by number. Locked when one opens or closes and by `currentOp`.
+#[derive(Default)]
+pub struct Operations {
+    slots: Mutex<BTreeMap<u64, Arc<Slot>>>,
+}
+
+/// What one connection does. The operation's buffers are used again by the next one.
+pub struct Slot {
+    connection: u64,
+    operation: Mutex<Operation>,
+    /// Connection facts for `currentOp`, set by the handshake.
+    about: Mutex<About>,
+}
+
+#[derive(Clone, Default)]
+pub struct About {
+    pub remote: String,
+    pub app_name: Option<String>,
+    pub client: Option<DocBuf>,
+}
+
+struct Operation {
+    running: bool,
+    id: u64,
+    begun: Instant,
+    kind: &'static str,
+    namespace: String,
+    command: Vec<u8>,
+    session: Option<[u8; 16]>,
+    killed: Arc<AtomicBool>,
+}
+
+/// What is said about an operation that begins.
+pub struct Begin<'a> {
+    pub kind: &'static str,
+    pub db: &'a str,
+    pub body: Doc<'a>,
+    pub session: Option<[u8; 16]>,
+    pub limit: Option<Duration>,
+}
+
+/// Operations of one connection have numbers from `connection * IDS_PER_CONNECTION` on, so that no counter is shared.
+const IDS_PER_CONNECTION: u64 = 1_000_000;
+
+impl Operations {
+    pub fn open(&self, connection: u64, about: About) -> Arc<Slot> {
+        let operation = Operation {
+            running: false,
+            id: connection * IDS_PER_CONNECTION,
+            begun: Instant::now(),
+            kind: "none",
+            namespace: String::new(),
+            command: Vec::new(),
+            session: None,
+            killed: Arc::default(),
+        };
+        let slot = Arc::new(Slot { connection, operation: Mutex::new(operation), about: Mutex::new(about) });
+        self.slots().insert(connection, slot.clone());
+        slot
+    }
+
+    pub fn close(&self, connection: u64) {
+        self.slots().remove(&connection);
+    }
+
+    /// Asks an operation to stop; false when it is not running (any more).
+    pub fn kill(&self, id: u64) -> bool {
+        self.kill_where(|running| running.id == id) > 0
+    }
+
+    pub fn kill_session(&self, session: [u8; 16]) -> usize {
+        self.kill_where(|running| running.session == Some(session))
+    }
+
+    /// Stops all that runs, for the shutdown.
+    pub fn kill_all(&self) -> usize {
+        self.kill_where(|_| true)
+    }
+
+    fn kill_where(&self, chosen: impl Fn(&Operation) -> bool) -> usize {
+        let mut count = 0;
+        for slot in self.slots().values() {
+            let operation = lock(&slot.operation);
+            if operation.running && chosen(&operation) {
+                operation.killed.store(true, Ordering::Relaxed);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Running operations as `currentOp` shows them; with `idle` also connections that do nothing.
+    pub fn list(&self, host: &str, idle: bool) -> Vec<DocBuf> {
+        let slots: Vec<Arc<Slot>> = self.slots().values().cloned().collect();
+        slots.iter().filter_map(|slot| slot.describe(host, idle)).collect()
+    }
+
+    pub fn active(&self) -> usize {
+        self.slots().values().filter(|slot| lock(&slot.operation).running).count()
+    }
+
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Slot>>> {
+        lock(&self.slots)
+    }
+}
+
+impl Slot {
+    /// An operation begins; it ends when [`Slot::end`] is called.
+    pub fn begin(&self, begin: Begin<'_>) -> Interrupt {
+        let now = Instant::now();
+        let mut operation = lock(&self.operation);
+        operation.running = true;
+        operation.id = self.connection * IDS_PER_CONNECTION + (operation.id + 1) % IDS_PER_CONNECTION;
+        operation.begun = now;
+        operation.kind = begin.kind;
+        operation.session = begin.session;
+        operation.keep(begin.db, begin.body);
+        if operation.killed.load(Ordering::Relaxed) {
+            operation.killed = Arc::default();
+        }
+        Interrupt::new(begin.limit.map(|limit| now + limit), operation.killed.clone())
+    }
+
+    pub fn end(&self) {
+        lock(&self.operation).running = false;
+    }
+
+    pub fn set_client(&self, app_name: Option<String>, client: DocBuf) {
+        let mut about = lock(&self.about);
+        about.app_name = app_name;
+        about.client = Some(client);
+    }
+
+    pub fn app_name(&self) -> Option<String> {
+        lock(&self.about).app_name.clone()
+    }
+
+    fn describe(&self, host: &str, idle: bool) -> Option<DocBuf> {
+        let operation = lock(&self.operation);
+        if !operation.running && !idle {
+            return None;
+        }
+        let about = lock(&self.about);
+        let mut doc = DocBuf::new().with("type", "op").with("host", host);
+        doc.append("desc", &*format!("conn{}", self.connection)).append("connectionId", self.connection as i64);
+        doc.append("client", &about.remote);
+        if let Some(name) = &about.app_name {
+            doc.append("appName", name);
+        }
+        if let Some(client) = &about.client {
+            doc.append("clientMetadata", client);
+        }
+        doc.append("active", operation.running);
+        doc.append("currentOpTime", &*iso8601(now_ms()));
+        if operation.running {
+            operation.describe(&mut doc);
+        }
+        Some(doc)
+    }
+}
+
+impl Operation {
+    /// Keeps the command for `currentOp`, of a large one its first field.
+    fn keep(&mut self, db: &str, body: Doc<'_>) {
+        self.namespace.clear();
+        self.namespace.push_str(db);
+        self.namespace.push('.');
+        self.namespace.push_str(match body.first() {
+            Some((_, arbor_bson::ValueRef::String(collection))) => collection,
+            _ => "$cmd",
+        });
+        self.command.clear();
+        if body.as_bytes().len() <= SHOWN_BYTES_MAX {
+            self.command.extend_from_slice(body.as_bytes());
+        } else if let Some((name, value)) = body.first() {
+            let shown = DocBuf::new().with(name, value).with("$truncated", true);
+            self.command.extend_from_slice(shown.as_bytes());
+        }
+    }
+
+    fn describe(&self, doc: &mut DocBuf) {
+        let elapsed = self.begun.elapsed();
+        doc.append("opid", self.id as i64);
+        if let Some(session) = &self.session {
+            let lsid = DocBuf::new().with("id", arbor_bson::ValueRef::Binary { subtype: 4, bytes: session });
+            doc.append("lsid", &lsid);
+        }
+        doc.append("secs_running", elapsed.as_secs() as i64);
+        doc.append("microsecs_running", elapsed.as_micros() as i64);
+        doc.append("op", self.kind).append("ns", &self.namespace).append("command", Doc::trusted(&self.command));
+        doc.append("killPending", self.killed.load(Ordering::Relaxed));
+        doc.append("numYields", 0i32);
+    }
+}
+
+/// A panic while one of these is held leaves it usable: every change is one assignment, insert or remove.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arbor_bson::ValueRef;
+
+    fn begin(slot: &Slot, body: &DocBuf) -> Interrupt {
+        slot.begin(Begin { kind: "command", db: "test", body: body.as_doc(), session: Some([7; 16]), limit: None })
+    }
+
+    #[test]
+    fn what_runs_is_listed_and_can_be_killed() {
+        let operations = Operations::default();
+        let slot = operations.open(3, About { remote: "127.0.0.1:5".to_owned(), ..About::default() });
+        assert_eq!(operations.list("h", false).len(), 0);
+        assert_eq!(operations.list("h", true).len(), 1);
+        let interrupt = begin(&slot, &DocBuf::new().with("find", "c"));
+        let listed = operations.list("h", false);
+        assert!(matches!(listed[0].get("ns"), Some(ValueRef::String("test.c"))));
+        let Some(ValueRef::Int64(id)) = listed[0].get("opid") else { panic!("{listed:?}") };
+        assert!(!operations.kill(id as u64 + 1) && interrupt.check().is_ok());
+        assert!(operations.kill(id as u64) && interrupt.check().is_err());
+        slot.end();
+        assert!(!operations.kill(id as u64));
+        assert!(begin(&slot, &DocBuf::new().with("find", "c")).check().is_ok(), "the next operation is another one");
+        assert_eq!(operations.kill_session([7; 16]), 1);
+        operations.close(3);
+        assert_eq!(operations.list("h", true).len(), 0);
+    }
+
+    #[test]
+    fn large_commands_are_cut() {
+        let operations = Operations::default();
+        let slot = operations.open(1, About::default());
+        let large = DocBuf::new().with("insert", "c").with("x", &"y".repeat(SHOWN_BYTES_MAX));
+        begin(&slot, &large);
+        let listed = operations.list("h", false);
+        assert!(matches!(listed[0].get("command"), Some(ValueRef::Document(doc)) if doc.get("$truncated").is_some()));
+    }
+}

@@ -1,0 +1,267 @@
+//! Server parameters: one table, set at the start with `--setParameter` and some of them later with `setParameter`.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use arbor_bson::{DocBuf, Value, ValueRef};
+use arbor_lang::Code;
+
+use crate::{Error, Result};
+
+/// When a parameter may be set, and whether setting it does anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// At the start and later.
+    Runtime,
+    Startup,
+    /// Fixed; only read.
+    ReadOnly,
+    /// Accepted for the sake of old configurations: it steers something that Arbor does not have.
+    NoEffect,
+}
+
+/// The kinds of value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Bool,
+    Int,
+    Text,
+}
+
+struct Row {
+    name: &'static str,
+    kind: Kind,
+    use_: Use,
+    default: &'static str,
+}
+
+const fn row(name: &'static str, kind: Kind, use_: Use, default: &'static str) -> Row {
+    Row { name, kind, use_, default }
+}
+
+#[rustfmt::skip]
+static ROWS: &[Row] = &[
+    row("authenticationMechanisms", Kind::Text, Use::ReadOnly, ""),
+    row("cursorTimeoutMillis", Kind::Int, Use::Runtime, "600000"),
+    row("defaultCompression", Kind::Text, Use::NoEffect, "zlib"),
+    row("defaultFanout", Kind::Int, Use::NoEffect, "16"),
+    row("defaultPageSize", Kind::Int, Use::NoEffect, "4194304"),
+    row("defaultReadPageSize", Kind::Int, Use::NoEffect, "65536"),
+    row("diagnosticDataCollectionEnabled", Kind::Bool, Use::NoEffect, "false"),
+    row("enableLocalhostAuthBypass", Kind::Bool, Use::NoEffect, "true"),
+    row("enableTestCommands", Kind::Bool, Use::Startup, "false"),
+    row("failIndexKeyTooLong", Kind::Bool, Use::NoEffect, "true"),
+    row("fastUpdates", Kind::Bool, Use::NoEffect, "false"),
+    row("internalDocumentSourceGroupMaxMemoryBytes", Kind::Int, Use::NoEffect, "104857600"),
+    row("internalQueryExecYieldIterations", Kind::Int, Use::NoEffect, "1000"),
+    row("internalQueryExecYieldPeriodMS", Kind::Int, Use::NoEffect, "10"),
+    row("internalQueryMaxBlockingSortMemoryUsageBytes", Kind::Int, Use::NoEffect, "104857600"),
+    row("internalQueryPlannerMaxIndexedSolutions", Kind::Int, Use::NoEffect, "64"),
+    row("localLogicalSessionTimeoutMinutes", Kind::Int, Use::ReadOnly, "30"),
+    row("logLevel", Kind::Int, Use::Runtime, "0"),
+    row("maxBSONDepth", Kind::Int, Use::NoEffect, "200"),
+    row("maxTransactionLockRequestTimeoutMillis", Kind::Int, Use::NoEffect, "5"),
+    row("notablescan", Kind::Bool, Use::NoEffect, "false"),
+    row("quiet", Kind::Bool, Use::Runtime, "false"),
+    row("replWriterThreadCount", Kind::Int, Use::NoEffect, "16"),
+    row("tcmallocAggressiveMemoryDecommit", Kind::Int, Use::NoEffect, "0"),
+    row("testingDiagnosticsEnabled", Kind::Bool, Use::NoEffect, "false"),
+    row("transactionLifetimeLimitSeconds", Kind::Int, Use::NoEffect, "60"),
+    row("ttlMonitorEnabled", Kind::Bool, Use::NoEffect, "true"),
+    row("ttlMonitorSleepSecs", Kind::Int, Use::NoEffect, "60"),
+    row("wiredTigerConcurrentReadTransactions", Kind::Int, Use::NoEffect, "128"),
+    row("wiredTigerConcurrentWriteTransactions", Kind::Int, Use::NoEffect, "128"),
+    row("wiredTigerEngineRuntimeConfig", Kind::Text, Use::NoEffect, ""),
+];
+
+/// Values beside the rows of the table.
+pub struct Parameters {
+    values: Mutex<Vec<Value>>,
+    test_commands: bool,
+}
+
+/// A parameter that was accepted at the start and does nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub struct WithoutEffect(pub String);
+
+impl Parameters {
+    /// The table with what was given at the start.
+    pub fn new(given: &[(String, String)]) -> std::result::Result<(Parameters, Vec<WithoutEffect>), String> {
+        let default = |row: &Row| row.kind.parse(row.default).unwrap_or(Value::Null);
+        let mut values: Vec<Value> = ROWS.iter().map(default).collect();
+        let mut without_effect = Vec::new();
+        for (name, text) in given {
+            let index = index_of(name);
+            // Query knobs come and go with MongoDB's versions; none of them has a meaning here.
+            if index.is_none() && name.starts_with("internalQuery") {
+                without_effect.push(WithoutEffect(name.clone()));
+                continue;
+            }
+            let (index, row) = index.ok_or_else(|| format!("Unknown server parameter: '{name}'"))?;
+            if row.use_ == Use::ReadOnly {
+                return Err(format!("Cannot use --setParameter to set '{name}' at startup"));
+            }
+            let wrong = || format!("Bad value for parameter \"{name}\": '{text}'");
+            let value = row.kind.parse(text).ok_or_else(wrong)?;
+            if let Some(slot) = values.get_mut(index) {
+                *slot = value;
+            }
+            if row.use_ == Use::NoEffect {
+                without_effect.push(WithoutEffect(name.clone()));
+            }
+        }
+        let parameters = Parameters { values: Mutex::new(values), test_commands: false };
+        let test_commands = parameters.bool("enableTestCommands");
+        Ok((Parameters { test_commands, ..parameters }, without_effect))
+    }
+
+    pub fn test_commands(&self) -> bool {
+        self.test_commands
+    }
+
+    pub fn bool(&self, name: &str) -> bool {
+        matches!(self.get(name), Some(Value::Bool(true)))
+    }
+
+    pub fn int(&self, name: &str) -> Option<i64> {
+        match self.get(name)? {
+            Value::Int32(value) => Some(value.into()),
+            Value::Int64(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub fn get(&self, name: &str) -> Option<Value> {
+        let (index, _) = index_of(name)?;
+        self.lock().get(index).cloned()
+    }
+
+    /// Every parameter with its value.
+    pub fn all(&self) -> DocBuf {
+        self.all_with(|_, value| value.clone())
+    }
+
+    /// Every parameter as `getParameter` with `showDetails` answers it.
+    pub fn all_detailed(&self) -> DocBuf {
+        self.all_with(|row, value| Value::Document(row.detailed(value)))
+    }
+
+    pub fn detailed(&self, name: &str) -> Option<DocBuf> {
+        let (_, row) = index_of(name)?;
+        Some(row.detailed(&self.get(name)?))
+    }
+
+    /// Sets a parameter while the server runs; answers the value before.
+    pub fn set(&self, name: &str, value: ValueRef<'_>) -> Result<Value> {
+        let unknown = || {
+            Error::new(
+                Code::INVALID_OPTIONS,
+                format!("attempted to set unrecognized parameter [{name}], use help:true to see options"),
+            )
+        };
+        let (index, row) = index_of(name).ok_or_else(unknown)?;
+        if matches!(row.use_, Use::Startup | Use::ReadOnly) {
+            let text = format!("not allowed to change [{name}] at runtime");
+            return Err(Error::new(Code::ILLEGAL_OPERATION, text));
+        }
+        let wrong = || Error::bad_value(format!("invalid value for parameter [{name}]"));
+        let value = row.kind.convert(value).ok_or_else(wrong)?;
+        let mut values = self.lock();
+        let slot = values.get_mut(index).ok_or_else(unknown)?;
+        Ok(std::mem::replace(slot, value))
+    }
+
+    fn all_with(&self, show: impl Fn(&Row, &Value) -> Value) -> DocBuf {
+        let values = self.lock();
+        let mut doc = DocBuf::new();
+        for (row, value) in ROWS.iter().zip(values.iter()) {
+            doc.append(row.name, &show(row, value));
+        }
+        doc
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Value>> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn index_of(name: &str) -> Option<(usize, &'static Row)> {
+    ROWS.iter().enumerate().find(|(_, row)| row.name == name)
+}
+
+impl Row {
+    fn detailed(&self, value: &Value) -> DocBuf {
+        let runtime = matches!(self.use_, Use::Runtime | Use::NoEffect);
+        let startup = self.use_ != Use::ReadOnly;
+        DocBuf::new().with("value", value).with("settableAtRuntime", runtime).with("settableAtStartup", startup)
+    }
+}
+
+impl Kind {
+    fn parse(self, text: &str) -> Option<Value> {
+        match self {
+            Kind::Bool => match text {
+                "true" | "1" => Some(Value::Bool(true)),
+                "false" | "0" => Some(Value::Bool(false)),
+                _ => None,
+            },
+            Kind::Int => text.parse().ok().map(int_value),
+            Kind::Text => Some(Value::String(text.to_owned())),
+        }
+    }
+
+    fn convert(self, value: ValueRef<'_>) -> Option<Value> {
+        let field = crate::arguments::Field::new("setParameter", "");
+        match self {
+            Kind::Bool => field.bool(value).ok().map(Value::Bool),
+            Kind::Int => field.integer(value).ok().map(int_value),
+            Kind::Text => field.string(value).ok().map(|text| Value::String(text.to_owned())),
+        }
+    }
+}
+
+fn int_value(value: i64) -> Value {
+    i32::try_from(value).map_or(Value::Int64(value), Value::Int32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(pairs: &[(&str, &str)]) -> std::result::Result<(Parameters, Vec<WithoutEffect>), String> {
+        Parameters::new(&pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_founding_texts_parameters_are_known() {
+        let pairs = [
+            ("defaultCompression", "quicklz"),
+            ("defaultFanout", "128"),
+            ("defaultReadPageSize", "16384"),
+            ("fastUpdates", "true"),
+            ("wiredTigerConcurrentReadTransactions", "64"),
+            ("internalQueryPlanEvaluationWorks", "1"),
+        ];
+        let (parameters, without_effect) = given(&pairs).unwrap();
+        assert_eq!(parameters.int("defaultFanout"), Some(128));
+        assert!(parameters.bool("fastUpdates"));
+        let names: Vec<&str> = without_effect.iter().map(|w| w.0.as_str()).collect();
+        assert_eq!(names, pairs.map(|(name, _)| name));
+        assert!(given(&[("enableTestCommands", "1")]).unwrap().0.test_commands());
+    }
+
+    #[test]
+    fn unknown_and_wrong_ones_are_refused() {
+        assert!(given(&[("noSuchThing", "1")]).err().unwrap().contains("noSuchThing"));
+        assert!(given(&[("defaultFanout", "many")]).err().unwrap().contains("defaultFanout"));
+        let (parameters, _) = given(&[]).unwrap();
+        assert!(matches!(parameters.set("logLevel", 2i32.into()), Ok(Value::Int32(0))));
+        assert_eq!(parameters.int("logLevel"), Some(2));
+        for (name, value, code) in [
+            ("noSuchThing", ValueRef::Int32(1), 72),
+            ("enableTestCommands", 1i32.into(), 20),
+            ("logLevel", "x".into(), 2),
+        ] {
+            assert_eq!(parameters.set(name, value).unwrap_err().code.0, code, "{name}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Where a request may run: what is answered from memory runs on the network worker that read it, everything else on the
+//! pool of threads that may block.
+//!
+//! The frame is only peeked at here; nothing of it was validated yet. A wrong guess costs time, not correctness.
+
+use arbor_bson::{Doc, ValueRef};
+use arbor_wire::peek_command_name;
+
+use crate::registry;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Inline,
+    Blocking,
+    /// Inline when it looks for one document by `_id`.
+    InlineById,
+}
+
+/// Offset of the body in an OP_MSG whose first section is its body.
+const BODY: usize = 16 + 4 + 1;
+
+/// Never answers [`Place::InlineById`].
+pub fn of_frame(frame: &[u8]) -> Place {
+    let Some(name) = peek_command_name(frame) else { return Place::Blocking };
+    match registry::find(name).map_or(Place::Inline, |row| row.place) {
+        Place::InlineById if is_by_id(frame) => Place::Inline,
+        Place::InlineById => Place::Blocking,
+        place => place,
+    }
+}
+
+/// Whether the filter begins with `_id: <plain value>`.
+fn is_by_id(frame: &[u8]) -> bool {
+    let body = Doc::trusted(frame.get(BODY..).unwrap_or_default());
+    let Some(ValueRef::Document(filter)) = body.iter().take(16).find(|(name, _)| *name == "filter").map(|(_, v)| v)
+    else {
+        return false;
+    };
+    match filter.first() {
+        Some(("_id", ValueRef::Document(operators))) => {
+            operators.first().is_none_or(|(name, _)| !name.starts_with('$'))
+        }
+        Some(("_id", ValueRef::Regex { .. })) => false,
+        Some((name, _)) => name == "_id",
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arbor_bson::DocBuf;
+    use arbor_wire::message::Outgoing;
+
+    fn place(body: DocBuf) -> Place {
+        let mut frame = Vec::new();
+        Outgoing::default().encode(body.as_doc(), &mut frame);
+        of_frame(&frame)
+    }
+
+    #[test]
+    fn only_what_memory_answers_runs_inline() {
+        let find = |filter: DocBuf| DocBuf::new().with("find", "c").with("filter", &filter).with("$db", "d");
+        let in_many = DocBuf::new().with("$in", &arbor_bson::ArrayBuf::new());
+        for (body, expect) in [
+            (DocBuf::new().with("ping", 1i32), Place::Inline),
+            (DocBuf::new().with("noSuchCommand", 1i32), Place::Inline),
+            (DocBuf::new().with("insert", "c"), Place::Blocking),
+            (find(DocBuf::new().with("_id", 5i32)), Place::Inline),
+            (find(DocBuf::new().with("_id", &in_many)), Place::Blocking),
+            (find(DocBuf::new().with("_id", &DocBuf::new().with("a", 1i32))), Place::Inline),
+            (find(DocBuf::new().with("a", 5i32)), Place::Blocking),
+            (find(DocBuf::new()), Place::Blocking),
+            (DocBuf::new().with("find", "c"), Place::Blocking),
+        ] {
+            assert_eq!(place(body.clone()), expect, "{body:?}");
+        }
+        assert_eq!(of_frame(b"short"), Place::Blocking);
+    }
+}
