@@ -66,10 +66,12 @@ pub(crate) struct Counters {
 
 /// Keeps LMDB from writing over the pages of the checkpointed state.
 struct Pin {
+    /// Sees the checkpointed state.
     txn: ReadTxn,
-    position: Position,
-    /// Whether `checkpoint.meta` holds the state: not yet while the folder is being made.
-    saved: bool,
+    /// Rests between checkpoints, so that a checkpoint finds a reader slot when snapshots have taken all others.
+    spare: ReadTxn,
+    /// What `checkpoint.meta` holds; nothing while the folder is being made.
+    saved: Option<Checkpoint>,
 }
 
 impl LmdbEngine {
@@ -94,7 +96,7 @@ impl LmdbEngine {
         let background = options.background;
         let core = Arc::new(match checkpoint {
             None => Core::create(env, options, folder)?,
-            Some(checkpoint) => Core::reopen(env, options, folder, &checkpoint)?,
+            Some(checkpoint) => Core::reopen(env, options, folder, checkpoint)?,
         });
         let sweeper = background.then(|| Sweeper::start(&core)).transpose()?;
         Ok(LmdbEngine { core, _sweeper: sweeper })
@@ -111,7 +113,7 @@ impl Core {
     /// Writes the first rows and makes the first checkpoint.
     fn create(env: Arc<Env>, options: LmdbOptions, folder: Folder) -> Result<Core> {
         let first = Book::new(HashMap::new(), 1, Position::ZERO);
-        let core = Core::new(env, options, folder, first, false)?;
+        let core = Core::new(env, options, folder, first, None)?;
         {
             let mut book = core.lock_book();
             let mut edit = Edit::begin(&core.env, &mut book)?;
@@ -124,7 +126,7 @@ impl Core {
         Ok(core)
     }
 
-    fn reopen(env: Arc<Env>, options: LmdbOptions, folder: Folder, checkpoint: &Checkpoint) -> Result<Core> {
+    fn reopen(env: Arc<Env>, options: LmdbOptions, folder: Folder, checkpoint: Checkpoint) -> Result<Core> {
         let txn = ReadTxn::begin(&env)?;
         let mut book = Book::new(records::trees(&txn)?, records::next_content(&txn)?, checkpoint.position);
         if !checkpoint.counted {
@@ -132,7 +134,7 @@ impl Core {
         }
         let doomed = records::first_doomed(&txn)?.is_some();
         drop(txn);
-        let core = Core::new(env, options, folder, book, true)?;
+        let core = Core::new(env, options, folder, book, Some(checkpoint))?;
         core.doom_unfinished_loads()?;
         if doomed {
             core.alarm.sweep();
@@ -141,7 +143,9 @@ impl Core {
     }
 
     /// Pins the state that the environment was opened in.
-    fn new(env: Arc<Env>, options: LmdbOptions, folder: Folder, book: Book, saved: bool) -> Result<Core> {
+    fn new(env: Arc<Env>, options: LmdbOptions, folder: Folder, book: Book, saved: Option<Checkpoint>) -> Result<Core> {
+        let mut spare = ReadTxn::begin(&env)?;
+        spare.reset();
         let position = book.applied;
         let positions = book.positions.clone();
         positions.set(newest_state(&env)?, position);
@@ -149,7 +153,7 @@ impl Core {
             .map_err(|source| Error::Io { context: "open data.mdb".to_owned(), source })?;
         Ok(Core {
             readers: Readers::new(&env),
-            pin: Mutex::new(Pin { txn: ReadTxn::begin(&env)?, position, saved }),
+            pin: Mutex::new(Pin { txn: ReadTxn::begin(&env)?, spare, saved }),
             barrier: Mutex::new(None),
             book: Mutex::new(book),
             positions,
@@ -224,14 +228,20 @@ impl Core {
     /// See [`checkpoint`](crate::checkpoint).
     pub(crate) fn checkpoint(&self) -> Result<Position> {
         let mut pin = self.pin.lock().unwrap_or_else(PoisonError::into_inner);
-        let (next, checkpoint) = {
+        let result = self.checkpoint_at(&mut pin);
+        // After a success this is the state before, after an error the one that did not become durable.
+        pin.spare.reset();
+        result
+    }
+
+    fn checkpoint_at(&self, pin: &mut Pin) -> Result<Position> {
+        let checkpoint = {
             let mut book = self.lock_book();
-            self.pin_newest(&mut book).map_err(|error| self.judge(&mut book, error))?
+            self.pin_newest(&mut book, &mut pin.spare).map_err(|error| self.judge(&mut book, error))?
         };
-        if next.txn.id() == pin.txn.id() && next.position == pin.position && pin.saved {
-            return Ok(pin.position);
+        if pin.saved.as_ref() == Some(&checkpoint) {
+            return Ok(checkpoint.position);
         }
-        // The state is not asked for again if the log fails here: `next` lets go of it.
         let barrier = self.barrier.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(barrier) = barrier {
             barrier(checkpoint.position)?;
@@ -240,14 +250,16 @@ impl Core {
             let mut book = self.lock_book();
             return Err(self.judge(&mut book, error));
         }
+        let position = checkpoint.position;
+        std::mem::swap(&mut pin.txn, &mut pin.spare);
         self.pinned_pages.store(checkpoint.pages(), Ordering::Relaxed);
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-        *pin = next;
-        self.durable.store(checkpoint.position.0, Ordering::Release);
-        Ok(checkpoint.position)
+        self.durable.store(position.0, Ordering::Release);
+        pin.saved = Some(checkpoint);
+        Ok(position)
     }
 
-    fn pin_newest(&self, book: &mut Book) -> Result<(Pin, Checkpoint)> {
+    fn pin_newest(&self, book: &mut Book, txn: &mut ReadTxn) -> Result<Checkpoint> {
         if let Some(reason) = &book.poisoned {
             return Err(Error::Poisoned { context: reason.clone() });
         }
@@ -260,10 +272,8 @@ impl Core {
             }
             Err(error) => return Err(error),
         };
-        let txn = ReadTxn::begin(&self.env)?;
-        let position = book.applied;
-        let checkpoint = Checkpoint::of_state(&self.data, self.env.page_bytes(), txn.id(), position, counted)?;
-        Ok((Pin { txn, position, saved: true }, checkpoint))
+        txn.renew()?;
+        Checkpoint::of_state(&self.data, self.env.page_bytes(), txn.id(), book.applied, counted)
     }
 
     fn write_counts(&self, book: &mut Book) -> Result<()> {

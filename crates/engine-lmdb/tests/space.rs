@@ -216,3 +216,25 @@ fn counts(engine: &LmdbEngine) -> Vec<Option<(u64, u64)>> {
     let counts = |tree| engine.tree_stats(TreeId(tree)).ok().map(|stats| (stats.keys, stats.data_bytes));
     (1..=4).map(counts).collect()
 }
+
+/// Snapshots may take every reader slot; checkpoints have theirs.
+#[test]
+fn many_snapshots() {
+    let scratch = Scratch::in_memory();
+    let engine = open(&scratch, LmdbOptions { readers_max: 40, ..quiet() });
+    apply(&engine, vec![create(1), put(1, 1, 10)]);
+    let mut held = Vec::new();
+    let error = loop {
+        match engine.snapshot() {
+            Ok(snapshot) => held.push(snapshot),
+            Err(error) => break error,
+        }
+    };
+    assert!(held.len() >= 30 && error.to_string().contains("maxreaders"), "{} {error}", held.len());
+    for n in 0..3 {
+        apply(&engine, vec![put(1, n, 10)]);
+        assert_eq!(engine.checkpoint().unwrap(), engine.applied());
+    }
+    held.clear();
+    assert!(engine.snapshot().unwrap().get(TreeId(1), &2u64.to_be_bytes()).unwrap().is_some());
+}
