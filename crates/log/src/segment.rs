@@ -1,4 +1,10 @@
 //! One open segment file.
+//!
+//! Segments grow by writing. Rejected for now: reserving their space, and using trimmed segments again. PERF: a 4 KB write
+//! and fdatasync took 243 us (median of 1,000) at the end of a growing file, 190 us in reserved space, 122 us over bytes
+//! written before (ext4 on a virtual disk, 2026-11-21). Using segments again would thus halve the time of a
+//! lone durable commit, but then the length of a file no longer says where its records may end, and writing a part of
+//! a page that is not in memory reads it first.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
