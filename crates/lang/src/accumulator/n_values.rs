@@ -42,8 +42,8 @@ pub fn parse(name: &str, operand: ValueRef, context: &Context) -> Result<(Expres
     if let Some((unknown, _)) = doc.iter().find(|(field, _)| !matches!(*field, "input" | "n")) {
         return Err(Error::location(5787901, format!("Unknown argument for 'n' operator: {unknown}")));
     }
-    let n = doc.get("n").ok_or_else(|| Error::location(5787906, format!("Missing value for 'n'")))?;
-    let input = doc.get("input").ok_or_else(|| Error::location(5787907, format!("Missing value for 'input'")))?;
+    let n = doc.get("n").ok_or_else(|| Error::location(5787906, "Missing value for 'n'"))?;
+    let input = doc.get("input").ok_or_else(|| Error::location(5787907, "Missing value for 'input'"))?;
     Ok((Expression::parse(input, context)?, count(n, context)?))
 }
 

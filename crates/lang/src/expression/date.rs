@@ -43,12 +43,13 @@ pub fn zone(name: &str) -> Result<TimeZone> {
 
 fn offset(name: &str) -> Option<Offset> {
     let sign = if name.starts_with('-') { -1 } else { 1 };
-    let digits: String = name[1..].split(':').collect();
+    let digits: String = name.chars().skip(1).filter(|c| *c != ':').collect();
     let (hours, minutes) = match digits.len() {
-        2 => (digits.parse::<i32>().ok()?, 0),
-        4 => (digits[..2].parse().ok()?, digits[2..].parse::<i32>().ok()?),
+        2 => (digits.as_str(), "0"),
+        4 => digits.split_at_checked(2)?,
         _ => return None,
     };
+    let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().ok()?);
     Offset::from_seconds(sign * (hours * 3600 + minutes * 60)).ok()
 }
 

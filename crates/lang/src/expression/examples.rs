@@ -8,7 +8,7 @@ use std::path::Path;
 use super::Expression;
 use crate::Context;
 use crate::notation::{read, show};
-use arbor_bson::{Doc, Value};
+use arbor_bson::{Doc, Value, ValueRef};
 
 /// Runs the example lines of a text; answers how many there were and what went wrong.
 pub fn run(text: &str) -> (usize, Vec<String>) {
@@ -62,6 +62,36 @@ fn every_operator_has_examples_that_hold() {
         failures.extend(failed);
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn deep_expressions_stay_on_the_stack() {
+    let mut nested = crate::notation::doc("{$not: ['$a']}");
+    for _ in 0..150 {
+        nested = arbor_bson::DocBuf::new().with(
+            "$cond",
+            &[ValueRef::from(&nested), 1.into(), 2.into()].into_iter().collect::<arbor_bson::ArrayBuf>(),
+        );
+    }
+    let parsed = Expression::parse((&nested).into(), &Context::default()).unwrap();
+    assert!(matches!(parsed.eval(Doc::empty()), Ok(Some(Value::Int32(1)))));
+    for _ in 0..40 {
+        nested = arbor_bson::DocBuf::new()
+            .with("$not", &[ValueRef::from(&nested)].into_iter().collect::<arbor_bson::ArrayBuf>());
+    }
+    assert_eq!(Expression::parse((&nested).into(), &Context::default()).unwrap_err().code.0, 15);
+}
+
+#[test]
+fn variables_of_the_command() {
+    let context =
+        Context::new(5).with_let(crate::notation::doc("{x: {$add: [1, 2]}, y: '$$x', now: '$$NOW'}").as_doc()).unwrap();
+    let value = crate::notation::value("['$$x', '$$y', '$$now', {$let: {vars: {x: 9}, in: '$$x'}}]");
+    let result = Expression::parse(value.as_ref(), &context).unwrap().eval(Doc::empty()).unwrap().unwrap();
+    assert_eq!(show(result.as_ref()), "[3, 3, Date(5), 9]");
+    for (variables, code) in [("{x: '$a'}", 4890500), ("{X: 1}", 9), ("{x: '$$nope'}", 17276)] {
+        assert_eq!(Context::new(0).with_let(crate::notation::doc(variables).as_doc()).unwrap_err().code.0, code);
+    }
 }
 
 #[test]

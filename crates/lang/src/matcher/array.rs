@@ -51,9 +51,7 @@ pub(super) fn parse_elem_match(parser: &mut Parser, path: Path, value: ValueRef)
 
 /// Whether the operand of `$elemMatch` holds operators for the elements themselves.
 fn is_value_match(inner: Doc) -> bool {
-    inner.first().is_some_and(|(name, _)| {
-        is_operator(name) && !matches!(name, "$and" | "$or" | "$nor" | "$where" | "$expr" | "$text" | "$comment")
-    })
+    inner.first().is_some_and(|(name, _)| is_operator(name) && !matches!(name, "$and" | "$or" | "$nor" | "$where"))
 }
 
 pub(super) fn parse_size(path: Path, value: ValueRef) -> Result<Node> {

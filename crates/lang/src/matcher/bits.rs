@@ -7,6 +7,9 @@ use arbor_bson::ValueRef;
 
 use crate::{Error, Result, number, text};
 
+/// COMPAT: MongoDB takes masks as long as a document; 1 MiB keeps the list of positions below 32 MiB.
+const MASK_BYTES_MAX: usize = 1 << 20;
+
 /// Which bits must be how.
 #[derive(Clone, Debug)]
 pub struct BitTest {
@@ -40,6 +43,9 @@ impl BitTest {
         let mut positions = match value {
             ValueRef::Array(array) => {
                 array.as_doc().iter().map(|(at, value)| position(at, value)).collect::<Result<Vec<_>>>()?
+            }
+            ValueRef::Binary { bytes, .. } if bytes.len() > MASK_BYTES_MAX => {
+                return Err(Error::bad_value(format!("{name}: the mask is longer than {MASK_BYTES_MAX} bytes")));
             }
             ValueRef::Binary { bytes, .. } => positions_of(|position| bit_of_bytes(bytes, position), bytes.len() * 8),
             ValueRef::Int32(_) | ValueRef::Int64(_) | ValueRef::Double(_) | ValueRef::Decimal128(_) => {

@@ -134,8 +134,17 @@ mod tests {
             (r"\Qa.b\E", "", "a.b", true),
             (r"É", "i", "é", true),
             ("[[:alpha:]]", "", "q", true),
+            ("[[:]", "", ":", true),
+            ("[[:x", "", "", false),
+            ("a{2}b", "", "aab", true),
+            ("a{2,}$", "", "aaa", true),
+            ("a{x}", "", "a{x}", true),
+            (r"\p{L}{2}", "", "éé", true),
+            (r"\x{e9}", "", "é", true),
+            ("}{", "", "}{", true),
         ] {
-            assert_eq!(Regex::new(pattern, options).unwrap().is_match(text).unwrap(), expect, "/{pattern}/{options}");
+            let found = Regex::new(pattern, options).is_ok_and(|regex| regex.is_match(text).unwrap());
+            assert_eq!(found, expect, "/{pattern}/{options}");
         }
     }
 

@@ -58,19 +58,18 @@ impl Translator {
 
     /// After `{`: whether `n}`, `n,}` or `n,m}` follows.
     fn is_repetition(&self) -> bool {
-        let rest: String = self.chars[self.at.min(self.chars.len())..].iter().take_while(|c| **c != '}').collect();
-        let closed = self.at + rest.chars().count() < self.chars.len();
-        let (low, high) = rest.split_once(',').unwrap_or((&rest, ""));
-        let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-        closed && !low.is_empty() && digits(low) && digits(high)
+        let rest = self.chars.iter().skip(self.at);
+        let inside: String = rest.take_while(|c| c.is_ascii_digit() || **c == ',').collect();
+        let closed = self.chars.get(self.at + inside.len()) == Some(&'}');
+        closed && inside.starts_with(|c: char| c.is_ascii_digit()) && inside.matches(',').count() < 2
     }
 
-    /// After `}`: whether what was written so far ends in an open repetition.
+    /// At `}`: whether what was written so far ends in an open repetition.
     fn closes_repetition(&self) -> bool {
-        let open = self.out.rfind('{').filter(|at| !self.out[..*at].ends_with('\\'));
-        open.is_some_and(|at| self.out[at + 1..].bytes().all(|b| b.is_ascii_digit() || b == b','))
-            || open.is_some_and(|at| self.out[..at].ends_with("\\p") || self.out[..at].ends_with("\\x"))
-            || open.is_some_and(|at| self.out[..at].ends_with("\\P") || self.out[..at].ends_with("\\k"))
+        let open = self.out.rsplit_once('{');
+        open.is_some_and(|(before, inside)| {
+            !before.ends_with('\\') && inside.bytes().all(|b| b.is_ascii_digit() || b == b',')
+        })
     }
 
     fn escape(&mut self) {
@@ -196,15 +195,15 @@ impl Translator {
 
     /// `[:name:]` is the same in both dialects; anything else after `[` is a plain bracket.
     fn posix_class(&mut self) {
-        let rest: String = self.chars[self.at..].iter().take(12).collect();
-        match rest.find(":]") {
-            Some(end) if rest[1..end].bytes().all(|b| b.is_ascii_lowercase() || b == b'^') => {
-                self.out.push('[');
-                self.out.push_str(&rest[..end + 2]);
-                self.at += end + 2;
-            }
-            _ => self.out.push_str(r"\["),
+        let inside = self.chars.iter().skip(self.at + 1).copied();
+        let name: String = inside.take_while(|c| c.is_ascii_lowercase() || *c == '^').collect();
+        let class = format!(":{name}:]");
+        if name.is_empty() || !self.looking_at(&class) {
+            return self.out.push_str(r"\[");
         }
+        self.out.push('[');
+        self.out.push_str(&class);
+        self.at += class.len();
     }
 }
 

@@ -321,6 +321,24 @@ fn simplified() {
 }
 
 #[test]
+fn expressions() {
+    check(
+        r#"
+        {$expr: {$gt: ['$a', '$b']}} on {a: 2, b: 1} => true
+        {$expr: {$gt: ['$a', '$b']}, c: 1} on {a: 0, b: 1, c: 1} => false
+        {$expr: '$a'} on {a: null} => false
+        {a: {$elemMatch: {$expr: true}}} => error 2: unknown operator: $expr
+        {a: {$elemMatch: {b: 1, $expr: true}}} => error 2: $expr can only be applied to the top-level document
+        {$expr: {$foo: 1}} => error 168: Unrecognized expression '$foo'
+        "#,
+    );
+    let filter = doc("{$or: [{$expr: {$divide: [1, '$a']}}, {b: 1}]}");
+    let filter = Filter::parse(filter.as_doc(), &Context::default()).unwrap();
+    assert!(filter.matches(doc("{a: 2}").as_doc()).unwrap());
+    assert_eq!(filter.matches(doc("{a: 0, b: 1}").as_doc()).unwrap_err().code.0, 2);
+}
+
+#[test]
 fn deep_filters_are_refused() {
     let mut filter = doc("{a: 1}");
     for _ in 0..200 {

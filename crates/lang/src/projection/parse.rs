@@ -27,11 +27,14 @@ enum What<'v> {
     Expression(ValueRef<'v>),
 }
 
-pub fn parse(spec: Doc, kind: ProjectionKind, _filter: Option<&Query>, context: &Context) -> Result<Projection> {
+pub fn parse(spec: Doc, kind: ProjectionKind, filter: Option<&Query>, context: &Context) -> Result<Projection> {
     let mut items = Vec::new();
     collect(spec, "", kind, 0, context, &mut items)?;
     let mut paths = Paths::default();
     items.iter().try_for_each(|item| paths.add(&item.path))?;
+    if filter.is_none() && items.iter().any(|item| matches!(item.what, What::Positional)) {
+        return Err(Error::location(51050, "Projections with a positional operator require a matcher"));
+    }
     let inclusive = is_inclusion(&items);
     check_agreement(&items, inclusive)?;
     build(items, inclusive, context)

@@ -9,7 +9,8 @@ fn check(kind: ProjectionKind, table: &str) {
     for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (spec, rest) = read(line);
         let arbor_bson::Value::Document(spec) = spec else { panic!("{line}") };
-        let parsed = Projection::parse(spec.as_doc(), kind, None, &Context::default());
+        let query = Filter::parse(arbor_bson::Doc::empty(), &Context::default()).unwrap();
+        let parsed = Projection::parse(spec.as_doc(), kind, Some(&query), &Context::default());
         if let Some(expect) = rest.strip_prefix("=> error ") {
             let error = parsed.expect_err(line);
             assert_eq!(format!("{}: {}", error.code.0, error.message), expect, "{line}");

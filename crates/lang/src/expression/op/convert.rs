@@ -61,7 +61,7 @@ fn target(value: ValueRef) -> Result<Type> {
         }
         other if number::is_number(other) => {
             let shown = text::shell(other);
-            let integral = format!("In $convert, numeric 'to' argument is not an integer");
+            let integral = "In $convert, numeric 'to' argument is not an integer";
             let code = number::exact_i32(other).ok_or_else(|| Error::failed_to_parse(integral))?;
             let unknown = || {
                 Error::failed_to_parse(format!(
