@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, DocBuf};
@@ -57,6 +58,8 @@ pub struct Cursor {
     waiting: Option<DocBuf>,
     /// What is left of `maxTimeMS` for later batches.
     time_left: Option<Duration>,
+    /// Raised by whoever kills the cursor while it makes a batch.
+    killed: Option<Arc<AtomicBool>>,
     returned: u64,
     batches: u64,
 }
@@ -64,6 +67,8 @@ pub struct Cursor {
 enum Source {
     Plan(RunningPlan),
     Documents(VecDeque<DocBuf>),
+    /// Of a query for one `_id`.
+    Document(Option<DocBuf>),
 }
 
 /// Operators with what they read from.
@@ -86,12 +91,20 @@ impl Cursor {
         Cursor::new(namespace, Source::Documents(docs.into_iter().collect()))
     }
 
+    pub(crate) fn over_document(namespace: Namespace, doc: Option<DocBuf>) -> Cursor {
+        Cursor::new(namespace, Source::Document(doc))
+    }
+
     fn new(namespace: Namespace, source: Source) -> Cursor {
-        Cursor { namespace, source, waiting: None, time_left: None, returned: 0, batches: 0 }
+        Cursor { namespace, source, waiting: None, time_left: None, killed: None, returned: 0, batches: 0 }
     }
 
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
+    }
+
+    pub(crate) fn kill_flag(&mut self) -> Arc<AtomicBool> {
+        self.killed.get_or_insert_default().clone()
     }
 
     /// Documents handed out so far.
@@ -103,21 +116,19 @@ impl Cursor {
         self.batches
     }
 
-    /// The time that the statement's `maxTimeMS` leaves for this batch; counted down over all batches.
+    /// An interrupt without a deadline gets what the earlier batches left of theirs.
     pub fn next_batch(&mut self, limit: BatchLimit, interrupt: &Interrupt) -> Result<Batch> {
-        let narrowed;
-        let interrupt = match (self.time_left, interrupt.remaining()) {
-            (Some(left), None) => {
-                narrowed = interrupt.within(left);
-                &narrowed
-            }
-            _ => interrupt,
-        };
+        let own = self.own_interrupt(interrupt);
+        let interrupt = own.as_ref().unwrap_or(interrupt);
         let mut filler = Filler { docs: ArrayBuf::new(), limit, waiting: self.waiting.take() };
         let exhausted = match &mut self.source {
             Source::Documents(docs) => {
                 filler.fill(|| Ok(docs.pop_front()))?;
                 docs.is_empty()
+            }
+            Source::Document(doc) => {
+                filler.fill(|| Ok(doc.take()))?;
+                doc.is_none()
             }
             Source::Plan(RunningPlan { view, collection, root, slots }) => {
                 let mut run = Run::new(view, collection.as_deref(), interrupt, *slots);
@@ -134,6 +145,16 @@ impl Cursor {
         self.returned += filler.docs.len() as u64;
         self.batches += 1;
         Ok(Batch { docs: filler.docs, exhausted: exhausted && self.waiting.is_none() })
+    }
+
+    /// With this cursor's kill flag and what is left of its time.
+    fn own_interrupt(&self, interrupt: &Interrupt) -> Option<Interrupt> {
+        let left = self.time_left.filter(|_| interrupt.remaining().is_none());
+        let own = self.killed.as_ref().map(|killed| interrupt.with_cursor(killed.clone()));
+        match left {
+            Some(left) => Some(own.as_ref().unwrap_or(interrupt).within(left)),
+            None => own,
+        }
     }
 
     /// Every document at once, for tests and inner uses.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use arbor_lang::Code;
+
 use crate::Error;
 
 /// Belongs to one operation. The kill flag is shared with whoever may kill the operation.
@@ -11,6 +13,8 @@ use crate::Error;
 pub struct Interrupt {
     deadline: Option<Instant>,
     killed: Option<Arc<AtomicBool>>,
+    /// A second flag: that of the cursor that the operation reads from.
+    cursor_killed: Option<Arc<AtomicBool>>,
 }
 
 impl Interrupt {
@@ -20,12 +24,15 @@ impl Interrupt {
     }
 
     pub fn new(deadline: Option<Instant>, killed: Arc<AtomicBool>) -> Interrupt {
-        Interrupt { deadline, killed: Some(killed) }
+        Interrupt { deadline, killed: Some(killed), cursor_killed: None }
     }
 
     pub fn check(&self) -> Result<(), Error> {
-        if self.killed.as_ref().is_some_and(|killed| killed.load(Ordering::Relaxed)) {
+        if is_raised(&self.killed) {
             return Err(Error::Killed);
+        }
+        if is_raised(&self.cursor_killed) {
+            return Err(Error::new(Code::CURSOR_KILLED, "cursor killed"));
         }
         match self.deadline {
             Some(deadline) if Instant::now() >= deadline => Err(Error::TimeExpired),
@@ -41,8 +48,17 @@ impl Interrupt {
     /// The same with a deadline no later than `limit` from now.
     pub fn within(&self, limit: Duration) -> Interrupt {
         let end = Instant::now() + limit;
-        Interrupt { deadline: Some(self.deadline.map_or(end, |own| own.min(end))), killed: self.killed.clone() }
+        Interrupt { deadline: Some(self.deadline.map_or(end, |own| own.min(end))), ..self.clone() }
     }
+
+    /// The same for an operation that reads from a cursor with this flag.
+    pub(crate) fn with_cursor(&self, killed: Arc<AtomicBool>) -> Interrupt {
+        Interrupt { cursor_killed: Some(killed), ..self.clone() }
+    }
+}
+
+fn is_raised(flag: &Option<Arc<AtomicBool>>) -> bool {
+    flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The open cursors of the server by id.
 //!
 //! A cursor that makes a batch is checked out: it stays known, but a second `getMore` on it is refused, and killing it
-//! takes effect when the batch is done (or at once through its kill flag).
+//! interrupts the batch.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,6 @@ struct Entry {
 pub struct CheckedOut<'r> {
     registry: &'r CursorRegistry,
     id: i64,
-    killed: Arc<AtomicBool>,
     cursor: Option<Box<Cursor>>,
 }
 
@@ -66,11 +65,11 @@ pub struct CursorInfo {
 
 impl CursorRegistry {
     /// Answers the cursor's id, never 0.
-    pub fn insert(&self, cursor: Cursor, options: CursorOptions) -> i64 {
+    pub fn insert(&self, mut cursor: Cursor, options: CursorOptions) -> i64 {
         let entry = Entry {
             namespace: cursor.namespace().clone(),
             options,
-            killed: Arc::default(),
+            killed: cursor.kill_flag(),
             last_used: Instant::now(),
             cursor: Some(Box::new(cursor)),
         };
@@ -98,7 +97,7 @@ impl CursorRegistry {
         }
         let in_use = || Error::new(Code::CURSOR_IN_USE, format!("cursor id {id} is already in use"));
         let cursor = entry.cursor.take().ok_or_else(in_use)?;
-        Ok(CheckedOut { registry: self, id, killed: entry.killed.clone(), cursor: Some(cursor) })
+        Ok(CheckedOut { registry: self, id, cursor: Some(cursor) })
     }
 
     /// Session that made the cursor.
@@ -182,11 +181,6 @@ impl CheckedOut<'_> {
         self.cursor.as_mut().expect("a cursor is inside until it is kept")
     }
 
-    /// Raised when the cursor is killed; to be part of the `getMore`'s interrupt.
-    pub fn kill_flag(&self) -> Arc<AtomicBool> {
-        self.killed.clone()
-    }
-
     /// Gives the cursor back for the next batch.
     pub fn keep(mut self) {
         if let Some(entry) = self.registry.entries().get_mut(&self.id) {
@@ -258,11 +252,11 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_during_a_batch_raises_the_flag() {
+    fn a_kill_during_a_batch_interrupts_it() {
         let (registry, id) = registry_with_one();
-        let out = registry.check_out(id, &namespace("db.c")).unwrap();
+        let mut out = registry.check_out(id, &namespace("db.c")).unwrap();
         assert_eq!(registry.kill(id, None), Killed::Killed);
-        assert!(out.kill_flag().load(Ordering::Relaxed));
+        assert!(out.cursor().kill_flag().load(Ordering::Relaxed));
         out.keep();
         assert!(registry.is_empty());
     }

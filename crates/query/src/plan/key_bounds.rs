@@ -203,3 +203,107 @@ fn span(interval: &Interval, descending: bool) -> Span {
         point: interval.is_point(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::interval::Endpoint;
+
+    /// `"1 3-5"`: the value 1 and the range from 3 to 5, ends included.
+    fn intervals(text: &str) -> Intervals {
+        let value = |text: &str| Value::Int32(text.parse().unwrap());
+        let interval = |text: &str| match text.split_once('-') {
+            Some((low, high)) => Interval::new(Endpoint::included(value(low)), Endpoint::included(value(high))),
+            None => Interval::point(value(text)),
+        };
+        if text == "all" { Intervals::full() } else { Intervals::of(text.split(' ').map(interval).collect()) }
+    }
+
+    fn bounds(components: &[(&str, bool)]) -> KeyBounds {
+        let components: Vec<_> = components.iter().map(|(text, desc)| (intervals(text), *desc)).collect();
+        KeyBounds::new(components.iter().map(|(intervals, descending)| (intervals, *descending)))
+    }
+
+    fn key(values: &[i32], descending: &[bool]) -> Vec<u8> {
+        let mut builder = KeyBuilder::new();
+        for (value, descending) in values.iter().zip(descending) {
+            builder.push(Value::Int32(*value).as_ref(), *descending);
+        }
+        builder.finish().bytes
+    }
+
+    /// A scan over all keys `(0..9, 0..9)` with [`KeyBounds::check`] and seeks: what it finds and the keys it looks at.
+    fn scan(components: &[(&str, bool)], backward: bool) -> (Vec<(i32, i32)>, usize) {
+        let bounds = bounds(components);
+        let descending: Vec<bool> = components.iter().map(|(_, descending)| *descending).collect();
+        let mut keys: Vec<_> = (0..10)
+            .flat_map(|a| (0..10).map(move |b| (a, b)))
+            .map(|(a, b)| (key(&[a, b], &descending), (a, b)))
+            .collect();
+        keys.sort();
+        let before = |target: &[u8]| keys.partition_point(|(key, _)| key.as_slice() < target);
+        let mut at = match backward {
+            false => Some(before(&bounds.first())),
+            true => bounds.end().map_or(keys.len(), |end| before(&end)).checked_sub(1),
+        };
+        let (mut found, mut looks) = (Vec::new(), 0);
+        while let Some((key, values)) = at.and_then(|at| keys.get(at)) {
+            looks += 1;
+            at = match (bounds.check(key, backward), backward) {
+                (Verdict::Done, _) => break,
+                (Verdict::Inside, _) => {
+                    found.push(*values);
+                    if backward { at.and_then(|at| at.checked_sub(1)) } else { at.map(|at| at + 1) }
+                }
+                (Verdict::Seek(target), false) => Some(before(&target)),
+                (Verdict::Seek(target), true) => before(&target).checked_sub(1),
+            };
+        }
+        (found, looks)
+    }
+
+    #[test]
+    fn scans_find_what_is_inside_and_skip_the_rest() {
+        let inside = |text: &str, value: i32| match text {
+            "all" => true,
+            text => text.split(' ').any(|part| match part.split_once('-') {
+                Some((low, high)) => (low.parse().unwrap()..=high.parse().unwrap()).contains(&value),
+                None => part.parse::<i32>().unwrap() == value,
+            }),
+        };
+        for first in ["5", "2 4 8", "3-5", "1 4-6", "all"] {
+            for second in ["7", "0 9", "2-3 6", "all"] {
+                for directions in [[false, false], [true, false], [false, true], [true, true]] {
+                    for backward in [false, true] {
+                        let components = [(first, directions[0]), (second, directions[1])];
+                        let (mut found, looks) = scan(&components, backward);
+                        found.sort_unstable();
+                        let expected: Vec<_> = (0..10)
+                            .flat_map(|a| (0..10).map(move |b| (a, b)))
+                            .filter(|(a, b)| inside(first, *a) && inside(second, *b))
+                            .collect();
+                        assert_eq!(found, expected, "{components:?} backward {backward}");
+                        assert!(looks <= 2 * expected.len() + 22, "{looks} looks for {components:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_range_of_keys_needs_no_checks() {
+        for (components, contiguous) in [
+            (&[("5", false), ("all", false)], true),
+            (&[("5", false), ("3-4", true)], true),
+            (&[("3-5", false), ("all", false)], true),
+            (&[("3-5", false), ("1", false)], false),
+            (&[("3 5", false), ("all", false)], false),
+        ] {
+            assert_eq!(bounds(components).contiguous().is_some(), contiguous, "{components:?}");
+        }
+        let span = bounds(&[("5", false), ("3-4", true)]).contiguous().unwrap();
+        let directions = [false, true];
+        assert!(span.low <= key(&[5, 4], &directions) && key(&[5, 3], &directions) < span.high.clone().unwrap());
+        assert!(key(&[5, 5], &directions) < span.low && key(&[5, 2], &directions) >= span.high.unwrap());
+    }
+}

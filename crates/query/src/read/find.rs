@@ -82,17 +82,15 @@ fn find_by_id(database: &Database, spec: &FindSpec<'_>, id: ValueRef<'_>) -> Res
         None => None,
     };
     let Some(collection) = database.store.collection(&spec.namespace) else {
-        return Ok(Cursor::over_documents(spec.namespace.clone(), []));
+        return Ok(Cursor::over_document(spec.namespace.clone(), None));
     };
     let view = database.transactions.read()?;
-    let Some(record) = record(&view, &collection, id)? else {
-        return Ok(Cursor::over_documents(spec.namespace.clone(), []));
+    let document = match (record(&view, &collection, id)?, projection) {
+        (Some(record), Some(projection)) => Some(projection.apply(Doc::trusted(&record), None)?),
+        (Some(record), None) => Some(DocBuf::from_trusted(record.into_owned())),
+        (None, _) => None,
     };
-    let document = match projection {
-        Some(projection) => projection.apply(Doc::trusted(&record), None)?,
-        None => DocBuf::from_trusted(record.into_owned()),
-    };
-    Ok(Cursor::over_documents(spec.namespace.clone(), [document]))
+    Ok(Cursor::over_document(spec.namespace.clone(), document))
 }
 
 /// A tree that is gone belonged to a collection that was dropped a moment ago.
