@@ -210,6 +210,11 @@ impl Shared {
         segments.get(behind).filter(|segment| segment.sequence() == sequence + 1).cloned()
     }
 
+    pub fn is_last(&self, sequence: u64) -> bool {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        segments.last().is_none_or(|last| last.sequence() == sequence)
+    }
+
     pub fn require_sound(&self) -> Result<()> {
         match self.poisoned.get() {
             Some(context) => Err(Error::Poisoned { context: context.clone() }),

@@ -54,10 +54,16 @@ impl Reader {
         if self.next > self.shared.appended().0 {
             return Ok(false);
         }
-        if self.scanner.is_none() {
-            self.scanner = Some(self.open()?);
-        }
-        let Some(scanner) = &mut self.scanner else { return Ok(false) };
+        let mut scanner = match self.scanner.take() {
+            Some(scanner) => scanner,
+            None => self.open()?,
+        };
+        let found = self.find(&mut scanner);
+        self.scanner = Some(scanner);
+        found
+    }
+
+    fn find(&mut self, scanner: &mut Scanner) -> Result<bool> {
         loop {
             // Looked up before the scan: once a following segment exists, the end of this one is final.
             let following = self.shared.segment_after(scanner.segment().sequence());
@@ -70,7 +76,9 @@ impl Reader {
                 Step::Bad(reason) => return Err(scanner.segment().corrupt(scanner.offset(), reason)),
                 Step::End => match following {
                     Some(segment) => scanner.enter(segment),
-                    None => return Ok(false),
+                    None if self.shared.is_last(scanner.segment().sequence()) => return Ok(false),
+                    // The following segments were trimmed, or one came just now.
+                    None => *scanner = self.open()?,
                 },
             }
         }

@@ -148,6 +148,28 @@ fn check_read_twice(log: &Log, last: u64) {
 }
 
 #[test]
+fn a_reader_overtaken_by_trimming_is_told() {
+    let log = open(&FaultyDisk::new(), 250);
+    append(&log, 1..=2);
+    let mut reader = log.read(Position(1));
+    assert_eq!(reader.next().unwrap().unwrap().0, Position(1));
+    (3..=50).for_each(|position| append(&log, position..=position));
+    log.wait_durable(Position(50)).unwrap();
+    log.trim(Position(50)).unwrap();
+    let first = log.first();
+    let mut last = Position(1);
+    let error = loop {
+        match reader.next().expect("records or an error") {
+            Ok((position, _)) => last = position,
+            Err(error) => break error,
+        }
+    };
+    assert!(last < first);
+    assert!(matches!(error, Error::Trimmed { position, .. } if position == last.next()), "{error}");
+    assert!(reader.next().is_none());
+}
+
+#[test]
 fn a_new_log_may_begin_at_a_later_position() {
     let disk = FaultyDisk::new();
     let options = LogOptions { first_position: Position(1001), ..quiet(100) };
