@@ -186,7 +186,7 @@ fn name(rest: &mut &str, length: usize) -> Option<i64> {
         let wanted = month.get(..length.min(month.len())).unwrap_or(month);
         rest.get(..wanted.len()).is_some_and(|head| head.eq_ignore_ascii_case(wanted))
     };
-    let at = MONTHS.iter().position(|month| matches(month))?;
+    let at = MONTHS.iter().position(matches)?;
     *rest = rest.get(length.min(MONTHS.get(at)?.len())..)?;
     Some(at as i64 + 1)
 }

@@ -179,7 +179,7 @@ fn regex_operator(field: &str, value: ValueRef, options: Option<ValueRef>) -> Re
     };
     match value {
         ValueRef::String(pattern) => regex(field, pattern, options.unwrap_or("")),
-        ValueRef::Regex { pattern, options: own } if own.is_empty() => regex(field, pattern, options.unwrap_or("")),
+        ValueRef::Regex { pattern, options: "" } => regex(field, pattern, options.unwrap_or("")),
         ValueRef::Regex { .. } if options.is_some() => {
             Err(Error::location(51075, "options set in both $regex and $options"))
         }
