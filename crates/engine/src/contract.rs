@@ -33,6 +33,8 @@ pub trait Factory {
 
 /// Environment variable with the one seed to run.
 pub const SEED_VARIABLE: &str = "ARBOR_ENGINE_SEED";
+/// Environment variable with the number of histories to run instead of the usual few.
+pub const HISTORIES_VARIABLE: &str = "ARBOR_ENGINE_HISTORIES";
 
 /// All cases, and histories from `histories` fixed seeds or from the one in [`SEED_VARIABLE`].
 pub fn run(factory: &dyn Factory, histories: u64) {
@@ -49,7 +51,8 @@ pub fn run_histories(factory: &dyn Factory, histories: u64) {
         let seed = seed.parse().expect("the seed is a number");
         return random::run(factory, seed);
     }
-    for seed in 0..histories {
+    let wanted = std::env::var(HISTORIES_VARIABLE).map(|text| text.parse().expect("the number of histories"));
+    for seed in 0..wanted.unwrap_or(histories) {
         let replay = Replay { seed };
         random::run(factory, seed);
         std::mem::forget(replay);
