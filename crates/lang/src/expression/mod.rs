@@ -44,6 +44,7 @@ use crate::{Context, Path, Result};
 pub use environment::Environment;
 pub use evaluated::{Evaluated, is_true};
 use form::Call;
+pub use op::names as operator_names;
 pub use op::{merge_documents, not_a_document, slice_range};
 use parse::Parser;
 

@@ -8,6 +8,7 @@
 //! { $arrayToObject: [[1]] } => error 40398: Unrecognised input type format for $arrayToObject: int
 //! { $arrayToObject: [[["a"]]] } => error 40397: $arrayToObject requires an array of size 2 arrays,found array of size: 1
 //! { $arrayToObject: [[[1, 2]]] } => error 40395: $arrayToObject requires an array of key-value pairs, where the key must be of type string. Found key type: int
+//! { $arrayToObject: [[{ k: 1, v: 2 }]] } => error 40394: $arrayToObject requires an object with keys 'k' and 'v', where the value of 'k' must be of type string. Found type: int
 //! { $arrayToObject: [[{ k: "a" }]] } => error 40392: $arrayToObject requires an object keys of 'k' and 'v'. Found incorrect number of keys:1
 //! ```
 
@@ -82,10 +83,16 @@ fn key(value: ValueRef<'_>, code: i32) -> Result<&str> {
         ValueRef::String(name) => Ok(name),
         other => {
             let found = text::type_name(Some(other));
-            let message = format!(
-                "$arrayToObject requires an array of key-value pairs, where the key must be of type string. Found key \
-                 type: {found}"
-            );
+            let message = match code {
+                40394 => format!(
+                    "$arrayToObject requires an object with keys 'k' and 'v', where the value of 'k' must be of type \
+                     string. Found type: {found}"
+                ),
+                _ => format!(
+                    "$arrayToObject requires an array of key-value pairs, where the key must be of type string. Found \
+                     key type: {found}"
+                ),
+            };
             Err(Error::location(code, message))
         }
     }

@@ -6,6 +6,7 @@
 //! { $dateToString: { date: "$d", format: "%H %z %Z", timezone: "+02:00" } } on { d: Date(0) } => "02 +0200 +120"
 //! { $dateToString: { date: "$d", format: "%j %U %V %u %w %L %b %%" } } on { d: Date(1522169931538) } => "086 12 13 2 3 538 Mar %"
 //! { $dateToString: { date: "$d", timezone: "Europe/Berlin" } } on { d: Date(0) } => "1970-01-01T01:00:00.000"
+//! { $dateToString: { date: Date(0), timezone: "UTC" } } => "1970-01-01T00:00:00.000Z"
 //! { $dateToString: { date: "$nope", onNull: "none" } } => "none"
 //! { $dateToString: { date: "$nope" } } => null
 //! { $dateToString: { date: Date(0), format: "%x" } } => error 18536: Invalid format character '%x' in format string
@@ -68,7 +69,7 @@ impl Special for DateToString {
         };
         let at = date::zoned(date::millis(date.or_null())?, &zone)?;
         let Some(format) = &self.format else {
-            let z = if self.zone.is_none() { "Z" } else { "" };
+            let z = if zone == jiff::tz::TimeZone::UTC { "Z" } else { "" };
             return Ok(format!("{}{z}", date_format::write(&at, "%Y-%m-%dT%H:%M:%S.%L")?).into());
         };
         let format = format.eval_in(environment)?;

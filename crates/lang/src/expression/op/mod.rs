@@ -260,7 +260,7 @@ const OPERATORS: &[(&str, Form)] = &[
     ("$rtrim", Form::Special(rtrim::parse)),
     ("$second", Form::Special(second::parse)),
     ("$setDifference", Form::Binary(set_difference::eval)),
-    ("$setEquals", Form::Nary(2, ANY, set_equals::eval)),
+    ("$setEquals", Form::Nary(0, ANY, set_equals::eval)),
     ("$setField", Form::Special(set_field::parse)),
     ("$setIntersection", Form::Nary(0, ANY, set_intersection::eval)),
     ("$setIsSubset", Form::Binary(set_is_subset::eval)),
@@ -305,6 +305,11 @@ const OPERATORS: &[(&str, Form)] = &[
     ("$year", Form::Special(year::parse)),
     ("$zip", Form::Special(zip::parse)),
 ];
+
+/// The names of all operators.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    OPERATORS.iter().map(|(name, _)| *name)
+}
 
 /// The operator of this name.
 pub fn find(name: &str) -> Option<(&'static str, Form)> {

@@ -3,6 +3,7 @@
 //! ```text
 //! { $setEquals: [[1, 2, 1], [2.0, 1]] } => true
 //! { $setEquals: [[1], [1], [2]] } => false
+//! { $setEquals: [[1]] } => error 17045: $setEquals needs at least two arguments had: 1
 //! { $setEquals: [[1], 2] } => error 17044: All operands of $setEquals must be arrays. One argument is of type: int
 //! ```
 
@@ -11,6 +12,10 @@ use crate::expression::set::Set;
 use crate::{Error, Result};
 
 pub fn eval(arrays: Vec<Evaluated>) -> Result<Evaluated> {
+    if arrays.len() < 2 {
+        let message = format!("$setEquals needs at least two arguments had: {}", arrays.len());
+        return Err(Error::location(17045, message));
+    }
     let mut first: Option<Set> = None;
     let mut equal = true;
     for array in &arrays {

@@ -1,0 +1,304 @@
+//! Whatever a client sends is answered with a value or an error: random filters, expressions, projections and stages,
+//! built from all operators and edge values, are parsed and run over random documents.
+
+use arbor_bson::{ArrayBuf, Decimal128, Doc, DocBuf, ObjectId, Timestamp, Value, ValueRef};
+use arbor_lang::accumulator::Accumulator;
+use arbor_lang::expression::operator_names;
+use arbor_lang::projection::ProjectionKind;
+use arbor_lang::stage::GroupState;
+use arbor_lang::{Context, Expression, Filter, Projection, SortPattern, Stage};
+
+const SEED: u64 = 0x5EED_0000_0000_0001;
+
+/// splitmix64
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+}
+
+const NAMES: [&str; 24] = [
+    "a",
+    "b",
+    "a.b",
+    "a.0",
+    "_id",
+    "input",
+    "in",
+    "cond",
+    "as",
+    "vars",
+    "date",
+    "timezone",
+    "format",
+    "unit",
+    "startDate",
+    "endDate",
+    "amount",
+    "regex",
+    "options",
+    "n",
+    "sortBy",
+    "field",
+    "value",
+    "year",
+];
+const TEXTS: [&str; 30] = [
+    "",
+    "$a",
+    "$a.b",
+    "$$ROOT",
+    "$$this",
+    "$$REMOVE",
+    "$",
+    "$$",
+    "x",
+    "é",
+    "abc",
+    "day",
+    "month",
+    "week",
+    "UTC",
+    "+1é1",
+    "-03:30",
+    "Europe/Berlin",
+    "%Y-%m-%d",
+    "%",
+    "2020-01-31",
+    "0102030405060708090a0b0c",
+    "12",
+    "-1e400",
+    "[[:",
+    "(a)\\1",
+    "^a|b$",
+    "i",
+    "int",
+    "1",
+];
+const FILTER_OPERATORS: [&str; 30] = [
+    "$eq",
+    "$ne",
+    "$gt",
+    "$gte",
+    "$lt",
+    "$lte",
+    "$in",
+    "$nin",
+    "$not",
+    "$exists",
+    "$type",
+    "$mod",
+    "$size",
+    "$all",
+    "$elemMatch",
+    "$regex",
+    "$options",
+    "$bitsAllSet",
+    "$bitsAnyClear",
+    "$and",
+    "$or",
+    "$nor",
+    "$expr",
+    "$comment",
+    "$where",
+    "$text",
+    "$near",
+    "$foo",
+    "$sampleRate",
+    "$alwaysFalse",
+];
+const STAGES: [&str; 16] = [
+    "$match",
+    "$project",
+    "$addFields",
+    "$set",
+    "$unset",
+    "$group",
+    "$sort",
+    "$limit",
+    "$skip",
+    "$unwind",
+    "$count",
+    "$replaceRoot",
+    "$replaceWith",
+    "$sortByCount",
+    "$sample",
+    "$lookup",
+];
+const ACCUMULATORS: [&str; 17] = [
+    "$sum",
+    "$avg",
+    "$min",
+    "$max",
+    "$first",
+    "$last",
+    "$push",
+    "$addToSet",
+    "$count",
+    "$mergeObjects",
+    "$stdDevPop",
+    "$stdDevSamp",
+    "$firstN",
+    "$maxN",
+    "$top",
+    "$bottomN",
+    "$foo",
+];
+
+fn scalar(random: &mut Random) -> Value {
+    match random.below(26) {
+        0 => Value::Null,
+        1 => Value::Bool(random.below(2) == 0),
+        2 => Value::Int32(random.pick(&[0, 1, -1, 2, 5, i32::MAX, i32::MIN])),
+        3 => Value::Int64(random.pick(&[0, 1, -1, i64::MAX, i64::MIN, 1 << 53])),
+        4 => Value::Double(random.pick(&[0.0, -0.0, 1.5, -2.5, f64::NAN, f64::INFINITY, 1e300, 5e-324, 1e18])),
+        5 => Value::Decimal128(
+            random.pick(&["0", "-1.5", "9E6111", "1E-6176", "NaN", "Infinity"]).parse::<Decimal128>().unwrap(),
+        ),
+        6 => Value::DateTime(random.pick(&[0, -1, 1_600_000_000_000, i64::MAX, i64::MIN])),
+        7 => Value::ObjectId(ObjectId([0xFF; 12])),
+        8 => Value::Timestamp(Timestamp { seconds: u32::MAX, increment: 1 }),
+        9 => Value::Regex {
+            pattern: random.pick(&TEXTS).to_owned(),
+            options: random.pick(&["", "i", "z", "msx"]).to_owned(),
+        },
+        10 => Value::Binary { subtype: 0, bytes: vec![0xFF; random.below(9)] },
+        11 => Value::Undefined,
+        12 => Value::MinKey,
+        13 => Value::MaxKey,
+        _ => Value::String(random.pick(&TEXTS).to_owned()),
+    }
+}
+
+fn document(random: &mut Random, depth: usize, operators: &[&str]) -> DocBuf {
+    let mut doc = DocBuf::new();
+    if !operators.is_empty() && random.below(2) == 0 {
+        let name = random.pick(operators);
+        doc.append(name, &value(random, depth, operators));
+        return doc;
+    }
+    for _ in 0..random.below(4) {
+        let name = random.pick(&NAMES);
+        doc.append(name, &value(random, depth, operators));
+    }
+    doc
+}
+
+fn value(random: &mut Random, depth: usize, operators: &[&str]) -> Value {
+    match random.below(if depth == 0 { 2 } else { 6 }) {
+        0 | 1 => scalar(random),
+        2 | 3 => Value::Document(document(random, depth - 1, operators)),
+        _ => {
+            let items: Vec<Value> = (0..random.below(4)).map(|_| value(random, depth - 1, operators)).collect();
+            Value::Array(items.iter().collect::<ArrayBuf>())
+        }
+    }
+}
+
+#[test]
+fn expressions() {
+    let operators: Vec<&str> = operator_names().collect();
+    let mut random = Random(SEED);
+    let context = Context::new(1_600_000_000_000);
+    let mut answered = 0;
+    for _ in 0..60_000 {
+        let name = random.pick(&operators);
+        let spec = DocBuf::new().with(name, &value(&mut random, 3, &operators));
+        let Ok(expression) = Expression::parse((&spec).into(), &context) else { continue };
+        for _ in 0..2 {
+            let doc = document(&mut random, 3, &[]);
+            answered += usize::from(expression.eval(doc.as_doc()).is_ok());
+        }
+        expression.dependencies();
+    }
+    assert!(answered > 1000, "only {answered} evaluations gave a value: the generator no longer reaches the operators");
+}
+
+#[test]
+fn filters() {
+    let mut random = Random(SEED);
+    let mut matched = 0;
+    for _ in 0..40_000 {
+        let mut spec = document(&mut random, 4, &FILTER_OPERATORS);
+        if random.below(2) == 0 {
+            spec = DocBuf::new().with("a", &document(&mut random, 3, &FILTER_OPERATORS));
+        }
+        let Ok(filter) = Filter::parse(spec.as_doc(), &Context::default()) else { continue };
+        for _ in 0..3 {
+            let doc = document(&mut random, 3, &[]);
+            matched += usize::from(filter.matches(doc.as_doc()).unwrap_or(false));
+        }
+    }
+    assert!(matched > 1000, "only {matched} matches");
+}
+
+#[test]
+fn projections_and_sorts() {
+    let mut random = Random(SEED);
+    let everything = Filter::parse(Doc::empty(), &Context::default()).unwrap();
+    for _ in 0..20_000 {
+        let spec = document(&mut random, 3, &["$slice", "$elemMatch", "$add", "$meta", "a.$"]);
+        let kind = random.pick(&[ProjectionKind::Find, ProjectionKind::Aggregate]);
+        let doc = document(&mut random, 3, &[]);
+        if let Ok(projection) = Projection::parse(spec.as_doc(), kind, Some(&everything), &Context::default()) {
+            let position = random.pick(&[None, Some(0), Some(9)]);
+            if let Ok(shown) = projection.apply(doc.as_doc(), position) {
+                Doc::parse(shown.as_bytes()).unwrap();
+            }
+        }
+        if let Ok(pattern) = SortPattern::parse(spec.as_doc()) {
+            pattern.key(doc.as_doc());
+        }
+    }
+}
+
+#[test]
+fn pipelines() {
+    let mut random = Random(SEED);
+    for _ in 0..20_000 {
+        let name = random.pick(&STAGES);
+        let stage = DocBuf::new().with(name, &value(&mut random, 3, &["$add", "$sum", "$first", "$eq", "$gt"]));
+        let pipeline: ArrayBuf = [&stage].into_iter().collect();
+        let Ok(stages) = Stage::parse_pipeline(pipeline.as_array(), &Context::default()) else { continue };
+        let doc = document(&mut random, 3, &[]);
+        for stage in &stages {
+            match stage {
+                Stage::Map(map) => drop(map.apply(doc.as_doc())),
+                Stage::Unwind(unwind) => drop(unwind.apply(doc.as_doc(), &mut Vec::new())),
+                Stage::Group(group) => drop(GroupState::new(group).add(doc.as_doc())),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn accumulators() {
+    let mut random = Random(SEED);
+    for _ in 0..20_000 {
+        let name = random.pick(&ACCUMULATORS);
+        let spec = DocBuf::new().with(name, &value(&mut random, 2, &[]));
+        let Ok(accumulator) = Accumulator::parse("f", ValueRef::from(&spec), &Context::default()) else { continue };
+        let mut state = accumulator.start();
+        for _ in 0..4 {
+            let doc = document(&mut random, 2, &[]);
+            let _ = accumulator.add(&mut *state, doc.as_doc());
+        }
+        state.size_bytes();
+        state.finish();
+    }
+}
