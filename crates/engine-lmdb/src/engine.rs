@@ -294,8 +294,9 @@ impl Core {
     /// Asks for a checkpoint when much of the file waits for one.
     fn watch_growth(&self) {
         let Ok(info) = self.env.info() else { return };
-        let pages = (info.me_last_pgno as u64).saturating_sub(self.pinned_pages.load(Ordering::Relaxed));
-        if pages * self.env.page_bytes() as u64 > self.options.growth_bytes_max {
+        let (pages, pinned) = (info.me_last_pgno as u64, self.pinned_pages.load(Ordering::Relaxed));
+        let grown_bytes = pages.saturating_sub(pinned) * self.env.page_bytes() as u64;
+        if grown_bytes > self.options.growth_bytes && pages - pinned > pinned / 8 {
             self.alarm.checkpoint();
         }
     }

@@ -8,6 +8,14 @@
 //! - [`bulk`], [`sweep`]: filling and deleting trees beside the batches
 //! - [`checkpoint`], [`folder`]: what survives a crash
 //! - [`raw`]: the calls into LMDB
+//!
+//! What LMDB does not give, and nothing here adds:
+//!
+//! - Pages have no checksums. Most damage is found as a page of the wrong kind ([`Corrupt`](arbor_engine::Error)); some
+//!   is not. A read error of the device ends the process (SIGBUS), as with every memory-mapped file.
+//! - The file does not shrink; what dropped trees leave is used again.
+//! - Freed pages can be used again after the next checkpoint and once no older snapshot is held.
+//! - If the device fails while LMDB writes its meta page, reads are refused as well until the engine is opened again.
 
 mod bulk;
 mod checkpoint;

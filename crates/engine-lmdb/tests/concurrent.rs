@@ -15,7 +15,7 @@ const LOADED_ROWS: u32 = 3000;
 
 fn options() -> LmdbOptions {
     // Checkpoints by growth come all the time.
-    LmdbOptions { growth_bytes_max: 512 << 10, ..LmdbOptions::default() }
+    LmdbOptions { growth_bytes: 512 << 10, ..LmdbOptions::default() }
 }
 
 /// Applies batches in turn, from whatever thread.
