@@ -3,9 +3,10 @@
 use std::cmp::Ordering;
 
 use arbor_bson::keystring::KeyBuilder;
-use arbor_bson::{Doc, ValueRef, compare};
+use arbor_bson::{Array, Doc, DocBuf, ValueRef, compare};
 
-use crate::path::Leaf;
+use crate::document::with_value;
+use crate::path::{Component, Leaf};
 use crate::{Error, Path, Result, field_path, number, text};
 
 /// MongoDB's limit on the fields of a pattern.
@@ -15,6 +16,8 @@ const PARTS_MAX: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub struct SortPattern {
     parts: Vec<SortPart>,
+    /// Two paths begin alike, so they may lead through the same array.
+    may_share_array: bool,
 }
 
 /// One field of a sort pattern.
@@ -39,11 +42,15 @@ impl SortPattern {
         if parts.len() > PARTS_MAX {
             return Err(Error::location(13103, "too many compound keys"));
         }
-        Ok(SortPattern { parts })
+        Ok(SortPattern::of_parts(parts))
     }
 
     pub fn of_parts(parts: Vec<SortPart>) -> SortPattern {
-        SortPattern { parts }
+        let alike = |(at, part): (usize, &SortPart)| {
+            parts.iter().take(at).any(|earlier| earlier.path.head() == part.path.head())
+        };
+        let may_share_array = parts.iter().enumerate().any(alike);
+        SortPattern { parts, may_share_array }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -57,6 +64,8 @@ impl SortPattern {
     /// Bytes whose order is the order of the documents. An array sorts by its smallest element ascending and by its
     /// largest descending, a missing field as null.
     pub fn key(&self, doc: Doc) -> Vec<u8> {
+        let settled = self.settle(doc);
+        let doc = settled.as_ref().map_or(doc, DocBuf::as_doc);
         let mut key = KeyBuilder::new();
         for part in &self.parts {
             key.push(part.value(doc), part.descending);
@@ -66,6 +75,8 @@ impl SortPattern {
 
     /// The order of two documents by this pattern, without building keys.
     pub fn compare(&self, a: Doc, b: Doc) -> Ordering {
+        let (settled_a, settled_b) = (self.settle(a), self.settle(b));
+        let (a, b) = (settled_a.as_ref().map_or(a, DocBuf::as_doc), settled_b.as_ref().map_or(b, DocBuf::as_doc));
         let orders = self.parts.iter().map(|part| {
             let order = compare(part.value(a), part.value(b));
             if part.descending { order.reverse() } else { order }
@@ -73,11 +84,50 @@ impl SortPattern {
         orders.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 
-    /// The order of two plain values (arrays as wholes), for sorting arrays of scalars.
-    pub fn compare_values(a: ValueRef, b: ValueRef, descending: bool) -> Ordering {
-        let order = compare(a, b);
-        if descending { order.reverse() } else { order }
+    /// Where several paths lead through one array, the values that are compared come from one element: the document
+    /// with that element in the place of the array, for the element that sorts first. `None`: no such array.
+    fn settle(&self, doc: Doc) -> Option<DocBuf> {
+        if !self.may_share_array {
+            return None;
+        }
+        let (prefix, array) = self.shared_array(doc)?;
+        let mut best: Option<DocBuf> = None;
+        // an array inside the array is not entered: it has no fields
+        let elements = array.iter().map(|element| (!matches!(element, ValueRef::Array(_))).then_some(element));
+        for element in elements.chain(array.is_empty().then_some(None)) {
+            let candidate = with_value(doc, prefix, element);
+            if best.as_ref().is_none_or(|best| self.compare(candidate.as_doc(), best.as_doc()).is_lt()) {
+                best = Some(self.settle(candidate.as_doc()).unwrap_or(candidate));
+            }
+        }
+        best
     }
+
+    /// The first array that two paths lead through, and the path to it.
+    fn shared_array<'d>(&self, doc: Doc<'d>) -> Option<(&[Component], Array<'d>)> {
+        let mut seen: Vec<&[Component]> = Vec::new();
+        for part in &self.parts {
+            let Some((prefix, array)) = first_array(doc, part.path.components()) else { continue };
+            if seen.contains(&prefix) {
+                return Some((prefix, array));
+            }
+            seen.push(prefix);
+        }
+        None
+    }
+}
+
+/// The first array on a path and the part of the path that leads to it.
+fn first_array<'p, 'd>(doc: Doc<'d>, path: &'p [Component]) -> Option<(&'p [Component], Array<'d>)> {
+    let mut doc = doc;
+    for (at, component) in path.iter().enumerate() {
+        match doc.get(&component.name)? {
+            ValueRef::Document(inner) => doc = inner,
+            ValueRef::Array(array) => return Some((path.get(..=at)?, array)),
+            _ => return None,
+        }
+    }
+    None
 }
 
 impl SortPart {
@@ -155,6 +205,10 @@ mod tests {
             ("{'a.b': 1}", "{a: [{b: 3}, {b: 1}]}", "{a: {b: 2}}", Ordering::Less),
             ("{'a.b': 1}", "{a: [{c: 3}]}", "{a: {b: null}}", Ordering::Equal),
             ("{'a.b': 1}", "{a: 7}", "{}", Ordering::Equal),
+            ("{'a.x': 1, 'a.y': 1}", "{a: [{x: 1, y: 5}, {x: 2, y: 0}]}", "{a: {x: 1, y: 4}}", Ordering::Greater),
+            ("{'a.x': 1, 'a.y': -1}", "{a: [{x: 1, y: 5}, {x: 1, y: 9}]}", "{a: {x: 1, y: 8}}", Ordering::Less),
+            ("{'a.x': 1, 'a.y': 1}", "{a: []}", "{a: {x: null}}", Ordering::Equal),
+            ("{'a.x': 1, 'a.y': 1}", "{a: [[{x: 1}]]}", "{a: {}}", Ordering::Equal),
             ("{'a.0': 1}", "{a: [3, 9]}", "{a: [4, 0]}", Ordering::Less),
         ] {
             assert_eq!(order(pattern, a, b), expect, "{pattern} {a} {b}");

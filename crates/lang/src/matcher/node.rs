@@ -63,7 +63,7 @@ pub enum Node {
     AlwaysFalse,
 }
 
-/// Comparisons see values of the operand's own type class only ("type bracketing"), see [`super::compare`].
+/// Comparisons see values of the operand's own type class only ("type bracketing"), see [`super::holds`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
     Eq,

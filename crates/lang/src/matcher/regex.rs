@@ -1,6 +1,6 @@
 //! Regular expressions with PCRE's meaning.
 //!
-//! A pattern is rewritten by [`super::regex_syntax`] and compiled by the linear-time engine; what only a backtracking
+//! A pattern is rewritten (`regex_syntax.rs`) and compiled by the linear-time engine; what only a backtracking
 //! engine can do (lookaround, backreferences, atomic groups) goes to that, with a limit on its steps.
 //! COMPAT: as in MongoDB (UTF mode without Unicode properties) `\d \w \s` know ASCII only.
 

@@ -1,6 +1,6 @@
 //! What of a document is shown: `find`'s projection and `$project`.
 //!
-//! A projection is a [`Selection`] (fields kept or dropped, in the order of the document) followed by [`Computed`] fields
+//! A projection is a selection (fields kept or dropped, in the order of the document) followed by [`Computed`] fields
 //! (expressions and `$elemMatch`, appended). `$addFields` is the computed part alone.
 
 mod computed;
