@@ -9,11 +9,13 @@
 //! | `storage` | log, engine, transactions, store: opened and closed together |
 //! | `background` | `--fork` |
 //! | `check` | verifies a folder offline |
+//! | `echo` | the laboratory's bare peer |
 //! | `failure` | exit codes, as mongod's |
 
 mod background;
 mod check;
 mod config;
+mod echo;
 mod failure;
 mod folder;
 mod front;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
     match matches.subcommand() {
         Some(("serve", matches)) => ended(serve(matches)),
         Some(("check", matches)) => ended(check::run(matches)),
+        Some(("echo", matches)) => ended(echo::run(matches)),
         Some(("lab", matches)) => arbor_lab::cli::run(matches),
         _ => ExitCode::from(failure::BAD_OPTIONS),
     }
@@ -50,6 +53,7 @@ fn cli() -> Command {
         .arg_required_else_help(true)
         .subcommand(config::serve_command())
         .subcommand(check::command())
+        .subcommand(echo::command())
         .subcommand(arbor_lab::cli::command())
 }
 
