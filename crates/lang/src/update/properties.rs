@@ -20,9 +20,10 @@ fn scalar() -> BoxedStrategy<Value> {
 fn value() -> BoxedStrategy<Value> {
     scalar()
         .prop_recursive(3, 12, 3, |inner| {
-            let field = (proptest::sample::select(vec!["a", "b", "0"]), inner.clone());
+            // names differ: of fields with one name an update sees the first only, so a second $unset finds another
+            let name = proptest::sample::select(vec!["a", "b", "0"]);
             prop_oneof![
-                proptest::collection::vec(field, 0..3)
+                proptest::collection::btree_map(name, inner.clone(), 0..3)
                     .prop_map(|fields| Value::Document(fields.iter().map(|(n, v)| (n, v)).collect())),
                 proptest::collection::vec(inner, 0..4)
                     .prop_map(|values| Value::Array(values.iter().collect::<ArrayBuf>())),
