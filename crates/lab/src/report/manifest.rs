@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
 use super::{Outcome, SystemResult};
-use crate::observe::{Usage, processors};
+use crate::observe::{DiskUse, Usage, processors};
 use crate::run::{Latencies, Loaded, Recorder, Step};
 use crate::target::Sizes;
 use crate::workload::Kind;
@@ -47,10 +47,7 @@ fn system(outcome: &Outcome, system: &SystemResult) -> Value {
         "load": system.load.as_ref().map(load),
         "steps": system.steps.iter().map(|each| step(outcome, each)).collect::<Vec<Value>>(),
         "sizes": system.sizes.map(sizes),
-        "disk": system.disk.map(|disk| json!({
-            "actual_bytes": disk.actual_bytes,
-            "apparent_bytes": disk.apparent_bytes,
-        })),
+        "disk": system.disk.map(disk),
         "failure": system.failure,
     })
 }
@@ -65,6 +62,7 @@ fn load(load: &Loaded) -> Value {
         "usage": usage(&load.usage),
         "sizes_before": sizes(load.sizes.0),
         "sizes_after": sizes(load.sizes.1),
+        "disk_after": load.disk.map(disk),
         "latency_us": latencies(&load.recorder, &[Kind::InsertBatch]),
         "interrupted": load.interrupted,
     })
@@ -97,6 +95,10 @@ fn usage(usage: &Usage) -> Value {
     })
 }
 
+fn disk(disk: DiskUse) -> Value {
+    json!({ "actual_bytes": disk.actual_bytes, "apparent_bytes": disk.apparent_bytes })
+}
+
 fn sizes(sizes: Sizes) -> Value {
     json!({
         "documents": sizes.documents,
@@ -105,6 +107,7 @@ fn sizes(sizes: Sizes) -> Value {
         "index_bytes": sizes.index_bytes,
         "log_bytes": sizes.log_bytes,
         "engine_bytes": sizes.engine_bytes,
+        "engine_free_bytes": sizes.engine_free_bytes,
     })
 }
 

@@ -128,21 +128,29 @@ fn latency_table(outcome: &Outcome, system: &SystemResult, step: &Step) -> Table
 }
 
 fn load_table(outcome: &Outcome) -> Table {
-    let columns =
-        ["docs", "seconds", "docs/s", "data B/doc", "log B/doc", "engine B/doc", "folder B/doc", "p99 batch us"];
+    let columns = [
+        "docs",
+        "seconds",
+        "docs/s",
+        "data B/doc",
+        "log B/doc",
+        "engine B/doc",
+        "of it free",
+        "folder B/doc",
+        "p99 batch us",
+    ];
     let mut table = Table::new("load", "", columns.map(str::to_owned));
     for system in &outcome.systems {
         if let Some(load) = &system.load {
-            table.row(load_cells(system, load), &system.name);
+            table.row(load_cells(load), &system.name);
         }
     }
     table
 }
 
-fn load_cells(system: &SystemResult, load: &Loaded) -> [String; 8] {
+fn load_cells(load: &Loaded) -> [String; 9] {
     let documents = load.documents.max(1) as f64;
     let per_document = |bytes: Option<f64>| bytes.map_or("-".to_owned(), |bytes| format!("{:.0}", bytes / documents));
-    // After the load; `disk` is taken at the end of all steps, which for this table is as good.
     let sizes = load.sizes.1;
     let engine = sizes.engine_bytes.or_else(|| Some(sizes.storage_bytes? + sizes.index_bytes.unwrap_or(0.0)));
     let p99 = load.recorder.latencies(Kind::InsertBatch).map_or(0, |l| l.service.value_at_quantile(0.99));
@@ -153,7 +161,8 @@ fn load_cells(system: &SystemResult, load: &Loaded) -> [String; 8] {
         per_document(sizes.data_bytes),
         load.log_bytes_per_document().map_or("-".to_owned(), |bytes| format!("{bytes:.0}")),
         per_document(engine),
-        per_document(system.disk.map(|disk| disk.actual_bytes as f64)),
+        per_document(sizes.engine_free_bytes),
+        per_document(load.disk.map(|disk| disk.actual_bytes as f64)),
         format!("{:.0}", p99 as f64 / 1000.0),
     ]
 }

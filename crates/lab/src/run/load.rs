@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Interrupt, Interval, Recorder, Watch};
-use crate::observe::{Sample, Usage};
+use crate::observe::{DiskUse, Sample, Usage, disk_use};
 use crate::target::{Failure, Session, Sizes, Target};
 use crate::workload::{Kind, Mode, Rows, Shape};
 use crate::{Error, Result};
@@ -20,6 +20,8 @@ pub struct Loaded {
     pub recorder: Recorder,
     /// Before and after, as the server says.
     pub sizes: (Sizes, Sizes),
+    /// The data folder after the load.
+    pub disk: Option<DiskUse>,
     pub interrupted: bool,
 }
 
@@ -129,7 +131,8 @@ pub fn load_tables(
     let documents = documents.min(u64::from(rows) * u64::from(shape.tables));
     let after = sizer.sizes().map_err(&failed)?;
     let interrupted = interrupt.is_set();
-    Ok(Loaded { documents, batch, threads, usage, recorder: total, sizes: (before, after), interrupted })
+    let disk = target.folder().map(disk_use);
+    Ok(Loaded { documents, batch, threads, usage, recorder: total, sizes: (before, after), disk, interrupted })
 }
 
 struct Loader<'a> {

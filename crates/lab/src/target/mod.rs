@@ -78,4 +78,6 @@ pub struct Sizes {
     pub log_bytes: Option<f64>,
     /// What the engine's files take, all databases together.
     pub engine_bytes: Option<f64>,
+    /// What of that holds nothing at present and will be used again.
+    pub engine_free_bytes: Option<f64>,
 }

@@ -281,6 +281,7 @@ impl Session for Connection {
         let status = self.client.command("admin", &DocBuf::new().with("serverStatus", 1))?;
         sizes.log_bytes = figure(status.doc, "arborLog", "bytes");
         sizes.engine_bytes = figure(status.doc, "engine", "diskBytes");
+        sizes.engine_free_bytes = figure(status.doc, "engine", "freeBytes");
         Ok(sizes)
     }
 }
