@@ -143,6 +143,8 @@ def test_wrong_types_in_every_field(db):
                     base = {command: {"find": "c"}}
                 try:
                     db.command({**base, field: value})
+                except TypeError:
+                    pass  # PyMongo itself refuses to send this one
                 except OperationFailure as error:
                     assert error.code not in (None, 1, 8), f"{command}.{field}={value!r}: {error.details}"
 
@@ -175,10 +177,10 @@ def test_documents_that_may_not_be_stored(db):
 
 def test_fail_command(client, db):
     client.admin.command(
-        "configureFailPoint", "failCommand", mode={"times": 1}, data={"failCommands": ["ping"], "errorCode": 10107}
+        "configureFailPoint", "failCommand", mode={"times": 1}, data={"failCommands": ["ping"], "errorCode": 96}
     )
     with pytest.raises(OperationFailure) as caught:
         client.admin.command("ping")
-    assert caught.value.code == 10107
+    assert caught.value.code == 96
     assert client.admin.command("ping")["ok"] == 1
     client.admin.command("configureFailPoint", "failCommand", mode="off")

@@ -108,7 +108,7 @@ def test_deletes(db):
 
 def test_distinct(db):
     db.c.insert_many([{"a": [1, 2]}, {"a": 2.0}, {"a": "x"}, {"a": None}, {}])
-    assert db.c.distinct("a") == [None, 1, 2, "x"]
+    assert sorted(db.c.distinct("a"), key=str) == [1, 2, None, "x"]
     assert db.c.distinct("a", {"a": {"$type": "number"}}) == [1, 2]
 
 
@@ -122,7 +122,7 @@ def test_indexes(db):
         db.c.create_index([("a", -1)], name="a_1")
     assert caught.value.code == 86
     with pytest.raises(OperationFailure) as caught:
-        db.c.create_index([("a", 1)], unique=True, name="other")
+        db.c.create_index([("a", 1)], name="other")
     assert caught.value.code == 85
     db.c.drop_index("bc")
     with pytest.raises(OperationFailure) as caught:

@@ -104,7 +104,7 @@ def test_errors_have_codes_and_texts(shell):
         out(failing(() => db.c.drop() && db.runCommand({drop: 'c', nope: 1})));
     """, "shell_errors")
     assert results[0] == [59, "CommandNotFound", "no such command: 'nope'"]
-    assert results[1] == [40415, "IDLUnknownField", "BSON field 'find.foo' is an unknown field."]
+    assert results[1] == [40415, "Location40415", "BSON field 'find.foo' is an unknown field."]
     assert results[2] == [14, "TypeMismatch", "BSON field 'find.filter' is the wrong type 'string', expected type 'object'"]
     assert results[3][0:2] in ([73, "InvalidNamespace"], [2, "BadValue"], [14, "TypeMismatch"])
     assert results[4][0] == 40415

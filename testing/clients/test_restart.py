@@ -56,7 +56,7 @@ def test_clear_messages(tmp_path):
 
     with Arbor(tmp_path / "one") as running:
         code, text = run_until_end("--dbpath", str(running.dbpath), "--port", str(free_port()))
-        assert code != 0 and ("lock" in text.lower() or "in use" in text.lower())
+        assert code != 0 and "another process" in text and str(running.dbpath) in text
         (tmp_path / "two").mkdir()
         code, text = run_until_end("--dbpath", str(tmp_path / "two"), "--port", str(running.port))
         assert code != 0 and str(running.port) in text and "in use" in text.lower()
