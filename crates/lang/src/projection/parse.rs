@@ -7,7 +7,7 @@ use arbor_bson::{Doc, ValueRef};
 use super::computed::Source;
 use super::selection::{Rule, Selection};
 use super::{Computed, Paths, Projection, ProjectionKind};
-use crate::expression::is_true;
+use crate::expression::{is_true, operator_names};
 use crate::matcher::Filter as Query;
 use crate::{Context, Error, Expression, Path, Result, field_path, number, text};
 
@@ -232,7 +232,7 @@ fn build(items: Vec<Item>, inclusive: bool, context: &Context) -> Result<Project
                 if let (true, Some((_, parents))) = (inclusive, path.split_last()) {
                     selection.fields.open(parents);
                 }
-                computed.set(path, Source::Expression(Expression::parse(value, context)?));
+                computed.set(path, Source::Expression(expression(value, context)?));
             }
         }
     }
@@ -240,4 +240,16 @@ fn build(items: Vec<Item>, inclusive: bool, context: &Context) -> Result<Project
         selection.fields.0.insert(0, ("_id".into(), Rule::Keep));
     }
     Ok(Projection { selection, computed, positional })
+}
+
+/// COMPAT: an unknown operator that is the whole value of a field has another error here than inside an expression.
+fn expression(value: ValueRef, context: &Context) -> Result<Expression> {
+    if let ValueRef::Document(doc) = value
+        && let Some((name, _)) = doc.first()
+        && name.starts_with('$')
+        && !operator_names().any(|known| known == name)
+    {
+        return Err(Error::location(31325, format!("Unknown expression {name}")));
+    }
+    Expression::parse(value, context)
 }

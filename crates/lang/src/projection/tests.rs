@@ -82,7 +82,8 @@ fn find() {
         {a: {}} => error 51270: An empty sub-projection is not a valid value. Found empty object at path
         {'': 1} => error 40352: FieldPath cannot be constructed with empty string
         {$a: 1} => error 16410: FieldPath field names may not start with '$'. Consider using $getField or $setField.
-        {a: {$foo: 1}} => error 168: Unrecognized expression '$foo'
+        {a: {$foo: 1}} => error 31325: Unknown expression $foo
+        {a: {$add: [{$foo: 1}]}} => error 168: Unrecognized expression '$foo'
         "#,
     );
 }

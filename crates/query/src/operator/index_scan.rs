@@ -81,13 +81,16 @@ impl IndexScan {
         };
         let mut stands = self.walk.step(run, low, high)?;
         while stands {
-            self.keys_examined += 1;
-            run.examined.keys += 1;
             let Some(entry) = self.walk.entry(run) else { return Ok(false) };
             let verdict = match &self.bounds {
                 Bounds::Range(span) => in_range(span, entry.position(), backward),
                 Bounds::Components { bounds, .. } => bounds.check(entry.position(), backward),
             };
+            // COMPAT: the key behind the end of a plain range is not counted, since MongoDB stops the cursor before it
+            if !matches!((&verdict, &self.bounds), (Verdict::Done, Bounds::Range(_))) {
+                self.keys_examined += 1;
+                run.examined.keys += 1;
+            }
             match verdict {
                 Verdict::Inside => return Ok(true),
                 Verdict::Done => {
