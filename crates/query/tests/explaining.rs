@@ -3,7 +3,7 @@
 mod support;
 
 use arbor_bson::{DocBuf, ValueRef};
-use arbor_query::{CountSpec, ExplainSpec, FindSpec, Interrupt, UpdateStatement, Verbosity};
+use arbor_query::{CountSpec, DistinctSpec, ExplainSpec, FindSpec, Interrupt, UpdateStatement, Verbosity};
 
 use support::{Rig, array, at, doc, rig, statement};
 
@@ -106,6 +106,17 @@ fn counts_and_writes() {
     assert_eq!(stages(at(&explained, "queryPlanner.winningPlan")), "UPDATE/FETCH/IXSCAN");
     assert_eq!(at(&explained, "executionStats.executionStages.nWouldModify").to_string(), "20");
     assert_eq!(rig.count(&doc("c", 3i32)), 0);
+}
+
+#[test]
+fn distinct_skips_through_an_index() {
+    let rig = filled();
+    let all = DocBuf::new();
+    let spec = DistinctSpec { namespace: rig.ns.clone(), key: "a", query: all.as_doc(), hint: None };
+    let spec = ExplainSpec::Distinct(spec);
+    let explained = arbor_query::explain(&rig.database, &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap();
+    assert_eq!(stages(at(&explained, "queryPlanner.winningPlan")), "DISTINCT_SCAN");
+    assert_eq!(at(&explained, "executionStats.totalKeysExamined").to_string(), "10");
 }
 
 #[test]

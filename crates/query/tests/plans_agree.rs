@@ -8,7 +8,9 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use arbor_bson::{ArrayBuf, DocBuf, Value};
+use arbor_bson::keystring::key_of;
+use arbor_bson::{ArrayBuf, DocBuf, Value, ValueRef};
+use arbor_lang::path::{Leaf, Path};
 use arbor_lang::{Context, Filter, SortPattern};
 use arbor_query::{FindSpec, Hint};
 use rand::rngs::StdRng;
@@ -255,6 +257,25 @@ fn check(rig: &Rig, docs: &[DocBuf], indexes: &[&str], filter: &DocBuf, sort: &[
     assert_eq!(rig.count(filter), expected.len() as u64, "count: seed {seed}, filter {}", filter.as_doc());
 }
 
+/// The values that `distinct` finds, through indexes or not, are those of the documents.
+fn check_distinct(rig: &Rig, docs: &[DocBuf], filter: &DocBuf, key: &str, seed: u64) {
+    let Ok(parsed) = Filter::parse(filter.as_doc(), &Context::new(0)) else { return };
+    let mut expected = BTreeSet::new();
+    for doc in docs.iter().filter(|doc| parsed.matches(doc.as_doc()).unwrap()) {
+        Path::new(key).visit(doc.as_doc(), Leaf::Whole, &mut |visit| {
+            match visit.value {
+                Some(ValueRef::Array(array)) => expected.extend(array.iter().map(|value| key_of(value).bytes)),
+                value => expected.extend(value.map(|value| key_of(value).bytes)),
+            }
+            false
+        });
+    }
+    let found = rig.distinct(key, filter);
+    let keys: BTreeSet<Vec<u8>> = found.iter().map(|value| key_of(value.as_ref()).bytes).collect();
+    assert_eq!(found.len(), keys.len(), "a value twice: seed {seed}, {key} of {}", filter.as_doc());
+    assert_eq!(keys, expected, "distinct {key}: seed {seed}, filter {}, found {found:?}", filter.as_doc());
+}
+
 /// Projections that an index may cover show the same fields with the same types.
 fn check_shown(rig: &Rig, spec: &FindSpec<'_>, found: &[DocBuf], seed: u64) {
     for shown in ["a b", "a _id"] {
@@ -294,6 +315,11 @@ fn run(first: u64, count: u64, plain: bool) {
             let filter = random.filter(1);
             let sort = random.pick(SORTS);
             check(&rig, &docs, &indexes, &filter, sort, seed);
+        }
+        for key in ["a", "b", "c", "x", "a.b"] {
+            check_distinct(&rig, &docs, &DocBuf::new(), key, seed);
+            check_distinct(&rig, &docs, &doc(key, &doc("$gte", &random.scalar())), key, seed);
+            check_distinct(&rig, &docs, &random.filter(0), key, seed);
         }
         rig.check_valid();
     }

@@ -9,8 +9,8 @@ use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_store::{Collection, Namespace};
 use arbor_txn::ReadView;
 
-use crate::operator::{Detail, Examined, Operator, Run, StageDoc, int};
-use crate::plan::{self, Plans, Query, Slots, Solution};
+use crate::operator::{Detail, DistinctScan, Examined, Operator, Run, StageDoc, int};
+use crate::plan::{self, IndexAccess, Plans, Query, Slots, Solution};
 use crate::read::{count_rows, counting_operator, query_of};
 use crate::{
     Change, CountSpec, Database, DeleteSpec, DistinctSpec, ExplainSpec, FindAndModifySpec, Interrupt, Result,
@@ -49,6 +49,8 @@ struct Explainer<'e> {
 enum Shape<'s> {
     Rows,
     Count(&'s CountSpec<'s>),
+    /// The values at a path.
+    Distinct(&'s str),
     /// UPDATE or DELETE, for all rows or for one.
     Write {
         stage: &'static str,
@@ -73,7 +75,7 @@ impl Explainer<'_> {
 
     fn distinct(&self, spec: &DistinctSpec<'_>) -> Result<DocBuf> {
         let query = Query::parse(spec.query, spec.hint, &self.database.context(None)?)?;
-        self.whole(&spec.namespace, &query, &Shape::Rows)
+        self.whole(&spec.namespace, &query, &Shape::Distinct(spec.key))
     }
 
     fn update(&self, spec: &UpdateSpec<'_>) -> Result<DocBuf> {
@@ -116,6 +118,11 @@ impl Explainer<'_> {
         let Some((collection, view)) = self.database.snapshot(namespace)? else {
             return Ok(self.missing_collection(namespace, query));
         };
+        if let Shape::Distinct(key) = shape
+            && let Some(access) = plan::distinct_access(&collection, key, query)
+        {
+            return self.distinct_scan(namespace, query, &view, &collection, &access);
+        }
         let Plans { winner, rejected } = plan::plan(&view, &collection, query)?;
         let target = Target { view: &view, collection: &collection, query, shape };
         let planned = self.stage(&target, &winner)?;
@@ -130,6 +137,31 @@ impl Explainer<'_> {
                 stats.append("allPlansExecution", &self.all_plans(&target, &rejected)?);
             }
             doc.append("executionStats", &stats);
+        }
+        Ok(doc)
+    }
+
+    fn distinct_scan(
+        &self,
+        namespace: &Namespace,
+        query: &Query,
+        view: &ReadView,
+        collection: &Collection,
+        access: &IndexAccess,
+    ) -> Result<DocBuf> {
+        let mut slots = Slots::default();
+        let mut scan = DistinctScan::new(plan::index_scan(access, &mut slots));
+        let planned = planner_doc(namespace, query, &scan.explain(Detail::Plan), &ArrayBuf::new());
+        let mut doc = DocBuf::new().with("queryPlanner", &planned);
+        if self.verbosity >= Verbosity::ExecutionStats {
+            let mut run = Run::new(view, Some(collection), self.interrupt, slots.count());
+            let (start, mut returned) = (Instant::now(), 0);
+            while scan.next(&mut run)?.is_some() {
+                returned += 1;
+            }
+            let (examined, millis) = (run.examined, start.elapsed().as_millis() as u64);
+            let stage = scan.explain(Detail::Execution);
+            doc.append("executionStats", &execution_doc(&Explained { stage, returned, examined, millis }));
         }
         Ok(doc)
     }
@@ -179,7 +211,7 @@ impl Explainer<'_> {
                 }
             }
         }
-        let returned = if matches!(target.shape, Shape::Rows) { rows } else { 0 };
+        let returned = if matches!(target.shape, Shape::Rows | Shape::Distinct(_)) { rows } else { 0 };
         let millis = start.elapsed().as_millis() as u64;
         let stage = target.shape.above(root.as_ref(), Detail::Execution, rows);
         Ok(Explained { stage, returned, examined: run.examined, millis })
@@ -198,7 +230,7 @@ impl Shape<'_> {
     fn above(&self, root: &dyn Operator, detail: Detail, rows: u64) -> DocBuf {
         let input = root.explain(detail);
         match self {
-            Shape::Rows => input,
+            Shape::Rows | Shape::Distinct(_) => input,
             Shape::Count(spec) => {
                 let counted = StageDoc::new("COUNT", detail).figure("nCounted", rows).figure("nSkipped", spec.skip);
                 counted.input(input)

@@ -1,7 +1,7 @@
 //! IXSCAN: the entries of one index inside bounds, in either direction.
 //!
-//! Not an operator of its own: [`super::Fetch`], [`super::Covered`] and [`super::CountScan`] each own one and read the
-//! entry in place.
+//! Not an operator of its own: [`super::Fetch`], [`super::Covered`], [`super::CountScan`] and [`super::DistinctScan`]
+//! each own one and read the entry in place.
 
 use std::collections::HashSet;
 
@@ -19,6 +19,8 @@ pub struct IndexScan {
     bounds: Bounds,
     /// Documents answered so far, when one may have several keys inside the bounds.
     seen: Option<HashSet<Vec<u8>>>,
+    /// Where the next step goes, if not to the next entry.
+    skip: Option<Vec<u8>>,
     keys_examined: u64,
     seeks: u64,
     dropped: u64,
@@ -47,7 +49,17 @@ impl IndexScan {
         let single = matches!(&bounds, Bounds::Range(span) if span.point);
         let seen = (access.shape.is_multikey() && !single).then(HashSet::new);
         let walk = Walk::new(slot, access.shape.source, access.direction);
-        IndexScan { access, walk, bounds, seen, keys_examined: 0, seeks: 0, dropped: 0, tally: Tally::default() }
+        IndexScan {
+            access,
+            walk,
+            bounds,
+            seen,
+            skip: None,
+            keys_examined: 0,
+            seeks: 0,
+            dropped: 0,
+            tally: Tally::default(),
+        }
     }
 
     pub fn access(&self) -> &IndexAccess {
@@ -79,7 +91,10 @@ impl IndexScan {
             Bounds::Range(span) => (&span.low, span.high.as_deref()),
             Bounds::Components { low, high, .. } => (low, high.as_deref()),
         };
-        let mut stands = self.walk.step(run, low, high)?;
+        let mut stands = match self.skip.take() {
+            Some(target) => self.walk.seek(run, &target)?,
+            None => self.walk.step(run, low, high)?,
+        };
         while stands {
             let Some(entry) = self.walk.entry(run) else { return Ok(false) };
             let verdict = match &self.bounds {
@@ -106,6 +121,14 @@ impl IndexScan {
             }
         }
         Ok(false)
+    }
+
+    /// The next entry is looked for at or after this key; None: there is none. Forward scans only.
+    pub fn skip_to(&mut self, target: Option<Vec<u8>>) {
+        match target {
+            Some(_) => self.skip = target,
+            None => self.walk.end(),
+        }
     }
 
     pub fn entry<'r, 'v>(&self, run: &'r mut Run<'v>) -> Option<&'r mut EntryCursor<'v>> {

@@ -6,6 +6,7 @@
 mod collection_scan;
 mod count_scan;
 mod covered;
+mod distinct_scan;
 mod documents;
 mod eof;
 mod fetch;
@@ -35,6 +36,7 @@ use crate::Result;
 pub use collection_scan::CollectionScan;
 pub use count_scan::CountScan;
 pub use covered::Covered;
+pub use distinct_scan::DistinctScan;
 pub use documents::Documents;
 pub use eof::Eof;
 pub use fetch::Fetch;

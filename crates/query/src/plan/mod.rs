@@ -7,11 +7,13 @@
 //! | `index_shape.rs`, `index_bounds.rs` | an index as planned with; its bounds for a filter |
 //! | `sort_order.rs` | whether a scan gives the order that is asked for |
 //! | `query.rs`, `choose.rs`, `access.rs` | a parsed query; the choice among indexes; the ways to choose from |
+//! | `distinct.rs` | the index that answers `distinct` alone |
 //! | `build.rs` | from the chosen way to operators |
 
 mod access;
 mod build;
 mod choose;
+mod distinct;
 mod hinted_range;
 mod index_bounds;
 mod index_shape;
@@ -25,6 +27,7 @@ mod value_bounds;
 pub use access::{Access, IndexAccess, Plans, ScanRange, Solution};
 pub use build::{Slots, index_scan, operator, skip_and_limit};
 pub use choose::plan;
+pub use distinct::distinct_access;
 pub use index_shape::IndexSource;
 pub use key_bounds::{KeyBounds, Span, Verdict};
 pub use predicate::conjuncts;

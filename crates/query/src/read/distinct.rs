@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use arbor_bson::{ArrayBuf, ValueRef, keystring};
 use arbor_lang::path::{Leaf, Path};
 
-use crate::operator::Run;
+use crate::operator::{DistinctScan, Run};
 use crate::plan::{self, Query, Slots};
 use crate::{Database, DistinctSpec, Error, Interrupt, Result};
 
@@ -15,6 +15,16 @@ pub fn distinct(database: &Database, spec: &DistinctSpec<'_>, interrupt: &Interr
     let query = Query::parse(spec.query, spec.hint, &database.context(None)?)?;
     let mut values = Values::default();
     let Some((collection, view)) = database.snapshot(&spec.namespace)? else { return Ok(values.array) };
+    if let Some(access) = plan::distinct_access(&collection, spec.key, &query) {
+        let mut slots = Slots::default();
+        let mut scan = DistinctScan::new(plan::index_scan(&access, &mut slots));
+        let mut run = Run::new(&view, Some(&collection), interrupt, slots.count());
+        while let Some(value) = scan.next(&mut run)? {
+            values.add(value.as_ref());
+            values.check_size()?;
+        }
+        return Ok(values.array);
+    }
     let solution = plan::plan(&view, &collection, &query)?.winner;
     let mut slots = Slots::default();
     let mut root = plan::operator(&solution, &query, &database.settings, &mut slots);

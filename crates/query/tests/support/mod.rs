@@ -4,8 +4,8 @@
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_query::{
-    AggregateSpec, BatchLimit, CountSpec, Database, DeleteSpec, DeleteStatement, FindSpec, InsertOutcome, InsertSpec,
-    Interrupt, Result, UpdateOutcome, UpdateSpec, UpdateStatement, Verbosity,
+    AggregateSpec, BatchLimit, CountSpec, Database, DeleteSpec, DeleteStatement, DistinctSpec, FindSpec, InsertOutcome,
+    InsertSpec, Interrupt, Result, UpdateOutcome, UpdateSpec, UpdateStatement, Verbosity,
 };
 use arbor_store::Namespace;
 use arbor_txn::Durability;
@@ -101,6 +101,12 @@ impl Rig {
     pub fn count(&self, filter: &DocBuf) -> u64 {
         let spec = CountSpec { namespace: self.ns.clone(), query: filter.as_doc(), skip: 0, limit: None, hint: None };
         arbor_query::count(&self.database, &spec, &Interrupt::never()).unwrap()
+    }
+
+    pub fn distinct(&self, key: &str, filter: &DocBuf) -> Vec<Value> {
+        let spec = DistinctSpec { namespace: self.ns.clone(), key, query: filter.as_doc(), hint: None };
+        let values = arbor_query::distinct(&self.database, &spec, &Interrupt::never()).unwrap();
+        values.as_array().iter().map(ValueRef::to_value).collect()
     }
 
     pub fn delete(&self, filter: &DocBuf, multi: bool) -> u64 {

@@ -1,0 +1,37 @@
+//! The index that answers `distinct` alone.
+
+use arbor_store::Collection;
+
+use super::access::{IndexAccess, ScanRange};
+use super::index_bounds::IndexBounds;
+use super::index_shape::{IndexShape, IndexSource};
+use super::predicate::{conjuncts, predicates};
+use super::query::Query;
+use super::sort_order::Direction;
+
+/// A scan whose entries have exactly the values that the matching documents have at `key`, in the first component.
+/// Values null need a look at the document, which may lack the field.
+pub fn distinct_access(collection: &Collection, key: &str, query: &Query) -> Option<IndexAccess> {
+    if query.hint.is_some() {
+        return None;
+    }
+    let predicates = predicates(query.filter.root());
+    let settled = conjuncts(query.filter.root()).len();
+    IndexShape::of(collection).into_iter().find_map(|shape| {
+        let first = shape.parts.first()?;
+        if shape.source == IndexSource::Records || first.path != key || first.is_multikey() {
+            return None;
+        }
+        let bounds = IndexBounds::of(&shape, &predicates);
+        let alone = bounds.settled.len() == settled && bounds.intervals.iter().skip(1).all(|all| all.is_full());
+        // what a sparse index of this field alone leaves out has no value here
+        let complete = bounds.complete || shape.parts.len() == 1;
+        let keys = bounds.keys(&shape);
+        (alone && complete && !keys.is_empty()).then(|| IndexAccess {
+            range: ScanRange::Components(keys),
+            intervals: bounds.intervals,
+            direction: Direction::Forward,
+            shape,
+        })
+    })
+}
