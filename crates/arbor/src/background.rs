@@ -43,11 +43,15 @@ pub fn start(settings: &Settings) -> Result<(), Failure> {
     Err(Failure::new(code, format!("child process failed, exited with {code}; see the log file")))
 }
 
-/// Tells the parent, if there is one, that the server listens; leaves its session.
+/// Tells the parent, if there is one, that the server listens; then leaves its session and its terminal.
 pub fn ready() {
     if is_child() {
         let _ = rustix::process::setsid();
         let mut out = std::io::stdout();
         let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
+        if let Ok(nowhere) = std::fs::File::options().read(true).write(true).open("/dev/null") {
+            let _ = rustix::stdio::dup2_stdout(&nowhere);
+            let _ = rustix::stdio::dup2_stderr(&nowhere);
+        }
     }
 }

@@ -76,9 +76,9 @@ fn lock(path: &Path) -> Result<Box<dyn Lock>, Failure> {
         arbor_disk::Error::Locked { .. } => {
             let owner = std::fs::read_to_string(&name).unwrap_or_default();
             Failure::cannot_start(format!(
-                "DBPathInUse: another process (pid {}) works on the data directory {}",
-                owner.trim(),
-                path.display()
+                "DBPathInUse: the data directory {} is in use: another process (pid {}) holds its lock file",
+                path.display(),
+                owner.trim()
             ))
         }
         error => Failure::cannot_start(format!("cannot lock the data directory {}: {error}", path.display())),

@@ -70,6 +70,10 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let (parameters, without_effect) =
         Parameters::new(&settings.parameters).map_err(|reason| Failure::new(BAD_OPTIONS, reason))?;
     announce(&settings, log, without_effect.iter().map(|parameter| parameter.0.as_str()));
+    let later = Later::default();
+    let server = Server::new(Limits { connections_max: settings.connections_max, ..Limits::default() });
+    let (stop, metrics) = (server.stop(), server.metrics());
+    arbor_server::watch_signals(on_signal(log.clone(), stop.clone(), later.clone())).map_err(Failure::cannot_start)?;
     let folder = Folder::open(&settings.dbpath, ENGINE)?;
     write_pidfile(&settings)?;
     let listeners = bind(&settings)?;
@@ -81,11 +85,6 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let storage = Storage::open(folder, &pace)?;
     log_recovery(log, &storage);
 
-    let limits = Limits { connections_max: settings.connections_max, ..Limits::default() };
-    let later = Later::default();
-    let server = Server::new(limits);
-    let (stop, metrics) = (server.stop(), server.metrics());
-    let server = server.with_signals(on_signal(log.clone(), stop.clone(), later.clone()));
     let host = Process { metrics, stop: stop.clone() };
     let database = Database::new(storage.store.clone(), storage.transactions.clone());
     let commands =
@@ -201,7 +200,8 @@ fn log_recovery(log: &Log, storage: &Storage) {
     log.info(RECOVERED, CONTEXT, attributes);
 }
 
-/// The first signal to end stops cleanly, a second one at once: the log holds what was acknowledged.
+/// The first signal to end stops cleanly, a second one at once: the log holds what was acknowledged. Before the server
+/// listens there is nothing to finish.
 fn on_signal(log: Arc<Log>, stop: Stop, commands: Later) -> impl Fn(Signal) + Send + Sync {
     move |signal| match signal {
         Signal::Rotate => {
@@ -215,9 +215,8 @@ fn on_signal(log: Arc<Log>, stop: Stop, commands: Later) -> impl Fn(Signal) + Se
         }
         Signal::Terminate(name) => {
             log.info(SIGNAL, "signal", DocBuf::new().with("signal", name).with("action", "stop"));
-            if let Some(commands) = commands.get() {
-                commands.interrupt_all();
-            }
+            let Some(commands) = commands.get() else { std::process::exit(0) };
+            commands.interrupt_all();
             stop.now();
         }
     }

@@ -254,7 +254,7 @@ impl Commands {
             }
         };
         let effect = self.fail_points.on_command(row.name, || connection.slot.app_name());
-        if let Some(early) = effect.as_ref().and_then(|effect| fail(effect)) {
+        if let Some(early) = effect.as_ref().and_then(fail) {
             return early;
         }
         let begun = Instant::now();

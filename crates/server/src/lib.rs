@@ -39,5 +39,5 @@ pub use limits::Limits;
 pub use listeners::{Listeners, bind, listen};
 pub use metrics::{Figures, Metrics};
 pub use server::Server;
-pub use signal::Signal;
+pub use signal::{Signal, watch_signals};
 pub use stop::Stop;

@@ -9,31 +9,24 @@ use tokio::net::TcpStream;
 
 use crate::connection::{self, Shared};
 use crate::faults::FaultWatch;
-use crate::{Error, Handler, Limits, Listeners, Metrics, Peer, Result, Signal, Stop, listen, signal};
+use crate::{Error, Handler, Limits, Listeners, Metrics, Peer, Result, Stop, listen};
 
 /// A server that is not running yet.
 pub struct Server {
     limits: Limits,
     metrics: Arc<Metrics>,
     stop: Stop,
-    on_signal: Option<Box<dyn Fn(Signal) + Send + Sync>>,
     workers: Option<usize>,
 }
 
 impl Server {
     pub fn new(limits: Limits) -> Server {
-        Server { limits, metrics: Arc::default(), stop: Stop::default(), on_signal: None, workers: None }
+        Server { limits, metrics: Arc::default(), stop: Stop::default(), workers: None }
     }
 
     /// Threads that run connections; the default is one per core.
     pub fn with_workers(mut self, workers: usize) -> Server {
         self.workers = Some(workers.max(1));
-        self
-    }
-
-    /// Takes over SIGTERM, SIGINT and SIGUSR1 of the process. The callback decides what they do.
-    pub fn with_signals(mut self, on_signal: impl Fn(Signal) + Send + Sync + 'static) -> Server {
-        self.on_signal = Some(Box::new(on_signal));
         self
     }
 
@@ -55,11 +48,8 @@ impl Server {
         }
         let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
         let stop_grace = self.limits.stop_grace;
-        let Server { limits, metrics, stop, on_signal, .. } = self;
+        let Server { limits, metrics, stop, .. } = self;
         let shared = Arc::new(Shared { handler, limits, metrics, stop, faults: FaultWatch::new() });
-        if let Some(on_signal) = on_signal {
-            runtime.spawn(signal::watch(on_signal));
-        }
         let served = runtime.block_on(accept_all(shared.clone(), listeners));
         runtime.block_on(async {
             let _ = tokio::time::timeout(stop_grace, shared.stop.drained()).await;

@@ -2,24 +2,35 @@
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::{Error, Result};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGTERM, SIGINT or SIGHUP of a terminal that went away: stop cleanly.
+    /// SIGTERM or SIGINT: stop cleanly.
     Terminate(&'static str),
     /// SIGUSR1: reopen the log file.
     Rotate,
 }
 
-/// Calls `on_signal` for each signal until the runtime ends. Must run inside the runtime.
-pub(crate) async fn watch(on_signal: impl Fn(Signal)) {
-    let streams =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::user_defined1()));
-    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut rotate)) = streams else { return };
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => on_signal(Signal::Terminate("SIGTERM")),
-            _ = interrupt.recv() => on_signal(Signal::Terminate("SIGINT")),
-            _ = rotate.recv() => on_signal(Signal::Rotate),
+/// Takes over the process's signals: calls `on_signal` for each from a thread of its own. They are taken over when this
+/// returns.
+pub fn watch_signals(on_signal: impl Fn(Signal) + Send + 'static) -> Result<()> {
+    let failed = |source| Error::Runtime { source };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
+    let streams = runtime.block_on(async {
+        Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::user_defined1())?))
+    });
+    let (mut terminate, mut interrupt, mut rotate) = streams.map_err(failed)?;
+    let watch = async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => on_signal(Signal::Terminate("SIGTERM")),
+                _ = interrupt.recv() => on_signal(Signal::Terminate("SIGINT")),
+                _ = rotate.recv() => on_signal(Signal::Rotate),
+            }
         }
-    }
+    };
+    let thread = std::thread::Builder::new().name("arbor-signal".to_owned());
+    thread.spawn(move || runtime.block_on(watch)).map_err(failed)?;
+    Ok(())
 }

@@ -20,7 +20,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             | "checkBSONConformance"
             | "metadata"
             | "enforceFastCount"
-            | "warnOnSchemaValidation" => drop(field.bool(value)?),
+            | "warnOnSchemaValidation" | "scandata" => drop(field.bool(value)?),
             _ => return Err(field.unknown()),
         }
     }

@@ -1,0 +1,262 @@
+//! The real binary in a process of its own: CRUD, argument errors, kill -9 and restart, clean stop, messages of the start.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_wire::client::{Client, ClientError};
+
+struct Server {
+    process: Child,
+    address: String,
+}
+
+impl Server {
+    /// Starts on a port that the system chooses and waits for the line that says it.
+    fn start(dbpath: &Path, flags: &[&str]) -> Server {
+        let mut process = command(dbpath).args(["--port", "0"]).args(flags).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap());
+        let mut address = None;
+        let mut seen = String::new();
+        for line in lines.lines().map_while(Result::ok) {
+            seen.push_str(&line);
+            let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+            if line["msg"] == "Waiting for connections" {
+                address = Some(format!("127.0.0.1:{}", line["attr"]["port"]));
+                break;
+            }
+        }
+        let address = address.unwrap_or_else(|| panic!("the server did not start: {seen}"));
+        Server { process, address }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.address).unwrap()
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+
+    fn wait(mut self) -> ExitStatus {
+        self.process.wait().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn command(dbpath: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_arbor"));
+    command.arg("serve").arg("--dbpath").arg(dbpath).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(client: &mut Client, command: DocBuf) -> Result<DocBuf, (i32, String)> {
+    run_on(client, "test", command)
+}
+
+fn run_on(client: &mut Client, db: &str, command: DocBuf) -> Result<DocBuf, (i32, String)> {
+    match client.command(db, &command) {
+        Ok(reply) => Ok(reply.doc.to_buf()),
+        Err(ClientError::Command { code, message, .. }) => Err((code, message)),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn array(docs: impl IntoIterator<Item = DocBuf>) -> ArrayBuf {
+    let mut array = ArrayBuf::new();
+    for doc in docs {
+        array.push(&doc);
+    }
+    array
+}
+
+fn numbered(range: std::ops::Range<i32>) -> ArrayBuf {
+    array(range.map(|n| DocBuf::new().with("_id", n).with("n", n % 10)))
+}
+
+fn int(doc: Doc<'_>, field: &str) -> i64 {
+    match doc.get(field) {
+        Some(ValueRef::Int32(n)) => n.into(),
+        Some(ValueRef::Int64(n)) => n,
+        Some(ValueRef::Double(n)) => n as i64,
+        other => panic!("{field}: {other:?} in {doc:?}"),
+    }
+}
+
+fn found(client: &mut Client, filter: DocBuf) -> usize {
+    let find = DocBuf::new().with("find", "c").with("filter", &filter).with("batchSize", 7i32);
+    client.find("test", &find, |_| {}).unwrap()
+}
+
+#[test]
+fn documents_are_written_found_changed_and_kept_over_kill_9() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = server.client();
+    let concern = DocBuf::new().with("j", true);
+    let insert = DocBuf::new().with("insert", "c").with("documents", &numbered(0..100));
+    assert_eq!(int(run(&mut client, insert.with("writeConcern", &concern)).unwrap().as_doc(), "n"), 100);
+    assert_eq!(found(&mut client, DocBuf::new()), 100);
+    assert_eq!(found(&mut client, DocBuf::new().with("_id", 5i32)), 1);
+    assert_eq!(found(&mut client, DocBuf::new().with("n", 3i32)), 10);
+
+    let index = DocBuf::new().with("key", &DocBuf::new().with("n", 1i32)).with("name", "n_1");
+    let created = run(&mut client, DocBuf::new().with("createIndexes", "c").with("indexes", &array([index]))).unwrap();
+    assert_eq!(int(created.as_doc(), "numIndexesAfter"), 2);
+    assert_eq!(found(&mut client, DocBuf::new().with("n", 3i32)), 10);
+
+    let set = DocBuf::new().with("$set", &DocBuf::new().with("n", 77i32));
+    let update = DocBuf::new().with("q", &DocBuf::new().with("n", 3i32)).with("u", &set).with("multi", true);
+    let updated = run(&mut client, DocBuf::new().with("update", "c").with("updates", &array([update]))).unwrap();
+    assert_eq!((int(updated.as_doc(), "n"), int(updated.as_doc(), "nModified")), (10, 10));
+    let delete = DocBuf::new().with("q", &DocBuf::new().with("n", 4i32)).with("limit", 0i32);
+    let delete = DocBuf::new().with("delete", "c").with("deletes", &array([delete])).with("writeConcern", &concern);
+    assert_eq!(int(run(&mut client, delete).unwrap().as_doc(), "n"), 10);
+
+    server.signal("-KILL");
+    server.wait();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = server.client();
+    assert_eq!(found(&mut client, DocBuf::new()), 90);
+    assert_eq!(found(&mut client, DocBuf::new().with("n", 77i32)), 10);
+    assert_eq!(found(&mut client, DocBuf::new().with("n", 3i32)), 0);
+    let report = run(&mut client, DocBuf::new().with("validate", "c").with("full", true)).unwrap();
+    assert!(matches!(report.get("valid"), Some(ValueRef::Bool(true))), "{report:?}");
+
+    server.signal("-TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    let check =
+        Command::new(env!("CARGO_BIN_EXE_arbor")).arg("check").arg("--dbpath").arg(dir.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(check.status.success() && text.contains("test.c 90 documents, 2 indexes"), "{text}");
+}
+
+#[test]
+fn errors_have_mongodbs_codes() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = server.client();
+    let empty = ArrayBuf::new();
+    for (command, code, text) in [
+        (DocBuf::new().with("foo", 1i32), 59, "no such command: 'foo'"),
+        (DocBuf::new().with("find", "c").with("foo", 1i32), 40415, "BSON field 'find.foo' is an unknown field."),
+        (
+            DocBuf::new().with("find", "c").with("filter", "x"),
+            14,
+            "BSON field 'find.filter' is the wrong type 'string', expected type 'object'",
+        ),
+        (DocBuf::new().with("insert", "c"), 40414, "BSON field 'insert.documents' is missing but a required field"),
+        (
+            DocBuf::new().with("insert", "c").with("documents", &empty),
+            16,
+            "Write batch sizes must be between 1 and 100000",
+        ),
+        (DocBuf::new().with("find", ""), 73, "Invalid namespace specified 'test.'"),
+        (DocBuf::new().with("find", 1i32), 73, "collection name has invalid type int"),
+        (DocBuf::new().with("listDatabases", 1i32), 13, "may only be run against the admin database"),
+        (DocBuf::new().with("getMore", 77i64).with("collection", "c"), 43, "cursor id 77 not found"),
+        (DocBuf::new().with("create", "c").with("capped", true), 238, "capped"),
+        (DocBuf::new().with("configureFailPoint", "failCommand"), 13, "admin"),
+        (DocBuf::new().with("ping", 1i32).with("txnNumber", 1i64), 20, "Transaction numbers are only allowed"),
+    ] {
+        let (found, message) = run(&mut client, command.clone()).expect_err(&format!("{command:?}"));
+        assert!(found == code && message.contains(text), "{command:?} -> {found} {message}");
+    }
+}
+
+#[test]
+fn figures_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--setParameter", "enableTestCommands=1"]);
+    let mut client = server.client();
+    run(&mut client, DocBuf::new().with("insert", "c").with("documents", &numbered(0..5))).unwrap();
+    found(&mut client, DocBuf::new().with("_id", 1i32));
+    let status = run_on(&mut client, "admin", DocBuf::new().with("serverStatus", 1i32)).unwrap();
+    let section = |name: &str| match status.get(name) {
+        Some(ValueRef::Document(section)) => section,
+        other => panic!("{name}: {other:?}"),
+    };
+    assert_eq!(int(section("opcounters"), "insert"), 5);
+    assert_eq!(int(section("opcounters"), "query"), 1);
+    assert_eq!(int(section("connections"), "current"), 1);
+    assert!(int(section("network"), "bytesIn") > 100 && int(section("arborLog"), "records") > 0);
+    assert!(int(section("mem"), "resident") > 0);
+
+    let data = DocBuf::new().with("failCommands", &["ping"].into_iter().collect::<ArrayBuf>()).with("errorCode", 91i32);
+    let mode = DocBuf::new().with("times", 1i32);
+    let fail = DocBuf::new().with("configureFailPoint", "failCommand").with("mode", &mode).with("data", &data);
+    run_on(&mut client, "admin", fail).unwrap();
+    assert_eq!(run(&mut client, DocBuf::new().with("ping", 1i32)).unwrap_err().0, 91);
+    run(&mut client, DocBuf::new().with("ping", 1i32)).unwrap();
+    let _ = client.command("admin", &DocBuf::new().with("shutdown", 1i32));
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+/// Runs a start that must fail; answers its exit code and all that it said.
+fn failed_start(mut command: Command) -> (Option<i32>, String) {
+    let mut process = command.spawn().unwrap();
+    let mut text = String::new();
+    process.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    process.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    (process.wait().unwrap().code(), text)
+}
+
+#[test]
+fn starts_that_cannot_be_end_with_a_message_and_mongods_code() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let running = Server::start(dir.path(), &[]);
+    let port = running.address.rsplit(':').next().unwrap().to_owned();
+    let start = |dbpath: &Path, flags: &[&str]| {
+        let mut command = command(dbpath);
+        command.args(flags);
+        failed_start(command)
+    };
+    for (outcome, code, text) in [
+        (start(other.path(), &["--port", &port]), 48, format!("Address already in use: 127.0.0.1:{port}")),
+        (start(dir.path(), &["--port", "0"]), 100, "is in use".to_owned()),
+        (start(&other.path().join("missing"), &["--port", "0"]), 100, "Create the missing directory".to_owned()),
+        (start(other.path(), &["--noSuchFlag"]), 2, "noSuchFlag".to_owned()),
+        (start(other.path(), &["--config", "/nowhere.conf"]), 2, "/nowhere.conf".to_owned()),
+        (start(other.path(), &["--auth"]), 2, "auth: not in this build yet".to_owned()),
+        (start(other.path(), &["--setParameter", "noSuch=1"]), 2, "Unknown server parameter: 'noSuch'".to_owned()),
+    ] {
+        assert!(outcome.0 == Some(code) && outcome.1.contains(&text), "{outcome:?}, expected {code} {text}");
+    }
+    let mut client = running.client();
+    run(&mut client, DocBuf::new().with("ping", 1i32)).unwrap();
+}
+
+#[test]
+fn a_server_in_the_background_listens_when_the_parent_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let (log, pid) = (dir.path().join("server.log"), dir.path().join("pid"));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    drop(listener);
+    let mut parent = command(&data);
+    parent.args(["--port", &port, "--fork", "--logpath"]).arg(&log).arg("--pidfilepath").arg(&pid);
+    let (code, text) = failed_start(parent);
+    assert!(code == Some(0) && text.contains("child process started successfully"), "{text}");
+    let mut client = Client::connect(&format!("127.0.0.1:{port}")).unwrap();
+    run(&mut client, DocBuf::new().with("ping", 1i32)).unwrap();
+    let id = std::fs::read_to_string(&pid).unwrap();
+    let _ = client.command("admin", &DocBuf::new().with("shutdown", 1i32));
+    for _ in 0..500 {
+        if !Path::new(&format!("/proc/{}", id.trim())).exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert!(text.contains("\"exitCode\":0"), "{text}");
+}
