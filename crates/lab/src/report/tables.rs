@@ -88,23 +88,30 @@ fn by_clients(outcome: &Outcome, title: &str, cell: impl Fn(&Step) -> String) ->
     table
 }
 
-/// For each system, latencies of each kind at the highest client count that was reached, and p99 over client counts.
+/// For each system: latencies of each kind at the highest client count that was reached, and p99 over client counts.
 fn latency_tables(outcome: &Outcome) -> Vec<Table> {
     let mut tables = Vec::new();
     for system in &outcome.systems {
         if let Some(step) = system.steps.last() {
             tables.push(latency_table(outcome, system, step));
+            tables.push(p99_table(outcome, system));
         }
     }
+    tables
+}
+
+fn p99_table(outcome: &Outcome, system: &SystemResult) -> Table {
+    let columns = system.steps.iter().map(|step| step.clients.to_string());
+    let mut table = Table::new(&format!("{}: p99, microseconds", system.name), "clients", columns);
     for kind in &outcome.kinds {
-        let title = format!("p99 of {}, microseconds", kind.name());
-        tables.push(by_clients(outcome, &title, |step| {
+        let cells = system.steps.iter().map(|step| {
             step.recorder.latencies(*kind).map_or("-".to_owned(), |latencies| {
                 format!("{:.0}", latencies.service.value_at_quantile(0.99) as f64 / 1000.0)
             })
-        }));
+        });
+        table.row(cells, kind.name());
     }
-    tables
+    table
 }
 
 fn latency_table(outcome: &Outcome, system: &SystemResult, step: &Step) -> Table {
