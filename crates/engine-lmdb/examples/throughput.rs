@@ -30,7 +30,9 @@ fn main() {
     scan(&engine);
     batches(&engine, "batches of 1000 puts, rising keys, puts", 2, |n| n);
     batches(&engine, "batches of 1000 puts, random keys, puts", 3, |n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    print_size(&engine);
     singles(&engine);
+    print_size(&engine);
     estimates(&engine);
     print_size(&engine);
 }

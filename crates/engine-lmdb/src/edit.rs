@@ -9,7 +9,7 @@ use arbor_engine::{Batch, Cursor as _, Error, Op, Result, limits};
 use crate::cursor::LmdbCursor;
 use crate::keys::Content;
 use crate::positions::Positions;
-use crate::raw::{Env, Txn, WriteTxn};
+use crate::raw::{Env, ReadTxn, Txn, WriteTxn};
 use crate::records::{self, TreeRecord};
 use crate::rows;
 
@@ -24,6 +24,10 @@ pub struct Book {
     pub poisoned: Option<String>,
     /// For the readers.
     pub positions: Arc<Positions>,
+    /// Pages freed since the engine was opened.
+    pub freed_pages: u64,
+    /// Rests but to look at what a commit freed.
+    gauge: Option<ReadTxn>,
 }
 
 pub struct Edit<'b> {
@@ -231,7 +235,31 @@ pub fn newest_state(env: &Env) -> Result<u64> {
 impl Book {
     pub fn new(trees: HashMap<TreeId, TreeRecord>, next_content: u64, applied: Position) -> Book {
         let positions = Arc::new(Positions::new());
-        Book { trees, next_content, applied, uncounted: HashSet::new(), poisoned: None, positions }
+        Book {
+            trees,
+            next_content,
+            applied,
+            uncounted: HashSet::new(),
+            poisoned: None,
+            positions,
+            freed_pages: 0,
+            gauge: None,
+        }
+    }
+
+    /// Adds what the newest commit freed.
+    pub fn count_freed(&mut self, env: &Arc<Env>) -> Result<()> {
+        let gauge = match &mut self.gauge {
+            Some(gauge) => {
+                gauge.renew()?;
+                gauge
+            }
+            None => self.gauge.insert(ReadTxn::begin(env)?),
+        };
+        let freed = gauge.pages_freed_by(gauge.id());
+        gauge.reset();
+        self.freed_pages += freed?;
+        Ok(())
     }
 
     /// Counts every tree anew.

@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Barrier, Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeStats};
@@ -45,8 +46,9 @@ pub(crate) struct Core {
     positions: Arc<Positions>,
     applied: AtomicU64,
     durable: AtomicU64,
-    /// Pages of the data file at the last checkpoint.
-    pinned_pages: AtomicU64,
+    /// `Book::freed_pages` now and at the last checkpoint: what lies between cannot be used again yet.
+    freed_pages: AtomicU64,
+    freed_pages_pinned: AtomicU64,
     pub(crate) counters: Counters,
     pub(crate) alarm: Alarm,
     data: File,
@@ -58,6 +60,7 @@ pub(crate) struct Core {
 #[derive(Default)]
 pub(crate) struct Counters {
     pub checkpoints: AtomicU64,
+    pub checkpoint_ms: AtomicU64,
     pub uncounted_checkpoints: AtomicU64,
     pub commits: AtomicU64,
     pub swept_rows: AtomicU64,
@@ -159,7 +162,8 @@ impl Core {
             positions,
             applied: AtomicU64::new(position.0),
             durable: AtomicU64::new(position.0),
-            pinned_pages: AtomicU64::new(env.info()?.me_last_pgno as u64),
+            freed_pages: AtomicU64::new(0),
+            freed_pages_pinned: AtomicU64::new(0),
             counters: Counters::default(),
             alarm: Alarm::default(),
             data,
@@ -197,6 +201,7 @@ impl Core {
             Ok((answer, doomed)) => {
                 self.applied.store(book.applied.0, Ordering::Release);
                 self.counters.commits.fetch_add(1, Ordering::Relaxed);
+                self.watch_freed(&mut book);
                 if doomed {
                     self.alarm.sweep();
                 }
@@ -228,16 +233,19 @@ impl Core {
     /// See [`checkpoint`](crate::checkpoint).
     pub(crate) fn checkpoint(&self) -> Result<Position> {
         let mut pin = self.pin.lock().unwrap_or_else(PoisonError::into_inner);
+        let begin = Instant::now();
         let result = self.checkpoint_at(&mut pin);
+        self.counters.checkpoint_ms.fetch_add(begin.elapsed().as_millis() as u64, Ordering::Relaxed);
         // After a success this is the state before, after an error the one that did not become durable.
         pin.spare.reset();
         result
     }
 
     fn checkpoint_at(&self, pin: &mut Pin) -> Result<Position> {
-        let checkpoint = {
+        let (checkpoint, freed_pages) = {
             let mut book = self.lock_book();
-            self.pin_newest(&mut book, &mut pin.spare).map_err(|error| self.judge(&mut book, error))?
+            let pinned = self.pin_newest(&mut book, &mut pin.spare);
+            (pinned.map_err(|error| self.judge(&mut book, error))?, book.freed_pages)
         };
         if pin.saved.as_ref() == Some(&checkpoint) {
             return Ok(checkpoint.position);
@@ -252,7 +260,7 @@ impl Core {
         }
         let position = checkpoint.position;
         std::mem::swap(&mut pin.txn, &mut pin.spare);
-        self.pinned_pages.store(checkpoint.pages(), Ordering::Relaxed);
+        self.freed_pages_pinned.store(freed_pages, Ordering::Relaxed);
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         self.durable.store(position.0, Ordering::Release);
         pin.saved = Some(checkpoint);
@@ -291,14 +299,22 @@ impl Core {
         checkpoint.save(&self.folder.path)
     }
 
-    /// Asks for a checkpoint when much of the file waits for one.
-    fn watch_growth(&self) {
-        let Ok(info) = self.env.info() else { return };
-        let (pages, pinned) = (info.me_last_pgno as u64, self.pinned_pages.load(Ordering::Relaxed));
-        let grown_bytes = pages.saturating_sub(pinned) * self.env.page_bytes() as u64;
-        if grown_bytes > self.options.growth_bytes && pages - pinned > pinned / 8 {
+    /// Notes what a commit freed and asks for a checkpoint when much waits for one.
+    fn watch_freed(&self, book: &mut Book) {
+        // Without the number there is no checkpoint by it; the commit stands.
+        let _ = book.count_freed(&self.env);
+        self.freed_pages.store(book.freed_pages, Ordering::Relaxed);
+        if self.wants_checkpoint() {
             self.alarm.checkpoint();
         }
+    }
+
+    /// Whether freed pages that wait for a checkpoint take much of the file.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        let freed = self.freed_pages.load(Ordering::Relaxed) - self.freed_pages_pinned.load(Ordering::Relaxed);
+        let Ok(info) = self.env.info() else { return false };
+        let bytes = freed * self.env.page_bytes() as u64;
+        bytes > self.options.freed_bytes_max && freed > info.me_last_pgno as u64 / 8
     }
 }
 
@@ -312,9 +328,7 @@ impl Engine for LmdbEngine {
     }
 
     fn apply(&self, batches: &[Batch]) -> Result<()> {
-        self.core.edit(|edit| batches.iter().try_for_each(|batch| edit.apply(batch)))?;
-        self.core.watch_growth();
-        Ok(())
+        self.core.edit(|edit| batches.iter().try_for_each(|batch| edit.apply(batch)))
     }
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
@@ -353,11 +367,13 @@ impl Engine for LmdbEngine {
             ("leaf pages", stat.ms_leaf_pages as u64),
             ("overflow pages", stat.ms_overflow_pages as u64),
             ("free pages", free_pages),
+            ("pages freed since checkpoint", count(&core.freed_pages) - count(&core.freed_pages_pinned)),
             ("file pages", info.me_last_pgno as u64 + 1),
             ("map bytes", info.me_mapsize as u64),
             ("reader slots used", u64::from(info.me_numreaders)),
             ("commits", count(&core.counters.commits)),
             ("checkpoints", count(&core.counters.checkpoints)),
+            ("checkpoint ms", count(&core.counters.checkpoint_ms)),
             ("checkpoints without counts", count(&core.counters.uncounted_checkpoints)),
             ("swept rows", count(&core.counters.swept_rows)),
             ("background errors", count(&core.counters.background_errors)),

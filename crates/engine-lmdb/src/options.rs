@@ -9,10 +9,10 @@ pub struct LmdbOptions {
     /// Whether the kernel reads ahead around a page fault. Off: point reads of a file larger than memory would read
     /// 32 pages for one; scans pay with a fault per page.
     pub readahead: bool,
-    /// A checkpoint begins by itself when the file grew since the last one by this much, and by an eighth: pages freed
-    /// since then cannot be used again before it. So the file is some quarter larger than its rows, or twice this much.
-    pub growth_bytes: u64,
-    /// Whether a thread sweeps dropped trees and makes the checkpoints of `growth_bytes`. Tests that count system
+    /// A checkpoint begins by itself when this much, and an eighth of the file, was freed since the last one: it cannot
+    /// be used again before. So the file settles at some quarter more than its rows need, or twice this much more.
+    pub freed_bytes_max: u64,
+    /// Whether a thread sweeps dropped trees and makes the checkpoints of `freed_bytes_max`. Tests that count system
     /// calls run without it and call [`sweep`](crate::LmdbEngine::sweep).
     pub background: bool,
 }
@@ -23,7 +23,7 @@ impl Default for LmdbOptions {
             map_bytes: 1 << 40,
             readers_max: 8192,
             readahead: false,
-            growth_bytes: 64 << 20,
+            freed_bytes_max: 64 << 20,
             background: true,
         }
     }

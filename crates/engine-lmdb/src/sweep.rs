@@ -99,7 +99,7 @@ fn run(core: &Core) {
         if wanted.stop {
             return;
         }
-        if wanted.checkpoint && core.checkpoint().is_err() {
+        if wanted.checkpoint && core.wants_checkpoint() && core.checkpoint().is_err() {
             // The next `checkpoint` or `apply` of the engine's user answers the same error.
             core.counters.background_errors.fetch_add(1, Ordering::Relaxed);
         }

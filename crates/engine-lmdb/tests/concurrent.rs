@@ -14,8 +14,8 @@ const LOADS: u64 = 12;
 const LOADED_ROWS: u32 = 3000;
 
 fn options() -> LmdbOptions {
-    // Checkpoints by growth come all the time.
-    LmdbOptions { growth_bytes: 512 << 10, ..LmdbOptions::default() }
+    // Checkpoints by freed pages come all the time.
+    LmdbOptions { freed_bytes_max: 512 << 10, ..LmdbOptions::default() }
 }
 
 /// Applies batches in turn, from whatever thread.

@@ -98,6 +98,27 @@ fn churn_does_not_grow_the_file() {
     assert!(sizes[39] <= sizes[15] * 12 / 10, "{sizes:?}");
 }
 
+/// Without any checkpoint from outside the file finds its size as well.
+#[test]
+fn the_engine_makes_checkpoints_by_itself() {
+    let scratch = Scratch::in_memory();
+    let engine = open(&scratch, LmdbOptions { freed_bytes_max: 1 << 20, ..LmdbOptions::default() });
+    apply(&engine, vec![create(1)]);
+    let mut sizes = Vec::new();
+    for round in 0..3000u64 {
+        apply(&engine, (0..3).map(|n| put(1, (round * 3 + n) * 7919 % 5000, 100)).collect());
+        if round % 20 == 0 {
+            // On a busy machine the other thread may need a moment.
+            let waits = (0..1000).take_while(|_| counter(&engine, "pages freed since checkpoint") > 300);
+            waits.for_each(|_| std::thread::sleep(Duration::from_millis(1)));
+        }
+        sizes.push(file_bytes(&scratch));
+    }
+    assert!(counter(&engine, "checkpoints") > 10);
+    assert!(sizes[2999] <= sizes[1500] * 11 / 10, "{} {}", sizes[1500], sizes[2999]);
+    assert!(sizes[2999] < 8 << 20, "{}", sizes[2999]);
+}
+
 #[test]
 fn a_dropped_tree_leaves_its_space() {
     let scratch = Scratch::in_memory();

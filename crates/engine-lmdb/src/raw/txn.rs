@@ -45,18 +45,29 @@ impl Txn {
         Cursor::open(self, MAIN_DBI)
     }
 
+    /// Pages that the commit of one transaction freed; they are used again when no reader sees the state before it.
+    pub fn pages_freed_by(&self, txn_id: u64) -> Result<u64> {
+        let mut cursor = Cursor::open(self, FREE_DBI)?;
+        let record = cursor.go(super::Move::Seek(&txn_id.to_ne_bytes()))?;
+        Ok(record.filter(|(key, _)| *key == txn_id.to_ne_bytes()).map_or(0, |(_, list)| list_length(list)))
+    }
+
     /// Pages that belong to no state later than this one, waiting for use.
     pub fn free_pages(&self) -> Result<u64> {
         let mut cursor = Cursor::open(self, FREE_DBI)?;
         let mut pages = 0;
         let mut entry = cursor.go(super::Move::First)?;
         while let Some((_, list)) = entry {
-            // A record is a list of page numbers that begins with its own length.
-            pages += list.first_chunk::<8>().map_or(0, |length| u64::from_ne_bytes(*length));
+            pages += list_length(list);
             entry = cursor.go(super::Move::Next)?;
         }
         Ok(pages)
     }
+}
+
+/// A record of the free list is a list of page numbers that begins with its length.
+fn list_length(list: &[u8]) -> u64 {
+    list.first_chunk::<8>().map_or(0, |length| u64::from_ne_bytes(*length))
 }
 
 /// # Safety
