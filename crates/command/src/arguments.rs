@@ -128,11 +128,11 @@ impl<'a> Field<'a> {
     }
 
     pub fn unknown(self) -> Error {
-        Error::new(Code::IDL_UNKNOWN_FIELD, format!("BSON field '{self}' is an unknown field."))
+        Error::new(Code(40415), format!("BSON field '{self}' is an unknown field."))
     }
 
     pub fn missing(self) -> Error {
-        Error::new(Code::IDL_FAILED_TO_PARSE, format!("BSON field '{self}' is missing but a required field"))
+        Error::new(Code(40414), format!("BSON field '{self}' is missing but a required field"))
     }
 }
 

@@ -383,8 +383,6 @@ codes! {
     NOT_PRIMARY_NO_SECONDARY_OK = 13435 "NotPrimaryNoSecondaryOk",
     NOT_PRIMARY_OR_SECONDARY = 13436 "NotPrimaryOrSecondary",
     OUT_OF_DISK_SPACE = 14031 "OutOfDiskSpace",
-    IDL_FAILED_TO_PARSE = 40414 "IDLFailedToParse",
-    IDL_UNKNOWN_FIELD = 40415 "IDLUnknownField",
     CLIENT_MARKED_KILLED = 46841 "ClientMarkedKilled",
 }
 

@@ -20,7 +20,8 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             | "checkBSONConformance"
             | "metadata"
             | "enforceFastCount"
-            | "warnOnSchemaValidation" | "scandata" => drop(field.bool(value)?),
+            | "warnOnSchemaValidation"
+            | "scandata" => drop(field.bool(value)?),
             _ => return Err(field.unknown()),
         }
     }
