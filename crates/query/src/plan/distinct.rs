@@ -27,7 +27,7 @@ pub fn distinct_access(collection: &Collection, key: &str, query: &Query) -> Opt
         // what a sparse index of this field alone leaves out has no value here
         let complete = bounds.complete || shape.parts.len() == 1;
         let keys = bounds.keys(&shape);
-        (alone && complete && !keys.is_empty()).then(|| IndexAccess {
+        (alone && complete && !keys.is_empty()).then_some(IndexAccess {
             range: ScanRange::Components(keys),
             intervals: bounds.intervals,
             direction: Direction::Forward,
