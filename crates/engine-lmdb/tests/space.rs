@@ -104,19 +104,17 @@ fn the_engine_makes_checkpoints_by_itself() {
     let scratch = Scratch::in_memory();
     let engine = open(&scratch, LmdbOptions { freed_bytes_max: 1 << 20, ..LmdbOptions::default() });
     apply(&engine, vec![create(1)]);
-    let mut sizes = Vec::new();
     for round in 0..3000u64 {
         apply(&engine, (0..3).map(|n| put(1, (round * 3 + n) * 7919 % 5000, 100)).collect());
-        if round % 20 == 0 {
-            // On a busy machine the other thread may need a moment.
-            let waits = (0..1000).take_while(|_| counter(&engine, "pages freed since checkpoint") > 300);
-            waits.for_each(|_| std::thread::sleep(Duration::from_millis(1)));
+        // The other thread is wanted at 256 pages; on a busy machine it may need a moment.
+        let begin = Instant::now();
+        while counter(&engine, "pages freed since checkpoint") > 300 {
+            std::thread::sleep(Duration::from_millis(1));
+            assert!(begin.elapsed() < Duration::from_secs(60), "no checkpoint is made");
         }
-        sizes.push(file_bytes(&scratch));
     }
     assert!(counter(&engine, "checkpoints") > 10);
-    assert!(sizes[2999] <= sizes[1500] * 11 / 10, "{} {}", sizes[1500], sizes[2999]);
-    assert!(sizes[2999] < 8 << 20, "{}", sizes[2999]);
+    assert!(file_bytes(&scratch) < 6 << 20, "{}", file_bytes(&scratch));
 }
 
 #[test]
