@@ -42,7 +42,6 @@ const STAGES_MAX: usize = 1000;
 const LATER: &[&str] = &[
     "$bucket",
     "$bucketAuto",
-    "$changeStream",
     "$changeStreamSplitLargeEvent",
     "$collStats",
     "$currentOp",
@@ -124,6 +123,9 @@ impl Stage {
             "$sample" => parsed.push(Stage::Sample(sample::parse(spec)?)),
             "$count" => parsed.extend(count::parse(spec, context)?),
             "$sortByCount" => parsed.extend(sort_by_count::parse(spec, context)?),
+            "$changeStream" => {
+                return Err(Error::location(40573, "The $changeStream stage is only supported on replica sets"));
+            }
             _ if LATER.contains(&name) => return Err(Error::not_implemented(name)),
             _ => return Err(Error::location(40324, format!("Unrecognized pipeline stage name: '{name}'"))),
         }

@@ -1,0 +1,110 @@
+"""The rows of COMPAT.md under "Not there yet": each is refused with the answer that stands there, nothing is ignored silently."""
+
+import os
+import subprocess
+
+import pymongo
+import pytest
+from pymongo.errors import OperationFailure
+
+from arbor_process import Arbor
+
+COMMANDS = [
+    ({"replSetGetStatus": 1}, 59),
+    ({"replSetInitiate": {}}, 59),
+    ({"enableSharding": "d"}, 59),
+    ({"collMod": "c"}, 59),
+    ({"reIndex": "c"}, 59),
+    ({"compact": "c"}, 59),
+    ({"convertToCapped": "c", "size": 4096}, 59),
+    ({"bulkWrite": 1, "ops": [], "nsInfo": []}, 59),
+    ({"mapReduce": "c"}, 59),
+    ({"profile": 2}, 238),
+    ({"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": b""}, 18),
+    ({"authenticate": 1, "mechanism": "MONGODB-X509"}, 18),
+    ({"create": "x", "capped": True, "size": 4096}, 238),
+    ({"create": "x", "viewOn": "c", "pipeline": []}, 238),
+    ({"create": "x", "timeseries": {"timeField": "t"}}, 238),
+    ({"create": "x", "clusteredIndex": {"key": {"_id": 1}, "unique": True}}, 238),
+    ({"create": "x", "validator": {"a": 1}}, 238),
+    ({"create": "x", "collation": {"locale": "fr"}}, 238),
+    ({"find": "c", "tailable": True}, 238),
+    ({"find": "c", "returnKey": True}, 238),
+    ({"find": "c", "collation": {"locale": "fr"}}, 238),
+    ({"find": "c", "filter": {"$jsonSchema": {}}}, 238),
+    ({"find": "c", "filter": {"$text": {"$search": "a"}}}, 27),
+    ({"find": "c", "filter": {"a": {"$near": [1, 1]}}}, 291),
+    ({"find": "c", "filter": {"$where": "1"}}, 2),
+]
+
+STAGES = ["$facet", "$out", "$merge", "$unionWith", "$bucket", "$bucketAuto", "$graphLookup", "$geoNear", "$redact",
+          "$setWindowFields", "$densify", "$fill", "$documents", "$planCacheStats"]
+
+INDEXES = [
+    ({"key": {"a": "text"}}, 238),
+    ({"key": {"a": "2dsphere"}}, 238),
+    ({"key": {"a": "2d"}}, 238),
+    ({"key": {"a": "hashed"}}, 238),
+    ({"key": {"$**": 1}}, 238),
+    ({"key": {"a": 1}, "partialFilterExpression": {"a": {"$gt": 1}}}, 238),
+    ({"key": {"a": 1}, "collation": {"locale": "fr"}}, 238),
+    ({"key": {"a": 1}, "clustering": True}, 197),
+]
+
+
+def code_of(run):
+    with pytest.raises(OperationFailure) as caught:
+        run()
+    return caught.value.code
+
+
+@pytest.mark.parametrize("command, code", COMMANDS, ids=str)
+def test_command(client, db, command, code):
+    database = client.admin if next(iter(command)).startswith(("replSet", "enable")) else db
+    assert code_of(lambda: database.command(command)) == code
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_stage(db, stage):
+    assert code_of(lambda: db.command("aggregate", "c", pipeline=[{stage: {}}], cursor={})) == 238
+
+
+@pytest.mark.parametrize("index, code", INDEXES, ids=str)
+def test_index(db, index, code):
+    assert code_of(lambda: db.command("createIndexes", "c", indexes=[{**index, "name": "i"}])) == code
+
+
+def test_change_streams_need_a_replica_set(db):
+    assert code_of(lambda: db.c.watch()) == 40573
+
+
+def test_transactions_need_a_replica_set(client, db):
+    def transaction():
+        with client.start_session() as session, session.start_transaction():
+            db.c.insert_one({}, session=session)
+
+    assert code_of(transaction) == 20
+
+
+def test_drivers_poll(client):
+    assert "topologyVersion" not in client.admin.command("hello")
+
+
+def test_a_ttl_index_is_listed(db):
+    db.c.create_index("at", expireAfterSeconds=60)
+    assert db.c.index_information()["at_1"]["expireAfterSeconds"] == 60
+
+
+def test_encryption_that_was_asked_for_is_not_left_out(tmp_path):
+    command = [os.environ["ARBOR"], "serve", "--dbpath", str(tmp_path), "--tlsMode", "requireTLS"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+    assert done.returncode != 0 and "tlsMode" in done.stdout + done.stderr
+
+
+def test_what_is_mapped_at_the_start_is_warned_about(tmp_path):
+    with Arbor(tmp_path / "data", ["--replSet", "x", "--storageEngine", "rocksdb"]) as arbor:
+        with pymongo.MongoClient(arbor.uri, directConnection=True) as client:
+            warnings = str(client.admin.command("getLog", "startupWarnings")["log"])
+            assert "'rocksdb' is not in this build yet; 'lmdb' is used instead" in warnings
+            assert "the server runs as a standalone" in warnings
+            assert client.admin.command("serverStatus")["storageEngine"]["name"] == "lmdb"
