@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -20,6 +20,10 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: Stop,
     pub(crate) faults: FaultWatch,
+    /// Threads that run connections.
+    pub(crate) workers: usize,
+    /// Requests that run off the workers now.
+    pub(crate) running: AtomicUsize,
 }
 
 /// A reply buffer that grew beyond this is given back after the reply.

@@ -47,17 +47,26 @@ impl FaultWatch {
         }
     }
 
-    /// Called after each request that was moved to the pool because of faults: it says whether they go on.
-    pub(crate) fn ran_away(&self) {
-        self.look();
+    /// Runs a request that was moved away because of faults; whether it faulted says whether they go on.
+    pub(crate) fn watching<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = major_faults();
+        let outcome = work();
+        if major_faults() > before {
+            self.stay_away();
+        }
+        outcome
     }
 
     fn look(&self) {
         let faults = major_faults();
         let before = FAULTS.replace(faults);
         if before >= 0 && faults > before {
-            self.away_until_ms.store(self.now_ms() + AWAY_MS, Ordering::Relaxed);
+            self.stay_away();
         }
+    }
+
+    fn stay_away(&self) {
+        self.away_until_ms.store(self.now_ms() + AWAY_MS, Ordering::Relaxed);
     }
 
     fn now_ms(&self) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -43,13 +43,20 @@ impl Server {
         listen(&listeners)?;
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         builder.enable_all().thread_name("arbor-worker").max_blocking_threads(self.limits.blocking_threads_max);
-        if let Some(workers) = self.workers {
-            builder.worker_threads(workers);
-        }
+        let workers = self.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
+        builder.worker_threads(workers);
         let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
         let stop_grace = self.limits.stop_grace;
         let Server { limits, metrics, stop, .. } = self;
-        let shared = Arc::new(Shared { handler, limits, metrics, stop, faults: FaultWatch::new() });
+        let shared = Arc::new(Shared {
+            handler,
+            limits,
+            metrics,
+            stop,
+            faults: FaultWatch::new(),
+            workers,
+            running: AtomicUsize::new(0),
+        });
         let served = runtime.block_on(accept_all(shared.clone(), listeners));
         runtime.block_on(async {
             let _ = tokio::time::timeout(stop_grace, shared.stop.drained()).await;
