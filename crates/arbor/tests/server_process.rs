@@ -200,6 +200,32 @@ fn figures_are_counted() {
     assert_eq!(server.wait().code(), Some(0));
 }
 
+/// An OP_INSERT, as the clients of the founding texts send it.
+fn op_insert(namespace: &str, documents: &[DocBuf]) -> Vec<u8> {
+    let mut body = vec![0; 4];
+    body.extend_from_slice(namespace.as_bytes());
+    body.push(0);
+    documents.iter().for_each(|doc| body.extend_from_slice(doc.as_bytes()));
+    let header = [16 + body.len() as i32, 1, 0, 2002].map(i32::to_le_bytes).concat();
+    [header, body].concat()
+}
+
+#[test]
+fn get_last_error_tells_of_writes_that_have_no_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = server.client();
+    let ids = |ids: &[i32]| ids.iter().map(|id| DocBuf::new().with("_id", *id)).collect::<Vec<_>>();
+    let ask = DocBuf::new().with("getlasterror", 1i32).with("j", true);
+    client.send_raw(&op_insert("test.c", &ids(&[1, 2]))).unwrap();
+    let told = run(&mut client, ask.clone()).unwrap();
+    assert!(matches!(told.get("err"), Some(ValueRef::Null)), "{told:?}");
+    client.send_raw(&op_insert("test.c", &ids(&[2]))).unwrap();
+    let told = run(&mut client, ask).unwrap();
+    assert_eq!(int(told.as_doc(), "code"), 11000);
+    assert_eq!(found(&mut client, DocBuf::new()), 2);
+}
+
 /// Runs a start that must fail; answers its exit code and all that it said.
 fn failed_start(mut command: Command) -> (Option<i32>, String) {
     let mut process = command.spawn().unwrap();

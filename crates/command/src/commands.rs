@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use arbor_bson::{ArrayBuf, Doc, DocBuf};
 use arbor_lang::Code;
 use arbor_query::Database;
-use arbor_wire::{Command, Error as WireError, Form, Limits, ReplyTo, Request, Sequence, decode};
+use arbor_wire::{Command, Error as WireError, Limits, ReplyTo, Request, Sequence, decode};
 
 use crate::call::{Call, Plan};
-use crate::connection::{Peer, Stream};
+use crate::connection::{LastWrite, Peer, Stream};
 use crate::fail_points::{Effect, FailPoints};
 use crate::generic::{self, Generic};
 use crate::log::{Component, Event, Log};
@@ -78,7 +78,6 @@ pub struct Commands {
     stopping: AtomicBool,
 }
 
-const SLOW: Event = Event { component: Component::Command, id: 51803, message: "Slow query" };
 const ACCEPTED: Event = Event { component: Component::Network, id: 22943, message: "Connection accepted" };
 const ENDED: Event = Event { component: Component::Network, id: 22944, message: "Connection ended" };
 const REFUSED: Event = Event {
@@ -234,6 +233,9 @@ impl Commands {
                 connection.stream = Some(Stream { db, command, reply_to });
                 after = After::More;
             }
+        } else {
+            let inserts = request.body.first().is_some_and(|(name, _)| name == "insert");
+            connection.last_write = Some(LastWrite { inserts, reply });
         }
         after
     }
@@ -257,6 +259,18 @@ impl Commands {
         if let Some(early) = effect.as_ref().and_then(fail) {
             return early;
         }
+        Some(self.perform(connection, request, row, generic, effect))
+    }
+
+    /// Runs a command that may run.
+    fn perform(
+        &self,
+        connection: &mut Connection,
+        request: &Incoming<'_>,
+        row: &'static Row,
+        generic: Generic<'_>,
+        effect: Option<Effect>,
+    ) -> Done {
         let begun = Instant::now();
         let interrupt = connection.slot.begin(Begin {
             kind: kind_name(row.kind),
@@ -296,7 +310,7 @@ impl Commands {
             }
         }
         let streams = request.may_stream && error.is_none() && row.kind == Kind::GetMore && plan.cursor_id != 0;
-        Some(Done { reply, streams })
+        Done { reply, streams }
     }
 
     /// What has to hold before a command runs.
@@ -334,58 +348,14 @@ impl Commands {
         }
         error
     }
-
-    fn log_if_slow(
-        &self,
-        connection: &Connection,
-        request: &Incoming<'_>,
-        took: Duration,
-        plan: &Plan,
-        reply_bytes: usize,
-        error: Option<&Error>,
-    ) {
-        let slow_ms = self.slow_ms.load(Ordering::Relaxed);
-        if slow_ms < 0 || took.as_millis() < slow_ms as u128 {
-            return;
-        }
-        if self.options.slow_sample_rate < 1.0 && rand::random::<f64>() >= self.options.slow_sample_rate {
-            return;
-        }
-        let mut attributes = DocBuf::new().with("type", "command").with("isFromUserConnection", true);
-        let collection = match request.body.first() {
-            Some((_, arbor_bson::ValueRef::String(collection))) => collection,
-            _ => "$cmd",
-        };
-        attributes.append("ns", &format!("{}.{collection}", request.db));
-        if let Some(name) = connection.slot.app_name() {
-            attributes.append("appName", &name);
-        }
-        attributes.append("command", &shortened(request.body));
-        if plan.cursor_id != 0 {
-            attributes.append("cursorid", plan.cursor_id);
-        }
-        if let Some(returned) = plan.returned {
-            attributes.append("nreturned", returned as i64);
-        }
-        if let Some(error) = error {
-            attributes.append("errMsg", &error.message).append("errName", &*error.code.name());
-            attributes.append("errCode", error.code.0);
-        }
-        attributes.append("numYields", 0i32).append("reslen", reply_bytes as i32);
-        attributes.append("remote", &connection.peer.remote.to_string());
-        let message = matches!(request.reply_to.form, Form::Message { .. });
-        attributes.append("protocol", if message { "op_msg" } else { "op_query" });
-        attributes.append("durationMillis", took.as_millis() as i64);
-        self.log.info(SLOW, &connection.name, attributes);
-    }
 }
 
 /// A request in the one shape, whichever way it came.
-struct Incoming<'r> {
-    db: &'r str,
-    body: Doc<'r>,
+pub(crate) struct Incoming<'r> {
+    pub(crate) db: &'r str,
+    pub(crate) body: Doc<'r>,
     sequences: &'r [Sequence<'r>],
-    reply_to: ReplyTo,
+    pub(crate) reply_to: ReplyTo,
     may_stream: bool,
 }
 
@@ -404,24 +374,6 @@ fn kind_name(kind: Kind) -> &'static str {
         Kind::GetMore => "getmore",
         Kind::Command => "command",
     }
-}
-
-/// The command for a log line: long arrays and strings would make it unreadable.
-fn shortened(body: Doc<'_>) -> DocBuf {
-    const SHOWN_BYTES_MAX: usize = 4096;
-    if body.as_bytes().len() <= SHOWN_BYTES_MAX {
-        return body.to_buf();
-    }
-    let mut doc = DocBuf::new();
-    for (name, value) in body {
-        let one = DocBuf::new().with(name, value);
-        if one.as_bytes().len() <= SHOWN_BYTES_MAX / 4 {
-            doc.append(name, value);
-        } else {
-            doc.append(name, "...");
-        }
-    }
-    doc
 }
 
 /// Blocks, closes or fails as the fail point says; `None`: the command runs.

@@ -31,6 +31,15 @@ pub struct Connection {
     /// Session of the last request, and when [`Sessions`](crate::sessions::Sessions) was told.
     pub(crate) session_told: Option<(SessionId, Instant)>,
     pub(crate) stream: Option<Stream>,
+    /// What the last request without an answer would have been answered, for `getLastError`.
+    pub(crate) last_write: Option<LastWrite>,
+}
+
+/// A write that nobody was answered.
+#[derive(Clone, Default)]
+pub(crate) struct LastWrite {
+    pub inserts: bool,
+    pub reply: DocBuf,
 }
 
 /// A `getMore` that is answered again and again without being asked (exhaustAllowed).
@@ -52,6 +61,7 @@ impl Connection {
             reply_id: 0,
             session_told: None,
             stream: None,
+            last_write: None,
         }
     }
 

@@ -14,7 +14,7 @@
 //! | `operation` | what runs now: `currentOp`, `killOp` |
 //! | `sessions`, `fail_points`, `parameters` | logical sessions, `configureFailPoint`, `setParameter` |
 //! | `metrics`, `process` | counts for `serverStatus`; figures of the process and the machine |
-//! | `log` | JSON log lines in MongoDB's layout |
+//! | `log`, `slow_log` | JSON log lines in MongoDB's layout |
 
 mod arguments;
 mod call;
@@ -33,6 +33,7 @@ mod place;
 mod process;
 mod registry;
 mod sessions;
+mod slow_log;
 
 pub use commands::{After, Commands, Host, NetworkFigures, Options};
 pub use connection::{Connection, Peer};

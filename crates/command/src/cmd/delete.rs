@@ -16,8 +16,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     let outcome = arbor_query::delete(call.database(), &spec, &call.interrupt)?;
     call.server.metrics.documents.deleted.add(outcome.deleted);
     call.reply.append("n", outcome.deleted as i32);
-    append_errors(call, outcome.errors);
-    Ok(())
+    append_errors(call, outcome.errors)
 }
 
 /// Reads the command; `explain` uses it as well.

@@ -15,8 +15,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     let outcome = arbor_query::insert(call.database(), &spec, &call.interrupt)?;
     call.server.metrics.documents.inserted.add(outcome.inserted);
     call.reply.append("n", outcome.inserted as i32);
-    append_errors(call, outcome.errors);
-    Ok(())
+    append_errors(call, outcome.errors)
 }
 
 fn parse<'c>(call: &Call<'c>) -> Result<InsertSpec<'c>> {

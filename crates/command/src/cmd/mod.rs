@@ -25,6 +25,7 @@ pub mod fsync;
 pub mod get_cmd_line_opts;
 pub mod get_default_rw_concern;
 pub mod get_free_monitoring_status;
+pub mod get_last_error;
 pub mod get_log;
 pub mod get_more;
 pub mod get_parameter;

@@ -24,8 +24,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         call.reply.append("upserted", &array);
     }
     call.reply.append("nModified", outcome.modified as i32);
-    append_errors(call, outcome.errors);
-    Ok(())
+    append_errors(call, outcome.errors)
 }
 
 /// Reads the command; `explain` uses it as well.

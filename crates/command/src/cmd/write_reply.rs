@@ -21,13 +21,18 @@ pub fn check_count(call: &Call<'_>, statements: usize) -> Result<()> {
     Err(Error::new(Code::INVALID_LENGTH, text))
 }
 
-pub fn append_errors(call: &mut Call<'_>, errors: Vec<WriteError>) {
-    if errors.is_empty() {
-        return;
-    }
+/// Appends `writeErrors`. An interruption and a store that closes are no fault of a statement: they fail the command.
+pub fn append_errors(call: &mut Call<'_>, errors: Vec<WriteError>) -> Result<()> {
     let mut array = ArrayBuf::new();
     for WriteError { index, error } in errors {
-        array.push(&Error::from(error).to_write_error(index));
+        let error = Error::from(error);
+        if matches!(error.code, Code::MAX_TIME_MS_EXPIRED | Code::INTERRUPTED | Code::SHUTDOWN_IN_PROGRESS) {
+            return Err(error);
+        }
+        array.push(&error.to_write_error(index));
     }
-    call.reply.append("writeErrors", &array);
+    if !array.is_empty() {
+        call.reply.append("writeErrors", &array);
+    }
+    Ok(())
 }

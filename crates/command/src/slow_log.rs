@@ -1,0 +1,78 @@
+//! The slow query log: one line per request that took longer than the threshold, in MongoDB's layout.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_wire::Form;
+
+use crate::call::Plan;
+use crate::commands::Incoming;
+use crate::log::{Component, Event};
+use crate::{Commands, Connection, Error};
+
+const SLOW: Event = Event { component: Component::Command, id: 51803, message: "Slow query" };
+
+impl Commands {
+    pub(crate) fn log_if_slow(
+        &self,
+        connection: &Connection,
+        request: &Incoming<'_>,
+        took: Duration,
+        plan: &Plan,
+        reply_bytes: usize,
+        error: Option<&Error>,
+    ) {
+        let slow_ms = self.slow_ms.load(Ordering::Relaxed);
+        if slow_ms < 0 || took.as_millis() < slow_ms as u128 {
+            return;
+        }
+        if self.options.slow_sample_rate < 1.0 && rand::random::<f64>() >= self.options.slow_sample_rate {
+            return;
+        }
+        let mut attributes = DocBuf::new().with("type", "command").with("isFromUserConnection", true);
+        let collection = match request.body.first() {
+            Some((_, ValueRef::String(collection))) => collection,
+            _ => "$cmd",
+        };
+        attributes.append("ns", &format!("{}.{collection}", request.db));
+        if let Some(name) = connection.slot.app_name() {
+            attributes.append("appName", &name);
+        }
+        attributes.append("command", &shortened(request.body));
+        if plan.cursor_id != 0 {
+            attributes.append("cursorid", plan.cursor_id);
+        }
+        if let Some(returned) = plan.returned {
+            attributes.append("nreturned", returned as i64);
+        }
+        if let Some(error) = error {
+            attributes.append("errMsg", &error.message).append("errName", &*error.code.name());
+            attributes.append("errCode", error.code.0);
+        }
+        attributes.append("numYields", 0i32).append("reslen", reply_bytes as i32);
+        attributes.append("remote", &connection.peer.remote.to_string());
+        let message = matches!(request.reply_to.form, Form::Message { .. });
+        attributes.append("protocol", if message { "op_msg" } else { "op_query" });
+        attributes.append("durationMillis", took.as_millis() as i64);
+        self.log.info(SLOW, &connection.name, attributes);
+    }
+}
+
+/// The command for a log line: long arrays and strings would make it unreadable.
+fn shortened(body: Doc<'_>) -> DocBuf {
+    const SHOWN_BYTES_MAX: usize = 4096;
+    if body.as_bytes().len() <= SHOWN_BYTES_MAX {
+        return body.to_buf();
+    }
+    let mut doc = DocBuf::new();
+    for (name, value) in body {
+        let one = DocBuf::new().with(name, value);
+        if one.as_bytes().len() <= SHOWN_BYTES_MAX / 4 {
+            doc.append(name, value);
+        } else {
+            doc.append(name, "...");
+        }
+    }
+    doc
+}
