@@ -24,7 +24,7 @@ fn value() -> BoxedStrategy<Value> {
             let name = proptest::sample::select(vec!["a", "b", "0"]);
             prop_oneof![
                 proptest::collection::btree_map(name, inner.clone(), 0..3)
-                    .prop_map(|fields| Value::Document(fields.iter().map(|(n, v)| (n, v)).collect())),
+                    .prop_map(|fields| Value::Document(fields.iter().collect())),
                 proptest::collection::vec(inner, 0..4)
                     .prop_map(|values| Value::Array(values.iter().collect::<ArrayBuf>())),
             ]
