@@ -7,7 +7,7 @@ import struct
 
 import bson
 import pytest
-from pymongo.errors import OperationFailure
+from pymongo.errors import ExecutionTimeout, OperationFailure
 
 
 def frame(payload, opcode=2013, length=None, request_id=1):
@@ -184,3 +184,29 @@ def test_fail_command(client, db):
     assert caught.value.code == 96
     assert client.admin.command("ping")["ok"] == 1
     client.admin.command("configureFailPoint", "failCommand", mode="off")
+
+
+def test_max_time_fail_points(client, db):
+    db.c.insert_many([{"_id": i} for i in range(300)])
+    limited, unlimited = db.c.find().max_time_ms(60_000), db.c.find()
+    next(limited), next(unlimited)
+    client.admin.command("configureFailPoint", "maxTimeAlwaysTimeOut", mode="alwaysOn")
+    try:
+        for run in (
+            lambda: db.c.find_one({}, max_time_ms=60_000),
+            lambda: db.command("count", "c", maxTimeMS=60_000),
+            limited.to_list,
+        ):
+            with pytest.raises(ExecutionTimeout) as caught:
+                run()
+            assert caught.value.code == 50
+            assert caught.value.details["errmsg"] == "operation exceeded time limit"
+        assert len(unlimited.to_list()) == 299
+    finally:
+        client.admin.command("configureFailPoint", "maxTimeAlwaysTimeOut", mode="off")
+    assert db.c.find_one({}, max_time_ms=60_000) == {"_id": 0}
+
+
+def test_there_are_no_users(db):
+    assert db.command("usersInfo", "anyone")["users"] == []
+    assert db.command("usersInfo", 1)["users"] == []

@@ -12,7 +12,7 @@ use arbor_wire::{Command, Error as WireError, Limits, ReplyTo, Request, Sequence
 
 use crate::call::{Call, Plan};
 use crate::connection::{LastWrite, Peer, Stream};
-use crate::fail_points::{Effect, FailPoints};
+use crate::fail_points::{Effect, FailPoints, TimeLimit};
 use crate::generic::{self, Generic};
 use crate::log::{Component, Event, Log};
 use crate::metrics::{Kind, Metrics};
@@ -272,12 +272,13 @@ impl Commands {
         effect: Option<Effect>,
     ) -> Done {
         let begun = Instant::now();
+        let (limit, expired) = self.time_limit(generic.max_time);
         let interrupt = connection.slot.begin(Begin {
             kind: kind_name(row.kind),
             db: request.db,
             body: request.body,
             session: generic.session,
-            limit: generic.max_time,
+            limit,
         });
         if self.stopping.load(Ordering::Relaxed) {
             self.operations.kill_all();
@@ -294,7 +295,7 @@ impl Commands {
             reply: DocBuf::new(),
             plan: Plan::default(),
         };
-        let outcome = (row.run)(&mut call);
+        let outcome = if expired { Err(arbor_query::Error::TimeExpired.into()) } else { (row.run)(&mut call) };
         let (mut reply, plan) = (call.reply, call.plan);
         connection.slot.end();
         self.count(row, begun.elapsed(), outcome.is_err());
@@ -311,6 +312,15 @@ impl Commands {
         }
         let streams = request.may_stream && error.is_none() && row.kind == Kind::GetMore && plan.cursor_id != 0;
         Done { reply, streams }
+    }
+
+    /// A limit as the fail points leave it, and whether they want it to have expired.
+    pub(crate) fn time_limit(&self, limit: Option<Duration>) -> (Option<Duration>, bool) {
+        match limit.map(|_| self.fail_points.on_time_limit()) {
+            Some(TimeLimit::Expired) => (limit, true),
+            Some(TimeLimit::Ignored) => (None, false),
+            Some(TimeLimit::AsGiven) | None => (limit, false),
+        }
     }
 
     /// What has to hold before a command runs.

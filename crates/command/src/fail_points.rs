@@ -1,5 +1,5 @@
-//! `configureFailPoint` with `failCommand`, as the drivers' own tests use it. Only with
-//! `--setParameter enableTestCommands=1`.
+//! The fail points that the drivers' own tests use: `failCommand`, `maxTimeAlwaysTimeOut` and `maxTimeNeverTimeOut`.
+//! Only with `--setParameter enableTestCommands=1`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,23 @@ use crate::{Error, Result};
 pub struct FailPoints {
     /// The only thing that requests look at while no fail point is on.
     any: AtomicBool,
-    fail_command: Mutex<Option<FailCommand>>,
+    points: Mutex<Points>,
+}
+
+/// Those that are on.
+#[derive(Default)]
+struct Points {
+    fail_command: Option<FailPoint>,
+    always_time_out: Option<FailPoint>,
+    never_time_out: Option<FailPoint>,
+}
+
+/// What becomes of `maxTimeMS`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TimeLimit {
+    AsGiven,
+    Expired,
+    Ignored,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,7 +43,7 @@ enum Mode {
     Probability(f64),
 }
 
-struct FailCommand {
+struct FailPoint {
     mode: Mode,
     data: Data,
     hits: u64,
@@ -53,18 +69,18 @@ pub struct Effect {
 impl FailPoints {
     /// The `configureFailPoint` command. Answers how often the fail point was entered before.
     pub fn configure(&self, name: &str, body: Doc<'_>) -> Result<u64> {
-        if name != "failCommand" {
+        let mut points = self.lock();
+        let Some(slot) = points.slot(name) else {
             return Err(Error::new(Code::FAIL_POINT_SET_FAILED, format!("{name} not found")));
-        }
+        };
         let data = match body.get("data") {
             Some(value) => Data::read(Field::new("configureFailPoint", "data").document(value)?)?,
             None => Data::default(),
         };
         let mode = Mode::read(body.get("mode"))?;
-        let mut slot = self.lock();
         let hits = slot.as_ref().map_or(0, |before| before.hits);
-        *slot = mode.map(|mode| FailCommand { mode, data, hits: 0 });
-        self.any.store(slot.is_some(), Ordering::Relaxed);
+        *slot = mode.map(|mode| FailPoint { mode, data, hits: 0 });
+        self.any.store(points.any(), Ordering::Relaxed);
         Ok(hits)
     }
 
@@ -73,8 +89,8 @@ impl FailPoints {
         if !self.any.load(Ordering::Relaxed) {
             return None;
         }
-        let mut slot = self.lock();
-        let fail = slot.as_mut()?;
+        let mut points = self.lock();
+        let fail = points.fail_command.as_mut()?;
         if !fail.data.commands.iter().any(|name| name == command) {
             return None;
         }
@@ -84,12 +100,42 @@ impl FailPoints {
         fail.enter().then(|| fail.data.effect.clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<FailCommand>> {
-        self.fail_command.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What is to happen to the time limit of an operation that has one.
+    pub fn on_time_limit(&self) -> TimeLimit {
+        if !self.any.load(Ordering::Relaxed) {
+            return TimeLimit::AsGiven;
+        }
+        let mut points = self.lock();
+        if points.always_time_out.as_mut().is_some_and(FailPoint::enter) {
+            TimeLimit::Expired
+        } else if points.never_time_out.as_mut().is_some_and(FailPoint::enter) {
+            TimeLimit::Ignored
+        } else {
+            TimeLimit::AsGiven
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Points> {
+        self.points.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl FailCommand {
+impl Points {
+    fn slot(&mut self, name: &str) -> Option<&mut Option<FailPoint>> {
+        match name {
+            "failCommand" => Some(&mut self.fail_command),
+            "maxTimeAlwaysTimeOut" => Some(&mut self.always_time_out),
+            "maxTimeNeverTimeOut" => Some(&mut self.never_time_out),
+            _ => None,
+        }
+    }
+
+    fn any(&self) -> bool {
+        self.fail_command.is_some() || self.always_time_out.is_some() || self.never_time_out.is_some()
+    }
+}
+
+impl FailPoint {
     /// Counts the mode down; answers whether this time counts.
     fn enter(&mut self) -> bool {
         let on = match &mut self.mode {
@@ -196,5 +242,21 @@ mod tests {
         assert_eq!(points.configure("failCommand", off.as_doc()).unwrap(), 3);
         assert!(points.configure("other", off.as_doc()).is_err());
         assert!(points.configure("failCommand", DocBuf::new().with("mode", 5i32).as_doc()).is_err());
+    }
+
+    #[test]
+    fn time_limits() {
+        let points = FailPoints::default();
+        let set = |name, mode: &'static str| {
+            points.configure(name, DocBuf::new().with("mode", mode).as_doc()).unwrap();
+            points.on_time_limit()
+        };
+        assert_eq!(points.on_time_limit(), TimeLimit::AsGiven);
+        assert_eq!(set("failCommand", "alwaysOn"), TimeLimit::AsGiven);
+        assert_eq!(set("maxTimeNeverTimeOut", "alwaysOn"), TimeLimit::Ignored);
+        assert_eq!(set("maxTimeAlwaysTimeOut", "alwaysOn"), TimeLimit::Expired);
+        assert_eq!(set("maxTimeAlwaysTimeOut", "off"), TimeLimit::Ignored);
+        assert_eq!(set("maxTimeNeverTimeOut", "off"), TimeLimit::AsGiven);
+        assert!(points.any.load(Ordering::Relaxed), "failCommand is still on");
     }
 }

@@ -147,6 +147,7 @@ static ROWS: &[Row] = &[
     quick("startSession", cmd::start_session::run, "Makes a session id"),
     slow("top", cmd::top::run, "Use per collection").admin(),
     write("update", cmd::update::run, "Updates documents").counted_as(Kind::Update).v1(),
+    quick("usersInfo", cmd::users_info::run, "Users: none, access control is not in this build yet"),
     slow("validate", cmd::validate::run, "Verifies a collection and its indexes"),
     quick("whatsmyuri", cmd::whatsmyuri::run, "The client's address"),
 ];

@@ -116,6 +116,11 @@ impl Cursor {
         self.batches
     }
 
+    /// What the batches so far left of `maxTimeMS`.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.time_left
+    }
+
     /// An interrupt without a deadline gets what the earlier batches left of theirs.
     pub fn next_batch(&mut self, limit: BatchLimit, interrupt: &Interrupt) -> Result<Batch> {
         let own = self.own_interrupt(interrupt);

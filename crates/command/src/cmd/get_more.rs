@@ -14,6 +14,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     let server = call.server;
     check_session(call, id)?;
     let mut cursor = server.database.cursors.check_out(id, &namespace)?;
+    if server.time_limit(cursor.cursor().time_left()).1 {
+        return Err(arbor_query::Error::TimeExpired.into());
+    }
     let batch = cursor.cursor().next_batch(limit, &call.interrupt)?;
     let id = if batch.exhausted { 0 } else { id };
     if id != 0 {

@@ -1,13 +1,11 @@
 //! `insert`.
 
-use arbor_lang::Code;
 use arbor_query::InsertSpec;
 
-use super::hello::DOCUMENT_BYTES_MAX;
 use super::write_reply::{append_errors, check_count};
+use crate::Result;
 use crate::call::Call;
 use crate::metrics::Kind;
-use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
@@ -33,10 +31,5 @@ fn parse<'c>(call: &Call<'c>) -> Result<InsertSpec<'c>> {
     }
     let documents = call.documents("documents")?;
     check_count(call, documents.len())?;
-    if let Some(large) = documents.iter().find(|doc| doc.as_bytes().len() > DOCUMENT_BYTES_MAX as usize) {
-        let bytes = large.as_bytes().len();
-        let text = format!("object to insert too large. size in bytes: {bytes}, max size: {DOCUMENT_BYTES_MAX}");
-        return Err(Error::new(Code::BSON_OBJECT_TOO_LARGE, text));
-    }
     Ok(InsertSpec { namespace, documents, ordered, durability: call.generic.write_concern.durability() })
 }

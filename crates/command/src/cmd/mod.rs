@@ -53,6 +53,7 @@ pub mod shutdown;
 pub mod start_session;
 pub mod top;
 pub mod update;
+pub mod users_info;
 pub mod validate;
 pub mod whatsmyuri;
 mod write_reply;
