@@ -29,7 +29,7 @@ use arbor_log::Log;
 use hashbrown::DefaultHashBuilder;
 
 use crate::active::{ActiveTransactions, Ticket};
-use crate::group::{Committed, Draft, PRUNE_AT_KEYS, Request};
+use crate::group::{Committed, Draft, PRUNE_AT, Request};
 use crate::queue::Queue;
 use crate::write_set::WriteSet;
 use crate::{Durability, Error, Options, Result};
@@ -281,9 +281,9 @@ impl CommitPath {
     }
 
     fn prune(&self, committed: &mut Committed, published: Position) {
-        if committed.conflicts.len() >= committed.prune_at_keys {
+        if committed.conflicts.size() >= committed.prune_at {
             committed.conflicts.prune(self.active.oldest(published));
-            committed.prune_at_keys = PRUNE_AT_KEYS.max(committed.conflicts.len() * 2);
+            committed.prune_at = PRUNE_AT.max(committed.conflicts.size() * 2);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::write_set::{Changes, CounterChange};
 use crate::{Error, Result};
 
 /// Remembered keys at which the leader looks for the oldest active transaction and forgets.
-pub(crate) const PRUNE_AT_KEYS: usize = 4096;
+pub(crate) const PRUNE_AT: usize = 4096;
 
 /// State behind the commit lock.
 pub(crate) struct Committed {
@@ -23,13 +23,13 @@ pub(crate) struct Committed {
     pub next_tree: u64,
     /// In the log, not yet in the engine, which had no space.
     pub pending: Vec<Batch>,
-    pub prune_at_keys: usize,
+    pub prune_at: usize,
 }
 
 impl Committed {
     pub fn new(counters: HashMap<CounterId, i64>, trees: HashSet<TreeId>, next_tree: u64) -> Committed {
         let conflicts = ConflictTable::default();
-        Committed { conflicts, counters, trees, next_tree, pending: Vec::new(), prune_at_keys: PRUNE_AT_KEYS }
+        Committed { conflicts, counters, trees, next_tree, pending: Vec::new(), prune_at: PRUNE_AT }
     }
 
     /// Takes over what a group has changed. Its batches and footprints stay in the draft.
