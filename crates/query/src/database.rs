@@ -48,14 +48,7 @@ impl Database {
 
     /// A collection with a snapshot in which it and its indexes are. None: there is no such collection.
     pub(crate) fn snapshot(&self, namespace: &Namespace) -> Result<Option<(Arc<Collection>, ReadView)>> {
-        loop {
-            let Some(collection) = self.store.collection(namespace) else { return Ok(None) };
-            let view = self.transactions.read()?;
-            // changed in between: what was dropped would be missing in the snapshot
-            if self.store.collection(namespace).is_some_and(|now| Arc::ptr_eq(&now, &collection)) {
-                return Ok(Some((collection, view)));
-            }
-        }
+        Ok(self.store.snapshot(namespace)?)
     }
 
     /// The context of a statement that begins now, with the variables of its `let`.

@@ -80,7 +80,7 @@ impl Store {
     /// Drops the collections that are there when it begins. Answers whether there were any.
     pub fn drop_database(&self, db: &str) -> Result<bool> {
         check_database_name(db)?;
-        // In order of the names, as the lock order wants it.
+        let _several = self.lock_several();
         let listed = self.list_collections(db);
         let held: Vec<_> = listed.iter().filter_map(|own| self.hold_exclusive(&own.namespace)).collect();
         if held.is_empty() {
@@ -99,11 +99,10 @@ impl Store {
         if from == to {
             return Err(Error::IllegalOperation("Can't rename a collection to itself".into()));
         }
+        let _several = self.lock_several();
         loop {
-            let mut names = [from, to];
-            names.sort();
             let held: BTreeMap<&Namespace, _> =
-                names.into_iter().filter_map(|name| Some((name, self.hold_exclusive(name)?))).collect();
+                [from, to].into_iter().filter_map(|name| Some((name, self.hold_exclusive(name)?))).collect();
             let _changing = self.lock_changes();
             let catalogue = self.current();
             let Some((source, _)) = held.get(from) else { return Err(Error::NamespaceNotFound(from.clone())) };

@@ -1,9 +1,10 @@
 //! The door to collections: lookups, holding one for a write, opening.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arbor_txn::{Durability, Error as TxnError, Transaction, Transactions};
+use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction, Transactions, View};
 use arc_swap::ArcSwap;
 
 use crate::catalogue::{self, CATALOGUE, Catalogue};
@@ -32,19 +33,25 @@ impl Default for StoreOptions {
 
 /// Collections and their indexes over one [`Transactions`]. Shared by all threads.
 ///
-/// Readers: take the collection, then the snapshot, then plan (an index in the catalogue is whole in every later
-/// snapshot, and multikey flags are set before the commit that needs them). `UnknownTree` from a view means that the
-/// collection or index was dropped in between: take it anew.
+/// Readers: [`Store::snapshot`], then plan (an index in the catalogue is whole in every later snapshot, and multikey
+/// flags are set before the commit that needs them). Who takes collection and view by themselves, in this order, may
+/// meet `UnknownTree`: the collection or index was dropped in between.
 ///
 /// Writers: [`Store::hold`] the collection before the transaction begins, until it is committed.
 ///
-/// Lock order: latches by namespace, then `changing`, then what `txn` locks.
+/// Lock order: `several`, then latches by namespace, then `changing`, then what `txn` locks. A collection may get another
+/// name while somebody waits for its latch, so the order of the names alone would not do: who wants more than one latch
+/// holds `several`.
 pub struct Store {
     pub(crate) transactions: Arc<Transactions>,
     catalogue: ArcSwap<Catalogue>,
     pub(crate) options: StoreOptions,
+    /// One holder of several latches at a time.
+    several: Mutex<()>,
     /// One change of the catalogue at a time.
     changing: Mutex<()>,
+    /// A change is being committed: snapshots may show it while the catalogue does not yet.
+    publishing: AtomicBool,
 }
 
 impl Store {
@@ -63,7 +70,14 @@ impl Store {
             txn.commit(Durability::Applied)?;
         }
         let catalogue = ArcSwap::from_pointee(catalogue);
-        Ok(Store { transactions, catalogue, options, changing: Mutex::new(()) })
+        Ok(Store {
+            transactions,
+            catalogue,
+            options,
+            several: Mutex::new(()),
+            changing: Mutex::new(()),
+            publishing: AtomicBool::new(false),
+        })
     }
 
     pub fn transactions(&self) -> &Arc<Transactions> {
@@ -79,6 +93,22 @@ impl Store {
     /// short, since it keeps the catalogue of this moment in memory.
     pub fn look<T>(&self, namespace: &Namespace, work: impl FnOnce(Option<&Arc<Collection>>) -> T) -> T {
         work(self.catalogue.load().collection(namespace))
+    }
+
+    /// The collection with a snapshot in which it and its indexes are. None: there is no such collection.
+    pub fn snapshot(&self, namespace: &Namespace) -> Result<Option<(Arc<Collection>, ReadView)>> {
+        loop {
+            let Some(collection) = self.collection(namespace) else { return Ok(None) };
+            let view = self.transactions.read()?;
+            // In this order: a change that the view shows is either being published still, or in the catalogue.
+            if self.publishing.load(Ordering::SeqCst) && !collection.is_whole_in(&view) {
+                std::thread::yield_now();
+                continue;
+            }
+            if self.collection(namespace).is_some_and(|now| Arc::ptr_eq(&now, &collection)) {
+                return Ok(Some((collection, view)));
+            }
+        }
     }
 
     /// The collection with its latch held shared. Not twice by one thread.
@@ -126,6 +156,11 @@ impl Store {
         catalogue.databases.get(db).map(|all| all.values().cloned().collect()).unwrap_or_default()
     }
 
+    /// To be held by who takes more than one latch, from before the first of them.
+    pub(crate) fn lock_several(&self) -> MutexGuard<'_, ()> {
+        self.several.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn lock_changes(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,6 +175,7 @@ impl Store {
     ///
     /// Requires the lock of [`Store::lock_changes`].
     pub(crate) fn commit_change(&self, txn: Transaction, change: impl FnOnce(&mut Catalogue)) -> Result<()> {
+        let _publishing = Publishing::begin(&self.publishing);
         let committed = txn.commit(Durability::Applied);
         if matches!(committed, Ok(_) | Err(TxnError::CommittedNotApplied { .. })) {
             let mut catalogue = Catalogue::clone(&self.catalogue.load());
@@ -147,5 +183,28 @@ impl Store {
             self.catalogue.store(Arc::new(catalogue));
         }
         Ok(committed.map(drop)?)
+    }
+}
+
+/// Raises the flag for as long as it lives.
+struct Publishing<'s>(&'s AtomicBool);
+
+impl Publishing<'_> {
+    fn begin(flag: &AtomicBool) -> Publishing<'_> {
+        flag.store(true, Ordering::SeqCst);
+        Publishing(flag)
+    }
+}
+
+impl Drop for Publishing<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Collection {
+    fn is_whole_in(&self, view: &ReadView) -> bool {
+        let trees = std::iter::once(self.tree).chain(self.indexes.iter().map(|index| index.tree));
+        trees.into_iter().all(|tree| view.cursor(tree).is_ok())
     }
 }

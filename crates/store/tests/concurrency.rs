@@ -5,7 +5,7 @@ mod support;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use arbor_bson::{Doc, DocBuf, Value, ValueRef};
-use arbor_store::{Collection, Error, IndexSelection};
+use arbor_store::{Collection, Error, IndexSelection, Namespace};
 use arbor_txn::{Durability, Transaction, View};
 use support::{Rig, doc, rig, spec};
 
@@ -110,4 +110,29 @@ fn a_collection_may_be_dropped_under_its_writers() {
     });
     run(&rig, 1);
     rig.check_valid();
+}
+
+/// Renames hold two latches each, and a latch moves to another name while others wait for it.
+#[test]
+fn renames_in_circles_end() {
+    let rig = std::sync::Arc::new(rig());
+    let names: Vec<_> = ["a", "b", "c"].map(|name| Namespace::new("test", name).unwrap()).to_vec();
+    let (done, ended) = std::sync::mpsc::channel();
+    for thread in 0..4 {
+        let (rig, names, done) = (rig.clone(), names.clone(), done.clone());
+        std::thread::spawn(move || {
+            for step in 0..3000 {
+                let (from, to) = ((step * 7 + thread) % 3, (step * 5 + thread * 2 + 1) % 3);
+                let _may_not_be_there = rig.store.rename(&names[from], &names[to], step % 2 == 0);
+                let _may_be_there = rig.store.create_collection(&names[thread % 3], &DocBuf::new());
+                if step % 7 == thread {
+                    let _may_be_empty = rig.store.drop_database("test");
+                }
+            }
+            done.send(()).unwrap();
+        });
+    }
+    for _ in 0..4 {
+        ended.recv_timeout(std::time::Duration::from_secs(30)).expect("renames wait for each other");
+    }
 }

@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::projection::ProjectionKind;
 use arbor_lang::{Context, Filter, Projection};
-use arbor_store::Collection;
-use arbor_txn::ReadView;
+use arbor_store::Namespace;
 
 use crate::cursor::RunningPlan;
 use crate::plan::{self, Plans, Query, Slots};
@@ -81,23 +80,25 @@ fn find_by_id(database: &Database, spec: &FindSpec<'_>, id: ValueRef<'_>) -> Res
         Some(projection) => Some(parse_projection(database, spec.filter, projection)?),
         None => None,
     };
-    let Some(collection) = database.store.collection(&spec.namespace) else {
-        return Ok(Cursor::over_document(spec.namespace.clone(), None));
-    };
-    let view = database.transactions.read()?;
-    let document = match (record(&view, &collection, id)?, projection) {
-        (Some(record), Some(projection)) => Some(projection.apply(Doc::trusted(&record), None)?),
-        (Some(record), None) => Some(DocBuf::from_trusted(record.into_owned())),
-        (None, _) => None,
+    let document = match (record_by_id(database, &spec.namespace, id)?, projection) {
+        (Some(record), Some(projection)) => Some(projection.apply(record.as_doc(), None)?),
+        (record, _) => record,
     };
     Ok(Cursor::over_document(spec.namespace.clone(), document))
 }
 
-/// A tree that is gone belonged to a collection that was dropped a moment ago.
-fn record<'v>(view: &'v ReadView, collection: &Collection, id: ValueRef<'_>) -> Result<Option<Cow<'v, [u8]>>> {
-    match arbor_store::record(view, collection, &arbor_store::id_key(id)) {
-        Err(arbor_store::Error::Txn(arbor_txn::Error::UnknownTree(_))) => Ok(None),
-        record => Ok(record?),
+fn record_by_id(database: &Database, namespace: &Namespace, id: ValueRef<'_>) -> Result<Option<DocBuf>> {
+    let Some(collection) = database.store.collection(namespace) else { return Ok(None) };
+    let id_key = arbor_store::id_key(id);
+    let own = |record: Option<Cow<'_, [u8]>>| record.map(|record| DocBuf::from_trusted(record.into_owned()));
+    match arbor_store::record(&database.transactions.read()?, &collection, &id_key) {
+        // dropped or replaced a moment ago
+        Err(arbor_store::Error::Txn(arbor_txn::Error::UnknownTree(_))) => {}
+        record => return Ok(own(record?)),
+    }
+    match database.snapshot(namespace)? {
+        Some((collection, view)) => Ok(own(arbor_store::record(&view, &collection, &id_key)?)),
+        None => Ok(None),
     }
 }
 
