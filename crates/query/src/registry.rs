@@ -16,6 +16,10 @@ use crate::{Cursor, Error, Result};
 /// Cursors that nobody asked for so long are closed.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// More cursors than this are not open at a time: each keeps a snapshot, and with it one of the engine's readers, which
+/// every other request needs too. The one that nobody asked for longest is closed for the next.
+pub const OPEN_MAX: usize = 4096;
+
 /// What the client said about a cursor when it was made.
 #[derive(Clone, Debug, Default)]
 pub struct CursorOptions {
@@ -74,6 +78,7 @@ impl CursorRegistry {
             cursor: Some(Box::new(cursor)),
         };
         let mut entries = self.entries();
+        let forgotten = if entries.len() >= OPEN_MAX { take_most_idle(&mut entries) } else { None };
         let id = loop {
             let id = i64::from_le_bytes(rand::random::<[u8; 8]>()) & i64::MAX;
             if id != 0 && !entries.contains_key(&id) {
@@ -81,6 +86,9 @@ impl CursorRegistry {
             }
         };
         entries.insert(id, entry);
+        // its snapshot is given back outside of the lock
+        drop(entries);
+        drop(forgotten);
         id
     }
 
@@ -198,6 +206,13 @@ impl Drop for CheckedOut<'_> {
     }
 }
 
+/// Cursors that shall not time out go last.
+fn take_most_idle(entries: &mut HashMap<i64, Entry>) -> Option<Entry> {
+    let idle = entries.iter().filter(|(_, entry)| entry.cursor.is_some());
+    let id = *idle.min_by_key(|(_, entry)| (entry.options.no_timeout, entry.last_used))?.0;
+    entries.remove(&id)
+}
+
 fn not_found(id: i64) -> Error {
     Error::new(Code::CURSOR_NOT_FOUND, format!("cursor id {id} not found"))
 }
@@ -249,6 +264,21 @@ mod tests {
         let stays = CursorOptions { no_timeout: true, ..CursorOptions::default() };
         registry.insert(Cursor::over_documents(namespace("db.c"), []), stays);
         assert_eq!(registry.reap(later, IDLE_TIMEOUT), 0);
+    }
+
+    #[test]
+    fn the_most_idle_cursor_makes_room_for_the_next() {
+        let open = |registry: &CursorRegistry| {
+            registry.insert(Cursor::over_documents(namespace("db.c"), [DocBuf::new()]), CursorOptions::default())
+        };
+        let (registry, first) = registry_with_one();
+        let second = open(&registry);
+        (2..OPEN_MAX).for_each(|_| assert_ne!(open(&registry), 0));
+        registry.check_out(first, &namespace("db.c")).unwrap().keep();
+        open(&registry);
+        assert_eq!(registry.len(), OPEN_MAX);
+        assert!(registry.check_out(second, &namespace("db.c")).is_err());
+        registry.check_out(first, &namespace("db.c")).unwrap().keep();
     }
 
     #[test]
