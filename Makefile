@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/arbor/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: run test build fmt lint unit clients crash crash-images fuzz lab-points setup-build setup-clients
+.PHONY: run test build fmt lint unit clients crash ddl crash-images fuzz lab-points setup-build setup-clients
 
 run: build
 	@mkdir -p $(DBPATH)
@@ -38,6 +38,10 @@ clients: setup-build setup-clients
 KILLS ?= 20
 crash: build setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/kill_loop.py --kills $(KILLS)
+
+# catalogue changes under load, then kill -9 in the middle of them
+ddl: build setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/ddl_under_load.py
 
 # random after-crash images of the log and of LMDB
 IMAGES ?= 10000
