@@ -6,8 +6,10 @@ import socket
 import struct
 
 import bson
+import pymongo
+import pymongo.server_api
 import pytest
-from pymongo.errors import ExecutionTimeout, OperationFailure
+from pymongo.errors import ExecutionTimeout, OperationFailure, ServerSelectionTimeoutError
 
 
 def frame(payload, opcode=2013, length=None, request_id=1):
@@ -210,3 +212,43 @@ def test_max_time_fail_points(client, db):
 def test_there_are_no_users(db):
     assert db.command("usersInfo", "anyone")["users"] == []
     assert db.command("usersInfo", 1)["users"] == []
+
+
+def test_fail_points_know_the_application_of_a_handshake(server, client):
+    data = {"failCommands": ["isMaster", "hello"], "appName": "shy", "errorCode": 91}
+    client.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data=data)
+    try:
+        for name, error in (("shy", ServerSelectionTimeoutError), ("bold", None)):
+            with pymongo.MongoClient(server.uri, appname=name, serverSelectionTimeoutMS=200) as other:
+                if error:
+                    with pytest.raises(error):
+                        other.admin.command("ping")
+                else:
+                    assert other.admin.command("ping")["ok"] == 1
+    finally:
+        client.admin.command("configureFailPoint", "failCommand", mode="off")
+
+
+def test_an_unknown_stage_fails_the_whole_update(db):
+    db.c.insert_one({"_id": 1})
+    updates = [{"q": {}, "u": {"$set": {"a": 1}}}, {"q": {}, "u": [{"$nope": 1}]}]
+    with pytest.raises(OperationFailure) as caught:
+        db.command("update", "c", updates=updates)
+    assert caught.value.code == 40324
+    assert caught.value.details["errmsg"] == "Unrecognized pipeline stage name: '$nope'"
+    assert db.c.find_one() == {"_id": 1}
+
+
+def test_stages_outside_of_the_stable_api(server):
+    api = pymongo.server_api.ServerApi("1", strict=True)
+    with pymongo.MongoClient(server.uri, server_api=api) as client:
+        for stage, text in (
+            ({"$indexStats": {}}, "stage $indexStats is not allowed with 'apiStrict: true' in API Version 1"),
+            (
+                {"$collStats": {"storageStats": {}}},
+                "only the 'count' parameter to $collStats is supported in API Version 1",
+            ),
+        ):
+            with pytest.raises(OperationFailure) as caught:
+                client.db.c.aggregate([stage])
+            assert (caught.value.code, caught.value.details["errmsg"]) == (323, text)

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_bson::{ArrayBuf, Doc, DocBuf};
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_lang::Code;
 use arbor_query::Database;
 use arbor_wire::{Command, Error as WireError, Limits, ReplyTo, Request, Sequence, decode};
 
 use crate::call::{Call, Plan};
+use crate::cmd::hello;
 use crate::connection::{LastWrite, Peer, Stream};
 use crate::fail_points::{Effect, FailPoints, TimeLimit};
 use crate::generic::{self, Generic};
@@ -255,7 +256,8 @@ impl Commands {
                 return Some(Done { reply: error.to_reply(), streams: false });
             }
         };
-        let effect = self.fail_points.on_command(row.name, || connection.slot.app_name());
+        let app_name = || connection.slot.app_name().or_else(|| handshake_app_name(request.body));
+        let effect = self.fail_points.on_command(row.name, app_name);
         if let Some(early) = effect.as_ref().and_then(fail) {
             return early;
         }
@@ -383,6 +385,14 @@ fn kind_name(kind: Kind) -> &'static str {
         Kind::Delete => "remove",
         Kind::GetMore => "getmore",
         Kind::Command => "command",
+    }
+}
+
+/// The application that a handshake names: fail points apply to the handshake itself.
+fn handshake_app_name(body: Doc<'_>) -> Option<String> {
+    match body.get("client") {
+        Some(ValueRef::Document(client)) => hello::app_name(client).map(str::to_owned),
+        _ => None,
     }
 }
 

@@ -91,7 +91,8 @@ impl FailPoints {
         }
         let mut points = self.lock();
         let fail = points.fail_command.as_mut()?;
-        if !fail.data.commands.iter().any(|name| name == command) {
+        // Aliases of a command differ in case only: isMaster, ismaster.
+        if !fail.data.commands.iter().any(|name| name.eq_ignore_ascii_case(command)) {
             return None;
         }
         if fail.data.app_name.is_some() && fail.data.app_name != app_name() {
@@ -237,6 +238,7 @@ mod tests {
         let points = configured("alwaysOn");
         assert!(points.on_command("insert", || Some("app".to_owned())).is_none());
         assert!(points.on_command("find", || None).is_none());
+        assert!(configured("alwaysOn").on_command("FIND", || Some("app".to_owned())).is_some());
         assert_eq!(hits(&points, 3), 3);
         let off = DocBuf::new().with("mode", "off");
         assert_eq!(points.configure("failCommand", off.as_doc()).unwrap(), 3);

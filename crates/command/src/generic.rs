@@ -110,7 +110,11 @@ fn check_api(row: &Row, generic: &Generic<'_>, version: Option<&str>, flags: boo
         }
         Some(_) if generic.api_strict && !row.is_in_stable_api() => {
             let name = row.name;
-            let text = format!("Provided apiStrict:true, but the command {name} is not in API Version 1.");
+            let text = format!(
+                "Provided apiStrict:true, but the command {name} is not in API Version 1. Information on supported \
+                 commands and migrations in API Version 1 can be found at \
+                 https://dochub.mongodb.org/core/manual-versioned-api"
+            );
             Err(Error::new(Code::API_STRICT_ERROR, text))
         }
         _ => Ok(()),

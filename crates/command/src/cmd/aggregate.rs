@@ -63,6 +63,9 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
         }
     }
     let pipeline: Array<'c> = pipeline.ok_or_else(|| call.field("pipeline").missing())?;
+    if call.generic.api_strict {
+        check_stable(pipeline)?;
+    }
     if cursor.is_none() && !explain && call.row.name == "aggregate" && call.body.get("aggregate").is_some() {
         let text = "The 'cursor' option is required, except for aggregate with the explain argument";
         if !is_explained(call) {
@@ -71,6 +74,38 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
     }
     let first = First::of(cursor.flatten());
     Ok(Parsed { spec: AggregateSpec { namespace, collectionless, pipeline, hint, let_variables }, first, explain })
+}
+
+/// Stages that are not in version 1 of the stable API.
+const UNSTABLE: &[&str] = &[
+    "$currentOp",
+    "$indexStats",
+    "$listLocalSessions",
+    "$listSampledQueries",
+    "$listSearchIndexes",
+    "$listSessions",
+    "$planCacheStats",
+    "$queryStats",
+    "$search",
+    "$searchMeta",
+    "$vectorSearch",
+];
+
+fn check_stable(pipeline: Array<'_>) -> Result<()> {
+    for stage in pipeline.iter() {
+        let ValueRef::Document(stage) = stage else { continue };
+        let text = match stage.first() {
+            Some((name, _)) if UNSTABLE.contains(&name) => {
+                format!("stage {name} is not allowed with 'apiStrict: true' in API Version 1")
+            }
+            Some(("$collStats", ValueRef::Document(options))) if options.iter().any(|(name, _)| name != "count") => {
+                "only the 'count' parameter to $collStats is supported in API Version 1".to_owned()
+            }
+            _ => continue,
+        };
+        return Err(Error::new(Code::API_STRICT_ERROR, text));
+    }
+    Ok(())
 }
 
 /// A command inside `explain` needs no cursor: it has no `$db` of its own.

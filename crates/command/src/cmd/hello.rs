@@ -92,14 +92,7 @@ fn describe_client(call: &mut Call<'_>, client: Doc<'_>) -> Result<()> {
             return Err(Error::new(Code::CLIENT_METADATA_MISSING_FIELD, text));
         }
     }
-    let app_name = match client.get("application") {
-        Some(ValueRef::Document(application)) => application.get("name"),
-        _ => None,
-    };
-    let app_name = match app_name {
-        Some(ValueRef::String(name)) => Some(name.to_owned()),
-        _ => None,
-    };
+    let app_name = app_name(client).map(str::to_owned);
     call.connection.described = true;
     if !call.server.log.is_quiet() {
         let attributes = arbor_bson::DocBuf::new()
@@ -110,4 +103,13 @@ fn describe_client(call: &mut Call<'_>, client: Doc<'_>) -> Result<()> {
     }
     call.connection.slot.set_client(app_name, client.to_buf());
     Ok(())
+}
+
+/// `application.name` in what a client says of itself.
+pub fn app_name(client: Doc<'_>) -> Option<&str> {
+    let Some(ValueRef::Document(application)) = client.get("application") else { return None };
+    match application.get("name") {
+        Some(ValueRef::String(name)) => Some(name),
+        _ => None,
+    }
 }

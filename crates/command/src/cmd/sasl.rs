@@ -5,8 +5,8 @@ use arbor_lang::Code;
 use crate::call::Call;
 use crate::{Error, Result};
 
-pub fn run(call: &mut Call<'_>) -> Result<()> {
-    let text = format!("{}: this server has no access control yet; connect without credentials", call.row.name);
+pub fn run(_call: &mut Call<'_>) -> Result<()> {
+    let text = "Authentication failed: this server has no access control yet; connect without credentials";
     Err(Error::new(Code::AUTHENTICATION_FAILED, text))
 }
 

@@ -1,6 +1,7 @@
 //! `update`.
 
-use arbor_bson::{ArrayBuf, Doc, DocBuf};
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_lang::Stage;
 use arbor_query::{UpdateSpec, UpdateStatement};
 
 use super::cursor_reply::collation;
@@ -56,7 +57,7 @@ fn statement(doc: Doc<'_>) -> Result<UpdateStatement<'_>> {
         let field = Field::new("update.updates", name);
         match name {
             "q" => q = Some(field.document(value)?),
-            "u" => u = Some(value),
+            "u" => u = Some(modification(value)?),
             "c" => c = Some(field.document(value)?),
             "multi" => multi = field.bool(value)?,
             "upsert" => upsert = field.bool(value)?,
@@ -70,4 +71,12 @@ fn statement(doc: Doc<'_>) -> Result<UpdateStatement<'_>> {
     let q = q.ok_or_else(|| Field::new("update.updates", "q").missing())?;
     let u = u.ok_or_else(|| Field::new("update.updates", "u").missing())?;
     Ok(UpdateStatement { q, u, c, multi, upsert, array_filters, hint })
+}
+
+/// `u`; a pipeline with an unknown stage fails the whole command, as in MongoDB.
+fn modification(value: ValueRef<'_>) -> Result<ValueRef<'_>> {
+    if let ValueRef::Array(pipeline) = value {
+        Stage::check_names(pipeline)?;
+    }
+    Ok(value)
 }

@@ -38,6 +38,26 @@ pub use unwind::Unwind;
 /// MongoDB's limit on the stages of a pipeline.
 const STAGES_MAX: usize = 1000;
 
+/// Stages that [`Stage::parse`] reads.
+const HERE: &[&str] = &[
+    "$addFields",
+    "$changeStream",
+    "$count",
+    "$group",
+    "$limit",
+    "$match",
+    "$project",
+    "$replaceRoot",
+    "$replaceWith",
+    "$sample",
+    "$set",
+    "$skip",
+    "$sort",
+    "$sortByCount",
+    "$unset",
+    "$unwind",
+];
+
 /// Stages MongoDB has and this server has not yet.
 const LATER: &[&str] = &[
     "$bucket",
@@ -127,7 +147,21 @@ impl Stage {
                 return Err(Error::location(40573, "The $changeStream stage is only supported on replica sets"));
             }
             _ if LATER.contains(&name) => return Err(Error::not_implemented(name)),
-            _ => return Err(Error::location(40324, format!("Unrecognized pipeline stage name: '{name}'"))),
+            _ => return Err(unrecognized(name)),
+        }
+        Ok(())
+    }
+
+    /// Refuses a pipeline with a name that no stage of MongoDB has; looks at nothing else.
+    pub fn check_names(stages: Array) -> Result<()> {
+        let names = stages.iter().filter_map(|stage| match stage {
+            ValueRef::Document(stage) => stage.first().map(|(name, _)| name),
+            _ => None,
+        });
+        for name in names {
+            if !HERE.contains(&name) && !LATER.contains(&name) {
+                return Err(unrecognized(name));
+            }
         }
         Ok(())
     }
@@ -145,4 +179,8 @@ impl Stage {
             Stage::Sample(_) => "$sample",
         }
     }
+}
+
+fn unrecognized(name: &str) -> Error {
+    Error::location(40324, format!("Unrecognized pipeline stage name: '{name}'"))
 }

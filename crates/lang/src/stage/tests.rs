@@ -150,3 +150,17 @@ fn unwinds() {
         "#,
     );
 }
+
+#[test]
+fn names_that_are_known_are_those_that_parse() {
+    let context = Context::new(0);
+    for name in super::HERE.iter().chain(super::LATER) {
+        let pipeline: ArrayBuf = [&DocBuf::new().with(name, ValueRef::Undefined)].into_iter().collect();
+        Stage::check_names(pipeline.as_array()).unwrap();
+        let parsed = Stage::parse_pipeline(pipeline.as_array(), &context);
+        assert!(!matches!(parsed, Err(error) if error.code == crate::Code(40324)), "{name}");
+    }
+    let pipeline: ArrayBuf = [&DocBuf::new().with("$nope", 1i32)].into_iter().collect();
+    let error = Stage::check_names(pipeline.as_array()).unwrap_err();
+    assert_eq!(error.message, "Unrecognized pipeline stage name: '$nope'");
+}
