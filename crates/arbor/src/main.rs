@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => ended(serve(matches)),
         Some(("check", matches)) => ended(check::run(matches)),
         Some(("echo", matches)) => ended(echo::run(matches)),
-        Some(("lab", matches)) => arbor_lab::cli::run(matches),
+        Some(("lab", matches)) => arbor_lab::cli::run(matches, storage::KV_ENGINES),
         _ => ExitCode::from(failure::BAD_OPTIONS),
     }
 }

@@ -7,6 +7,7 @@ use arbor_base::Position;
 use arbor_disk::{Disk, RealDisk};
 use arbor_engine::Engine;
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
+use arbor_lab::kv::KvEngine;
 use arbor_log::{Log, LogOptions};
 use arbor_store::{Store, StoreOptions};
 use arbor_txn::Transactions;
@@ -16,6 +17,15 @@ use crate::folder::Folder;
 
 /// The engine of this build.
 pub const ENGINE: &str = "lmdb";
+
+/// What `arbor lab kv` measures.
+pub const KV_ENGINES: &[KvEngine] = &[KvEngine {
+    name: "lmdb",
+    open: |folder| match LmdbEngine::open(folder, LmdbOptions::default()) {
+        Ok(engine) => Ok(Arc::new(engine)),
+        Err(error) => Err(error.to_string()),
+    },
+}];
 
 pub struct Storage {
     pub transactions: Arc<Transactions>,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::experiment::{ECHO_CLIENTS, Plan, Scale, Work, built_in, carry_out, default_root, echo_only, find};
+use crate::kv::{self, KvEngine};
 use crate::report::{Outcome, Progress, Series, manifest, tables};
 use crate::run::{Arrival, Interrupt, Interval, Watch};
 use crate::target::managed::Setup;
@@ -26,10 +27,11 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(run_arguments())
         .subcommand(echo_arguments())
+        .subcommand(kv::arguments::command())
         .subcommand(Command::new("list").about("List the experiments"))
 }
 
-fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+pub(crate) fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(help)
 }
 
@@ -37,7 +39,7 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
-fn list(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+pub(crate) fn list(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     option(name, value, help).value_delimiter(',').action(ArgAction::Append)
 }
 
@@ -100,11 +102,12 @@ fn echo_arguments() -> Command {
     step_arguments(command)
 }
 
-/// Runs what the arguments ask for.
-pub fn run(matches: &ArgMatches) -> ExitCode {
+/// Runs what the arguments ask for; `engines` are those that `lab kv` may open.
+pub fn run(matches: &ArgMatches, engines: &[KvEngine]) -> ExitCode {
     let outcome = match matches.subcommand() {
         Some(("run", matches)) => run_experiment(matches),
         Some(("echo", matches)) => run_echo(matches),
+        Some(("kv", matches)) => kv::arguments::run(matches, engines).map(|()| Ending::Complete),
         _ => list_experiments(),
     };
     exit_code(outcome)
@@ -288,19 +291,19 @@ fn step_options(plan: &mut Plan, matches: &ArgMatches) -> Result<()> {
     Ok(())
 }
 
-fn text<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a str> {
+pub(crate) fn text<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a str> {
     matches.get_one::<String>(name).map(String::as_str)
 }
 
-fn texts(matches: &ArgMatches, name: &str) -> Vec<String> {
+pub(crate) fn texts(matches: &ArgMatches, name: &str) -> Vec<String> {
     matches.get_many::<String>(name).into_iter().flatten().cloned().collect()
 }
 
-fn parse<T: FromStr>(name: &str, text: &str) -> Result<T> {
+pub(crate) fn parse<T: FromStr>(name: &str, text: &str) -> Result<T> {
     text.trim().parse().map_err(|_| Error::Usage(format!("--{name}: {text:?} is no number it takes")))
 }
 
-fn number<T: FromStr>(matches: &ArgMatches, name: &str) -> Result<Option<T>> {
+pub(crate) fn number<T: FromStr>(matches: &ArgMatches, name: &str) -> Result<Option<T>> {
     text(matches, name).map(|text| parse(name, text)).transpose()
 }
 

@@ -19,6 +19,8 @@ pub enum Error {
     File { path: PathBuf, source: std::io::Error },
     #[error("{0}")]
     Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Engine(String),
     #[error("a client thread panicked")]
     Panicked,
 }

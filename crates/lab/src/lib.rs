@@ -7,6 +7,7 @@
 //! | `observe` | CPU, context switches and sizes from the operating system |
 //! | `run` | phases, client counts, the global schedule, intervals, histograms |
 //! | `report` | tables in the founding texts' form, run.json, series.csv |
+//! | `kv` | the storage engines alone, side by side |
 //! | `experiment` | the experiments (one YAML file each in `experiments/`) and how one is carried out |
 //! | `cli` | `arbor lab ...` |
 //!
@@ -16,6 +17,7 @@
 pub mod cli;
 mod error;
 pub mod experiment;
+pub mod kv;
 pub mod observe;
 pub mod report;
 pub mod run;

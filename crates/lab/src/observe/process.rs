@@ -1,4 +1,22 @@
-//! /proc/PID/stat.
+//! /proc/PID/stat and /proc/PID/io.
+
+/// Bytes that this process caused to be read from and written to devices.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceBytes {
+    pub read: u64,
+    pub written: u64,
+}
+
+impl DeviceBytes {
+    pub fn of_this_process() -> std::io::Result<DeviceBytes> {
+        let text = std::fs::read_to_string("/proc/self/io")?;
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+        };
+        Ok(DeviceBytes { read: field("read_bytes:"), written: field("write_bytes:") })
+    }
+}
 
 /// User and system CPU seconds of a process since it started, its ended children not included.
 pub(super) fn cpu_seconds(pid: u32) -> std::io::Result<f64> {
