@@ -97,8 +97,7 @@ impl Store {
             if !spec.only_settings_differ(index) {
                 return problem(IndexProblem::InvalidOptions, "only settings of an index can be changed");
             }
-            let multikey = Multikey::new(&index.multikey.expected());
-            *index = Arc::new(spec.into_index(index.tree, multikey));
+            *index = Arc::new(spec.into_index(index.tree, index.multikey.copy()));
         }
         let _changing = self.lock_changes();
         let changed = Collection { indexes, ..collection.copy() };

@@ -53,6 +53,14 @@ impl Multikey {
         Multikey { expected: atomics(), stored: atomics() }
     }
 
+    /// The same flags for an index of the same tree. What is expected need not be stored: the transaction may have been
+    /// given up.
+    pub fn copy(&self) -> Multikey {
+        let copy =
+            |flags: &[AtomicU64]| flags.iter().map(|mask| AtomicU64::new(mask.load(Ordering::Acquire))).collect();
+        Multikey { expected: copy(&self.expected), stored: copy(&self.stored) }
+    }
+
     pub fn expected(&self) -> Vec<u64> {
         self.expected.iter().map(|mask| mask.load(Ordering::Acquire)).collect()
     }

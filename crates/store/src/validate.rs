@@ -53,8 +53,8 @@ impl Report {
 impl Store {
     /// Checks the collection at a snapshot; writers go on meanwhile.
     pub fn validate(&self, namespace: &Namespace, full: bool) -> Result<Report> {
-        let collection = self.collection(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
-        let view = self.transactions.read()?;
+        let (collection, view) =
+            self.snapshot(namespace)?.ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
         let mut check = Check { view: &view, collection: &collection, full, report: Report::default() };
         let expected = check.records()?;
         let keys = check.report.records;
@@ -119,14 +119,18 @@ impl Check<'_> {
         }
         for (index, expected) in self.collection.indexes.iter().zip(expected) {
             let keys = match keys(&index.key_pattern, index.sparse, doc) {
-                Ok(keys) => keys.keys,
+                Ok(keys) => keys,
                 Err(error) => {
                     self.report.found(format!("index {}: the record at {}: {error}", index.name, hex(id_key)));
                     continue;
                 }
             };
-            *expected += keys.len() as u64;
-            for key in &keys {
+            let known = index.multikey.expected();
+            if known.iter().zip(&keys.multikey).any(|(known, own)| known & own != *own) {
+                self.report.found(format!("index {}: the arrays at {} are not known", index.name, hex(id_key)));
+            }
+            *expected += keys.keys.len() as u64;
+            for key in &keys.keys {
                 let (at, value) = entry_of(index, key, id_key);
                 match self.view.get(index.tree, &at)? {
                     Some(stored) if *stored == value => {}

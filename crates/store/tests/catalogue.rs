@@ -5,7 +5,7 @@ mod support;
 use arbor_bson::{DocBuf, Value};
 use arbor_store::{Collection, Created, Error, IndexProblem, IndexSelection, Namespace, Store, StoreOptions};
 use arbor_txn::{Durability, View};
-use support::{Rig, doc, rig, spec};
+use support::{Rig, array, doc, rig, spec};
 
 fn ns(name: &str) -> Namespace {
     Namespace::parse(name).unwrap()
@@ -204,4 +204,21 @@ fn a_corrupt_catalogue_entry_is_an_error_and_no_panic() {
     let opened = Store::open(rig.own.transactions.clone(), StoreOptions::default());
     assert!(matches!(opened.map(drop), Err(Error::Corrupt { .. })));
     let _still: std::sync::Arc<Collection> = rig.collection();
+}
+
+/// An index forgets nothing about arrays when its settings change while a transaction with the first array is given up.
+#[test]
+fn settings_of_an_index_change_without_its_arrays_being_lost() {
+    let rig = rig();
+    rig.create_index(spec(&[("a", 1)], &[])).unwrap();
+    let with_array = doc(&[("_id", Value::Int32(1)), ("a", array(&[Value::Int32(1), Value::Int32(2)]))]);
+    let mut given_up = rig.store.transactions().begin().unwrap();
+    arbor_store::insert(&mut given_up, &rig.collection(), with_array.as_doc()).unwrap();
+    drop(given_up);
+    let hidden = spec(&[("a", 1)], &[("hidden", Value::Bool(true))]);
+    rig.store.replace_index_spec(&rig.ns, "a_1", &hidden).unwrap();
+    rig.insert(&with_array).unwrap();
+    let again = rig.crash(1);
+    again.check_valid();
+    assert!(again.collection().index("a_1").unwrap().is_multikey());
 }
