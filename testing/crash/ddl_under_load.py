@@ -190,6 +190,46 @@ def read_swapped(client, rng, shared):
     assert now.distinct("k") == [1], "not there in distinct"
 
 
+LARGE = 8000
+
+
+def large_document(rng, number):
+    return {"_id": number, "k": rng.randrange(1000), "u": number * 7, "t": [rng.randrange(90) for _ in range(2)], "pad": "x" * 300}
+
+
+def rebuild_large(client, rng, shared):
+    """Indexes of a collection that is too large to be indexed inside one transaction."""
+    large = client.large.c
+    keys, options = rng.choice([([("k", 1)], {}), ([("u", -1)], {"unique": True}), ([("t", 1), ("_id", 1)], {})])
+    try:
+        large.create_index(keys, **options)
+    except OperationFailure as error:
+        if error.code != DUPLICATE_KEY:
+            raise
+    if rng.random() < 0.8:
+        large.drop_index("_".join(f"{name}_{way}" for name, way in keys))
+    time.sleep(rng.random() * 0.1)
+
+
+def write_large(client, rng, shared):
+    large = client.large.c
+    choice, number = rng.random(), rng.randrange(LARGE)
+    try:
+        if choice < 0.4:
+            large.replace_one({"_id": number}, large_document(rng, number), upsert=True)
+        elif choice < 0.7:
+            large.update_many({"k": rng.randrange(1000)}, {"$set": {"t": [1, 2, rng.randrange(90)]}, "$inc": {"k": 1}})
+        elif choice < 0.8:  # now and then there is a duplicate, on which a unique index cannot be built
+            large.update_one({"_id": number}, {"$set": {"u": rng.choice([0, 7]) if rng.random() < 0.1 else number * 7}})
+        elif choice < 0.9:
+            large.delete_one({"_id": number})
+        else:
+            large.update_many({"u": {"$in": [0, 7]}, "_id": {"$gt": 1}}, {"$unset": {"u": 1}})
+    except OperationFailure as error:
+        if error.code != DUPLICATE_KEY:
+            raise
+
+
 # ---- collections that come and go -----------------------------------------------------------------------------------
 
 NAMES = ["a", "b", "c"]
@@ -281,7 +321,7 @@ def change_collections(client, rng, shared):
 
 
 def look_around(client, rng, shared):
-    db = client[rng.choice(["moving", "other", "steady"])]
+    db = client[rng.choice(["moving", "other", "steady", "large"])]
     for name in db.list_collection_names():
         try:
             report = db.command("validate", name, full=True)
@@ -296,7 +336,8 @@ def look_around(client, rng, shared):
 
 
 STEPS = [count_up, count_up, upsert, upsert, bulk_insert, update_indexed, read_steady, write_moving, write_moving,
-         swap, read_swapped, scan_moving, change_indexes, change_indexes, change_collections, change_collections, look_around]
+         swap, read_swapped, rebuild_large, write_large, scan_moving, change_indexes, change_indexes, change_collections,
+         change_collections, look_around]
 
 
 # ---- comparisons ----------------------------------------------------------------------------------------------------
@@ -307,6 +348,7 @@ def prepare(client):
         steady.counters.insert_many([{"_id": n, "n": 0, "tag": f"t{n}", "list": [{"at": 0, "hits": 0}, {"at": 1, "hits": 0}]}
                                      for n in range(COUNTERS)])
     swap(client, random.Random(1), None)
+    client.large.c.insert_many([large_document(random.Random(n), n) for n in range(LARGE)])
     steady.counters.create_index("n")
     steady.counters.create_index("tag", unique=True)
     steady.upserts.create_index("key", unique=True)
@@ -341,7 +383,7 @@ def compare_collection(coll, problems):
 def compare(client, shared, exact):
     """What is wrong with the data. `exact`: no write is in doubt."""
     problems = []
-    for db in ["steady", "swap", "moving", "other"]:
+    for db in ["steady", "swap", "large", "moving", "other"]:
         for name in client[db].list_collection_names():
             compare_collection(client[db][name], problems)
     for doc in client.steady.counters.find():
