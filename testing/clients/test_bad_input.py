@@ -252,3 +252,13 @@ def test_stages_outside_of_the_stable_api(server):
             with pytest.raises(OperationFailure) as caught:
                 client.db.c.aggregate([stage])
             assert (caught.value.code, caught.value.details["errmsg"]) == (323, text)
+
+
+def test_validate_is_not_full_in_the_background(db):
+    db.c.insert_one({})
+    assert db.command("validate", "c", background=True)["valid"]
+    with pytest.raises(OperationFailure) as caught:
+        db.command("validate", "c", background=True, full=True)
+    assert caught.value.code == 72
+    text = "Running the validate command with both { background: true } and { full: true } is not supported."
+    assert caught.value.details["errmsg"] == text

@@ -20,6 +20,8 @@ COMMANDS = [
     ({"bulkWrite": 1, "ops": [], "nsInfo": []}, 59),
     ({"mapReduce": "c"}, 59),
     ({"profile": 2}, 238),
+    ({"fsync": 1, "lock": True}, 238),
+    ({"createUser": "u", "pwd": "p", "roles": []}, 59),
     ({"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": b""}, 18),
     ({"authenticate": 1, "mechanism": "MONGODB-X509"}, 18),
     ({"create": "x", "capped": True, "size": 4096}, 238),
@@ -60,7 +62,7 @@ def code_of(run):
 
 @pytest.mark.parametrize("command, code", COMMANDS, ids=str)
 def test_command(client, db, command, code):
-    database = client.admin if next(iter(command)).startswith(("replSet", "enable")) else db
+    database = client.admin if next(iter(command)).startswith(("replSet", "enable", "fsync")) else db
     assert code_of(lambda: database.command(command)) == code
 
 

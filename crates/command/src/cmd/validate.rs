@@ -8,15 +8,15 @@ use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let namespace = call.namespace()?;
-    let mut full = false;
+    let (mut full, mut background) = (false, false);
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
             "full" => full = field.bool(value)?,
             "repair" | "fixMultikey" if field.bool(value)? => return Err(Error::not_supported("validate with repair")),
+            "background" => background = field.bool(value)?,
             "repair"
             | "fixMultikey"
-            | "background"
             | "checkBSONConformance"
             | "metadata"
             | "enforceFastCount"
@@ -24,6 +24,10 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             | "scandata" => drop(field.bool(value)?),
             _ => return Err(field.unknown()),
         }
+    }
+    if full && background {
+        let text = "Running the validate command with both { background: true } and { full: true } is not supported.";
+        return Err(Error::new(Code::INVALID_OPTIONS, text));
     }
     if call.database().store.collection(&namespace).is_none() {
         let text = format!("Collection '{namespace}' does not exist to validate.");
