@@ -21,7 +21,7 @@ impl Default for LmdbOptions {
     fn default() -> LmdbOptions {
         LmdbOptions {
             map_bytes: 1 << 40,
-            readers_max: 8192,
+            readers_max: 16384,
             readahead: false,
             freed_bytes_max: 64 << 20,
             background: true,

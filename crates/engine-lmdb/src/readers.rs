@@ -12,8 +12,8 @@ use arbor_engine::Result;
 use crate::raw::{Env, ReadTxn, Txn};
 
 const SHARDS: usize = 64;
-/// Resting transactions keep their slots of the reader table; more than this per pool end. All pools together take a
-/// quarter of the slots at most (`LmdbOptions::readers_max`).
+/// Resting transactions keep their slots of the reader table; more than this per pool end. All pools together take an
+/// eighth of the slots at most (`LmdbOptions::readers_max`).
 const RESTING_MAX: usize = 32;
 
 pub struct Readers {

@@ -14,7 +14,8 @@ pub struct Limits {
     pub frame_grace: Duration,
     /// How long one write may wait for a client that does not read.
     pub write_stall: Duration,
-    /// Threads of the blocking pool.
+    /// Threads of the blocking pool, which begin as they are needed. Writers that wait for the end of an index build hold one
+    /// each, so there are many: when they have taken all, requests for other collections wait as well.
     pub blocking_threads_max: usize,
     /// How long a clean shutdown waits for running requests.
     pub stop_grace: Duration,
@@ -31,7 +32,7 @@ impl Default for Limits {
             pending_bytes_max: 1 << 30,
             frame_grace: Duration::from_secs(60),
             write_stall: Duration::from_secs(60),
-            blocking_threads_max: 512,
+            blocking_threads_max: 4096,
             stop_grace: Duration::from_secs(15),
         }
     }
