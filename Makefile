@@ -6,7 +6,8 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/arbor/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: run test build fmt lint unit clients crash ddl crash-images fuzz lab-points setup-build setup-clients
+.PHONY: run test build fmt lint unit clients crash ddl crash-images fuzz lab-points test-rocksdb
+.PHONY: setup-build setup-clients setup-rocksdb
 
 run: build
 	@mkdir -p $(DBPATH)
@@ -49,6 +50,18 @@ crash-images: setup-build
 	cargo run --release --locked -p arbor-log --example crash_images -- $(IMAGES)
 	cargo run --release --locked -p arbor-engine-lmdb --example crash_images -- $(IMAGES)
 
+# the RocksDB engine against the system's RocksDB 7.8 (Debian 12's; the bindings take no other), with the variables that
+# make the bindings link it instead of building one
+SYSTEM_LIBS ?= $(firstword $(dir $(wildcard /usr/lib/*/librocksdb.so /usr/lib/librocksdb.so)))
+test-rocksdb: export ROCKSDB_LIB_DIR = $(SYSTEM_LIBS)
+test-rocksdb: export ROCKSDB_INCLUDE_DIR = /usr/include
+test-rocksdb: export SNAPPY_LIB_DIR = $(SYSTEM_LIBS)
+test-rocksdb: export LZ4_LIB_DIR = $(SYSTEM_LIBS)
+test-rocksdb: export ZSTD_LIB_DIR = $(SYSTEM_LIBS)
+test-rocksdb: setup-build setup-rocksdb
+	cargo clippy -p arbor-engine-rocksdb --features rocksdb-system --all-targets --locked -- -D warnings
+	cargo test -p arbor-engine-rocksdb --features rocksdb-system --locked
+
 FUZZ_SECONDS ?= 600
 fuzz: setup-build
 	scripts/fuzz $(FUZZ_SECONDS)
@@ -60,6 +73,9 @@ lab-points: build
 
 setup-build:
 	@scripts/setup build
+
+setup-rocksdb:
+	@scripts/setup rocksdb
 
 setup-clients:
 	@scripts/setup clients

@@ -1,0 +1,88 @@
+//! Which state a snapshot shows, and which snapshots are held.
+//!
+//! A snapshot of RocksDB does not say what it shows, so it reads the state record through itself and finds the state of
+//! that generation here. I1: while the lock is held, the newest write of RocksDB is that of `current` or of `next`: the
+//! writer announces `next` under the lock before it writes, and the announcement before it has become `current` by then.
+//! So taking a snapshot never waits for a write.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arbor_base::{Position, TreeId};
+use arbor_engine::{Error, Result};
+
+use crate::raw::{Db, RawSnapshot};
+use crate::records::{self, Content};
+
+/// What all trees were after one write.
+pub struct State {
+    pub generation: u64,
+    pub position: Position,
+    pub trees: Arc<HashMap<TreeId, Content>>,
+}
+
+pub struct Published {
+    states: Mutex<States>,
+}
+
+struct States {
+    current: Arc<State>,
+    next: Option<Arc<State>>,
+    /// Generations of the held snapshots, with how often.
+    held: BTreeMap<u64, usize>,
+}
+
+impl Published {
+    pub fn new(state: State) -> Published {
+        Published { states: Mutex::new(States { current: Arc::new(state), next: None, held: BTreeMap::new() }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, States> {
+        // Each change is one assignment or one count.
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Called by the writer before it writes.
+    pub fn announce(&self, state: State) {
+        self.lock().next = Some(Arc::new(state));
+    }
+
+    /// Called by the writer after it wrote, or failed to.
+    pub fn settle(&self, written: bool) {
+        let mut states = self.lock();
+        let next = states.next.take();
+        if let (true, Some(next)) = (written, next) {
+            states.current = next;
+        }
+    }
+
+    /// Takes a snapshot and counts it as held.
+    pub fn hold(&self, db: &Arc<Db>) -> Result<(RawSnapshot, Arc<State>)> {
+        let mut states = self.lock();
+        let snapshot = RawSnapshot::new(db);
+        let generation = records::state(db, Some(&snapshot))?.map(|record| record.generation);
+        let known = [Some(&states.current), states.next.as_ref()].into_iter().flatten();
+        let state = known.into_iter().find(|state| Some(state.generation) == generation).cloned();
+        let state = state.ok_or_else(|| Error::Corrupt {
+            place: db.dir().display().to_string(),
+            context: format!("the state record names generation {generation:?}, which was not written"),
+        })?;
+        *states.held.entry(state.generation).or_default() += 1;
+        Ok((snapshot, state))
+    }
+
+    pub fn release(&self, generation: u64) {
+        let mut states = self.lock();
+        if let Some(count) = states.held.get_mut(&generation) {
+            *count -= 1;
+            if *count == 0 {
+                states.held.remove(&generation);
+            }
+        }
+    }
+
+    /// Whether a snapshot is held that shows a state before this generation.
+    pub fn held_before(&self, generation: u64) -> bool {
+        self.lock().held.first_key_value().is_some_and(|(oldest, _)| *oldest < generation)
+    }
+}

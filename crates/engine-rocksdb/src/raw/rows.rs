@@ -1,0 +1,143 @@
+//! An iterator over the rows of one content.
+
+use std::ffi::c_char;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::{ptr, slice};
+
+use arbor_engine::Result;
+use librocksdb_sys as ffi;
+
+use super::batch::chars;
+use super::db::{Db, RawSnapshot};
+use super::error::checked;
+use crate::records::Content;
+
+/// Keys here are without the content's prefix. Stands nowhere at first. Every move answers whether it stands on a row.
+pub struct Rows<'d> {
+    iterator: *mut ffi::rocksdb_iterator_t,
+    /// The iterator reads the options and the bounds as long as it lives.
+    read: *mut ffi::rocksdb_readoptions_t,
+    bounds: Box<[[u8; 8]; 2]>,
+    dir: &'d Path,
+    place: PhantomData<&'d Db>,
+}
+
+// SAFETY: R3; `&mut self` moves it, and reads of key and value change nothing.
+#[allow(unsafe_code)]
+unsafe impl Send for Rows<'_> {}
+
+impl<'d> Rows<'d> {
+    #[allow(unsafe_code)]
+    pub(super) fn new(db: &'d Db, content: Content, snapshot: Option<&'d RawSnapshot>) -> Rows<'d> {
+        let bounds = Box::new([content.prefix(), content.end()]);
+        // SAFETY: R1, R4; the bounds are on the heap and dropped after the iterator.
+        unsafe {
+            let read = ffi::rocksdb_readoptions_create();
+            if let Some(snapshot) = snapshot {
+                ffi::rocksdb_readoptions_set_snapshot(read, snapshot.pointer());
+            }
+            ffi::rocksdb_readoptions_set_iterate_lower_bound(read, chars(&bounds[0]), 8);
+            ffi::rocksdb_readoptions_set_iterate_upper_bound(read, chars(&bounds[1]), 8);
+            let iterator = ffi::rocksdb_create_iterator(db.pointer(), read);
+            Rows { iterator, read, bounds, dir: db.dir(), place: PhantomData }
+        }
+    }
+
+    fn row(&self, key: &[u8]) -> Vec<u8> {
+        [&self.bounds[0], key].concat()
+    }
+
+    #[allow(unsafe_code)]
+    pub fn valid(&self) -> bool {
+        // SAFETY: R1.
+        unsafe { ffi::rocksdb_iter_valid(self.iterator) != 0 }
+    }
+
+    /// An iterator that ran off an end and one that failed look alike.
+    #[allow(unsafe_code)]
+    fn arrived(&self) -> Result<bool> {
+        if self.valid() {
+            return Ok(true);
+        }
+        // SAFETY: R1.
+        checked(self.dir, "read", |error| unsafe { ffi::rocksdb_iter_get_error(self.iterator, error) })?;
+        Ok(false)
+    }
+
+    /// To the first row with `key >= target`.
+    #[allow(unsafe_code)]
+    pub fn seek(&mut self, target: &[u8]) -> Result<bool> {
+        let target = self.row(target);
+        // SAFETY: R1, R2.
+        unsafe { ffi::rocksdb_iter_seek(self.iterator, chars(&target), target.len()) }
+        self.arrived()
+    }
+
+    /// To the last row with `key <= target`.
+    #[allow(unsafe_code)]
+    pub fn seek_for_prev(&mut self, target: &[u8]) -> Result<bool> {
+        let target = self.row(target);
+        // SAFETY: R1, R2.
+        unsafe { ffi::rocksdb_iter_seek_for_prev(self.iterator, chars(&target), target.len()) }
+        self.arrived()
+    }
+
+    #[allow(unsafe_code)]
+    pub fn last(&mut self) -> Result<bool> {
+        // SAFETY: R1.
+        unsafe { ffi::rocksdb_iter_seek_to_last(self.iterator) }
+        self.arrived()
+    }
+
+    /// From nowhere it goes nowhere.
+    #[allow(unsafe_code)]
+    pub fn next(&mut self) -> Result<bool> {
+        if !self.valid() {
+            return Ok(false);
+        }
+        // SAFETY: R1; it stands on a row.
+        unsafe { ffi::rocksdb_iter_next(self.iterator) }
+        self.arrived()
+    }
+
+    #[allow(unsafe_code)]
+    pub fn prev(&mut self) -> Result<bool> {
+        if !self.valid() {
+            return Ok(false);
+        }
+        // SAFETY: R1; it stands on a row.
+        unsafe { ffi::rocksdb_iter_prev(self.iterator) }
+        self.arrived()
+    }
+
+    pub fn key(&self) -> &[u8] {
+        self.slice(ffi::rocksdb_iter_key).get(8..).expect("I1: every key begins with its content")
+    }
+
+    pub fn value(&self) -> &[u8] {
+        self.slice(ffi::rocksdb_iter_value)
+    }
+
+    #[allow(unsafe_code)]
+    fn slice(&self, get: unsafe extern "C" fn(*const ffi::rocksdb_iterator_t, *mut usize) -> *const c_char) -> &[u8] {
+        assert!(self.valid(), "cursor contract: key and value only while the cursor stands on an entry");
+        let mut length = 0;
+        // SAFETY: it stands on a row, whose bytes stay until the next move, which needs `&mut self`.
+        unsafe {
+            let bytes = get(self.iterator, ptr::from_mut(&mut length));
+            if length == 0 { &[] } else { slice::from_raw_parts(bytes.cast(), length) }
+        }
+    }
+}
+
+impl Drop for Rows<'_> {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: R1; the iterator goes before its options.
+        unsafe {
+            ffi::rocksdb_iter_destroy(self.iterator);
+            ffi::rocksdb_readoptions_destroy(self.read);
+        }
+    }
+}

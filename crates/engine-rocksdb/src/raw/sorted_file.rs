@@ -1,0 +1,74 @@
+//! A table file outside the database, for a bulk load.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use arbor_engine::{Error, Result};
+use librocksdb_sys as ffi;
+
+use super::batch::chars;
+use super::error::checked;
+use super::settings::Settings;
+
+pub fn c_path(path: &Path) -> Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::CannotOpen {
+        path: path.display().to_string(),
+        reason: "the path holds a zero byte".to_owned(),
+    })
+}
+
+pub struct SortedFile<'d> {
+    writer: *mut ffi::rocksdb_sstfilewriter_t,
+    environment: *mut ffi::rocksdb_envoptions_t,
+    dir: &'d Path,
+}
+
+// SAFETY: R3.
+#[allow(unsafe_code)]
+unsafe impl Send for SortedFile<'_> {}
+
+impl<'d> SortedFile<'d> {
+    #[allow(unsafe_code)]
+    pub(super) fn create(dir: &'d Path, settings: &Settings, path: &Path) -> Result<SortedFile<'d>> {
+        let name = c_path(path)?;
+        // SAFETY: R1, R2; the writer copies both options.
+        let file = unsafe {
+            let environment = ffi::rocksdb_envoptions_create();
+            let writer = ffi::rocksdb_sstfilewriter_create(environment, settings.options);
+            SortedFile { writer, environment, dir }
+        };
+        // SAFETY: R1, R2.
+        checked(dir, "bulk load", |error| unsafe {
+            ffi::rocksdb_sstfilewriter_open(file.writer, name.as_ptr(), error)
+        })?;
+        Ok(file)
+    }
+
+    /// Requires: keys rise strictly.
+    #[allow(unsafe_code)]
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        // SAFETY: R1, R2.
+        checked(self.dir, "bulk load", |error| unsafe {
+            ffi::rocksdb_sstfilewriter_put(self.writer, chars(key), key.len(), chars(value), value.len(), error)
+        })
+    }
+
+    /// Writes and syncs the end of the file. Requires: it holds a row.
+    #[allow(unsafe_code)]
+    pub fn finish(self) -> Result<()> {
+        // SAFETY: R1.
+        checked(self.dir, "bulk load", |error| unsafe { ffi::rocksdb_sstfilewriter_finish(self.writer, error) })
+    }
+}
+
+impl Drop for SortedFile<'_> {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: R1.
+        unsafe {
+            ffi::rocksdb_sstfilewriter_destroy(self.writer);
+            ffi::rocksdb_envoptions_destroy(self.environment);
+        }
+    }
+}
