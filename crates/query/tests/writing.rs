@@ -181,3 +181,17 @@ fn concurrent_upserts_make_one_document() {
     assert_eq!(rig.count(&doc("n", 4i32)), 25);
     rig.check_valid();
 }
+
+/// Documents whose index entries are far larger than they are themselves: no transaction may take all of them.
+#[test]
+fn many_documents_with_large_index_entries_are_updated() {
+    let rig = rig();
+    rig.index("a, s");
+    let numbers: arbor_bson::ArrayBuf = (0..50i32).collect();
+    let row = |id: i32, text: &str| DocBuf::new().with("_id", id).with("a", &numbers).with("s", text);
+    let (old, new) = ("x".repeat(10_000), "y".repeat(10_000));
+    (0..5).for_each(|part| rig.fill(&(0..20).map(|id| row(part * 20 + id, &old)).collect::<Vec<_>>()));
+    let (all, change) = (DocBuf::new(), DocBuf::new().with("$set", &DocBuf::new().with("s", &new)));
+    let outcome = rig.update(UpdateStatement { multi: true, ..statement(&all, &change) });
+    assert_eq!((outcome.matched, outcome.modified), (100, 100), "{:?}", outcome.errors);
+}

@@ -12,6 +12,11 @@ const GROUP_MAX: usize = 256;
 /// A transaction that grew beyond this takes no further statement.
 const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Whether a transaction takes no further document: entries of indexes may be far larger than the documents.
+pub fn is_full(txn: &Transaction) -> bool {
+    txn.size_bytes() > GROUP_BYTES_MAX
+}
+
 /// What happened to statement `index`.
 pub struct Done<T> {
     pub index: usize,
@@ -70,7 +75,7 @@ fn run_group<S, T>(
                 result => result,
             };
             let done = Done { index: first + at, result };
-            let stop = done.stops(ordered) || txn.size_bytes() > GROUP_BYTES_MAX;
+            let stop = done.stops(ordered) || is_full(txn);
             results.push(done);
             if stop {
                 break;

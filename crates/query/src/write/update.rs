@@ -6,7 +6,7 @@ use arbor_store::Collection;
 use arbor_txn::{Durability, Transaction};
 
 use super::modifier::{Modification, Modifier};
-use super::statements::{self, settle};
+use super::statements::{self, is_full, settle};
 use super::target::{Targets, find_one};
 use crate::plan::Query;
 use crate::{Database, Error, Interrupt, Result, UpdateOutcome, UpdateSpec, UpdateStatement, Upserted};
@@ -114,21 +114,29 @@ impl Updater<'_> {
             if rows.is_empty() {
                 return Ok(all);
             }
-            let update_rows = |txn: &mut Transaction| -> Result<Updated> {
-                let mut some = Updated::default();
-                for row in &rows {
-                    let Some(old) = targets.current(txn, row)? else { continue };
-                    some.matched += 1;
-                    if let Some(new) = parsed.modifier.apply(&parsed.query.filter, old.as_doc())? {
-                        arbor_store::update(txn, collection, old.as_doc(), new.as_doc())?;
-                        some.modified += 1;
+            let mut rest = rows.as_slice();
+            while !rest.is_empty() {
+                let update_rows = |txn: &mut Transaction| -> Result<(Updated, usize)> {
+                    let (mut some, mut looked_at) = (Updated::default(), 0);
+                    for row in rest {
+                        if is_full(txn) {
+                            break;
+                        }
+                        looked_at += 1;
+                        let Some(old) = targets.current(txn, row)? else { continue };
+                        some.matched += 1;
+                        if let Some(new) = parsed.modifier.apply(&parsed.query.filter, old.as_doc())? {
+                            arbor_store::update(txn, collection, old.as_doc(), new.as_doc())?;
+                            some.modified += 1;
+                        }
                     }
-                }
-                Ok(some)
-            };
-            let some = self.database.transactions.retry(Durability::Applied, update_rows)?.0;
-            all.matched += some.matched;
-            all.modified += some.modified;
+                    Ok((some, looked_at))
+                };
+                let (some, looked_at) = self.database.transactions.retry(Durability::Applied, update_rows)?.0;
+                all.matched += some.matched;
+                all.modified += some.modified;
+                rest = &rest[looked_at..];
+            }
         }
     }
 
