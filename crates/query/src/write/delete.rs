@@ -4,7 +4,7 @@ use arbor_lang::Context;
 use arbor_store::Collection;
 use arbor_txn::{Durability, Transaction};
 
-use super::statements::{self, settle};
+use super::statements::{self, is_full, settle};
 use super::target::{Targets, find_one};
 use crate::plan::Query;
 use crate::{Database, DeleteOutcome, DeleteSpec, DeleteStatement, Interrupt, Result};
@@ -59,16 +59,25 @@ fn delete_all(
         if rows.is_empty() {
             return Ok(deleted);
         }
-        let delete_rows = |txn: &mut Transaction| -> Result<u64> {
-            let mut count = 0;
-            for row in &rows {
-                if let Some(document) = targets.current(txn, row)? {
-                    arbor_store::delete(txn, collection, document.as_doc())?;
-                    count += 1;
+        let mut rest = rows.as_slice();
+        while !rest.is_empty() {
+            let delete_rows = |txn: &mut Transaction| -> Result<(u64, usize)> {
+                let (mut count, mut looked_at) = (0, 0);
+                for row in rest {
+                    if is_full(txn) {
+                        break;
+                    }
+                    looked_at += 1;
+                    if let Some(document) = targets.current(txn, row)? {
+                        arbor_store::delete(txn, collection, document.as_doc())?;
+                        count += 1;
+                    }
                 }
-            }
-            Ok(count)
-        };
-        deleted += database.transactions.retry(Durability::Applied, delete_rows)?.0;
+                Ok((count, looked_at))
+            };
+            let (count, looked_at) = database.transactions.retry(Durability::Applied, delete_rows)?.0;
+            deleted += count;
+            rest = &rest[looked_at..];
+        }
     }
 }
