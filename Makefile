@@ -59,8 +59,10 @@ test-rocksdb: export SNAPPY_LIB_DIR = $(SYSTEM_LIBS)
 test-rocksdb: export LZ4_LIB_DIR = $(SYSTEM_LIBS)
 test-rocksdb: export ZSTD_LIB_DIR = $(SYSTEM_LIBS)
 test-rocksdb: setup-build setup-rocksdb
-	cargo clippy -p arbor-engine-rocksdb --features rocksdb-system --all-targets --locked -- -D warnings
+	cargo clippy -p arbor-engine-rocksdb -p arbor --features arbor/rocksdb-system,arbor-engine-rocksdb/rocksdb-system \
+	  --all-targets --locked -- -D warnings
 	cargo test -p arbor-engine-rocksdb --features rocksdb-system --locked
+	cargo test -p arbor --features rocksdb-system --locked
 
 FUZZ_SECONDS ?= 600
 fuzz: setup-build

@@ -6,9 +6,11 @@ use std::time::Duration;
 use arbor_store::Store;
 use clap::{Arg, ArgMatches, Command};
 
+use crate::config::Settings;
+use crate::engines::EngineChoice;
 use crate::failure::{CANNOT_START, Failure};
-use crate::folder::Folder;
-use crate::storage::{ENGINE, Pace, Storage};
+use crate::folder::{self, Folder};
+use crate::storage::{Pace, Storage};
 
 pub fn command() -> Command {
     let dbpath =
@@ -21,7 +23,10 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = PathBuf::from(matches.get_one::<String>("dbpath").map_or("/data/db", String::as_str));
     let pace = Pace { commit_interval: Duration::from_millis(100), checkpoint_interval: Duration::from_secs(60) };
-    let storage = Storage::open(Folder::open(&path, ENGINE)?, &pace)?;
+    // The folder knows its engine; if this build lacks it, opening as another says so.
+    let written = folder::engine_of(&path).unwrap_or_else(|| "lmdb".to_owned());
+    let engine = EngineChoice::named(&written).unwrap_or_else(|| EngineChoice::of(&Settings::default()));
+    let storage = Storage::open(Folder::open(&path, engine.name)?, &engine, &pace)?;
     let bad = check_all(&storage.store)?;
     storage.close()?;
     match bad {

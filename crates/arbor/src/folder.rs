@@ -5,7 +5,7 @@
 //! | `arbor.lock` | held by the one process that works on the folder; its text is the process id |
 //! | `arbor.format` | identity: `format`, `engine` and the release that made the folder, one `key = value` per line |
 //! | `log/` | the commit log |
-//! | `lmdb/` | the trees of the LMDB engine |
+//! | `lmdb/`, `rocksdb/` | the trees of the engine of that name |
 //! | `scratch/` | temporary files; nothing in it survives a start |
 //!
 //! The identity is written before anything else and made durable with its name, so a folder without one is new (or not
@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use arbor_disk::{Disk, Lock, RealDisk};
 
+use crate::engines::EngineChoice;
 use crate::failure::{FOREIGN_FOLDER, Failure};
 
 /// Raised when something in the folder changes in a way that older releases cannot read.
@@ -88,11 +89,19 @@ fn lock(path: &Path) -> Result<Box<dyn Lock>, Failure> {
     Ok(lock)
 }
 
+fn value_of<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+    let lines = text.lines().filter_map(|line| line.split_once('='));
+    lines.map(|(name, value)| (name.trim(), value.trim())).find(|(name, _)| *name == key).map(|(_, value)| value)
+}
+
+/// The engine that a folder was made with; `None` if it does not say.
+pub fn engine_of(path: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(path.join("arbor.format")).ok()?;
+    value_of(&text, "engine").map(str::to_owned)
+}
+
 fn check_identity(path: &Path, text: &str, engine: &str) -> Result<(), Failure> {
-    let value = |key: &str| {
-        let lines = text.lines().filter_map(|line| line.split_once('='));
-        lines.map(|(name, value)| (name.trim(), value.trim())).find(|(name, _)| *name == key).map(|(_, value)| value)
-    };
+    let value = |key: &str| value_of(text, key);
     let foreign =
         |reason: String| Err(Failure::new(FOREIGN_FOLDER, format!("data directory {}: {reason}", path.display())));
     match value("format").map(str::parse::<u32>) {
@@ -104,6 +113,9 @@ fn check_identity(path: &Path, text: &str, engine: &str) -> Result<(), Failure> 
     }
     match value("engine") {
         Some(found) if found == engine => Ok(()),
+        Some(found) if EngineChoice::named(found).is_none() => {
+            foreign(format!("it was created with the storage engine '{found}', which this build lacks"))
+        }
         Some(found) => foreign(format!(
             "it was created with the storage engine '{found}', not '{engine}'; start with --storageEngine {found} or \
              use another directory"
@@ -167,6 +179,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         drop(open(dir.path(), "lmdb").unwrap());
         assert_eq!(open(dir.path(), "ftree").unwrap_err().0, FOREIGN_FOLDER);
+        std::fs::write(dir.path().join("arbor.format"), "format = 1\nengine = paper\n").unwrap();
+        let (code, message) = open(dir.path(), "lmdb").unwrap_err();
+        assert!(code == FOREIGN_FOLDER && message.contains("engine 'paper', which this build lacks"), "{message}");
         std::fs::write(dir.path().join("arbor.format"), "format = 99\nengine = lmdb\n").unwrap();
         let (code, message) = open(dir.path(), "lmdb").unwrap_err();
         assert!(code == FOREIGN_FOLDER && message.contains("newer release"), "{message}");

@@ -6,6 +6,7 @@
 //! | `serve` | the start and the end of the server, in order |
 //! | `front` | joins `server`, which knows frames, with `command`, which knows requests |
 //! | `folder` | the data folder: its lock, its identity, what is in it |
+//! | `engines` | the storage engines of this build, and how the settings open them |
 //! | `storage` | log, engine, transactions, store: opened and closed together |
 //! | `background` | `--fork` |
 //! | `check` | verifies a folder offline |
@@ -16,6 +17,7 @@ mod background;
 mod check;
 mod config;
 mod echo;
+mod engines;
 mod failure;
 mod folder;
 mod front;
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => ended(serve(matches)),
         Some(("check", matches)) => ended(check::run(matches)),
         Some(("echo", matches)) => ended(echo::run(matches)),
-        Some(("lab", matches)) => arbor_lab::cli::run(matches, storage::KV_ENGINES),
+        Some(("lab", matches)) => arbor_lab::cli::run(matches, engines::KV_ENGINES),
         _ => ExitCode::from(failure::BAD_OPTIONS),
     }
 }

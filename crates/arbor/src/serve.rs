@@ -16,10 +16,11 @@ use arbor_server::{Limits, Listeners, Server, Signal, Stop};
 
 use crate::background;
 use crate::config::{self, Settings};
+use crate::engines::EngineChoice;
 use crate::failure::{BAD_OPTIONS, CANNOT_LISTEN, Failure};
 use crate::folder::Folder;
 use crate::front::{Front, Later, Process};
-use crate::storage::{ENGINE, Pace, Storage};
+use crate::storage::{Pace, Storage};
 
 const fn event(component: Component, id: u32, message: &'static str) -> Event {
     Event { component, id, message }
@@ -69,12 +70,13 @@ fn open_log(settings: &Settings) -> Result<Log, Failure> {
 fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let (parameters, without_effect) =
         Parameters::new(&settings.parameters).map_err(|reason| Failure::new(BAD_OPTIONS, reason))?;
-    announce(&settings, log, without_effect.iter().map(|parameter| parameter.0.as_str()));
+    let engine = EngineChoice::of(&settings);
+    announce(&settings, &engine, log, without_effect.iter().map(|parameter| parameter.0.as_str()));
     let later = Later::default();
     let server = Server::new(Limits { connections_max: settings.connections_max, ..Limits::default() });
     let (stop, metrics) = (server.stop(), server.metrics());
     arbor_server::watch_signals(on_signal(log.clone(), stop.clone(), later.clone())).map_err(Failure::cannot_start)?;
-    let folder = Folder::open(&settings.dbpath, ENGINE)?;
+    let folder = Folder::open(&settings.dbpath, engine.name)?;
     write_pidfile(&settings)?;
     let listeners = bind(&settings)?;
     let pace = Pace {
@@ -82,7 +84,7 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
         // 0 meant "never" in MongoDB; the log would grow without end.
         checkpoint_interval: Duration::from_secs(settings.checkpoint_seconds.max(1)),
     };
-    let storage = Storage::open(folder, &pace)?;
+    let storage = Storage::open(folder, &engine, &pace)?;
     log_recovery(log, &storage);
 
     let host = Process { metrics, stop: stop.clone() };
@@ -103,13 +105,14 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
 }
 
 /// The lines at the head of the log: what was asked for, and what of it is not done.
-fn announce<'a>(settings: &Settings, log: &Log, without_effect: impl Iterator<Item = &'a str>) {
+fn announce<'a>(settings: &Settings, engine: &EngineChoice, log: &Log, without_effect: impl Iterator<Item = &'a str>) {
+    let name = engine.name;
     let attributes = DocBuf::new()
         .with("pid", i64::from(std::process::id()))
         .with("port", i32::from(settings.port))
         .with("dbPath", &*settings.dbpath.to_string_lossy())
         .with("version", env!("CARGO_PKG_VERSION"))
-        .with("engine", ENGINE);
+        .with("engine", name);
     log.info(STARTING, CONTEXT, attributes);
     log.info(OPTIONS, CONTEXT, DocBuf::new().with("options", &config::nested(&settings.given)));
     log.startup_warning(NO_ACCESS_CONTROL, DocBuf::new());
@@ -118,17 +121,17 @@ fn announce<'a>(settings: &Settings, log: &Log, without_effect: impl Iterator<It
     };
     settings.warnings.iter().for_each(|warning| warn(&warning.key, &warning.text));
     without_effect.for_each(|name| warn(&format!("setParameter.{name}"), "the parameter has no effect here"));
-    if settings.engine != ENGINE {
-        let text = format!("the engine '{}' is not in this build yet; '{ENGINE}' is used instead", settings.engine);
+    if settings.engine != name {
+        let text = format!("the engine '{}' is not in this build yet; '{name}' is used instead", settings.engine);
         warn("storage.engine", &text);
     }
-    if settings.cache_bytes.is_some() {
+    if settings.cache_bytes.is_some() && !engine.has_cache() {
         let text =
-            format!("'{ENGINE}' reads through the page cache of the operating system; bound it with a control group");
+            format!("'{name}' reads through the page cache of the operating system; bound it with a control group");
         warn("cache size", &text);
     }
-    for (option, _) in &settings.engine_options {
-        warn(option, &format!("the engine '{ENGINE}' has no such option"));
+    for (option, _) in settings.engine_options.iter().filter(|(option, _)| !engine.takes(option)) {
+        warn(option, &format!("the engine '{name}' has no such option"));
     }
 }
 

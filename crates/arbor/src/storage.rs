@@ -5,27 +5,13 @@ use std::time::{Duration, Instant};
 
 use arbor_base::Position;
 use arbor_disk::{Disk, RealDisk};
-use arbor_engine::Engine;
-use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
-use arbor_lab::kv::KvEngine;
 use arbor_log::{Log, LogOptions};
 use arbor_store::{Store, StoreOptions};
 use arbor_txn::Transactions;
 
+use crate::engines::EngineChoice;
 use crate::failure::Failure;
 use crate::folder::Folder;
-
-/// The engine of this build.
-pub const ENGINE: &str = "lmdb";
-
-/// What `arbor lab kv` measures.
-pub const KV_ENGINES: &[KvEngine] = &[KvEngine {
-    name: "lmdb",
-    open: |folder| match LmdbEngine::open(folder, LmdbOptions::default()) {
-        Ok(engine) => Ok(Arc::new(engine)),
-        Err(error) => Err(error.to_string()),
-    },
-}];
 
 pub struct Storage {
     pub transactions: Arc<Transactions>,
@@ -51,12 +37,12 @@ pub struct Pace {
 
 impl Storage {
     /// Opens everything in the folder; replays the log behind the engine.
-    pub fn open(folder: Folder, pace: &Pace) -> Result<Storage, Failure> {
+    pub fn open(folder: Folder, engine: &EngineChoice, pace: &Pace) -> Result<Storage, Failure> {
         let begun = Instant::now();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let options = LogOptions { commit_interval: pace.commit_interval, ..LogOptions::default() };
         let log = Log::open(disk.clone(), &folder.log(), options).map_err(Failure::cannot_start)?;
-        let engine = LmdbEngine::open(&folder.engine(ENGINE), LmdbOptions::default()).map_err(Failure::cannot_start)?;
+        let engine = engine.open(&folder.engine(engine.name)).map_err(Failure::cannot_start)?;
         let (applied, end) = (engine.applied(), log.appended());
         let path = folder.path.clone();
         let options = arbor_txn::Options {
@@ -64,7 +50,7 @@ impl Storage {
             free_space: Some(Arc::new(move || disk.free_bytes(&path).ok())),
             ..arbor_txn::Options::default()
         };
-        let transactions = Transactions::open(log, Arc::new(engine), options).map_err(Failure::cannot_start)?;
+        let transactions = Transactions::open(log, engine, options).map_err(Failure::cannot_start)?;
         let options = StoreOptions { scratch: folder.scratch(), ..StoreOptions::default() };
         let store = Store::open(transactions.clone(), options).map_err(Failure::cannot_start)?;
         let recovery = Recovery { applied, end, took: begun.elapsed() };

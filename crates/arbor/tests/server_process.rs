@@ -98,8 +98,20 @@ fn found(client: &mut Client, filter: DocBuf) -> usize {
 
 #[test]
 fn documents_are_written_found_changed_and_kept_over_kill_9() {
+    write_find_change_and_kill(&[], "lmdb");
+}
+
+#[cfg(feature = "rocksdb-system")]
+#[test]
+fn documents_are_kept_over_kill_9_on_rocksdb() {
+    let flags = ["--storageEngine", "rocksdb", "--rocksdbCacheSizeGB", "0.01", "--rocksdbCompression", "zstd"];
+    write_find_change_and_kill(&flags, "rocksdb");
+}
+
+fn write_find_change_and_kill(flags: &[&str], engine: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(dir.path(), &[]);
+    let server = Server::start(dir.path(), flags);
+    assert!(dir.path().join(engine).is_dir());
     let mut client = server.client();
     let concern = DocBuf::new().with("j", true);
     let insert = DocBuf::new().with("insert", "c").with("documents", &numbered(0..100));
@@ -123,7 +135,7 @@ fn documents_are_written_found_changed_and_kept_over_kill_9() {
 
     server.signal("-KILL");
     server.wait();
-    let server = Server::start(dir.path(), &[]);
+    let server = Server::start(dir.path(), flags);
     let mut client = server.client();
     assert_eq!(found(&mut client, DocBuf::new()), 90);
     assert_eq!(found(&mut client, DocBuf::new().with("n", 77i32)), 10);
