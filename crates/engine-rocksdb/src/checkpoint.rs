@@ -7,7 +7,8 @@
 //! **The barrier.** RocksDB flushes by itself when a memtable is full, when it is closed, when it recovers from a failed
 //! flush, before a manual compaction and before it takes a file over that overlaps. Each of these could make a batch
 //! durable that the log has not synced. So none of them happens: the memtable's limit is far above what the adapter lets
-//! it hold (`raw/settings.rs`), closing does not flush, failed flushes are not repeated, compactions are only suggested,
+//! it hold (16 and 4 times `memtable_bytes`; a write that comes to half the limit, which only a huge group can, waits for
+//! the barrier first), closing does not flush, failed flushes are not repeated, compactions are only suggested,
 //! and loads refuse to flush. Rejected: a listener that waits when a flush begins; the C interface has none, and it could
 //! not refuse.
 //!
@@ -26,7 +27,7 @@
 //!
 //! **A failed flush** ends writing (poisoned), but for a full disk: there RocksDB refuses writes, waits for space and then
 //! flushes its memtables by itself. The barrier is therefore waited for once more when the failure is seen; RocksDB looks
-//! for space after five seconds at the earliest.
+//! for space after five seconds at the earliest, and wants as much as its memtable's limit.
 
 use std::ffi::CStr;
 use std::sync::PoisonError;
@@ -86,7 +87,7 @@ impl Core {
         Ok(state)
     }
 
-    fn wait_for_log(&self, position: Position) -> Result<()> {
+    pub(crate) fn wait_for_log(&self, position: Position) -> Result<()> {
         let barrier = self.barrier.lock().unwrap_or_else(PoisonError::into_inner).clone();
         barrier.map_or(Ok(()), |barrier| barrier(position))
     }

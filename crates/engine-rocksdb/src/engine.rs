@@ -156,6 +156,10 @@ impl Core {
         }
         let (batch, outcome) = edit.finish();
         let StateRecord { generation, applied: position, .. } = outcome.state;
+        // Near the size at which RocksDB flushes by itself, after which that is lawful: see `checkpoint.rs`.
+        if self.unflushed_bytes.load(Ordering::Relaxed) + batch.bytes > self.options.write_buffer_bytes() / 2 {
+            self.wait_for_log(position)?;
+        }
         self.published.announce(State { generation, position, trees: outcome.contents.clone() });
         let written = self.db.write(&batch);
         self.published.settle(written.is_ok());

@@ -17,6 +17,14 @@ pub struct RocksOptions {
     pub load_file_bytes: u64,
 }
 
+impl RocksOptions {
+    /// The size at which RocksDB flushes a memtable by itself: far above what the adapter lets it hold. Not without
+    /// bound: after a full disk RocksDB takes writes again when so much space is free.
+    pub(crate) fn write_buffer_bytes(&self) -> u64 {
+        self.memtable_bytes.saturating_mul(16).clamp(16 << 20, 64 << 30)
+    }
+}
+
 impl Default for RocksOptions {
     fn default() -> RocksOptions {
         RocksOptions {

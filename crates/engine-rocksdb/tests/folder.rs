@@ -186,3 +186,19 @@ fn full_memtables_wait_for_the_log() {
     let engine = RocksEngine::open(scratch.path(), options).unwrap();
     assert_eq!((engine.applied(), engine.durable()), (durable, durable));
 }
+
+/// A group near RocksDB's own limit waits for the log first: RocksDB may flush it by itself.
+#[test]
+fn a_huge_group_waits_for_the_log() {
+    let scratch = tempfile::tempdir().unwrap();
+    let options = RocksOptions { memtable_bytes: 1 << 20, ..RocksOptions::default() };
+    let engine = RocksEngine::open(scratch.path(), options).unwrap();
+    apply(&engine, vec![create()]);
+    engine.set_barrier(Arc::new(|_| Err(Error::Other("the log is behind".to_owned()))));
+    let huge = Batch { position: Position(2), ops: (0..12_000).map(put).collect() };
+    assert!(engine.apply(std::slice::from_ref(&huge)).is_err());
+    assert_eq!(engine.applied(), Position(1));
+    engine.set_barrier(Arc::new(|_| Ok(())));
+    engine.apply(&[huge]).unwrap();
+    assert_eq!(engine.tree_stats(TREE).unwrap().keys, 12_000);
+}

@@ -8,10 +8,6 @@ use librocksdb_sys as ffi;
 use super::error::checked;
 use crate::options::{RocksOptions, compression_number};
 
-/// RocksDB flushes a memtable by itself when it reaches `write_buffer_size`; such a flush would make batches durable that
-/// the log may not have. RocksDB takes at most 64 GB, and the adapter holds at most four times
-/// [`RocksOptions::memtable_bytes`] in memtables, so it never comes to that. See `checkpoint.rs`.
-const WRITE_BUFFER_BYTES: usize = 64 << 30;
 const ARENA_BLOCK_BYTES: usize = 1 << 20;
 const BLOOM_BITS_PER_KEY: f64 = 10.0;
 /// Points between which a block's keys are cut short, and the size of blocks before compression.
@@ -19,7 +15,7 @@ const BLOCK_BYTES: usize = 8 << 10;
 const FILE_BYTES: u64 = 64 << 20;
 
 /// What the C interface has no call for:
-/// - closing must not flush (see above);
+/// - closing must not flush (see `checkpoint.rs`);
 /// - after a failed flush RocksDB must not try again by itself, when the memtable has more in it.
 const BY_NAME: &std::ffi::CStr = c"avoid_flush_during_shutdown=true;max_bgerror_resume_count=0;";
 
@@ -61,7 +57,7 @@ impl Settings {
             ffi::rocksdb_block_based_options_destroy(blocks);
             ffi::rocksdb_options_set_compression(options, compression);
             ffi::rocksdb_options_set_create_if_missing(options, 1);
-            ffi::rocksdb_options_set_write_buffer_size(options, WRITE_BUFFER_BYTES);
+            ffi::rocksdb_options_set_write_buffer_size(options, chosen.write_buffer_bytes() as usize);
             ffi::rocksdb_options_set_arena_block_size(options, ARENA_BLOCK_BYTES);
             ffi::rocksdb_options_set_max_write_buffer_number(options, 4);
             ffi::rocksdb_options_set_target_file_size_base(options, FILE_BYTES);
