@@ -219,3 +219,16 @@ def test_big_documents(db):
     text = f"object to insert too large. size in bytes: {size + 22}, max size: {size}"
     assert reply["n"] == 1
     assert reply["writeErrors"] == [{"index": 0, "code": 2, "errmsg": text}]
+
+
+def test_journaled_changes_of_the_catalogue_are_durable_when_they_are_answered(client, db):
+    journaled = {"w": 1, "j": True}
+    for command in [
+        {"create": "c", "writeConcern": journaled},
+        {"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a_1"}], "writeConcern": journaled},
+        {"dropIndexes": "c", "index": "a_1", "writeConcern": journaled},
+        {"drop": "c", "writeConcern": {"w": "majority"}},
+    ]:
+        db.command(command)
+        log = client.admin.command("serverStatus")["arborLog"]
+        assert log["durable"] == log["appended"], command

@@ -14,9 +14,9 @@ use crate::call::{Call, Plan};
 use crate::cmd::hello;
 use crate::connection::{LastWrite, Peer, Stream};
 use crate::fail_points::{Effect, FailPoints, TimeLimit};
-use crate::generic::{self, Generic};
+use crate::generic::{self, Generic, WriteConcern};
 use crate::log::{Component, Event, Log};
-use crate::metrics::{Kind, Metrics};
+use crate::metrics::{Class, Kind, Metrics};
 use crate::operation::{About, Begin, Operations};
 use crate::place::{self, Place};
 use crate::registry::{self, Row};
@@ -297,7 +297,9 @@ impl Commands {
             reply: DocBuf::new(),
             plan: Plan::default(),
         };
+        let write_concern = call.generic.write_concern;
         let outcome = if expired { Err(arbor_query::Error::TimeExpired.into()) } else { (row.run)(&mut call) };
+        let outcome = outcome.and_then(|()| self.settle(row, write_concern));
         let (mut reply, plan) = (call.reply, call.plan);
         connection.slot.end();
         self.count(row, begun.elapsed(), outcome.is_err());
@@ -314,6 +316,14 @@ impl Commands {
         }
         let streams = request.may_stream && error.is_none() && row.kind == Kind::GetMore && plan.cursor_id != 0;
         Done { reply, streams }
+    }
+
+    /// Write statements wait for their own durability; changes of the catalogue wait here.
+    fn settle(&self, row: &Row, write_concern: WriteConcern) -> Result<()> {
+        if row.class == Class::Command && row.takes_write_concern() {
+            self.database.make_durable(write_concern.durability())?;
+        }
+        Ok(())
     }
 
     /// A limit as the fail points leave it, and whether they want it to have expired.

@@ -61,8 +61,8 @@ impl Database {
         }
     }
 
-    /// The end of a write statement: what it committed is as durable as the client asked for.
-    pub(crate) fn make_durable(&self, durability: Durability) -> Result<()> {
+    /// The end of a statement that changes something: what it committed is as durable as the client asked for.
+    pub fn make_durable(&self, durability: Durability) -> Result<()> {
         if durability == Durability::Journaled {
             // an empty transaction waits for everything before its snapshot
             self.transactions.begin()?.commit(durability)?;
