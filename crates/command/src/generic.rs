@@ -172,16 +172,21 @@ fn read_concern(concern: Doc<'_>) -> Result<()> {
 }
 
 fn write_concern(concern: Doc<'_>) -> Result<WriteConcern> {
-    let mut read = WriteConcern::default();
+    let (mut read, mut majority, mut asked) = (WriteConcern::default(), false, None);
     for (name, value) in concern {
         let field = Field::new("writeConcern", name);
         match name {
-            "w" => read.unacknowledged = acknowledgement(field, value)?,
-            "j" | "fsync" => read.journaled |= field.bool(value)?,
+            "w" => {
+                read.unacknowledged = acknowledgement(field, value)?;
+                majority = matches!(value, ValueRef::String(_));
+            }
+            "j" | "fsync" => asked = Some(asked == Some(true) || field.bool(value)?),
             "wtimeout" | "wElectionId" | "wOpTime" | "getLastError" | "provenance" => {}
             _ => return Err(field.unknown()),
         }
     }
+    // a majority of one member has a write when it is on that member's disk, unless the client says otherwise
+    read.journaled = asked.unwrap_or(majority);
     if read.unacknowledged && read.journaled {
         return Err(Error::failed_to_parse("cannot use 'j' option when 'w' is 0"));
     }
@@ -225,7 +230,11 @@ mod tests {
     fn write_concerns_of_a_standalone() {
         let acknowledged = WriteConcern::default();
         assert_eq!(write_concern_of(1i32, false), Ok(acknowledged));
-        assert_eq!(write_concern_of("majority", true), Ok(WriteConcern { journaled: true, ..acknowledged }));
+        let journaled = WriteConcern { journaled: true, ..acknowledged };
+        assert_eq!(write_concern_of("majority", true), Ok(journaled));
+        assert_eq!(write_concern_of("majority", false), Ok(acknowledged));
+        let majority = DocBuf::new().with("w", "majority");
+        assert_eq!(read_with("writeConcern", (&majority).into()), Ok(journaled));
         assert_eq!(write_concern_of(0i32, false), Ok(WriteConcern { unacknowledged: true, ..acknowledged }));
         for (outcome, code) in [
             (write_concern_of(2i32, false), 2),
