@@ -12,8 +12,15 @@ import pytest
 from arbor_process import Arbor, free_port
 
 
-def test_kill_and_restart_keeps_acknowledged_writes(tmp_path):
+@pytest.fixture
+def arbor(tmp_path):
+    """A server of the test's own, ended even when the test fails."""
     arbor = Arbor(tmp_path / "data")
+    yield arbor
+    arbor.stop()
+
+
+def test_kill_and_restart_keeps_acknowledged_writes(arbor):
     arbor.start()
     with pymongo.MongoClient(arbor.uri, w=1, journal=True) as client:
         client.d.c.create_index("k", unique=True)
@@ -30,8 +37,7 @@ def test_kill_and_restart_keeps_acknowledged_writes(tmp_path):
     assert arbor.stop() == 0
 
 
-def test_sigterm_is_a_clean_shutdown(tmp_path):
-    arbor = Arbor(tmp_path / "data")
+def test_sigterm_is_a_clean_shutdown(arbor):
     arbor.start()
     with pymongo.MongoClient(arbor.uri) as client:
         client.d.c.insert_one({"_id": 1})
