@@ -4,11 +4,10 @@
 
 mod add_to_set;
 mod avg;
+mod extreme;
 mod first;
 mod last;
-mod max;
 mod merge_objects;
-mod min;
 mod n_values;
 mod push;
 mod std_dev;
@@ -23,8 +22,7 @@ use crate::expression::{Environment, Evaluated};
 use crate::{Context, Error, Expression, Result};
 
 pub use avg::Avg;
-pub use max::Max;
-pub use min::Min;
+pub use extreme::Extreme;
 pub use std_dev::{Over, StdDev};
 pub use sum::Sum;
 
@@ -115,8 +113,8 @@ fn simple(name: &str) -> Option<fn() -> Box<dyn State>> {
     Some(match name {
         "$sum" => || Box::<Sum>::default(),
         "$avg" => || Box::<Avg>::default(),
-        "$min" => || Box::<Min>::default(),
-        "$max" => || Box::<Max>::default(),
+        "$min" => || Box::new(Extreme::least()),
+        "$max" => || Box::new(Extreme::greatest()),
         "$first" => || Box::<first::First>::default(),
         "$last" => || Box::<last::Last>::default(),
         "$push" => || Box::<push::Push>::default(),

@@ -7,12 +7,12 @@
 //! ```
 
 use crate::Result;
-use crate::accumulator::Max;
+use crate::accumulator::Extreme;
 use crate::expression::Evaluated;
 use crate::expression::over::for_each;
 
 pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
-    let mut max = Max::default();
+    let mut max = Extreme::greatest();
     for_each(&arguments, |value| max.consider(value));
     Ok(max.best().into())
 }

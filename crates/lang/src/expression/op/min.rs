@@ -7,12 +7,12 @@
 //! ```
 
 use crate::Result;
-use crate::accumulator::Min;
+use crate::accumulator::Extreme;
 use crate::expression::Evaluated;
 use crate::expression::over::for_each;
 
 pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
-    let mut min = Min::default();
+    let mut min = Extreme::least();
     for_each(&arguments, |value| min.consider(value));
     Ok(min.best().into())
 }

@@ -1,0 +1,55 @@
+//! `$min` and `$max`: the smallest or the greatest value by the order of all types; null and missing do not count; null
+//! without any.
+
+use std::cmp::Ordering;
+
+use arbor_bson::{Doc, Value, ValueRef, compare};
+
+use super::{State, value_bytes};
+use crate::Result;
+use crate::expression::Evaluated;
+
+#[derive(Debug)]
+pub struct Extreme {
+    /// How a value compares with the best so far when it takes its place.
+    better: Ordering,
+    best: Option<Value>,
+}
+
+impl Extreme {
+    pub fn least() -> Extreme {
+        Extreme { better: Ordering::Less, best: None }
+    }
+
+    pub fn greatest() -> Extreme {
+        Extreme { better: Ordering::Greater, best: None }
+    }
+
+    pub fn consider(&mut self, value: ValueRef) {
+        let counts = !matches!(value, ValueRef::Null | ValueRef::Undefined);
+        if counts && self.best.as_ref().is_none_or(|best| compare(value, best.as_ref()) == self.better) {
+            self.best = Some(value.to_value());
+        }
+    }
+
+    pub fn best(self) -> Value {
+        self.best.unwrap_or(Value::Null)
+    }
+}
+
+impl State for Extreme {
+    fn add(&mut self, value: Evaluated, _root: Doc) -> Result<()> {
+        if let Some(value) = value.get() {
+            self.consider(value);
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Value {
+        self.best()
+    }
+
+    fn size_bytes(&self) -> usize {
+        self.best.as_ref().map_or(0, value_bytes)
+    }
+}
