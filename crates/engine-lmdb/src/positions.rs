@@ -6,6 +6,10 @@
 //!
 //! The writer notes the position before it commits a state; a reader asks for the state that it sees. The ring holds the
 //! newest [`SLOTS`] states; a reader that was held up for longer than that takes a newer state.
+//!
+//! LMDB keeps two states and writes each over the one before the last. A reader that is held up between taking the number
+//! of the newest state and copying that state may find the state two numbers on under the old number, so it also asks
+//! whether the writer has come to that one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,7 +51,13 @@ impl Positions {
         let before = slot.txn_id.load(Ordering::SeqCst);
         let position = slot.position.load(Ordering::SeqCst);
         let after = slot.txn_id.load(Ordering::SeqCst);
-        (before == txn_id && after == txn_id).then_some(Position(position))
+        (before == txn_id && after == txn_id && !self.is_written_over(txn_id)).then_some(Position(position))
+    }
+
+    /// Whether the writer began to commit the state that takes this one's place in the file.
+    fn is_written_over(&self, txn_id: u64) -> bool {
+        let newest_there = self.slot(txn_id + 2).txn_id.load(Ordering::SeqCst);
+        newest_there != NONE && newest_there >= txn_id + 2
     }
 }
 
@@ -63,7 +73,17 @@ mod tests {
             positions.set(txn_id, Position(txn_id * 2));
             positions.set(txn_id, Position(txn_id * 3));
         }
-        assert_eq!((positions.of(999), positions.of(744)), (Some(Position(2997)), Some(Position(2232))));
+        assert_eq!((positions.of(999), positions.of(998)), (Some(Position(2997)), Some(Position(2994))));
         assert_eq!((positions.of(743), positions.of(1000)), (None, None));
+    }
+
+    #[test]
+    fn a_state_that_may_be_written_over_has_no_position() {
+        let positions = Positions::new();
+        positions.set(7, Position(70));
+        positions.set(8, Position(80));
+        assert_eq!(positions.of(7), Some(Position(70)));
+        positions.set(9, Position(90));
+        assert_eq!((positions.of(7), positions.of(8)), (None, Some(Position(80))));
     }
 }

@@ -30,7 +30,7 @@ impl LmdbSnapshot {
             if let Some(position) = positions.of(reader.txn().id()) {
                 return Ok(LmdbSnapshot { reader, position, recent: Cell::new(None) });
             }
-            // The writer is noting this position, or it was held up here for many commits.
+            // The writer is noting this position, or this thread was held up for two commits or many.
             std::thread::yield_now();
         }
         Err(Error::Other("no position is known for the newest state".to_owned()))
