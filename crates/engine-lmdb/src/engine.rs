@@ -393,7 +393,7 @@ impl Engine for LmdbEngine {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { cheap_range_delete: false, compression: &[] }
+        Capabilities { update_messages: false, exact_counts: true, cheap_range_delete: false, compression: &[] }
     }
 }
 

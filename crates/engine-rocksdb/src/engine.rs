@@ -250,6 +250,11 @@ impl Engine for RocksEngine {
 
     fn capabilities(&self) -> Capabilities {
         // Counts are exact, so a range delete reads what it deletes.
-        Capabilities { cheap_range_delete: false, compression: COMPRESSIONS }
+        Capabilities {
+            update_messages: false,
+            exact_counts: true,
+            cheap_range_delete: false,
+            compression: COMPRESSIONS,
+        }
     }
 }

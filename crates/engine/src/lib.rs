@@ -18,4 +18,4 @@ pub use batch::{Batch, Op};
 pub use error::{Error, Result};
 pub use options::TreeOptions;
 pub use snapshot::{Cursor, RangeEstimate, Snapshot};
-pub use traits::{Barrier, Capabilities, Engine, EngineStats, TreeStats};
+pub use traits::{Barrier, Capabilities, Engine, EngineStats, TreeStats, UpdateFunction};

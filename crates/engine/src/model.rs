@@ -158,7 +158,7 @@ impl Engine for ModelEngine {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { cheap_range_delete: false, compression: &[] }
+        Capabilities { update_messages: false, exact_counts: true, cheap_range_delete: false, compression: &[] }
     }
 }
 

@@ -9,6 +9,19 @@ use crate::{Batch, Result, Snapshot};
 /// Answers when the log is durable up to a position, or why it will not be.
 pub type Barrier = Arc<dyn Fn(Position) -> Result<()> + Send + Sync>;
 
+/// What update messages mean. Registered with an engine when it is opened; the same function is needed as long as the
+/// engine holds messages.
+pub trait UpdateFunction: Send + Sync {
+    /// The row after the update; `None`: there is none. A message that cannot be applied leaves the row as it was.
+    fn apply(&self, key: &[u8], row: Option<&[u8]>, update: &[u8]) -> Option<Vec<u8>>;
+
+    /// One message that does what both do, if there is such a message.
+    fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
+        let _ = (older, newer);
+        None
+    }
+}
+
 pub trait Engine: Send + Sync + 'static {
     /// The name a user writes in `--storageEngine`.
     fn name(&self) -> &'static str;
@@ -68,6 +81,10 @@ pub struct TreeStats {
 
 #[derive(Clone, Debug, Default)]
 pub struct Capabilities {
+    /// Takes update messages.
+    pub update_messages: bool,
+    /// `TreeStats` count rows exactly; else `keys` and `data_bytes` are estimates.
+    pub exact_counts: bool,
     /// Range deletes cost much less than deleting each key.
     pub cheap_range_delete: bool,
     pub compression: &'static [&'static str],

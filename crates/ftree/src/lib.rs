@@ -1,0 +1,23 @@
+//! The fractal tree: a forest of write-optimised search trees in one data file, under one memory budget.
+//!
+//! - `Forest`: open, apply, snapshot, checkpoint (the engine trait)
+//! - `memtable`: what was applied and not absorbed yet
+//! - `table`: immutable sorted tables in extents; leaves and runs are tables ([`block`], [`filter`], [`key_index`])
+//! - `tree`: inner nodes with their slots, versions, installing changes
+//! - `flush`: moving entries down: absorb, push, leaf rewrites, splits; [`merge`]: what meets when they move
+//! - `read`: point reads and cursors
+//! - `work`: background threads, planning, pacing
+//! - `checkpoint`: superblocks, node blocks, recovery
+//! - `io`, [`space`], [`cache`]: the data file, who owns which part of it, the memory budget
+//! - `check`: verify, inspect, salvage
+
+mod entry;
+mod options;
+mod seq;
+
+pub use entry::{Entry, Kind, RangeTombstone};
+pub use options::{Codec, Options, TreeSettings};
+pub use seq::Seq;
+
+pub type Result<T> = arbor_engine::Result<T>;
+pub use arbor_engine::Error;
