@@ -14,6 +14,7 @@
 mod entry;
 mod options;
 mod seq;
+pub mod tree;
 
 pub use entry::{Entry, Kind, RangeTombstone};
 pub use options::{Codec, Options, TreeSettings};
