@@ -11,6 +11,7 @@
 //! - `io`, [`space`], [`cache`]: the data file, who owns which part of it, the memory budget
 //! - `check`: verify, inspect, salvage
 
+pub mod checkpoint;
 mod entry;
 mod options;
 mod seq;
