@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arbor_base::{Position, TreeId};
-use arbor_engine::{Batch, Cursor as _, Error, Op, Result, limits};
+use arbor_engine::{Batch, Cursor as _, Error, Op, Result, UpdateFunction, limits};
 
 use crate::cursor::LmdbCursor;
 use crate::keys::Content;
@@ -34,6 +34,7 @@ pub struct Edit<'b> {
     pub txn: WriteTxn<'b>,
     env: &'b Env,
     book: &'b mut Book,
+    updates: Option<&'b dyn UpdateFunction>,
     /// Trees that this edit touches, as they are after it.
     trees: HashMap<TreeId, Option<TreeRecord>>,
     next_content: u64,
@@ -46,14 +47,14 @@ pub struct Edit<'b> {
 const DELETED_PER_ROUND: usize = 1024;
 
 impl<'b> Edit<'b> {
-    pub fn begin(env: &'b Env, book: &'b mut Book) -> Result<Edit<'b>> {
+    pub fn begin(env: &'b Env, book: &'b mut Book, updates: Option<&'b dyn UpdateFunction>) -> Result<Edit<'b>> {
         if let Some(reason) = &book.poisoned {
             return Err(Error::Poisoned { context: reason.clone() });
         }
         let txn = WriteTxn::begin(env)?;
         let (next_content, applied) = (book.next_content, book.applied);
         let trees = HashMap::new();
-        Ok(Edit { txn, env, book, trees, next_content, applied, counted: false, doomed: false })
+        Ok(Edit { txn, env, book, updates, trees, next_content, applied, counted: false, doomed: false })
     }
 
     pub fn apply(&mut self, batch: &Batch) -> Result<()> {
@@ -69,10 +70,13 @@ impl<'b> Edit<'b> {
 
     fn change(&mut self, op: &Op) -> Result<()> {
         match op {
-            // LMDB has no options per tree.
-            Op::CreateTree { tree, options: _ } => self.create_tree(*tree),
+            Op::CreateTree { tree, options } => {
+                options.check_names("lmdb", &[])?;
+                self.create_tree(*tree)
+            }
             Op::DropTree { tree } => self.drop_tree(*tree),
             Op::Put { tree, key, value } => self.put(*tree, key, value),
+            Op::Update { tree, key, update } => self.update(*tree, key, update),
             Op::Delete { tree, key } => self.delete(*tree, key),
             Op::DeleteRange { tree, from, to } => match to {
                 None if from.is_empty() => self.empty_tree(*tree),
@@ -159,6 +163,18 @@ impl<'b> Edit<'b> {
     /// Puts a row without counting it.
     pub fn put_row(&mut self, content: Content, key: &[u8], value: &[u8]) -> Result<Option<usize>> {
         rows::put(&mut self.txn, content, key, value, &mut self.next_content)
+    }
+
+    fn update(&mut self, tree: TreeId, key: &[u8], update: &[u8]) -> Result<()> {
+        limits::check_row(key, update)?;
+        let updates = self.updates.ok_or_else(|| Error::no_updates("lmdb"))?;
+        let content = self.tree(tree)?.content;
+        let row = rows::get(&self.txn, content, key)?.map(<[u8]>::to_vec);
+        match updates.apply(key, row.as_deref(), update) {
+            Some(value) if row.as_ref() == Some(&value) => Ok(()),
+            Some(value) => self.put(tree, key, &value),
+            None => self.delete(tree, key),
+        }
     }
 
     fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {

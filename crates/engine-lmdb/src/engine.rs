@@ -119,7 +119,7 @@ impl Core {
         let core = Core::new(env, options, folder, first, None)?;
         {
             let mut book = core.lock_book();
-            let mut edit = Edit::begin(&core.env, &mut book)?;
+            let mut edit = Edit::begin(&core.env, &mut book, None)?;
             // A content of no tree: its fence ends the pages of the records.
             edit.new_content()?;
             edit.commit()?;
@@ -176,7 +176,7 @@ impl Core {
     fn doom_unfinished_loads(&self) -> Result<()> {
         loop {
             let mut book = self.lock_book();
-            let mut edit = Edit::begin(&self.env, &mut book)?;
+            let mut edit = Edit::begin(&self.env, &mut book, None)?;
             let Some(content) = records::first_loading(&edit.txn)? else { return Ok(()) };
             edit.end_load(content)?;
             edit.doom(content)?;
@@ -193,7 +193,7 @@ impl Core {
     /// Runs one write transaction. After an error nothing of it is applied.
     pub(crate) fn edit<T>(&self, change: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<T> {
         let mut book = self.lock_book();
-        let result = Edit::begin(&self.env, &mut book).and_then(|mut edit| {
+        let result = Edit::begin(&self.env, &mut book, self.options.updates.as_deref()).and_then(|mut edit| {
             let answer = change(&mut edit)?;
             Ok((answer, edit.commit()?))
         });
@@ -288,7 +288,7 @@ impl Core {
         if book.uncounted.is_empty() {
             return Ok(());
         }
-        let mut edit = Edit::begin(&self.env, book)?;
+        let mut edit = Edit::begin(&self.env, book, None)?;
         edit.put_counts()?;
         edit.commit().map(drop)
     }
@@ -393,7 +393,12 @@ impl Engine for LmdbEngine {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { update_messages: false, exact_counts: true, cheap_range_delete: false, compression: &[] }
+        Capabilities {
+            update_messages: self.core.options.updates.is_some(),
+            exact_counts: true,
+            cheap_range_delete: false,
+            compression: &[],
+        }
     }
 }
 

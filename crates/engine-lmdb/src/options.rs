@@ -1,5 +1,9 @@
 //! What the user of the engine may choose.
 
+use std::sync::Arc;
+
+use arbor_engine::UpdateFunction;
+
 #[derive(Clone, Debug)]
 pub struct LmdbOptions {
     /// Address space reserved for the data file, the bound of its size; halved while the process may not have so much.
@@ -15,6 +19,8 @@ pub struct LmdbOptions {
     /// Whether a thread sweeps dropped trees and makes the checkpoints of `freed_bytes_max`. Tests that count system
     /// calls run without it and call [`sweep`](crate::LmdbEngine::sweep).
     pub background: bool,
+    /// Resolves update messages, as they are applied.
+    pub updates: Option<Arc<dyn UpdateFunction>>,
 }
 
 impl Default for LmdbOptions {
@@ -25,6 +31,7 @@ impl Default for LmdbOptions {
             readahead: false,
             freed_bytes_max: 64 << 20,
             background: true,
+            updates: None,
         }
     }
 }

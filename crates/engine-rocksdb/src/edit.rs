@@ -85,6 +85,7 @@ impl<'b> Edit<'b> {
                 Ok(())
             }
             Op::Put { tree, key, value } => self.put(*tree, key, value),
+            Op::Update { .. } => Err(Error::no_updates("rocksdb")),
             Op::Delete { tree, key } => self.delete(*tree, key),
             Op::DeleteRange { tree, from, to } => self.delete_range(*tree, from, to.as_deref()),
         }

@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arbor_base::{Position, TreeId};
-use arbor_engine::{Barrier, Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeStats};
+use arbor_engine::{
+    Barrier, Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeOptions, TreeStats,
+};
 
 use crate::edit::{Book, Edit};
-use crate::options::{COMPRESSIONS, RocksOptions};
+use crate::options::{COMPRESSIONS, RocksOptions, check_tree_options};
 use crate::published::{Published, State};
 use crate::raw::Db;
 use crate::records::{self, Content, StateRecord};
@@ -218,6 +220,10 @@ impl Engine for RocksEngine {
 
     fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
         bulk::load(&self.core, tree, rows)
+    }
+
+    fn check_options(&self, options: &TreeOptions) -> Result<()> {
+        check_tree_options(options)
     }
 
     fn stats(&self) -> Result<EngineStats> {

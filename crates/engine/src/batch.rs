@@ -11,10 +11,11 @@ pub struct Batch {
     pub ops: Vec<Op>,
 }
 
-/// One change of one tree. Operations are idempotent, since recovery may replay batches that an engine had applied.
+/// One change of one tree. All but updates are idempotent; an engine passes over batches that it has applied, so a replay
+/// does no harm to updates either.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// Ensures that the tree exists. An existing tree keeps its content.
+    /// Ensures that the tree exists. An existing tree keeps its content and takes the new options.
     CreateTree {
         tree: TreeId,
         options: TreeOptions,
@@ -27,6 +28,13 @@ pub enum Op {
         tree: TreeId,
         key: Vec<u8>,
         value: Vec<u8>,
+    },
+    /// Changes the row, or the lack of one, as the engine's [`UpdateFunction`](crate::UpdateFunction) says. Only for
+    /// engines with [`Capabilities::update_messages`](crate::Capabilities).
+    Update {
+        tree: TreeId,
+        key: Vec<u8>,
+        update: Vec<u8>,
     },
     /// A missing key is not an error.
     Delete {

@@ -5,6 +5,7 @@
 //!
 //! Here everything panics on a finding, as tests do.
 
+mod adder;
 mod bench;
 mod cases;
 mod random;
@@ -12,13 +13,14 @@ mod rng;
 
 use std::path::Path;
 
+pub use adder::Adder;
 pub use bench::{Bench, Scratch, assert_same, rows_of};
 pub use random::History;
 pub use rng::Rng;
 
 use crate::Engine;
 
-/// Makes the engine under test.
+/// Makes the engine under test, with [`Adder`] as its update function if it takes update messages.
 pub trait Factory {
     /// The engine in a folder: a new one, or the one that was dropped there, in a state that it promises after a crash.
     fn open(&self, dir: &Path) -> Box<dyn Engine>;

@@ -27,3 +27,10 @@ pub enum Error {
     #[error("{0}")]
     Other(String),
 }
+
+impl Error {
+    /// An update message for an engine that takes none.
+    pub fn no_updates(engine: &str) -> Error {
+        Error::Other(format!("the engine {engine} was opened without a function for update messages"))
+    }
+}

@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arbor_base::{Position, TreeId};
 
 use self::snapshot::ModelSnapshot;
-use crate::{Barrier, Batch, Capabilities, Engine, EngineStats, Error, Op, Result, Snapshot, TreeStats, limits};
+use crate::{
+    Barrier, Batch, Capabilities, Engine, EngineStats, Error, Op, Result, Snapshot, TreeStats, UpdateFunction, limits,
+};
 
 type Rows = BTreeMap<Arc<[u8]>, Arc<[u8]>>;
 
@@ -38,6 +40,7 @@ struct Inner {
 /// See the module.
 #[derive(Default)]
 pub struct ModelEngine {
+    updates: Option<Arc<dyn UpdateFunction>>,
     inner: Mutex<Inner>,
 }
 
@@ -47,14 +50,19 @@ impl ModelEngine {
         ModelEngine::default()
     }
 
+    /// An empty engine that takes update messages.
+    pub fn with_updates(updates: Arc<dyn UpdateFunction>) -> ModelEngine {
+        ModelEngine { updates: Some(updates), inner: Mutex::default() }
+    }
+
     /// The engine as it reopens after a crash of this one: at its last checkpoint.
     pub fn crash(&self) -> ModelEngine {
-        ModelEngine::at(self.lock().checkpointed.clone())
+        self.at(self.lock().checkpointed.clone())
     }
 
     /// The engine as it reopens after a clean shutdown of this one: with everything that was applied.
     pub fn reopen(&self) -> ModelEngine {
-        ModelEngine::at(self.lock().current.clone())
+        self.at(self.lock().current.clone())
     }
 
     /// The next call of `apply` changes nothing and answers this error. [`Error::Poisoned`] lasts, as in a real engine.
@@ -62,9 +70,9 @@ impl ModelEngine {
         self.lock().fail_next = Some(error);
     }
 
-    fn at(state: State) -> ModelEngine {
+    fn at(&self, state: State) -> ModelEngine {
         let inner = Inner { current: state.clone(), checkpointed: state, ..Inner::default() };
-        ModelEngine { inner: Mutex::new(inner) }
+        ModelEngine { updates: self.updates.clone(), inner: Mutex::new(inner) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -93,7 +101,7 @@ impl Engine for ModelEngine {
         }
         let mut state = inner.current.clone();
         for batch in batches {
-            state.apply(batch)?;
+            state.apply(batch, self.updates.as_deref())?;
         }
         inner.current = state;
         Ok(())
@@ -158,26 +166,31 @@ impl Engine for ModelEngine {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { update_messages: false, exact_counts: true, cheap_range_delete: false, compression: &[] }
+        Capabilities {
+            update_messages: self.updates.is_some(),
+            exact_counts: true,
+            cheap_range_delete: false,
+            compression: &[],
+        }
     }
 }
 
 impl State {
-    fn apply(&mut self, batch: &Batch) -> Result<()> {
+    fn apply(&mut self, batch: &Batch, updates: Option<&dyn UpdateFunction>) -> Result<()> {
         if batch.position <= self.position {
             return Ok(());
         }
         for op in &batch.ops {
-            self.change(op)?;
+            self.change(op, updates)?;
         }
         self.position = batch.position;
         Ok(())
     }
 
-    fn change(&mut self, op: &Op) -> Result<()> {
+    fn change(&mut self, op: &Op, updates: Option<&dyn UpdateFunction>) -> Result<()> {
         match op {
-            // The model has no options, so it knows no names to check.
-            Op::CreateTree { tree, options: _ } => {
+            Op::CreateTree { tree, options } => {
+                options.check_names("model", &[])?;
                 Arc::make_mut(&mut self.trees).entry(*tree).or_default();
             }
             Op::DropTree { tree } => {
@@ -186,6 +199,15 @@ impl State {
             Op::Put { tree, key, value } => {
                 limits::check_row(key, value)?;
                 self.rows_mut(*tree)?.insert(key.as_slice().into(), value.as_slice().into());
+            }
+            Op::Update { tree, key, update } => {
+                limits::check_row(key, update)?;
+                let updates = updates.ok_or_else(|| Error::no_updates("model"))?;
+                let rows = self.rows_mut(*tree)?;
+                match updates.apply(key, rows.get(key.as_slice()).map(|value| &**value), update) {
+                    Some(value) => rows.insert(key.as_slice().into(), value.into()),
+                    None => rows.remove(key.as_slice()),
+                };
             }
             Op::Delete { tree, key } => {
                 self.rows_mut(*tree)?.remove(key.as_slice());
@@ -242,7 +264,8 @@ mod tests {
     impl Factory for Models {
         fn open(&self, dir: &Path) -> Box<dyn Engine> {
             let mut engines = self.by_folder.lock().unwrap();
-            let engine = Arc::new(engines.get(dir).map_or_else(ModelEngine::new, |engine| engine.crash()));
+            let new = || ModelEngine::with_updates(Arc::new(contract::Adder));
+            let engine = Arc::new(engines.get(dir).map_or_else(new, |engine| engine.crash()));
             engines.insert(dir.to_owned(), engine.clone());
             Box::new(engine)
         }

@@ -4,21 +4,28 @@ use std::sync::Arc;
 
 use arbor_base::{Position, TreeId};
 
-use crate::{Batch, Result, Snapshot};
+use crate::{Batch, Result, Snapshot, TreeOptions};
 
 /// Answers when the log is durable up to a position, or why it will not be.
 pub type Barrier = Arc<dyn Fn(Position) -> Result<()> + Send + Sync>;
 
 /// What update messages mean. Registered with an engine when it is opened; the same function is needed as long as the
-/// engine holds messages.
+/// engine holds messages. When it is called is the engine's choice, so it depends on nothing but its arguments, and its
+/// rows stay within [`limits`](crate::limits).
 pub trait UpdateFunction: Send + Sync {
     /// The row after the update; `None`: there is none. A message that cannot be applied leaves the row as it was.
     fn apply(&self, key: &[u8], row: Option<&[u8]>, update: &[u8]) -> Option<Vec<u8>>;
 
-    /// One message that does what both do, if there is such a message.
+    /// One message that does to every row what `older` and then `newer` do, if there is such a message.
     fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
         let _ = (older, newer);
         None
+    }
+}
+
+impl std::fmt::Debug for dyn UpdateFunction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("UpdateFunction")
     }
 }
 
@@ -55,6 +62,12 @@ pub trait Engine: Send + Sync + 'static {
     /// tree is empty or whole.
     fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()>;
 
+    /// Whether [`Op::CreateTree`](crate::Op) takes these options. Asked before a change is logged: what is in the log must
+    /// apply. Errors: `InvalidOption`, as `apply` answers for the same options.
+    fn check_options(&self, options: &TreeOptions) -> Result<()> {
+        options.check_names(self.name(), &[])
+    }
+
     fn stats(&self) -> Result<EngineStats>;
     fn tree_stats(&self, tree: TreeId) -> Result<TreeStats>;
     fn capabilities(&self) -> Capabilities;
@@ -81,7 +94,7 @@ pub struct TreeStats {
 
 #[derive(Clone, Debug, Default)]
 pub struct Capabilities {
-    /// Takes update messages.
+    /// Takes update messages: it knows how, and was opened with an [`UpdateFunction`].
     pub update_messages: bool,
     /// `TreeStats` count rows exactly; else `keys` and `data_bytes` are estimates.
     pub exact_counts: bool,
@@ -122,6 +135,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
         (**self).bulk_load(tree, rows)
+    }
+
+    fn check_options(&self, options: &TreeOptions) -> Result<()> {
+        (**self).check_options(options)
     }
 
     fn stats(&self) -> Result<EngineStats> {

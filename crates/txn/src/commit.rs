@@ -189,7 +189,7 @@ impl CommitPath {
         if bytes > bytes_max {
             return Err(Error::TooLarge { bytes, bytes_max });
         }
-        let request = Request::new(writes.into_changes(), snapshot, &self.hasher, bytes)?;
+        let request = Request::new(&*self.engine, writes.into_changes(), snapshot, &self.hasher, bytes)?;
         if self.low_space.load(Ordering::Relaxed) && request.puts_anything() {
             return Err(Error::OutOfSpace { context: "the space reserve is reached".into() });
         }

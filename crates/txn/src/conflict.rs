@@ -34,7 +34,7 @@ type ByHash = BuildHasherDefault<Identity>;
 /// What one transaction writes, as far as conflicts go.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
-    /// One per put or delete, in the order of the operations.
+    /// One per put, update or delete, in the order of the operations.
     pub hashes: Vec<u64>,
     pub ranges: Vec<(TreeId, KeyRange)>,
 }
@@ -44,7 +44,7 @@ impl Footprint {
         let mut footprint = Footprint { hashes: Vec::with_capacity(ops.len()), ranges: Vec::new() };
         for op in ops {
             match op {
-                Op::Put { tree, key, .. } | Op::Delete { tree, key } => {
+                Op::Put { tree, key, .. } | Op::Update { tree, key, .. } | Op::Delete { tree, key } => {
                     footprint.hashes.push(hasher.hash_one((tree, key.as_slice())));
                 }
                 Op::DeleteRange { tree, from, to } => {
@@ -59,7 +59,7 @@ impl Footprint {
 
 fn key_of(op: &Op) -> Option<(TreeId, &[u8])> {
     match op {
-        Op::Put { tree, key, .. } | Op::Delete { tree, key } => Some((*tree, key)),
+        Op::Put { tree, key, .. } | Op::Update { tree, key, .. } | Op::Delete { tree, key } => Some((*tree, key)),
         _ => None,
     }
 }
@@ -116,7 +116,7 @@ impl ConflictTable {
         self.ranged += usize::from(!footprint.ranges.is_empty());
         self.size += weight(&footprint);
         let keys = batch.ops.into_iter().filter_map(|op| match op {
-            Op::Put { tree, key, .. } | Op::Delete { tree, key } => Some((tree, key)),
+            Op::Put { tree, key, .. } | Op::Update { tree, key, .. } | Op::Delete { tree, key } => Some((tree, key)),
             _ => None,
         });
         self.window.push_back(Committed { position, footprint, keys: keys.collect() });

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use arbor_base::{Position, TreeId};
-use arbor_engine::{Batch, Op, limits};
+use arbor_engine::{Batch, Engine, Op, limits};
 use hashbrown::{DefaultHashBuilder, HashMap};
 
 use crate::conflict::{ConflictTable, Footprint, GroupFootprint};
@@ -59,10 +59,16 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Errors: rows that the engine would refuse.
-    pub fn new(changes: Changes, snapshot: Position, hasher: &DefaultHashBuilder, bytes: usize) -> Result<Request> {
+    /// Errors: rows and tree options that the engine would refuse.
+    pub fn new(
+        engine: &dyn Engine,
+        changes: Changes,
+        snapshot: Position,
+        hasher: &DefaultHashBuilder,
+        bytes: usize,
+    ) -> Result<Request> {
         let Changes { ops, counters, logical } = changes;
-        check_rows(&ops)?;
+        check_ops(engine, &ops)?;
         let mut record = record::begin(&logical, bytes + 64);
         ops.iter().for_each(|op| record::push_op(&mut record, op));
         let footprint = Footprint::of(hasher, &ops);
@@ -70,12 +76,12 @@ impl Request {
     }
 
     pub fn puts_anything(&self) -> bool {
-        self.ops.iter().any(|op| matches!(op, Op::Put { .. }))
+        self.ops.iter().any(|op| matches!(op, Op::Put { .. } | Op::Update { .. }))
     }
 }
 
 /// What the engine would refuse must not reach the log.
-fn check_rows(ops: &[Op]) -> Result<()> {
+fn check_ops(engine: &dyn Engine, ops: &[Op]) -> Result<()> {
     for op in ops {
         match op {
             Op::Put { key, value, .. } => limits::check_row(key, value)?,
@@ -84,7 +90,10 @@ fn check_rows(ops: &[Op]) -> Result<()> {
                 limits::check_row(from, &[])?;
                 limits::check_row(to.as_deref().unwrap_or_default(), &[])?;
             }
-            Op::CreateTree { .. } | Op::DropTree { .. } => {}
+            Op::Update { key, update, .. } if engine.capabilities().update_messages => limits::check_row(key, update)?,
+            Op::Update { .. } => return Err(arbor_engine::Error::no_updates(engine.name()).into()),
+            Op::CreateTree { options, .. } => engine.check_options(options)?,
+            Op::DropTree { .. } => {}
         }
     }
     Ok(())
@@ -126,7 +135,10 @@ impl Draft {
                     created.insert(*tree);
                 }
                 Op::DropTree { .. } => {}
-                Op::Put { tree, .. } | Op::Delete { tree, .. } | Op::DeleteRange { tree, .. } => {
+                Op::Put { tree, .. }
+                | Op::Update { tree, .. }
+                | Op::Delete { tree, .. }
+                | Op::DeleteRange { tree, .. } => {
                     if *tree == known {
                         continue;
                     }

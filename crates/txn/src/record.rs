@@ -17,6 +17,7 @@
 //! | 4 | delete | key |
 //! | 5 | delete range | from, to |
 //! | 6 | delete range to the end | from |
+//! | 7 | update | key, message |
 //!
 //! Names, keys and values are a varint length and the bytes. A varint is LEB128 (7 bits per byte, lowest first, high bit
 //! = more), at most 10 bytes. The log checks the bytes; decoding is checked nevertheless and never panics.
@@ -32,6 +33,7 @@ const PUT: u8 = 3;
 const DELETE: u8 = 4;
 const DELETE_RANGE: u8 = 5;
 const DELETE_TO_END: u8 = 6;
+const UPDATE: u8 = 7;
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Record {
@@ -79,6 +81,11 @@ pub(crate) fn push_op(out: &mut Vec<u8>, op: &Op) {
             head(PUT, tree);
             push_bytes(out, key);
             push_bytes(out, value);
+        }
+        Op::Update { tree, key, update } => {
+            head(UPDATE, tree);
+            push_bytes(out, key);
+            push_bytes(out, update);
         }
         Op::Delete { tree, key } => {
             head(DELETE, tree);
@@ -152,6 +159,7 @@ impl<'a> Reader<'a> {
             PUT => Op::Put { tree, key: self.bytes()?.to_vec(), value: self.bytes()?.to_vec() },
             DELETE => Op::Delete { tree, key: self.bytes()?.to_vec() },
             DELETE_RANGE => Op::DeleteRange { tree, from: self.bytes()?.to_vec(), to: Some(self.bytes()?.to_vec()) },
+            UPDATE => Op::Update { tree, key: self.bytes()?.to_vec(), update: self.bytes()?.to_vec() },
             DELETE_TO_END => Op::DeleteRange { tree, from: self.bytes()?.to_vec(), to: None },
             _ => return Err("unknown kind of operation"),
         })
@@ -183,6 +191,7 @@ mod tests {
             Op::CreateTree { tree, options },
             Op::Put { tree, key: b"key".to_vec(), value: vec![7; 300] },
             Op::Put { tree, key: Vec::new(), value: Vec::new() },
+            Op::Update { tree, key: b"key".to_vec(), update: vec![1, 2] },
             Op::Delete { tree: TreeId(u64::MAX), key: b"key".to_vec() },
             Op::DeleteRange { tree, from: b"a".to_vec(), to: Some(b"b".to_vec()) },
             Op::DeleteRange { tree, from: b"a".to_vec(), to: None },

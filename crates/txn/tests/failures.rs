@@ -13,7 +13,7 @@ use arbor_engine::model::ModelEngine;
 use arbor_engine::{Barrier, Batch, Capabilities, Engine, EngineStats, Error as EngineError, Snapshot, TreeStats};
 use arbor_log::{Log, LogOptions};
 use arbor_txn::testing::InMemory;
-use arbor_txn::{Durability, Error, Options, Transactions, View};
+use arbor_txn::{Durability, Error, Options, Transactions, TreeOptions, View};
 use support::{Rig, rig, rig_with, rows};
 
 fn full() -> EngineError {
@@ -283,4 +283,18 @@ fn a_panic_inside_apply_poisons_writes_and_keeps_reads() {
     assert!(rows(&transactions.read().unwrap(), tree).is_empty());
     assert!(transactions.checkpoint_now().is_ok());
     transactions.close().unwrap();
+}
+
+#[test]
+fn a_tree_option_that_the_engine_refuses_does_not_reach_the_log() {
+    let rig = rig();
+    let appended = rig.transactions.log().appended();
+    let settings = vec![("no such option".to_owned(), "1".to_owned())];
+    let mut txn = rig.begin();
+    txn.create_tree(TreeOptions { settings });
+    let refused = txn.commit(Durability::Applied);
+    let Err(Error::Engine(arbor_engine::Error::InvalidOption { name, .. })) = refused else { panic!("{refused:?}") };
+    assert_eq!((name.as_str(), rig.transactions.log().appended()), ("no such option", appended));
+    let tree = rig.tree();
+    assert!(rig.rows(tree).is_empty());
 }

@@ -6,6 +6,7 @@ mod durable;
 mod rows;
 mod snapshot;
 mod trees;
+mod updates;
 
 use super::Bench;
 
@@ -14,6 +15,7 @@ type Case = fn(&Bench<'_>);
 pub const ALL: &[(&str, Case)] = &[
     ("a new engine is empty", trees::a_new_engine_is_empty),
     ("create and drop are idempotent", trees::create_and_drop_are_idempotent),
+    ("tree options are checked", trees::options_are_checked),
     ("many trees stay apart", trees::many_trees_stay_apart),
     ("rows are put, replaced and deleted", rows::put_replace_delete),
     ("range deletes", rows::range_deletes),
@@ -22,6 +24,10 @@ pub const ALL: &[(&str, Case)] = &[
     ("rows beyond the bounds are refused", rows::bounds),
     ("counts are exact", rows::counts_are_exact),
     ("a group that fails changes nothing", rows::a_failed_group_changes_nothing),
+    ("updates change what is there", updates::change_what_is_there),
+    ("updates survive", updates::survive),
+    ("updates meet range deletes and new trees", updates::meet_range_deletes),
+    ("engines without updates refuse them", updates::are_refused_without_a_function),
     ("applied batches are passed over", rows::applied_batches_are_passed_over),
     ("cursor moves at every place", cursor::moves_at_every_place),
     ("cursors over long keys", cursor::moves_over_long_keys),

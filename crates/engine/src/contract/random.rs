@@ -4,7 +4,8 @@
 use arbor_base::TreeId;
 
 use super::bench::{
-    Bench, Rows, assert_same, assert_same_rows, batch, create, delete, delete_range, drop_tree, put, rows_of,
+    Bench, Rows, add, assert_same, assert_same_rows, batch, create, delete, delete_range, drop_tree, model, put,
+    rows_of,
 };
 use super::{Factory, Rng};
 use crate::model::ModelEngine;
@@ -46,7 +47,7 @@ impl History {
 
     /// A history whose values are no longer than this.
     pub fn with_values(seed: u64, value_bytes_max: u64) -> History {
-        let (rng, model) = (Rng::new(seed), ModelEngine::new());
+        let (rng, model) = (Rng::new(seed), model());
         History { rng, model, since: Vec::new(), value_bytes_max, held: Vec::new() }
     }
 
@@ -65,12 +66,13 @@ impl History {
     }
 
     pub fn apply(&mut self, engine: &dyn Engine) {
+        let updates = engine.capabilities().update_messages;
         let mut position = self.model.applied().0;
         let mut group = Vec::new();
         for _ in 0..1 + self.rng.below(4) {
             // Positions rise, not always by one: other engines apply the records between.
             position += if self.rng.one_in(10) { 1 + self.rng.below(5) } else { 1 };
-            let ops = (0..self.rng.below(12)).map(|_| self.op()).collect();
+            let ops = (0..self.rng.below(12)).map(|_| self.op(updates)).collect();
             group.push(batch(position, ops));
         }
         let (left, right) = (self.model.apply(&group), engine.apply(&group));
@@ -81,7 +83,7 @@ impl History {
         }
     }
 
-    fn op(&mut self) -> Op {
+    fn op(&mut self, updates: bool) -> Op {
         let tree = self.rng.below(TREES);
         // Most operations find their tree: a missing one fails the whole group.
         let exists = self.model.tree_stats(TreeId(tree)).is_ok();
@@ -89,6 +91,7 @@ impl History {
             0..5 => create(tree),
             5..7 => drop_tree(tree),
             _ if !exists && !self.rng.one_in(40) => create(tree),
+            7..30 if updates => add(tree, self.key(), self.rng.below(5) as i64 - 2),
             7..60 => put(tree, self.key(), self.value()),
             60..90 => delete(tree, self.key()),
             90..98 => delete_range(tree, &self.key(), Some(&self.key())),
@@ -112,7 +115,8 @@ impl History {
 
     fn value(&mut self) -> Vec<u8> {
         let length = match self.rng.below(40) {
-            0..34 => self.rng.below(60),
+            0..10 => 8,
+            10..34 => self.rng.below(60),
             34..39 => self.rng.below(5000),
             _ => self.rng.below(100_000),
         };

@@ -1,8 +1,8 @@
 use arbor_base::{Position, TreeId};
 
-use crate::Error;
 use crate::contract::Bench;
-use crate::contract::bench::{apply, create, drop_tree, get, put, rows_of};
+use crate::contract::bench::{apply, batch, create, drop_tree, get, put, rows_of};
+use crate::{Engine, Error, Op, TreeOptions};
 
 pub fn a_new_engine_is_empty(bench: &Bench<'_>) {
     let engine = bench.open();
@@ -34,6 +34,33 @@ pub fn create_and_drop_are_idempotent(bench: &Bench<'_>) {
     apply(&*engine, vec![put(1, "a", "3"), drop_tree(1), create(1), put(1, "c", "4")]);
     let snapshot = engine.snapshot().unwrap();
     assert_eq!(rows_of(&*snapshot, TreeId(1)), Some(vec![(b"c".into(), b"4".into())]));
+}
+
+pub fn options_are_checked(bench: &Bench<'_>) {
+    let engine = bench.open();
+    engine.check_options(&TreeOptions::default()).unwrap();
+    let options = TreeOptions { settings: vec![("no such option".to_owned(), "1".to_owned())] };
+    let invalid = |result: crate::Result<()>| match result {
+        Err(Error::InvalidOption { name, .. }) => assert_eq!(name, "no such option"),
+        other => panic!("{other:?}"),
+    };
+    invalid(engine.check_options(&options));
+    let with = |options: &TreeOptions| Op::CreateTree { tree: TreeId(1), options: options.clone() };
+    invalid(engine.apply(&[batch(1, vec![with(&options)])]));
+    assert_eq!(engine.applied(), Position::ZERO);
+    assert!(engine.tree_stats(TreeId(1)).is_err());
+    for name in engine.capabilities().compression {
+        options_take(&*engine, &with, name);
+    }
+}
+
+/// A tree is created with a compression, or changes to it, and keeps its rows.
+fn options_take(engine: &dyn Engine, with: &dyn Fn(&TreeOptions) -> Op, compression: &str) {
+    let options = TreeOptions { settings: vec![("compression".to_owned(), compression.to_owned())] };
+    engine.check_options(&options).unwrap();
+    apply(engine, vec![with(&options), put(1, compression, compression.repeat(500))]);
+    engine.checkpoint().unwrap();
+    assert_eq!(get(engine, 1, compression), Some(compression.repeat(500).into_bytes()));
 }
 
 pub fn many_trees_stay_apart(bench: &Bench<'_>) {
