@@ -13,8 +13,10 @@
 
 pub mod checkpoint;
 mod entry;
+pub mod memtable;
 mod options;
 mod seq;
+pub mod snapshots;
 pub mod tree;
 
 pub use entry::{Entry, Kind, RangeTombstone};
