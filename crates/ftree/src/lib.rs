@@ -14,10 +14,12 @@
 pub mod checkpoint;
 mod entry;
 pub mod memtable;
+pub mod merge;
 mod options;
 mod seq;
 pub mod snapshots;
 pub mod tree;
+pub mod update;
 
 pub use entry::{Entry, Kind, RangeTombstone};
 pub use options::{Codec, Options, TreeSettings};

@@ -1,0 +1,145 @@
+//! The range tombstones that a merge meets, cut so that none overlaps another.
+
+use std::collections::BTreeMap;
+
+use crate::{RangeTombstone, Seq};
+
+use super::fold::stripe;
+
+/// `from <= key < to`, deleted as of each of `seqs`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fragment {
+    pub from: Vec<u8>,
+    pub to: Option<Vec<u8>>,
+    /// Newest first, at most one in each stripe, never empty.
+    pub seqs: Vec<Seq>,
+}
+
+impl Fragment {
+    pub fn newest(&self) -> Seq {
+        self.seqs.first().copied().unwrap_or_default()
+    }
+
+    fn is_behind(&self, key: &[u8]) -> bool {
+        self.to.as_deref().is_none_or(|to| key < to)
+    }
+}
+
+/// In key order, disjoint, and no two that touch say the same.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Fragments {
+    list: Vec<Fragment>,
+}
+
+/// `None` stands behind all keys.
+fn clip_to(a: Option<&[u8]>, b: Option<&[u8]>) -> Option<Vec<u8>> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b).to_vec()),
+        (one, other) => one.or(other).map(<[u8]>::to_vec),
+    }
+}
+
+impl Fragments {
+    /// Of the tombstones' parts with `from <= key < to`. `stripes`: as in [`super::Fold`]; of tombstones in one stripe the newest counts.
+    pub fn new<'a>(
+        tombstones: impl IntoIterator<Item = &'a RangeTombstone>,
+        stripes: &[Seq],
+        from: &[u8],
+        to: Option<&[u8]>,
+    ) -> Fragments {
+        let mut begins: Vec<(Vec<u8>, Seq)> = Vec::new();
+        let mut ends: Vec<(Vec<u8>, Seq)> = Vec::new();
+        for tombstone in tombstones {
+            let begin = tombstone.from.as_slice().max(from);
+            let end = clip_to(tombstone.to.as_deref(), to);
+            if end.as_deref().is_none_or(|end| begin < end) {
+                begins.push((begin.to_vec(), tombstone.seq));
+                ends.extend(end.map(|end| (end, tombstone.seq)));
+            }
+        }
+        begins.sort_unstable();
+        ends.sort_unstable();
+        Fragments { list: sweep(begins, ends, stripes) }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The first fragment that ends behind `key`: it covers the key or lies behind it. `place` is the caller's position in the
+    /// list, 0 at first; keys must rise from call to call.
+    #[inline]
+    pub fn at_or_after(&self, place: &mut usize, key: &[u8]) -> Option<&Fragment> {
+        loop {
+            let fragment = self.list.get(*place)?;
+            if fragment.is_behind(key) {
+                return Some(fragment);
+            }
+            *place += 1;
+        }
+    }
+
+    /// The fragment that covers `key`; see [`Fragments::at_or_after`].
+    #[inline]
+    pub fn covering(&self, place: &mut usize, key: &[u8]) -> Option<&Fragment> {
+        self.at_or_after(place, key).filter(|fragment| fragment.from.as_slice() <= key)
+    }
+
+    /// As tombstones again, the parts with `from <= key < to`.
+    pub fn within(&self, from: &[u8], to: Option<&[u8]>) -> impl Iterator<Item = RangeTombstone> {
+        let first = self.list.partition_point(|fragment| !fragment.is_behind(from));
+        let rest = self.list.get(first..).unwrap_or_default();
+        let inside = rest.iter().take_while(move |fragment| to.is_none_or(|to| fragment.from.as_slice() < to));
+        inside.flat_map(move |fragment| {
+            let begin = fragment.from.as_slice().max(from).to_vec();
+            let end = clip_to(fragment.to.as_deref(), to);
+            fragment.seqs.iter().map(move |seq| RangeTombstone { from: begin.clone(), to: end.clone(), seq: *seq })
+        })
+    }
+}
+
+/// Walks over all ends in key order and keeps which tombstones are open.
+fn sweep(begins: Vec<(Vec<u8>, Seq)>, ends: Vec<(Vec<u8>, Seq)>, stripes: &[Seq]) -> Vec<Fragment> {
+    let mut list: Vec<Fragment> = Vec::new();
+    let mut open: BTreeMap<Seq, usize> = BTreeMap::new();
+    let (mut begins, mut ends) = (begins.into_iter().peekable(), ends.into_iter().peekable());
+    loop {
+        let next = match (begins.peek(), ends.peek()) {
+            (Some(begin), Some(end)) => begin.0.clone().min(end.0.clone()),
+            (Some(one), None) | (None, Some(one)) => one.0.clone(),
+            (None, None) => break,
+        };
+        while let Some((_, seq)) = ends.next_if(|end| end.0 == next) {
+            if let Some(count) = open.get_mut(&seq) {
+                *count -= 1;
+            }
+        }
+        while let Some((_, seq)) = begins.next_if(|begin| begin.0 == next) {
+            *open.entry(seq).or_default() += 1;
+        }
+        open.retain(|_, count| *count > 0);
+        turn(&mut list, next, newest_of_stripes(&open, stripes));
+    }
+    list
+}
+
+/// From `key` on `seqs` hold.
+fn turn(list: &mut Vec<Fragment>, key: Vec<u8>, seqs: Vec<Seq>) {
+    if let Some(last) = list.last_mut()
+        && last.to.is_none()
+    {
+        if last.seqs == seqs {
+            return;
+        }
+        last.to = Some(key.clone());
+    }
+    if !seqs.is_empty() {
+        list.push(Fragment { from: key, to: None, seqs });
+    }
+}
+
+fn newest_of_stripes(open: &BTreeMap<Seq, usize>, stripes: &[Seq]) -> Vec<Seq> {
+    let mut seqs: Vec<Seq> = open.keys().rev().copied().collect();
+    seqs.dedup_by_key(|seq| stripe(stripes, *seq));
+    seqs
+}

@@ -1,0 +1,74 @@
+//! What meets when entries move down the tree.
+//!
+//! - [`Merge`]: several sources as one, in the order E1
+//! - [`Fold`]: which versions of a key are kept, and as what. All visibility rules of the engine stand there.
+//! - [`Fragments`]: the range tombstones of a merge
+//! - `rewrite`: a whole job: sources through both into new tables
+
+pub mod fold;
+pub mod fragments;
+mod heap;
+pub mod source;
+
+pub use fold::{Fold, Kept, Versions};
+pub use fragments::{Fragment, Fragments};
+pub use source::{Clipped, Slice, Source};
+
+use heap::Heap;
+
+use crate::{Entry, Result};
+
+/// Several sources as one. Requires: sources newest first, i.e. of one key all that an earlier source holds is newer than
+/// what a later one holds (I1 of the tree gives that). Of equal keys those of the earlier source come first.
+pub struct Merge<S> {
+    sources: Vec<S>,
+    heap: Heap,
+    key: Vec<u8>,
+}
+
+impl<S: Source> Merge<S> {
+    /// `common`: so many first bytes are the same in all keys of all sources; 0 is always right.
+    pub fn new(sources: Vec<S>, common: usize) -> Merge<S> {
+        let heap = Heap::new(&sources, common);
+        Merge { sources, heap, key: Vec::new() }
+    }
+
+    /// Passes all entries of the key the merge stands on.
+    pub fn pass_key(&mut self) -> Result<()> {
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        key.extend_from_slice(self.entry().map_or(&[], |entry| entry.key));
+        let mut passed = Ok(());
+        while passed.is_ok() && self.entry().is_some_and(|entry| entry.key == key) {
+            passed = self.advance();
+        }
+        self.key = key;
+        passed
+    }
+}
+
+impl<S: Source> Source for Merge<S> {
+    #[inline]
+    fn entry(&self) -> Option<Entry<'_>> {
+        self.sources.get(self.heap.top()?)?.entry()
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        if let Some(top) = self.heap.top().and_then(|top| self.sources.get_mut(top)) {
+            top.advance()?;
+            self.heap.top_moved(&self.sources);
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        while self.entry().is_some_and(|entry| entry.key < key) {
+            let top =
+                self.heap.top().and_then(|top| self.sources.get_mut(top)).expect("a merge that has an entry has a top");
+            top.seek(key)?;
+            self.heap.top_moved(&self.sources);
+        }
+        Ok(())
+    }
+}
