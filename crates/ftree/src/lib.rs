@@ -11,11 +11,16 @@
 //! - `io`, [`space`], [`cache`]: the data file, who owns which part of it, the memory budget
 //! - `check`: verify, inspect, salvage
 
+pub mod block;
 pub mod checkpoint;
+pub mod codec;
 mod entry;
+pub mod filter;
+pub mod key_index;
 pub mod memtable;
 pub mod merge;
 mod options;
+pub mod packed;
 mod seq;
 pub mod snapshots;
 pub mod tree;

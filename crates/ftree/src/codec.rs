@@ -1,0 +1,168 @@
+//! Compressing and decompressing what tables store.
+//!
+//! Stored form: one tag byte (0 none, 1 lz4, 2 zstd), then the payload. The level is not stored; a block says itself how it
+//! is read, so the codec of a tree may change at any time. Contexts and scratch memory belong to the thread and are reused.
+
+use std::cell::RefCell;
+
+use crate::{Codec, Error, Result};
+
+const TAG_NONE: u8 = 0;
+const TAG_LZ4: u8 = 1;
+const TAG_ZSTD: u8 = 2;
+
+/// No stored piece is larger: a length beyond it comes from damaged bytes and must not be allocated.
+pub const RAW_BYTES_MAX: usize = 1 << 30;
+
+struct Contexts {
+    level: i32,
+    compressor: zstd::bulk::Compressor<'static>,
+    decompressor: zstd::bulk::Decompressor<'static>,
+}
+
+thread_local! {
+    static CONTEXTS: RefCell<Option<Contexts>> = const { RefCell::new(None) };
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Appends the stored form of `raw` to `out`. What does not shrink, or what the codec fails on, is stored as it is.
+pub fn compress(codec: Codec, raw: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    let room = raw.len().saturating_sub(1);
+    out.resize(start + 1 + room, 0);
+    let written = out.get_mut(start..).and_then(|stored| {
+        let (tag, payload) = stored.split_first_mut()?;
+        let (which, written) = match codec {
+            Codec::None => return None,
+            Codec::Lz4 => (TAG_LZ4, compress_lz4(raw, payload)?),
+            Codec::Zstd(level) => (TAG_ZSTD, compress_zstd(level, raw, payload)?),
+        };
+        *tag = which;
+        Some(written)
+    });
+    match written {
+        Some(written) => out.truncate(start + 1 + written),
+        None => {
+            out.truncate(start);
+            out.push(TAG_NONE);
+            out.extend_from_slice(raw);
+        }
+    }
+}
+
+/// `None`: it does not fit into `payload`, which is shorter than `raw`.
+fn compress_lz4(raw: &[u8], payload: &mut [u8]) -> Option<usize> {
+    lz4::block::compress_to_buffer(raw, None, false, payload).ok()
+}
+
+fn compress_zstd(level: i32, raw: &[u8], payload: &mut [u8]) -> Option<usize> {
+    with_contexts(|contexts| {
+        if contexts.level != level {
+            contexts.compressor.set_compression_level(level).ok()?;
+            contexts.level = level;
+        }
+        contexts.compressor.compress_to_buffer(raw, payload).ok()
+    })
+}
+
+fn with_contexts<T>(act: impl FnOnce(&mut Contexts) -> Option<T>) -> Option<T> {
+    CONTEXTS.with_borrow_mut(|slot| {
+        if slot.is_none() {
+            let level = 1;
+            let compressor = zstd::bulk::Compressor::new(level).ok()?;
+            *slot = Some(Contexts { level, compressor, decompressor: zstd::bulk::Decompressor::new().ok()? });
+        }
+        act(slot.as_mut()?)
+    })
+}
+
+/// The raw bytes of a stored piece. Errors: `Corrupt` without a place, which the caller knows.
+pub fn decompress(stored: &[u8], raw_len: usize) -> Result<Vec<u8>> {
+    let mut raw = Vec::new();
+    decompress_into(stored, raw_len, &mut raw)?;
+    Ok(raw)
+}
+
+/// Hands the raw bytes to `read`, without an allocation when called again and again.
+pub fn with_decompressed<T>(stored: &[u8], raw_len: usize, read: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+    if let Some((&TAG_NONE, payload)) = stored.split_first()
+        && payload.len() == raw_len
+    {
+        return read(payload);
+    }
+    let mut scratch = SCRATCH.take();
+    let result = decompress_into(stored, raw_len, &mut scratch).and_then(|()| read(&scratch));
+    if scratch.capacity() <= 1 << 20 {
+        SCRATCH.set(scratch);
+    }
+    result
+}
+
+/// Replaces the content of `raw`.
+fn decompress_into(stored: &[u8], raw_len: usize, raw: &mut Vec<u8>) -> Result<()> {
+    let (&tag, payload) = stored.split_first().ok_or_else(|| corrupt("empty piece"))?;
+    if raw_len > RAW_BYTES_MAX {
+        return Err(corrupt("impossible length"));
+    }
+    raw.clear();
+    let length = match tag {
+        TAG_NONE => {
+            raw.extend_from_slice(payload);
+            Some(payload.len())
+        }
+        TAG_LZ4 => {
+            raw.resize(raw_len, 0);
+            lz4::block::decompress_to_buffer(payload, Some(raw_len as i32), raw).ok()
+        }
+        TAG_ZSTD => {
+            raw.resize(raw_len, 0);
+            with_contexts(|contexts| contexts.decompressor.decompress_to_buffer(payload, raw.as_mut_slice()).ok())
+        }
+        _ => return Err(corrupt("unknown codec")),
+    };
+    match length {
+        Some(length) if length == raw_len => Ok(()),
+        _ => Err(corrupt("does not decompress")),
+    }
+}
+
+fn corrupt(context: &str) -> Error {
+    Error::Corrupt { place: String::new(), context: context.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_codec_gives_back_what_it_got() {
+        let mut noise = 1u64;
+        let random: Vec<u8> = std::iter::repeat_with(|| {
+            noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (noise >> 56) as u8
+        })
+        .take(5000)
+        .collect();
+        for codec in [Codec::None, Codec::Lz4, Codec::Zstd(1), Codec::Zstd(-3), Codec::Zstd(19)] {
+            for raw in [&b""[..], b"a", &[7; 9000], &random] {
+                let mut stored = vec![9];
+                compress(codec, raw, &mut stored);
+                assert!(stored.len() <= raw.len() + 2);
+                assert_eq!(decompress(&stored[1..], raw.len()).unwrap(), raw, "{codec:?}");
+                with_decompressed(&stored[1..], raw.len(), |again| Ok(assert_eq!(again, raw))).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let mut stored = Vec::new();
+        compress(Codec::Zstd(1), &[7; 1000], &mut stored);
+        assert!(decompress(&stored, 999).is_err());
+        assert!(decompress(&stored, 1001).is_err());
+        assert!(decompress(&stored, usize::MAX).is_err());
+        assert!(decompress(&stored[..stored.len() - 1], 1000).is_err());
+        assert!(decompress(&[], 0).is_err());
+        assert!(decompress(&[9, 1], 1).is_err());
+    }
+}
