@@ -10,7 +10,10 @@ pub mod fragments;
 mod heap;
 pub mod source;
 
-pub use fold::{Fold, Kept, Versions};
+#[cfg(test)]
+mod fold_tests;
+
+pub use fold::{Fate, Fold, Kept, Versions};
 pub use fragments::{Fragment, Fragments};
 pub use source::{Clipped, Slice, Source};
 
