@@ -152,10 +152,10 @@ impl Disk for FaultyDisk {
         Ok(())
     }
 
-    fn free_bytes(&self, dir: &Path) -> Result<u64> {
-        let mut state = self.state();
-        state.enter(Call::Other, dir)?;
-        Ok(state.free_bytes())
+    /// Not a call that can fail: callers look at the clock to decide when they ask, and the same scenario has to make the
+    /// same calls each time.
+    fn free_bytes(&self, _dir: &Path) -> Result<u64> {
+        Ok(self.state().free_bytes())
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {

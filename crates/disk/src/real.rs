@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::num::NonZeroU64;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use crate::{Disk, Error, File, Lock, OpenMode, Result};
@@ -16,15 +18,18 @@ pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Box<dyn File>> {
-        let mut options = fs::OpenOptions::new();
-        match mode {
-            OpenMode::Read => options.read(true),
-            OpenMode::ReadWrite => options.read(true).write(true),
-            OpenMode::Create => options.read(true).write(true).create(true),
-            OpenMode::CreateNew => options.read(true).write(true).create_new(true),
-        };
-        let file = options.open(path).map_err(|e| Error::from_io("open", path, e))?;
+        let file = options(mode).open(path).map_err(|e| Error::from_io("open", path, e))?;
         Ok(Box::new(RealFile { file, path: path.to_owned() }))
+    }
+
+    fn open_direct(&self, path: &Path, mode: OpenMode) -> Result<Option<Box<dyn File>>> {
+        let mut options = options(mode);
+        options.custom_flags(OFlags::DIRECT.bits() as i32);
+        match options.open(path) {
+            Ok(file) => Ok(Some(Box::new(RealFile { file, path: path.to_owned() }))),
+            Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(None),
+            Err(e) => Err(Error::from_io("open", path, e)),
+        }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
@@ -87,6 +92,17 @@ impl Disk for RealDisk {
             Err(e) => Err(Error::from_io("lock", path, e.into())),
         }
     }
+}
+
+fn options(mode: OpenMode) -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    match mode {
+        OpenMode::Read => options.read(true),
+        OpenMode::ReadWrite => options.read(true).write(true),
+        OpenMode::Create => options.read(true).write(true).create(true),
+        OpenMode::CreateNew => options.read(true).write(true).create_new(true),
+    };
+    options
 }
 
 #[derive(Debug)]
@@ -162,6 +178,29 @@ impl File for RealFile {
             Ok(()) => Ok(()),
             Err(Errno::OPNOTSUPP) => self.write_zeros(offset, len),
             Err(e) => Err(self.failed("punch hole")(e.into())),
+        }
+    }
+
+    fn advise_random(&self) {
+        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::Random);
+    }
+
+    fn advise_soon(&self, offset: u64, len: u64) {
+        let _ = rustix::fs::fadvise(&self.file, offset, NonZeroU64::new(len), Advice::WillNeed);
+    }
+
+    #[allow(unsafe_code)] // neither std, rustix nor nix have this call
+    fn write_behind(&self, offset: u64, len: u64) -> Result<()> {
+        let (fd, from, count) = (self.file.as_raw_fd(), offset as i64, len as i64);
+        // SAFETY: the descriptor is open as long as `self` is, and the call touches no memory of this process.
+        let answer = unsafe { libc::sync_file_range(fd, from, count, libc::SYNC_FILE_RANGE_WRITE) };
+        match answer {
+            0 => Ok(()),
+            _ => match io::Error::last_os_error() {
+                // A file system that cannot: the sync will do it all.
+                e if e.raw_os_error() == Some(libc::ENOSYS) || e.raw_os_error() == Some(libc::ESPIPE) => Ok(()),
+                e => Err(self.failed("write behind")(e)),
+            },
         }
     }
 }

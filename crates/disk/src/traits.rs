@@ -21,6 +21,12 @@ pub enum OpenMode {
 pub trait Disk: Send + Sync + Debug + 'static {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Box<dyn File>>;
 
+    /// Like `open`, for reads and writes that pass the page cache by. Offsets, lengths and the addresses of buffers are
+    /// then multiples of 4096. `None`: this file system does not do that.
+    fn open_direct(&self, path: &Path, mode: OpenMode) -> Result<Option<Box<dyn File>>> {
+        self.open(path, mode).map(Some)
+    }
+
     /// Replaces `to` when it exists, atomically.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
@@ -79,6 +85,17 @@ pub trait File: Send + Sync + Debug {
 
     /// Gives the blocks of a range back to the file system; the range reads as zeros, the length stays.
     fn punch_hole(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// Tells the operating system that reads will be scattered, so that it reads nothing ahead. A hint.
+    fn advise_random(&self) {}
+
+    /// Tells the operating system that this range is read soon. A hint.
+    fn advise_soon(&self, _offset: u64, _len: u64) {}
+
+    /// Starts writing what was written to this range, without waiting for it. Says nothing about durability (D1).
+    fn write_behind(&self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
 
     /// Like `read_at`; too few bytes are an error.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {

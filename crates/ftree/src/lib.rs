@@ -12,23 +12,35 @@
 //! - `check`: verify, inspect, salvage
 
 pub mod block;
+pub mod cache;
 pub mod checkpoint;
 pub mod codec;
+pub mod counters;
 mod entry;
+pub mod file;
 pub mod filter;
+pub mod io;
 pub mod key_index;
+pub mod memory_limit;
 pub mod memtable;
 pub mod merge;
 mod options;
 pub mod packed;
 mod seq;
 pub mod snapshots;
+pub mod space;
 pub mod tree;
 pub mod update;
 
+pub use cache::{Cache, Cell, Charge, Evictable, Evicted};
+pub use counters::{Counter, Counters};
 pub use entry::{Entry, Kind, RangeTombstone};
+pub use file::DataFile;
+pub use io::Io;
+pub use memory_limit::default_memory_bytes;
 pub use options::{Codec, Options, TreeSettings};
 pub use seq::Seq;
+pub use space::{Extent, Space, UNIT};
 
 pub type Result<T> = arbor_engine::Result<T>;
 pub use arbor_engine::Error;

@@ -1,0 +1,71 @@
+//! Everything that work below the trees needs: the data file, its space, the memory budget and the figures.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arbor_disk::{Disk, OpenMode};
+
+use crate::cache::Cache;
+use crate::counters::Counters;
+use crate::file::{DataFile, map_error};
+use crate::space::Space;
+use crate::{Options, Result};
+
+/// The name of the data file in its folder.
+pub const DATA_FILE: &str = "ftree.data";
+
+/// Shared as `Arc<Io>`.
+pub struct Io {
+    pub file: DataFile,
+    pub space: Space,
+    pub cache: Cache,
+    pub counters: Counters,
+}
+
+impl Io {
+    /// Opens the data file of a folder, creating both when they are missing. All of its space is free: recovery adopts
+    /// what is in use.
+    pub fn open(options: &Options, dir: &Path) -> Result<Arc<Io>> {
+        let disk = &options.disk;
+        let failed = |error| map_error("opening", 0, error);
+        disk.create_dir_all(dir).map_err(failed)?;
+        let path = dir.join(DATA_FILE);
+        let is_new = !disk.exists(&path).map_err(failed)?;
+        let file = DataFile::open(disk.as_ref(), &path, OpenMode::Create, options.direct_io)?;
+        if is_new {
+            disk.sync_dir(dir).map_err(failed)?;
+        }
+        Io::with_file(disk, dir, file, options.memory_bytes_max)
+    }
+
+    /// Opens an existing data file for reading only: tools that look at it.
+    pub fn open_to_read(disk: &Arc<dyn Disk>, dir: &Path, memory_bytes_max: u64) -> Result<Arc<Io>> {
+        let file = DataFile::open(disk.as_ref(), &dir.join(DATA_FILE), OpenMode::Read, false)?;
+        Io::with_file(disk, dir, file, memory_bytes_max)
+    }
+
+    /// A data file in memory, for tests.
+    #[doc(hidden)]
+    pub fn scratch(memory_bytes_max: u64) -> Arc<Io> {
+        let options = Options::new(Arc::new(arbor_disk::FaultyDisk::new()), memory_bytes_max);
+        Io::open(&options, Path::new("/data")).expect("a fresh disk in memory does not fail")
+    }
+
+    fn with_file(disk: &Arc<dyn Disk>, dir: &Path, file: DataFile, memory_bytes_max: u64) -> Result<Arc<Io>> {
+        let space = Space::new(disk.clone(), dir, file.len()?);
+        Ok(Arc::new(Io { file, space, cache: Cache::new(memory_bytes_max), counters: Counters::default() }))
+    }
+
+    /// All figures by name.
+    pub fn figures(&self) -> Vec<(&'static str, u64)> {
+        let mut figures = self.counters.snapshot();
+        figures.extend(self.file.figures().snapshot());
+        figures.push(("space used bytes", self.space.used_bytes()));
+        figures.push(("space free bytes", self.space.free_bytes()));
+        figures.push(("file bytes", self.space.file_bytes()));
+        figures.push(("cache used bytes", self.cache.used()));
+        figures.push(("cache limit bytes", self.cache.limit()));
+        figures.push(("cache pinned bytes", self.cache.pinned()));
+        figures
+    }
+}
