@@ -11,6 +11,7 @@
 //! - `io`, [`space`], [`cache`]: the data file, who owns which part of it, the memory budget
 //! - `check`: verify, inspect, salvage
 
+pub mod blob;
 pub mod block;
 pub mod cache;
 pub mod checkpoint;
@@ -29,6 +30,7 @@ pub mod packed;
 mod seq;
 pub mod snapshots;
 pub mod space;
+pub mod table;
 pub mod tree;
 pub mod update;
 

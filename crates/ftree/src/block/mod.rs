@@ -133,6 +133,13 @@ impl Block {
         self.plain
     }
 
+    /// What these rows take in the raw form, about; as [`BlockBuilder::raw_bytes`].
+    #[inline]
+    pub fn raw_bytes_of(&self, rows: Range<usize>) -> usize {
+        let len = |spans: &Spans| spans.range(rows.start, rows.end).1 - spans.range(rows.start, rows.end).0;
+        len(&self.keys) + len(&self.values) + 2 * rows.len()
+    }
+
     /// Some row is a [`Kind::PutBlob`].
     pub fn has_blobs(&self) -> bool {
         match self.kinds.same() {

@@ -1,0 +1,91 @@
+//! Values that stand in extents of their own.
+//!
+//! | pointer | bytes |
+//! |---|---|
+//! | offset in the data file | 8 |
+//! | stored bytes | 4 |
+//! | bytes of the value | 4 |
+//! | xxh3 of the stored bytes | 8 |
+//!
+//! Little-endian. The stored bytes are a piece of [`crate::codec`]. An extent of a blob is owned by every table that holds
+//! a row pointing to it.
+
+use std::sync::Arc;
+
+use crate::counters::Counter;
+use crate::io::Io;
+use crate::space::{Extent, UNIT};
+use crate::table::{corrupt_at, located};
+use crate::{Codec, Error, Result, codec};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlobPointer {
+    pub offset: u64,
+    pub bytes: u32,
+    pub raw_bytes: u32,
+    pub checksum: u64,
+}
+
+impl BlobPointer {
+    pub const BYTES: usize = 24;
+
+    pub fn encode(&self) -> [u8; BlobPointer::BYTES] {
+        let mut bytes = [0; BlobPointer::BYTES];
+        let (offset, rest) = bytes.split_at_mut(8);
+        let (stored, rest) = rest.split_at_mut(4);
+        let (raw, checksum) = rest.split_at_mut(4);
+        offset.copy_from_slice(&self.offset.to_le_bytes());
+        stored.copy_from_slice(&self.bytes.to_le_bytes());
+        raw.copy_from_slice(&self.raw_bytes.to_le_bytes());
+        checksum.copy_from_slice(&self.checksum.to_le_bytes());
+        bytes
+    }
+
+    /// `None`: not a pointer.
+    pub fn decode(mut bytes: &[u8]) -> Option<BlobPointer> {
+        let mut number = |len: usize| -> Option<u64> {
+            Some(bytes.split_off(..len)?.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+        };
+        let (offset, stored, raw, checksum) = (number(8)?, number(4)?, number(4)?, number(8)?);
+        let pointer = BlobPointer { offset, bytes: stored as u32, raw_bytes: raw as u32, checksum };
+        bytes.is_empty().then_some(pointer)
+    }
+}
+
+/// Writes a value of at most 1 GiB. It stays as long as the extent is held.
+pub fn write(io: &Io, value: &[u8]) -> Result<(BlobPointer, Arc<Extent>)> {
+    write_with(io, Codec::Zstd(1), value)
+}
+
+pub fn write_with(io: &Io, codec: Codec, value: &[u8]) -> Result<(BlobPointer, Arc<Extent>)> {
+    if value.len() > codec::RAW_BYTES_MAX {
+        return Err(Error::Other(format!("a value of {} bytes is too large", value.len())));
+    }
+    let mut stored = Vec::new();
+    codec::compress(codec, value, &mut stored);
+    let bytes = stored.len();
+    let checksum = xxhash_rust::xxh3::xxh3_64(&stored);
+    stored.resize(bytes.next_multiple_of(UNIT as usize), 0);
+    let extent = io.space.allocate(stored.len() as u64)?;
+    io.file.write(extent.offset(), &stored)?;
+    io.counters.add(Counter::BlobBytesWritten, stored.len() as u64);
+    let pointer =
+        BlobPointer { offset: extent.offset(), bytes: bytes as u32, raw_bytes: value.len() as u32, checksum };
+    Ok((pointer, Arc::new(extent)))
+}
+
+/// Requires: someone holds the blob's extent.
+pub fn read(io: &Io, pointer: &BlobPointer) -> Result<Vec<u8>> {
+    let stored = io.file.read(pointer.offset, pointer.bytes as usize)?;
+    io.counters.add(Counter::BlobBytesRead, stored.len() as u64);
+    if xxhash_rust::xxh3::xxh3_64(&stored) != pointer.checksum {
+        return Err(corrupt_at(io, pointer.offset, "the checksum of a large value does not match"));
+    }
+    codec::decompress(&stored, pointer.raw_bytes as usize).map_err(|error| located(error, io, pointer.offset))
+}
+
+/// Reads what the value of a [`crate::Kind::PutBlob`] points to.
+pub fn load(io: &Io, value: &[u8]) -> Result<Vec<u8>> {
+    let broken = || Error::Corrupt { place: "a row with a large value".into(), context: "its pointer".into() };
+    read(io, &BlobPointer::decode(value).ok_or_else(broken)?)
+}

@@ -1,0 +1,210 @@
+//! A cursor over one table, both ways.
+
+use std::sync::Arc;
+
+use super::body::BlockRef;
+use super::{Table, TableBody};
+use crate::block::Block;
+use crate::cache::Guard;
+use crate::counters::Counter;
+use crate::io::Io;
+use crate::{Entry, Result};
+
+/// Bytes of one read in sequence.
+const READ_BYTES: usize = 256 << 10;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reading {
+    /// Blocks come from the cache and go there; they may be ripe.
+    Point,
+    /// For moving entries: large reads, nothing is put into the cache; blocks are as they were written.
+    Sequential,
+}
+
+/// Rests on an entry, or on none when it ran over an end.
+pub struct TableCursor<'io> {
+    table: Arc<Table>,
+    io: &'io Io,
+    reading: Reading,
+    body: Option<Guard<TableBody>>,
+    block: Option<BlockRef>,
+    block_at: usize,
+    row: usize,
+    /// Stored forms of the blocks `ahead_of.0 .. ahead_of.1`.
+    ahead: Vec<u8>,
+    ahead_of: (usize, usize),
+}
+
+impl<'io> TableCursor<'io> {
+    /// Rests on no entry yet.
+    pub fn new(table: Arc<Table>, io: &'io Io, reading: Reading) -> TableCursor<'io> {
+        let (body, block, ahead) = (None, None, Vec::new());
+        TableCursor { table, io, reading, body, block, block_at: 0, row: 0, ahead, ahead_of: (0, 0) }
+    }
+
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    #[inline]
+    pub fn entry(&self) -> Option<Entry<'_>> {
+        self.block.as_ref().map(|block| block.entry(self.row))
+    }
+
+    /// The block that the cursor rests in, and the row: for bulk copies. `skip_to` goes on behind them.
+    #[inline]
+    pub fn block(&self) -> Option<(&Block, usize)> {
+        self.block.as_ref().map(|block| (&**block, self.row))
+    }
+
+    /// The number of that block.
+    pub fn block_at(&self) -> usize {
+        self.block_at
+    }
+
+    /// Goes on to a row of the same block; its length: to the next block.
+    pub fn skip_to(&mut self, row: usize) -> Result<()> {
+        let Some(block) = &self.block else { return Ok(()) };
+        if row < block.len() {
+            self.row = row;
+            return Ok(());
+        }
+        self.enter_forward(self.block_at + 1)
+    }
+
+    /// To the first entry with a key `>= key`, its newest version.
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        let at = self.body()?.block_of(key);
+        self.enter_forward(at)?;
+        let row = self.block.as_ref().map_or(0, |block| block.lower_bound(key));
+        self.skip_to(row)
+    }
+
+    /// To the last entry with a key `< key`, its oldest version.
+    pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        let before = self.body()?.blocks_before(key);
+        self.enter_backward(before)?;
+        self.row = self.block.as_ref().map_or(0, |block| block.lower_bound(key)).saturating_sub(1);
+        Ok(())
+    }
+
+    pub fn first(&mut self) -> Result<()> {
+        self.body()?;
+        self.enter_forward(0)
+    }
+
+    pub fn last(&mut self) -> Result<()> {
+        let blocks = self.body()?.block_count();
+        self.enter_backward(blocks)
+    }
+
+    #[inline]
+    pub fn next(&mut self) -> Result<()> {
+        match &self.block {
+            Some(block) if self.row + 1 < block.len() => {
+                self.row += 1;
+                Ok(())
+            }
+            Some(_) => self.enter_forward(self.block_at + 1),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    pub fn prev(&mut self) -> Result<()> {
+        match (&self.block, self.row.checked_sub(1)) {
+            (Some(_), Some(row)) => {
+                self.row = row;
+                Ok(())
+            }
+            (Some(_), None) => self.enter_backward(self.block_at),
+            (None, _) => Ok(()),
+        }
+    }
+
+    fn body(&mut self) -> Result<&TableBody> {
+        let body = match self.body.take() {
+            Some(body) => body,
+            None => self.table.body(self.io)?,
+        };
+        Ok(self.body.insert(body))
+    }
+
+    /// To the first row of block `at` or, where it is empty, of the next one.
+    fn enter_forward(&mut self, mut at: usize) -> Result<()> {
+        self.block = None;
+        self.row = 0;
+        while at < self.body()?.block_count() {
+            let block = self.load(at)?;
+            self.block_at = at;
+            if !block.is_empty() {
+                self.block = Some(block);
+                break;
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// To the last row of the block before `end`.
+    fn enter_backward(&mut self, mut end: usize) -> Result<()> {
+        self.block = None;
+        while let Some(at) = end.checked_sub(1) {
+            let block = self.load(at)?;
+            self.block_at = at;
+            if let Some(last) = block.len().checked_sub(1) {
+                self.row = last;
+                self.block = Some(block);
+                break;
+            }
+            end = at;
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, at: usize) -> Result<BlockRef> {
+        let (io, reading) = (self.io, self.reading);
+        let body = self.body()?;
+        if reading == Reading::Point {
+            return body.block(at, io);
+        }
+        if let Some(block) = body.cached_unripe(at) {
+            return Ok(block);
+        }
+        self.read_ahead(at)?;
+        let Some(body) = &self.body else { return self.load_alone(at) };
+        let from = body.span(self.ahead_of.0, at).1;
+        let stored = self.ahead.get(from..from + body.span(at, at + 1).1).unwrap_or_default();
+        Ok(BlockRef::Own(Box::new(body.open(at, stored, io)?)))
+    }
+
+    fn load_alone(&mut self, at: usize) -> Result<BlockRef> {
+        let io = self.io;
+        Ok(BlockRef::Own(Box::new(self.body()?.read(at, io)?)))
+    }
+
+    /// Ensures: the stored form of `at` is in `ahead`, with what follows it in the direction of travel.
+    fn read_ahead(&mut self, at: usize) -> Result<()> {
+        let before = self.ahead_of;
+        if (before.0..before.1).contains(&at) {
+            return Ok(());
+        }
+        let io = self.io;
+        let body = self.body()?;
+        let (mut from, mut to) = (at, at + 1);
+        if at + 1 == before.0 {
+            while from > 0 && body.span(from - 1, to).1 <= READ_BYTES {
+                from -= 1;
+            }
+        } else {
+            while to < body.block_count() && body.span(from, to + 1).1 <= READ_BYTES {
+                to += 1;
+            }
+        }
+        let (offset, bytes) = body.span(from, to);
+        self.ahead = io.file.read(offset, bytes)?;
+        self.ahead_of = (from, to);
+        io.counters.add(Counter::ScanBytesRead, bytes as u64);
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! Immutable sorted tables, each in one extent: leaves hold rows, runs hold messages.
+//!
+//! | part of the extent | bytes |
+//! |---|---|
+//! | header, for salvage; see [`meta`] | 64 |
+//! | blocks, compressed, back to back | |
+//! | index: places and checksums of blocks, first keys, last key, range tombstones, filter; see [`body`] | |
+//! | zeros to the next multiple of 4096 | |
+//!
+//! - [`meta`]: what a parent keeps about a table, always in memory
+//! - [`writer`]: from sorted entries to a table
+//! - [`body`]: the index in memory, with the cells of the cached blocks
+//! - [`cursor`]: over a table's entries, both ways
+//!
+//! Invariants:
+//! - (T1) All versions of one key stand in one block; first keys of blocks ascend strictly.
+//! - (T2) Nothing of a table changes once it is written; its extent is free when the last `Arc` of it is gone.
+//! - (T3) A cached block may be *ripe*: entries from above are merged into it up to its `as_of`. Such a block is never written,
+//!   and whoever moves entries (`Reading::Sequential`) does not get it.
+
+mod body;
+mod cursor;
+mod meta;
+mod writer;
+
+use std::sync::Arc;
+
+pub use body::{BlockRef, TableBody};
+pub use cursor::{Reading, TableCursor};
+pub use meta::{HEADER_BYTES, TableMeta};
+pub use writer::TableWriter;
+
+use crate::blob::BlobPointer;
+use crate::cache::{Cell, Evictable, Evicted, Guard};
+use crate::counters::Counter;
+use crate::io::Io;
+use crate::space::Extent;
+use crate::{Error, Result};
+
+/// The item number of a table's body in the cache; smaller ones are blocks.
+const BODY: u32 = u32::MAX;
+
+pub struct Table {
+    pub meta: TableMeta,
+    _extent: Extent,
+    /// Of the large values that rows point to, by offset.
+    blobs: Vec<Arc<Extent>>,
+    body: Cell<TableBody>,
+}
+
+impl Table {
+    /// A table that a node on disk names, its extents claimed already (tables may share blobs).
+    pub fn adopt(meta: TableMeta, extent: Extent, blobs: Vec<Arc<Extent>>) -> Arc<Table> {
+        Arc::new(Table::new(meta, extent, blobs))
+    }
+
+    fn new(meta: TableMeta, extent: Extent, mut blobs: Vec<Arc<Extent>>) -> Table {
+        blobs.sort_by_key(|blob| blob.offset());
+        Table { meta, _extent: extent, blobs, body: Cell::default() }
+    }
+
+    /// The index, read when it is not in memory.
+    #[inline]
+    pub fn body(self: &Arc<Table>, io: &Io) -> Result<Guard<TableBody>> {
+        match self.body.get() {
+            Some(body) => Ok(body),
+            None => self.load_body(io),
+        }
+    }
+
+    #[cold]
+    fn load_body(self: &Arc<Table>, io: &Io) -> Result<Guard<TableBody>> {
+        let bytes = io.file.read(self.meta.index_offset, self.meta.index_bytes as usize)?;
+        io.counters.add(Counter::BodyMisses, 1);
+        io.counters.add(Counter::BodyBytesRead, bytes.len() as u64);
+        if xxhash_rust::xxh3::xxh3_64(&bytes) != self.meta.index_checksum {
+            return Err(corrupt_at(io, self.meta.index_offset, "the checksum of a table's index does not match"));
+        }
+        let body = TableBody::decode(&bytes, self).map_err(|error| located(error, io, self.meta.index_offset))?;
+        Ok(self.keep_body(body, io))
+    }
+
+    fn keep_body(self: &Arc<Table>, body: TableBody, io: &Io) -> Guard<TableBody> {
+        let charge = io.cache.charge(body.memory_bytes() as u64);
+        let (guard, was_empty) = self.body.put_and_get(body, charge);
+        if was_empty {
+            let weak = Arc::downgrade(self);
+            io.cache.admit(weak, BODY);
+        }
+        guard
+    }
+
+    /// The extent that a [`crate::Kind::PutBlob`] value of this table points to, to be held by another table too.
+    pub fn blob(&self, value: &[u8]) -> Option<Arc<Extent>> {
+        let offset = BlobPointer::decode(value)?.offset;
+        let at = self.blobs.binary_search_by_key(&offset, |blob| blob.offset()).ok()?;
+        self.blobs.get(at).cloned()
+    }
+
+    /// Uncompressed bytes are unknown below the table; this is about the part of them in `rows` of its rows.
+    pub fn raw_bytes_of(&self, rows: u64) -> u64 {
+        (u128::from(self.meta.raw_bytes) * u128::from(rows) / u128::from(self.meta.rows.max(1))) as u64
+    }
+}
+
+impl Evictable for Table {
+    fn evict(&self, item: u32) -> Evicted {
+        if item == BODY {
+            return self.body.evict();
+        }
+        self.body.peek().map_or(Evicted::Gone, |body| body.evict_block(item))
+    }
+}
+
+pub(crate) fn corrupt_at(io: &Io, offset: u64, context: &str) -> Error {
+    Error::Corrupt { place: format!("{} at {offset}", io.file.path().display()), context: context.to_owned() }
+}
+
+/// Says where, when a decoder could not.
+pub(crate) fn located(error: Error, io: &Io, offset: u64) -> Error {
+    match error {
+        Error::Corrupt { place, context } if place.is_empty() => corrupt_at(io, offset, &context),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! From sorted entries to a table: one allocation, one write.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arbor_base::TreeId;
+
+use super::body::{IndexParts, Location};
+use super::{HEADER_BYTES, Table, TableBody, TableMeta};
+use crate::block::{Block, BlockBuilder};
+use crate::counters::Counter;
+use crate::filter::{self, FilterBuilder};
+use crate::io::Io;
+use crate::key_index::KeyIndex;
+use crate::space::{Extent, UNIT};
+use crate::{Codec, Entry, Error, Kind, RangeTombstone, Result, Seq, TreeSettings, codec};
+
+/// Takes entries in the order E1.
+pub struct TableWriter<'io> {
+    io: &'io Io,
+    tree: TreeId,
+    level: u8,
+    codec: Codec,
+    block_bytes: usize,
+    filter: Option<FilterBuilder>,
+    /// Blocks to leave in the cache.
+    kept: Option<Vec<Block>>,
+    builder: BlockBuilder,
+    raw: Vec<u8>,
+    /// The table as it will stand in the file.
+    out: Vec<u8>,
+    first_keys: Vec<Box<[u8]>>,
+    last_key: Vec<u8>,
+    locations: Vec<Location>,
+    tombstones: Vec<RangeTombstone>,
+    blobs: BTreeMap<u64, Arc<Extent>>,
+    rows: u64,
+    raw_bytes: u64,
+    seqs: (Seq, Seq),
+}
+
+impl<'io> TableWriter<'io> {
+    /// `level` 0: a leaf. `keep_cached`: its blocks are in the cache afterwards.
+    pub fn new(io: &'io Io, tree: TreeId, level: u8, settings: &TreeSettings, keep_cached: bool) -> TableWriter<'io> {
+        let codec = match settings.codec {
+            Codec::Zstd(_) if level > 0 => Codec::Lz4,
+            codec => codec,
+        };
+        TableWriter {
+            io,
+            tree,
+            level,
+            codec,
+            block_bytes: settings.block_bytes as usize,
+            filter: (level > 0 || settings.leaf_filters).then(FilterBuilder::default),
+            kept: keep_cached.then(Vec::new),
+            builder: BlockBuilder::default(),
+            raw: Vec::new(),
+            out: vec![0; HEADER_BYTES],
+            first_keys: Vec::new(),
+            last_key: Vec::new(),
+            locations: Vec::new(),
+            tombstones: Vec::new(),
+            blobs: BTreeMap::new(),
+            rows: 0,
+            raw_bytes: 0,
+            seqs: (Seq(u64::MAX), Seq::ZERO),
+        }
+    }
+
+    /// `blob`: the extent that a [`Kind::PutBlob`] points to.
+    #[inline]
+    pub fn push(&mut self, entry: Entry<'_>, blob: Option<Arc<Extent>>) {
+        let is_new = self.builder.is_empty() || self.builder.last_key() != entry.key;
+        if is_new {
+            if self.builder.raw_bytes() + entry.key.len() + entry.value.len() > self.block_bytes {
+                self.cut();
+            }
+            if let Some(filter) = &mut self.filter {
+                filter.add(filter::hash(entry.key));
+            }
+        }
+        self.builder.push(entry);
+        if let Some(blob) = blob {
+            self.blobs.insert(blob.offset(), blob);
+        }
+    }
+
+    /// Rows of a block of another table, copied in bulk.
+    pub fn push_rows(&mut self, block: &Block, mut rows: Range<usize>, from: &Table) {
+        rows.end = rows.end.min(block.len());
+        if block.has_blobs() {
+            let blobs = rows.clone().filter(|&at| block.kind(at) == Kind::PutBlob);
+            self.blobs.extend(blobs.filter_map(|at| from.blob(block.value(at))).map(|blob| (blob.offset(), blob)));
+        }
+        while !rows.is_empty() {
+            let end = self.fitting(block, &rows);
+            if let Some(filter) = &mut self.filter {
+                let mut before = (!self.builder.is_empty()).then(|| self.builder.last_key());
+                for at in rows.start..end {
+                    let key = block.key(at);
+                    if before.replace(key) != Some(key) {
+                        filter.add(filter::hash(key));
+                    }
+                }
+            }
+            self.builder.push_rows(block, rows.start..end);
+            rows.start = end;
+        }
+    }
+
+    /// Up to which row the block in progress takes them; cuts it when it takes none. Never between versions of a key (T1).
+    fn fitting(&mut self, block: &Block, rows: &Range<usize>) -> usize {
+        let fits = |builder: &BlockBuilder, end: usize| {
+            builder.raw_bytes() + block.raw_bytes_of(rows.start..end) <= self.block_bytes
+        };
+        let is_new = self.builder.is_empty() || self.builder.last_key() != block.key(rows.start);
+        if is_new && !self.builder.is_empty() && !fits(&self.builder, rows.start + 1) {
+            self.cut();
+        }
+        let fits = |end| self.builder.raw_bytes() + block.raw_bytes_of(rows.start..end) <= self.block_bytes;
+        let (mut end, mut above) = (rows.start + 1, rows.end + 1);
+        while above - end > 1 {
+            let middle = end + (above - end) / 2;
+            if fits(middle) { end = middle } else { above = middle }
+        }
+        while end < rows.end && block.key(end) == block.key(end - 1) {
+            end += 1;
+        }
+        end
+    }
+
+    pub fn tombstone(&mut self, tombstone: RangeTombstone) {
+        self.seqs = (self.seqs.0.min(tombstone.seq), self.seqs.1.max(tombstone.seq));
+        self.tombstones.push(tombstone);
+    }
+
+    /// Uncompressed bytes so far.
+    #[inline]
+    pub fn raw_bytes(&self) -> u64 {
+        self.raw_bytes + self.builder.raw_bytes() as u64
+    }
+
+    /// Rows so far.
+    pub fn len(&self) -> u64 {
+        self.rows + self.builder.len() as u64
+    }
+
+    /// Neither rows nor range tombstones.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0 && self.tombstones.is_empty()
+    }
+
+    /// Ends the block in progress.
+    fn cut(&mut self) {
+        if self.builder.is_empty() {
+            return;
+        }
+        self.raw.clear();
+        self.builder.encode(&mut self.raw);
+        let offset = self.out.len();
+        codec::compress(self.codec, &self.raw, &mut self.out);
+        let stored = self.out.get(offset..).unwrap_or_default();
+        self.locations.push(Location {
+            offset: offset as u32,
+            stored_bytes: stored.len() as u32,
+            raw_bytes: self.raw.len() as u32,
+            rows: self.builder.len() as u32,
+            checksum: xxhash_rust::xxh3::xxh3_64(stored),
+        });
+        self.first_keys.push(self.builder.first_key().into());
+        self.last_key.clear();
+        self.last_key.extend_from_slice(self.builder.last_key());
+        self.rows += self.builder.len() as u64;
+        self.raw_bytes += self.builder.raw_bytes() as u64;
+        self.seqs = (self.seqs.0.min(self.builder.min_seq()), self.seqs.1.max(self.builder.max_seq()));
+        if let Some(kept) = &mut self.kept {
+            kept.push(self.builder.block());
+        }
+        self.builder.clear();
+    }
+
+    /// Writes the table. `as_of`: up to which number everything was merged in. `None`: there was nothing to write.
+    pub fn finish(mut self, as_of: Seq) -> Result<Option<Arc<Table>>> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        self.cut();
+        let index_begin = self.out.len();
+        let parts = IndexParts {
+            index: KeyIndex::new(self.first_keys.iter().map(|key| &**key)),
+            last_key: self.last_key.clone(),
+            filter: self.filter.as_ref().filter(|filter| !filter.is_empty()).map(FilterBuilder::finish),
+            tombstones: std::mem::take(&mut self.tombstones),
+            locations: std::mem::take(&mut self.locations),
+        };
+        parts.encode(&mut self.out);
+        if self.out.len() > u32::MAX as usize {
+            return Err(Error::Other(format!("a table of {} bytes is too large", self.out.len())));
+        }
+        let table = Arc::new(self.write(index_begin, &parts, as_of)?);
+        if let Some(kept) = self.kept.take() {
+            let body = table.keep_body(TableBody::new(parts, &table), self.io);
+            kept.into_iter().enumerate().for_each(|(at, block)| drop(body.keep(at, block, self.io)));
+        }
+        Ok(Some(table))
+    }
+
+    fn write(&mut self, index_begin: usize, parts: &IndexParts, as_of: Seq) -> Result<Table> {
+        let index = self.out.get(index_begin..).unwrap_or_default();
+        let (index_bytes, index_checksum) = (index.len() as u32, xxhash_rust::xxh3::xxh3_64(index));
+        self.out.resize(self.out.len().next_multiple_of(UNIT as usize), 0);
+        let extent = self.io.space.allocate(self.out.len() as u64)?;
+        let meta = TableMeta {
+            offset: extent.offset(),
+            bytes: extent.bytes(),
+            index_offset: extent.offset() + index_begin as u64,
+            index_bytes,
+            index_checksum,
+            rows: self.rows,
+            raw_bytes: self.raw_bytes,
+            min_seq: self.seqs.0,
+            max_seq: self.seqs.1.max(as_of),
+            first_key: parts.index.key(0).to_vec(),
+            last_key: parts.last_key.clone(),
+            level: self.level,
+            tree: self.tree,
+            has_tombstones: !parts.tombstones.is_empty(),
+            blobs: self.blobs.values().map(|blob| (blob.offset(), blob.bytes())).collect(),
+        };
+        if let Some(header) = self.out.first_chunk_mut::<HEADER_BYTES>() {
+            *header = meta.header();
+        }
+        self.io.file.write(extent.offset(), &self.out)?;
+        let counter = if self.level == 0 { Counter::LeafBytesWritten } else { Counter::RunBytesWritten };
+        self.io.counters.add(counter, self.out.len() as u64);
+        Ok(Table::new(meta, extent, std::mem::take(&mut self.blobs).into_values().collect()))
+    }
+}
