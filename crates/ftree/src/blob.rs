@@ -69,14 +69,13 @@ pub fn write_with(io: &Io, codec: Codec, value: &[u8]) -> Result<(BlobPointer, A
     let extent = io.space.allocate(stored.len() as u64)?;
     io.file.write(extent.offset(), &stored)?;
     io.counters.add(Counter::BlobBytesWritten, stored.len() as u64);
-    let pointer =
-        BlobPointer { offset: extent.offset(), bytes: bytes as u32, raw_bytes: value.len() as u32, checksum };
+    let pointer = BlobPointer { offset: extent.offset(), bytes: bytes as u32, raw_bytes: value.len() as u32, checksum };
     Ok((pointer, Arc::new(extent)))
 }
 
 /// Requires: someone holds the blob's extent.
 pub fn read(io: &Io, pointer: &BlobPointer) -> Result<Vec<u8>> {
-    let stored = io.file.read(pointer.offset, pointer.bytes as usize)?;
+    let stored = io.file.read(pointer.offset, pointer.bytes.into())?;
     io.counters.add(Counter::BlobBytesRead, stored.len() as u64);
     if xxhash_rust::xxh3::xxh3_64(&stored) != pointer.checksum {
         return Err(corrupt_at(io, pointer.offset, "the checksum of a large value does not match"));

@@ -85,7 +85,8 @@ pub(super) struct IndexParts {
 
 impl IndexParts {
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let each = |number: fn(&Location) -> u32| self.locations.iter().map(move |location| u64::from(number(location)));
+        let each =
+            |number: fn(&Location) -> u32| self.locations.iter().map(move |location| u64::from(number(location)));
         out.push(VERSION);
         out.extend_from_slice(&(self.locations.len() as u32).to_le_bytes());
         packed::encode(each(|location| location.stored_bytes), out);
@@ -268,7 +269,7 @@ impl TableBody {
     /// A block from the file, not kept.
     pub fn read(&self, at: usize, io: &Io) -> Result<Block> {
         let (offset, bytes) = self.span(at, at + 1);
-        let stored = io.file.read(offset, bytes)?;
+        let stored = io.file.read(offset, bytes as u64)?;
         io.counters.add(Counter::BlockBytesRead, bytes as u64);
         self.open(at, &stored, io)
     }

@@ -202,7 +202,7 @@ impl<'io> TableCursor<'io> {
             }
         }
         let (offset, bytes) = body.span(from, to);
-        self.ahead = io.file.read(offset, bytes)?;
+        self.ahead = io.file.read(offset, bytes as u64)?;
         self.ahead_of = (from, to);
         io.counters.add(Counter::ScanBytesRead, bytes as u64);
         Ok(())

@@ -51,7 +51,8 @@ pub struct TableMeta {
 impl TableMeta {
     /// Appends the stored form.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let (index_bytes, flags) = (u64::from(self.index_bytes), u64::from(self.level) | u64::from(self.has_tombstones) << 8);
+        let (index_bytes, flags) =
+            (u64::from(self.index_bytes), u64::from(self.level) | u64::from(self.has_tombstones) << 8);
         let numbers = [self.offset, self.bytes, self.index_offset, index_bytes, self.index_checksum, self.rows];
         let more = [self.raw_bytes, self.min_seq.0, self.max_seq.0, self.tree.0, flags, self.blobs.len() as u64];
         out.extend(numbers.into_iter().chain(more).flat_map(u64::to_le_bytes));

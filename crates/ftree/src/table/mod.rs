@@ -70,7 +70,7 @@ impl Table {
 
     #[cold]
     fn load_body(self: &Arc<Table>, io: &Io) -> Result<Guard<TableBody>> {
-        let bytes = io.file.read(self.meta.index_offset, self.meta.index_bytes as usize)?;
+        let bytes = io.file.read(self.meta.index_offset, self.meta.index_bytes.into())?;
         io.counters.add(Counter::BodyMisses, 1);
         io.counters.add(Counter::BodyBytesRead, bytes.len() as u64);
         if xxhash_rust::xxh3::xxh3_64(&bytes) != self.meta.index_checksum {
