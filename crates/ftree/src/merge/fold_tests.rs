@@ -5,11 +5,14 @@
 //! snapshot must read what a replay of the history up to it gives.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use arbor_engine::UpdateFunction;
 use proptest::prelude::*;
 
+use super::confluence::NoRows;
 use super::*;
+use crate::block::Block;
 use crate::{Error, Kind, RangeTombstone, Seq, update};
 
 const KEYS: u8 = 5;
@@ -228,37 +231,30 @@ fn read(levels: &[Level], at: Seq) -> Rows {
     rows
 }
 
+impl Sink for Level {
+    fn begin(&mut self, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn push(&mut self, entry: Entry<'_>) -> Result<()> {
+        self.entries.push((entry.key.to_vec(), entry.seq, entry.kind, entry.value.to_vec()));
+        Ok(())
+    }
+
+    fn push_rows(&mut self, block: &Block, rows: Range<usize>) -> Result<()> {
+        rows.into_iter().try_for_each(|row| self.push(block.entry(row)))
+    }
+}
+
 /// The levels as one, by the code under test.
 fn fold_levels(levels: &[Level], fold: Fold<'_>) -> Level {
     let tombstones = levels.iter().flat_map(|level| &level.tombstones);
     let fragments = Fragments::new(tombstones, fold.stripes, &[], None);
     let entries: Vec<Vec<Entry<'_>>> = levels.iter().map(Level::entries).collect();
-    let mut merge = Merge::new(entries.iter().map(|entries| Slice::new(entries)).collect(), 0);
-    let (mut versions, mut kept, mut place) = (Versions::default(), Vec::new(), 0);
+    let merge = Merge::new(entries.iter().map(|entries| Slice::new(entries)).collect(), 0);
+    let mut confluence = Confluence::new(merge, NoRows, fold, &fragments);
     let mut folded = Level::default();
-    while let Some(first) = merge.entry() {
-        if let Some(fate) = fold.alone(&first)
-            && fragments.covering(&mut place.clone(), first.key).is_none_or(|fragment| fragment.newest() <= first.seq)
-        {
-            if let Fate::Stays(seq) = fate {
-                folded.entries.push((first.key.to_vec(), seq, first.kind, first.value.to_vec()));
-            }
-            merge.pass_key().unwrap();
-            continue;
-        }
-        versions.begin(first.key);
-        while let Some(entry) = merge.entry().filter(|entry| entry.key == versions.key()) {
-            versions.push(entry);
-            merge.advance().unwrap();
-        }
-        if let Some(fragment) = fragments.covering(&mut place, &versions.key().to_vec()) {
-            versions.push_tombstones(&fragment.seqs);
-        }
-        fold.fold(&versions, &mut kept).unwrap();
-        for entry in kept.iter().map(|kept| kept.entry(&versions)) {
-            folded.entries.push((entry.key.to_vec(), entry.seq, entry.kind, entry.value.to_vec()));
-        }
-    }
+    while confluence.step(&mut folded).unwrap() {}
     if !fold.bottom {
         folded.tombstones = fragments.within(&[], None).collect();
     }

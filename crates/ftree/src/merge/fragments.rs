@@ -39,6 +39,14 @@ fn clip_to(a: Option<&[u8]>, b: Option<&[u8]>) -> Option<Vec<u8>> {
     }
 }
 
+/// The part of a tombstone with `from <= key < to`, if there is one.
+pub fn clip(tombstone: &RangeTombstone, from: &[u8], to: Option<&[u8]>) -> Option<RangeTombstone> {
+    let from = tombstone.from.as_slice().max(from);
+    let to = clip_to(tombstone.to.as_deref(), to);
+    let some = to.as_deref().is_none_or(|to| from < to);
+    some.then(|| RangeTombstone { from: from.to_vec(), to, seq: tombstone.seq })
+}
+
 impl Fragments {
     /// Of the tombstones' parts with `from <= key < to`. `stripes`: as in [`super::Fold`]; of tombstones in one stripe the newest counts.
     pub fn new<'a>(
@@ -47,15 +55,11 @@ impl Fragments {
         from: &[u8],
         to: Option<&[u8]>,
     ) -> Fragments {
-        let mut begins: Vec<(Vec<u8>, Seq)> = Vec::new();
-        let mut ends: Vec<(Vec<u8>, Seq)> = Vec::new();
-        for tombstone in tombstones {
-            let begin = tombstone.from.as_slice().max(from);
-            let end = clip_to(tombstone.to.as_deref(), to);
-            if end.as_deref().is_none_or(|end| begin < end) {
-                begins.push((begin.to_vec(), tombstone.seq));
-                ends.extend(end.map(|end| (end, tombstone.seq)));
-            }
+        let clipped = tombstones.into_iter().filter_map(|tombstone| clip(tombstone, from, to));
+        let (mut begins, mut ends) = (Vec::new(), Vec::new());
+        for RangeTombstone { from, to, seq } in clipped {
+            begins.push((from, seq));
+            ends.extend(to.map(|to| (to, seq)));
         }
         begins.sort_unstable();
         ends.sort_unstable();

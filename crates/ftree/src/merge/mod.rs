@@ -3,18 +3,27 @@
 //! - [`Merge`]: several sources as one, in the order E1
 //! - [`Fold`]: which versions of a key are kept, and as what. All visibility rules of the engine stand there.
 //! - [`Fragments`]: the range tombstones of a merge
-//! - `rewrite`: a whole job: sources through both into new tables
+//! - [`Confluence`]: messages meet the rows below them, through both
+//! - `rewrite`: a whole job: tables in, tables out
 
+pub mod confluence;
 pub mod fold;
 pub mod fragments;
 mod heap;
+mod input;
+mod large_values;
+mod leaves;
+pub mod rewrite;
+mod runs;
 pub mod source;
 
 #[cfg(test)]
 mod fold_tests;
 
+pub use confluence::{Confluence, Sink};
 pub use fold::{Fate, Fold, Kept, Versions};
 pub use fragments::{Fragment, Fragments};
+pub use rewrite::{Input, Messages, Output, Rewrite, Target, rewrite};
 pub use source::{Clipped, Slice, Source};
 
 use heap::Heap;

@@ -1,0 +1,162 @@
+//! A whole job: messages move down into tables of the next level.
+//!
+//! - [`Rewrite`]: what goes in and what is aimed at; [`rewrite`]: the job
+//! - [`Leaves`]: cuts leaves of even sizes; [`Runs`]: cuts runs at slot bounds
+//!
+//! Nothing that exists is changed: the caller installs the outputs, and until then they are merely extents that nobody else
+//! holds. An error leaves nothing behind.
+
+use std::sync::Arc;
+
+use arbor_base::TreeId;
+use arbor_engine::UpdateFunction;
+
+use super::confluence::NoRows;
+use super::input::{LeafRows, Stream};
+use super::leaves::Leaves;
+use super::runs::Runs;
+use super::{Clipped, Confluence, Fold, Fragments, Merge, Source, fragments};
+use crate::io::Io;
+use crate::key_index::{KeyIndex, common_prefix};
+use crate::memtable::MemTree;
+use crate::table::Table;
+use crate::{RangeTombstone, Result, Seq, TreeSettings, blob};
+
+#[derive(Clone)]
+pub enum Messages {
+    Memtable(Arc<MemTree>),
+    Run(Arc<Table>),
+}
+
+/// The messages with `from <= key < to`.
+#[derive(Clone)]
+pub struct Input {
+    pub messages: Messages,
+    pub from: Vec<u8>,
+    pub to: Option<Vec<u8>>,
+    /// About so many bytes lie within.
+    pub bytes: u64,
+}
+
+/// Where messages go.
+#[derive(Clone, Copy)]
+pub enum Target<'a> {
+    /// To the leaves of one slot or of neighbouring ones, which are in key order; none: the slots were empty. Implies that
+    /// nothing older exists.
+    Leaves(&'a [Arc<Table>]),
+    /// To the slots of a node on `level`. `bottom`: all slots are without runs and children.
+    Runs { level: u8, pivots: &'a KeyIndex, bottom: bool },
+}
+
+pub struct Rewrite<'a> {
+    pub io: &'a Io,
+    pub tree: TreeId,
+    pub settings: &'a TreeSettings,
+    /// Newest first: of one key, all that an earlier input holds is newer than what later ones hold.
+    pub inputs: &'a [Input],
+    pub target: Target<'a>,
+    /// Bounds of the job: inputs and leaves lie within. An empty `from` is below all keys.
+    pub from: &'a [u8],
+    pub to: Option<&'a [u8]>,
+    /// Registered snapshots, ascending. Requires: one that is registered later is not older than any message.
+    pub stripes: &'a [Seq],
+    pub updates: Option<&'a dyn UpdateFunction>,
+    /// The blocks that are written are in the cache afterwards.
+    pub keep_cached: bool,
+}
+
+impl<'a> Rewrite<'a> {
+    pub(super) fn leaves(&self) -> &'a [Arc<Table>] {
+        match self.target {
+            Target::Leaves(leaves) => leaves,
+            Target::Runs { .. } => &[],
+        }
+    }
+
+    /// Up to which number the outputs have everything merged in.
+    pub(super) fn as_of(&self) -> Seq {
+        let inputs = self.inputs.iter().map(|input| match &input.messages {
+            Messages::Memtable(part) => part.max_seq(),
+            Messages::Run(run) => run.meta.max_seq,
+        });
+        inputs.chain(self.leaves().iter().map(|leaf| leaf.meta.max_seq)).max().unwrap_or_default()
+    }
+}
+
+/// A table that was written, or a leaf that stays as it is.
+pub struct Output {
+    pub table: Arc<Table>,
+    /// Lower bound; the upper one is that of the next output or of the job. Of the first output of a leaf job it is the job's.
+    pub from: Vec<u8>,
+    /// Of a run: the receiving slots and the bytes that each gets. Empty for leaves.
+    pub slots: Vec<(usize, u64)>,
+}
+
+/// Outputs in key order. None: nothing is left.
+pub fn rewrite(job: &Rewrite<'_>) -> Result<Vec<Output>> {
+    let load_blob = |value: &[u8]| blob::load(job.io, value);
+    let bottom = match job.target {
+        Target::Leaves(_) => true,
+        Target::Runs { bottom, .. } => bottom,
+    };
+    let fold = Fold { stripes: job.stripes, bottom, updates: job.updates, load_blob: &load_blob };
+    let fragments = fragments(job)?;
+    let messages = merge(job)?;
+    match job.target {
+        Target::Leaves(leaves) => {
+            let first = messages.entry().map(|message| message.key);
+            let (mut sink, leaves) = Leaves::new(job, leaves, first, &fragments);
+            let rows = LeafRows::new(leaves, job.io)?;
+            let mut confluence = Confluence::new(messages, rows, fold, &fragments);
+            while confluence.step(&mut sink)? {}
+            sink.finish()
+        }
+        Target::Runs { level, pivots, .. } => {
+            let mut confluence = Confluence::new(messages, NoRows, fold, &fragments);
+            let carried = Fragments::default();
+            let mut sink = Runs::new(job, level, pivots, if bottom { &carried } else { &fragments });
+            while confluence.step(&mut sink)? {}
+            sink.finish()
+        }
+    }
+}
+
+fn merge<'a>(job: &'a Rewrite<'a>) -> Result<Merge<Clipped<Stream<'a>>>> {
+    let mut sources = Vec::with_capacity(job.inputs.len());
+    for input in job.inputs {
+        sources.push(Clipped::new(Stream::new(input, job.io), &input.from, input.to.as_deref())?);
+    }
+    Ok(Merge::new(sources, common(job)))
+}
+
+/// How many first bytes are the same in all messages: those of the least and the greatest key that may occur.
+fn common(job: &Rewrite<'_>) -> usize {
+    let mut bounds: Option<(&[u8], &[u8])> = None;
+    for input in job.inputs {
+        let (mut least, mut greatest) = (input.from.as_slice(), input.to.as_deref());
+        if let Messages::Run(run) = &input.messages {
+            least = least.max(&run.meta.first_key);
+            let last = run.meta.last_key.as_slice();
+            greatest = Some(greatest.map_or(last, |to| to.min(last)));
+        }
+        let Some(greatest) = greatest else { return 0 };
+        bounds = bounds.map(|(from, to)| (from.min(least), to.max(greatest))).or(Some((least, greatest)));
+    }
+    bounds.map_or(0, |(from, to)| common_prefix(from, to))
+}
+
+/// The range tombstones of all inputs, each within its input's bounds.
+fn fragments(job: &Rewrite<'_>) -> Result<Fragments> {
+    let mut tombstones = Vec::new();
+    for input in job.inputs {
+        let mut take = |all: &[RangeTombstone]| {
+            tombstones.extend(all.iter().filter_map(|one| fragments::clip(one, &input.from, input.to.as_deref())));
+        };
+        match &input.messages {
+            Messages::Memtable(part) => take(&part.tombstones()),
+            Messages::Run(run) if run.meta.has_tombstones => take(run.body(job.io)?.tombstones()),
+            Messages::Run(_) => {}
+        }
+    }
+    Ok(Fragments::new(&tombstones, job.stripes, job.from, job.to))
+}

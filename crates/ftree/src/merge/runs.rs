@@ -1,0 +1,136 @@
+//! Where runs are cut: at the bounds of the slots that receive them.
+//!
+//! A run is cut at a slot's end once it holds `run_bytes`; what slots get less than that share a run with their neighbours. So a
+//! slot gets one run at most.
+
+use std::ops::Range;
+
+use super::large_values::LargeValues;
+use super::rewrite::{Output, Rewrite};
+use super::{Fragments, Sink};
+use crate::block::Block;
+use crate::key_index::KeyIndex;
+use crate::table::TableWriter;
+use crate::{Entry, RangeTombstone, Result};
+
+/// Takes messages and writes runs.
+pub struct Runs<'a> {
+    job: &'a Rewrite<'a>,
+    large_values: LargeValues<'a>,
+    level: u8,
+    pivots: &'a KeyIndex,
+    /// The tombstones that move on with the messages.
+    carried: &'a Fragments,
+    writer: Option<TableWriter<'a>>,
+    /// What the run in progress has in its slots before the current one.
+    slots: Vec<(usize, u64)>,
+    /// Of the run in progress, where the current slot begins.
+    slot_begin: u64,
+    tombstone_bytes: u64,
+    slot: usize,
+    outputs: Vec<Output>,
+}
+
+impl<'a> Runs<'a> {
+    pub fn new(job: &'a Rewrite<'a>, level: u8, pivots: &'a KeyIndex, carried: &'a Fragments) -> Runs<'a> {
+        Runs {
+            job,
+            large_values: LargeValues::of(job),
+            level,
+            pivots,
+            carried,
+            writer: None,
+            slots: Vec::new(),
+            slot_begin: 0,
+            tombstone_bytes: 0,
+            slot: pivots.upper_bound(job.from),
+            outputs: Vec::new(),
+        }
+    }
+
+    pub fn finish(mut self) -> Result<Vec<Output>> {
+        let last = self.job.to.map_or(self.pivots.len(), |to| self.pivots.lower_bound(to));
+        self.go_to(last)?;
+        self.end_slot()?;
+        self.end_run()?;
+        Ok(self.outputs)
+    }
+
+    /// Ends all slots before this one.
+    fn go_to(&mut self, slot: usize) -> Result<()> {
+        while self.slot < slot {
+            self.end_slot()?;
+            self.slot = if self.carried.is_empty() { slot } else { self.slot + 1 };
+        }
+        Ok(())
+    }
+
+    /// The bounds of the current slot.
+    fn bounds(&self) -> (&'a [u8], Option<&'a [u8]>) {
+        let from = self.slot.checked_sub(1).map_or(self.job.from, |before| self.pivots.key(before));
+        let to = if self.slot < self.pivots.len() { Some(self.pivots.key(self.slot)) } else { self.job.to };
+        (from, to)
+    }
+
+    fn end_slot(&mut self) -> Result<()> {
+        if !self.carried.is_empty() {
+            let (from, to) = self.bounds();
+            for tombstone in self.carried.within(from, to) {
+                self.tombstone_bytes += weight(&tombstone);
+                self.writer().tombstone(tombstone);
+            }
+        }
+        let Some(writer) = &self.writer else { return Ok(()) };
+        let end = writer.raw_bytes() + self.tombstone_bytes;
+        if end > self.slot_begin {
+            self.slots.push((self.slot, end - self.slot_begin));
+            self.slot_begin = end;
+        }
+        if end >= u64::from(self.job.settings.run_bytes) { self.end_run() } else { Ok(()) }
+    }
+
+    fn end_run(&mut self) -> Result<()> {
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let slots = std::mem::take(&mut self.slots);
+        (self.slot_begin, self.tombstone_bytes) = (0, 0);
+        let first = slots.first().map_or(self.slot, |slot| slot.0);
+        let from = first.checked_sub(1).map_or(self.job.from, |before| self.pivots.key(before)).to_vec();
+        let table = writer.finish(self.job.as_of())?;
+        self.outputs.extend(table.map(|table| Output { table, from, slots }));
+        Ok(())
+    }
+
+    #[inline]
+    fn writer(&mut self) -> &mut TableWriter<'a> {
+        let Rewrite { io, tree, settings, keep_cached, .. } = *self.job;
+        self.writer.get_or_insert_with(|| TableWriter::new(io, tree, self.level, settings, keep_cached))
+    }
+}
+
+/// What a tombstone counts for.
+fn weight(tombstone: &RangeTombstone) -> u64 {
+    (tombstone.from.len() + tombstone.to.as_ref().map_or(0, Vec::len)) as u64 + 16
+}
+
+impl Sink for Runs<'_> {
+    #[inline]
+    fn begin(&mut self, key: &[u8]) -> Result<()> {
+        if self.slot < self.pivots.len() && key >= self.pivots.key(self.slot) {
+            self.go_to(self.pivots.upper_bound(key))?;
+        }
+        self.writer();
+        Ok(())
+    }
+
+    #[inline]
+    fn push(&mut self, entry: Entry<'_>) -> Result<()> {
+        match &mut self.writer {
+            Some(writer) => self.large_values.push(writer, entry),
+            None => Ok(()),
+        }
+    }
+
+    fn push_rows(&mut self, block: &Block, mut rows: Range<usize>) -> Result<()> {
+        rows.try_for_each(|row| self.push(block.entry(row)))
+    }
+}
