@@ -1,6 +1,7 @@
 //! One tree: inner nodes with their slots, the published version, and how changes are installed.
 //!
 //! - [`node`]: inner nodes, slots, runs; all resident, immutable, path-copied
+//! - [`install`]: changing a node: path copy, splits, growing and shrinking of the root
 //! - [`version`]: what readers load: the active memtable part, frozen parts, the root
 //!
 //! Invariants:
@@ -10,9 +11,12 @@
 //! - (I3) A run counts only inside its slot's bounds. Slots with runs are never merged with neighbours; splitting a slot
 //!   copies its runs to both halves.
 
+mod bounds;
+pub mod install;
 pub mod node;
-mod stand_in;
 pub mod version;
 
-pub use node::{Child, Inner, Run, Slot};
+pub use bounds::Bounds;
+pub use install::Place;
+pub use node::{Child, Inner, Placed, Run, Slot};
 pub use version::{Tree, TreeVersion};

@@ -1,9 +1,12 @@
 //! Inner nodes: pivots and slots. They are always in memory and never change; a change copies the path from the root.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::stand_in::{KeyIndex, NodeOnDisk, Table};
+use super::Bounds;
+use crate::checkpoint::NodeOnDisk;
+use crate::key_index::KeyIndex;
+use crate::table::Table;
 
 pub struct Inner {
     /// `pivots.key(i)` is the lower bound of slot `i + 1`; slot 0 begins where the node begins.
@@ -37,4 +40,134 @@ pub enum Child {
     Empty,
     Leaf(Arc<Table>),
     Inner(Arc<Inner>),
+}
+
+/// A slot with its lower bound: what the content of a node is while it is changed.
+#[derive(Clone)]
+pub struct Placed {
+    pub from: Vec<u8>,
+    pub slot: Arc<Slot>,
+}
+
+impl Inner {
+    /// Requires: `slots` is not empty, lower bounds rise. The first one is that of the node.
+    pub fn new(level: u8, slots: Vec<Placed>) -> Arc<Inner> {
+        debug_assert!(!slots.is_empty() && slots.is_sorted_by(|a, b| a.from < b.from));
+        let pivots = Arc::new(KeyIndex::new(slots.iter().skip(1).map(|placed| placed.from.as_slice())));
+        let slots = slots.into_iter().map(|placed| placed.slot).collect();
+        Arc::new(Inner { pivots, slots, level, disk: OnceLock::new() })
+    }
+
+    /// The root of a tree without rows.
+    pub fn empty() -> Arc<Inner> {
+        Inner::void(1)
+    }
+
+    /// A node that holds nothing yet.
+    pub fn void(level: u8) -> Arc<Inner> {
+        Inner::new(level, vec![Placed { from: Vec::new(), slot: Arc::new(Slot::void()) }])
+    }
+
+    /// The slot that is responsible for `key`.
+    pub fn slot_of(&self, key: &[u8]) -> usize {
+        self.pivots.upper_bound(key)
+    }
+
+    /// `own`: the bounds of this node.
+    pub fn bounds_of(&self, at: usize, own: &Bounds) -> Bounds {
+        let from = if at == 0 { own.from.clone() } else { self.pivots.key(at - 1).to_vec() };
+        let to = if at < self.pivots.len() { Some(self.pivots.key(at).to_vec()) } else { own.to.clone() };
+        Bounds { from, to }
+    }
+
+    /// The slots with their lower bounds, to change them.
+    pub fn placed(&self, own: &Bounds) -> Vec<Placed> {
+        let from = |at: usize| if at == 0 { own.from.clone() } else { self.pivots.key(at - 1).to_vec() };
+        self.slots.iter().enumerate().map(|(at, slot)| Placed { from: from(at), slot: slot.clone() }).collect()
+    }
+
+    /// Uncompressed bytes of messages that wait in the slots of this node.
+    pub fn buffered_bytes(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.buffered_bytes()).sum()
+    }
+
+    /// Nothing here and below.
+    pub fn is_void(&self) -> bool {
+        self.slots.iter().all(|slot| slot.is_void())
+    }
+
+    /// All tables here and below, those in several slots several times.
+    pub fn for_each_table(&self, see: &mut dyn FnMut(&Arc<Table>)) {
+        for slot in &self.slots {
+            slot.runs.iter().for_each(|run| see(&run.table));
+            match &slot.child {
+                Child::Empty => {}
+                Child::Leaf(leaf) => see(leaf),
+                Child::Inner(inner) => inner.for_each_table(see),
+            }
+        }
+    }
+}
+
+impl Slot {
+    pub fn new(runs: Vec<Run>, child: Child) -> Slot {
+        Slot { runs, child, read_work: AtomicU64::new(0) }
+    }
+
+    pub fn void() -> Slot {
+        Slot::new(Vec::new(), Child::Empty)
+    }
+
+    pub fn is_void(&self) -> bool {
+        self.runs.is_empty() && matches!(self.child, Child::Empty)
+    }
+
+    pub fn buffered_bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.bytes).sum()
+    }
+
+    /// What speaks for flushing this slot before others.
+    pub fn weight(&self) -> u64 {
+        self.buffered_bytes() + self.read_work.load(Ordering::Relaxed)
+    }
+
+    /// The same runs over another child.
+    pub fn with_child(&self, child: Child) -> Slot {
+        let read_work = AtomicU64::new(self.read_work.load(Ordering::Relaxed));
+        Slot { runs: self.runs.clone(), child, read_work }
+    }
+
+    /// One more run, the newest.
+    pub fn with_run(&self, run: Run) -> Slot {
+        let mut slot = self.with_child(self.child.clone());
+        slot.runs.push(run);
+        slot
+    }
+
+    /// Whether these tables are the oldest runs.
+    pub fn begins_with(&self, tables: &[Arc<Table>]) -> bool {
+        self.runs.len() >= tables.len() && self.runs.iter().zip(tables).all(|(run, table)| Arc::ptr_eq(&run.table, table))
+    }
+}
+
+impl Run {
+    /// Whether something of the run may lie inside. Range tombstones may reach beyond the table's keys.
+    pub fn reaches(&self, bounds: &Bounds) -> bool {
+        let meta = &self.table.meta;
+        let behind_start = bounds.from.as_slice() <= meta.last_key.as_slice();
+        let before_end = bounds.to.as_deref().is_none_or(|to| meta.first_key.as_slice() < to);
+        meta.has_tombstones || (behind_start && before_end)
+    }
+}
+
+impl Child {
+    /// Whether both are the same thing, not only equal.
+    pub fn is(&self, other: &Child) -> bool {
+        match (self, other) {
+            (Child::Empty, Child::Empty) => true,
+            (Child::Leaf(one), Child::Leaf(other)) => Arc::ptr_eq(one, other),
+            (Child::Inner(one), Child::Inner(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
 }

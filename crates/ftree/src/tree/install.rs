@@ -1,0 +1,162 @@
+//! Changing one node of a tree: the path from the root is copied, nodes that became too large split, what became empty
+//! goes, and the root grows or shrinks.
+//!
+//! Everything here is pure: a new root is made of the current one. The caller holds the tree's install lock and publishes.
+
+use std::sync::Arc;
+
+use super::{Bounds, Child, Inner, Placed, Slot};
+
+/// Which node is meant: the one of this level that is responsible for these keys, as a whole or in part.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    pub level: u8,
+    pub bounds: Bounds,
+}
+
+/// Makes the new content of the node from the node and its bounds; `None`: the tree is not as it was expected.
+pub type Change<'c> = &'c mut dyn FnMut(&Inner, &Bounds) -> Option<Vec<Placed>>;
+
+/// The root after the change. `None`: there is no such node (any more), or the change was refused.
+pub fn edit(root: &Inner, place: &Place, fanout: usize, change: Change<'_>) -> Option<Arc<Inner>> {
+    let content = edit_node(root, &Bounds::all(), place, fanout, change)?;
+    Some(root_of(root.level, content, fanout))
+}
+
+/// The node that `place` names in this tree, with its bounds.
+pub fn find<'t>(root: &'t Inner, place: &Place) -> Option<(&'t Inner, Bounds)> {
+    let (mut node, mut own) = (root, Bounds::all());
+    while node.level > place.level {
+        let at = node.slot_of(&place.bounds.from);
+        own = node.bounds_of(at, &own);
+        node = match &node.slots.get(at)?.child {
+            Child::Inner(inner) => inner,
+            _ => return None,
+        };
+    }
+    (node.level == place.level && own.covers(&place.bounds)).then_some((node, own))
+}
+
+fn edit_node(node: &Inner, own: &Bounds, place: &Place, fanout: usize, change: Change<'_>) -> Option<Vec<Placed>> {
+    if !own.covers(&place.bounds) || node.level < place.level {
+        return None;
+    }
+    if node.level == place.level {
+        return change(node, own);
+    }
+    let at = node.slot_of(&place.bounds.from);
+    let slot = node.slots.get(at)?;
+    let Child::Inner(child) = &slot.child else { return None };
+    let below = edit_node(child, &node.bounds_of(at, own), place, fanout, change)?;
+    let mut content = node.placed(own);
+    content.splice(at..=at, under(slot, child.level, below, own_end(node, at, own), fanout));
+    Some(content)
+}
+
+fn own_end(node: &Inner, at: usize, own: &Bounds) -> Option<Vec<u8>> {
+    node.bounds_of(at, own).to
+}
+
+/// The slots that take the place of `slot` once its child's content is `below`: one, or several where the child split.
+fn under(slot: &Slot, level: u8, below: Vec<Placed>, to: Option<Vec<u8>>, fanout: usize) -> Vec<Placed> {
+    let children = divide(level, below, fanout);
+    let halves: Vec<(Bounds, Child)> = with_bounds(children, to);
+    let [(bounds, child)] = halves.as_slice() else { return spread_runs(slot, halves) };
+    vec![Placed { from: bounds.from.clone(), slot: Arc::new(slot.with_child(child.clone())) }]
+}
+
+/// Each half gets the runs that may reach into it (I3).
+pub fn spread_runs(slot: &Slot, halves: Vec<(Bounds, Child)>) -> Vec<Placed> {
+    let count = halves.len().max(1) as u64;
+    let part = |(bounds, child): (Bounds, Child)| {
+        let mut runs: Vec<_> = slot.runs.iter().filter(|run| run.reaches(&bounds)).cloned().collect();
+        runs.iter_mut().for_each(|run| run.bytes = run.bytes.div_ceil(count));
+        Placed { from: bounds.from, slot: Arc::new(Slot::new(runs, child)) }
+    };
+    halves.into_iter().map(part).collect()
+}
+
+/// Lower bounds become bounds; the last one ends at `to`.
+pub fn with_bounds<T>(parts: Vec<(Vec<u8>, T)>, to: Option<Vec<u8>>) -> Vec<(Bounds, T)> {
+    let mut ends: Vec<Option<Vec<u8>>> = parts.iter().skip(1).map(|(from, _)| Some(from.clone())).collect();
+    ends.push(to);
+    parts.into_iter().zip(ends).map(|((from, part), to)| (Bounds { from, to }, part)).collect()
+}
+
+/// Children of the content: none for no content, several when it is too much for one node.
+fn divide(level: u8, content: Vec<Placed>, fanout: usize) -> Vec<(Vec<u8>, Child)> {
+    let mut content = tidy(level, content);
+    let from = content.first().map(|first| first.from.clone()).unwrap_or_default();
+    if content.iter().all(|placed| placed.slot.is_void()) {
+        return vec![(from, Child::Empty)];
+    }
+    let pieces = content.len().div_ceil(fanout.max(2));
+    let mut children = Vec::with_capacity(pieces);
+    for left in (1..=pieces).rev() {
+        let rest = content.split_off(content.len().div_ceil(left));
+        let from = content.first().map(|first| first.from.clone()).unwrap_or_default();
+        children.push((from, Child::Inner(Inner::new(level, std::mem::replace(&mut content, rest)))));
+    }
+    children
+}
+
+/// The root over some content: of more levels when it is too much for one node, of fewer when it has one child only.
+fn root_of(mut level: u8, mut content: Vec<Placed>, fanout: usize) -> Arc<Inner> {
+    loop {
+        let children = divide(level, content, fanout);
+        if let [(_, only)] = children.as_slice() {
+            return match only {
+                Child::Inner(root) => shrunk(root.clone()),
+                _ => Inner::empty(),
+            };
+        }
+        level += 1;
+        content = children
+            .into_iter()
+            .map(|(from, child)| Placed { from, slot: Arc::new(Slot::new(Vec::new(), child)) })
+            .collect();
+    }
+}
+
+fn shrunk(mut root: Arc<Inner>) -> Arc<Inner> {
+    loop {
+        let [only] = root.slots.as_slice() else { return root };
+        match (&only.child, only.runs.is_empty()) {
+            (Child::Inner(inner), true) => root = inner.clone(),
+            _ => return root,
+        }
+    }
+}
+
+/// Joins slots that hold nothing with a neighbour. Of two without anything one is left; over leaves, one without anything
+/// is left to a neighbour whose runs do not reach into it (else what was consumed there would come back, I3).
+fn tidy(level: u8, content: Vec<Placed>) -> Vec<Placed> {
+    let mut tidied: Vec<Placed> = Vec::with_capacity(content.len());
+    let mut rest = content.into_iter().peekable();
+    while let Some(mut placed) = rest.next() {
+        let to = rest.peek().map(|next| next.from.clone());
+        let joins = match tidied.last() {
+            None => false,
+            Some(last) if placed.slot.is_void() => {
+                last.slot.is_void() || (level == 1 && stays_out(&last.slot, placed.from.clone(), to))
+            }
+            Some(last) if last.slot.is_void() && level == 1 => {
+                let joins = stays_out(&placed.slot, last.from.clone(), Some(placed.from.clone()));
+                if joins && let Some(last) = tidied.pop() {
+                    placed.from = last.from;
+                }
+                false
+            }
+            Some(_) => false,
+        };
+        if !joins {
+            tidied.push(placed);
+        }
+    }
+    tidied
+}
+
+fn stays_out(slot: &Slot, from: Vec<u8>, to: Option<Vec<u8>>) -> bool {
+    let bounds = Bounds { from, to };
+    !slot.runs.iter().any(|run| run.reaches(&bounds))
+}
