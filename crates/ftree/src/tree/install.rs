@@ -100,8 +100,14 @@ fn divide(level: u8, content: Vec<Placed>, fanout: usize) -> Vec<(Vec<u8>, Child
     children
 }
 
+/// A child of content that is no more than its node held before.
+pub fn child_of(level: u8, content: Vec<Placed>) -> Child {
+    let mut children = divide(level, content, usize::MAX);
+    children.pop().map_or(Child::Empty, |(_, child)| child)
+}
+
 /// The root over some content: of more levels when it is too much for one node, of fewer when it has one child only.
-fn root_of(mut level: u8, mut content: Vec<Placed>, fanout: usize) -> Arc<Inner> {
+pub fn root_of(mut level: u8, mut content: Vec<Placed>, fanout: usize) -> Arc<Inner> {
     loop {
         let children = divide(level, content, fanout);
         if let [(_, only)] = children.as_slice() {

@@ -1,28 +1,33 @@
 //! What readers of one tree load.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arbor_base::TreeId;
 use arc_swap::ArcSwap;
 
 use super::node::Inner;
-use super::stand_in::MemTree;
+use crate::memtable::MemTree;
 use crate::{Seq, TreeSettings};
 
 /// One incarnation of a tree: from its creation to its drop.
 pub struct Tree {
     pub id: TreeId,
+    /// Of this process; tells incarnations of one id apart.
+    pub serial: u64,
     pub created: Seq,
     /// Of the drop; `u64::MAX` while the tree lives.
     pub dropped: AtomicU64,
     pub settings: ArcSwap<TreeSettings>,
     pub version: ArcSwap<TreeVersion>,
+    /// The number of the memtable generation that the active part belongs to. Only the writer looks.
+    pub(crate) generation: AtomicU64,
     /// Held while a new version is made from the current one.
-    pub(crate) install: Mutex<()>,
+    install: Mutex<()>,
 }
 
 /// The content of a tree, newest part first: active, frozen from the back, root. Snapshots read it by sequence number.
+#[derive(Clone)]
 pub struct TreeVersion {
     pub active: Arc<MemTree>,
     /// Oldest first.
@@ -31,8 +36,52 @@ pub struct TreeVersion {
 }
 
 impl Tree {
+    /// `active`: a part without entries, which stands there until something is applied.
+    pub fn new(id: TreeId, created: Seq, settings: TreeSettings, root: Arc<Inner>, active: Arc<MemTree>) -> Tree {
+        static SERIAL: AtomicU64 = AtomicU64::new(1);
+        Tree {
+            id,
+            serial: SERIAL.fetch_add(1, Ordering::Relaxed),
+            created,
+            dropped: AtomicU64::new(u64::MAX),
+            settings: ArcSwap::from_pointee(settings),
+            version: ArcSwap::from_pointee(TreeVersion { active, frozen: Vec::new(), root }),
+            generation: AtomicU64::new(0),
+            install: Mutex::new(()),
+        }
+    }
+
     /// Whether a reader at `at` sees this incarnation.
     pub fn exists_at(&self, at: Seq) -> bool {
-        self.created <= at && at.0 < self.dropped.load(Ordering::Acquire)
+        self.created <= at && at < self.dropped()
+    }
+
+    pub fn dropped(&self) -> Seq {
+        Seq(self.dropped.load(Ordering::Acquire))
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.dropped() == Seq(u64::MAX)
+    }
+
+    /// Publishes what `change` makes of the current version; `None` leaves it. Answers whether it was changed. What was
+    /// replaced is dropped after the lock is free.
+    pub fn install(&self, change: impl FnOnce(&TreeVersion) -> Option<TreeVersion>) -> bool {
+        let guard = self.install.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.version.load_full();
+        let Some(next) = change(&current) else { return false };
+        self.version.store(Arc::new(next));
+        drop(guard);
+        drop(current);
+        true
+    }
+
+    /// As [`Tree::install`], for changes of the root only.
+    pub fn install_root(&self, change: impl FnOnce(&Arc<Inner>) -> Option<Arc<Inner>>) -> bool {
+        self.install(|current| change(&current.root).map(|root| TreeVersion { root, ..current.clone() }))
+    }
+
+    pub fn root(&self) -> Arc<Inner> {
+        self.version.load().root.clone()
     }
 }

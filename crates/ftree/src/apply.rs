@@ -1,0 +1,193 @@
+//! Taking batches into the memtable.
+//!
+//! - (A1) A group is checked as a whole before anything is changed; from then on nothing fails.
+//! - (A2) `visible` rises to a batch's number after all its entries are in place, and a memtable is frozen between two
+//!   batches: so whoever registers a snapshot sees whole batches, and everything in a frozen memtable is visible.
+//! - (A3) A tree's active part is empty, or belongs to the generation that is being filled. Trees that nobody writes share
+//!   one empty part and cost nothing when a memtable is frozen.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arbor_base::TreeId;
+use arbor_engine::{Batch, Op, TreeOptions, limits};
+
+use crate::forest::Core;
+use crate::memtable::{MemTree, Memtable};
+use crate::settings::settings_of;
+use crate::tree::{Inner, Tree, TreeVersion};
+use crate::{Entry, Error, Kind, RangeTombstone, Result, Seq, filter, update};
+
+/// One memtable and the trees it holds parts of.
+pub struct Generation {
+    pub number: u64,
+    pub memtable: Arc<Memtable>,
+    pub parts: Vec<(Arc<Tree>, Arc<MemTree>)>,
+    /// The newest batch or bulk load in it or before it; set when it is frozen.
+    pub last: Seq,
+}
+
+/// The state of the one thread that applies.
+pub struct Writer {
+    pub filling: Generation,
+    /// The part that was written last: most batches write one tree after the other.
+    part: Option<(TreeId, Arc<MemTree>)>,
+}
+
+impl Generation {
+    pub fn new(number: u64, memtable_bytes: u64) -> Generation {
+        Generation { number, memtable: Memtable::new(memtable_bytes), parts: Vec::new(), last: Seq::ZERO }
+    }
+}
+
+/// Errors: what makes a batch of the group inapplicable. `trees`: whether a tree exists before the group.
+pub fn check(core: &Core, batches: &[Batch]) -> Result<()> {
+    let mut changed: HashMap<TreeId, bool> = HashMap::new();
+    for op in batches.iter().flat_map(|batch| &batch.ops) {
+        let (tree, key, value): (TreeId, &[u8], &[u8]) = match op {
+            Op::CreateTree { tree, options } => {
+                settings_of(options, &core.options.tree)?;
+                changed.insert(*tree, true);
+                continue;
+            }
+            Op::DropTree { tree } => {
+                changed.insert(*tree, false);
+                continue;
+            }
+            Op::Put { tree, key, value } => (*tree, key, value),
+            Op::Update { tree, key, update } => {
+                core.options.updates.as_ref().ok_or_else(|| Error::no_updates("ftree"))?;
+                (*tree, key, update)
+            }
+            Op::Delete { tree, key } => (*tree, key, &[]),
+            Op::DeleteRange { tree, .. } => (*tree, &[], &[]),
+        };
+        let exists = changed.get(&tree).copied().unwrap_or_else(|| core.trees.alive(tree).is_some());
+        if !exists {
+            return Err(Error::UnknownTree(tree));
+        }
+        limits::check_row(key, value)?;
+    }
+    Ok(())
+}
+
+/// Bytes that a batch adds to the memtable, roughly.
+pub fn bytes_of(batch: &Batch) -> u64 {
+    let bytes = |op: &Op| match op {
+        Op::CreateTree { .. } | Op::DropTree { .. } => 0,
+        Op::Put { key, value, .. } => key.len() + value.len(),
+        Op::Update { key, update, .. } => key.len() + update.len(),
+        Op::Delete { key, .. } => key.len(),
+        Op::DeleteRange { from, to, .. } => from.len() + to.as_ref().map_or(0, Vec::len),
+    };
+    batch.ops.iter().map(|op| bytes(op) as u64 + 32).sum()
+}
+
+/// Whether a batch only frees space: it may go into the reserve when there is no other space left.
+pub fn only_frees(batch: &Batch) -> bool {
+    batch.ops.iter().all(|op| matches!(op, Op::DropTree { .. } | Op::Delete { .. } | Op::DeleteRange { .. }))
+}
+
+impl Writer {
+    pub fn new(memtable_bytes: u64) -> Writer {
+        Writer { filling: Generation::new(1, memtable_bytes), part: None }
+    }
+
+    /// Requires: checked. Afterwards the batch is in place and not visible yet.
+    pub fn take(&mut self, core: &Core, batch: &Batch) {
+        let seq = Seq::of(batch.position);
+        for (at, op) in batch.ops.iter().enumerate() {
+            match op {
+                Op::CreateTree { tree, options } => self.create(core, *tree, options, seq),
+                Op::DropTree { tree } => self.drop_tree(core, *tree, seq),
+                Op::Put { tree, key, value } => self.insert(core, *tree, Entry { key, seq, kind: Kind::Put, value }),
+                Op::Delete { tree, key } => self.insert(core, *tree, Entry { key, seq, kind: Kind::Delete, value: &[] }),
+                Op::Update { tree, key, update } => {
+                    let value = &update::chain_of(update);
+                    self.insert(core, *tree, Entry { key, seq, kind: Kind::Update, value });
+                }
+                Op::DeleteRange { tree, from, to } => {
+                    let tombstone = RangeTombstone { from: from.clone(), to: to.clone(), seq };
+                    let before = batch.ops.get(..at).unwrap_or_default();
+                    self.delete_range(core, *tree, tombstone, before);
+                }
+            }
+        }
+    }
+
+    fn create(&mut self, core: &Core, id: TreeId, options: &TreeOptions, seq: Seq) {
+        let settings = settings_of(options, &core.options.tree).expect("A1: the options were checked");
+        match core.trees.alive(id) {
+            Some(tree) => tree.settings.store(Arc::new(settings)),
+            None => {
+                let tree = Tree::new(id, seq, settings, Inner::empty(), core.no_part.clone());
+                core.trees.add(Arc::new(tree));
+            }
+        }
+    }
+
+    fn drop_tree(&mut self, core: &Core, id: TreeId, seq: Seq) {
+        self.part = None;
+        if let Some(tree) = core.trees.alive(id) {
+            tree.dropped.store(seq.0, Ordering::Release);
+            core.dropped.add(tree);
+        }
+    }
+
+    fn insert(&mut self, core: &Core, id: TreeId, entry: Entry<'_>) {
+        let part = self.part(core, id);
+        part.insert(entry, filter::hash(entry.key));
+    }
+
+    /// A range tombstone does not reach what has its own number, so what the batch itself put before goes one by one.
+    fn delete_range(&mut self, core: &Core, id: TreeId, tombstone: RangeTombstone, before: &[Op]) {
+        for op in before {
+            let (Op::Put { tree, key, .. } | Op::Update { tree, key, .. }) = op else { continue };
+            if *tree == id && tombstone.covers(key) {
+                self.insert(core, id, Entry { key, seq: tombstone.seq, kind: Kind::Delete, value: &[] });
+            }
+        }
+        if tombstone.to.as_deref().is_none_or(|to| tombstone.from.as_slice() < to) {
+            self.part(core, id).delete_range(tombstone);
+        }
+    }
+
+    /// The part of the tree in the generation that is being filled.
+    fn part(&mut self, core: &Core, id: TreeId) -> &Arc<MemTree> {
+        if self.part.as_ref().is_none_or(|(cached, _)| *cached != id) {
+            let tree = core.trees.alive(id).expect("A1: that the tree exists was checked");
+            self.part = Some((id, self.part_of(&tree)));
+        }
+        let (_, part) = self.part.as_ref().expect("it was just set");
+        part
+    }
+
+    fn part_of(&mut self, tree: &Arc<Tree>) -> Arc<MemTree> {
+        if tree.generation.load(Ordering::Relaxed) == self.filling.number {
+            return tree.version.load().active.clone();
+        }
+        let part = self.filling.memtable.part(TreeId(tree.serial));
+        tree.install(|current| Some(TreeVersion { active: part.clone(), ..current.clone() }));
+        tree.generation.store(self.filling.number, Ordering::Relaxed);
+        self.filling.parts.push((tree.clone(), part.clone()));
+        part
+    }
+
+    /// Ends the generation that is being filled: its parts become frozen ones. Requires: everything in it is visible (A2).
+    pub fn freeze(&mut self, core: &Core) -> Generation {
+        self.part = None;
+        let next = Generation::new(self.filling.number + 1, core.options.memtable_bytes);
+        let mut full = std::mem::replace(&mut self.filling, next);
+        full.memtable.seal();
+        full.last = core.visible();
+        for (tree, part) in &full.parts {
+            tree.install(|current| {
+                let mut frozen = current.frozen.clone();
+                frozen.push(part.clone());
+                Some(TreeVersion { active: core.no_part.clone(), frozen, root: current.root.clone() })
+            });
+        }
+        full
+    }
+}

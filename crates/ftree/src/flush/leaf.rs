@@ -1,0 +1,87 @@
+//! The runs of slots over leaves are merged with the leaves into new ones.
+//!
+//! Usually of one slot. Neighbours whose leaves became small are taken together and become one.
+
+use std::sync::Arc;
+
+use super::absorb::fanout;
+use super::{Flushed, Job, runs};
+use crate::Result;
+use crate::forest::Core;
+use crate::table::Table;
+use crate::tree::install::{edit, find, spread_runs, with_bounds};
+use crate::tree::{Bounds, Child, Inner, Place, Placed, Slot};
+
+/// What a job consumes of one slot.
+pub struct Consumed {
+    pub bounds: Bounds,
+    /// Oldest first.
+    pub runs: Vec<Arc<Table>>,
+    pub child: Child,
+    pub bytes: u64,
+}
+
+/// Requires: nobody else flushes this slot.
+pub fn rewrite_leaf(core: &Core, job: &Job) -> Result<Flushed> {
+    let root = job.tree.root();
+    let Some(consumed) = find(&root, &job.place).and_then(|(node, own)| consume(node, &own, &job.place)) else {
+        return Ok(Flushed::Refused);
+    };
+    let leaves = runs::leaves(core, &job.tree, &consumed)?;
+    let moved = consumed.iter().map(|slot| slot.bytes).sum();
+    let fanout = fanout(&job.tree);
+    let done = job.tree.install_root(|root| {
+        edit(root, &job.place, fanout, &mut |node, own| replace(node, own, &consumed, &leaves))
+    });
+    Ok(if done { Flushed::Done(moved) } else { Flushed::Refused })
+}
+
+/// The slots within the place, when there is something to do in them.
+fn consume(node: &Inner, own: &Bounds, place: &Place) -> Option<Vec<Consumed>> {
+    let mut consumed = Vec::new();
+    let slots = node.slots.iter().enumerate().skip(node.slot_of(&place.bounds.from));
+    for (at, slot) in slots {
+        let bounds = node.bounds_of(at, own);
+        if !bounds.overlaps(&place.bounds) {
+            break;
+        }
+        let runs = slot.runs.iter().map(|run| run.table.clone()).collect();
+        consumed.push(Consumed { bounds, runs, child: slot.child.clone(), bytes: slot.buffered_bytes() });
+    }
+    let several = consumed.len() > 1;
+    (several || consumed.iter().any(|slot| !slot.runs.is_empty())).then_some(consumed)
+}
+
+/// The node's content with the leaves in the place of what was consumed.
+fn replace(node: &Inner, own: &Bounds, consumed: &[Consumed], leaves: &[Arc<Table>]) -> Option<Vec<Placed>> {
+    let first = node.slot_of(&consumed.first()?.bounds.from);
+    let slots = node.slots.get(first..first + consumed.len())?;
+    for (at, (slot, consumed)) in slots.iter().zip(consumed).enumerate() {
+        // What joined the slot meanwhile held nothing (see `tidy`), so wider bounds do no harm.
+        let same = node.bounds_of(first + at, own).covers(&consumed.bounds) && slot.child.is(&consumed.child);
+        if !same || !slot.begins_with(&consumed.runs) {
+            return None;
+        }
+    }
+    // I3: a run that came meanwhile may reach into one of several slots only.
+    if slots.len() > 1 && slots.iter().zip(consumed).any(|(slot, consumed)| slot.runs.len() > consumed.runs.len()) {
+        return None;
+    }
+    let last = first + consumed.len() - 1;
+    let bounds = Bounds { from: node.bounds_of(first, own).from, to: node.bounds_of(last, own).to };
+    let newer = slots.first()?.runs.iter().skip(consumed.first()?.runs.len()).cloned().collect();
+    let mut content = node.placed(own);
+    content.splice(first..=last, spread_runs(&Slot::new(newer, Child::Empty), halves(bounds, leaves)));
+    Some(content)
+}
+
+/// One slot for each leaf, or one without a leaf.
+fn halves(bounds: Bounds, leaves: &[Arc<Table>]) -> Vec<(Bounds, Child)> {
+    let mut parts: Vec<(Vec<u8>, Child)> =
+        leaves.iter().map(|leaf| (leaf.meta.first_key.clone(), Child::Leaf(leaf.clone()))).collect();
+    match parts.first_mut() {
+        Some((from, _)) => *from = bounds.from,
+        None => parts.push((bounds.from, Child::Empty)),
+    }
+    with_bounds(parts, bounds.to)
+}

@@ -1,0 +1,54 @@
+//! Moving entries down the tree, in bounded jobs beside readers and the writer.
+//!
+//! - [`absorb`]: a frozen memtable becomes runs in the root's slots
+//! - [`push`]: the runs of a slot move into the slots of its child
+//! - [`leaf`]: the runs of slots over leaves are merged into new leaves
+//! - [`cut`]: range tombstones unlink what they cover
+//! - [`plan`]: which slots are due
+//!
+//! A job reads a version, makes new tables without any lock, and then changes the tree as it is by then: the node is found
+//! again by its key, and its slots must still begin with the runs that were consumed (and still have the leaf that was).
+//! If not, what was made is dropped, which is counted, and the slot is looked at again.
+
+pub mod absorb;
+pub mod cut;
+pub mod leaf;
+pub mod plan;
+pub mod push;
+
+use std::sync::Arc;
+
+use crate::table::Table;
+use crate::tree::{Bounds, Inner, Place, Placed, Run, Tree};
+
+/// A slot that is to be flushed. Level 1: into its leaf.
+#[derive(Clone)]
+pub struct Job {
+    pub tree: Arc<Tree>,
+    /// The level of the node that the slot is in, and the slot's bounds.
+    pub place: Place,
+    pub weight: u64,
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flushed {
+    /// So many bytes of messages went down.
+    Done(u64),
+    /// The slot changed meanwhile, or is gone.
+    Refused,
+}
+
+/// Gives new runs, the newest, to the slots that they were made for.
+pub fn attach(node: &Inner, own: &Bounds, runs: &[NewRun]) -> Vec<Placed> {
+    let mut content = node.placed(own);
+    for (at, placed) in content.iter_mut().enumerate() {
+        let bounds = node.bounds_of(at, own);
+        for run in runs.iter().filter(|run| run.bounds.overlaps(&bounds)) {
+            if let Some(bytes) = run.bytes_within(&bounds) {
+                placed.slot = Arc::new(placed.slot.with_run(Run { table: run.table.clone(), bytes }));
+            }
+        }
+    }
+    content
+}

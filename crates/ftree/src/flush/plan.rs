@@ -1,0 +1,85 @@
+//! Which slots of a node are due.
+//!
+//! Over leaves: a slot that holds a quarter of a leaf, or more than eight runs, and the heaviest ones while the node as a
+//! whole holds too much: at 12 % (`buffer_percent`) of 64 leaves of 1 MB that is 6 MB, so a mean slot holds a tenth of its
+//! leaf when it is flushed and leaves are rewritten about four times per their size of messages. Above: a slot that holds
+//! enough for a run of `run_bytes` for each slot of its child, or more than twelve runs, and the heaviest ones while the node
+//! holds two thirds of what all its slots may.
+
+use crate::TreeSettings;
+use crate::tree::{Bounds, Child, Inner, Place, Slot};
+
+const RUNS_OVER_LEAF_MAX: usize = 8;
+const RUNS_ABOVE_MAX: usize = 12;
+
+/// A slot that is due.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Due {
+    pub place: Place,
+    pub weight: u64,
+}
+
+/// The slots of the node that are due, heaviest first. `busy`: those that are being flushed, which count as flushed.
+pub fn due(node: &Inner, own: &Bounds, settings: &TreeSettings, busy: &dyn Fn(&Place) -> bool) -> Vec<Due> {
+    let limits = Limits::of(node, settings);
+    let mut candidates: Vec<(u64, &Slot, Place)> = Vec::new();
+    for (at, slot) in node.slots.iter().enumerate().filter(|(_, slot)| !slot.runs.is_empty()) {
+        let place = Place { level: node.level, bounds: node.bounds_of(at, own) };
+        if !busy(&place) {
+            candidates.push((slot.weight(), slot, place));
+        }
+    }
+    candidates.sort_by(|left, right| right.0.cmp(&left.0).then_with(|| left.2.bounds.from.cmp(&right.2.bounds.from)));
+    let mut waiting: u64 = candidates.iter().map(|(_, slot, _)| slot.buffered_bytes()).sum();
+    let mut due = Vec::new();
+    for (weight, slot, place) in candidates {
+        if waiting > limits.node || slot.buffered_bytes() >= limits.slot || slot.runs.len() > limits.runs {
+            waiting -= slot.buffered_bytes();
+            due.push(Due { place, weight });
+        }
+    }
+    due
+}
+
+/// How much may wait.
+struct Limits {
+    node: u64,
+    slot: u64,
+    runs: usize,
+}
+
+impl Limits {
+    fn of(node: &Inner, settings: &TreeSettings) -> Limits {
+        let slots = node.slots.len() as u64;
+        let leaf = u64::from(settings.leaf_bytes);
+        if node.level == 1 {
+            let node = slots * leaf * u64::from(settings.buffer_percent) / 128;
+            return Limits { node, slot: leaf / 4, runs: RUNS_OVER_LEAF_MAX };
+        }
+        let slot = u64::from(settings.fanout) * u64::from(settings.run_bytes);
+        Limits { node: slots * slot * 2 / 3, slot, runs: RUNS_ABOVE_MAX }
+    }
+}
+
+/// The bounds of a job on the slot at `place`: with a neighbour when both leaves together are small for one.
+pub fn with_neighbour(node: &Inner, own: &Bounds, place: &Place, settings: &TreeSettings) -> Bounds {
+    let at = node.slot_of(&place.bounds.from);
+    let small = u64::from(settings.leaf_bytes) * 35 / 100;
+    let size = |at: usize| node.slots.get(at).map(|slot| leaf_bytes(slot) + slot.buffered_bytes());
+    let alone = || place.bounds.clone();
+    if node.level != 1 || size(at).is_none_or(|bytes| bytes >= small) {
+        return alone();
+    }
+    let fits = |at: &usize| size(*at).is_some_and(|bytes| bytes < 2 * small);
+    let neighbour = [Some(at + 1), at.checked_sub(1)].into_iter().flatten().find(fits);
+    let Some(neighbour) = neighbour else { return alone() };
+    let (first, last) = (at.min(neighbour), at.max(neighbour));
+    Bounds { from: node.bounds_of(first, own).from, to: node.bounds_of(last, own).to }
+}
+
+fn leaf_bytes(slot: &Slot) -> u64 {
+    match &slot.child {
+        Child::Leaf(leaf) => leaf.meta.raw_bytes,
+        _ => 0,
+    }
+}

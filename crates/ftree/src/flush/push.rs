@@ -1,0 +1,74 @@
+//! The runs of a slot move into the slots of its child, an inner node.
+
+use std::sync::Arc;
+
+use super::absorb::fanout;
+use super::{Flushed, Job, NewRun, attach, cut, runs};
+use crate::forest::Core;
+use crate::table::Table;
+use crate::tree::install::{Change, child_of, edit, find, spread_runs, with_bounds};
+use crate::tree::{Bounds, Child, Inner, Placed, Slot};
+use crate::{RangeTombstone, Result};
+
+/// Requires: nobody else flushes this slot.
+pub fn push(core: &Core, job: &Job) -> Result<Flushed> {
+    let root = job.tree.root();
+    let Some((node, own)) = find(&root, &job.place) else { return Ok(Flushed::Refused) };
+    let at = node.slot_of(&job.place.bounds.from);
+    let (Some(slot), bounds) = (node.slots.get(at), node.bounds_of(at, &own)) else { return Ok(Flushed::Refused) };
+    if slot.runs.is_empty() {
+        return Ok(Flushed::Refused);
+    }
+    let child = child_to_fill(slot, node.level);
+    let tables: Vec<Arc<Table>> = slot.runs.iter().map(|run| run.table.clone()).collect();
+    let tombstones = runs::total_tombstones(core, &tables, &bounds)?;
+    let made = runs::of_tables(core, &job.tree, &tables, &bounds, &child)?;
+    let step = Step { bounds, tables, made, tombstones, fanout: fanout(&job.tree) };
+    let moved = slot.buffered_bytes();
+    let done = job.tree.install_root(|root| edit(root, &job.place, step.fanout, &mut |node, own| step.change(node, own)));
+    Ok(if done { Flushed::Done(moved) } else { Flushed::Refused })
+}
+
+/// The child, or the one that will be made: an empty slot gets a node without anything.
+fn child_to_fill(slot: &Slot, level: u8) -> Arc<Inner> {
+    match &slot.child {
+        Child::Inner(inner) => inner.clone(),
+        _ => Inner::void(level - 1),
+    }
+}
+
+struct Step {
+    bounds: Bounds,
+    /// Consumed, oldest first.
+    tables: Vec<Arc<Table>>,
+    made: Vec<NewRun>,
+    /// Those among the consumed messages that no snapshot looks behind.
+    tombstones: Vec<RangeTombstone>,
+    fanout: usize,
+}
+
+impl Step {
+    /// The child may have changed meanwhile: only what is pushed counts, and that is newer than all below (I1).
+    fn change(&self, node: &Inner, own: &Bounds) -> Option<Vec<Placed>> {
+        let at = node.slot_of(&self.bounds.from);
+        let slot = node.slots.get(at)?;
+        let bounds = node.bounds_of(at, own);
+        if bounds != self.bounds || !slot.begins_with(&self.tables) {
+            return None;
+        }
+        let mut child = child_to_fill(slot, node.level);
+        for tombstone in &self.tombstones {
+            child = match cut::cut(&child, &bounds, tombstone).map(|content| child_of(child.level, content)) {
+                None => child,
+                Some(Child::Inner(child)) => child,
+                Some(_) => Inner::void(node.level - 1),
+            };
+        }
+        let rest = Slot::new(slot.runs.iter().skip(self.tables.len()).cloned().collect(), Child::Empty);
+        let below = attach(&child, &bounds, &self.made);
+        let mut content = node.placed(own);
+        let child = child_of(child.level, below);
+        content.splice(at..=at, [Placed { from: bounds.from, slot: Arc::new(rest.with_child(child)) }]);
+        Some(content)
+    }
+}

@@ -1,0 +1,84 @@
+//! What went wrong, and what follows from it for writers and for background work.
+//!
+//! - A write or a sync that failed poisons: nothing is written any more, reads go on.
+//! - Without space, data stays where it is; what frees space goes on and the work is tried again.
+//! - Damage that a job meets puts that slot aside; only reads that need it fail.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::tree::{Place, Tree};
+use crate::{Error, Result};
+
+#[derive(Default)]
+pub struct Health {
+    poison: OnceLock<String>,
+    out_of_space: AtomicBool,
+    quarantine: Mutex<HashSet<Key>>,
+    /// Slots put aside, jobs that failed for want of space.
+    pub damaged: AtomicU64,
+    pub refused: AtomicU64,
+}
+
+/// Tree, level and lower bound.
+pub type Key = (u64, u8, Vec<u8>);
+
+pub fn key_of(tree: &Tree, place: &Place) -> Key {
+    (tree.serial, place.level, place.bounds.from.clone())
+}
+
+impl Health {
+    /// Errors: writing is over.
+    pub fn check(&self) -> Result<()> {
+        match self.poison.get() {
+            None => Ok(()),
+            Some(context) => Err(Error::Poisoned { context: context.clone() }),
+        }
+    }
+
+    pub fn is_poisoned(&self) -> bool {
+        self.poison.get().is_some()
+    }
+
+    pub fn poison(&self, context: String) {
+        // The first reason counts.
+        let _ = self.poison.set(context);
+    }
+
+    pub fn is_out_of_space(&self) -> bool {
+        self.out_of_space.load(Ordering::Relaxed)
+    }
+
+    /// Some work that needs space succeeded.
+    pub fn found_space(&self) {
+        if self.is_out_of_space() {
+            self.out_of_space.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Draws the conclusions of an error in background work. `place`: the slot that was worked on.
+    pub fn note(&self, error: &Error, place: Option<Key>) {
+        match error {
+            Error::OutOfSpace { .. } => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                self.out_of_space.store(true, Ordering::Relaxed);
+            }
+            Error::Io { .. } | Error::Poisoned { .. } => self.poison(error.to_string()),
+            Error::Corrupt { .. } | Error::Other(_) if place.is_some() => {
+                self.damaged.fetch_add(1, Ordering::Relaxed);
+                self.lock().extend(place);
+            }
+            other => self.poison(other.to_string()),
+        }
+    }
+
+    pub fn is_put_aside(&self, key: &Key) -> bool {
+        // Almost always nothing is.
+        self.damaged.load(Ordering::Relaxed) != 0 && self.lock().contains(key)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<Key>> {
+        self.quarantine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
