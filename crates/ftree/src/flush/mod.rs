@@ -15,18 +15,23 @@ pub mod cut;
 pub mod leaf;
 pub mod plan;
 pub mod push;
+pub mod runs;
 
 use std::sync::Arc;
 
-use crate::table::Table;
+pub use runs::NewRun;
+
+use crate::health::Key;
 use crate::tree::{Bounds, Inner, Place, Placed, Run, Tree};
 
-/// A slot that is to be flushed. Level 1: into its leaf.
+/// A slot that is to be flushed. Level 1: into its leaf, maybe together with a neighbour.
 #[derive(Clone)]
 pub struct Job {
     pub tree: Arc<Tree>,
     /// The level of the node that the slot is in, and the slot's bounds.
     pub place: Place,
+    /// Of the slots.
+    pub keys: Vec<Key>,
     pub weight: u64,
 }
 

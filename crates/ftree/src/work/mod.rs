@@ -1,0 +1,201 @@
+//! Background work: who does it, when, and how it slows down writers.
+//!
+//! - [`scheduler`]: what waits
+//! - [`pace`]: debt and delays
+//! - [`keeper`]: what time brings: checkpoints, dropped trees, cleaning while nobody writes
+//!
+//! Workers take tasks one by one. Without workers (`threads = 0`) the writer does all that is due after each group, one
+//! deterministic step after another.
+//!
+//! Lock order: checkpoint state, writer, turn of absorbing, install lock of a tree, queue.
+
+pub mod keeper;
+pub mod pace;
+pub mod scheduler;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::counters::Counter;
+use crate::flush::leaf::rewrite_leaf;
+use crate::flush::plan::{self, Due};
+use crate::flush::push::push;
+use crate::flush::{Flushed, Job};
+use crate::forest::Core;
+use crate::health::key_of;
+use crate::tree::install::find;
+use crate::tree::{Bounds, Inner, Place, Tree};
+use crate::{Error, Result};
+
+pub use pace::Rate;
+pub use scheduler::{Scheduler, Task};
+
+#[derive(Default)]
+pub struct Work {
+    pub scheduler: Scheduler,
+    pub absorbing: Rate,
+    pub flushing: Rate,
+}
+
+impl Core {
+    /// What a worker thread does until it is stopped.
+    pub fn work_until_stopped(&self) {
+        while let Some(task) = self.work.scheduler.next() {
+            self.run(task);
+        }
+    }
+
+    /// All that is due, at once.
+    pub fn run_due(&self) {
+        while !self.health.is_poisoned()
+            && let Some(task) = self.work.scheduler.try_next()
+        {
+            self.run(task);
+        }
+    }
+
+    pub fn run(&self, task: Task) {
+        match task {
+            Task::Absorb => self.run_absorb(),
+            Task::Flush(job) => self.run_flush(&job),
+        }
+    }
+
+    /// One generation.
+    fn run_absorb(&self) {
+        self.work.absorbing.begin(Instant::now());
+        let done = if self.health.is_poisoned() { Ok(None) } else { self.backlog.turn().absorb_one(self) };
+        let more = match done {
+            Ok(bytes) => {
+                let more = !self.backlog.is_empty() && !self.health.is_poisoned();
+                self.work.absorbing.done(bytes.unwrap_or(0), Instant::now(), more);
+                self.health.found_space();
+                more
+            }
+            Err(error) => {
+                // It waits; the keeper, or the next group, tries again.
+                self.health.note(&error, None);
+                false
+            }
+        };
+        self.work.scheduler.absorbed(more);
+    }
+
+    fn run_flush(&self, job: &Job) {
+        self.work.flushing.begin(Instant::now());
+        let done = self.flush(job);
+        self.work.scheduler.flushed(job);
+        let bytes = match &done {
+            Ok(Flushed::Done(bytes)) => {
+                self.health.found_space();
+                self.installed();
+                self.io.counters.add(Counter::flushed_to(job.place.level - 1), *bytes);
+                *bytes
+            }
+            Ok(Flushed::Refused) => {
+                self.io.counters.add(Counter::InstallsDiscarded, 1);
+                0
+            }
+            Err(error) => {
+                self.health.note(error, job.keys.first().cloned());
+                0
+            }
+        };
+        let more = self.work.scheduler.waiting_bytes() > 0;
+        self.work.flushing.done(bytes, Instant::now(), more);
+        if done.is_ok() {
+            self.plan_again(job);
+        }
+    }
+
+    fn flush(&self, job: &Job) -> Result<Flushed> {
+        if self.health.is_poisoned() || self.is_unseen(&job.tree, self.visible()) {
+            return Ok(Flushed::Refused);
+        }
+        match job.place.level {
+            0 => Err(Error::Other("nothing is flushed out of a leaf".to_owned())),
+            1 => {
+                self.io.counters.add(Counter::LeafJobs, 1);
+                rewrite_leaf(self, job)
+            }
+            _ => {
+                self.io.counters.add(Counter::PushJobs, 1);
+                push(self, job)
+            }
+        }
+    }
+
+    /// A job changed its node, and a push those below.
+    fn plan_again(&self, job: &Job) {
+        let root = job.tree.root();
+        self.plan_nodes(&job.tree, &root, &job.place);
+        if job.place.level > 1 {
+            self.plan_nodes(&job.tree, &root, &Place { level: job.place.level - 1, ..job.place.clone() });
+        }
+    }
+
+    /// Queues what is due in the nodes of a level that overlap the place.
+    fn plan_nodes(&self, tree: &Arc<Tree>, root: &Inner, place: &Place) {
+        let mut from = place.bounds.from.clone();
+        loop {
+            let point = Place { level: place.level, bounds: Bounds { from: from.clone(), to: Some(after(&from)) } };
+            let Some((node, own)) = find(root, &point) else { return };
+            self.plan_node(tree, node, &own);
+            match own.to {
+                Some(to) if place.bounds.to.as_ref().is_none_or(|end| to < *end) => from = to,
+                _ => return,
+            }
+        }
+    }
+
+    pub fn plan_root(&self, tree: &Arc<Tree>) {
+        self.plan_node(tree, &tree.root(), &Bounds::all());
+    }
+
+    /// All nodes, as after opening.
+    pub fn plan_tree(&self, tree: &Arc<Tree>) {
+        self.plan_below(tree, &tree.root(), &Bounds::all());
+    }
+
+    fn plan_below(&self, tree: &Arc<Tree>, node: &Inner, own: &Bounds) {
+        self.plan_node(tree, node, own);
+        for (at, slot) in node.slots.iter().enumerate() {
+            if let crate::tree::Child::Inner(inner) = &slot.child {
+                self.plan_below(tree, inner, &node.bounds_of(at, own));
+            }
+        }
+    }
+
+    fn plan_node(&self, tree: &Arc<Tree>, node: &Inner, own: &Bounds) {
+        let settings = tree.settings.load();
+        let scheduler = &self.work.scheduler;
+        let busy = |place: &Place| {
+            scheduler.is_busy(tree, place) || self.health.is_put_aside(&key_of(tree, place))
+        };
+        for Due { place, weight } in plan::due(node, own, &settings, &busy) {
+            self.queue(tree, node, own, place, weight);
+        }
+    }
+
+    /// Queues a job for a slot, with its neighbour when both leaves are small.
+    pub fn queue(&self, tree: &Arc<Tree>, node: &Inner, own: &Bounds, place: Place, weight: u64) {
+        let mut keys = vec![key_of(tree, &place)];
+        let bounds = plan::with_neighbour(node, own, &place, &tree.settings.load());
+        let mut wide = Place { bounds, ..place.clone() };
+        if wide != place {
+            let other = if wide.bounds.from == place.bounds.from { place.bounds.to.clone() } else { Some(wide.bounds.from.clone()) };
+            let other = (tree.serial, place.level, other.unwrap_or_default());
+            if self.work.scheduler.is_busy_key(&other) || self.health.is_put_aside(&other) {
+                wide = place;
+            } else {
+                keys.push(other);
+            }
+        }
+        self.work.scheduler.add(Job { tree: tree.clone(), place: wide, keys, weight });
+    }
+}
+
+/// The next key.
+fn after(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}

@@ -1,0 +1,174 @@
+//! What is to be done in the background, most urgent first: absorbing a frozen memtable, then flushing, by weight.
+
+use std::collections::{BinaryHeap, HashSet};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::flush::Job;
+use crate::health::{Key, key_of};
+use crate::tree::{Place, Tree};
+
+pub enum Task {
+    Absorb,
+    Flush(Job),
+}
+
+#[derive(Default)]
+pub struct Scheduler {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    stopped: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: BinaryHeap<Waiting>,
+    /// Slots that wait in `jobs` or are worked on.
+    busy: HashSet<Key>,
+    added: u64,
+    /// Weight of the jobs that wait.
+    waiting_bytes: u64,
+    absorb: bool,
+    absorbing: bool,
+    running: usize,
+    stop: bool,
+}
+
+/// Ordered by weight; of equal ones the first that came is the greater.
+struct Waiting {
+    job: Job,
+    number: u64,
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Waiting) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Waiting {}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Waiting) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
+        self.job.weight.cmp(&other.job.weight).then_with(|| other.number.cmp(&self.number))
+    }
+}
+
+impl Scheduler {
+    /// There is something to absorb.
+    pub fn absorb(&self) {
+        self.lock().absorb = true;
+        self.wake.notify_one();
+    }
+
+    /// Queues a job unless one of its slots waits or is worked on already.
+    pub fn add(&self, job: Job) {
+        let mut queue = self.lock();
+        if !job.keys.iter().any(|key| queue.busy.contains(key)) {
+            queue.busy.extend(job.keys.iter().cloned());
+            queue.waiting_bytes += job.weight;
+            queue.added += 1;
+            let number = queue.added;
+            queue.jobs.push(Waiting { job, number });
+            drop(queue);
+            self.wake.notify_one();
+        }
+    }
+
+    pub fn is_busy(&self, tree: &Tree, place: &Place) -> bool {
+        self.lock().busy.contains(&key_of(tree, place))
+    }
+
+    pub fn is_busy_key(&self, key: &Key) -> bool {
+        self.lock().busy.contains(key)
+    }
+
+    /// Bytes of the jobs that wait.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.lock().waiting_bytes
+    }
+
+    /// Nothing waits and nobody works.
+    pub fn is_idle(&self) -> bool {
+        let queue = self.lock();
+        queue.jobs.is_empty() && !queue.absorb && !queue.absorbing && queue.running == 0
+    }
+
+    /// The next task; `None` when none waits.
+    pub fn try_next(&self) -> Option<Task> {
+        self.lock().next()
+    }
+
+    /// The next task, waited for. `None`: it is time to stop.
+    pub fn next(&self) -> Option<Task> {
+        let mut queue = self.lock();
+        loop {
+            if queue.stop {
+                return None;
+            }
+            if let Some(task) = queue.next() {
+                return Some(task);
+            }
+            queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub fn absorbed(&self, more: bool) {
+        let mut queue = self.lock();
+        queue.absorbing = false;
+        queue.absorb |= more;
+        drop(queue);
+        if more {
+            self.wake.notify_one();
+        }
+    }
+
+    pub fn flushed(&self, job: &Job) {
+        let mut queue = self.lock();
+        job.keys.iter().for_each(|key| drop(queue.busy.remove(key)));
+        queue.running -= 1;
+    }
+
+    pub fn stop(&self) {
+        self.lock().stop = true;
+        self.wake.notify_all();
+        self.stopped.notify_all();
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.lock().stop
+    }
+
+    /// Waits for `stop` at most this long. Answers whether it came.
+    pub fn wait_for_stop(&self, at_most: Duration) -> bool {
+        let queue = self.lock();
+        if queue.stop {
+            return true;
+        }
+        let (queue, _) = self.stopped.wait_timeout(queue, at_most).unwrap_or_else(PoisonError::into_inner);
+        queue.stop
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn next(&mut self) -> Option<Task> {
+        if self.absorb && !self.absorbing {
+            (self.absorb, self.absorbing) = (false, true);
+            return Some(Task::Absorb);
+        }
+        let Waiting { job, .. } = self.jobs.pop()?;
+        self.waiting_bytes -= job.weight;
+        self.running += 1;
+        Some(Task::Flush(job))
+    }
+}
