@@ -28,10 +28,12 @@ pub mod merge;
 mod options;
 pub mod packed;
 mod seq;
+pub mod settings;
 pub mod snapshots;
 pub mod space;
 pub mod table;
 pub mod tree;
+pub mod trees;
 pub mod update;
 
 pub use cache::{Cache, Cell, Charge, Evictable, Evicted};

@@ -15,8 +15,8 @@ use crate::tree::{Bounds, Child, Inner, Place, Placed, Slot};
 /// What a job consumes of one slot.
 pub struct Consumed {
     pub bounds: Bounds,
-    /// Oldest first.
-    pub runs: Vec<Arc<Table>>,
+    /// Oldest first, with the bytes inside the slot.
+    pub runs: Vec<(Arc<Table>, u64)>,
     pub child: Child,
     pub bytes: u64,
 }
@@ -45,7 +45,7 @@ fn consume(node: &Inner, own: &Bounds, place: &Place) -> Option<Vec<Consumed>> {
         if !bounds.overlaps(&place.bounds) {
             break;
         }
-        let runs = slot.runs.iter().map(|run| run.table.clone()).collect();
+        let runs = slot.runs.iter().map(|run| (run.table.clone(), run.bytes)).collect();
         consumed.push(Consumed { bounds, runs, child: slot.child.clone(), bytes: slot.buffered_bytes() });
     }
     let several = consumed.len() > 1;
@@ -53,7 +53,7 @@ fn consume(node: &Inner, own: &Bounds, place: &Place) -> Option<Vec<Consumed>> {
 }
 
 /// The node's content with the leaves in the place of what was consumed.
-fn replace(node: &Inner, own: &Bounds, consumed: &[Consumed], leaves: &[Arc<Table>]) -> Option<Vec<Placed>> {
+fn replace(node: &Inner, own: &Bounds, consumed: &[Consumed], leaves: &[(Vec<u8>, Arc<Table>)]) -> Option<Vec<Placed>> {
     let first = node.slot_of(&consumed.first()?.bounds.from);
     let slots = node.slots.get(first..first + consumed.len())?;
     for (at, (slot, consumed)) in slots.iter().zip(consumed).enumerate() {
@@ -76,9 +76,9 @@ fn replace(node: &Inner, own: &Bounds, consumed: &[Consumed], leaves: &[Arc<Tabl
 }
 
 /// One slot for each leaf, or one without a leaf.
-fn halves(bounds: Bounds, leaves: &[Arc<Table>]) -> Vec<(Bounds, Child)> {
+fn halves(bounds: Bounds, leaves: &[(Vec<u8>, Arc<Table>)]) -> Vec<(Bounds, Child)> {
     let mut parts: Vec<(Vec<u8>, Child)> =
-        leaves.iter().map(|leaf| (leaf.meta.first_key.clone(), Child::Leaf(leaf.clone()))).collect();
+        leaves.iter().map(|(from, leaf)| (from.clone(), Child::Leaf(leaf.clone()))).collect();
     match parts.first_mut() {
         Some((from, _)) => *from = bounds.from,
         None => parts.push((bounds.from, Child::Empty)),

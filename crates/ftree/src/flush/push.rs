@@ -6,7 +6,7 @@ use super::absorb::fanout;
 use super::{Flushed, Job, NewRun, attach, cut, runs};
 use crate::forest::Core;
 use crate::table::Table;
-use crate::tree::install::{Change, child_of, edit, find, spread_runs, with_bounds};
+use crate::tree::install::{child_of, edit, find};
 use crate::tree::{Bounds, Child, Inner, Placed, Slot};
 use crate::{RangeTombstone, Result};
 
@@ -20,7 +20,7 @@ pub fn push(core: &Core, job: &Job) -> Result<Flushed> {
         return Ok(Flushed::Refused);
     }
     let child = child_to_fill(slot, node.level);
-    let tables: Vec<Arc<Table>> = slot.runs.iter().map(|run| run.table.clone()).collect();
+    let tables: Vec<(Arc<Table>, u64)> = slot.runs.iter().map(|run| (run.table.clone(), run.bytes)).collect();
     let tombstones = runs::total_tombstones(core, &tables, &bounds)?;
     let made = runs::of_tables(core, &job.tree, &tables, &bounds, &child)?;
     let step = Step { bounds, tables, made, tombstones, fanout: fanout(&job.tree) };
@@ -40,7 +40,7 @@ fn child_to_fill(slot: &Slot, level: u8) -> Arc<Inner> {
 struct Step {
     bounds: Bounds,
     /// Consumed, oldest first.
-    tables: Vec<Arc<Table>>,
+    tables: Vec<(Arc<Table>, u64)>,
     made: Vec<NewRun>,
     /// Those among the consumed messages that no snapshot looks behind.
     tombstones: Vec<RangeTombstone>,

@@ -17,6 +17,20 @@ pub struct Inner {
     pub level: u8,
     /// Where the last checkpoint wrote this node; set once.
     pub disk: OnceLock<NodeOnDisk>,
+    totals: OnceLock<Totals>,
+}
+
+/// Sums over a node and all below it. Messages that wait are not counted as rows.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Totals {
+    pub rows: u64,
+    /// Uncompressed bytes of leaves.
+    pub bytes: u64,
+    pub messages: u64,
+    /// Uncompressed bytes of messages.
+    pub buffered_bytes: u64,
+    /// Of leaves in the file, and about those of runs.
+    pub disk_bytes: u64,
 }
 
 /// What waits for one child, and the child.
@@ -55,7 +69,11 @@ impl Inner {
         debug_assert!(!slots.is_empty() && slots.is_sorted_by(|a, b| a.from < b.from));
         let pivots = Arc::new(KeyIndex::new(slots.iter().skip(1).map(|placed| placed.from.as_slice())));
         let slots = slots.into_iter().map(|placed| placed.slot).collect();
-        Arc::new(Inner { pivots, slots, level, disk: OnceLock::new() })
+        Arc::new(Inner::of_parts(pivots, slots, level, OnceLock::new()))
+    }
+
+    pub fn of_parts(pivots: Arc<KeyIndex>, slots: Vec<Arc<Slot>>, level: u8, disk: OnceLock<NodeOnDisk>) -> Inner {
+        Inner { pivots, slots, level, disk, totals: OnceLock::new() }
     }
 
     /// The root of a tree without rows.
@@ -89,6 +107,11 @@ impl Inner {
     /// Uncompressed bytes of messages that wait in the slots of this node.
     pub fn buffered_bytes(&self) -> u64 {
         self.slots.iter().map(|slot| slot.buffered_bytes()).sum()
+    }
+
+    /// Counted once for each node.
+    pub fn totals(&self) -> Totals {
+        *self.totals.get_or_init(|| self.slots.iter().map(|slot| slot.totals()).fold(Totals::default(), Totals::and))
     }
 
     /// Nothing here and below.
@@ -126,6 +149,18 @@ impl Slot {
         self.runs.iter().map(|run| run.bytes).sum()
     }
 
+    fn totals(&self) -> Totals {
+        let below = match &self.child {
+            Child::Empty => Totals::default(),
+            Child::Inner(inner) => inner.totals(),
+            Child::Leaf(leaf) => {
+                let (rows, bytes, disk_bytes) = (leaf.meta.rows, leaf.meta.raw_bytes, leaf.meta.bytes);
+                Totals { rows, bytes, disk_bytes, ..Totals::default() }
+            }
+        };
+        self.runs.iter().map(Run::totals).fold(below, Totals::and)
+    }
+
     /// What speaks for flushing this slot before others.
     pub fn weight(&self) -> u64 {
         self.buffered_bytes() + self.read_work.load(Ordering::Relaxed)
@@ -145,12 +180,34 @@ impl Slot {
     }
 
     /// Whether these tables are the oldest runs.
-    pub fn begins_with(&self, tables: &[Arc<Table>]) -> bool {
-        self.runs.len() >= tables.len() && self.runs.iter().zip(tables).all(|(run, table)| Arc::ptr_eq(&run.table, table))
+    pub fn begins_with(&self, tables: &[(Arc<Table>, u64)]) -> bool {
+        let same = |(run, (table, _)): (&Run, &(Arc<Table>, u64))| Arc::ptr_eq(&run.table, table);
+        self.runs.len() >= tables.len() && self.runs.iter().zip(tables).all(same)
+    }
+}
+
+impl Totals {
+    fn and(self, other: Totals) -> Totals {
+        Totals {
+            rows: self.rows + other.rows,
+            bytes: self.bytes + other.bytes,
+            messages: self.messages + other.messages,
+            buffered_bytes: self.buffered_bytes + other.buffered_bytes,
+            disk_bytes: self.disk_bytes + other.disk_bytes,
+        }
     }
 }
 
 impl Run {
+    /// The part of the table that lies in the slot, by its bytes.
+    fn totals(&self) -> Totals {
+        let meta = &self.table.meta;
+        let part =
+            |whole: u64| (whole as f64 * self.bytes as f64 / meta.raw_bytes.max(1) as f64).min(whole as f64) as u64;
+        let (messages, disk_bytes) = (part(meta.rows), part(meta.bytes));
+        Totals { messages, buffered_bytes: self.bytes, disk_bytes, ..Totals::default() }
+    }
+
     /// Whether something of the run may lie inside. Range tombstones may reach beyond the table's keys.
     pub fn reaches(&self, bounds: &Bounds) -> bool {
         let meta = &self.table.meta;
