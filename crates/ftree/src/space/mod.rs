@@ -1,64 +1,193 @@
 //! Who owns which part of the data file.
+//!
+//! Space is owned by [`Extent`]s: a part is in use as long as its extent lives, and free when it is dropped. Nothing of
+//! this is stored: recovery adopts what the checkpoint refers to, and the rest is free.
+//!
+//! **Invariants**
+//! - S1: no two living extents overlap, and none lies before `DATA_BEGIN`.
+//! - S2: an extent, the free ranges and what is just being punched or cut make up the file from `DATA_BEGIN` to its end.
+//! - S3: only ranges that were taken out of the free ranges are punched or cut, so nobody can allocate them meanwhile.
+//!
+//! Lock order: `releasing`, `growth`, `state`. Allocating from free ranges takes `state` alone, which is never held
+//! during I/O. Growing waits while the file is being cut, of a tail that was punched before.
+
+mod free_map;
+mod ranges;
+mod release;
+mod room;
+mod state;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arbor_disk::Disk;
 
-use crate::Result;
-use crate::file::DataFile;
+use crate::{Error, Result};
+use ranges::Range;
+use room::Room;
+use state::State;
 
+/// Offsets and sizes are multiples of this.
 pub const UNIT: u64 = 4096;
+/// The superblocks stand before.
 pub const DATA_BEGIN: u64 = 2 << 20;
+
+/// Clones share one file's space.
 #[derive(Clone)]
 pub struct Space {
-    shared: Arc<()>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Held while the file grows or is cut.
+    growth: Mutex<()>,
+    /// Held while space is given back.
+    releasing: Mutex<()>,
+    room: Room,
 }
 
 impl Space {
-    pub fn new(_disk: Arc<dyn Disk>, _dir: &Path, _file_bytes: u64) -> Space {
-        Space { shared: Arc::new(()) }
+    /// The space of a file of this length in the folder `dir`, all of it free.
+    pub fn new(disk: Arc<dyn Disk>, dir: &Path, file_bytes: u64) -> Space {
+        let (state, room) = (Mutex::new(State::new(file_bytes)), Room::new(disk, dir));
+        Space { shared: Arc::new(Shared { state, growth: Mutex::default(), releasing: Mutex::default(), room }) }
     }
-    pub fn allocate(&self, _bytes: u64) -> Result<Extent> {
-        Ok(Extent { space: self.shared.clone(), offset: DATA_BEGIN, bytes: UNIT })
+
+    /// Takes space, of the file as it is or by growing it. `OutOfSpace` when the file system is nearly full; free parts
+    /// that still have their blocks are handed out even then.
+    pub fn allocate(&self, bytes: u64) -> Result<Extent> {
+        self.shared.allocate(bytes, false)
     }
-    /// For checkpoints and deletes: may use what the red zone keeps.
+
+    /// Like `allocate`, for checkpoints and for what frees space: may use all that the file system holds.
     pub fn allocate_reserved(&self, bytes: u64) -> Result<Extent> {
-        self.allocate(bytes)
+        self.shared.allocate(bytes, true)
     }
-    pub fn adopt(&self, _offset: u64, bytes: u64) -> Result<Extent> {
-        self.allocate(bytes)
+
+    /// Takes a certain part, while recovering. `Corrupt` when it is not wholly free.
+    pub fn adopt(&self, offset: u64, bytes: u64) -> Result<Extent> {
+        let refuse = |context: &str| {
+            let place = format!("{} at {offset}", self.shared.room.dir().display());
+            Err(Error::Corrupt { place, context: format!("extent of {bytes} bytes: {context}") })
+        };
+        let whole = bytes.checked_next_multiple_of(UNIT).filter(|whole| offset.checked_add(*whole).is_some());
+        let Some(whole) = whole.filter(|whole| *whole > 0 && offset.is_multiple_of(UNIT)) else {
+            return refuse("odd address or size");
+        };
+        let range = Range::new(offset, whole);
+        let mut state = self.shared.state();
+        if offset < DATA_BEGIN || range.end() > state.end() {
+            return refuse("outside of the file");
+        }
+        if !state.take_range(range) {
+            return refuse("overlaps with another one");
+        }
+        Ok(self.shared.extent(range))
     }
+
     pub fn used_bytes(&self) -> u64 {
-        0
+        self.shared.state().used_bytes()
     }
+
+    /// Free parts of the file, punched or not.
     pub fn free_bytes(&self) -> u64 {
-        0
+        self.shared.state().free_bytes()
     }
+
     pub fn file_bytes(&self) -> u64 {
-        0
+        self.shared.state().end()
     }
-    pub fn give_back(&self, _file: &DataFile) -> Result<()> {
-        Ok(())
+
+    /// Whether the file may not grow.
+    pub fn is_tight(&self) -> bool {
+        self.shared.is_tight(UNIT)
     }
-    pub fn give_back_all(&self, _file: &DataFile) -> Result<()> {
-        Ok(())
+
+    /// Sets the least red zone (64 MiB), for tests on small disks.
+    #[doc(hidden)]
+    pub fn set_red_zone(&self, bytes: u64) {
+        self.shared.room.set_zone_min(bytes);
+    }
+
+    #[cfg(test)]
+    fn validate(&self) {
+        self.shared.state().validate();
     }
 }
 
-/// A part of the data file; dropping it makes the part free.
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn growth(&self) -> MutexGuard<'_, ()> {
+        self.growth.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn extent(self: &Arc<Self>, range: Range) -> Extent {
+        Extent { shared: self.clone(), range }
+    }
+
+    fn allocate(self: &Arc<Self>, bytes: u64, reserved: bool) -> Result<Extent> {
+        let whole = bytes.max(1).checked_next_multiple_of(UNIT).ok_or_else(|| self.out_of_space(bytes))?;
+        // A hole takes as much from the file system as growing does.
+        let may_grow = if reserved { self.room.free_bytes() >= whole } else { !self.is_tight(whole) };
+        if let Some(range) = self.state().take(whole, !may_grow) {
+            return Ok(self.extent(range));
+        }
+        if !may_grow {
+            return Err(self.out_of_space(bytes));
+        }
+        let _growing = self.growth();
+        let grown = self.state().grow(whole);
+        let (range, grown) = grown.ok_or_else(|| self.out_of_space(bytes))?;
+        self.room.grown(grown);
+        Ok(self.extent(range))
+    }
+
+    /// Whether growing by so much would leave less than the red zone.
+    fn is_tight(&self, bytes: u64) -> bool {
+        let (free, end) = (self.room.free_bytes(), self.state().end());
+        free < self.room.zone(end, free).saturating_add(bytes)
+    }
+
+    fn out_of_space(&self, bytes: u64) -> Error {
+        let (free, dir) = (self.room.free_bytes(), self.room.dir().display());
+        Error::OutOfSpace {
+            context: format!("{bytes} bytes for the data file, the file system of {dir} has {free} left"),
+        }
+    }
+}
+
+/// A part of the data file. Dropping it makes the part free.
 pub struct Extent {
-    #[allow(dead_code)]
-    space: Arc<()>,
-    offset: u64,
-    bytes: u64,
+    shared: Arc<Shared>,
+    range: Range,
 }
 
 impl Extent {
     pub fn offset(&self) -> u64 {
-        self.offset
+        self.range.offset
     }
+
+    /// Whole units, so often more than was asked for.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.range.bytes
     }
 }
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        self.shared.state().put_back(self.range, false);
+    }
+}
+
+impl std::fmt::Debug for Extent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "extent {}+{}", self.range.offset, self.range.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! How much the file system still holds, and when growing stops.
+//!
+//! Below the red zone the data file does not grow, so that something is left for what frees space: checkpoints, deletes,
+//! the log. The zone is 64 MiB or 2 % of the file, but at most an eighth of what file and free space are together.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arbor_disk::Disk;
+
+const ZONE_MIN: u64 = 64 << 20;
+const ZONE_MAX: u64 = 4 << 30;
+/// A measurement is taken for true so long.
+const FRESH: Duration = Duration::from_millis(100);
+
+pub(super) struct Room {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    zone_min: AtomicU64,
+    measured: Mutex<Measured>,
+}
+
+#[derive(Default)]
+struct Measured {
+    at: Option<Instant>,
+    free_bytes: u64,
+}
+
+impl Room {
+    pub fn new(disk: Arc<dyn Disk>, dir: &Path) -> Room {
+        let (zone_min, measured) = (AtomicU64::new(ZONE_MIN), Mutex::default());
+        Room { disk, dir: dir.to_owned(), zone_min, measured }
+    }
+
+    pub fn set_zone_min(&self, bytes: u64) {
+        self.zone_min.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What is left on the file system, less what was handed out since it was measured. A file system that does not say
+    /// has room: its writes will tell.
+    pub fn free_bytes(&self) -> u64 {
+        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        if measured.at.is_none_or(|at| at.elapsed() >= FRESH) {
+            measured.free_bytes = self.disk.free_bytes(&self.dir).unwrap_or(u64::MAX);
+            measured.at = Some(Instant::now());
+        }
+        measured.free_bytes
+    }
+
+    /// Bytes that only reserved growth may take.
+    pub fn zone(&self, file_bytes: u64, free_bytes: u64) -> u64 {
+        let share = (file_bytes / 50).min(ZONE_MAX);
+        let most = file_bytes.saturating_add(free_bytes) / 8;
+        self.zone_min.load(Ordering::Relaxed).max(share).min(most)
+    }
+
+    /// The file grew by this much.
+    pub fn grown(&self, bytes: u64) {
+        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        measured.free_bytes = measured.free_bytes.saturating_sub(bytes);
+    }
+
+    /// Space was given back to the file system: the next look measures.
+    pub fn forget(&self) {
+        self.measured.lock().unwrap_or_else(PoisonError::into_inner).at = None;
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
