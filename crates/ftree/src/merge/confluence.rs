@@ -258,7 +258,7 @@ mod tests {
 
     /// Versions of a key with falling sequence numbers, on some keys.
     fn level(newest: u64, oldest: u64) -> impl Strategy<Value = Vec<Owned>> {
-        let versions = prop::collection::btree_map(oldest..=newest, (any::<bool>(), b'a'..b'z'), 0..3);
+        let versions = prop::collection::btree_map(oldest..=newest, (any::<bool>(), b'a'..=b'z'), 0..3);
         prop::collection::btree_map(0u8..30, versions, 0..12).prop_map(|keys| {
             let versions = keys.into_iter().flat_map(|(key, versions)| {
                 versions.into_iter().rev().map(move |(seq, (put, value))| {

@@ -51,8 +51,8 @@ enum Change {
 fn change() -> impl Strategy<Value = Change> {
     let key = 0..KEYS;
     prop_oneof![
-        3 => (key.clone(), b'a'..b'z').prop_map(|(key, value)| Change::Put(key, value)),
-        1 => (key.clone(), b'a'..b'z').prop_map(|(key, value)| Change::PutBlob(key, value)),
+        3 => (key.clone(), b'a'..=b'z').prop_map(|(key, value)| Change::Put(key, value)),
+        1 => (key.clone(), b'a'..=b'z').prop_map(|(key, value)| Change::PutBlob(key, value)),
         2 => key.clone().prop_map(Change::Delete),
         4 => (key.clone(), prop::sample::select(vec!["+x", "+y", "-", "0"])).prop_map(|(key, up)| Change::Update(key, up)),
         2 => (key.clone(), prop::option::of(0..=KEYS)).prop_map(|(from, to)| Change::DeleteRange(from, to)),

@@ -19,6 +19,8 @@ pub mod source;
 
 #[cfg(test)]
 mod fold_tests;
+#[cfg(test)]
+mod rewrite_tests;
 
 pub use confluence::{Confluence, Sink};
 pub use fold::{Fate, Fold, Kept, Versions};

@@ -1,0 +1,287 @@
+//! Jobs against the pure merge of what goes in.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arbor_base::TreeId;
+use proptest::prelude::*;
+
+use super::confluence::NoRows;
+use super::*;
+use crate::block::Block;
+use crate::io::Io;
+use crate::key_index::KeyIndex;
+use crate::memtable::Memtable;
+use crate::table::{Reading, Table, TableCursor, TableWriter};
+use crate::{Codec, Kind, RangeTombstone, Seq, TreeSettings, blob, filter};
+
+const TREE: TreeId = TreeId(7);
+
+type Owned = (Vec<u8>, Seq, Kind, Vec<u8>);
+
+fn entry(owned: &Owned) -> Entry<'_> {
+    Entry { key: &owned.0, seq: owned.1, kind: owned.2, value: &owned.3 }
+}
+
+fn settings() -> TreeSettings {
+    TreeSettings {
+        codec: Codec::Lz4,
+        block_bytes: 128,
+        leaf_bytes: 1000,
+        blob_bytes: 64,
+        run_bytes: 300,
+        ..TreeSettings::default()
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Level {
+    entries: Vec<Owned>,
+    tombstones: Vec<RangeTombstone>,
+}
+
+fn key(number: u8) -> Vec<u8> {
+    vec![b'k', number / 16, number % 16]
+}
+
+/// Entries and range tombstones with these sequence numbers; of one key with falling ones.
+fn level(newest: u64, oldest: u64) -> impl Strategy<Value = Level> {
+    let value = prop_oneof![3 => Just(None), 8 => (0usize..40).prop_map(Some), 1 => (65usize..300).prop_map(Some)];
+    let versions = prop::collection::btree_map(oldest..=newest, value, 1..3);
+    let tombstone = (any::<u8>(), prop::option::of(any::<u8>()), oldest..=newest);
+    (prop::collection::btree_map(any::<u8>(), versions, 0..60), prop::collection::vec(tombstone, 0..2)).prop_map(
+        |(keys, tombstones)| Level {
+            entries: keys
+                .into_iter()
+                .flat_map(|(number, versions)| {
+                    versions.into_iter().rev().map(move |(seq, value)| {
+                        let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
+                        (key(number), Seq(seq), kind, vec![number; value.unwrap_or(0)])
+                    })
+                })
+                .collect(),
+            tombstones: tombstones
+                .into_iter()
+                .map(|(from, to, seq)| RangeTombstone { from: key(from), to: to.map(key), seq: Seq(seq) })
+                .collect(),
+        },
+    )
+}
+
+fn input(messages: Messages, bytes: u64) -> Input {
+    Input { messages, from: Vec::new(), to: None, bytes }
+}
+
+fn memtable(level: &Level) -> Input {
+    let memtable = Memtable::new(1 << 20);
+    let part = memtable.part(TREE);
+    level.entries.iter().for_each(|owned| part.insert(entry(owned), filter::hash(&owned.0)));
+    level.tombstones.iter().for_each(|tombstone| part.delete_range(tombstone.clone()));
+    let bytes = part.bytes();
+    input(Messages::Memtable(part), bytes)
+}
+
+fn run(io: &Io, level: &Level) -> Option<Input> {
+    let mut writer = TableWriter::new(io, TREE, 1, &settings(), false);
+    level.entries.iter().for_each(|owned| writer.push(entry(owned), None));
+    level.tombstones.iter().for_each(|tombstone| writer.tombstone(tombstone.clone()));
+    let table = writer.finish(Seq::ZERO).unwrap()?;
+    let bytes = table.meta.raw_bytes;
+    Some(input(Messages::Run(table), bytes))
+}
+
+/// All entries of tables that follow each other, large values among the others.
+fn read(io: &Io, tables: &[Arc<Table>]) -> Vec<Owned> {
+    let mut found = Vec::new();
+    for table in tables {
+        let mut cursor = TableCursor::new(table.clone(), io, Reading::Point);
+        cursor.first().unwrap();
+        while let Some(entry) = cursor.entry() {
+            let (kind, value) = match entry.kind {
+                Kind::PutBlob => {
+                    assert!(table.blob(entry.value).is_some());
+                    (Kind::Put, blob::load(io, entry.value).unwrap())
+                }
+                kind => (kind, entry.value.to_vec()),
+            };
+            assert_eq!(entry.kind == Kind::PutBlob, value.len() > 64 && table.meta.level == 0 || kind != entry.kind);
+            found.push((entry.key.to_vec(), entry.seq, kind, value));
+            cursor.next().unwrap();
+        }
+    }
+    found
+}
+
+#[derive(Default)]
+struct Collected(Vec<Owned>);
+
+impl Sink for Collected {
+    fn begin(&mut self, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn push(&mut self, entry: Entry<'_>) -> Result<()> {
+        self.0.push((entry.key.to_vec(), entry.seq, entry.kind, entry.value.to_vec()));
+        Ok(())
+    }
+
+    fn push_rows(&mut self, _: &Block, _: Range<usize>) -> Result<()> {
+        unreachable!("there are no rows")
+    }
+}
+
+fn expected(levels: &[&Level], stripes: &[Seq], bottom: bool) -> Vec<Owned> {
+    let load_blob = |_: &[u8]| unreachable!("there are no updates");
+    let fold = Fold { stripes, bottom, updates: None, load_blob: &load_blob };
+    let fragments = Fragments::new(levels.iter().flat_map(|level| &level.tombstones), stripes, &[], None);
+    let entries: Vec<Vec<Entry<'_>>> = levels.iter().map(|level| level.entries.iter().map(entry).collect()).collect();
+    let merge = Merge::new(entries.iter().map(|list| Slice::new(list)).collect(), 0);
+    let mut confluence = Confluence::new(merge, NoRows, fold, &fragments);
+    let mut sink = Collected::default();
+    while confluence.step(&mut sink).unwrap() {}
+    sink.0
+}
+
+fn job<'a>(io: &'a Io, settings: &'a TreeSettings, inputs: &'a [Input], target: Target<'a>) -> Rewrite<'a> {
+    Rewrite {
+        io,
+        tree: TREE,
+        settings,
+        inputs,
+        target,
+        from: &[],
+        to: None,
+        stripes: &[],
+        updates: None,
+        keep_cached: false,
+    }
+}
+
+fn tables(outputs: &[Output]) -> Vec<Arc<Table>> {
+    outputs.iter().map(|output| output.table.clone()).collect()
+}
+
+/// Outputs say where they begin, and hold what is at or behind it.
+fn check_bounds(outputs: &[Output]) {
+    for (at, output) in outputs.iter().enumerate() {
+        let meta = &output.table.meta;
+        assert!(meta.rows == 0 || output.from <= meta.first_key);
+        let next = outputs.get(at + 1);
+        assert!(next.is_none_or(|next| meta.last_key < next.from), "{:?} {:?}", meta.last_key, next.map(|n| &n.from));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 40 }))]
+
+    #[test]
+    fn a_leaf_job_keeps_what_the_merge_keeps(
+        oldest in level(9, 1),
+        older in level(19, 10),
+        newer in level(24, 20),
+        newest in level(30, 25),
+        stripes in prop::collection::btree_set(0u64..31, 0..3),
+    ) {
+        let (io, settings) = (Io::scratch(1 << 20), settings());
+        let stripes: Vec<Seq> = stripes.into_iter().map(Seq).collect();
+        let rows = [memtable(&oldest)];
+        let leaves = rewrite(&Rewrite { stripes: &stripes, ..job(&io, &settings, &rows, Target::Leaves(&[])) }).unwrap();
+        check_bounds(&leaves);
+        let leaves = tables(&leaves);
+        prop_assert_eq!(read(&io, &leaves), expected(&[&oldest], &stripes, true));
+
+        let inputs: Vec<Input> =
+            [Some(memtable(&newest)), run(&io, &newer), run(&io, &older)].into_iter().flatten().collect();
+        let target = Target::Leaves(&leaves);
+        let outputs = rewrite(&Rewrite { stripes: &stripes, ..job(&io, &settings, &inputs, target) }).unwrap();
+        drop((inputs, leaves));
+        check_bounds(&outputs);
+        let found = read(&io, &tables(&outputs));
+        prop_assert_eq!(found, expected(&[&newest, &newer, &older, &oldest], &stripes, true));
+        for output in &outputs {
+            prop_assert!(output.table.meta.raw_bytes < 2000, "{}", output.table.meta.raw_bytes);
+            prop_assert!(!output.table.meta.has_tombstones);
+        }
+    }
+
+    #[test]
+    fn a_run_job_gives_each_slot_its_part(
+        older in level(19, 10),
+        newer in level(30, 20),
+        stripes in prop::collection::btree_set(0u64..31, 0..3),
+        pivots in prop::collection::btree_set(any::<u8>(), 0..9),
+        bottom in any::<bool>(),
+    ) {
+        let (io, settings) = (Io::scratch(1 << 20), settings());
+        let stripes: Vec<Seq> = stripes.into_iter().map(Seq).collect();
+        let inputs: Vec<Input> = [Some(memtable(&newer)), run(&io, &older)].into_iter().flatten().collect();
+        let pivots: Vec<Vec<u8>> = pivots.into_iter().map(key).collect();
+        let index = KeyIndex::new(pivots.iter().map(Vec::as_slice));
+        let target = Target::Runs { level: 1, pivots: &index, bottom };
+        let outputs = rewrite(&Rewrite { stripes: &stripes, ..job(&io, &settings, &inputs, target) }).unwrap();
+        check_bounds(&outputs);
+        prop_assert_eq!(read(&io, &tables(&outputs)), expected(&[&newer, &older], &stripes, bottom));
+
+        let all = [&newer, &older];
+        let fragments = Fragments::new(all.iter().flat_map(|level| &level.tombstones), &stripes, &[], None);
+        let mut served = Vec::new();
+        for output in &outputs {
+            let body = output.table.body(&io).unwrap();
+            for (place, (slot, bytes)) in output.slots.iter().enumerate() {
+                let from = slot.checked_sub(1).map_or(&[][..], |before| &pivots[before]);
+                let to = pivots.get(*slot).map(Vec::as_slice);
+                prop_assert!(*bytes > 0);
+                prop_assert!(place > 0 || output.from == from);
+                served.push(*slot);
+                let carried = Fragments::new(body.tombstones(), &stripes, from, to);
+                let expect = fragments.within(from, to).collect::<Vec<_>>();
+                let found = carried.within(&[], None).collect::<Vec<_>>();
+                prop_assert_eq!(found, if bottom { Vec::new() } else { expect });
+            }
+            let before_last: u64 = output.slots.iter().rev().skip(1).map(|slot| slot.1).sum();
+            prop_assert!(before_last < 300, "{:?}", output.slots);
+        }
+        let entries = read(&io, &tables(&outputs));
+        let mut expect: Vec<usize> = entries.iter().map(|entry| index.upper_bound(&entry.0)).collect();
+        if !bottom {
+            for tombstone in fragments.within(&[], None) {
+                let last = tombstone.to.as_ref().map_or(pivots.len(), |to| index.lower_bound(to));
+                expect.extend(index.upper_bound(&tombstone.from)..=last);
+            }
+        }
+        expect.sort_unstable();
+        expect.dedup();
+        prop_assert_eq!(served, expect);
+    }
+}
+
+fn rows(numbers: Range<u32>, seq: u64, bytes: usize) -> Level {
+    let row = |number: u32| (number.to_be_bytes().to_vec(), Seq(seq), Kind::Put, vec![0; bytes]);
+    Level { entries: numbers.map(row).collect(), tombstones: Vec::new() }
+}
+
+#[test]
+fn leaves_are_cut_evenly_and_appended_ones_filled() {
+    let (io, settings) = (Io::scratch(1 << 20), settings());
+    // a row counts for ten bytes; so many rows are in the leaf and in the messages, which begin at some number
+    let check = |present: u32, messages: Range<u32>, expect: &[u64]| {
+        let first = [run(&io, &rows(0..present, 1, 4)).unwrap()];
+        let one_leaf = TreeSettings { leaf_bytes: 1 << 20, ..settings.clone() };
+        let leaf = tables(&rewrite(&job(&io, &one_leaf, &first, Target::Leaves(&[]))).unwrap());
+        let inputs = [run(&io, &rows(messages.clone(), 2, 4)).unwrap()];
+        let outputs = rewrite(&job(&io, &settings, &inputs, Target::Leaves(&leaf))).unwrap();
+        check_bounds(&outputs);
+        let found: Vec<u64> = outputs.iter().map(|output| output.table.meta.rows).collect();
+        assert_eq!(found, expect, "{present} {messages:?}");
+        let stays = outputs.first().is_some_and(|output| Arc::ptr_eq(&output.table, &leaf[0]));
+        assert_eq!(stays, found.len() > 1 && found[0] == u64::from(present), "{present} {messages:?}");
+    };
+    check(10, 5..20, &[20]);
+    check(100, 0..50, &[100]);
+    check(100, 100..105, &[105]);
+    check(100, 100..110, &[100, 10]);
+    check(60, 60..180, &[100, 80]);
+    check(60, 50..180, &[95, 85]);
+    check(100, 100..400, &[100, 100, 100, 100]);
+    check(400, 0..10, &[104, 104, 104, 88]);
+}
