@@ -22,11 +22,20 @@ const NAMES: &[&str] = &[
 
 /// What `arbor lab kv` measures.
 pub const KV_ENGINES: &[KvEngine] = &[
-    KvEngine { name: USUAL, open: |folder| open_lmdb(folder).map_err(|error| error.to_string()) },
+    KvEngine {
+        name: "lmdb",
+        open: |folder, settings| {
+            let options = LmdbOptions { updates: Some(settings.updates.clone()), ..LmdbOptions::default() };
+            open_lmdb(folder, options).map_err(|error| error.to_string())
+        },
+    },
     #[cfg(feature = "rocksdb-system")]
     KvEngine {
         name: "rocksdb",
-        open: |folder| open_rocksdb(folder, RocksOptions::default()).map_err(|error| error.to_string()),
+        open: |folder, settings| {
+            let options = RocksOptions { cache_bytes: settings.cache_bytes as usize, ..RocksOptions::default() };
+            open_rocksdb(folder, options).map_err(|error| error.to_string())
+        },
     },
 ];
 
@@ -80,13 +89,13 @@ impl EngineChoice {
                 };
                 open_rocksdb(folder, options)
             }
-            _ => open_lmdb(folder),
+            _ => open_lmdb(folder, LmdbOptions::default()),
         }
     }
 }
 
-fn open_lmdb(folder: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
-    Ok(Arc::new(LmdbEngine::open(folder, LmdbOptions::default())?))
+fn open_lmdb(folder: &Path, options: LmdbOptions) -> arbor_engine::Result<Arc<dyn Engine>> {
+    Ok(Arc::new(LmdbEngine::open(folder, options)?))
 }
 
 #[cfg(feature = "rocksdb-system")]

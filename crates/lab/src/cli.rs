@@ -28,6 +28,7 @@ pub fn command() -> Command {
         .subcommand(run_arguments())
         .subcommand(echo_arguments())
         .subcommand(kv::arguments::command())
+        .subcommand(kv::arguments::engine_command())
         .subcommand(Command::new("list").about("List the experiments"))
 }
 
@@ -108,6 +109,7 @@ pub fn run(matches: &ArgMatches, engines: &[KvEngine]) -> ExitCode {
         Some(("run", matches)) => run_experiment(matches),
         Some(("echo", matches)) => run_echo(matches),
         Some(("kv", matches)) => kv::arguments::run(matches, engines).map(|()| Ending::Complete),
+        Some(("kv-engine", matches)) => kv::arguments::run_engine(matches, engines).map(|()| Ending::Complete),
         _ => list_experiments(),
     };
     exit_code(outcome)

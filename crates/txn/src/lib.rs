@@ -32,7 +32,7 @@ mod merged_cursor;
 mod options;
 mod queue;
 mod read_view;
-mod record;
+pub mod record;
 mod recovery;
 pub mod testing;
 mod transaction;

@@ -35,12 +35,6 @@ const DELETE_RANGE: u8 = 5;
 const DELETE_TO_END: u8 = 6;
 const UPDATE: u8 = 7;
 
-#[derive(Debug, PartialEq)]
-pub(crate) struct Record {
-    pub ops: Vec<Op>,
-    pub logical: Vec<u8>,
-}
-
 fn push_varint(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
         out.push(n as u8 | 0x80);
@@ -103,7 +97,8 @@ pub(crate) fn push_op(out: &mut Vec<u8>, op: &Op) {
     }
 }
 
-type Decoded<T> = Result<T, &'static str>;
+/// What was decoded, or why it cannot be.
+pub type Decoded<T> = Result<T, &'static str>;
 
 struct Reader<'a>(&'a [u8]);
 
@@ -166,7 +161,15 @@ impl<'a> Reader<'a> {
     }
 }
 
-pub(crate) fn decode(bytes: &[u8]) -> Decoded<Record> {
+/// A whole record.
+pub fn encode(ops: &[Op], logical: &[u8]) -> Vec<u8> {
+    let mut out = begin(logical, 0);
+    ops.iter().for_each(|op| push_op(&mut out, op));
+    out
+}
+
+/// The operations and the logical part of a record.
+pub fn decode(bytes: &[u8]) -> Decoded<(Vec<Op>, Vec<u8>)> {
     let mut reader = Reader(bytes);
     if reader.byte()? != VERSION {
         return Err("unknown version");
@@ -176,7 +179,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Decoded<Record> {
     while !reader.0.is_empty() {
         ops.push(reader.op()?);
     }
-    Ok(Record { ops, logical })
+    Ok((ops, logical))
 }
 
 #[cfg(test)]
@@ -199,18 +202,12 @@ mod tests {
         ]
     }
 
-    fn encode(ops: &[Op], logical: &[u8]) -> Vec<u8> {
-        let mut out = begin(logical, 0);
-        ops.iter().for_each(|op| push_op(&mut out, op));
-        out
-    }
-
     #[test]
     fn what_is_encoded_is_decoded() {
         let ops = every_kind();
         let logical = vec![1; 200];
-        assert_eq!(decode(&encode(&ops, &logical)), Ok(Record { ops, logical }));
-        assert_eq!(decode(&encode(&[], &[])), Ok(Record { ops: Vec::new(), logical: Vec::new() }));
+        assert_eq!(decode(&encode(&ops, &logical)), Ok((ops, logical)));
+        assert_eq!(decode(&encode(&[], &[])), Ok((Vec::new(), Vec::new())));
     }
 
     #[test]

@@ -73,9 +73,9 @@ fn replay(log: &Log, engine: &dyn Engine) -> Result<()> {
     let mut reader = log.read(applied.next());
     while let Some(entry) = reader.next_borrowed() {
         let (position, payload) = entry.map_err(log_error)?;
-        let record = record::decode(payload).map_err(|reason| Error::CorruptRecord { position, reason })?;
+        let (ops, _) = record::decode(payload).map_err(|reason| Error::CorruptRecord { position, reason })?;
         bytes += payload.len();
-        group.push(Batch { position, ops: record.ops });
+        group.push(Batch { position, ops });
         if bytes >= REPLAY_GROUP_BYTES || group.len() >= REPLAY_GROUP_BATCHES {
             engine.apply(&group)?;
             group.clear();

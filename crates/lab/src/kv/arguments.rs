@@ -2,61 +2,160 @@
 
 use std::path::Path;
 
-use clap::{ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{KvEngine, KvOptions};
+use super::child::{self, EngineProcess};
+use super::conduct::{Part, Runner, conduct};
+use super::memory_limit::MemoryLimit;
+use super::{KvEngine, KvOptions, Phase, summary};
 use crate::cli::{list, number, option, parse, text, texts};
 use crate::experiment::default_root;
 use crate::{Error, Result};
 
+/// Cache of a cold run unless another is given, and the memory beside it.
+const COLD_CACHE_MB: u64 = 256;
+const COLD_REST_MB: u64 = 128;
+
+fn switch(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+}
+
 pub(crate) fn command() -> Command {
     Command::new("kv")
-        .about("Measure the storage engines alone, side by side: loads, gets, scans, range deletes")
-        .arg(list("engine", "E[,E]", "Engines (all of this build)"))
-        .arg(option("rows", "N", "Rows per tree (1000000)"))
+        .about("Measure the storage engines alone, side by side: loads, gets, scans, range deletes, reopening")
+        .arg(list("engines", "E[,E]", "Engines, in the order of their turns (all of this build)").alias("engine"))
+        .arg(list("only", "PHASE[,PHASE]", "Only these phases, and the load that they need (all)"))
+        .arg(option("peer", "E", "Engine that the others are compared with (the last of --engines)"))
+        .arg(option("rows", "N", "Rows of a load (1000000)"))
         .arg(option("value-bytes", "N", "Bytes of a value, half of them zeros (120)"))
         .arg(option("batch", "N", "Puts per batch (100)"))
-        .arg(option("reads", "N", "Calls of each reading phase, puts of overwrite and rmw (rows / 5)"))
+        .arg(option("calls", "N", "Operations of each phase behind the loads, at most (rows / 5)").alias("reads"))
+        .arg(option("seconds", "S", "Seconds of each such phase, at most (60)"))
+        .arg(option("load-seconds", "S", "Seconds of a load, at most; the rest is put in key order (600)"))
+        .arg(option("idle", "S", "Idle seconds before scan-100-idle (5)"))
         .arg(list("threads", "N[,N]", "Thread counts of get (1,2,4)"))
+        .arg(option("kill-rows", "N", "Rows of the load that kill -9 ends (rows, 4000000 at most)"))
+        .arg(switch(
+            "cold",
+            "Bound the memory of each engine with its page cache (cgroup), or direct I/O where there is none",
+        ))
+        .arg(option("cache-mb", "MB", "Cache of engines that have one (1024; with --cold 256)"))
+        .arg(option("memory-mb", "MB", "With --cold: the bound (the cache and 128)"))
+        .arg(switch("log", "Batches go through the log, which is synced every 100 ms"))
         .arg(option("seed", "N", "Seed of the random numbers (1)"))
         .arg(option("data", "DIR", "Folder that the data folders are made in (the temporary folder)"))
+        .arg(option("out", "FILE", "The figures as JSON"))
+}
+
+/// What the processes of the engines run.
+pub(crate) fn engine_command() -> Command {
+    let given = |name| option(name, "", "").required(true);
+    Command::new(child::COMMAND).hide(true).args([given("engine"), given("options"), given("folder")])
 }
 
 pub(crate) fn run(matches: &ArgMatches, engines: &[KvEngine]) -> Result<()> {
-    let rows = number(matches, "rows")?.unwrap_or(1_000_000).max(10);
+    let options = options(matches)?;
+    let engines = chosen(matches, engines)?;
+    let phases =
+        Phase::chosen(&options, &texts(matches, "only")).map_err(|error| Error::Usage(format!("--only: {error}")))?;
+    let peer = text(matches, "peer").or(engines.last().map(|engine| engine.name)).unwrap_or_default();
+    if !engines.iter().any(|engine| engine.name == peer) {
+        return Err(Error::Usage(format!("--peer: {peer:?} is not among --engines")));
+    }
+    let folder = text(matches, "data").map_or_else(default_root, |folder| Path::new(folder).to_owned());
+    let start = |options: &KvOptions, engine, folder: &Path| -> Result<Box<dyn Runner>> {
+        Ok(Box::new(EngineProcess::start(options, engine, folder)?))
+    };
+    let parts = conduct(&options, &engines, &phases, &folder, &start)?;
+    for part in &parts {
+        println!("{}", summary::of_engine(&options, part));
+    }
+    println!("{}", summary::side_by_side(&options, &parts, peer));
+    if let Some(path) = text(matches, "out") {
+        std::fs::write(path, format!("{:#}\n", record(&options, &parts))).map_err(Error::file(path))?;
+    }
+    let failures: Vec<String> = parts
+        .iter()
+        .filter_map(|part| part.failure.as_ref().map(|why| format!("{}: {why}", part.engine.name)))
+        .collect();
+    if failures.is_empty() { Ok(()) } else { Err(Error::Engine(failures.join("; "))) }
+}
+
+/// Serves one engine of `lab kv`.
+pub(crate) fn run_engine(matches: &ArgMatches, engines: &[KvEngine]) -> Result<()> {
+    let name = text(matches, "engine").unwrap_or_default();
+    let options = serde_json::from_str(text(matches, "options").unwrap_or_default())
+        .map_err(|error| Error::Usage(format!("--options: {error}")))?;
+    let folder = Path::new(text(matches, "folder").unwrap_or_default());
+    child::serve(&options, find(engines, name)?, folder)
+}
+
+fn options(matches: &ArgMatches) -> Result<KvOptions> {
+    let usual = KvOptions::default();
+    let rows = number(matches, "rows")?.unwrap_or(usual.rows).max(10);
     let threads = match texts(matches, "threads") {
-        given if given.is_empty() => vec![1, 2, 4],
+        given if given.is_empty() => usual.threads,
         given => given.iter().map(|text| parse("threads", text)).collect::<Result<_>>()?,
     };
     if threads.contains(&0) {
         return Err(Error::Usage("--threads: at least one".to_owned()));
     }
-    let options = KvOptions {
+    let cold = matches.get_flag("cold");
+    let cache_mb = number(matches, "cache-mb")?.unwrap_or(if cold { COLD_CACHE_MB } else { 1024 });
+    let memory_mb = number(matches, "memory-mb")?.unwrap_or(cache_mb + COLD_REST_MB);
+    let memory_bytes = (cold && can_limit_memory()).then_some(memory_mb << 20);
+    Ok(KvOptions {
         rows,
-        value_bytes: number(matches, "value-bytes")?.unwrap_or(120),
-        batch: number(matches, "batch")?.unwrap_or(100).max(1),
-        reads: number(matches, "reads")?.unwrap_or(rows / 5),
+        value_bytes: number(matches, "value-bytes")?.unwrap_or(usual.value_bytes),
+        batch: number(matches, "batch")?.unwrap_or(usual.batch).max(1),
+        calls: number(matches, "calls")?.unwrap_or(rows / 5),
+        seconds: number(matches, "seconds")?.unwrap_or(usual.seconds),
+        load_seconds: number(matches, "load-seconds")?.unwrap_or(usual.load_seconds),
+        idle_seconds: number(matches, "idle")?.unwrap_or(usual.idle_seconds),
         threads,
-        seed: number(matches, "seed")?.unwrap_or(1),
-    };
-    let folder = text(matches, "data").map_or_else(default_root, |folder| Path::new(folder).to_owned());
-    for table in super::run(&options, &chosen(matches, engines)?, &folder)? {
-        println!("{table}");
-    }
-    Ok(())
+        seed: number(matches, "seed")?.unwrap_or(usual.seed),
+        cache_bytes: cache_mb << 20,
+        memory_bytes,
+        direct_io: cold && memory_bytes.is_none(),
+        log: matches.get_flag("log"),
+        kill_rows: number(matches, "kill-rows")?.unwrap_or(rows.min(4_000_000)),
+    })
+}
+
+fn can_limit_memory() -> bool {
+    MemoryLimit::new(&format!("arbor-kv-{}", std::process::id()), 1 << 30).is_some()
+}
+
+/// The run as a file that can be compared later.
+fn record(options: &KvOptions, parts: &[Part]) -> serde_json::Value {
+    let engines = parts.iter().map(|part| {
+        let phases = part
+            .figures
+            .iter()
+            .map(|(phase, figures)| serde_json::json!({ "phase": phase.to_string(), "figures": figures }));
+        serde_json::json!({ "engine": part.engine.name, "failure": part.failure, "phases": phases.collect::<Vec<_>>() })
+    });
+    serde_json::json!({
+        "arbor": env!("CARGO_PKG_VERSION"),
+        "time": jiff::Timestamp::now().to_string(),
+        "processors": crate::observe::processors(),
+        "options": options,
+        "engines": engines.collect::<Vec<_>>(),
+    })
 }
 
 fn chosen(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Vec<KvEngine>> {
-    let names = texts(matches, "engine");
+    let names = texts(matches, "engines");
     if names.is_empty() {
         return Ok(engines.to_vec());
     }
-    let find = |name: &String| {
+    names.iter().map(|name| find(engines, name)).collect()
+}
+
+fn find(engines: &[KvEngine], name: &str) -> Result<KvEngine> {
+    let found = engines.iter().find(|engine| engine.name == name).copied();
+    found.ok_or_else(|| {
         let known = engines.iter().map(|engine| engine.name).collect::<Vec<_>>().join(", ");
-        let found = engines.iter().find(|engine| engine.name == name);
-        found
-            .copied()
-            .ok_or_else(|| Error::Usage(format!("--engine: {name:?} is not in this build; known are {known}")))
-    };
-    names.iter().map(find).collect()
+        Error::Usage(format!("--engines: {name:?} is not in this build; known are {known}"))
+    })
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 use crate::observe::{self, DeviceBytes};
 use crate::{Error, Result};
@@ -24,9 +25,9 @@ impl Tally {
     }
 
     /// Runs one call, which answers how many operations it was.
-    pub fn call(&mut self, call: impl FnOnce() -> arbor_engine::Result<u64>) -> Result<()> {
+    pub fn call(&mut self, call: impl FnOnce() -> Result<u64>) -> Result<()> {
         let begin = Instant::now();
-        let operations = call().map_err(|error| Error::Engine(error.to_string()))?;
+        let operations = call()?;
         let end = Instant::now();
         self.calls.saturating_record((end - begin).as_nanos() as u64);
         self.operations += operations;
@@ -57,75 +58,143 @@ pub(super) struct Clock {
 
 impl Clock {
     pub fn start() -> Result<Clock> {
+        observe::forget_peak_memory();
         Ok(Clock { begun: Instant::now(), cpu_s: observe::own_cpu_seconds()?, device: DeviceBytes::of_this_process()? })
     }
 
-    pub fn stop(self, tally: Tally, disk_bytes: u64) -> Result<Measured> {
+    pub fn stop(self, tally: Tally, disk_bytes: u64, rows: u64) -> Result<Figures> {
+        let elapsed = self.begun.elapsed();
         let device = DeviceBytes::of_this_process()?;
-        Ok(Measured {
-            elapsed: self.begun.elapsed(),
+        let call_us = |quantile| tally.calls.value_at_quantile(quantile) as f64 / 1e3;
+        Ok(Figures {
+            operations: tally.operations,
+            seconds: elapsed.as_secs_f64(),
+            p50_us: call_us(0.5),
+            p99_us: call_us(0.99),
+            p999_us: call_us(0.999),
+            max_ms: tally.calls.max() as f64 / 1e6,
             cpu_s: observe::own_cpu_seconds()? - self.cpu_s,
             read_bytes: device.read - self.device.read,
             written_bytes: device.written - self.device.written,
             disk_bytes,
-            tally,
+            rows,
+            peak_bytes: observe::peak_memory_bytes()?,
+            per_second: whole_seconds(tally.per_second, elapsed),
+            note: String::new(),
         })
     }
 }
 
-pub struct Measured {
-    elapsed: Duration,
-    cpu_s: f64,
-    read_bytes: u64,
-    written_bytes: u64,
-    disk_bytes: u64,
-    tally: Tally,
+/// The last second is not a whole one.
+fn whole_seconds(mut per_second: Vec<u64>, elapsed: Duration) -> Vec<u64> {
+    per_second.resize(elapsed.as_secs() as usize, 0);
+    per_second
 }
 
-impl Measured {
-    pub const COLUMNS: [&'static str; 11] = [
+/// The record of one phase of one engine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    pub operations: u64,
+    pub seconds: f64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    pub p999_us: f64,
+    pub max_ms: f64,
+    /// Of the whole process with its background threads.
+    pub cpu_s: f64,
+    /// What the process made the device read and write. A page that is changed twice before it is written counts once.
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    /// Of the engine's folder, after the phase.
+    pub disk_bytes: u64,
+    /// In the engine, after the phase.
+    pub rows: u64,
+    /// Resident memory at most during the phase; mapped files count.
+    pub peak_bytes: u64,
+    /// Operations of each whole second.
+    pub per_second: Vec<u64>,
+    pub note: String,
+}
+
+/// Seconds below which the figures over seconds say nothing.
+const SECONDS_MIN: usize = 3;
+
+impl Figures {
+    pub const COLUMNS: [&'static str; 15] = [
         "ops/s",
-        "slowest s",
-        "cpu us/op",
         "p50 us",
         "p99 us",
         "p99.9 us",
         "max ms",
+        "slowest s",
+        "cv",
+        "last 5th",
+        "cpu us/op",
         "read B/op",
         "write B/op",
         "disk MB",
+        "B/row",
+        "peak MB",
         "seconds",
     ];
 
     /// Operations per second.
     pub fn rate(&self) -> f64 {
-        self.tally.operations as f64 / self.elapsed.as_secs_f64()
+        self.operations as f64 / self.seconds.max(1e-9)
     }
 
-    /// The slowest whole second as a part of the mean; `None` below three whole seconds.
-    fn slowest_second(&self) -> Option<f64> {
-        let whole = self.tally.per_second.get(..self.elapsed.as_secs() as usize)?;
-        let slowest = *whole.iter().min().filter(|_| whole.len() >= 3)?;
-        Some(slowest as f64 / self.rate())
+    pub fn cpu_us(&self) -> f64 {
+        self.per_operation(self.cpu_s * 1e6)
+    }
+
+    fn per_operation(&self, total: f64) -> f64 {
+        total / self.operations.max(1) as f64
+    }
+
+    fn mean(seconds: &[u64]) -> f64 {
+        seconds.iter().sum::<u64>() as f64 / seconds.len().max(1) as f64
+    }
+
+    /// Figures over the whole seconds as parts of their mean: the slowest one, the deviation, the last fifth.
+    fn steadiness(&self) -> Option<(f64, f64, f64)> {
+        let seconds = self.per_second.as_slice();
+        let mean = Figures::mean(seconds);
+        if seconds.len() < SECONDS_MIN || mean == 0.0 {
+            return None;
+        }
+        let slowest = *seconds.iter().min()? as f64;
+        let squares = seconds.iter().map(|operations| (*operations as f64 - mean).powi(2)).sum::<f64>();
+        let deviation = (squares / seconds.len() as f64).sqrt();
+        let last = &seconds[seconds.len() - (seconds.len() / 5).max(1)..];
+        Some((slowest / mean, deviation / mean, Figures::mean(last) / mean))
     }
 
     pub fn cells(&self) -> Vec<String> {
-        let per_operation = |total: f64| total / self.tally.operations.max(1) as f64;
-        let call_us = |quantile| self.tally.calls.value_at_quantile(quantile) as f64 / 1e3;
+        let part = |part: Option<f64>| part.map_or_else(|| "-".to_owned(), |part| format!("{part:.2}"));
+        let steady = self.steadiness();
+        let per_row = self.disk_bytes.checked_div(self.rows);
         vec![
             format!("{:.0}", self.rate()),
-            self.slowest_second().map_or_else(|| "-".to_owned(), |part| format!("{part:.2}")),
-            format!("{:.2}", per_operation(self.cpu_s * 1e6)),
-            format!("{:.1}", call_us(0.5)),
-            format!("{:.1}", call_us(0.99)),
-            format!("{:.1}", call_us(0.999)),
-            format!("{:.1}", self.tally.calls.max() as f64 / 1e6),
-            format!("{:.0}", per_operation(self.read_bytes as f64)),
-            format!("{:.0}", per_operation(self.written_bytes as f64)),
+            format!("{:.1}", self.p50_us),
+            format!("{:.1}", self.p99_us),
+            format!("{:.1}", self.p999_us),
+            format!("{:.1}", self.max_ms),
+            part(steady.map(|(slowest, _, _)| slowest)),
+            part(steady.map(|(_, deviation, _)| deviation)),
+            part(steady.map(|(_, _, last)| last)),
+            format!("{:.2}", self.cpu_us()),
+            format!("{:.0}", self.per_operation(self.read_bytes as f64)),
+            format!("{:.0}", self.per_operation(self.written_bytes as f64)),
             format!("{:.0}", self.disk_bytes as f64 / 1e6),
-            format!("{:.1}", self.elapsed.as_secs_f64()),
+            per_row.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),
+            format!("{:.0}", self.peak_bytes as f64 / 1e6),
+            format!("{:.3}", self.seconds),
         ]
     }
+}
+
+pub(super) fn engine(error: arbor_engine::Error) -> Error {
+    Error::Engine(error.to_string())
 }
 
 #[cfg(test)]
@@ -140,12 +209,27 @@ mod tests {
         let mut other = Tally::new(begun);
         other.call(|| Ok(10)).unwrap();
         tally.add(other);
-        tally.per_second = vec![20, 10, 10, 0];
-        let elapsed = Duration::from_secs(3);
-        let measured = Measured { elapsed, cpu_s: 4e-5, read_bytes: 0, written_bytes: 80, disk_bytes: 0, tally };
-        assert_eq!(measured.rate().round(), 13.0);
-        assert_eq!(measured.slowest_second(), Some(0.75));
-        let cells = measured.cells();
-        assert_eq!((cells[0].as_str(), cells[2].as_str(), cells[8].as_str()), ("13", "1.00", "2"));
+        assert_eq!((tally.operations, tally.per_second.clone()), (40, vec![40]));
+        let figures = Figures {
+            operations: 40,
+            seconds: 4.2,
+            cpu_s: 4e-5,
+            written_bytes: 80,
+            disk_bytes: 800,
+            rows: 10,
+            per_second: whole_seconds(vec![20, 10, 5, 5, 3], Duration::from_millis(4200)),
+            ..Figures::default()
+        };
+        assert_eq!(figures.per_second.len(), 4);
+        let (slowest, deviation, last) = figures.steadiness().unwrap();
+        assert_eq!((slowest, last), (0.5, 0.5));
+        assert!((deviation - 0.612).abs() < 0.001, "{deviation}");
+        let cells = figures.cells();
+        assert_eq!(cells.len(), Figures::COLUMNS.len());
+        assert_eq!(
+            (cells[0].as_str(), cells[8].as_str(), cells[10].as_str(), cells[12].as_str()),
+            ("10", "1.00", "2", "80")
+        );
+        assert_eq!(Figures { per_second: vec![1, 2], ..figures }.steadiness(), None);
     }
 }

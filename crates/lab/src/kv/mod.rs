@@ -1,89 +1,136 @@
-//! `arbor lab kv`: the storage engines alone, behind their common trait. No protocol, no planner, no log: what one engine
-//! costs more than another here is the engine's own.
+//! `arbor lab kv`: the storage engines alone, side by side, behind their common trait. No protocol, no planner, and a log
+//! only when asked for: what one engine costs more than another here is the engine's own.
 //!
-//! Every engine runs the same phases on a new folder, one after another, and prints a row per phase:
+//! Every engine has a process of its own ([`child`]), in a memory cgroup when the run is cold ([`memory_limit`]). The
+//! processes take turns phase by phase, and those whose turn it is not are stopped, so drifts of the machine meet all.
 //!
 //! | phase | what one operation is |
 //! |---|---|
-//! | load-seq, load-rand | put of a new key, ascending or in random order, in batches |
-//! | overwrite | put of an existing random key, in batches |
-//! | rmw | get and put of an existing random key, in batches |
-//! | get | get of an existing random key, a snapshot each, per thread count |
-//! | get-missing | get of a key that is not there |
-//! | scan-100 | seek to a random key and read 100 rows; counted in rows |
+//! | load-seq | put of a new key, ascending, in batches; into a folder of its own that goes afterwards |
+//! | load-rand | put of a new key in random order, in batches |
+//! | scan-100-loaded, -idle, -cold | seek to a random key and read 100 rows, counted in rows: right after the load, after some idle seconds, with caches dropped |
 //! | scan-full | reads the whole tree; counted in rows |
+//! | get-xN | get of an existing random key, a snapshot each, by N threads |
+//! | get-missing | get of a key that is not there |
+//! | overwrite | put of an existing random key, in batches |
+//! | rmw | upsert: get and put of an existing random key, in batches |
+//! | increment | update message to an existing random key, in batches, nothing read; `-` for engines without messages |
+//! | mixed-x4 | gets and puts of random keys in turn by 4 threads; puts that meet are applied as one batch |
+//! | get-cold-xN | as get, with caches dropped; a tenth of the calls go before unmeasured |
 //! | delete-range | one range delete of a tenth of the rows |
+//! | space-back | a checkpoint, then the wait until four fifths of that tenth's bytes are free |
 //! | checkpoint | makes everything durable |
-//! | reopen | opens the folder again |
+//! | reopen | opens the folder again after a checkpoint |
+//! | reopen-kill | opens log and engine again after kill -9 during a random load, and replays what was not durable |
 //!
 //! Latencies are per call: a batch, a get, a scan. A checkpoint thread runs beside the writing phases, as under a server.
+//! Caches are dropped by a checkpoint, closing, forgetting the files' pages (fadvise) and opening again.
 
 pub(crate) mod arguments;
+mod child;
+mod conduct;
+mod journal;
+mod killed;
 mod measure;
+mod memory_limit;
 mod phase;
+mod reading;
 mod rows;
+mod session;
+mod summary;
+mod update;
+mod writing;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use arbor_engine::Engine;
+use arbor_engine::{Engine, UpdateFunction};
+use serde::{Deserialize, Serialize};
 
-pub use measure::Measured;
+pub use measure::Figures;
+pub use phase::Phase;
+pub use update::Increment;
 
-use crate::report::Table;
-use crate::{Error, Result};
+/// An engine in a folder, or why it does not open.
+pub type Opened = std::result::Result<Arc<dyn Engine>, String>;
 
 /// How an engine is opened; crate `arbor` knows which there are.
 #[derive(Clone, Copy)]
 pub struct KvEngine {
     pub name: &'static str,
-    pub open: fn(&Path) -> std::result::Result<Arc<dyn Engine>, String>,
+    pub open: fn(&Path, &KvSettings) -> Opened,
 }
 
-#[derive(Clone, Debug)]
+/// What every engine takes as far as it has a meaning there.
+pub struct KvSettings {
+    pub cache_bytes: u64,
+    pub direct_io: bool,
+    pub updates: Arc<dyn UpdateFunction>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KvOptions {
     pub rows: u64,
     pub value_bytes: usize,
     /// Puts per batch.
     pub batch: u64,
-    /// Calls of the phases that read single keys or ranges.
-    pub reads: u64,
+    /// Operations of the phases that follow the loads, at most.
+    pub calls: u64,
+    /// Seconds of such a phase, at most.
+    pub seconds: u64,
+    /// Seconds of the measured part of a load; what is left is put in key order, unmeasured.
+    pub load_seconds: u64,
+    pub idle_seconds: u64,
     pub threads: Vec<usize>,
     pub seed: u64,
+    pub cache_bytes: u64,
+    /// Memory of an engine's process with its page cache.
+    pub memory_bytes: Option<u64>,
+    pub direct_io: bool,
+    /// Whether batches go through the log first, which is synced every 100 ms.
+    pub log: bool,
+    /// Rows of the load that kill -9 ends.
+    pub kill_rows: u64,
 }
 
-/// Runs all phases on each engine in turn, below `folder`, and answers a table per engine.
-pub fn run(options: &KvOptions, engines: &[KvEngine], folder: &Path) -> Result<Vec<Table>> {
-    engines.iter().map(|engine| run_engine(options, *engine, folder)).collect()
+impl Default for KvOptions {
+    fn default() -> KvOptions {
+        KvOptions {
+            rows: 1_000_000,
+            value_bytes: 120,
+            batch: 100,
+            calls: 200_000,
+            seconds: 60,
+            load_seconds: 600,
+            idle_seconds: 5,
+            threads: vec![1, 2, 4],
+            seed: 1,
+            cache_bytes: 1 << 30,
+            memory_bytes: None,
+            direct_io: false,
+            log: false,
+            kill_rows: 1_000_000,
+        }
+    }
 }
 
-fn run_engine(options: &KvOptions, engine: KvEngine, folder: &Path) -> Result<Table> {
-    let path = folder.join(format!("arbor-kv-{}-{}", engine.name, std::process::id()));
-    std::fs::create_dir_all(&path).map_err(Error::file(&path))?;
-    let columns = Measured::COLUMNS.map(str::to_owned);
-    let mut table = Table::new(&format!("{}: {}", engine.name, phase::heading(options)), "phase", columns);
-    let outcome = phase::run_all(options, engine, &path, &mut |name, measured| {
-        eprintln!("{} {name}: {:.0}/s", engine.name, measured.rate());
-        table.row(measured.cells(), name);
-    });
-    std::fs::remove_dir_all(&path).map_err(Error::file(&path))?;
-    outcome.map(|()| table)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_phase_has_a_row() {
-        let model = KvEngine { name: "model", open: |_| Ok(Arc::new(arbor_engine::model::ModelEngine::new())) };
-        let options = KvOptions { rows: 500, value_bytes: 40, batch: 50, reads: 60, threads: vec![1, 2], seed: 3 };
-        let folder = tempfile::tempdir().unwrap();
-        let tables = run(&options, &[model], folder.path()).unwrap();
-        let phases: Vec<&str> = tables[0].rows.iter().map(|(_, name)| name.as_str()).collect();
-        let expected = "load-seq load-rand overwrite rmw get x1 get x2 get-missing scan-100 scan-full delete-range \
-                        checkpoint reopen";
-        assert_eq!(phases.join(" "), expected);
-        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "the data is removed");
+impl KvOptions {
+    /// One line that says what was measured.
+    fn heading(&self) -> String {
+        let mut text = format!(
+            "{} rows, keys of 8 bytes, values of {} (half zeros), batches of {}, seed {}, cache {} MB",
+            self.rows,
+            self.value_bytes,
+            self.batch,
+            self.seed,
+            self.cache_bytes >> 20
+        );
+        text += if self.log { ", log synced every 100 ms" } else { ", no log" };
+        match self.memory_bytes {
+            Some(bytes) => text += &format!(", memory with page cache {} MB (cgroup)", bytes >> 20),
+            None if self.direct_io => text += ", memory not bounded: direct I/O where the engine has it",
+            None => {}
+        }
+        text
     }
 }

@@ -1,221 +1,155 @@
-//! The phases, in order.
+//! The phases, in the order in which they run.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::fmt;
+use std::str::FromStr;
 
-use arbor_base::TreeId;
-use arbor_engine::{Batch, Engine, Op, Snapshot, TreeOptions};
-use rand::RngExt;
+use super::KvOptions;
 
-use super::measure::{Clock, Tally};
-use super::rows::{key, missing_key, random, scattered, value};
-use super::{KvEngine, KvOptions, Measured};
-use crate::observe::disk_use;
-use crate::{Error, Result};
-
-const ASCENDING: TreeId = TreeId(11);
-const SCATTERED: TreeId = TreeId(12);
-const SCAN_ROWS: u64 = 100;
-/// As under a server at `--syncdelay 60`, shorter because phases are.
-const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
-
-pub(super) fn heading(options: &KvOptions) -> String {
-    format!(
-        "{} rows, keys of 8 bytes, values of {} (half zeros), batches of {}, seed {}",
-        options.rows, options.value_bytes, options.batch, options.seed
-    )
+/// How a read phase finds the caches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scan {
+    Loaded,
+    Idle,
+    Cold,
 }
 
-type Report<'r> = &'r mut dyn FnMut(&str, &Measured);
-
-struct Bench<'b> {
-    options: &'b KvOptions,
-    engine: Arc<dyn Engine>,
-    folder: &'b Path,
-    report: Report<'b>,
+/// See the table of the module above.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    LoadSeq,
+    LoadRand,
+    Scan(Scan),
+    ScanFull,
+    Get(usize),
+    GetMissing,
+    Overwrite,
+    ReadModifyWrite,
+    Increment,
+    Mixed(usize),
+    GetCold(usize),
+    DeleteRange,
+    SpaceBack,
+    Checkpoint,
+    Reopen,
+    /// The load that kill -9 ends, and what follows it in a new process; shown as one phase.
+    KillLoad,
+    KillReopen,
 }
 
-pub(super) fn run_all(options: &KvOptions, engine: KvEngine, folder: &Path, report: Report<'_>) -> Result<()> {
-    let open = || (engine.open)(folder).map_err(Error::Engine);
-    let mut bench = Bench { options, engine: open()?, folder, report };
-    bench.create(&[ASCENDING, SCATTERED])?;
-    let rows = options.rows;
-    bench.write("load-seq", ASCENDING, rows, |n, _| n)?;
-    bench.write("load-rand", SCATTERED, rows, move |n, _| scattered(n, rows))?;
-    bench.write("overwrite", SCATTERED, options.reads, move |_, below| below(rows))?;
-    bench.read_modify_write()?;
-    for threads in options.threads.clone() {
-        bench.read(&format!("get x{threads}"), threads, |snapshot, n| get(snapshot, &key(n)))?;
-    }
-    bench.read("get-missing", 1, |snapshot, n| get(snapshot, &missing_key(n)))?;
-    bench.read("scan-100", 1, |snapshot, n| scan(snapshot, SCATTERED, &key(n), SCAN_ROWS))?;
-    bench.once("scan-full", |engine| scan(&*engine.snapshot()?, SCATTERED, &[], u64::MAX))?;
-    bench.delete_range()?;
-    bench.once("checkpoint", |engine| engine.checkpoint().map(|_| 1))?;
-    let Bench { engine: running, report, .. } = bench;
-    drop(running);
-    let clock = Clock::start()?;
-    let mut tally = Tally::new(clock.begun);
-    let reopened = open()?;
-    tally.call(|| Ok(1))?;
-    drop(reopened);
-    report("reopen", &clock.stop(tally, disk_use(folder).actual_bytes)?);
-    Ok(())
-}
+const MIXED_THREADS: usize = 4;
 
-fn get(snapshot: &dyn Snapshot, key: &[u8]) -> arbor_engine::Result<u64> {
-    std::hint::black_box(snapshot.get(SCATTERED, key)?);
-    Ok(1)
-}
-
-/// Reads up to `limit` rows from a key on and answers how many there were.
-fn scan(snapshot: &dyn Snapshot, tree: TreeId, from: &[u8], limit: u64) -> arbor_engine::Result<u64> {
-    let mut cursor = snapshot.cursor(tree)?;
-    let (mut rows, mut bytes) = (0, 0);
-    let mut stands = cursor.seek(from)?;
-    while stands && rows < limit {
-        bytes += cursor.value().len();
-        rows += 1;
-        stands = cursor.next()?;
-    }
-    std::hint::black_box(bytes);
-    Ok(rows)
-}
-
-fn apply(engine: &dyn Engine, ops: Vec<Op>) -> arbor_engine::Result<()> {
-    engine.apply(&[Batch { position: engine.applied().next(), ops }])
-}
-
-impl Bench<'_> {
-    fn create(&self, trees: &[TreeId]) -> Result<()> {
-        let ops = trees.iter().map(|tree| Op::CreateTree { tree: *tree, options: TreeOptions::default() }).collect();
-        apply(&*self.engine, ops).map_err(|error| Error::Engine(error.to_string()))
+impl Phase {
+    /// All that a run goes through.
+    pub fn all(options: &KvOptions) -> Vec<Phase> {
+        let mut phases = vec![Phase::LoadSeq, Phase::LoadRand, Phase::Scan(Scan::Loaded), Phase::Scan(Scan::Idle)];
+        phases.push(Phase::ScanFull);
+        phases.extend(options.threads.iter().map(|threads| Phase::Get(*threads)));
+        phases.extend([Phase::GetMissing, Phase::Overwrite, Phase::ReadModifyWrite, Phase::Increment]);
+        phases.extend([Phase::Mixed(MIXED_THREADS), Phase::GetCold(1), Phase::GetCold(4), Phase::Scan(Scan::Cold)]);
+        phases.extend([Phase::DeleteRange, Phase::SpaceBack, Phase::Checkpoint, Phase::Reopen, Phase::KillReopen]);
+        phases
     }
 
-    fn finish(&mut self, name: &str, clock: Clock, tally: Tally) -> Result<()> {
-        let measured = clock.stop(tally, disk_use(self.folder).actual_bytes)?;
-        (self.report)(name, &measured);
-        Ok(())
-    }
-
-    /// One call, which answers how many operations it was.
-    fn once(&mut self, name: &str, call: impl FnOnce(&dyn Engine) -> arbor_engine::Result<u64>) -> Result<()> {
-        let clock = Clock::start()?;
-        let mut tally = Tally::new(clock.begun);
-        tally.call(|| call(&*self.engine))?;
-        self.finish(name, clock, tally)
-    }
-
-    /// `count` puts in batches; `pick` chooses the n-th row, with a source of random numbers below a bound.
-    fn write(
-        &mut self,
-        name: &str,
-        tree: TreeId,
-        count: u64,
-        pick: impl Fn(u64, &mut dyn FnMut(u64) -> u64) -> u64,
-    ) -> Result<()> {
-        let (bytes, mut random) = (self.options.value_bytes, random(self.options.seed));
-        self.batches(name, count, |_, n| {
-            let row = pick(n, &mut |bound| random.random_range(0..bound));
-            Ok(Op::Put { tree, key: key(row).to_vec(), value: value(&mut random, bytes) })
-        })
-    }
-
-    fn read_modify_write(&mut self) -> Result<()> {
-        let (rows, mut random) = (self.options.rows, random(self.options.seed + 1));
-        self.batches("rmw", self.options.reads, |engine, _| {
-            let key = key(random.random_range(0..rows)).to_vec();
-            let mut value =
-                engine.snapshot()?.get(SCATTERED, &key)?.map(|value| value.into_owned()).unwrap_or_default();
-            if let Some(first) = value.first_mut() {
-                *first = first.wrapping_add(1);
-            }
-            Ok(Op::Put { tree: SCATTERED, key, value })
-        })
-    }
-
-    fn batches(
-        &mut self,
-        name: &str,
-        count: u64,
-        mut op: impl FnMut(&dyn Engine, u64) -> arbor_engine::Result<Op>,
-    ) -> Result<()> {
-        let clock = Clock::start()?;
-        let mut tally = Tally::new(clock.begun);
-        let engine = self.engine.clone();
-        with_checkpoints(&*engine, || {
-            let mut next = 0;
-            while next < count {
-                let end = (next + self.options.batch).min(count);
-                tally.call(|| {
-                    let ops = (next..end).map(|n| op(&*engine, n)).collect::<arbor_engine::Result<_>>()?;
-                    apply(&*engine, ops)?;
-                    Ok(end - next)
-                })?;
-                next = end;
-            }
-            Ok(())
-        })?;
-        self.finish(name, clock, tally)
-    }
-
-    /// `reads` calls at random rows, shared by the threads; a snapshot each, as a point query has.
-    fn read(
-        &mut self,
-        name: &str,
-        threads: usize,
-        call: impl Fn(&dyn Snapshot, u64) -> arbor_engine::Result<u64> + Sync,
-    ) -> Result<()> {
-        let clock = Clock::start()?;
-        let (engine, options, begun) = (&*self.engine, self.options, clock.begun);
-        let one = |thread: usize| {
-            let (mut tally, mut random) = (Tally::new(begun), random(options.seed + 100 + thread as u64));
-            for _ in 0..options.reads / threads as u64 {
-                let row = random.random_range(0..options.rows);
-                tally.call(|| call(&*engine.snapshot()?, row))?;
-            }
-            Ok(tally)
-        };
-        let tallies: Vec<Result<Tally>> = std::thread::scope(|scope| {
-            let one = &one;
-            let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || one(thread))).collect();
-            running.into_iter().map(|thread| thread.join().unwrap_or(Err(Error::Panicked))).collect()
-        });
-        let mut sum = Tally::new(begun);
-        for tally in tallies {
-            sum.add(tally?);
+    /// Those that `only` names, whole or without the number of threads, and the load that they need.
+    pub fn chosen(options: &KvOptions, only: &[String]) -> Result<Vec<Phase>, String> {
+        let all = Phase::all(options);
+        if let Some(unknown) = only.iter().find(|name| !all.iter().any(|phase| phase.is_named(name))) {
+            let known = all.iter().map(Phase::to_string).collect::<Vec<_>>().join(", ");
+            return Err(format!("{unknown:?} is no phase; known are {known}"));
         }
-        self.finish(name, clock, sum)
+        let mut chosen = all;
+        if !only.is_empty() {
+            chosen.retain(|phase| only.iter().any(|name| phase.is_named(name)));
+        }
+        let needs = |phase: &Phase| !matches!(phase, Phase::LoadSeq | Phase::LoadRand | Phase::KillReopen);
+        if let (false, Some(at)) = (chosen.contains(&Phase::LoadRand), chosen.iter().position(needs)) {
+            chosen.insert(at, Phase::LoadRand);
+        }
+        Ok(chosen)
     }
 
-    fn delete_range(&mut self) -> Result<()> {
-        let tenth = self.options.rows / 10;
-        let (from, to) = (key(tenth * 4).to_vec(), Some(key(tenth * 5).to_vec()));
-        self.once("delete-range", |engine| {
-            apply(engine, vec![Op::DeleteRange { tree: SCATTERED, from, to }])?;
-            Ok(tenth)
-        })
+    fn is_named(&self, name: &str) -> bool {
+        let own = self.to_string();
+        own == name || own.rsplit_once("-x").is_some_and(|(stem, _)| stem == name)
+    }
+
+    /// Whether its seconds tell more than its rate.
+    pub fn by_time(&self) -> bool {
+        use Phase::{Checkpoint, DeleteRange, KillReopen, Reopen, SpaceBack};
+        matches!(self, DeleteRange | SpaceBack | Checkpoint | Reopen | KillReopen)
     }
 }
 
-/// Runs `work` beside a thread that makes checkpoints.
-fn with_checkpoints(engine: &dyn Engine, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let checkpoints = scope.spawn(|| {
-            while !done.load(Ordering::Acquire) {
-                std::thread::park_timeout(CHECKPOINT_INTERVAL);
-                if !done.load(Ordering::Acquire) {
-                    engine.checkpoint().map_err(|error| Error::Engine(error.to_string()))?;
-                }
-            }
-            Ok(())
-        });
-        let outcome = work();
-        done.store(true, Ordering::Release);
-        checkpoints.thread().unpark();
-        outcome.and(checkpoints.join().unwrap_or(Err(Error::Panicked)))
-    })
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Phase::LoadSeq => f.write_str("load-seq"),
+            Phase::LoadRand => f.write_str("load-rand"),
+            Phase::Scan(Scan::Loaded) => f.write_str("scan-100-loaded"),
+            Phase::Scan(Scan::Idle) => f.write_str("scan-100-idle"),
+            Phase::Scan(Scan::Cold) => f.write_str("scan-100-cold"),
+            Phase::ScanFull => f.write_str("scan-full"),
+            Phase::Get(threads) => write!(f, "get-x{threads}"),
+            Phase::GetMissing => f.write_str("get-missing"),
+            Phase::Overwrite => f.write_str("overwrite"),
+            Phase::ReadModifyWrite => f.write_str("rmw"),
+            Phase::Increment => f.write_str("increment"),
+            Phase::Mixed(threads) => write!(f, "mixed-x{threads}"),
+            Phase::GetCold(threads) => write!(f, "get-cold-x{threads}"),
+            Phase::DeleteRange => f.write_str("delete-range"),
+            Phase::SpaceBack => f.write_str("space-back"),
+            Phase::Checkpoint => f.write_str("checkpoint"),
+            Phase::Reopen => f.write_str("reopen"),
+            Phase::KillLoad => f.write_str("kill-load"),
+            Phase::KillReopen => f.write_str("reopen-kill"),
+        }
+    }
+}
+
+impl FromStr for Phase {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Phase, String> {
+        let threads = |stem: &str| text.strip_prefix(stem).and_then(|number| number.parse().ok());
+        if let Some(n) = threads("get-x") {
+            return Ok(Phase::Get(n));
+        }
+        if let Some(n) = threads("get-cold-x") {
+            return Ok(Phase::GetCold(n));
+        }
+        if let Some(n) = threads("mixed-x") {
+            return Ok(Phase::Mixed(n));
+        }
+        let mut plain = Phase::all(&KvOptions::default());
+        plain.push(Phase::KillLoad);
+        plain.into_iter().find(|phase| phase.to_string() == text).ok_or_else(|| format!("{text:?} is no phase"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(only: &str) -> Result<String, String> {
+        let only: Vec<String> = only.split_whitespace().map(str::to_owned).collect();
+        let phases = Phase::chosen(&KvOptions::default(), &only)?;
+        Ok(phases.iter().map(Phase::to_string).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for phase in Phase::all(&KvOptions::default()).into_iter().chain([Phase::KillLoad, Phase::Get(40)]) {
+            assert_eq!(phase.to_string().parse(), Ok(phase));
+        }
+        assert!("get".parse::<Phase>().is_err());
+    }
+
+    #[test]
+    fn a_choice_brings_the_load_that_it_needs() {
+        assert_eq!(chosen("get").unwrap(), "load-rand get-x1 get-x2 get-x4");
+        assert_eq!(chosen("load-seq reopen-kill").unwrap(), "load-seq reopen-kill");
+        assert_eq!(chosen("load-seq get-cold-x4").unwrap(), "load-seq load-rand get-cold-x4");
+        assert!(chosen("frob").unwrap_err().contains("known are load-seq, load-rand"));
+        assert!(chosen("").unwrap().ends_with("reopen reopen-kill"));
+    }
 }

@@ -12,10 +12,74 @@ pub(super) fn missing_key(n: u64) -> [u8; 8] {
     (n * 2 + 1).to_be_bytes()
 }
 
-/// Visits 0..rows in an order without neighbours: a step that shares no divisor with the number of rows.
-pub(super) fn scattered(n: u64, rows: u64) -> u64 {
-    const STEP: u64 = 0x9E37_79B1; // a prime, so it shares none unless it divides `rows`
-    ((u128::from(n) * u128::from(STEP)) % u128::from(rows.max(1))) as u64
+/// A random order of the rows 0..rows that needs no memory and can be asked both ways: a mixing permutation of the
+/// numbers of just enough bits, which is walked until it lands on a row.
+#[derive(Clone, Copy)]
+pub(super) struct Order {
+    rows: u64,
+    bits: u32,
+    mask: u64,
+}
+
+const ROUNDS: u64 = 3;
+const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+
+impl Order {
+    pub fn of(rows: u64) -> Order {
+        let bits = (u64::BITS - rows.max(2).saturating_sub(1).leading_zeros()).max(2);
+        Order { rows: rows.max(1), bits, mask: u64::MAX >> (u64::BITS - bits) }
+    }
+
+    /// The row that comes n-th.
+    pub fn row(&self, n: u64) -> u64 {
+        self.walk(n, |order, x| order.mix(x))
+    }
+
+    /// When a row comes.
+    pub fn turn(&self, row: u64) -> u64 {
+        self.walk(row, |order, x| order.unmix(x))
+    }
+
+    fn walk(&self, mut x: u64, step: impl Fn(&Order, u64) -> u64) -> u64 {
+        loop {
+            x = step(self, x);
+            if x < self.rows {
+                return x;
+            }
+        }
+    }
+
+    fn shift(&self) -> u32 {
+        self.bits.div_ceil(2)
+    }
+
+    fn mix(&self, mut x: u64) -> u64 {
+        for round in 1..=ROUNDS {
+            x = x.wrapping_mul(MULTIPLIER).wrapping_add(round) & self.mask;
+            x ^= x >> self.shift();
+        }
+        x
+    }
+
+    fn unmix(&self, mut x: u64) -> u64 {
+        const INVERSE: u64 = inverse(MULTIPLIER);
+        for round in (1..=ROUNDS).rev() {
+            x ^= x >> self.shift();
+            x = x.wrapping_sub(round).wrapping_mul(INVERSE) & self.mask;
+        }
+        x
+    }
+}
+
+/// Of an odd number, modulo 2^64: each step of Newton's doubles the bits that are right.
+const fn inverse(odd: u64) -> u64 {
+    let mut inverse = odd;
+    let mut step = 0;
+    while step < 6 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        step += 1;
+    }
+    inverse
 }
 
 pub(super) fn random(seed: u64) -> SmallRng {
@@ -34,11 +98,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scattered_visits_every_row_once() {
-        for rows in [1, 2, 10, 1000, 4096] {
-            let mut seen: Vec<u64> = (0..rows).map(|n| scattered(n, rows)).collect();
-            seen.sort_unstable();
-            assert!(seen.into_iter().eq(0..rows), "{rows}");
+    fn the_order_visits_every_row_once_and_can_be_asked_backwards() {
+        for rows in [1, 2, 3, 10, 1000, 4096, 5000] {
+            let order = Order::of(rows);
+            let visited: Vec<u64> = (0..rows).map(|n| order.row(n)).collect();
+            assert!((0..rows).all(|n| order.turn(visited[n as usize]) == n), "{rows}");
+            let mut sorted = visited;
+            sorted.sort_unstable();
+            assert!(sorted.into_iter().eq(0..rows), "{rows}");
+        }
+    }
+
+    /// Of a random order of n rows about half are followed by a higher one, and neighbours are far apart.
+    #[test]
+    fn the_order_looks_random() {
+        for rows in [100_000u64, 1_000_000, 2_654_435] {
+            let order = Order::of(rows);
+            let (mut rises, mut distance) = (0u64, 0u64);
+            for n in 1..10_000 {
+                let (before, row) = (order.row(n - 1), order.row(n));
+                rises += u64::from(row > before);
+                distance += row.abs_diff(before);
+            }
+            assert!((4_700..5_300).contains(&rises), "{rows}: {rises}");
+            let mean = distance / 9_999;
+            assert!(mean > rows * 3 / 10 && mean < rows * 37 / 100, "{rows}: {mean}");
         }
     }
 

@@ -18,6 +18,19 @@ impl DeviceBytes {
     }
 }
 
+/// Resident memory of this process at most since it began, or since [`forget_peak_memory`].
+pub fn peak_memory_bytes() -> std::io::Result<u64> {
+    let text = std::fs::read_to_string("/proc/self/status")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|value| value.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    Ok(kilobytes.unwrap_or(0) * 1024)
+}
+
+/// Where the system does not allow that, the peak stays the one since the process began.
+pub fn forget_peak_memory() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
 /// User and system CPU seconds of a process since it started, its ended children not included.
 pub(super) fn cpu_seconds(pid: u32) -> std::io::Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;

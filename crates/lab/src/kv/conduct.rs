@@ -1,0 +1,216 @@
+//! Goes through the phases with all engines in turn.
+
+use std::path::{Path, PathBuf};
+
+use super::child::{Answer, EngineProcess};
+use super::{Figures, KvEngine, KvOptions, Phase};
+use crate::{Error, Result};
+
+/// One engine's side of the run.
+pub(super) struct Part {
+    pub engine: KvEngine,
+    /// `None`: the engine cannot do this phase, or broke down in it.
+    pub figures: Vec<(Phase, Option<Figures>)>,
+    pub failure: Option<String>,
+}
+
+/// Something that runs an engine's phases.
+pub(super) trait Runner {
+    fn run(&mut self, phase: Phase) -> Result<Answer>;
+    fn rest(&self) {}
+}
+
+impl Runner for EngineProcess {
+    fn run(&mut self, phase: Phase) -> Result<Answer> {
+        EngineProcess::run(self, phase)
+    }
+
+    fn rest(&self) {
+        EngineProcess::rest(self);
+    }
+}
+
+/// Makes the runner of an engine that works in a folder.
+pub(super) type Start<'s> = &'s dyn Fn(&KvOptions, KvEngine, &Path) -> Result<Box<dyn Runner + 's>>;
+
+struct Place<'s> {
+    part: Part,
+    folder: PathBuf,
+    runner: Option<Box<dyn Runner + 's>>,
+}
+
+/// Runs the phases below `folder`, which is left as it was. An engine that fails stays out of what follows.
+pub(super) fn conduct(
+    options: &KvOptions,
+    engines: &[KvEngine],
+    phases: &[Phase],
+    folder: &Path,
+    start: Start<'_>,
+) -> Result<Vec<Part>> {
+    let mut places = Vec::new();
+    for engine in engines {
+        let number = places.len();
+        let folder = folder.join(format!("arbor-kv-{}-{}-{number}", engine.name, std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+        let part = Part { engine: *engine, figures: Vec::new(), failure: None };
+        places.push(Place { part, folder, runner: None });
+    }
+    for phase in phases {
+        for place in places.iter_mut().filter(|place| place.part.failure.is_none()) {
+            place.take_turn(options, *phase, start);
+        }
+    }
+    for place in &mut places {
+        place.runner = None;
+        std::fs::remove_dir_all(&place.folder).map_err(Error::file(&place.folder))?;
+    }
+    Ok(places.into_iter().map(|place| place.part).collect())
+}
+
+impl<'s> Place<'s> {
+    fn take_turn(&mut self, options: &KvOptions, phase: Phase, start: Start<'s>) {
+        let outcome = match phase {
+            Phase::KillReopen => self.kill_and_reopen(options, start),
+            phase => self.run(options, phase, start),
+        };
+        let name = self.part.engine.name;
+        let figures = match outcome {
+            Ok(Answer::Figures(figures)) => {
+                let note = if figures.note.is_empty() { String::new() } else { format!(" ({})", figures.note) };
+                eprintln!("{name:10} {phase}: {:.0}/s, {:.3} s{note}", figures.rate(), figures.seconds);
+                Some(figures)
+            }
+            Ok(Answer::Absent) => None,
+            Ok(Answer::Failed(reason)) => self.failed(phase, reason),
+            Err(error) => self.failed(phase, error.to_string()),
+        };
+        self.part.figures.push((phase, figures));
+    }
+
+    fn failed(&mut self, phase: Phase, reason: String) -> Option<Figures> {
+        eprintln!("{:10} {phase}: {reason}", self.part.engine.name);
+        self.part.failure = Some(format!("{phase}: {reason}"));
+        self.runner = None;
+        None
+    }
+
+    fn run(&mut self, options: &KvOptions, phase: Phase, start: Start<'s>) -> Result<Answer> {
+        let runner = match &mut self.runner {
+            Some(runner) => runner,
+            None => self.runner.insert(start(options, self.part.engine, &self.folder)?),
+        };
+        let answer = runner.run(phase);
+        runner.rest();
+        answer
+    }
+
+    /// In a folder and with processes of its own; the rows of the other phases go first.
+    fn kill_and_reopen(&mut self, options: &KvOptions, start: Start<'s>) -> Result<Answer> {
+        self.runner = None;
+        let rows = self.folder.join("rows");
+        if rows.exists() {
+            std::fs::remove_dir_all(&rows).map_err(Error::file(&rows))?;
+        }
+        let mut loading = start(options, self.part.engine, &self.folder)?;
+        match loading.run(Phase::KillLoad)? {
+            Answer::Figures(_) => drop(loading),
+            other => return Ok(other),
+        }
+        start(options, self.part.engine, &self.folder)?.run(Phase::KillReopen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::session::Session;
+    use super::*;
+    use std::sync::Arc;
+
+    use arbor_engine::Engine;
+    use arbor_engine::model::ModelEngine;
+
+    use super::super::KvSettings;
+
+    struct Here<'o>(Session<'o>);
+
+    impl Runner for Here<'_> {
+        fn run(&mut self, phase: Phase) -> Result<Answer> {
+            Ok(Answer::of(self.0.run(phase)))
+        }
+    }
+
+    /// The model keeps nothing on disk, so one engine lives as long as its folder is opened.
+    fn open_model(folder: &Path, settings: &KvSettings) -> std::result::Result<Arc<dyn Engine>, String> {
+        use std::collections::HashMap;
+        use std::sync::{LazyLock, Mutex};
+        static MODELS: LazyLock<Mutex<HashMap<PathBuf, Arc<ModelEngine>>>> = LazyLock::new(Mutex::default);
+        let mut models = MODELS.lock().unwrap();
+        let new = || ModelEngine::with_updates(settings.updates.clone());
+        let engine = Arc::new(models.get(folder).map_or_else(new, |engine| engine.crash()));
+        models.insert(folder.to_owned(), engine.clone());
+        Ok(engine)
+    }
+
+    fn run(options: &KvOptions, only: &[&str]) -> Vec<Part> {
+        let model = KvEngine { name: "model", open: open_model };
+        let other = KvEngine { name: "other", open: |_, _| Ok(Arc::new(ModelEngine::new())) };
+        let broken = KvEngine { name: "broken", open: |_, _| Err("it does not open".to_owned()) };
+        let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
+        let phases = Phase::chosen(options, &only).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let start = |_: &KvOptions, engine, folder: &Path| -> Result<Box<dyn Runner + '_>> {
+            Ok(Box::new(Here(Session::new(options, engine, folder))))
+        };
+        let parts = conduct(options, &[model, other, broken], &phases, folder.path(), &start).unwrap();
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "the data is removed");
+        parts
+    }
+
+    fn small() -> KvOptions {
+        let threads = vec![1, 2];
+        KvOptions {
+            rows: 500,
+            value_bytes: 40,
+            batch: 50,
+            calls: 60,
+            idle_seconds: 0,
+            threads,
+            kill_rows: 300,
+            ..KvOptions::default()
+        }
+    }
+
+    #[test]
+    fn every_phase_has_figures() {
+        for log in [false, true] {
+            let options = KvOptions { log, ..small() };
+            let parts = run(&options, &[]);
+            assert_eq!(parts[0].failure, None);
+            let names: Vec<String> = parts[0].figures.iter().map(|(phase, _)| phase.to_string()).collect();
+            assert_eq!(names, Phase::all(&options).iter().map(Phase::to_string).collect::<Vec<_>>());
+            for (phase, figures) in &parts[0].figures {
+                let figures = figures.as_ref().unwrap_or_else(|| panic!("{phase}"));
+                assert!(figures.operations > 0 && figures.seconds > 0.0, "{phase}: {figures:?}");
+            }
+            let note = |phase| parts[0].figures.iter().find(|(own, _)| *own == phase).unwrap().1.clone().unwrap().note;
+            assert_eq!(note(Phase::KillReopen), "300 rows were logged, 301 operations replayed");
+            assert_eq!(parts[2].failure.as_deref(), Some("load-seq: it does not open"));
+        }
+    }
+
+    #[test]
+    fn what_an_engine_cannot_do_is_absent() {
+        let parts = run(&small(), &["increment", "rmw"]);
+        assert!(matches!(parts[1].figures.as_slice(), [_, (_, Some(_)), (Phase::Increment, None)]));
+        assert_eq!(parts[1].failure, None);
+    }
+
+    #[test]
+    fn a_load_that_finds_no_time_is_completed_in_key_order() {
+        let options = KvOptions { load_seconds: 0, ..small() };
+        let parts = run(&options, &["load-rand", "scan-full"]);
+        let [(_, Some(load)), (_, Some(scan))] = parts[0].figures.as_slice() else { panic!() };
+        assert_eq!((load.operations, scan.operations), (0, 500));
+        assert_eq!(load.note, "0 rows in random order, the rest in key order");
+    }
+}

@@ -1,0 +1,38 @@
+//! What kill -9 leaves: a random load with the log, ended without a word, and the opening after it.
+
+use super::Figures;
+use super::measure::{Clock, Tally};
+use super::session::Session;
+use crate::Result;
+
+/// A load that is to be ended by force has no other end.
+const SECONDS_MAX: u64 = 7 * 86_400;
+
+impl Session<'_> {
+    /// Loads with the log; whoever runs this process ends it then.
+    pub(super) fn kill_load(&mut self) -> Result<Figures> {
+        self.open = Some(self.open_in("rows", true)?);
+        self.open()?.create()?;
+        self.load_random(self.options.kill_rows, SECONDS_MAX)
+    }
+
+    /// Opens what the load left, and applies what the engine had not made durable.
+    pub(super) fn kill_reopen(&mut self) -> Result<Figures> {
+        let clock = Clock::start()?;
+        let mut tally = Tally::new(clock.begun);
+        let mut replayed = 0;
+        let mut opened = None;
+        tally.call(|| {
+            let open = self.open_in("rows", true)?;
+            if let Some(journal) = &open.journal {
+                replayed = journal.replay(&*open.engine)?;
+            }
+            opened = Some(open);
+            Ok(1)
+        })?;
+        self.open = opened;
+        let mut figures = self.finish(clock, tally, "rows", self.options.kill_rows)?;
+        figures.note = format!("{} rows were logged, {replayed} operations replayed", self.options.kill_rows);
+        Ok(figures)
+    }
+}

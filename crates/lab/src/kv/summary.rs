@@ -1,0 +1,101 @@
+//! The tables of a run: one per engine, and all engines side by side.
+
+use super::conduct::Part;
+use super::{Figures, KvOptions, Phase};
+use crate::report::Table;
+
+/// A row per phase of one engine.
+pub(super) fn of_engine(options: &KvOptions, part: &Part) -> Table {
+    let title = format!("{}: {}", part.engine.name, options.heading());
+    let mut table = Table::new(&title, "phase", Figures::COLUMNS.map(str::to_owned));
+    for (phase, figures) in &part.figures {
+        match figures {
+            Some(figures) if figures.note.is_empty() => table.row(figures.cells(), &phase.to_string()),
+            Some(figures) => table.row(figures.cells(), &format!("{phase}: {}", figures.note)),
+            None => table.row(["-".to_owned()], &phase.to_string()),
+        }
+    }
+    table
+}
+
+/// Engine by phase: operations per second (seconds where those tell more), each engine against the peer, and CPU.
+pub(super) fn side_by_side(options: &KvOptions, parts: &[Part], peer: &str) -> Table {
+    let others: Vec<&Part> = parts.iter().filter(|part| part.engine.name != peer).collect();
+    let peer = parts.iter().find(|part| part.engine.name == peer);
+    let mut columns: Vec<String> = parts.iter().map(|part| part.engine.name.to_owned()).collect();
+    if let Some(peer) = peer {
+        columns.extend(others.iter().map(|part| format!("{}/{}", part.engine.name, peer.engine.name)));
+    }
+    columns.extend(parts.iter().map(|part| format!("{} cpu us", part.engine.name)));
+    let title =
+        format!("side by side, ops/s (s: seconds; ratios above 1 are better than the peer): {}", options.heading());
+    let mut table = Table::new(&title, "phase", columns);
+    for phase in phases(parts) {
+        let mut cells: Vec<String> = parts.iter().map(|part| speed(phase, find(part, phase))).collect();
+        if let Some(peer) = peer {
+            cells.extend(others.iter().map(|part| ratio(phase, find(part, phase), find(peer, phase))));
+        }
+        let cpu = |part| find(part, phase).map_or_else(absent, |figures| format!("{:.2}", figures.cpu_us()));
+        cells.extend(parts.iter().map(cpu));
+        table.row(cells, &phase.to_string());
+    }
+    table
+}
+
+fn absent() -> String {
+    "-".to_owned()
+}
+
+fn phases(parts: &[Part]) -> Vec<Phase> {
+    let longest = parts.iter().max_by_key(|part| part.figures.len());
+    longest.into_iter().flat_map(|part| part.figures.iter().map(|(phase, _)| *phase)).collect()
+}
+
+fn find(part: &Part, phase: Phase) -> Option<&Figures> {
+    part.figures.iter().find(|(own, _)| *own == phase).and_then(|(_, figures)| figures.as_ref())
+}
+
+fn speed(phase: Phase, figures: Option<&Figures>) -> String {
+    match figures {
+        None => absent(),
+        Some(figures) if phase.by_time() => format!("{:.3} s", figures.seconds),
+        Some(figures) => format!("{:.0}", figures.rate()),
+    }
+}
+
+/// How many times better.
+fn ratio(phase: Phase, own: Option<&Figures>, peer: Option<&Figures>) -> String {
+    let (Some(own), Some(peer)) = (own, peer) else { return absent() };
+    let ratio = if phase.by_time() { peer.seconds / own.seconds } else { own.rate() / peer.rate() };
+    format!("{ratio:.2}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::KvEngine;
+    use super::*;
+
+    fn part(name: &'static str, figures: Vec<(Phase, Option<Figures>)>) -> Part {
+        Part { engine: KvEngine { name, open: |_, _| Err(String::new()) }, figures, failure: None }
+    }
+
+    fn figures(operations: u64, seconds: f64) -> Option<Figures> {
+        Some(Figures { operations, seconds, cpu_s: 1e-3, ..Figures::default() })
+    }
+
+    #[test]
+    fn engines_stand_beside_each_other() {
+        let (get, reopen) = (Phase::Get(1), Phase::Reopen);
+        let parts = [
+            part("a", vec![(get, figures(300, 1.0)), (reopen, figures(1, 0.5))]),
+            part("b", vec![(get, figures(200, 1.0)), (reopen, figures(1, 2.0)), (Phase::Increment, None)]),
+        ];
+        let table = side_by_side(&KvOptions::default(), &parts, "b");
+        assert_eq!(table.columns.join(" "), "a b a/b a cpu us b cpu us");
+        let rows: Vec<String> = table.rows.iter().map(|(cells, name)| format!("{name}: {}", cells.join(" "))).collect();
+        assert_eq!(
+            rows,
+            ["get-x1: 300 200 1.50 3.33 5.00", "reopen: 0.500 s 2.000 s 4.00 1000.00 1000.00", "increment: - - - - -"]
+        );
+    }
+}
