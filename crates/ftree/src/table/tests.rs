@@ -108,7 +108,8 @@ fn a_run_with_range_tombstones_only() {
     let io = Io::scratch(1 << 24);
     let mut writer = TableWriter::new(&io, TreeId(1), 1, &TreeSettings::default(), false);
     assert!(writer.is_empty());
-    let tombstones = [(b"a".to_vec(), Some(b"c".to_vec()), 9), (b"x".to_vec(), None, 8), (b"y".to_vec(), Some(vec![]), 7)];
+    let tombstones =
+        [(b"a".to_vec(), Some(b"c".to_vec()), 9), (b"x".to_vec(), None, 8), (b"y".to_vec(), Some(vec![]), 7)];
     let tombstones = tombstones.map(|(from, to, seq)| RangeTombstone { from, to, seq: Seq(seq) });
     tombstones.iter().for_each(|tombstone| writer.tombstone(tombstone.clone()));
     let table = writer.finish(Seq(8)).unwrap().unwrap();
