@@ -264,6 +264,33 @@ mod tests {
     }
 
     #[test]
+    fn direct_files_take_whole_pages_and_hints_do_no_harm() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let file = RealDisk.open(&path, OpenMode::Create).unwrap();
+        file.write_at(&[7; 8192], 0).unwrap();
+        file.advise_random();
+        file.advise_soon(0, 8192);
+        file.advise_soon(1 << 40, 0);
+        file.write_behind(0, 8192).unwrap();
+        file.write_behind(1 << 40, 4096).unwrap();
+        file.sync_data().unwrap();
+        let missing = RealDisk.open_direct(&dir.path().join("g"), OpenMode::Read);
+        assert!(missing.unwrap_err().is_not_found());
+        let Some(direct) = RealDisk.open_direct(&path, OpenMode::ReadWrite).unwrap() else { return };
+        let mut memory = vec![0; 3 * 4096];
+        let begin = memory.as_ptr().align_offset(4096);
+        let page = &mut memory[begin..begin + 4096];
+        assert_eq!(direct.read_at(page, 4096).unwrap(), 4096);
+        assert!(page.iter().all(|byte| *byte == 7));
+        page.fill(8);
+        direct.write_at(page, 8192).unwrap();
+        let mut seen = [0; 4096];
+        file.read_exact_at(&mut seen, 8192).unwrap();
+        assert_eq!(seen, [8; 4096]);
+    }
+
+    #[test]
     fn a_lock_excludes_until_it_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
