@@ -69,3 +69,31 @@ impl Io {
         figures
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arbor_disk::FaultyDisk;
+
+    use super::*;
+
+    #[test]
+    fn a_new_file_survives_a_crash_and_opens_again() {
+        let disk = FaultyDisk::new();
+        let options = Options::new(Arc::new(disk.clone()), 1 << 20);
+        let dir = Path::new("/a/b");
+        assert!(Io::open_to_read(&options.disk, dir, 0).is_err());
+        let io = Io::open(&options, dir).unwrap();
+        let extent = io.space.allocate(5000).unwrap();
+        io.file.write(extent.offset(), &[1; 5000]).unwrap();
+        io.file.sync().unwrap();
+        let crashed: Arc<dyn Disk> = Arc::new(disk.crash(1));
+        let io = Io::open(&Options::new(crashed.clone(), 1 << 20), dir).unwrap();
+        let adopted = io.space.adopt(extent.offset(), 5000).unwrap();
+        assert_eq!(io.file.read(adopted.offset(), 5000).unwrap(), [1; 5000]);
+        let figures = io.figures();
+        let figure = |name| figures.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        assert_eq!((figure("space used bytes"), figure("file reads")), (Some(8192), Some(1)));
+        let reading = Io::open_to_read(&crashed, dir, 0).unwrap();
+        assert!(reading.file.write(0, b"x").is_err());
+    }
+}

@@ -84,7 +84,11 @@ impl Queue {
     }
 
     fn shard(&self, at: usize) -> MutexGuard<'_, Shard> {
-        self.shards[at % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards
+            .get(at % SHARDS)
+            .expect("a remainder is below its divisor")
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]

@@ -102,6 +102,10 @@ impl DataFile {
         self.file.len().map_err(|error| map_error("measuring", 0, error))
     }
 
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
     /// Reads exactly this range. Beyond the end of the file: `Corrupt`.
     pub fn read(&self, offset: u64, bytes: u64) -> Result<Vec<u8>> {
         let len = self.checked_len(offset, bytes)?;

@@ -180,6 +180,21 @@ fn growth_stops_in_the_red_zone_and_reuse_goes_on() {
 }
 
 #[test]
+fn a_busy_file_is_left_alone() {
+    let disk = FaultyDisk::new();
+    let (space, file) = on(&disk);
+    let mut held: Vec<Extent> = (0..100).map(|_| space.allocate(8 * UNIT).unwrap()).collect();
+    let (calls, mut random) = (disk.counts().calls, Random::new(3));
+    for _ in 0..1000 {
+        drop(held.swap_remove(random.below(100) as usize));
+        space.give_back(&file).unwrap();
+        held.push(space.allocate(8 * UNIT).unwrap());
+    }
+    assert_eq!(disk.counts().calls, calls, "nothing is punched and taken again");
+    assert_eq!(space.file_bytes(), DATA_BEGIN + 100 * 8 * UNIT);
+}
+
+#[test]
 fn a_failed_hole_leaves_the_space_free() {
     let disk = FaultyDisk::new();
     let (space, file) = on(&disk);
