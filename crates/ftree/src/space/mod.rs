@@ -65,7 +65,8 @@ impl Space {
         self.shared.allocate(bytes, true)
     }
 
-    /// Takes a certain part, while recovering. `Corrupt` when it is not wholly free.
+    /// Takes a certain part, while recovering. `Corrupt` when it is not wholly free or not wholly in the file: what is
+    /// adopted was written to its last unit.
     pub fn adopt(&self, offset: u64, bytes: u64) -> Result<Extent> {
         let refuse = |context: &str| {
             let place = format!("{} at {offset}", self.shared.room.dir().display());

@@ -98,7 +98,7 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn extents_never_overlap_and_all_space_returns(steps in prop::collection::vec(step(), 1..60)) {
         let mut run = Run::new();
@@ -223,9 +223,15 @@ fn a_failed_hole_leaves_the_space_free() {
 
 #[test]
 fn threads_allocate_while_space_is_given_back() {
-    let disk = FaultyDisk::new();
-    let (space, file) = on(&disk);
-    let worker = |seed: u64| {
+    let (space, file) = on(&FaultyDisk::new());
+    check_threads(&space, &file);
+    let dir = tempfile::tempdir().unwrap();
+    let file = DataFile::open(&RealDisk, &dir.path().join("f"), OpenMode::Create, false).unwrap();
+    check_threads(&Space::new(Arc::new(RealDisk), dir.path(), 0), &file);
+}
+
+fn check_threads(space: &Space, file: &DataFile) {
+    let worker = &|seed: u64| {
         let mut random = Random::new(seed);
         let mut held: Vec<Extent> = Vec::new();
         for _ in 0..400 {
@@ -245,12 +251,12 @@ fn threads_allocate_while_space_is_given_back() {
     std::thread::scope(|scope| {
         let workers: Vec<_> = (1..4).map(|seed| scope.spawn(move || worker(seed))).collect();
         while !workers.iter().all(|worker| worker.is_finished()) {
-            space.release(&file, UNIT, UNIT).unwrap();
+            space.release(file, UNIT, UNIT).unwrap();
         }
     });
     space.validate();
     assert_eq!(space.used_bytes(), 0);
-    space.give_back_all(&file).unwrap();
+    space.give_back_all(file).unwrap();
     assert_eq!(space.file_bytes(), DATA_BEGIN);
 }
 
