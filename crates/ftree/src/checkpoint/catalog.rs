@@ -25,7 +25,7 @@ use super::fields::Fields;
 use super::node_block::NodePointer;
 use crate::{Codec, Seq, TreeSettings};
 
-const MAGIC: [u8; 8] = *b"ArborCat";
+pub const MAGIC: [u8; 8] = *b"ArborCat";
 const ALIGNMENT: usize = 4096;
 const HEADER_BYTES: usize = 40;
 const SETTINGS_BYTES: usize = 30;

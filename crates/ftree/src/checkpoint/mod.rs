@@ -1,5 +1,57 @@
-//! What makes a state survive a crash: superblocks, the catalogue, blocks of inner nodes, and recovery.
+//! What makes a state survive a crash.
+//!
+//! - [`superblock`]: which state is the durable one; [`catalog`]: its trees; [`node_block`]: their inner nodes
+//! - [`write`]: the way of a captured state to the disk; [`nodes`]: its nodes' way
+//! - [`recover`]: opening the newest durable state
+//! - [`folder`]: lock and creation
 
-mod node_block;
+pub(crate) mod catalog;
+pub(crate) mod fields;
+mod folder;
+pub(crate) mod node_block;
+mod nodes;
+pub(crate) mod recover;
+pub(crate) mod superblock;
+mod write;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arbor_disk::Lock;
 
 pub use node_block::{NodeOnDisk, NodePointer};
+pub use recover::Recovered;
+pub use write::{Captured, CapturedTree, Checkpoints};
+
+use crate::io::Io;
+use crate::{Options, Result};
+
+/// A folder that is ours, its file and its durable state.
+pub struct Opened {
+    /// Goes last.
+    pub lock: Box<dyn Lock>,
+    pub io: Arc<Io>,
+    pub recovered: Recovered,
+}
+
+/// Opens the forest in a folder, making a new one if there is none.
+pub fn open(options: &Options, dir: &Path) -> Result<Opened> {
+    let lock = folder::take(options, dir)?;
+    let io = Io::open(options, dir)?;
+    let recovered = recover::recover(&io)?;
+    Ok(Opened { lock, io, recovered })
+}
+
+/// Opens the forest in a folder to look at it. Nothing is written.
+pub fn open_existing(options: &Options, dir: &Path) -> Result<Opened> {
+    let lock = folder::take_existing(&*options.disk, dir)?;
+    let io = Io::open_to_read(&options.disk, dir, options.memory_bytes_max)?;
+    let recovered = recover::recover(&io)?;
+    Ok(Opened { lock, io, recovered })
+}
+
+/// The file of a forest that recovery may refuse.
+pub fn open_damaged(options: &Options, dir: &Path) -> Result<(Box<dyn Lock>, Arc<Io>)> {
+    let lock = folder::take_existing(&*options.disk, dir)?;
+    Ok((lock, Io::open_to_read(&options.disk, dir, options.memory_bytes_max)?))
+}

@@ -25,8 +25,6 @@ use crate::Seq;
 pub const SLOT_BYTES: usize = 4096;
 /// Neighbours in time stand apart, so that damage to one region leaves a recent one.
 pub const SLOT_OFFSETS: [u64; 4] = [0, 1 << 20, 4096, (1 << 20) + 4096];
-/// Extents begin here.
-pub const DATA_BEGIN: u64 = 2 << 20;
 pub const FORMAT_VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"ArborFT1";
@@ -133,6 +131,7 @@ pub fn choose(slots: &[Found]) -> std::result::Result<Superblock, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::space::DATA_BEGIN;
 
     fn superblock(generation: u64) -> Superblock {
         let catalog = CatalogPointer { offset: DATA_BEGIN, bytes: 300, checksum: 77 };

@@ -1,0 +1,181 @@
+//! Making a captured state the durable one.
+//!
+//! Steps, and what a crash leaves after each:
+//! 1. inner nodes that no checkpoint wrote yet, then the catalogue, into free extents: the state before (its extents are
+//!    held by the roots kept in [`Checkpoints`])
+//! 2. the barrier: the log is durable up to the state's position; the state before
+//! 3. sync of the data file; the state before
+//! 4. the superblock into the slot after the newest one's; the state before, or this one
+//! 5. sync; this one
+//! 6. the roots of the state before are let go, and with them the extents that only it held; free extents go back to the
+//!    file system
+//!
+//! An error in steps 1 to 3 leaves the state before; a failed sync poisons (D2). An error in step 4 or 5 leaves in doubt
+//! which of both states a crash would show: both are held until a later superblock is durable.
+//!
+//! Checkpoints exclude each other by one mutex, which is held over capturing as well, so positions never go back. It is the
+//! outermost lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arbor_base::{Position, TreeId};
+use arbor_engine::Barrier;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::catalog::{self, CatalogTree};
+use super::nodes;
+use super::superblock::{CatalogPointer, Superblock};
+use crate::io::Io;
+use crate::space::Extent;
+use crate::tree::Inner;
+use crate::{Error, Result, Seq, TreeSettings};
+
+/// One tree of a state that is to become durable.
+pub struct CapturedTree {
+    pub id: TreeId,
+    pub created: Seq,
+    pub settings: TreeSettings,
+    /// Holds everything up to the state's sequence number.
+    pub root: Arc<Inner>,
+    pub rows: u64,
+    pub bytes: u64,
+}
+
+/// A state of all trees with nothing left in memtables.
+pub struct Captured {
+    pub applied: Seq,
+    pub trees: Vec<CapturedTree>,
+}
+
+/// A state that a crash may show: holding it keeps its extents.
+pub(super) struct Held {
+    _roots: Vec<Arc<Inner>>,
+    _catalog: Option<Arc<Extent>>,
+}
+
+impl Held {
+    pub fn of(trees: &[CapturedTree], catalog: Option<Arc<Extent>>) -> Held {
+        Held { _roots: trees.iter().map(|tree| tree.root.clone()).collect(), _catalog: catalog }
+    }
+}
+
+/// The durable state of a forest, and the way to the next one.
+pub struct Checkpoints {
+    io: Arc<Io>,
+    state: Mutex<State>,
+    /// [`Seq`] of the durable state.
+    durable: AtomicU64,
+    barrier: Mutex<Option<Barrier>>,
+}
+
+struct State {
+    generation: u64,
+    /// The durable state last; before it those in doubt.
+    held: Vec<Held>,
+    poisoned: Option<String>,
+}
+
+impl Checkpoints {
+    pub(super) fn new(io: Arc<Io>, generation: u64, applied: Seq, held: Held) -> Checkpoints {
+        let state = State { generation, held: vec![held], poisoned: None };
+        Checkpoints { io, state: Mutex::new(state), durable: AtomicU64::new(applied.0), barrier: Mutex::default() }
+    }
+
+    pub fn durable(&self) -> Seq {
+        Seq(self.durable.load(Ordering::Acquire))
+    }
+
+    pub fn set_barrier(&self, barrier: Barrier) {
+        *self.barrier.lock().unwrap_or_else(PoisonError::into_inner) = Some(barrier);
+    }
+
+    /// Captures a state with `capture` and makes it durable. Answers its sequence number. A state that is durable already
+    /// and unchanged (`capture` answers `None`) costs nothing.
+    pub fn run(&self, capture: impl FnOnce() -> Result<Option<Captured>>) -> Result<Seq> {
+        let mut state = self.lock()?;
+        let Some(captured) = capture()? else { return Ok(self.durable()) };
+        assert!(captured.applied >= self.durable(), "positions of checkpoints do not go back");
+        let written = self.write(&mut state, captured);
+        if let Err(error) = &written {
+            state.note(error);
+        }
+        written
+    }
+
+    /// Refuses all further checkpoints: a sync failed elsewhere, or the forest is in doubt.
+    pub fn poison(&self, context: &str) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.poisoned.get_or_insert_with(|| context.to_owned());
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, State>> {
+        // A panic inside leaves the mutex poisoned: the file may be half written, which is what a crash leaves, but the
+        // held states are no longer known to be right.
+        let Ok(state) = self.state.lock() else {
+            return Err(Error::Poisoned { context: "a checkpoint panicked".to_owned() });
+        };
+        match &state.poisoned {
+            Some(context) => Err(Error::Poisoned { context: context.clone() }),
+            None => Ok(state),
+        }
+    }
+
+    fn write(&self, state: &mut State, captured: Captured) -> Result<Seq> {
+        let (io, applied) = (&*self.io, captured.applied);
+        let generation = state.generation + 1;
+        let stored = captured.trees.iter().filter(|tree| !tree.root.is_void());
+        nodes::write(io, generation, stored.map(|tree| (tree.id, &*tree.root)))?;
+        let (pointer, catalog) = write_catalog(io, generation, &captured)?.unzip();
+        self.ask_barrier(applied.position())?;
+        self.sync("the data file")?;
+        state.held.push(Held::of(&captured.trees, catalog));
+        let superblock = Superblock { generation, applied, file_bytes: io.space.file_bytes(), catalog: pointer };
+        io.file.write(Superblock::slot_offset(generation), &superblock.encode())?;
+        self.sync("the superblock")?;
+        state.generation = generation;
+        self.durable.store(applied.0, Ordering::Release);
+        state.held.drain(..state.held.len() - 1);
+        // What could not be given back now is tried again after the next checkpoint.
+        let _ = io.space.give_back(&io.file);
+        Ok(applied)
+    }
+
+    fn ask_barrier(&self, position: Position) -> Result<()> {
+        let barrier = self.barrier.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        barrier.map_or(Ok(()), |barrier| barrier(position))
+    }
+
+    fn sync(&self, what: &str) -> Result<()> {
+        self.io.file.sync().map_err(|error| Error::Poisoned { context: format!("sync of {what}: {error}") })
+    }
+}
+
+impl State {
+    fn note(&mut self, error: &Error) {
+        if let Error::Poisoned { context } = error {
+            self.poisoned.get_or_insert_with(|| context.clone());
+        }
+    }
+}
+
+/// `None`: there are no trees.
+fn write_catalog(io: &Io, generation: u64, captured: &Captured) -> Result<Option<(CatalogPointer, Arc<Extent>)>> {
+    if captured.trees.is_empty() {
+        return Ok(None);
+    }
+    let row = |tree: &CapturedTree| CatalogTree {
+        id: tree.id,
+        created: tree.created,
+        settings: tree.settings.clone(),
+        root: tree.root.disk.get().map(|disk| disk.pointer),
+        rows: tree.rows,
+        bytes: tree.bytes,
+    };
+    let trees: Vec<CatalogTree> = captured.trees.iter().map(row).collect();
+    let bytes = catalog::encode(generation, captured.applied, &trees);
+    let extent = Arc::new(io.space.allocate_reserved(bytes.len() as u64)?);
+    io.file.write(extent.offset(), &bytes)?;
+    let pointer = CatalogPointer { offset: extent.offset(), bytes: bytes.len() as u64, checksum: xxh3_64(&bytes) };
+    Ok(Some((pointer, extent)))
+}
