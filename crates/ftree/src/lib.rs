@@ -13,7 +13,9 @@
 
 pub mod blob;
 pub mod block;
+pub mod bulk;
 pub mod cache;
+pub mod check;
 pub mod checkpoint;
 pub mod codec;
 pub mod counters;

@@ -208,7 +208,7 @@ fn decode_table(fields: &mut Fields<'_>) -> Option<TableMeta> {
 impl SlotBlock {
     fn decode(fields: &mut Fields<'_>, level: u8, tables: usize) -> Option<SlotBlock> {
         let from = fields.text()?.to_vec();
-        let mut table = |fields: &mut Fields<'_>| Some(fields.u32()? as usize).filter(|number| *number < tables);
+        let table = |fields: &mut Fields<'_>| Some(fields.u32()? as usize).filter(|number| *number < tables);
         let child = match (fields.u8()?, level) {
             (0, _) => ChildBlock::Empty,
             (1, 1) => ChildBlock::Leaf(table(fields)?),
