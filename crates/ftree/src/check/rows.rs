@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arbor_engine::UpdateFunction;
 
 use super::Report;
-use crate::block::Block;
 use crate::blob;
+use crate::block::Block;
 use crate::io::Io;
 use crate::merge::{Fold, Versions};
 use crate::table::Table;
@@ -91,7 +91,8 @@ impl Rows {
             let counts = |(tombstone, newer): &&(RangeTombstone, usize)| {
                 tombstone.covers(&key) && !self.is_settled(&key, *newer)
             };
-            let covering: Vec<Seq> = self.tombstones.iter().filter(counts).map(|(tombstone, _)| tombstone.seq).collect();
+            let covering: Vec<Seq> =
+                self.tombstones.iter().filter(counts).map(|(tombstone, _)| tombstone.seq).collect();
             match newest(io, updates, &key, &versions, &covering) {
                 Ok(Some(value)) => {
                     report.entries += 1;

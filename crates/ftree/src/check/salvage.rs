@@ -75,7 +75,8 @@ impl Salvage<'_> {
         let mut trees: BTreeMap<TreeId, Option<NodePointer>> = rows.iter().map(|row| (row.id, row.root)).collect();
         if rows.is_empty() || missing > 0 {
             let path = self.io.file.path().display().to_string();
-            self.report.find(path, "parts of the catalogue are lost: trees were found by their nodes, dropped ones as well");
+            self.report
+                .find(path, "parts of the catalogue are lost: trees were found by their nodes, dropped ones as well");
             for (id, root) in &scan.roots {
                 trees.entry(*id).or_insert(Some(root.pointer));
             }
@@ -84,7 +85,8 @@ impl Salvage<'_> {
             }
             // Without a node there may still be tables.
             let guessed = trees.iter().filter(|(id, root)| root.is_none() && scan.tables.contains_key(id));
-            let guessed: Vec<TreeId> = guessed.map(|(id, _)| *id).filter(|id| !rows.iter().any(|row| row.id == *id)).collect();
+            let guessed: Vec<TreeId> =
+                guessed.map(|(id, _)| *id).filter(|id| !rows.iter().any(|row| row.id == *id)).collect();
             for id in guessed {
                 trees.remove(&id);
                 self.report.trees += 1;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Report;
-use crate::block::Block;
 use crate::blob::{self, BlobPointer};
+use crate::block::Block;
 use crate::filter;
 use crate::io::Io;
 use crate::table::{Table, TableBody};
@@ -70,9 +70,10 @@ fn check_block(
     }
     for at in 0..block.len() {
         let entry = block.entry(at);
-        let rises = seen.last.as_ref().is_none_or(|(key, seq)| {
-            key.as_slice() < entry.key || (key.as_slice() == entry.key && *seq >= entry.seq)
-        });
+        let rises = seen
+            .last
+            .as_ref()
+            .is_none_or(|(key, seq)| key.as_slice() < entry.key || (key.as_slice() == entry.key && *seq >= entry.seq));
         if !rises && at == 0 {
             report.find(&place, "E1: rows out of order between blocks");
         }
@@ -120,7 +121,8 @@ fn compare(table: &Table, body: &TableBody, seen: &Seen, place: &str, report: &m
     }
     // A merge keeps fewer entries than it met: the meta may say more, never less.
     if seen.entries > 0 && seen.min_seq != Seq::ZERO && (seen.min_seq < meta.min_seq || seen.max_seq > meta.max_seq) {
-        let range = format!("{:?}..{:?}, the meta says {:?}..{:?}", seen.min_seq, seen.max_seq, meta.min_seq, meta.max_seq);
+        let range =
+            format!("{:?}..{:?}, the meta says {:?}..{:?}", seen.min_seq, seen.max_seq, meta.min_seq, meta.max_seq);
         report.find(place, format!("sequence numbers {range}"));
     }
     if meta.has_tombstones == body.tombstones().is_empty() {

@@ -34,7 +34,8 @@ pub fn verify(dir: &Path, options: &Options) -> Result<Report> {
 
 /// Verifies a state whose trees are in memory.
 pub fn verify_trees(io: &Io, trees: &[CapturedTree]) -> Report {
-    let mut walk = Walk { io, report: Report::default(), seen: HashMap::new(), extents: HashMap::new(), tree: TreeId(0) };
+    let mut walk =
+        Walk { io, report: Report::default(), seen: HashMap::new(), extents: HashMap::new(), tree: TreeId(0) };
     for tree in trees {
         walk.tree = tree.id;
         walk.report.trees += 1;
@@ -104,7 +105,8 @@ impl Walk<'_> {
             Child::Leaf(leaf) => {
                 let meta = &leaf.meta;
                 if level != 1 || meta.level != 0 {
-                    self.report.find(self.place(bounds), format!("a table of level {} below level {level}", meta.level));
+                    self.report
+                        .find(self.place(bounds), format!("a table of level {} below level {level}", meta.level));
                 }
                 if meta.rows > 0 && !(bounds.contains(&meta.first_key) && bounds.contains(&meta.last_key)) {
                     self.report.find(self.place(bounds), "a leaf has keys outside of its slot");
@@ -114,7 +116,8 @@ impl Walk<'_> {
             }
             Child::Inner(inner) => {
                 if inner.level + 1 != level {
-                    self.report.find(self.place(bounds), format!("a node of level {} below level {level}", inner.level));
+                    self.report
+                        .find(self.place(bounds), format!("a node of level {} below level {level}", inner.level));
                 }
                 self.node(inner, bounds)
             }
@@ -125,14 +128,16 @@ impl Walk<'_> {
         let meta = &table.meta;
         if let Some(tree) = self.seen.insert(meta.offset, self.tree) {
             if tree != self.tree {
-                self.report.find(self.place(&Bounds::all()), format!("the table at {} is tree {tree}'s too", meta.offset));
+                self.report
+                    .find(self.place(&Bounds::all()), format!("the table at {} is tree {tree}'s too", meta.offset));
             }
             return;
         }
         self.extents.insert(meta.offset, meta.bytes);
         self.extents.extend(meta.blobs.iter().copied());
         if meta.tree != self.tree {
-            self.report.find(self.place(&Bounds::all()), format!("the table at {} is of tree {}", meta.offset, meta.tree));
+            self.report
+                .find(self.place(&Bounds::all()), format!("the table at {} is of tree {}", meta.offset, meta.tree));
         }
         self.report.tables += 1;
         table::check(self.io, table, &mut self.report);

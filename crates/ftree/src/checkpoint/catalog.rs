@@ -172,7 +172,8 @@ fn decode_settings(fields: &mut Fields<'_>) -> Option<TreeSettings> {
     let (block_bytes, leaf_bytes, fanout) = (fields.u32()?, fields.u32()?, fields.u32()?);
     let (buffer_percent, blob_bytes, run_bytes) = (fields.u32()?, fields.u32()?, fields.u32()?);
     let leaf_filters = fields.u8()? != 0;
-    let numbers = TreeSettings { codec, block_bytes, leaf_bytes, fanout, buffer_percent, leaf_filters, blob_bytes, run_bytes };
+    let numbers =
+        TreeSettings { codec, block_bytes, leaf_bytes, fanout, buffer_percent, leaf_filters, blob_bytes, run_bytes };
     Some(numbers)
 }
 
@@ -208,7 +209,8 @@ mod tests {
         let mut bytes = encode(8, Seq(5), &trees);
         bytes[100] ^= 1;
         assert_eq!((decode(&bytes, 8), Chunk::decode(&bytes).is_none()), (None, true));
-        let whole: Vec<Chunk> = bytes.chunks(ALIGNMENT).enumerate().filter_map(|(n, _)| Chunk::decode(&bytes[n * ALIGNMENT..])).collect();
+        let whole: Vec<Chunk> =
+            bytes.chunks(ALIGNMENT).enumerate().filter_map(|(n, _)| Chunk::decode(&bytes[n * ALIGNMENT..])).collect();
         assert_eq!(whole.len(), 1);
         assert_eq!((whole[0].number, whole[0].chunks, &whole[0].trees[..]), (1, 2, &trees[ROWS_PER_CHUNK..]));
     }

@@ -55,3 +55,6 @@ pub fn open_damaged(options: &Options, dir: &Path) -> Result<(Box<dyn Lock>, Arc
     let lock = folder::take_existing(&*options.disk, dir)?;
     Ok((lock, Io::open_to_read(&options.disk, dir, options.memory_bytes_max)?))
 }
+
+#[cfg(test)]
+mod tests;

@@ -194,7 +194,8 @@ impl NodeBlock {
         let (tree, generation) = (TreeId(fields.u64()?), fields.u64()?);
         let (tables, slots) = (fields.count(4)?, fields.count(SLOT_BYTES_MIN)?);
         let tables = (0..tables).map(|_| decode_table(&mut fields)).collect::<Option<Vec<_>>>()?;
-        let slots = (0..slots).map(|_| SlotBlock::decode(&mut fields, level, tables.len())).collect::<Option<Vec<_>>>()?;
+        let slots =
+            (0..slots).map(|_| SlotBlock::decode(&mut fields, level, tables.len())).collect::<Option<Vec<_>>>()?;
         let rising = slots.windows(2).skip(1).all(|pair| matches!(pair, [left, right] if left.from < right.from));
         let whole = rising && fields.is_at_end() && slots.first().is_some_and(|slot| slot.from.is_empty());
         whole.then_some((NodeBlock { tree, generation, level, tables, slots }, sum))
@@ -218,5 +219,75 @@ impl SlotBlock {
         let runs = fields.count(RUN_BYTES)?;
         let runs = (0..runs).map(|_| Some((table(fields)?, fields.u64()?))).collect::<Option<Vec<_>>>()?;
         Some(SlotBlock { from, runs, child })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Run;
+    use crate::{Entry, Kind, Seq, TreeSettings};
+    use crate::{io::Io, table::TableWriter, tree::node::Placed};
+    use proptest::prelude::*;
+
+    fn table(io: &Io, level: u8, key: &[u8]) -> Arc<Table> {
+        let mut writer = TableWriter::new(io, TreeId(4), level, &TreeSettings::default(), false);
+        writer.push(Entry { key, seq: Seq(9), kind: Kind::Put, value: b"value" }, None);
+        writer.finish(Seq(9)).unwrap().unwrap()
+    }
+
+    /// Three slots: two runs over a leaf, one of them over nothing, a leaf.
+    fn node(io: &Io) -> Arc<Inner> {
+        let (leaf, other) = (table(io, 0, b"a"), table(io, 0, b"z"));
+        let (wide, narrow) = (table(io, 1, b"c"), table(io, 1, b"b"));
+        let run = |table: &Arc<Table>, bytes| Run { table: table.clone(), bytes };
+        let placed = |from: &[u8], runs, child| Placed { from: from.to_vec(), slot: Arc::new(Slot::new(runs, child)) };
+        let first = placed(b"", vec![run(&wide, 5), run(&narrow, 7)], Child::Leaf(leaf));
+        let second = placed(b"k", vec![run(&wide, 6)], Child::Empty);
+        Inner::new(1, vec![first, second, placed(b"m\0", vec![], Child::Leaf(other))])
+    }
+
+    #[test]
+    fn a_node_is_read_as_written() {
+        let io = Io::scratch(1 << 20);
+        let node = node(&io);
+        let bytes = encode(TreeId(4), 3, &node);
+        let (block, sum) = NodeBlock::decode(&bytes).unwrap();
+        assert_eq!(sum.to_le_bytes(), bytes[bytes.len() - 8..]);
+        assert_eq!((block.tree, block.generation, block.level, block.tables.len()), (TreeId(4), 3, 1, 4));
+        let from: Vec<&[u8]> = block.slots.iter().map(|slot| &*slot.from).collect();
+        assert_eq!(from, [&b""[..], b"k", b"m\0"]);
+        for (slot, read) in node.slots.iter().zip(&block.slots) {
+            let runs: Vec<_> = slot.runs.iter().map(|run| (&run.table.meta, run.bytes)).collect();
+            assert_eq!(
+                runs,
+                read.runs.iter().map(|(number, bytes)| (&block.tables[*number], *bytes)).collect::<Vec<_>>()
+            );
+            match (&slot.child, &read.child) {
+                (Child::Empty, ChildBlock::Empty) => {}
+                (Child::Leaf(leaf), ChildBlock::Leaf(number)) => assert_eq!(leaf.meta, block.tables[*number]),
+                _ => panic!("another child"),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(at in 0..400usize, with in any::<u8>(), cut in 0..400usize, fix in any::<bool>()) {
+            let io = Io::scratch(1 << 20);
+            let mut bytes = encode(TreeId(4), 3, &node(&io));
+            let at = at % bytes.len();
+            bytes[at] ^= with | 1;
+            prop_assert!(NodeBlock::decode(&bytes).is_none());
+            bytes.truncate(bytes.len() - cut % 3 * (cut % 7));
+            if fix && bytes.len() > 64 {
+                // Past length and checksum as well.
+                let len = bytes.len();
+                bytes[8..12].copy_from_slice(&(len as u32).to_le_bytes());
+                let sum = xxh3_64(&bytes[..len - 8]);
+                bytes[len - 8..].copy_from_slice(&sum.to_le_bytes());
+            }
+            let _ = NodeBlock::decode(&bytes);
+        }
     }
 }

@@ -208,7 +208,11 @@ pub(crate) fn decode_node(io: &Io, tree: TreeId, pointer: &NodePointer, bytes: &
 }
 
 /// Takes the children that the block names from `children`, which yields those of all nodes of the layer in order.
-fn build(claims: &mut Claims<'_>, pending: Pending, children: &mut impl Iterator<Item = Arc<Inner>>) -> Result<Arc<Inner>> {
+fn build(
+    claims: &mut Claims<'_>,
+    pending: Pending,
+    children: &mut impl Iterator<Item = Arc<Inner>>,
+) -> Result<Arc<Inner>> {
     let NodeBlock { level, tables, slots, .. } = pending.block;
     let tables = tables.into_iter().map(|meta| claims.table(meta)).collect::<Result<Vec<_>>>()?;
     let pivots = KeyIndex::new(slots.iter().skip(1).map(|slot| &*slot.from));
@@ -219,13 +223,14 @@ fn build(claims: &mut Claims<'_>, pending: Pending, children: &mut impl Iterator
             ChildBlock::Leaf(number) => Child::Leaf(tables[number].clone()),
             ChildBlock::Inner(pointer) => {
                 let child = children.next().filter(|child| child.level + 1 == level);
-                Child::Inner(child.ok_or_else(|| corrupt(claims.io, pointer.offset(), "an inner node of another level"))?)
+                Child::Inner(
+                    child.ok_or_else(|| corrupt(claims.io, pointer.offset(), "an inner node of another level"))?,
+                )
             }
         };
         built.push(Arc::new(Slot { runs: runs(slot, &tables), child, read_work: AtomicU64::new(0) }));
     }
-    let disk = OnceLock::from(pending.disk);
-    Ok(Arc::new(Inner { pivots: Arc::new(pivots), slots: built, level, disk }))
+    Ok(Arc::new(Inner::of_parts(Arc::new(pivots), built, level, OnceLock::from(pending.disk))))
 }
 
 fn runs(slot: &SlotBlock, tables: &[Arc<Table>]) -> Vec<Run> {

@@ -73,7 +73,8 @@ impl Superblock {
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
-        let numbers = [self.generation, self.applied.0, self.file_bytes, catalog.offset, catalog.bytes, catalog.checksum];
+        let numbers =
+            [self.generation, self.applied.0, self.file_bytes, catalog.offset, catalog.bytes, catalog.checksum];
         for number in numbers {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
@@ -123,7 +124,9 @@ pub fn choose(slots: &[Found]) -> std::result::Result<Superblock, String> {
         let places = SLOT_OFFSETS.map(|offset| offset.to_string()).join(", ");
         match slots.contains(&Found::Damaged) {
             true => format!("all superblocks are damaged (at {places}); `arbor salvage` reads what is left"),
-            false => format!("no superblock of a fractal tree (at {places}); `arbor salvage` looks for rows all the same"),
+            false => {
+                format!("no superblock of a fractal tree (at {places}); `arbor salvage` looks for rows all the same")
+            }
         }
     })
 }
@@ -161,7 +164,9 @@ mod tests {
         let valid = |generation| Found::Valid(superblock(generation));
         assert_eq!(choose(&[valid(4), valid(5), valid(2), Found::Damaged]), Ok(superblock(5)));
         assert_eq!(choose(&[Found::Foreign, Found::Damaged, valid(2), valid(3)]), Ok(superblock(3)));
-        assert!(choose(&[Found::Damaged; 4]).unwrap_err().starts_with("all superblocks are damaged (at 0, 1048576, 4096,"));
+        assert!(
+            choose(&[Found::Damaged; 4]).unwrap_err().starts_with("all superblocks are damaged (at 0, 1048576, 4096,")
+        );
         assert!(choose(&[Found::Foreign; 4]).unwrap_err().starts_with("no superblock"));
         let newer = "written by a newer format (2; this version knows up to 1)";
         assert_eq!(choose(&[valid(4), Found::Newer(2)]), Err(newer.to_owned()));
