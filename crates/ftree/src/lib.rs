@@ -29,6 +29,8 @@ pub mod memtable;
 pub mod merge;
 mod options;
 pub mod packed;
+
+pub mod read;
 mod seq;
 pub mod settings;
 pub mod snapshots;

@@ -79,6 +79,12 @@ impl<T> Cell<T> {
 }
 
 impl<T> Guard<T> {
+    /// For holding on to the value: takes none of the few places that make short guards cheap.
+    pub fn settled(self) -> Guard<T> {
+        let cached = arc_swap::Guard::into_inner(self.cached);
+        Guard { cached: arc_swap::Guard::from_inner(cached) }
+    }
+
     fn touch(&self) {
         if let Some(cached) = self.cached.as_ref().filter(|cached| !cached.used.load(Ordering::Relaxed)) {
             cached.used.store(true, Ordering::Relaxed);

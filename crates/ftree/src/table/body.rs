@@ -13,7 +13,7 @@
 //!
 //! Little-endian.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::{Arc, Weak};
 
 use super::meta::{HEADER_BYTES, corrupt, numbers, text};
@@ -60,6 +60,16 @@ pub struct TableBody {
 pub enum BlockRef {
     Cached(Guard<Block>),
     Own(Box<Block>),
+}
+
+impl BlockRef {
+    /// For holding on to the block; see [`Guard::settled`].
+    pub fn settled(self) -> BlockRef {
+        match self {
+            BlockRef::Cached(guard) => BlockRef::Cached(guard.settled()),
+            own => own,
+        }
+    }
 }
 
 impl Deref for BlockRef {
@@ -297,6 +307,26 @@ impl TableBody {
             true => Ok(block),
             false => Err(corrupt_at(io, offset, "a block has another number of rows than its index says")),
         }
+    }
+
+    /// Reads several neighbouring blocks at once and keeps them, but for those that are in memory. Answers the one at `wanted`.
+    pub fn read_several(&self, blocks: Range<usize>, wanted: usize, io: &Io) -> Result<BlockRef> {
+        let (offset, bytes) = self.span(blocks.start, blocks.end);
+        let stored = io.file.read(offset, bytes as u64)?;
+        io.counters.add(Counter::BlockBytesRead, bytes as u64);
+        let (mut from, mut answer) = (0, None);
+        for at in blocks {
+            let to = from + self.stored_bytes_of(at) as usize;
+            let is_wanted = at == wanted;
+            if is_wanted || self.blocks.get(at).is_some_and(Cell::is_empty) {
+                let block = self.open(at, stored.get(from..to).unwrap_or_default(), io)?;
+                io.counters.add(if self.is_leaf { Counter::LeafBlockMisses } else { Counter::RunBlockMisses }, 1);
+                let kept = self.keep(at, block, io);
+                answer = if is_wanted { Some(kept) } else { answer };
+            }
+            from = to;
+        }
+        answer.map_or_else(|| self.block(wanted, io), Ok)
     }
 
     /// Replaces a cached block by one into which entries from above are merged (T3). Requires: `as_of` is set.

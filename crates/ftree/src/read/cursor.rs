@@ -1,0 +1,157 @@
+//! A cursor over one tree at one sequence number.
+
+use std::sync::Arc;
+
+use super::Reader;
+use super::page::Page;
+use super::path::Place;
+use super::read_ahead::ReadAhead;
+use crate::tree::Tree;
+use crate::{Kind, Result, blob};
+
+/// Borrows what the reader needs; keeps the tree's incarnation.
+pub struct TreeCursor<'r> {
+    reader: Reader<'r>,
+    tree: Arc<Tree>,
+    page: Page,
+    /// Row of the page; `None`: nowhere.
+    at: Option<usize>,
+    /// The value of the row, where it stands in an extent of its own.
+    blob: Option<Vec<u8>>,
+    ahead: ReadAhead,
+}
+
+impl<'r> TreeCursor<'r> {
+    /// Stands nowhere.
+    pub fn new(reader: Reader<'r>, tree: Arc<Tree>) -> TreeCursor<'r> {
+        let mut page = Page::default();
+        page.clear();
+        TreeCursor { reader, tree, page, at: None, blob: None, ahead: ReadAhead::default() }
+    }
+
+    fn load(&mut self, place: Place<'_>) -> Result<()> {
+        self.blob = None;
+        let version = self.tree.version.load();
+        let loaded = self.page.load(&self.reader, &version, place, &mut self.ahead);
+        if loaded.is_err() {
+            self.page.clear();
+        }
+        loaded
+    }
+
+    /// Goes to a place. The page at hand may show it.
+    fn go(&mut self, place: Place<'_>) -> Result<bool> {
+        self.at = None;
+        if !self.page.shows(place) {
+            self.load(place)?;
+        }
+        match place {
+            Place::From(key) => {
+                let at = self.page.lower_bound(key);
+                if at < self.page.len() { self.land(at) } else { self.forward() }
+            }
+            Place::Before(key) => match self.page.lower_bound(key).checked_sub(1) {
+                Some(at) => self.land(at),
+                None => self.backward(),
+            },
+            Place::End => match self.page.len().checked_sub(1) {
+                Some(at) => self.land(at),
+                None => self.backward(),
+            },
+        }
+    }
+
+    /// To the first row behind the page.
+    fn forward(&mut self) -> Result<bool> {
+        self.at = None;
+        while let Some(high) = self.page.high().map(<[u8]>::to_vec) {
+            self.load(Place::From(&high))?;
+            let at = self.page.lower_bound(&high);
+            if at < self.page.len() {
+                return self.land(at);
+            }
+        }
+        Ok(false)
+    }
+
+    /// To the last row before the page.
+    fn backward(&mut self) -> Result<bool> {
+        self.at = None;
+        while !self.page.low().is_empty() {
+            let low = self.page.low().to_vec();
+            self.load(Place::Before(&low))?;
+            if let Some(at) = self.page.lower_bound(&low).checked_sub(1) {
+                return self.land(at);
+            }
+        }
+        Ok(false)
+    }
+
+    #[inline]
+    fn land(&mut self, at: usize) -> Result<bool> {
+        if self.page.has_blobs {
+            self.load_blob(at)?;
+        }
+        self.at = Some(at);
+        Ok(true)
+    }
+
+    fn load_blob(&mut self, at: usize) -> Result<()> {
+        self.at = None;
+        self.blob = match self.page.kind(at) {
+            Kind::PutBlob => Some(blob::load(self.reader.io, self.page.value(at))?),
+            _ => None,
+        };
+        Ok(())
+    }
+}
+
+impl arbor_engine::Cursor for TreeCursor<'_> {
+    fn seek(&mut self, target: &[u8]) -> Result<bool> {
+        self.go(Place::From(target))
+    }
+
+    fn seek_before(&mut self, target: &[u8]) -> Result<bool> {
+        self.go(Place::Before(target))
+    }
+
+    fn first(&mut self) -> Result<bool> {
+        self.go(Place::From(&[]))
+    }
+
+    fn last(&mut self) -> Result<bool> {
+        self.go(Place::End)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<bool> {
+        match self.at {
+            None => Ok(false),
+            Some(at) if at + 1 < self.page.len() => self.land(at + 1),
+            Some(_) => self.forward(),
+        }
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<bool> {
+        match self.at {
+            None => Ok(false),
+            Some(0) => self.backward(),
+            Some(at) => self.land(at - 1),
+        }
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.at.map_or(&[], |at| self.page.key(at))
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        match (&self.blob, self.at) {
+            (Some(blob), Some(_)) => blob,
+            (None, Some(at)) => self.page.value(at),
+            (_, None) => &[],
+        }
+    }
+}

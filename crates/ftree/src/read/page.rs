@@ -1,0 +1,397 @@
+//! What a cursor moves over: the rows of one leaf block, or of a range without one, as the reader sees them.
+//!
+//! A page shows every key of its window. It is either the rows of a block as they stand (no entry above them that counts,
+//! nothing in the block that the reader must not see), or a list of rows of the block and of the overlay. Moving over it is
+//! counting in both cases. It never changes: as a snapshot does not, a page that is there may be used again.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::overlay::{Overlay, Sight, Window};
+use super::path::{Path, Place};
+use super::read_ahead::ReadAhead;
+use super::{Reader, ripen};
+use crate::block::Block;
+use crate::memtable::MemTree;
+use crate::table::{BlockRef, Table};
+use crate::tree::{Child, TreeVersion};
+use crate::{Error, Kind, RangeTombstone, Result, Seq};
+
+/// Marks a place in the overlay in a list of items.
+const OVERLAY: u32 = 1 << 31;
+
+/// What an entry of a run that a scan merges adds to the read work of its slot, and a delete that it skips.
+const MERGED_BYTES: u64 = 100;
+const DELETE_BYTES: u64 = 200;
+
+/// One page in so many adds to the read work, for all of them.
+const SAMPLED: u32 = 4;
+
+#[derive(Default)]
+pub struct Page {
+    window: Window,
+    block: Option<BlockRef>,
+    rows: Rows,
+    overlay: Overlay,
+    /// Rows may have their values in extents of their own.
+    pub has_blobs: bool,
+    /// The table that keeps them.
+    holder: Option<Arc<Table>>,
+    pages: u32,
+}
+
+enum Rows {
+    /// These rows of the block.
+    Plain { from: usize, len: usize },
+    /// Rows of the block, and of the overlay with the mark.
+    Mixed(Vec<u32>),
+}
+
+impl Default for Rows {
+    fn default() -> Rows {
+        Rows::Plain { from: 0, len: 0 }
+    }
+}
+
+impl Page {
+    pub fn low(&self) -> &[u8] {
+        &self.window.low
+    }
+
+    pub fn high(&self) -> Option<&[u8]> {
+        self.window.high.as_deref()
+    }
+
+    /// Whether the page shows the row at this place, if there is one.
+    pub fn shows(&self, place: Place<'_>) -> bool {
+        place.is_in(self.low(), self.high())
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        match &self.rows {
+            Rows::Plain { len, .. } => *len,
+            Rows::Mixed(items) => items.len(),
+        }
+    }
+
+    #[inline]
+    pub fn key(&self, at: usize) -> &[u8] {
+        match (&self.rows, &self.block) {
+            (Rows::Plain { from, .. }, Some(block)) => block.key(from + at),
+            (Rows::Mixed(items), block) => self.item(items, block, at).0,
+            (Rows::Plain { .. }, None) => &[],
+        }
+    }
+
+    #[inline]
+    pub fn value(&self, at: usize) -> &[u8] {
+        match (&self.rows, &self.block) {
+            (Rows::Plain { from, .. }, Some(block)) => block.value(from + at),
+            (Rows::Mixed(items), block) => self.item(items, block, at).2,
+            (Rows::Plain { .. }, None) => &[],
+        }
+    }
+
+    pub fn kind(&self, at: usize) -> Kind {
+        match (&self.rows, &self.block) {
+            (Rows::Plain { from, .. }, Some(block)) => block.kind(from + at),
+            (Rows::Mixed(items), block) => self.item(items, block, at).1,
+            (Rows::Plain { .. }, None) => Kind::Put,
+        }
+    }
+
+    fn item<'p>(&'p self, items: &[u32], block: &'p Option<BlockRef>, at: usize) -> (&'p [u8], Kind, &'p [u8]) {
+        let item = items.get(at).copied().unwrap_or(OVERLAY);
+        match block {
+            Some(block) if item & OVERLAY == 0 => {
+                let entry = block.entry(item as usize);
+                (entry.key, entry.kind, entry.value)
+            }
+            _ => self.overlay.row((item & !OVERLAY) as usize),
+        }
+    }
+
+    /// How many rows have a key less than this one.
+    pub fn lower_bound(&self, key: &[u8]) -> usize {
+        match (&self.rows, &self.block) {
+            (Rows::Plain { from, len }, Some(block)) => block.lower_bound(key).saturating_sub(*from).min(*len),
+            _ => {
+                let (mut from, mut to) = (0, self.len());
+                while from < to {
+                    let middle = from + (to - from) / 2;
+                    if self.key(middle) < key { from = middle + 1 } else { to = middle }
+                }
+                from
+            }
+        }
+    }
+
+    /// Shows nothing from now on.
+    pub fn clear(&mut self) {
+        self.window = Window { high: Some(Vec::new()), ..Window::default() };
+        (self.block, self.holder, self.rows) = (None, None, Rows::default());
+        self.has_blobs = false;
+    }
+
+    /// Fills the page with the rows around a place, which lies in the page afterwards.
+    pub fn load(
+        &mut self,
+        reader: &Reader<'_>,
+        version: &TreeVersion,
+        place: Place<'_>,
+        ahead: &mut ReadAhead,
+    ) -> Result<()> {
+        self.clear();
+        self.pages = self.pages.wrapping_add(1);
+        let path = Path::to(version, place);
+        let mut filling = Filling { page: self, reader, version, path: &path, place };
+        match path.child {
+            Child::Leaf(leaf) => match filling.covering_tombstone(leaf.meta.max_seq)? {
+                Some(tombstone) => filling.above_only(leaf.meta.max_seq, Some(&tombstone)),
+                None => filling.block(leaf, ahead),
+            },
+            Child::Empty | Child::Inner(_) => filling.above_only(Seq::ZERO, None),
+        }
+    }
+}
+
+/// A page that is being filled.
+struct Filling<'f> {
+    page: &'f mut Page,
+    reader: &'f Reader<'f>,
+    version: &'f TreeVersion,
+    path: &'f Path<'f>,
+    place: Place<'f>,
+}
+
+impl Filling<'_> {
+    /// A range tombstone that hides all of the child around the place: its blocks need not be read.
+    fn covering_tombstone(&mut self, above: Seq) -> Result<Option<RangeTombstone>> {
+        let sight = Sight { at: self.reader.at, above, all: false };
+        let window = Window::new(self.path.low, self.path.high, self.place);
+        self.page.overlay.clear();
+        self.gather_tombstones(&window, sight)?;
+        let tombstones = &self.page.overlay.tombstones;
+        let covers = |tombstone: &&RangeTombstone| self.place.is_in(&tombstone.from, tombstone.to.as_deref());
+        Ok(tombstones.iter().find(covers).cloned())
+    }
+
+    /// A page without a block: there is none, or the tombstone hides it.
+    fn above_only(&mut self, above: Seq, tombstone: Option<&RangeTombstone>) -> Result<()> {
+        let mut window = Window::new(self.path.low, self.path.high, self.place);
+        if let Some(tombstone) = tombstone {
+            window.clip(&tombstone.from, tombstone.to.as_deref());
+        }
+        self.begin_at_place(&mut window);
+        self.gather(&mut window, above)?;
+        self.page.window = window;
+        self.mix(None)
+    }
+
+    fn block(&mut self, leaf: &Arc<Table>, ahead: &mut ReadAhead) -> Result<()> {
+        let io = self.reader.io;
+        let body = leaf.body(io)?;
+        let at = match self.place {
+            Place::From(key) => body.block_of(key),
+            Place::Before(key) => body.blocks_before(key).saturating_sub(1),
+            Place::End => body.block_count().saturating_sub(1),
+        };
+        let mut window = Window::new(self.path.low, self.path.high, self.place);
+        let (low, high) = body.block_bounds(at);
+        window.clip(if at == 0 { &[] } else { low }, high);
+        let cached = body.cached(at);
+        let known = cached.is_some();
+        let block = match cached {
+            Some(block) => block.settled(),
+            None => ahead.block(self.reader, &body, at, self.place.is_forward())?.settled(),
+        };
+        let above = leaf.meta.max_seq.max(block.as_of());
+        self.gather(&mut window, above)?;
+        if window.cut {
+            window = Window::new(self.path.low, self.path.high, self.place);
+            window.clip(if at == 0 { &[] } else { low }, high);
+            self.begin_at_place(&mut window);
+            self.gather(&mut window, above)?;
+        } else if known && (self.page.overlay.runs > 0 || (!block.is_plain() && block.as_of() == Seq::ZERO)) {
+            let bounds = (window.low.as_slice(), window.high.as_deref());
+            ripen::ripen(self.reader, self.path, &body, at, &block, above, bounds)?;
+        }
+        self.page.window = window;
+        if block.has_blobs() {
+            (self.page.has_blobs, self.page.holder) = (true, Some(leaf.clone()));
+        }
+        self.mix(Some(block))
+    }
+
+    /// Narrows the window so that it begins at the place: too much stands above the keys around.
+    fn begin_at_place(&self, window: &mut Window) {
+        match self.place {
+            Place::From(key) => window.clip(key, None),
+            Place::Before(key) => window.clip(&[], Some(key)),
+            Place::End => {}
+        }
+    }
+
+    fn gather_tombstones(&mut self, window: &Window, sight: Sight) -> Result<()> {
+        let overlay = &mut self.page.overlay;
+        for part in parts(self.version) {
+            overlay.add_tombstones(&part.tombstones(), window, sight);
+        }
+        for run in self.path.runs().filter(|run| run.table.meta.has_tombstones && run.table.meta.max_seq > sight.above)
+        {
+            overlay.add_tombstones(&run.table.body(self.reader.io)?.tombstones(), window, sight);
+        }
+        Ok(())
+    }
+
+    /// Everything above the block that the reader sees.
+    fn gather(&mut self, window: &mut Window, above: Seq) -> Result<()> {
+        let sight = Sight { at: self.reader.at, above, all: false };
+        self.page.overlay.clear();
+        for part in parts(self.version) {
+            self.page.overlay.gather_memtable(part, window, sight);
+        }
+        gather_runs(self.reader, self.path, &mut self.page.overlay, window, sight)?;
+        self.gather_tombstones(window, sight)?;
+        self.page.overlay.sort(window);
+        self.charge_read_work();
+        Ok(())
+    }
+
+    /// What the runs cost the reader makes it more urgent to flush them.
+    fn charge_read_work(&self) {
+        let overlay = &self.page.overlay;
+        if overlay.merged > 0 && self.page.pages.is_multiple_of(SAMPLED) {
+            let bytes = overlay.merged as u64 * MERGED_BYTES + overlay.deletes as u64 * DELETE_BYTES;
+            if let Some(slot) = self.path.slots().filter(|slot| !slot.runs.is_empty()).last() {
+                slot.read_work.fetch_add(bytes * u64::from(SAMPLED), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Puts the rows of the block and of the overlay together.
+    fn mix(&mut self, block: Option<BlockRef>) -> Result<()> {
+        let Filling { page, reader, .. } = self;
+        let range = block.as_ref().map_or(0..0, |block| rows_in(block, &page.window));
+        match &block {
+            Some(block) if page.overlay.is_empty() && block.is_plain() => {
+                page.rows = Rows::Plain { from: range.start, len: range.len() };
+            }
+            block => {
+                let mut mixed = Mixed { block: block.as_deref(), next: range.start, end: range.end, items: Vec::new() };
+                mixed.fill(reader, &mut page.overlay)?;
+                page.rows = Rows::Mixed(mixed.items);
+                page.has_blobs |= page.overlay.has_blob_rows();
+            }
+        }
+        page.block = block;
+        Ok(())
+    }
+}
+
+/// The memtable parts that hold something, newest first.
+fn parts(version: &TreeVersion) -> impl Iterator<Item = &MemTree> {
+    let parts = std::iter::once(&version.active).chain(version.frozen.iter().rev());
+    parts.map(|part| &**part).filter(|part| !part.is_empty())
+}
+
+/// What the runs of a path hold in the window, newest first.
+pub fn gather_runs(
+    reader: &Reader<'_>,
+    path: &Path<'_>,
+    overlay: &mut Overlay,
+    window: &mut Window,
+    sight: Sight,
+) -> Result<()> {
+    for run in path.runs().filter(|run| run.table.meta.max_seq > sight.above) {
+        let meta = &run.table.meta;
+        if window.low <= meta.last_key && window.is_below_high(&meta.first_key) {
+            overlay.gather_run(reader, &run.table, window, sight)?;
+        }
+    }
+    Ok(())
+}
+
+/// The rows of the block that lie in the window.
+fn rows_in(block: &Block, window: &Window) -> Range<usize> {
+    let from = if window.low.as_slice() <= block.first_key() { 0 } else { block.lower_bound(&window.low) };
+    let to = match window.high.as_deref() {
+        Some(high) if high <= block.last_key() => block.lower_bound(high),
+        _ => block.len(),
+    };
+    from..to.max(from)
+}
+
+/// Makes a list of items.
+struct Mixed<'m> {
+    block: Option<&'m Block>,
+    /// Rows of the block that are not in the list yet.
+    next: usize,
+    end: usize,
+    items: Vec<u32>,
+}
+
+impl<'m> Mixed<'m> {
+    fn fill(&mut self, reader: &Reader<'_>, overlay: &mut Overlay) -> Result<()> {
+        let mut group = overlay.group(0);
+        while !group.is_empty() {
+            let base = self.pass_block_to(reader.at, overlay, group.start)?;
+            overlay.resolve(reader, group.clone(), base)?;
+            let row = overlay.row_count() - 1;
+            if overlay.row(row).1 != Kind::Delete {
+                self.items.push(OVERLAY | row as u32);
+            }
+            group = overlay.group(group.end);
+        }
+        self.add_block(self.end, reader.at, &overlay.tombstones)
+    }
+
+    /// Adds the block's rows below the key of this entry. Answers what the block says of that key, and passes it.
+    fn pass_block_to(&mut self, at: Seq, overlay: &Overlay, entry: usize) -> Result<Option<(Kind, &'m [u8])>> {
+        let (Some(block), Some(entry)) = (self.block, overlay.found(entry)) else { return Ok(None) };
+        let first = block.lower_bound(entry.key).clamp(self.next, self.end);
+        self.add_block(first, at, &overlay.tombstones)?;
+        while self.next < self.end && block.key(self.next) == entry.key {
+            self.next += 1;
+        }
+        let row = visible(block, first..self.next, at, &[])?;
+        Ok(row.map(|row| (block.kind(row), block.value(row))))
+    }
+
+    fn add_block(&mut self, to: usize, at: Seq, tombstones: &[RangeTombstone]) -> Result<()> {
+        let Some(block) = self.block else { return Ok(()) };
+        if block.is_plain() && tombstones.is_empty() {
+            self.items.extend(self.next as u32..to as u32);
+            self.next = to;
+        }
+        while self.next < to {
+            let (first, key) = (self.next, block.key(self.next));
+            self.next += 1;
+            while self.next < to && block.key(self.next) == key {
+                self.next += 1;
+            }
+            self.items.extend(visible(block, first..self.next, at, tombstones)?.map(|row| row as u32));
+        }
+        Ok(())
+    }
+}
+
+/// The row that the reader sees of those of one key.
+fn visible(block: &Block, rows: Range<usize>, at: Seq, tombstones: &[RangeTombstone]) -> Result<Option<usize>> {
+    for row in rows.filter(|row| block.seq(*row) <= at) {
+        return match block.kind(row) {
+            Kind::Put | Kind::PutBlob => {
+                let key = block.key(row);
+                let hidden = tombstones.iter().any(|tombstone| block.seq(row) < tombstone.seq && tombstone.covers(key));
+                Ok((!hidden).then_some(row))
+            }
+            Kind::Delete => Ok(None),
+            Kind::Update => {
+                Err(Error::Corrupt { place: "a leaf".to_owned(), context: "an update without a row".to_owned() })
+            }
+        };
+    }
+    Ok(None)
+}
