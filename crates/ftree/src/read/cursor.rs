@@ -43,6 +43,7 @@ impl<'r> TreeCursor<'r> {
     fn go(&mut self, place: Place<'_>) -> Result<bool> {
         self.at = None;
         if !self.page.shows(place) {
+            self.ahead.begin();
             self.load(place)?;
         }
         match place {

@@ -93,7 +93,8 @@ impl Search<'_> {
         if table.meta.has_tombstones {
             self.tombstones(body.tombstones());
         }
-        if body.may_contain(self.hash) && table.meta.first_key.as_slice() <= self.key {
+        // A run may hold range tombstones alone.
+        if body.block_count() > 0 && body.may_contain(self.hash) {
             let block = body.block(body.block_of(self.key), self.reader.io)?;
             if self.block(&block) {
                 return Ok(true);

@@ -68,6 +68,10 @@ impl Page {
         place.is_in(self.low(), self.high())
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     #[inline]
     pub fn len(&self) -> usize {
         match &self.rows {
@@ -202,10 +206,10 @@ impl Filling<'_> {
         let (low, high) = body.block_bounds(at);
         window.clip(if at == 0 { &[] } else { low }, high);
         let cached = body.cached(at);
-        let known = cached.is_some();
+        let known = cached.is_some() && !ahead.brought(leaf, at);
         let block = match cached {
             Some(block) => block.settled(),
-            None => ahead.block(self.reader, &body, at, self.place.is_forward())?.settled(),
+            None => ahead.block(self.reader, leaf, &body, at, self.place.is_forward())?.settled(),
         };
         let above = leaf.meta.max_seq.max(block.as_of());
         self.gather(&mut window, above)?;
@@ -241,7 +245,7 @@ impl Filling<'_> {
         }
         for run in self.path.runs().filter(|run| run.table.meta.has_tombstones && run.table.meta.max_seq > sight.above)
         {
-            overlay.add_tombstones(&run.table.body(self.reader.io)?.tombstones(), window, sight);
+            overlay.add_tombstones(run.table.body(self.reader.io)?.tombstones(), window, sight);
         }
         Ok(())
     }
@@ -379,19 +383,18 @@ impl<'m> Mixed<'m> {
 }
 
 /// The row that the reader sees of those of one key.
-fn visible(block: &Block, rows: Range<usize>, at: Seq, tombstones: &[RangeTombstone]) -> Result<Option<usize>> {
-    for row in rows.filter(|row| block.seq(*row) <= at) {
-        return match block.kind(row) {
-            Kind::Put | Kind::PutBlob => {
-                let key = block.key(row);
-                let hidden = tombstones.iter().any(|tombstone| block.seq(row) < tombstone.seq && tombstone.covers(key));
-                Ok((!hidden).then_some(row))
-            }
-            Kind::Delete => Ok(None),
-            Kind::Update => {
-                Err(Error::Corrupt { place: "a leaf".to_owned(), context: "an update without a row".to_owned() })
-            }
-        };
+fn visible(block: &Block, mut rows: Range<usize>, at: Seq, tombstones: &[RangeTombstone]) -> Result<Option<usize>> {
+    let Some(row) = rows.find(|row| block.seq(*row) <= at) else { return Ok(None) };
+    match block.kind(row) {
+        Kind::Put | Kind::PutBlob => {
+            let (key, seq) = (block.key(row), block.seq(row));
+            let hidden = tombstones.iter().any(|tombstone| seq < tombstone.seq && tombstone.covers(key));
+            Ok((!hidden).then_some(row))
+        }
+        Kind::Delete => Ok(None),
+        Kind::Update => {
+            let context = "an update that no row stands under".to_owned();
+            Err(Error::Corrupt { place: "a leaf".to_owned(), context })
+        }
     }
-    Ok(None)
 }

@@ -254,6 +254,11 @@ impl TableBody {
         self.blocks.get(at)?.get().map(BlockRef::Cached)
     }
 
+    /// Does not count as use.
+    pub fn is_cached(&self, at: usize) -> bool {
+        self.blocks.get(at).is_some_and(|cell| !cell.is_empty())
+    }
+
     /// A block as it was written, if it is in memory; does not count as use.
     pub(super) fn cached_unripe(&self, at: usize) -> Option<BlockRef> {
         self.blocks.get(at)?.peek().filter(|block| block.as_of() == Seq::ZERO).map(BlockRef::Cached)
@@ -318,7 +323,7 @@ impl TableBody {
         for at in blocks {
             let to = from + self.stored_bytes_of(at) as usize;
             let is_wanted = at == wanted;
-            if is_wanted || self.blocks.get(at).is_some_and(Cell::is_empty) {
+            if is_wanted || !self.is_cached(at) {
                 let block = self.open(at, stored.get(from..to).unwrap_or_default(), io)?;
                 io.counters.add(if self.is_leaf { Counter::LeafBlockMisses } else { Counter::RunBlockMisses }, 1);
                 let kept = self.keep(at, block, io);

@@ -1,0 +1,60 @@
+//! The engine trait's snapshot.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arbor_base::{Position, TreeId};
+use arbor_engine::{Cursor, RangeEstimate, Snapshot};
+
+use super::{Reader, TreeCursor, estimate, get};
+use crate::forest::Core;
+use crate::snapshots::Registered;
+use crate::tree::Tree;
+use crate::{Error, Result};
+
+/// A registered sequence number, and the forest, which it keeps open.
+pub struct ForestSnapshot {
+    registered: Registered,
+    core: Arc<Core>,
+}
+
+impl ForestSnapshot {
+    pub fn new(core: Arc<Core>) -> ForestSnapshot {
+        ForestSnapshot { registered: core.snapshots.register(&core.visible), core }
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        let core = &*self.core;
+        Reader {
+            io: &core.io,
+            updates: core.options.updates.as_deref(),
+            at: self.registered.seq(),
+            snapshots: &core.snapshots,
+            visible: &core.visible,
+        }
+    }
+
+    /// The incarnation that this snapshot sees.
+    fn with_tree<R>(&self, id: TreeId, see: impl FnOnce(&Arc<Tree>) -> Result<R>) -> Result<R> {
+        self.core.trees.with(id, self.registered.seq(), see).unwrap_or(Err(Error::UnknownTree(id)))
+    }
+}
+
+impl Snapshot for ForestSnapshot {
+    fn position(&self) -> Position {
+        self.registered.seq().position()
+    }
+
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        let value = self.with_tree(tree, |tree| get(&tree.version.load(), &self.reader(), key))?;
+        Ok(value.map(Cow::Owned))
+    }
+
+    fn cursor(&self, tree: TreeId) -> Result<Box<dyn Cursor + '_>> {
+        self.with_tree(tree, |tree| Ok(Box::new(TreeCursor::new(self.reader(), tree.clone())) as Box<dyn Cursor + '_>))
+    }
+
+    fn estimate(&self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {
+        self.with_tree(tree, |tree| estimate(self.reader(), tree, from, to))
+    }
+}
