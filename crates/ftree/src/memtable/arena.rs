@@ -169,15 +169,27 @@ impl Record {
         }
     }
 
-    /// Asks for the record's beginning, which is wanted soon.
-    #[inline]
+    /// Asks for the record, which is wanted soon.
     pub fn prefetch(self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: prefetching touches nothing, whatever the address.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.0.cast::<i8>());
-        }
+        prefetch(self.0.cast::<[u8; 2 * 64]>());
+    }
+}
+
+/// Asks for all cache lines of what stands there.
+#[inline]
+pub(super) fn prefetch<T>(place: *const T) {
+    for line in (0..size_of::<T>()).step_by(64) {
+        prefetch_line(place.cast::<i8>().wrapping_add(line));
+    }
+}
+
+#[inline]
+fn prefetch_line(_place: *const i8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: prefetching touches nothing, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(_place);
     }
 }
 

@@ -1,17 +1,28 @@
 //! What the parts of one memtable share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::filter::MemFilter;
+use crate::cache::Charge;
 
 pub(super) struct Generation {
     filter: MemFilter,
     bytes: AtomicU64,
+    /// For the parts and the filter; given back when the last part goes.
+    charge: Option<Mutex<Charge>>,
 }
 
 impl Generation {
-    pub fn new(limit_bytes: u64) -> Generation {
-        Generation { filter: MemFilter::new(limit_bytes), bytes: AtomicU64::new(0) }
+    /// `charge`: what the memory is charged to.
+    pub fn new(limit_bytes: u64, charge: Option<Charge>) -> Generation {
+        let generation = Generation {
+            filter: MemFilter::new(limit_bytes),
+            bytes: AtomicU64::new(0),
+            charge: charge.map(Mutex::new),
+        };
+        generation.grow(0);
+        generation
     }
 
     pub fn filter(&self) -> &MemFilter {
@@ -22,7 +33,11 @@ impl Generation {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Notes that the parts take so much more. Parts grow by whole chunks, so this is not called per entry.
     pub fn grow(&self, bytes: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if let Some(charge) = &self.charge {
+            charge.lock().unwrap_or_else(PoisonError::into_inner).resize(bytes + self.filter.bytes());
+        }
     }
 }

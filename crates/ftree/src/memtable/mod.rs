@@ -27,6 +27,7 @@ use arbor_base::TreeId;
 pub use self::cursor::{Cursor, MemCursor, OwnedMemCursor};
 use self::generation::Generation;
 pub use self::tree_part::MemTree;
+use crate::cache::Cache;
 
 /// One generation over all trees.
 pub struct Memtable {
@@ -43,7 +44,16 @@ struct Parts {
 impl Memtable {
     /// `limit_bytes`: at what size it will be sealed; the filter is made for that many rows.
     pub fn new(limit_bytes: u64) -> Arc<Memtable> {
-        Arc::new(Memtable { generation: Arc::new(Generation::new(limit_bytes)), parts: Mutex::default() })
+        Memtable::of(Generation::new(limit_bytes, None))
+    }
+
+    /// The same, with its memory charged to the budget until the memtable and all its parts are dropped.
+    pub fn charged(limit_bytes: u64, cache: &Cache) -> Arc<Memtable> {
+        Memtable::of(Generation::new(limit_bytes, Some(cache.charge(0))))
+    }
+
+    fn of(generation: Generation) -> Arc<Memtable> {
+        Arc::new(Memtable { generation: Arc::new(generation), parts: Mutex::default() })
     }
 
     /// Memory of all parts' entries and range tombstones; the filter comes on top.
@@ -124,6 +134,21 @@ mod tests {
         let memtable = Memtable::new(1 << 20);
         (0..1000).for_each(|tree| put(&memtable.part(TreeId(tree)), 1, 1));
         assert!(memtable.bytes() <= 1000 * 1024, "{} bytes", memtable.bytes());
+    }
+
+    #[test]
+    fn memory_is_charged_until_the_last_part_goes() {
+        let cache = Cache::new(1 << 30);
+        let memtable = Memtable::charged(1 << 16, &cache);
+        let filter_bytes = cache.used();
+        let part = memtable.part(TreeId(1));
+        (0..2000).for_each(|i| put(&part, i, i));
+        assert!(filter_bytes > 0 && memtable.bytes() > 2000 * 40);
+        assert_eq!(cache.used(), filter_bytes + memtable.bytes());
+        drop(memtable);
+        assert!(cache.used() > filter_bytes);
+        drop(part);
+        assert_eq!(cache.used(), 0);
     }
 
     #[test]

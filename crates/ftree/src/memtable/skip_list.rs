@@ -7,8 +7,9 @@
 //!
 //! - (L1) One writer, under `writer`'s lock; readers take no lock.
 //! - (L2) A slot is written once, before the `Order` that names it is stored (Release); readers load the order first (Acquire).
-//! - (L3) A leaf is initialised before the first pointer to it is stored (Release). It is never empty. Its lower bound,
-//!   the fence, is its first entry and never changes; the first leaf has none, being before everything.
+//! - (L3) A leaf is initialised before the first pointer to it is stored (Release). It is never empty. Slot 0 holds its
+//!   first entry, the fence, which never changes: nothing before it comes in. The first leaf has no fence, being before
+//!   everything.
 //! - (L4) A full leaf is replaced by two new ones (or, when keys ascend, followed by a new one) and from then on frozen:
 //!   entries, links and towers stay as they were when the replacement was published. Whoever stands on it, or comes to
 //!   it by a link that is not switched over yet, began before the entry that made it split was visible, and finds
@@ -22,13 +23,15 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, PoisonError};
 
-use super::arena::{Arena, Record};
+use super::arena::{Arena, Record, prefetch};
 use super::order::Order;
 use super::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::{Entry, Seq};
 
 /// Few in model tests, which visit every interleaving.
 pub(super) const CAPACITY: usize = if cfg!(all(test, loom)) { 2 } else { 15 };
+/// A scan asks for the records that many entries ahead: the time of one look at memory.
+const AHEAD: usize = if cfg!(all(test, loom)) { 1 } else { 4 };
 /// With a quarter of the leaves going on to the next level: enough for 4^9 leaves, more than a memtable's.
 const LEVELS_MAX: usize = if cfg!(all(test, loom)) { 2 } else { 10 };
 
@@ -53,10 +56,8 @@ unsafe impl Send for Writer {}
 #[repr(C)]
 struct Leaf {
     next: AtomicPtr<Leaf>,
-    fence_head: u64,
-    /// Null: the first leaf.
-    fence: *mut u8,
     order: AtomicU64,
+    /// Null: the first leaf.
     prev: AtomicPtr<Leaf>,
     levels: usize,
     /// The first 8 bytes of each slot's key, big-endian.
@@ -160,20 +161,27 @@ impl SkipList {
 
     /// The following entry. Requires: `place` came from this list.
     pub fn next(&self, place: Place) -> Place {
-        let Some(leaf) = self.leaf(place.leaf) else { return Place::NONE };
-        if place.at + 1 < place.order.len() {
-            return leaf.place_in(place.order, place.at + 1);
+        let Some(mut leaf) = self.leaf(place.leaf) else { return Place::NONE };
+        let (mut order, mut at) = (place.order, place.at + 1);
+        if at == order.len() {
+            let Some(next) = leaf.next(0) else { return Place::NONE };
+            (leaf, order, at) = (next, next.order(), 0);
         }
-        leaf.next(0).map_or(Place::NONE, |next| next.place(0))
+        leaf.ask_ahead(order, at);
+        leaf.place_in(order, at)
     }
 
     /// The entry before. Requires: `place` came from this list.
     pub fn prev(&self, place: Place) -> Place {
-        let Some(leaf) = self.leaf(place.leaf) else { return Place::NONE };
-        match place.at.checked_sub(1) {
-            Some(at) => Place { at, ..place },
-            None => leaf.prev().map_or(Place::NONE, LeafRef::last_place),
+        let Some(mut leaf) = self.leaf(place.leaf) else { return Place::NONE };
+        let (mut order, mut at) = (place.order, place.at);
+        if at == 0 {
+            let Some(prev) = leaf.prev() else { return Place::NONE };
+            (leaf, order) = (prev, prev.order());
+            at = order.len();
         }
+        leaf.ask_behind(order, at - 1);
+        leaf.place_in(order, at - 1)
     }
 
     /// Requires: `place` came from this list.
@@ -184,7 +192,7 @@ impl SkipList {
     }
 
     fn begin(&self, writer: &mut Writer, slot: Slot) {
-        let leaf = self.new_leaf(&mut writer.arena, LEVELS_MAX, None, &[slot]);
+        let leaf = self.new_leaf(&mut writer.arena, LEVELS_MAX, &[slot]);
         writer.finger = [leaf.pointer(); LEVELS_MAX];
         self.first.store(leaf.pointer(), Ordering::Release);
     }
@@ -207,7 +215,8 @@ impl SkipList {
     /// The last leaf with a fence before the target; `finger` is its path.
     fn find_for_insert<'a>(&'a self, writer: &mut Writer, first: LeafRef<'a>, target: &Target<'_>) -> LeafRef<'a> {
         let last = self.leaf(writer.finger[0]).unwrap_or(first);
-        if last.fence_precedes(target) && !last.next(0).is_some_and(|next| next.fence_precedes(target)) {
+        let begins_before = last.is_first() || last.fence().precedes(target);
+        if begins_before && !last.next(0).is_some_and(|next| next.fence().precedes(target)) {
             return last;
         }
         self.descend(first, target, |level, leaf| writer.finger[level] = leaf.pointer())
@@ -225,7 +234,7 @@ impl SkipList {
         for level in (0..self.levels.load(Ordering::Relaxed)).rev() {
             while let Some(next) = leaf.next(level) {
                 // The leaf that ended the walk one level above does it here too.
-                if next.pointer() == bound || !next.fence_precedes(target) {
+                if next.pointer() == bound || !next.fence().precedes(target) {
                     bound = next.pointer();
                     break;
                 }
@@ -238,7 +247,7 @@ impl SkipList {
 
     fn append_leaf<'a>(&'a self, writer: &mut Writer, leaf: LeafRef<'a>, slot: Slot) {
         let levels = self.random_levels(writer);
-        let right = self.new_leaf(&mut writer.arena, levels, Some(slot), &[slot]);
+        let right = self.new_leaf(&mut writer.arena, levels, &[slot]);
         right.prev_cell().store(leaf.pointer(), Ordering::Relaxed);
         self.link_behind(writer, leaf, right, 0);
         if let Some(after) = right.next(0) {
@@ -255,8 +264,8 @@ impl SkipList {
         }
         let (low_slots, high_slots) = slots.split_at(slots.len() / 2);
         let levels = self.random_levels(writer);
-        let low = self.new_leaf(&mut writer.arena, leaf.levels(), leaf.fence(), low_slots);
-        let high = self.new_leaf(&mut writer.arena, levels, high_slots.first().copied(), high_slots);
+        let low = self.new_leaf(&mut writer.arena, leaf.levels(), low_slots);
+        let high = self.new_leaf(&mut writer.arena, levels, high_slots);
         self.link_halves(writer, leaf, low, high);
         self.publish_halves(writer, leaf, low, high);
         writer.finger[..low.levels()].fill(low.pointer());
@@ -294,19 +303,21 @@ impl SkipList {
     /// On each level of `leaf`, the leaf that leads to it. All are `None` for the first leaf.
     fn leaves_before<'a>(&'a self, leaf: LeafRef<'a>) -> [Option<LeafRef<'a>>; LEVELS_MAX] {
         let mut before = [None; LEVELS_MAX];
-        let Some(fence) = leaf.fence() else { return before };
+        if leaf.is_first() {
+            return before;
+        }
         before[0] = self.leaf(leaf.prev_cell().load(Ordering::Relaxed));
         if leaf.levels() == 1 {
             return before;
         }
         // SAFETY: the arena lives as long as the list.
-        let fence = unsafe { fence.record.entry() };
+        let fence = unsafe { leaf.fence().record.entry() };
         let target = Target::new(fence.key, fence.seq);
         let mut place = self.first();
         for level in (1..self.levels.load(Ordering::Relaxed)).rev() {
             // Several leaves may have equal fences, so on its own levels the leaf itself is the end of the walk.
             while let Some(next) = place.and_then(|place| place.next(level)) {
-                let further = if level < leaf.levels() { next.0 != leaf.0 } else { next.fence_precedes(&target) };
+                let further = if level < leaf.levels() { next.0 != leaf.0 } else { next.fence().precedes(&target) };
                 if !further {
                     break;
                 }
@@ -337,14 +348,12 @@ impl SkipList {
         if level < leaf.levels() { leaf } else { self.leaf(writer.finger[level]).expect("L6: the finger is set") }
     }
 
-    fn new_leaf(&self, arena: &mut Arena, levels: usize, fence: Option<Slot>, slots: &[Slot]) -> LeafRef<'_> {
+    fn new_leaf(&self, arena: &mut Arena, levels: usize, slots: &[Slot]) -> LeafRef<'_> {
         let tower_bytes = (levels - 1) * size_of::<AtomicPtr<Leaf>>();
         let memory = arena.allocate(tower_bytes + size_of::<Leaf>());
         let slot = |i: usize| slots.get(i);
         let leaf = Leaf {
             next: AtomicPtr::new(ptr::null_mut()),
-            fence_head: fence.map_or(0, |fence| fence.head),
-            fence: fence.map_or(ptr::null_mut(), |fence| fence.record.address()),
             order: AtomicU64::new(Order::sorted(slots.len()).0),
             prev: AtomicPtr::new(ptr::null_mut()),
             levels,
@@ -434,26 +443,20 @@ impl<'a> LeafRef<'a> {
         self.get().levels
     }
 
-    fn fence(self) -> Option<Slot> {
-        let leaf = self.get();
-        // SAFETY: stored before the leaf was published.
-        (!leaf.fence.is_null())
-            .then(|| Slot { head: leaf.fence_head, record: unsafe { Record::from_address(leaf.fence) } })
+    fn is_first(self) -> bool {
+        self.prev_cell().load(Ordering::Relaxed).is_null()
     }
 
-    fn fence_precedes(self, target: &Target<'_>) -> bool {
-        let leaf = self.get();
-        if leaf.fence_head != target.head {
-            return leaf.fence_head < target.head;
-        }
-        self.fence().is_none_or(|fence| fence.precedes(target))
+    /// Requires: not the first leaf.
+    fn fence(self) -> Slot {
+        self.slot(0)
     }
 
-    /// Requires: `slot` is named by an `Order` loaded from this leaf (L2).
+    /// Requires: `slot` is named by an `Order` loaded from this leaf (L2), or is 0 (L3).
     fn slot(self, slot: usize) -> Slot {
         let leaf = self.get();
         let address = leaf.records[slot].load(Ordering::Relaxed);
-        // SAFETY: the record was stored before the order that names the slot.
+        // SAFETY: the record was stored before the order that names the slot, or before the leaf was published.
         Slot { head: leaf.heads[slot].load(Ordering::Relaxed), record: unsafe { Record::from_address(address) } }
     }
 
@@ -473,13 +476,41 @@ impl<'a> LeafRef<'a> {
     }
 
     fn place_in(self, order: Order, at: usize) -> Place {
-        // PERF: a scan needs the records behind this one next.
-        for ahead in [1, 2] {
-            if at + ahead < order.len() {
-                self.slot(order.slot(at + ahead)).record.prefetch();
+        Place { leaf: self.pointer(), order, at }
+    }
+
+    /// Asks for what a scan forward from `at` needs next.
+    fn ask_ahead(self, order: Order, at: usize) {
+        if at == 0
+            && let Some(next) = self.next(0)
+        {
+            prefetch(next.pointer());
+        }
+        match (at + AHEAD).checked_sub(order.len()) {
+            None => self.slot(order.slot(at + AHEAD)).record.prefetch(),
+            Some(beyond) => {
+                let Some(next) = self.next(0) else { return };
+                let order = next.order();
+                next.slot(order.slot(beyond.min(order.len() - 1))).record.prefetch();
             }
         }
-        Place { leaf: self.pointer(), order, at }
+    }
+
+    /// Asks for what a scan backward from `at` needs next.
+    fn ask_behind(self, order: Order, at: usize) {
+        if at + 1 == order.len()
+            && let Some(prev) = self.prev()
+        {
+            prefetch(prev.pointer());
+        }
+        match at.checked_sub(AHEAD) {
+            Some(at) => self.slot(order.slot(at)).record.prefetch(),
+            None => {
+                let Some(prev) = self.prev() else { return };
+                let order = prev.order();
+                prev.slot(order.slot(order.len().saturating_sub(AHEAD - at))).record.prefetch();
+            }
+        }
     }
 
     /// How many of the leaf's entries stand before the target. Heads are counted slot by slot, whatever their order:
