@@ -1,4 +1,4 @@
-//! What moving entries costs: jobs over tables in memory, one thread.
+//! What moving entries costs: jobs over tables in a file that the page cache holds, one thread.
 //!
 //! `cargo run --release -p arbor-ftree --example rewrite [none|lz4|zstd]`
 
@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arbor_base::TreeId;
+use arbor_disk::RealDisk;
 use arbor_ftree::io::Io;
 use arbor_ftree::key_index::KeyIndex;
 use arbor_ftree::memtable::Memtable;
 use arbor_ftree::merge::{Input, Messages, Output, Rewrite, Target, rewrite};
 use arbor_ftree::table::{Table, TableWriter};
-use arbor_ftree::{Codec, Entry, Kind, Seq, TreeSettings, filter};
+use arbor_ftree::{Codec, Entry, Kind, Options, Seq, TreeSettings, filter};
 
 const TREE: TreeId = TreeId(1);
 const ROW_BYTES: usize = 200;
@@ -44,7 +45,7 @@ fn table(io: &Io, settings: &TreeSettings, level: u8, numbers: impl Iterator<Ite
     for number in numbers {
         writer.push(Entry { key: &key(number), seq: Seq(seq), kind: Kind::Put, value: &value(number) }, None);
     }
-    writer.finish(Seq::ZERO).expect("the disk is in memory").expect("there are rows")
+    writer.finish(Seq::ZERO).expect("a working disk").expect("there are rows")
 }
 
 /// The fastest of many.
@@ -80,7 +81,9 @@ fn main() {
         Some("zstd") => Codec::Zstd(1),
         _ => Codec::None,
     };
-    let io = Io::scratch(256 << 20);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let options = Options::new(Arc::new(RealDisk), 256 << 20);
+    let io = Io::open(&options, folder.path()).expect("a data file");
     let settings = TreeSettings { codec, ..TreeSettings::default() };
     let job = |inputs: &[Input], target: Target<'_>, stripes: &[Seq]| {
         let job = Rewrite {
@@ -95,7 +98,7 @@ fn main() {
             updates: None,
             keep_cached: false,
         };
-        rewrite(&job).expect("the disk is in memory")
+        rewrite(&job).expect("a working disk")
     };
     // even numbers stand in the leaf; messages are spread
     let rows = (1 << 20) / (ROW_BYTES as u64 + 14);

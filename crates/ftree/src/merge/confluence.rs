@@ -22,6 +22,10 @@ pub trait Rows {
         self.block().map(|(block, row)| block.entry(row))
     }
 
+    fn key(&self) -> Option<&[u8]> {
+        self.block().map(|(block, row)| block.key(row))
+    }
+
     fn advance(&mut self) -> Result<()> {
         match self.block().map(|(_, row)| row + 1) {
             Some(row) => self.pass_to(row),
@@ -73,7 +77,7 @@ impl<'a, S: Source, R: Rows> Confluence<'a, S, R> {
 
     /// Moves on by one message key or by rows before it. `false` at the end.
     pub fn step(&mut self, sink: &mut impl Sink) -> Result<bool> {
-        let message = self.messages.entry().map(|entry| entry.key);
+        let message = self.messages.key();
         let Some((block, row)) = self.rows.block() else {
             let more = message.is_some();
             if more {
@@ -100,7 +104,7 @@ impl<'a, S: Source, R: Rows> Confluence<'a, S, R> {
                 sink.begin(message.key)?;
                 sink.push(Entry { seq, ..message })?;
             }
-            while self.rows.entry().is_some_and(|row| row.key == message.key) {
+            while self.rows.key() == Some(message.key) {
                 self.rows.advance()?;
             }
             return self.messages.pass_key();

@@ -38,8 +38,8 @@ impl Heap {
     pub fn new<S: Source>(sources: &[S], common: usize) -> Heap {
         let mut heap = Heap { runners: Vec::with_capacity(sources.len()), common };
         for (source, stream) in sources.iter().enumerate() {
-            if let Some(entry) = stream.entry() {
-                heap.runners.push(Runner { head: head(entry.key, common), source });
+            if let Some(key) = stream.key() {
+                heap.runners.push(Runner { head: head(key, common), source });
             }
         }
         for place in (0..heap.runners.len() / 2).rev() {
@@ -58,8 +58,8 @@ impl Heap {
     #[inline]
     pub fn top_moved<S: Source>(&mut self, sources: &[S]) {
         let Some(top) = self.runners.first_mut() else { return };
-        match sources.get(top.source).and_then(Source::entry) {
-            Some(entry) => top.head = head(entry.key, self.common),
+        match sources.get(top.source).and_then(Source::key) {
+            Some(key) => top.head = head(key, self.common),
             None => {
                 self.runners.swap_remove(0);
             }
@@ -96,5 +96,5 @@ impl Heap {
 }
 
 fn key_of<'s, S: Source>(sources: &'s [S], runner: &Runner) -> &'s [u8] {
-    sources.get(runner.source).and_then(Source::entry).map_or(&[], |entry| entry.key)
+    sources.get(runner.source).and_then(Source::key).unwrap_or_default()
 }

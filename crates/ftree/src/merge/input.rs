@@ -37,6 +37,14 @@ impl Source for Stream<'_> {
     }
 
     #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        match self {
+            Stream::Memtable(cursor) => cursor.entry().map(|entry| entry.key),
+            Stream::Run(cursor) => cursor.block().map(|(block, row)| block.key(row)),
+        }
+    }
+
+    #[inline]
     fn advance(&mut self) -> Result<()> {
         match self {
             Stream::Memtable(cursor) => {

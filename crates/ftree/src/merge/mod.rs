@@ -51,9 +51,9 @@ impl<S: Source> Merge<S> {
     pub fn pass_key(&mut self) -> Result<()> {
         let mut key = std::mem::take(&mut self.key);
         key.clear();
-        key.extend_from_slice(self.entry().map_or(&[], |entry| entry.key));
+        key.extend_from_slice(self.key().unwrap_or_default());
         let mut passed = Ok(());
-        while passed.is_ok() && self.entry().is_some_and(|entry| entry.key == key) {
+        while passed.is_ok() && self.key() == Some(&key) {
             passed = self.advance();
         }
         self.key = key;
@@ -68,6 +68,11 @@ impl<S: Source> Source for Merge<S> {
     }
 
     #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        self.sources.get(self.heap.top()?)?.key()
+    }
+
+    #[inline]
     fn advance(&mut self) -> Result<()> {
         if let Some(top) = self.heap.top().and_then(|top| self.sources.get_mut(top)) {
             top.advance()?;
@@ -77,7 +82,7 @@ impl<S: Source> Source for Merge<S> {
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        while self.entry().is_some_and(|entry| entry.key < key) {
+        while self.key().is_some_and(|current| current < key) {
             let top =
                 self.heap.top().and_then(|top| self.sources.get_mut(top)).expect("a merge that has an entry has a top");
             top.seek(key)?;

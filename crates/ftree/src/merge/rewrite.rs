@@ -104,7 +104,7 @@ pub fn rewrite(job: &Rewrite<'_>) -> Result<Vec<Output>> {
     let messages = merge(job)?;
     match job.target {
         Target::Leaves(leaves) => {
-            let first = messages.entry().map(|message| message.key);
+            let first = messages.key();
             let (mut sink, leaves) = Leaves::new(job, leaves, first, &fragments);
             let rows = LeafRows::new(leaves, job.io)?;
             let mut confluence = Confluence::new(messages, rows, fold, &fragments);
@@ -124,7 +124,13 @@ pub fn rewrite(job: &Rewrite<'_>) -> Result<Vec<Output>> {
 fn merge<'a>(job: &'a Rewrite<'a>) -> Result<Merge<Clipped<Stream<'a>>>> {
     let mut sources = Vec::with_capacity(job.inputs.len());
     for input in job.inputs {
-        sources.push(Clipped::new(Stream::new(input, job.io), &input.from, input.to.as_deref())?);
+        let last = match &input.messages {
+            Messages::Memtable(_) => None,
+            Messages::Run(run) => Some(run.meta.last_key.as_slice()),
+        };
+        // a run that ends within the bounds needs no look at the upper one for each entry
+        let to = input.to.as_deref().filter(|to| last.is_none_or(|last| last >= *to));
+        sources.push(Clipped::new(Stream::new(input, job.io), &input.from, to)?);
     }
     Ok(Merge::new(sources, common(job)))
 }

@@ -7,6 +7,12 @@ pub trait Source {
     /// The entry the source stands on; `None` at the end.
     fn entry(&self) -> Option<Entry<'_>>;
 
+    /// The key of that entry.
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        self.entry().map(|entry| entry.key)
+    }
+
     /// Goes to the next entry. Does nothing at the end.
     fn advance(&mut self) -> Result<()>;
 
@@ -17,6 +23,10 @@ pub trait Source {
 impl<S: Source + ?Sized> Source for Box<S> {
     fn entry(&self) -> Option<Entry<'_>> {
         (**self).entry()
+    }
+
+    fn key(&self) -> Option<&[u8]> {
+        (**self).key()
     }
 
     fn advance(&mut self) -> Result<()> {
@@ -45,20 +55,28 @@ impl<S: Source> Clipped<S> {
         Ok(clipped)
     }
 
+    #[inline]
     fn look(&mut self) {
-        self.inside = match (self.source.entry(), &self.to) {
+        self.inside = match (self.source.key(), &self.to) {
             (None, _) => false,
             (Some(_), None) => true,
-            (Some(entry), Some(to)) => entry.key < to.as_slice(),
+            (Some(key), Some(to)) => key < to.as_slice(),
         };
     }
 }
 
 impl<S: Source> Source for Clipped<S> {
+    #[inline]
     fn entry(&self) -> Option<Entry<'_>> {
         if self.inside { self.source.entry() } else { None }
     }
 
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        if self.inside { self.source.key() } else { None }
+    }
+
+    #[inline]
     fn advance(&mut self) -> Result<()> {
         if self.inside {
             self.source.advance()?;
