@@ -59,7 +59,19 @@ fn decode(raw: &[u8]) -> Option<Result<Block>> {
         Seq((0..if seqs.same().is_some() { rows.min(1) } else { rows }).map(|at| seqs.get(at)).max().unwrap_or(0));
     let plain = flags & FLAG_PLAIN != 0;
     let heads = Heads::new(rows, |at| keys.slice(&bytes, at));
-    Some(Ok(Block { rows, heads, keys, values, bytes: bytes.into(), kinds, seqs, max_seq, plain, as_of: Seq::ZERO }))
+    Some(Ok(Block {
+        rows,
+        heads,
+        keys,
+        values,
+        bytes: bytes.into(),
+        kinds,
+        seqs,
+        max_seq,
+        plain,
+        as_of: Seq::ZERO,
+        reach: None,
+    }))
 }
 
 impl Spans {

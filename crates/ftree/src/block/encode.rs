@@ -185,6 +185,7 @@ impl BlockBuilder {
             max_seq: self.max_seq(),
             plain: self.is_plain(),
             as_of: Seq::ZERO,
+            reach: None,
         }
     }
 

@@ -27,6 +27,8 @@ pub struct Block {
     max_seq: Seq,
     plain: bool,
     as_of: Seq,
+    /// `from <= key < to` for which `as_of` holds; `None`: for all that the block is responsible for.
+    reach: Option<Box<(Vec<u8>, Option<Vec<u8>>)>>,
 }
 
 /// Where the slices of one column stand in the bytes.
@@ -157,6 +159,17 @@ impl Block {
     #[inline]
     pub fn as_of(&self) -> Seq {
         self.as_of
+    }
+
+    /// The keys for which `as_of` holds, where they are fewer than those the block is responsible for.
+    #[inline]
+    pub fn reach(&self) -> Option<(&[u8], Option<&[u8]>)> {
+        self.reach.as_deref().map(|(from, to)| (from.as_slice(), to.as_deref()))
+    }
+
+    pub fn with_reach(mut self, from: &[u8], to: Option<&[u8]>) -> Block {
+        self.reach = Some(Box::new((from.to_vec(), to.map(<[u8]>::to_vec))));
+        self
     }
 
     pub fn with_as_of(mut self, as_of: Seq) -> Block {

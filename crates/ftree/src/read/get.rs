@@ -109,7 +109,7 @@ impl Search<'_> {
         let body = leaf.body(io)?;
         let at = body.block_of(self.key);
         let cached = body.cached(at);
-        let ripe = cached.as_deref().is_some_and(|block| block.as_of() > self.above);
+        let ripe = cached.as_deref().is_some_and(|block| self.is_ripe(block));
         if let Some(block) = cached.as_deref().filter(|_| ripe) {
             self.above = block.as_of();
         }
@@ -124,11 +124,17 @@ impl Search<'_> {
             None => body.block(at, io)?,
         };
         // Another thread may have ripened the block since the runs were searched.
-        let above = self.above.max(block.as_of());
+        let above = if self.is_ripe(&block) { block.as_of() } else { self.above };
         self.updates.retain(|(seq, _)| *seq > above);
         self.above = Seq::ZERO;
         self.block(&block);
         Ok(())
+    }
+
+    /// Whether the block holds what runs say of the key.
+    fn is_ripe(&self, block: &Block) -> bool {
+        let reaches = |(low, high): (&[u8], Option<&[u8]>)| low <= self.key && high.is_none_or(|high| self.key < high);
+        block.as_of() > self.above && block.reach().is_none_or(reaches)
     }
 
     #[inline]

@@ -212,10 +212,16 @@ impl Filling<'_> {
             None => ahead.block(self.reader, leaf, &body, at, self.place.is_forward())?.settled(),
         };
         let above = leaf.meta.max_seq.max(block.as_of());
+        if let Some((low, high)) = block.reach() {
+            if !self.place.is_in(low, high) {
+                return self.beside_reach(leaf.meta.max_seq, window, (low, high));
+            }
+            window.clip(low, high);
+        }
+        let all = window.clone();
         self.gather(&mut window, above)?;
         if window.cut {
-            window = Window::new(self.path.low, self.path.high, self.place);
-            window.clip(if at == 0 { &[] } else { low }, high);
+            window = all;
             self.begin_at_place(&mut window);
             self.gather(&mut window, above)?;
         } else if known && (self.page.overlay.runs > 0 || (!block.is_plain() && block.as_of() == Seq::ZERO)) {
@@ -227,6 +233,18 @@ impl Filling<'_> {
             (self.page.has_blobs, self.page.holder) = (true, Some(leaf.clone()));
         }
         self.mix(Some(block))
+    }
+
+    /// A page of keys for which a ripened block says nothing. The leaf has no rows there: its slot grew.
+    fn beside_reach(&mut self, above: Seq, mut window: Window, reach: (&[u8], Option<&[u8]>)) -> Result<()> {
+        match reach {
+            (_, Some(high)) if self.place.is_behind(high) => window.clip(high, None),
+            (low, _) => window.clip(&[], Some(low)),
+        }
+        self.begin_at_place(&mut window);
+        self.gather(&mut window, above)?;
+        self.page.window = window;
+        self.mix(None)
     }
 
     /// Narrows the window so that it begins at the place: too much stands above the keys around.

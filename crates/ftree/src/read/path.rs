@@ -21,6 +21,15 @@ impl<'k> Place<'k> {
         matches!(self, Place::From(_))
     }
 
+    /// Whether the keys right behind (or before) the place are not less than this one.
+    pub fn is_behind(self, end: &[u8]) -> bool {
+        match self {
+            Place::From(key) => end <= key,
+            Place::Before(key) => end < key,
+            Place::End => true,
+        }
+    }
+
     /// Whether the keys right behind (or before) the place lie in `low <= key < high`.
     pub fn is_in(self, low: &[u8], high: Option<&[u8]>) -> bool {
         match self {

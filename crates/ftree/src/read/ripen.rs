@@ -19,8 +19,9 @@
 //!   perhaps pushed or merged into others, and what came since is newer than `as_of`.
 //! - *Two that ripen at once*: each result is right; the later one stays.
 //!
-//! Requires (I4): while a leaf hangs in a tree its slot's bounds do not grow, or what a run holds for the added keys would be
-//! passed over. A leaf in slots of narrower bounds than the block is not ripened.
+//! All this is said of the keys for which the runs were merged, the block's *reach*. A leaf's slot may grow later, when a
+//! neighbour that holds nothing is joined to it, but runs higher up may hold something for the added keys: there the block
+//! counts as one that was never ripened. A leaf in slots of narrower bounds than the block is not ripened.
 //!
 //! Values in extents of their own are not taken in: the runs keep those extents and the block would not.
 
@@ -70,7 +71,12 @@ pub fn ripen(
     let stripes = reader.snapshots.stripes(reader.visible);
     debug_assert!(as_of.0 <= reader.visible.load(Ordering::Acquire), "A2: only what is visible is absorbed");
     if let Some(ripe) = merge(reader, &stripes, block, &overlay, GROWTH_MAX * bytes)? {
-        body.put_ripe(at, ripe.with_as_of(as_of.max(above)), reader.io);
+        let (first, next) = body.block_bounds(at);
+        let mut ripe = ripe.with_as_of(as_of.max(above));
+        if low != (if at == 0 { &[] } else { first }) || high != next {
+            ripe = ripe.with_reach(low, high);
+        }
+        body.put_ripe(at, ripe, reader.io);
         reader.io.counters.add(Counter::BlocksRipened, 1);
     }
     Ok(())
