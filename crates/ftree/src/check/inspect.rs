@@ -3,8 +3,6 @@
 use std::io::Write;
 use std::path::Path;
 
-use arbor_base::TreeId;
-
 use crate::checkpoint::{self, CapturedTree};
 use crate::tree::{Bounds, Child, Inner, Slot};
 use crate::{Error, Options, Result};
@@ -39,7 +37,7 @@ pub fn print_tree(tree: &CapturedTree, out: &mut dyn Write) -> Result<()> {
         tree.id, tree.root.level, total.leaves, total.rows, total.leaf_bytes, total.run_bytes, total.disk_bytes
     )
     .map_err(failed)?;
-    print_node(tree.id, &tree.root, &Bounds::all(), 1, out)
+    print_node(&tree.root, &Bounds::all(), 1, out)
 }
 
 #[derive(Default)]
@@ -76,7 +74,7 @@ impl Total {
     }
 }
 
-fn print_node(tree: TreeId, node: &Inner, own: &Bounds, depth: usize, out: &mut dyn Write) -> Result<()> {
+fn print_node(node: &Inner, own: &Bounds, depth: usize, out: &mut dyn Write) -> Result<()> {
     let indent = "  ".repeat(depth);
     let place = node.disk.get().map_or("not written".to_owned(), |disk| format!("at {}", disk.pointer.offset()));
     writeln!(out, "{indent}level {}, {} slots, {place}", node.level, node.slots.len()).map_err(failed)?;
@@ -84,7 +82,7 @@ fn print_node(tree: TreeId, node: &Inner, own: &Bounds, depth: usize, out: &mut 
         let bounds = node.bounds_of(at, own);
         writeln!(out, "{indent}  {} {}", Key(&bounds.from), slot_line(slot)).map_err(failed)?;
         if let Child::Inner(inner) = &slot.child {
-            print_node(tree, inner, &bounds, depth + 2, out)?;
+            print_node(inner, &bounds, depth + 2, out)?;
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! Rows that are put together from the tables over some keys, as far as their blocks can be read.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -85,9 +86,9 @@ impl Rows {
         report: &mut Report,
         out: &mut dyn FnMut(&[u8], &[u8]),
     ) {
-        self.tombstones.sort_by(|(a, _), (b, _)| b.seq.cmp(&a.seq));
+        self.tombstones.sort_by_key(|(tombstone, _)| Reverse(tombstone.seq));
         for (key, mut versions) in std::mem::take(&mut self.versions) {
-            versions.sort_by(|a, b| b.seq.cmp(&a.seq));
+            versions.sort_by_key(|version| Reverse(version.seq));
             let counts = |(tombstone, newer): &&(RangeTombstone, usize)| {
                 tombstone.covers(&key) && !self.is_settled(&key, *newer)
             };

@@ -51,7 +51,6 @@ pub struct CatalogTree {
 #[derive(Debug)]
 pub struct Chunk {
     pub generation: u64,
-    pub applied: Seq,
     pub number: u32,
     pub chunks: u32,
     pub trees: Vec<CatalogTree>,
@@ -105,7 +104,7 @@ impl Chunk {
         if fields.bytes(MAGIC.len())? != MAGIC {
             return None;
         }
-        let (generation, applied) = (fields.u64()?, Seq(fields.u64()?));
+        let (generation, _applied) = (fields.u64()?, fields.u64()?);
         let (number, chunks) = (fields.u32()?, fields.u32()?);
         let (rows, encoded_bytes) = (fields.u32()?, fields.u32()? as usize);
         let mut encoded = Fields::new(fields.bytes(encoded_bytes)?);
@@ -118,7 +117,7 @@ impl Chunk {
             trees.push(CatalogTree::decode(&mut encoded)?);
         }
         let bytes = (summed + 8).next_multiple_of(ALIGNMENT);
-        encoded.is_at_end().then_some(Chunk { generation, applied, number, chunks, trees, bytes })
+        encoded.is_at_end().then_some(Chunk { generation, number, chunks, trees, bytes })
     }
 }
 
@@ -184,9 +183,10 @@ mod tests {
 
     fn tree(id: u64) -> CatalogTree {
         let codec = [Codec::None, Codec::Lz4, Codec::Zstd(-3)][id as usize % 3];
-        let settings = TreeSettings { codec, fanout: id as u32, leaf_filters: id % 2 == 0, ..TreeSettings::default() };
+        let settings =
+            TreeSettings { codec, fanout: id as u32, leaf_filters: id.is_multiple_of(2), ..TreeSettings::default() };
         let root = NodePointer { extent_offset: id << 12, extent_bytes: 8192, start: 77, bytes: 99, checksum: !id };
-        let root = (id % 5 != 0).then_some(root);
+        let root = (!id.is_multiple_of(5)).then_some(root);
         CatalogTree { id: TreeId(id), created: Seq(id * 3), settings, root, rows: id + 1, bytes: id + 2 }
     }
 

@@ -52,7 +52,7 @@ pub struct NodePointer {
 pub struct NodeOnDisk {
     pub pointer: NodePointer,
     /// Keeps the space.
-    pub(crate) extent: Arc<Extent>,
+    pub(crate) _extent: Arc<Extent>,
 }
 
 impl std::fmt::Debug for NodeOnDisk {

@@ -89,7 +89,7 @@ impl<'a> Packer<'_, 'a> {
                 bytes: (end - begin) as u32,
                 checksum: sum,
             };
-            let written = node.disk.set(NodeOnDisk { pointer, extent: extent.clone() });
+            let written = node.disk.set(NodeOnDisk { pointer, _extent: extent.clone() });
             written.expect("checkpoints exclude each other, so nobody else wrote this node");
         }
         self.bytes.clear();

@@ -87,7 +87,7 @@ fn corrupt(io: &Io, offset: u64, context: &str) -> Error {
 }
 
 fn adopt(io: &Io, offset: u64, bytes: u64) -> Result<Extent> {
-    let end = offset.checked_add(bytes).unwrap_or(u64::MAX);
+    let end = offset.saturating_add(bytes);
     let file_bytes = io.space.file_bytes();
     if end > file_bytes {
         let reason = format!("truncated: it ends at {file_bytes}, inside the extent from {offset} to {end}");
@@ -196,7 +196,7 @@ fn read_layer(claims: &mut Claims<'_>, wanted: &[(TreeId, NodePointer)]) -> Resu
 fn read_node(claims: &mut Claims<'_>, tree: TreeId, pointer: NodePointer, bytes: &[u8]) -> Result<Pending> {
     let extent = claims.claim(pointer.extent_offset, u64::from(pointer.extent_bytes))?;
     let block = decode_node(claims.io, tree, &pointer, bytes)?;
-    Ok(Pending { tree, disk: NodeOnDisk { pointer, extent }, block })
+    Ok(Pending { tree, disk: NodeOnDisk { pointer, _extent: extent }, block })
 }
 
 /// The block that a pointer names, if these bytes are it.
