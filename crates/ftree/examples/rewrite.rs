@@ -119,10 +119,10 @@ fn main() {
     report("leaf of 1 MB, 120 KB in 4 runs", || job(&four, Target::Leaves(&leaves), &[]));
     report("the same, a snapshot between", || job(&four, Target::Leaves(&leaves), &[Seq(50)]));
     let index = KeyIndex::new(std::iter::empty());
-    let node = Target::Runs { level: 1, pivots: &index, bottom: false };
+    let node = Target::Runs { level: 1, pivots: &index };
     let pivots: Vec<_> = (1..64).map(|slot| key(slot * 40_000 / 64)).collect();
     let slots = KeyIndex::new(pivots.iter().map(|pivot| &pivot[..]));
-    let children = Target::Runs { level: 1, pivots: &slots, bottom: false };
+    let children = Target::Runs { level: 1, pivots: &slots };
     let one = spread(20_000, 1, 40_000, 100);
     let many = spread(20_000, 8, 40_000, 100);
     report("4 MB in 1 run to one slot", || job(&one, node, &[]));

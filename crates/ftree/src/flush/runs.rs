@@ -44,7 +44,7 @@ pub fn of_tables(
 }
 
 fn for_slots(core: &Core, tree: &Tree, inputs: &[Input], node: &Inner, own: &Bounds) -> Result<Vec<NewRun>> {
-    let target = Target::Runs { level: node.level, pivots: &node.pivots, bottom: node.is_void() };
+    let target = Target::Runs { level: node.level, pivots: &node.pivots };
     let outputs = run(core, tree, inputs, target, own)?;
     let part = |(slot, bytes): &(usize, u64)| (node.bounds_of(*slot, own), *bytes);
     let new_run = |output: Output| NewRun { parts: output.slots.iter().map(part).collect(), table: output.table };

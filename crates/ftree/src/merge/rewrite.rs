@@ -44,8 +44,9 @@ pub enum Target<'a> {
     /// To the leaves of one slot or of neighbouring ones, which are in key order; none: the slots were empty. Implies that
     /// nothing older exists.
     Leaves(&'a [Arc<Table>]),
-    /// To the slots of a node on `level`. `bottom`: all slots are without runs and children.
-    Runs { level: u8, pivots: &'a KeyIndex, bottom: bool },
+    /// To the slots of a node on `level`. Messages keep their sequence numbers and deletes stay even where nothing is below:
+    /// readers tell by the number what is in a leaf already (R1), and a leaf may come to be there meanwhile.
+    Runs { level: u8, pivots: &'a KeyIndex },
 }
 
 pub struct Rewrite<'a> {
@@ -95,10 +96,7 @@ pub struct Output {
 /// Outputs in key order. None: nothing is left.
 pub fn rewrite(job: &Rewrite<'_>) -> Result<Vec<Output>> {
     let load_blob = |value: &[u8]| blob::load(job.io, value);
-    let bottom = match job.target {
-        Target::Leaves(_) => true,
-        Target::Runs { bottom, .. } => bottom,
-    };
+    let bottom = matches!(job.target, Target::Leaves(_));
     let fold = Fold { stripes: job.stripes, bottom, updates: job.updates, load_blob: &load_blob };
     let fragments = fragments(job)?;
     let messages = merge(job)?;
@@ -111,10 +109,9 @@ pub fn rewrite(job: &Rewrite<'_>) -> Result<Vec<Output>> {
             while confluence.step(&mut sink)? {}
             sink.finish()
         }
-        Target::Runs { level, pivots, .. } => {
+        Target::Runs { level, pivots } => {
             let mut confluence = Confluence::new(messages, NoRows, fold, &fragments);
-            let carried = Fragments::default();
-            let mut sink = Runs::new(job, level, pivots, if bottom { &carried } else { &fragments });
+            let mut sink = Runs::new(job, level, pivots, &fragments);
             while confluence.step(&mut sink)? {}
             sink.finish()
         }

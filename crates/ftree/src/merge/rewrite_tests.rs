@@ -210,17 +210,16 @@ proptest! {
         newer in level(30, 20),
         stripes in prop::collection::btree_set(0u64..31, 0..3),
         pivots in prop::collection::btree_set(any::<u8>(), 0..9),
-        bottom in any::<bool>(),
     ) {
         let (io, settings) = (Io::scratch(1 << 20), settings());
         let stripes: Vec<Seq> = stripes.into_iter().map(Seq).collect();
         let inputs: Vec<Input> = [Some(memtable(&newer)), run(&io, &older)].into_iter().flatten().collect();
         let pivots: Vec<Vec<u8>> = pivots.into_iter().map(key).collect();
         let index = KeyIndex::new(pivots.iter().map(Vec::as_slice));
-        let target = Target::Runs { level: 1, pivots: &index, bottom };
+        let target = Target::Runs { level: 1, pivots: &index };
         let outputs = rewrite(&Rewrite { stripes: &stripes, ..job(&io, &settings, &inputs, target) }).unwrap();
         check_bounds(&outputs);
-        prop_assert_eq!(read(&io, &tables(&outputs)), expected(&[&newer, &older], &stripes, bottom));
+        prop_assert_eq!(read(&io, &tables(&outputs)), expected(&[&newer, &older], &stripes, false));
 
         let all = [&newer, &older];
         let fragments = Fragments::new(all.iter().flat_map(|level| &level.tombstones), &stripes, &[], None);
@@ -236,18 +235,16 @@ proptest! {
                 let carried = Fragments::new(body.tombstones(), &stripes, from, to);
                 let expect = fragments.within(from, to).collect::<Vec<_>>();
                 let found = carried.within(&[], None).collect::<Vec<_>>();
-                prop_assert_eq!(found, if bottom { Vec::new() } else { expect });
+                prop_assert_eq!(found, expect);
             }
             let before_last: u64 = output.slots.iter().rev().skip(1).map(|slot| slot.1).sum();
             prop_assert!(before_last < 300, "{:?}", output.slots);
         }
         let entries = read(&io, &tables(&outputs));
         let mut expect: Vec<usize> = entries.iter().map(|entry| index.upper_bound(&entry.0)).collect();
-        if !bottom {
-            for tombstone in fragments.within(&[], None) {
-                let last = tombstone.to.as_ref().map_or(pivots.len(), |to| index.lower_bound(to));
-                expect.extend(index.upper_bound(&tombstone.from)..=last);
-            }
+        for tombstone in fragments.within(&[], None) {
+            let last = tombstone.to.as_ref().map_or(pivots.len(), |to| index.lower_bound(to));
+            expect.extend(index.upper_bound(&tombstone.from)..=last);
         }
         expect.sort_unstable();
         expect.dedup();
