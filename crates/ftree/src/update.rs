@@ -8,6 +8,8 @@
 //!
 //! What an update says is known to the [`UpdateFunction`] alone. An empty chain changes nothing.
 
+use std::borrow::Cow;
+
 use arbor_engine::UpdateFunction;
 
 use crate::{Error, Result};
@@ -74,23 +76,24 @@ pub fn apply_chain(
     Ok(row)
 }
 
-/// One chain that does what `older` and then `newer` do. Updates that meet are combined where the function can do so.
-pub fn combine(function: Option<&dyn UpdateFunction>, older: &[u8], newer: &[u8]) -> Result<Vec<u8>> {
-    let mut chain: Vec<Vec<u8>> = Vec::new();
-    for update in iter(older) {
-        chain.push(update?.to_vec());
-    }
-    for update in iter(newer) {
-        let mut update = update?.to_vec();
-        while let Some(both) = chain.last().and_then(|last| function?.combine(last, &update)) {
-            chain.pop();
-            update = both;
+/// One chain that does what `chains`, oldest first, do one after another. Updates that meet are combined where the function
+/// can do so.
+pub fn combine<'a>(
+    function: Option<&dyn UpdateFunction>,
+    chains: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Vec<u8>> {
+    let mut all: Vec<Cow<'_, [u8]>> = Vec::new();
+    for update in chains.into_iter().flat_map(iter) {
+        let mut update = Cow::Borrowed(update?);
+        while let Some(both) = all.last().and_then(|last| function?.combine(last, &update)) {
+            all.pop();
+            update = Cow::Owned(both);
         }
-        chain.push(update);
+        all.push(update);
     }
-    let mut bytes = Vec::with_capacity(older.len() + newer.len());
-    chain.iter().for_each(|update| push(&mut bytes, update));
-    Ok(bytes)
+    let mut chain = Vec::with_capacity(all.iter().map(|update| LENGTH_BYTES + update.len()).sum());
+    all.iter().for_each(|update| push(&mut chain, update));
+    Ok(chain)
 }
 
 /// How many updates the chain holds.
@@ -146,25 +149,23 @@ mod tests {
     #[test]
     fn updates_that_meet_combine_as_far_as_they_can() {
         let check = |older: &[&str], newer: &[&str], expect: &[&str]| {
-            assert_eq!(
-                combine(Some(&Text), &chain(older), &chain(newer)).unwrap(),
-                chain(expect),
-                "{older:?} {newer:?}"
-            );
+            let found = combine(Some(&Text), [chain(older).as_slice(), &chain(newer)]).unwrap();
+            assert_eq!(found, chain(expect), "{older:?} {newer:?}");
         };
         check(&["+a"], &["+b"], &["+ab"]);
         check(&["-", "+a"], &["+b", "+c"], &["-", "+abc"]);
         check(&["-", "+a"], &["=b"], &["=b"]);
         check(&["+a"], &["-"], &["+a", "-"]);
         check(&[], &["-"], &["-"]);
-        assert_eq!(combine(None, &chain(&["+a"]), &chain(&["+b"])).unwrap(), chain(&["+a", "+b"]));
+        let found = combine(None, [chain(&["+a"]).as_slice(), &chain(&["+b"])]).unwrap();
+        assert_eq!(found, chain(&["+a", "+b"]));
     }
 
     #[test]
     fn broken_chains_are_errors() {
         for broken in [&[1u8, 0][..], &[5, 0, 0, 0, 1], &[0xff; 6]] {
             assert!(apply_chain(&Text, b"k", None, broken).is_err(), "{broken:?}");
-            assert!(combine(None, broken, &[]).is_err());
+            assert!(combine(None, [broken]).is_err());
             assert_eq!(iter(broken).count(), 1);
         }
         assert_eq!(count(&chain(&["+a", "", "-"])), 3);

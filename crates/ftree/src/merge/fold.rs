@@ -200,10 +200,8 @@ impl Fold<'_> {
 
     /// Several updates as one.
     fn join(&self, versions: &Versions, seq: Seq, messages: &[Version]) -> Result<Kept> {
-        let mut chain = Vec::new();
-        for message in messages.iter().rev() {
-            chain = update::combine(self.updates, &chain, versions.value(&message.value))?;
-        }
+        let chains = messages.iter().rev().map(|message| versions.value(&message.value));
+        let chain = update::combine(self.updates, chains)?;
         Ok(Kept { seq, kind: Kind::Update, of_range: false, value: KeptValue::Made(chain) })
     }
 
