@@ -13,11 +13,15 @@ use std::sync::atomic::Ordering;
 use arbor_base::TreeId;
 use arbor_engine::{Batch, Op, TreeOptions, limits};
 
+use crate::cache::Charge;
 use crate::forest::Core;
 use crate::memtable::{MemTree, Memtable};
 use crate::settings::settings_of;
 use crate::tree::{Inner, Tree, TreeVersion};
 use crate::{Entry, Error, Kind, RangeTombstone, Result, Seq, filter, update};
+
+/// Memory is charged in steps of this.
+const CHARGE_STEP: u64 = 64 << 10;
 
 /// One memtable and the trees it holds parts of.
 pub struct Generation {
@@ -26,23 +30,34 @@ pub struct Generation {
     pub parts: Vec<(Arc<Tree>, Arc<MemTree>)>,
     /// The newest batch or bulk load in it or before it; set when it is frozen.
     pub last: Seq,
+    /// Its memory, once it is frozen.
+    _charge: Option<Charge>,
 }
 
 /// The state of the one thread that applies.
 pub struct Writer {
     pub filling: Generation,
+    /// Everything up to here is in frozen generations, or absorbed.
+    pub frozen: Seq,
+    charge: Option<Charge>,
     /// The part that was written last: most batches write one tree after the other.
     part: Option<(TreeId, Arc<MemTree>)>,
 }
 
 impl Generation {
     pub fn new(number: u64, memtable_bytes: u64) -> Generation {
-        Generation { number, memtable: Memtable::new(memtable_bytes), parts: Vec::new(), last: Seq::ZERO }
+        Generation {
+            number,
+            memtable: Memtable::new(memtable_bytes),
+            parts: Vec::new(),
+            last: Seq::ZERO,
+            _charge: None,
+        }
     }
 }
 
-/// Errors: what makes a batch of the group inapplicable. `trees`: whether a tree exists before the group.
-pub fn check(core: &Core, batches: &[Batch]) -> Result<()> {
+/// Errors: what makes a batch of the group inapplicable.
+pub fn check(core: &Core, batches: &[&Batch]) -> Result<()> {
     let mut changed: HashMap<TreeId, bool> = HashMap::new();
     for op in batches.iter().flat_map(|batch| &batch.ops) {
         let (tree, key, value): (TreeId, &[u8], &[u8]) = match op {
@@ -90,8 +105,25 @@ pub fn only_frees(batch: &Batch) -> bool {
 }
 
 impl Writer {
-    pub fn new(memtable_bytes: u64) -> Writer {
-        Writer { filling: Generation::new(1, memtable_bytes), part: None }
+    /// `frozen`: up to where everything is in the trees.
+    pub fn new(memtable_bytes: u64, frozen: Seq) -> Writer {
+        Writer { filling: Generation::new(1, memtable_bytes), frozen, charge: None, part: None }
+    }
+
+    /// Takes the memory of the memtable from the budget.
+    pub fn charge(&mut self, core: &Core) {
+        let bytes = self.filling.memtable.bytes();
+        match &mut self.charge {
+            // Not for each batch: a charge is shared state.
+            Some(charge) if charge.bytes().abs_diff(bytes) < CHARGE_STEP => {}
+            Some(charge) => charge.resize(bytes),
+            None => self.charge = Some(core.io.cache.charge(bytes)),
+        }
+    }
+
+    /// The tree behind the cached part may be another one now.
+    pub fn forget_part(&mut self) {
+        self.part = None;
     }
 
     /// Requires: checked. Afterwards the batch is in place and not visible yet.
@@ -102,7 +134,9 @@ impl Writer {
                 Op::CreateTree { tree, options } => self.create(core, *tree, options, seq),
                 Op::DropTree { tree } => self.drop_tree(core, *tree, seq),
                 Op::Put { tree, key, value } => self.insert(core, *tree, Entry { key, seq, kind: Kind::Put, value }),
-                Op::Delete { tree, key } => self.insert(core, *tree, Entry { key, seq, kind: Kind::Delete, value: &[] }),
+                Op::Delete { tree, key } => {
+                    self.insert(core, *tree, Entry { key, seq, kind: Kind::Delete, value: &[] })
+                }
                 Op::Update { tree, key, update } => {
                     let value = &update::chain_of(update);
                     self.insert(core, *tree, Entry { key, seq, kind: Kind::Update, value });
@@ -181,6 +215,8 @@ impl Writer {
         let mut full = std::mem::replace(&mut self.filling, next);
         full.memtable.seal();
         full.last = core.visible();
+        full._charge = self.charge.take();
+        self.frozen = full.last;
         for (tree, part) in &full.parts {
             tree.install(|current| {
                 let mut frozen = current.frozen.clone();

@@ -11,6 +11,7 @@
 //! - `io`, [`space`], [`cache`]: the data file, who owns which part of it, the memory budget
 //! - `check`: verify, inspect, salvage
 
+mod apply;
 pub mod blob;
 pub mod block;
 pub mod bulk;
@@ -22,6 +23,9 @@ pub mod counters;
 mod entry;
 pub mod file;
 pub mod filter;
+pub mod flush;
+pub mod forest;
+pub mod health;
 pub mod io;
 pub mod key_index;
 pub mod memory_limit;
@@ -29,7 +33,6 @@ pub mod memtable;
 pub mod merge;
 mod options;
 pub mod packed;
-
 pub mod read;
 mod seq;
 pub mod settings;
@@ -39,11 +42,13 @@ pub mod table;
 pub mod tree;
 pub mod trees;
 pub mod update;
+pub mod work;
 
 pub use cache::{Cache, Cell, Charge, Evictable, Evicted};
 pub use counters::{Counter, Counters};
 pub use entry::{Entry, Kind, RangeTombstone};
 pub use file::DataFile;
+pub use forest::Forest;
 pub use io::Io;
 pub use memory_limit::default_memory_bytes;
 pub use options::{Codec, Options, TreeSettings};

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{NewRun, attach, cut, runs};
 use crate::apply::Generation;
+use crate::counters::Counter;
 use crate::forest::Core;
 use crate::memtable::MemTree;
 use crate::tree::install::root_of;
@@ -74,23 +75,27 @@ impl Turn<'_> {
     pub fn absorb_one(&self, core: &Core) -> Result<Option<u64>> {
         let Some(generation) = self.backlog.lock().front().cloned() else { return Ok(None) };
         for (tree, part) in &generation.parts {
-            absorb_part(core, tree, part)?;
-            core.work.plan_root(core, tree);
+            absorb_part(core, tree, part, generation.last)?;
+            core.installed();
+            core.plan_root(tree);
         }
         self.backlog.lock().pop_front();
         self.backlog.absorbed.store(generation.last.0, Ordering::Release);
-        Ok(Some(generation.memtable.bytes()))
+        let bytes = generation.memtable.bytes();
+        core.io.counters.add(Counter::AbsorbJobs, 1);
+        core.io.counters.add(Counter::AbsorbedBytes, bytes);
+        Ok(Some(bytes))
     }
 }
 
-fn absorb_part(core: &Core, tree: &Arc<Tree>, part: &Arc<MemTree>) -> Result<()> {
+fn absorb_part(core: &Core, tree: &Arc<Tree>, part: &Arc<MemTree>, last: Seq) -> Result<()> {
     let version = tree.version.load_full();
     let waits = version.frozen.first().is_some_and(|oldest| Arc::ptr_eq(oldest, part));
     if !waits {
         // An earlier attempt got this far.
         return Ok(());
     }
-    if core.is_unseen(tree) {
+    if core.is_unseen(tree, last) {
         tree.install(|current| Some(without_oldest(current)));
         return Ok(());
     }

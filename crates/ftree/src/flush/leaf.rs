@@ -30,9 +30,9 @@ pub fn rewrite_leaf(core: &Core, job: &Job) -> Result<Flushed> {
     let leaves = runs::leaves(core, &job.tree, &consumed)?;
     let moved = consumed.iter().map(|slot| slot.bytes).sum();
     let fanout = fanout(&job.tree);
-    let done = job.tree.install_root(|root| {
-        edit(root, &job.place, fanout, &mut |node, own| replace(node, own, &consumed, &leaves))
-    });
+    let done = job
+        .tree
+        .install_root(|root| edit(root, &job.place, fanout, &mut |node, own| replace(node, own, &consumed, &leaves)));
     Ok(if done { Flushed::Done(moved) } else { Flushed::Refused })
 }
 

@@ -16,6 +16,8 @@ pub mod leaf;
 pub mod plan;
 pub mod push;
 pub mod runs;
+#[cfg(test)]
+mod script_tests;
 
 use std::sync::Arc;
 
@@ -49,7 +51,9 @@ pub fn attach(node: &Inner, own: &Bounds, runs: &[NewRun]) -> Vec<Placed> {
     let mut content = node.placed(own);
     for (at, placed) in content.iter_mut().enumerate() {
         let bounds = node.bounds_of(at, own);
-        for run in runs.iter().filter(|run| run.bounds.overlaps(&bounds)) {
+        // Range tombstones over nothing say nothing.
+        let is_void = placed.slot.is_void();
+        for run in runs.iter().filter(|run| !is_void || run.table.meta.rows > 0) {
             if let Some(bytes) = run.bytes_within(&bounds) {
                 placed.slot = Arc::new(placed.slot.with_run(Run { table: run.table.clone(), bytes }));
             }

@@ -25,7 +25,8 @@ pub fn push(core: &Core, job: &Job) -> Result<Flushed> {
     let made = runs::of_tables(core, &job.tree, &tables, &bounds, &child)?;
     let step = Step { bounds, tables, made, tombstones, fanout: fanout(&job.tree) };
     let moved = slot.buffered_bytes();
-    let done = job.tree.install_root(|root| edit(root, &job.place, step.fanout, &mut |node, own| step.change(node, own)));
+    let done =
+        job.tree.install_root(|root| edit(root, &job.place, step.fanout, &mut |node, own| step.change(node, own)));
     Ok(if done { Flushed::Done(moved) } else { Flushed::Refused })
 }
 

@@ -30,6 +30,7 @@ pub mod page;
 pub mod path;
 pub mod read_ahead;
 pub mod ripen;
+pub mod snapshot;
 
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ use crate::snapshots::Snapshots;
 pub use cursor::TreeCursor;
 pub use estimate::estimate;
 pub use get::get;
+pub use snapshot::ForestSnapshot;
 
 /// Who reads: a registered sequence number and what reading needs.
 #[derive(Clone, Copy)]

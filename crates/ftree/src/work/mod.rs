@@ -16,6 +16,7 @@ pub mod scheduler;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::Result;
 use crate::counters::Counter;
 use crate::flush::leaf::rewrite_leaf;
 use crate::flush::plan::{self, Due};
@@ -25,7 +26,6 @@ use crate::forest::Core;
 use crate::health::key_of;
 use crate::tree::install::find;
 use crate::tree::{Bounds, Inner, Place, Tree};
-use crate::{Error, Result};
 
 pub use pace::Rate;
 pub use scheduler::{Scheduler, Task};
@@ -35,6 +35,15 @@ pub struct Work {
     pub scheduler: Scheduler,
     pub absorbing: Rate,
     pub flushing: Rate,
+}
+
+fn flush(core: &Core, job: &Job) -> Result<Flushed> {
+    if job.place.level == 1 {
+        core.io.counters.add(Counter::LeafJobs, 1);
+        return rewrite_leaf(core, job);
+    }
+    core.io.counters.add(Counter::PushJobs, 1);
+    push(core, job)
 }
 
 impl Core {
@@ -82,8 +91,11 @@ impl Core {
     }
 
     fn run_flush(&self, job: &Job) {
+        if self.health.is_poisoned() || self.is_unseen(&job.tree, self.visible()) {
+            return self.work.scheduler.flushed(job);
+        }
         self.work.flushing.begin(Instant::now());
-        let done = self.flush(job);
+        let done = flush(self, job);
         self.work.scheduler.flushed(job);
         let bytes = match &done {
             Ok(Flushed::Done(bytes)) => {
@@ -105,23 +117,6 @@ impl Core {
         self.work.flushing.done(bytes, Instant::now(), more);
         if done.is_ok() {
             self.plan_again(job);
-        }
-    }
-
-    fn flush(&self, job: &Job) -> Result<Flushed> {
-        if self.health.is_poisoned() || self.is_unseen(&job.tree, self.visible()) {
-            return Ok(Flushed::Refused);
-        }
-        match job.place.level {
-            0 => Err(Error::Other("nothing is flushed out of a leaf".to_owned())),
-            1 => {
-                self.io.counters.add(Counter::LeafJobs, 1);
-                rewrite_leaf(self, job)
-            }
-            _ => {
-                self.io.counters.add(Counter::PushJobs, 1);
-                push(self, job)
-            }
         }
     }
 
@@ -169,9 +164,7 @@ impl Core {
     fn plan_node(&self, tree: &Arc<Tree>, node: &Inner, own: &Bounds) {
         let settings = tree.settings.load();
         let scheduler = &self.work.scheduler;
-        let busy = |place: &Place| {
-            scheduler.is_busy(tree, place) || self.health.is_put_aside(&key_of(tree, place))
-        };
+        let busy = |place: &Place| scheduler.is_busy(tree, place) || self.health.is_put_aside(&key_of(tree, place));
         for Due { place, weight } in plan::due(node, own, &settings, &busy) {
             self.queue(tree, node, own, place, weight);
         }
@@ -183,7 +176,11 @@ impl Core {
         let bounds = plan::with_neighbour(node, own, &place, &tree.settings.load());
         let mut wide = Place { bounds, ..place.clone() };
         if wide != place {
-            let other = if wide.bounds.from == place.bounds.from { place.bounds.to.clone() } else { Some(wide.bounds.from.clone()) };
+            let other = if wide.bounds.from == place.bounds.from {
+                place.bounds.to.clone()
+            } else {
+                Some(wide.bounds.from.clone())
+            };
             let other = (tree.serial, place.level, other.unwrap_or_default());
             if self.work.scheduler.is_busy_key(&other) || self.health.is_put_aside(&other) {
                 wide = place;

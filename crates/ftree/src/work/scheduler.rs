@@ -131,7 +131,9 @@ impl Scheduler {
 
     pub fn flushed(&self, job: &Job) {
         let mut queue = self.lock();
-        job.keys.iter().for_each(|key| drop(queue.busy.remove(key)));
+        for key in &job.keys {
+            queue.busy.remove(key);
+        }
         queue.running -= 1;
     }
 

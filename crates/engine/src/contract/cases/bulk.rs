@@ -23,13 +23,15 @@ pub fn loads(bench: &Bench<'_>) {
     assert_eq!(rows_of(&*before, TREE), Some(vec![]));
     drop(before);
     assert!(rows_of(&*engine.snapshot().unwrap(), TREE).as_ref() == Some(&rows));
+    let exact = engine.capabilities().exact_counts;
     let stats = engine.tree_stats(TREE).unwrap();
-    assert_eq!((stats.keys, stats.data_bytes), (20_000, 20_000 * 44));
+    assert!(!exact || (stats.keys, stats.data_bytes) == (20_000, 20_000 * 44), "{stats:?}");
     apply(&*engine, vec![put(1, "zz", "more"), delete(1, 5u32.to_be_bytes())]);
     engine.checkpoint().unwrap();
     let engine = bench.crash(engine);
     let loaded = rows_of(&*engine.snapshot().unwrap(), TREE).unwrap();
-    assert_eq!((loaded.len(), engine.tree_stats(TREE).unwrap().keys), (20_000, 20_000));
+    assert_eq!(loaded.len(), 20_000);
+    assert!(!exact || engine.tree_stats(TREE).unwrap().keys == 20_000);
     // No rows, and rows with long keys and large values.
     apply(&*engine, vec![create(3), create(4)]);
     engine.bulk_load(TreeId(3), &mut std::iter::empty()).unwrap();

@@ -1,0 +1,191 @@
+//! What time brings: checkpoints, dropped trees, another try when space was short, cleaning while nobody writes.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::counters::Counter;
+use crate::forest::Core;
+use crate::tree::{Bounds, Child, Inner, Place};
+use crate::work::pace;
+use crate::{Error, Result, Seq};
+
+const TICK: Duration = Duration::from_millis(50);
+/// Between two tries to go on without space.
+const RETRY: Duration = Duration::from_millis(200);
+/// So long after the last write slots are cleaned, and for so many at a time.
+const IDLE: Duration = Duration::from_millis(1000);
+const CLEANED_AT_ONCE: usize = 8;
+/// Frozen memtables and the one that is filled.
+const MEMTABLES: u64 = 4;
+/// Slot bytes that may wait for jobs, in memtables.
+const WAITING: u64 = 8;
+/// The part of the budget that may be taken by what cannot be evicted.
+const PINNED_MAX: f64 = 0.8;
+/// What only frees space may go on up to this debt.
+const RESERVE: f64 = 2.0;
+
+/// What the keeper remembers from tick to tick.
+struct Keeper {
+    visible: Seq,
+    written: Instant,
+    checkpointed: Instant,
+    retried: Instant,
+}
+
+impl Core {
+    /// What the keeper thread does until it is stopped.
+    pub fn keep_until_stopped(&self) {
+        let now = Instant::now();
+        let mut keeper = Keeper { visible: self.visible(), written: now, checkpointed: now, retried: now };
+        while !self.work.scheduler.wait_for_stop(TICK) {
+            keeper.tick(self, Instant::now());
+        }
+    }
+
+    /// What the keeper would do, for a writer that does everything itself.
+    pub(crate) fn keep_up(&self) {
+        self.reap();
+        if self.health.is_out_of_space() {
+            self.retry();
+        }
+        if self.absorbed_since_checkpoint() >= self.options.checkpoint_bytes {
+            self.checkpoint_by_itself();
+        }
+    }
+
+    /// Without space: a checkpoint frees what only the last one held, and what failed is tried again.
+    fn retry(&self) {
+        self.checkpoint_by_itself();
+        self.trees.all().iter().for_each(|tree| self.plan_tree(tree));
+        self.work.scheduler.absorb();
+    }
+
+    fn absorbed_since_checkpoint(&self) -> u64 {
+        self.io.counters.get(Counter::AbsorbedBytes) - self.checkpointed_bytes.load(Ordering::Relaxed)
+    }
+
+    fn checkpoint_by_itself(&self) {
+        self.checkpointed_bytes.store(self.io.counters.get(Counter::AbsorbedBytes), Ordering::Relaxed);
+        // What follows from an error is in `health`; it is tried again when it is due again.
+        let _ = self.checkpoint();
+    }
+
+    /// Lets a writer of `bytes` in, sooner or later. Errors: writing is over, or there is no space.
+    pub(crate) fn admit(&self, bytes: u64, only_frees: bool) -> Result<()> {
+        let mut tried = false;
+        loop {
+            self.health.check()?;
+            let debt = self.debt();
+            if debt >= 1.0 && self.health.is_out_of_space() && self.options.threads == 0 && !tried {
+                tried = true;
+                self.retry();
+                self.run_due();
+                continue;
+            }
+            if debt >= 1.0 && self.health.is_out_of_space() {
+                return match only_frees && debt < RESERVE {
+                    true => Ok(()),
+                    false => Err(Error::OutOfSpace { context: "what was written before waits for space".to_owned() }),
+                };
+            }
+            if self.options.threads == 0 {
+                return Ok(());
+            }
+            let full = debt >= 1.0;
+            let delay = if full { pace::STEP } else { self.delay(bytes) };
+            if !delay.is_zero() {
+                std::thread::sleep(delay);
+                self.io.counters.add(Counter::PaceSleeps, 1);
+                self.io.counters.add(Counter::PaceSleepUs, delay.as_micros() as u64);
+            }
+            if !full {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Memtables: frozen ones and the part of the active one that is full.
+    fn memtable_debt(&self) -> f64 {
+        let bytes = self.backlog.bytes() + self.filling_bytes();
+        let pinned = self.io.cache.pressure() / PINNED_MAX;
+        (bytes as f64 / (MEMTABLES * self.options.memtable_bytes) as f64).max(pinned)
+    }
+
+    fn slot_debt(&self) -> f64 {
+        self.work.scheduler.waiting_bytes() as f64 / (WAITING * self.options.memtable_bytes) as f64
+    }
+
+    fn debt(&self) -> f64 {
+        self.memtable_debt().max(self.slot_debt())
+    }
+
+    fn delay(&self, bytes: u64) -> Duration {
+        let absorbing = pace::delay(self.memtable_debt(), bytes, self.work.absorbing.get());
+        absorbing.max(pace::delay(self.slot_debt(), bytes, self.work.flushing.get()))
+    }
+
+    /// Queues slots with messages that readers met, heaviest trees in no order. Answers how many.
+    fn clean(&self, at_most: usize) -> usize {
+        let mut queued = 0;
+        for tree in self.trees.all().iter().filter(|tree| tree.is_alive()) {
+            let root = tree.root();
+            if root.totals().buffered_bytes == 0 {
+                continue;
+            }
+            each_slot_read(&root, &Bounds::all(), &mut |node, own, place, weight| {
+                if queued < at_most && !self.work.scheduler.is_busy(tree, &place) {
+                    self.queue(tree, node, own, place, weight);
+                    queued += 1;
+                }
+            });
+        }
+        queued
+    }
+}
+
+/// Slots with runs that readers met.
+fn each_slot_read(node: &Inner, own: &Bounds, see: &mut dyn FnMut(&Inner, &Bounds, Place, u64)) {
+    for (at, slot) in node.slots.iter().enumerate() {
+        let bounds = node.bounds_of(at, own);
+        if !slot.runs.is_empty() && slot.read_work.load(Ordering::Relaxed) > 0 {
+            see(node, own, Place { level: node.level, bounds: bounds.clone() }, slot.weight());
+        }
+        if let Child::Inner(inner) = &slot.child {
+            each_slot_read(inner, &bounds, see);
+        }
+    }
+}
+
+impl Keeper {
+    fn tick(&mut self, core: &Core, now: Instant) {
+        if core.health.is_poisoned() {
+            return;
+        }
+        if core.visible() != self.visible {
+            (self.visible, self.written) = (core.visible(), now);
+        }
+        core.reap();
+        self.retry(core, now);
+        self.checkpoint(core, now);
+        if now.duration_since(self.written) >= IDLE && core.work.scheduler.is_idle() {
+            core.clean(CLEANED_AT_ONCE);
+        }
+    }
+
+    fn retry(&mut self, core: &Core, now: Instant) {
+        let stuck = !core.backlog.is_empty() && core.work.scheduler.is_idle();
+        if (stuck || core.health.is_out_of_space()) && now.duration_since(self.retried) >= RETRY {
+            self.retried = now;
+            core.retry();
+        }
+    }
+
+    fn checkpoint(&mut self, core: &Core, now: Instant) {
+        let interval = Duration::from_millis(core.options.checkpoint_interval_ms);
+        let timed = !interval.is_zero() && now.duration_since(self.checkpointed) >= interval;
+        if core.absorbed_since_checkpoint() >= core.options.checkpoint_bytes || (timed && core.has_changed()) {
+            core.checkpoint_by_itself();
+            self.checkpointed = Instant::now();
+        }
+    }
+}
