@@ -1,3 +1,6 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use super::*;
 
 fn build(rows: &[(&[u8], u64, Kind, &[u8])]) -> BlockBuilder {
@@ -72,5 +75,32 @@ fn damage_is_an_error_or_a_block() {
                 block.lower_bound(b"ab");
             }
         }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_block_or_an_error(
+        bytes in vec(any::<u8>(), 0..200), changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4), len in 1usize..9, rows in 1usize..20,
+    ) {
+        let touch = |raw: &[u8]| {
+            let Ok(block) = Block::decode(raw) else { return };
+            (0..block.len()).for_each(|at| assert_eq!(block.entry(at).value, block.value(at)));
+            assert!(block.lower_bound(b"k") <= block.len() && block.upper_bound(&[7; 30]) <= block.len());
+            let mut copy = BlockBuilder::default();
+            copy.push_rows(&block, 0..block.len());
+            copy.block();
+        };
+        touch(&bytes);
+        let mut builder = BlockBuilder::default();
+        for at in 0..rows {
+            builder.push(Entry { key: &std::iter::repeat_n(at as u8, len).collect::<Vec<u8>>(), seq: Seq(at as u64), kind: Kind::Put, value: &bytes });
+        }
+        let mut raw = builder.finish();
+        for (at, byte) in changes {
+            let at = at.index(raw.len().min(80));
+            raw[at] = byte;
+        }
+        touch(&raw);
     }
 }

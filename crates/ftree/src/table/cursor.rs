@@ -99,6 +99,7 @@ impl<'io> TableCursor<'io> {
     }
 
     #[inline]
+    #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<()> {
         match &self.block {
             Some(block) if self.row + 1 < block.len() => {
