@@ -44,11 +44,12 @@ crash: build setup-clients
 ddl: build setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/ddl_under_load.py
 
-# random after-crash images of the log and of LMDB
+# random after-crash images of the log, of LMDB and of the fractal tree
 IMAGES ?= 10000
 crash-images: setup-build
 	cargo run --release --locked -p arbor-log --example crash_images -- $(IMAGES)
 	cargo run --release --locked -p arbor-engine-lmdb --example crash_images -- $(IMAGES)
+	cargo run --release --locked -p arbor-ftree --example crash_images -- $(IMAGES)
 
 # the RocksDB engine against the system's RocksDB 7.8 (Debian 12's; the bindings take no other), with the variables that
 # make the bindings link it instead of building one

@@ -27,7 +27,8 @@ impl NewRun {
 
 /// A part of a memtable for the slots of the root.
 pub fn of_part(core: &Core, tree: &Tree, part: &Arc<MemTree>, root: &Inner) -> Result<Vec<NewRun>> {
-    let inputs = [Input { messages: Messages::Memtable(part.clone()), from: Vec::new(), to: None, bytes: part.bytes() }];
+    let inputs =
+        [Input { messages: Messages::Memtable(part.clone()), from: Vec::new(), to: None, bytes: part.bytes() }];
     for_slots(core, tree, &inputs, root, &Bounds::all())
 }
 

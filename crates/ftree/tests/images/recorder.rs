@@ -1,0 +1,76 @@
+//! A forest that is watched.
+
+use std::sync::Arc;
+
+use arbor_base::{Position, TreeId};
+use arbor_engine::{Barrier, Batch, Capabilities, Engine, EngineStats, Result, Snapshot, TreeOptions, TreeStats};
+use arbor_ftree::Forest;
+
+use super::camera::Camera;
+use super::states::{Row, States};
+
+/// The forest, of which every change goes to the states as well.
+pub struct Recorder {
+    pub forest: Arc<Forest>,
+    pub states: Arc<States>,
+    pub camera: Camera,
+}
+
+impl Engine for Recorder {
+    fn name(&self) -> &'static str {
+        self.forest.name()
+    }
+
+    fn applied(&self) -> Position {
+        self.forest.applied()
+    }
+
+    fn apply(&self, batches: &[Batch]) -> Result<()> {
+        self.forest.apply(batches)?;
+        for batch in batches {
+            self.states.push(|state| state.apply(std::slice::from_ref(batch)));
+        }
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        self.forest.snapshot()
+    }
+
+    fn checkpoint(&self) -> Result<Position> {
+        let durable = self.forest.checkpoint()?;
+        self.camera.set_floor(self.states.newest());
+        Ok(durable)
+    }
+
+    fn set_barrier(&self, barrier: Barrier) {
+        self.forest.set_barrier(barrier);
+    }
+
+    fn durable(&self) -> Position {
+        self.forest.durable()
+    }
+
+    fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = Row>) -> Result<()> {
+        let rows: Vec<Row> = rows.collect();
+        self.forest.bulk_load(tree, &mut rows.iter().cloned())?;
+        self.states.push(|state| state.bulk_load(tree, &mut rows.into_iter()));
+        Ok(())
+    }
+
+    fn check_options(&self, options: &TreeOptions) -> Result<()> {
+        self.forest.check_options(options)
+    }
+
+    fn stats(&self) -> Result<EngineStats> {
+        self.forest.stats()
+    }
+
+    fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
+        self.forest.tree_stats(tree)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.forest.capabilities()
+    }
+}

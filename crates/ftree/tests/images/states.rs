@@ -1,0 +1,95 @@
+//! Every state that the forest was in, so that a recovered one can be found among them.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use arbor_base::{Position, TreeId};
+use arbor_engine::contract::rows_of;
+use arbor_engine::model::ModelEngine;
+use arbor_engine::{Engine, Result};
+
+const TREES: u64 = 6;
+
+pub type Row = (Vec<u8>, Vec<u8>);
+
+/// The states after each batch and bulk load, oldest first.
+pub struct States {
+    list: Mutex<Vec<ModelEngine>>,
+}
+
+impl States {
+    pub fn new(model: &ModelEngine) -> States {
+        States { list: Mutex::new(vec![model.reopen()]) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<ModelEngine>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state after one more change.
+    pub fn push(&self, change: impl FnOnce(&ModelEngine) -> Result<()>) {
+        let mut list = self.lock();
+        let next = list.last().expect("there is the first state").reopen();
+        change(&next).expect("the model does what the forest did");
+        list.push(next);
+    }
+
+    pub fn newest(&self) -> usize {
+        self.lock().len() - 1
+    }
+
+    pub fn model(&self, number: usize) -> ModelEngine {
+        self.lock()[number].reopen()
+    }
+
+    pub fn go_back_to(&self, number: usize) {
+        self.lock().truncate(number + 1);
+    }
+
+    /// Which state from `floor` on an engine is in.
+    pub fn find(&self, floor: usize, engine: &dyn Engine) -> usize {
+        let list = self.lock();
+        let (applied, found) = (engine.applied(), dump(engine));
+        let same = |(_, state): &(usize, &ModelEngine)| state.applied() == applied && dump(*state) == found;
+        match list.iter().enumerate().skip(floor).rev().find(same) {
+            Some((number, _)) => number,
+            None => panic!(
+                "a state at {applied} that never was; the last checkpoint was at {}, the newest batch is {}\n{}",
+                list[floor].applied(),
+                list.last().map_or(Position::ZERO, |state| state.applied()),
+                difference(&list[floor..], applied, &found),
+            ),
+        }
+    }
+}
+
+fn dump(engine: &dyn Engine) -> Vec<Option<Vec<Row>>> {
+    let snapshot = engine.snapshot().expect("a snapshot");
+    assert_eq!(snapshot.position(), engine.applied());
+    (0..TREES).map(|tree| rows_of(&*snapshot, TreeId(tree))).collect()
+}
+
+fn difference(states: &[ModelEngine], applied: Position, found: &[Option<Vec<Row>>]) -> String {
+    let at_position = states.iter().filter(|state| state.applied() == applied);
+    let tell = |state: &ModelEngine| {
+        let expected = dump(state);
+        let differs = |(tree, (left, right)): (usize, (&Option<Vec<Row>>, &Option<Vec<Row>>))| {
+            let rows = |rows: &Option<Vec<Row>>| rows.as_ref().map(Vec::len);
+            let missing = |of: &Option<Vec<Row>>, from: &Option<Vec<Row>>| {
+                let from = from.as_ref()?;
+                let row = of.as_ref()?.iter().find(|row| !from.contains(row))?;
+                Some(format!("{} ({} bytes)", row.0.escape_ascii(), row.1.len()))
+            };
+            (left != right).then(|| {
+                format!(
+                    "tree {tree}: {:?} rows instead of {:?}; misses {:?}, has {:?} too much",
+                    rows(right),
+                    rows(left),
+                    missing(left, right),
+                    missing(right, left)
+                )
+            })
+        };
+        expected.iter().zip(found).enumerate().filter_map(differs).collect::<Vec<_>>().join("\n")
+    };
+    at_position.map(tell).collect::<Vec<_>>().join("\nor ")
+}
