@@ -16,6 +16,9 @@ use crate::key_index::Heads;
 use crate::packed::PackedInts;
 use crate::{Entry, Kind, Seq};
 
+/// The keys from one on to before another, or to the end.
+type Reach = Box<(Vec<u8>, Option<Vec<u8>>)>;
+
 pub struct Block {
     rows: usize,
     heads: Heads,
@@ -28,7 +31,7 @@ pub struct Block {
     plain: bool,
     as_of: Seq,
     /// `from <= key < to` for which `as_of` holds; `None`: for all that the block is responsible for.
-    reach: Option<Box<(Vec<u8>, Option<Vec<u8>>)>>,
+    reach: Option<Reach>,
 }
 
 /// Where the slices of one column stand in the bytes.
