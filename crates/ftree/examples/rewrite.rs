@@ -115,9 +115,11 @@ fn main() {
     };
     let messages = 120 * 1024 / (ROW_BYTES as u64 + 14);
     let four = spread(messages, 4, 2 * rows, 100);
+    let near = spread(messages, 4, 2 * messages, 100);
     report("leaf of 1 MB, no messages", || job(&[], Target::Leaves(&leaves), &[]));
     report("leaf of 1 MB, 120 KB in 4 runs", || job(&four, Target::Leaves(&leaves), &[]));
-    report("the same, a snapshot between", || job(&four, Target::Leaves(&leaves), &[Seq(50)]));
+    report("the same, all in an eighth of the leaf", || job(&near, Target::Leaves(&leaves), &[]));
+    report("spread, a snapshot between", || job(&four, Target::Leaves(&leaves), &[Seq(50)]));
     let index = KeyIndex::new(std::iter::empty());
     let node = Target::Runs { level: 1, pivots: &index };
     let pivots: Vec<_> = (1..64).map(|slot| key(slot * 40_000 / 64)).collect();

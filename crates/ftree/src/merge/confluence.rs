@@ -8,12 +8,18 @@ use std::ops::Range;
 
 use super::{Fate, Fold, Fragments, Kept, Merge, Source, Versions};
 use crate::block::Block;
+use crate::table::StoredBlock;
 use crate::{Entry, Result, Seq};
 
 /// Blocks of rows, read forwards. Never stands behind the last row of a block.
 pub trait Rows {
     /// The block it stands in and the row; `None` at the end.
     fn block(&self) -> Option<(&Block, usize)>;
+
+    /// The block as it is stored, when that is at hand.
+    fn stored(&self) -> Option<StoredBlock<'_>> {
+        None
+    }
 
     /// Goes to a later row of the block; `row == block.len()`: to the next block.
     fn pass_to(&mut self, row: usize) -> Result<()>;
@@ -55,6 +61,12 @@ pub trait Sink {
     fn push(&mut self, entry: Entry<'_>) -> Result<()>;
 
     fn push_rows(&mut self, block: &Block, rows: Range<usize>) -> Result<()>;
+
+    /// All rows of a block.
+    fn push_block(&mut self, block: &Block, stored: StoredBlock<'_>) -> Result<()> {
+        let _ = stored;
+        self.push_rows(block, 0..block.len())
+    }
 }
 
 pub struct Confluence<'a, S, R> {
@@ -157,7 +169,10 @@ impl<'a, S: Source, R: Rows> Confluence<'a, S, R> {
         match tombstone {
             None if plain => {
                 sink.begin(key)?;
-                sink.push_rows(block, row..end)?;
+                match self.rows.stored() {
+                    Some(stored) if row == 0 && end == block.len() => sink.push_block(block, stored)?,
+                    _ => sink.push_rows(block, row..end)?,
+                }
                 self.rows.pass_to(end)
             }
             Some(newest) if plain && self.fold.is_total(newest) => self.rows.pass_to(end),

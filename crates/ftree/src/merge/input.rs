@@ -8,7 +8,7 @@ use super::rewrite::{Input, Messages};
 use crate::block::Block;
 use crate::io::Io;
 use crate::memtable::MemCursor;
-use crate::table::{Reading, Table, TableCursor};
+use crate::table::{Reading, StoredBlock, Table, TableCursor};
 use crate::{Entry, Result};
 
 /// Messages of one input.
@@ -99,6 +99,10 @@ impl Rows for LeafRows<'_> {
     #[inline]
     fn block(&self) -> Option<(&Block, usize)> {
         self.current.as_ref()?.block()
+    }
+
+    fn stored(&self) -> Option<StoredBlock<'_>> {
+        self.current.as_ref()?.stored()
     }
 
     fn pass_to(&mut self, row: usize) -> Result<()> {

@@ -13,7 +13,7 @@ use super::rewrite::{Output, Rewrite};
 use super::{Fragments, Sink};
 use crate::block::Block;
 use crate::key_index::common_prefix;
-use crate::table::{Table, TableWriter};
+use crate::table::{StoredBlock, Table, TableWriter};
 use crate::{Entry, Result};
 
 /// Takes rows and writes leaves.
@@ -111,6 +111,14 @@ impl<'a> Leaves<'a> {
         Ok(())
     }
 
+    /// The leaf in progress, and the old one that holds the block. Requires: blocks come in key order.
+    fn writer_and_leaf(&mut self, block: &Block) -> Option<(&mut TableWriter<'a>, &'a Arc<Table>)> {
+        while self.old.first()?.meta.last_key.as_slice() < block.first_key() {
+            self.old = self.old.get(1..).unwrap_or_default();
+        }
+        Some((self.writer.as_mut()?, self.old.first()?))
+    }
+
     #[cold]
     fn begin_leaf(&mut self, key: &[u8]) {
         if let Some(before) = self.outputs.last() {
@@ -147,13 +155,15 @@ impl Sink for Leaves<'_> {
     }
 
     fn push_rows(&mut self, block: &Block, rows: Range<usize>) -> Result<()> {
-        while let [leaf, later @ ..] = self.old
-            && leaf.meta.last_key.as_slice() < block.first_key()
-        {
-            self.old = later;
-        }
-        if let (Some(writer), Some(leaf)) = (&mut self.writer, self.old.first()) {
+        if let Some((writer, leaf)) = self.writer_and_leaf(block) {
             writer.push_rows(block, rows, leaf);
+        }
+        Ok(())
+    }
+
+    fn push_block(&mut self, block: &Block, stored: StoredBlock<'_>) -> Result<()> {
+        if let Some((writer, leaf)) = self.writer_and_leaf(block) {
+            writer.push_block(block, stored, leaf);
         }
         Ok(())
     }

@@ -282,3 +282,22 @@ fn leaves_are_cut_evenly_and_appended_ones_filled() {
     check(100, 100..400, &[100, 100, 100, 100]);
     check(400, 0..10, &[104, 104, 104, 88]);
 }
+
+#[test]
+fn blocks_behind_a_message_stay_as_they_are() {
+    let (io, settings) = (Io::scratch(1 << 20), TreeSettings { leaf_bytes: 1 << 20, ..settings() });
+    let rows_of_blocks = |table: &Arc<Table>| {
+        let body = table.body(&io).unwrap();
+        (0..body.block_count()).map(|at| body.rows_of(at)).collect::<Vec<_>>()
+    };
+    let mut level = rows(0..400, 1, 4);
+    level.entries.retain(|entry| entry.0 != 77u32.to_be_bytes());
+    let inputs = [run(&io, &level).unwrap()];
+    let leaf = tables(&rewrite(&job(&io, &settings, &inputs, Target::Leaves(&[]))).unwrap());
+    let inputs = [run(&io, &rows(77..78, 2, 4)).unwrap()];
+    let found = tables(&rewrite(&job(&io, &settings, &inputs, Target::Leaves(&leaf))).unwrap());
+    assert_eq!(read(&io, &found).len(), 400);
+    let (before, after) = (rows_of_blocks(&leaf[0]), rows_of_blocks(&found[0]));
+    let same = before.iter().rev().zip(after.iter().rev()).take_while(|(before, after)| before == after).count();
+    assert!(before.len() > 30 && same >= before.len() - 9, "{before:?} {after:?}");
+}

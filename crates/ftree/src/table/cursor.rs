@@ -21,6 +21,13 @@ pub enum Reading {
     Sequential,
 }
 
+/// A block in its stored form.
+#[derive(Clone, Copy)]
+pub struct StoredBlock<'a> {
+    pub bytes: &'a [u8],
+    pub raw_bytes: u64,
+}
+
 /// Rests on an entry, or on none when it ran over an end.
 pub struct TableCursor<'io> {
     table: Arc<Table>,
@@ -55,6 +62,17 @@ impl<'io> TableCursor<'io> {
     #[inline]
     pub fn block(&self) -> Option<(&Block, usize)> {
         self.block.as_ref().map(|block| (&**block, self.row))
+    }
+
+    /// That block as it is stored, when reading in sequence has it at hand.
+    pub fn stored(&self) -> Option<StoredBlock<'_>> {
+        let (Some(BlockRef::Own(_)), Some(body), at) = (&self.block, &self.body, self.block_at) else { return None };
+        if !(self.ahead_of.0..self.ahead_of.1).contains(&at) {
+            return None;
+        }
+        let from = body.span(self.ahead_of.0, at).1;
+        let bytes = self.ahead.get(from..from + body.span(at, at + 1).1)?;
+        Some(StoredBlock { bytes, raw_bytes: body.raw_bytes_of(at) })
     }
 
     /// The number of that block.

@@ -26,7 +26,7 @@ mod writer;
 use std::sync::Arc;
 
 pub use body::{BlockRef, TableBody};
-pub use cursor::{Reading, TableCursor};
+pub use cursor::{Reading, StoredBlock, TableCursor};
 pub use meta::{HEADER_BYTES, TableMeta};
 pub use writer::TableWriter;
 

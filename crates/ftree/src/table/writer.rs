@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arbor_base::TreeId;
 
 use super::body::{IndexParts, Location};
-use super::{HEADER_BYTES, Table, TableBody, TableMeta};
+use super::{HEADER_BYTES, StoredBlock, Table, TableBody, TableMeta};
 use crate::block::{Block, BlockBuilder};
 use crate::counters::Counter;
 use crate::filter::{self, FilterBuilder};
@@ -90,24 +90,54 @@ impl<'io> TableWriter<'io> {
     /// Rows of a block of another table, copied in bulk.
     pub fn push_rows(&mut self, block: &Block, mut rows: Range<usize>, from: &Table) {
         rows.end = rows.end.min(block.len());
-        if block.has_blobs() {
-            let blobs = rows.clone().filter(|&at| block.kind(at) == Kind::PutBlob);
-            self.blobs.extend(blobs.filter_map(|at| from.blob(block.value(at))).map(|blob| (blob.offset(), blob)));
-        }
+        self.share_blobs(block, rows.clone(), from);
         while !rows.is_empty() {
             let end = self.fitting(block, &rows);
-            if let Some(filter) = &mut self.filter {
-                let mut before = (!self.builder.is_empty()).then(|| self.builder.last_key());
-                for at in rows.start..end {
-                    let key = block.key(at);
-                    if before.replace(key) != Some(key) {
-                        filter.add(filter::hash(key));
-                    }
-                }
-            }
-            self.builder.push_rows(block, rows.start..end);
+            self.take_rows(block, rows.start..end);
             rows.start = end;
         }
+    }
+
+    /// All rows of a block of another table. PERF: its stored form is taken over, which saves compressing it, the greatest part
+    /// of a leaf job. Where the block in progress is small, both are evened out first, so that the next block fits again.
+    pub fn push_block(&mut self, block: &Block, stored: StoredBlock<'_>, from: &Table) {
+        let half_block = self.block_bytes / 2;
+        let (raw_bytes, in_progress) = (stored.raw_bytes as usize, self.builder.raw_bytes());
+        if raw_bytes < half_block || !codec::is_made_by(self.codec, stored.bytes) {
+            return self.push_rows(block, 0..block.len(), from);
+        }
+        self.share_blobs(block, 0..block.len(), from);
+        if (1..half_block).contains(&in_progress) {
+            let half = block.raw_bytes_of(0..block.len()).saturating_sub(in_progress) / 2;
+            let is_end = |row: &usize| block.raw_bytes_of(0..*row) >= half && block.key(*row) != block.key(row - 1);
+            let rows = (1..block.len()).find(is_end).unwrap_or(block.len());
+            self.take_rows(block, 0..rows);
+            self.cut();
+            return self.take_rows(block, rows..block.len());
+        }
+        self.cut();
+        self.take_rows(block, 0..block.len());
+        self.end_block(raw_bytes, |out| out.extend_from_slice(stored.bytes));
+    }
+
+    fn share_blobs(&mut self, block: &Block, rows: Range<usize>, from: &Table) {
+        if block.has_blobs() {
+            let blobs = rows.filter(|&at| block.kind(at) == Kind::PutBlob);
+            self.blobs.extend(blobs.filter_map(|at| from.blob(block.value(at))).map(|blob| (blob.offset(), blob)));
+        }
+    }
+
+    fn take_rows(&mut self, block: &Block, rows: Range<usize>) {
+        if let Some(filter) = &mut self.filter {
+            let mut before = (!self.builder.is_empty()).then(|| self.builder.last_key());
+            for at in rows.clone() {
+                let key = block.key(at);
+                if before.replace(key) != Some(key) {
+                    filter.add(filter::hash(key));
+                }
+            }
+        }
+        self.builder.push_rows(block, rows);
     }
 
     /// Up to which row the block in progress takes them; cuts it when it takes none. Never between versions of a key (T1).
@@ -157,15 +187,23 @@ impl<'io> TableWriter<'io> {
         if self.builder.is_empty() {
             return;
         }
-        self.raw.clear();
-        self.builder.encode(&mut self.raw);
+        let mut raw = std::mem::take(&mut self.raw);
+        raw.clear();
+        self.builder.encode(&mut raw);
+        let codec = self.codec;
+        self.end_block(raw.len(), |out| codec::compress(codec, &raw, out));
+        self.raw = raw;
+    }
+
+    /// `store` appends the stored form of what is in the builder.
+    fn end_block(&mut self, raw_bytes: usize, store: impl FnOnce(&mut Vec<u8>)) {
         let offset = self.out.len();
-        codec::compress(self.codec, &self.raw, &mut self.out);
+        store(&mut self.out);
         let stored = self.out.get(offset..).unwrap_or_default();
         self.locations.push(Location {
             offset: offset as u32,
             stored_bytes: stored.len() as u32,
-            raw_bytes: self.raw.len() as u32,
+            raw_bytes: raw_bytes as u32,
             rows: self.builder.len() as u32,
             checksum: xxhash_rust::xxh3::xxh3_64(stored),
         });
