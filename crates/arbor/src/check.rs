@@ -1,13 +1,13 @@
 //! `arbor check`: verifies a folder that no server works on. The log is replayed first, as at any start.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use arbor_store::Store;
 use clap::{Arg, ArgMatches, Command};
 
 use crate::config::Settings;
-use crate::engines::EngineChoice;
+use crate::engines::{EngineChoice, USUAL, ftree_options};
 use crate::failure::{CANNOT_START, Failure};
 use crate::folder::{self, Folder};
 use crate::storage::{Pace, Storage};
@@ -24,8 +24,11 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = PathBuf::from(matches.get_one::<String>("dbpath").map_or("/data/db", String::as_str));
     let pace = Pace { commit_interval: Duration::from_millis(100), checkpoint_interval: Duration::from_secs(60) };
     // The folder knows its engine; if this build lacks it, opening as another says so.
-    let written = folder::engine_of(&path).unwrap_or_else(|| "lmdb".to_owned());
-    let engine = EngineChoice::named(&written).unwrap_or_else(|| EngineChoice::of(&Settings::default()));
+    let written = folder::engine_of(&path).unwrap_or_default();
+    let engine = EngineChoice::of(&Settings::default(), Some(&written));
+    if engine.name == USUAL {
+        check_file(&path.join(USUAL))?;
+    }
     let storage = Storage::open(Folder::open(&path, engine.name)?, &engine, &pace)?;
     let bad = check_all(&storage.store)?;
     storage.close()?;
@@ -33,6 +36,24 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         0 => Ok(()),
         bad => Err(Failure::new(CANNOT_START, format!("{bad} collections have problems"))),
     }
+}
+
+/// Verifies the data file of the fractal tree, as its last checkpoint left it.
+fn check_file(folder: &Path) -> Result<(), Failure> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    let report = arbor_ftree::check::verify(folder, &ftree_options()).map_err(Failure::cannot_start)?;
+    report.findings.iter().for_each(|finding| println!("PROBLEM   {finding}"));
+    let (trees, nodes, tables) = (report.trees, report.nodes, report.tables);
+    println!("data file: {trees} trees, {nodes} nodes, {tables} tables, {} bytes in use", report.bytes);
+    if report.is_clean() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        CANNOT_START,
+        format!("{} problems in the data file; 'arbor salvage' carries over what can be read", report.findings.len()),
+    ))
 }
 
 /// Prints a line per collection; answers how many have problems.

@@ -1,5 +1,7 @@
 //! The storage engines of this build, and how the settings open them.
 
+mod ftree;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,73 +10,97 @@ use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 #[cfg(feature = "rocksdb-system")]
 use arbor_engine_rocksdb::{RocksEngine, RocksOptions};
 use arbor_lab::kv::KvEngine;
+use arbor_store::TreeDefaults;
 
 use crate::config::Settings;
 
+pub use ftree::inspection as ftree_options;
+
 /// Used where no engine, or one that is not in this build, is asked for.
-const USUAL: &str = "lmdb";
+pub const USUAL: &str = "ftree";
 
 const NAMES: &[&str] = &[
     USUAL,
+    "lmdb",
     #[cfg(feature = "rocksdb-system")]
     "rocksdb",
 ];
 
 /// What `arbor lab kv` measures.
 pub const KV_ENGINES: &[KvEngine] = &[
+    KvEngine { name: USUAL, open: |folder, settings| as_opened(ftree::open_alone(folder, settings)) },
     KvEngine {
         name: "lmdb",
         open: |folder, settings| {
             let options = LmdbOptions { updates: Some(settings.updates.clone()), ..LmdbOptions::default() };
-            open_lmdb(folder, options).map_err(|error| error.to_string())
+            as_opened(open_lmdb(folder, options))
         },
     },
     #[cfg(feature = "rocksdb-system")]
     KvEngine {
         name: "rocksdb",
-        open: |folder, settings| {
-            let options = RocksOptions { cache_bytes: settings.cache_bytes as usize, ..RocksOptions::default() };
-            open_rocksdb(folder, options).map_err(|error| error.to_string())
-        },
+        open: |folder, settings| as_opened(open_rocksdb(folder, rocksdb_within(settings.cache_bytes))),
     },
 ];
+
+fn as_opened(engine: arbor_engine::Result<Arc<dyn Engine>>) -> arbor_lab::kv::Opened {
+    engine.map_err(|error| error.to_string())
+}
 
 /// An engine of this build with what the user chose for it.
 #[derive(Clone, Debug)]
 pub struct EngineChoice {
     pub name: &'static str,
-    pub cache_bytes: Option<u64>,
-    /// One of the engine's names.
-    pub compression: Option<String>,
+    cache_bytes: Option<u64>,
+    checkpoint_seconds: Option<u64>,
+    /// For any engine, in the order given.
+    options: Vec<(String, String)>,
 }
 
 impl EngineChoice {
     /// The engine by its name, if this build has it.
     pub fn named(name: &str) -> Option<EngineChoice> {
         let name = NAMES.iter().find(|known| **known == name)?;
-        Some(EngineChoice { name, cache_bytes: None, compression: None })
+        Some(EngineChoice { name, cache_bytes: None, checkpoint_seconds: None, options: Vec::new() })
     }
 
-    /// What the settings ask for, as far as this build has it.
-    pub fn of(settings: &Settings) -> EngineChoice {
-        let usual = EngineChoice { name: USUAL, cache_bytes: None, compression: None };
-        let mut choice = EngineChoice::named(&settings.engine).unwrap_or(usual);
-        if choice.name == "rocksdb" {
-            choice.cache_bytes = settings.cache_bytes;
-            let mut given = settings.engine_options.iter();
-            choice.compression = given.rfind(|(name, _)| choice.takes(name)).map(|(_, value)| value.clone());
+    /// What the settings ask for, else what the folder was made with, as far as this build has it.
+    pub fn of(settings: &Settings, found: Option<&str>) -> EngineChoice {
+        let asked = settings.engine.as_deref().and_then(EngineChoice::named);
+        let usual = || EngineChoice { name: USUAL, cache_bytes: None, checkpoint_seconds: None, options: Vec::new() };
+        let choice = asked.or_else(|| found.and_then(EngineChoice::named)).unwrap_or_else(usual);
+        let mut options = settings.engine_options.clone();
+        options.extend(settings.parameters.iter().filter_map(ftree::option_of_parameter));
+        EngineChoice {
+            cache_bytes: settings.cache_bytes.filter(|_| choice.has_cache()),
+            checkpoint_seconds: settings.checkpoint_seconds_given,
+            options,
+            ..choice
         }
-        choice
     }
 
-    /// Whether the engine knows an option of [`Settings::engine_options`].
-    pub fn takes(&self, option: &str) -> bool {
-        self.name == "rocksdb" && option == "rocksdb.compression"
+    /// The options that the engine does not take, with the reason.
+    pub fn refused(&self) -> Vec<(&str, String)> {
+        let reason = |option: &str| match self.name {
+            "rocksdb" if option == "rocksdb.compression" => None,
+            "ftree" => ftree::refusal(option),
+            name => Some(format!("the engine '{name}' has no such option")),
+        };
+        self.options.iter().filter_map(|(option, _)| Some((option.as_str(), reason(option)?))).collect()
     }
 
     /// Whether the engine has a cache of its own.
     pub fn has_cache(&self) -> bool {
-        self.name == "rocksdb"
+        self.name != "lmdb"
+    }
+
+    /// What new trees are created with. Errors: an option that the engine refuses.
+    pub fn tree_defaults(&self) -> arbor_engine::Result<TreeDefaults> {
+        match self.name {
+            "ftree" => ftree::tree_defaults(&self.options),
+            "lmdb" => Ok(TreeDefaults { engine_names: &["lmdb", "mmapv1"], ..TreeDefaults::default() }),
+            _ => Ok(TreeDefaults { engine_names: &["rocksdb"], ..TreeDefaults::default() }),
+        }
     }
 
     pub fn open(&self, folder: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
@@ -82,20 +108,31 @@ impl EngineChoice {
             #[cfg(feature = "rocksdb-system")]
             "rocksdb" => {
                 let usual = RocksOptions::default();
+                let compression = self.options.iter().rfind(|(name, _)| name == "rocksdb.compression");
                 let options = RocksOptions {
                     cache_bytes: self.cache_bytes.map_or(usual.cache_bytes, |bytes| bytes as usize),
-                    compression: self.compression.clone().unwrap_or(usual.compression),
+                    compression: compression.map_or(usual.compression, |(_, value)| value.clone()),
                     ..usual
                 };
                 open_rocksdb(folder, options)
             }
-            _ => open_lmdb(folder, LmdbOptions::default()),
+            "lmdb" => open_lmdb(folder, LmdbOptions::default()),
+            _ => ftree::open(folder, ftree::options(self.cache_bytes, self.checkpoint_seconds, &self.options)?),
         }
     }
 }
 
 fn open_lmdb(folder: &Path, options: LmdbOptions) -> arbor_engine::Result<Arc<dyn Engine>> {
     Ok(Arc::new(LmdbEngine::open(folder, options)?))
+}
+
+/// One budget for RocksDB's cache and the up to four memtables beside it.
+#[cfg(feature = "rocksdb-system")]
+fn rocksdb_within(bytes: u64) -> RocksOptions {
+    let memtable_bytes = (bytes / 16).clamp(1 << 20, 64 << 20);
+    let cache_bytes = bytes.saturating_sub(4 * memtable_bytes) as usize;
+    // Nothing reads the counts, and no write of RocksDB's own would read for them.
+    RocksOptions { cache_bytes, memtable_bytes, exact_counts: false, ..RocksOptions::default() }
 }
 
 #[cfg(feature = "rocksdb-system")]
@@ -107,26 +144,51 @@ fn open_rocksdb(folder: &Path, options: RocksOptions) -> arbor_engine::Result<Ar
 mod tests {
     use super::*;
 
-    fn asked(engine: &str) -> EngineChoice {
-        let engine_options = vec![("rocksdb.compression".to_owned(), "zstd".to_owned())];
-        let settings =
-            Settings { engine: engine.to_owned(), cache_bytes: Some(7), engine_options, ..Settings::default() };
-        EngineChoice::of(&settings)
+    fn asked(engine: Option<&str>, found: Option<&str>) -> EngineChoice {
+        let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let settings = Settings {
+            engine: engine.map(str::to_owned),
+            cache_bytes: Some(7),
+            engine_options: vec![option("rocksdb.compression", "zstd"), option("ftree.cleanerPeriod", "1")],
+            parameters: vec![option("defaultFanout", "128"), option("quiet", "true")],
+            ..Settings::default()
+        };
+        EngineChoice::of(&settings, found)
     }
 
     #[test]
-    fn engines_of_other_builds_give_way() {
-        assert_eq!(asked("wiredTiger").name, "lmdb");
-        let lmdb = asked("lmdb");
-        assert_eq!((lmdb.name, lmdb.cache_bytes, lmdb.compression), ("lmdb", None, None));
+    fn the_folder_chooses_unless_the_user_does() {
+        for (engine, found, name) in [
+            (None, None, "ftree"),
+            (None, Some("lmdb"), "lmdb"),
+            (Some("lmdb"), Some("ftree"), "lmdb"),
+            (Some("wiredTiger"), None, "ftree"),
+            (Some("wiredTiger"), Some("lmdb"), "lmdb"),
+            (None, Some("paper"), "ftree"),
+        ] {
+            assert_eq!(asked(engine, found).name, name, "{engine:?} {found:?}");
+        }
         assert!(EngineChoice::named("paper").is_none());
+    }
+
+    #[test]
+    fn what_an_engine_does_not_take_is_named() {
+        let lmdb = asked(Some("lmdb"), None);
+        assert_eq!(lmdb.cache_bytes, None);
+        let names: Vec<&str> = lmdb.refused().iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["rocksdb.compression", "ftree.cleanerPeriod", "ftree.fanout"]);
+        let ftree = asked(None, None);
+        assert_eq!(ftree.cache_bytes, Some(7));
+        let refused = ftree.refused();
+        assert_eq!(refused[0], ("rocksdb.compression", "the engine 'ftree' has no such option".to_owned()));
+        assert!(refused.len() == 2 && refused[1].1.contains("no cleaner"), "{refused:?}");
     }
 
     #[cfg(feature = "rocksdb-system")]
     #[test]
     fn rocksdb_takes_its_options() {
-        let rocksdb = asked("rocksdb");
+        let rocksdb = asked(Some("rocksdb"), None);
         assert_eq!((rocksdb.name, rocksdb.cache_bytes), ("rocksdb", Some(7)));
-        assert_eq!(rocksdb.compression.as_deref(), Some("zstd"));
+        assert!(rocksdb.refused().iter().all(|(name, _)| *name != "rocksdb.compression"));
     }
 }

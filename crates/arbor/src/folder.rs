@@ -5,7 +5,7 @@
 //! | `arbor.lock` | held by the one process that works on the folder; its text is the process id |
 //! | `arbor.format` | identity: `format`, `engine` and the release that made the folder, one `key = value` per line |
 //! | `log/` | the commit log |
-//! | `lmdb/`, `rocksdb/` | the trees of the engine of that name |
+//! | `ftree/`, `lmdb/`, `rocksdb/` | the trees of the engine of that name |
 //! | `scratch/` | temporary files; nothing in it survives a start |
 //!
 //! The identity is written before anything else and made durable with its name, so a folder without one is new (or not

@@ -1,4 +1,4 @@
-//! The one binary: `arbor serve`, `arbor check`, `arbor lab`.
+//! The one binary: `arbor serve`, `arbor check`, `arbor inspect`, `arbor salvage`, `arbor lab`.
 //!
 //! | file | what |
 //! |---|---|
@@ -10,6 +10,7 @@
 //! | `storage` | log, engine, transactions, store: opened and closed together |
 //! | `background` | `--fork` |
 //! | `check` | verifies a folder offline |
+//! | `inspect`, `salvage` | shows the fractal tree of a folder; carries a damaged one over into a new folder |
 //! | `echo` | the laboratory's bare peer |
 //! | `failure` | exit codes, as mongod's |
 
@@ -21,6 +22,8 @@ mod engines;
 mod failure;
 mod folder;
 mod front;
+mod inspect;
+mod salvage;
 mod serve;
 mod storage;
 
@@ -41,6 +44,8 @@ fn main() -> ExitCode {
     match matches.subcommand() {
         Some(("serve", matches)) => ended(serve(matches)),
         Some(("check", matches)) => ended(check::run(matches)),
+        Some(("inspect", matches)) => ended(inspect::run(matches)),
+        Some(("salvage", matches)) => ended(salvage::run(matches)),
         Some(("echo", matches)) => ended(echo::run(matches)),
         Some(("lab", matches)) => arbor_lab::cli::run(matches, engines::KV_ENGINES),
         _ => ExitCode::from(failure::BAD_OPTIONS),
@@ -55,6 +60,8 @@ fn cli() -> Command {
         .arg_required_else_help(true)
         .subcommand(config::serve_command())
         .subcommand(check::command())
+        .subcommand(inspect::command())
+        .subcommand(salvage::command())
         .subcommand(echo::command())
         .subcommand(arbor_lab::cli::command())
 }

@@ -18,7 +18,7 @@ use crate::background;
 use crate::config::{self, Settings};
 use crate::engines::EngineChoice;
 use crate::failure::{BAD_OPTIONS, CANNOT_LISTEN, Failure};
-use crate::folder::Folder;
+use crate::folder::{self, Folder};
 use crate::front::{Front, Later, Process};
 use crate::storage::{Pace, Storage};
 
@@ -70,7 +70,7 @@ fn open_log(settings: &Settings) -> Result<Log, Failure> {
 fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let (parameters, without_effect) =
         Parameters::new(&settings.parameters).map_err(|reason| Failure::new(BAD_OPTIONS, reason))?;
-    let engine = EngineChoice::of(&settings);
+    let engine = EngineChoice::of(&settings, folder::engine_of(&settings.dbpath).as_deref());
     announce(&settings, &engine, log, without_effect.iter().map(|parameter| parameter.0.as_str()));
     let later = Later::default();
     let server = Server::new(Limits { connections_max: settings.connections_max, ..Limits::default() });
@@ -121,18 +121,15 @@ fn announce<'a>(settings: &Settings, engine: &EngineChoice, log: &Log, without_e
     };
     settings.warnings.iter().for_each(|warning| warn(&warning.key, &warning.text));
     without_effect.for_each(|name| warn(&format!("setParameter.{name}"), "the parameter has no effect here"));
-    if settings.engine != name {
-        let text = format!("the engine '{}' is not in this build yet; '{name}' is used instead", settings.engine);
-        warn("storage.engine", &text);
+    if let Some(asked) = settings.engine.as_ref().filter(|asked| *asked != name) {
+        warn("storage.engine", &format!("the engine '{asked}' is not in this build yet; '{name}' is used instead"));
     }
     if settings.cache_bytes.is_some() && !engine.has_cache() {
         let text =
             format!("'{name}' reads through the page cache of the operating system; bound it with a control group");
         warn("cache size", &text);
     }
-    for (option, _) in settings.engine_options.iter().filter(|(option, _)| !engine.takes(option)) {
-        warn(option, &format!("the engine '{name}' has no such option"));
-    }
+    engine.refused().iter().for_each(|(option, reason)| warn(option, reason));
 }
 
 fn bind(settings: &Settings) -> Result<Listeners, Failure> {

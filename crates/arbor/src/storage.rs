@@ -10,7 +10,7 @@ use arbor_store::{Store, StoreOptions};
 use arbor_txn::Transactions;
 
 use crate::engines::EngineChoice;
-use crate::failure::Failure;
+use crate::failure::{BAD_OPTIONS, Failure};
 use crate::folder::Folder;
 
 pub struct Storage {
@@ -42,7 +42,8 @@ impl Storage {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let options = LogOptions { commit_interval: pace.commit_interval, ..LogOptions::default() };
         let log = Log::open(disk.clone(), &folder.log(), options).map_err(Failure::cannot_start)?;
-        let engine = engine.open(&folder.engine(engine.name)).map_err(Failure::cannot_start)?;
+        let trees = engine.tree_defaults().map_err(refused)?;
+        let engine = engine.open(&folder.engine(engine.name)).map_err(refused)?;
         let (applied, end) = (engine.applied(), log.appended());
         let path = folder.path.clone();
         let options = arbor_txn::Options {
@@ -51,7 +52,7 @@ impl Storage {
             ..arbor_txn::Options::default()
         };
         let transactions = Transactions::open(log, engine, options).map_err(Failure::cannot_start)?;
-        let options = StoreOptions { scratch: folder.scratch(), ..StoreOptions::default() };
+        let options = StoreOptions { scratch: folder.scratch(), trees, ..StoreOptions::default() };
         let store = Store::open(transactions.clone(), options).map_err(Failure::cannot_start)?;
         let recovery = Recovery { applied, end, took: begun.elapsed() };
         Ok(Storage { transactions, store: Arc::new(store), recovery, _folder: folder })
@@ -60,5 +61,13 @@ impl Storage {
     /// A last checkpoint, then the end of the log.
     pub fn close(self) -> Result<(), Failure> {
         self.transactions.close().map_err(Failure::cannot_start)
+    }
+}
+
+/// Why the engine does not open: the user's options, or what it found.
+fn refused(error: arbor_engine::Error) -> Failure {
+    match error {
+        arbor_engine::Error::InvalidOption { .. } => Failure::new(BAD_OPTIONS, error.to_string()),
+        error => Failure::cannot_start(error),
     }
 }

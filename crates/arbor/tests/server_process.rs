@@ -98,7 +98,89 @@ fn found(client: &mut Client, filter: DocBuf) -> usize {
 
 #[test]
 fn documents_are_written_found_changed_and_kept_over_kill_9() {
-    write_find_change_and_kill(&[], "lmdb");
+    write_find_change_and_kill(&[], "ftree");
+}
+
+#[test]
+fn documents_are_kept_over_kill_9_on_lmdb() {
+    write_find_change_and_kill(&["--storageEngine", "mmapv1"], "lmdb");
+}
+
+#[test]
+fn documents_are_kept_over_kill_9_with_options_of_tokumx() {
+    let flags =
+        ["--cacheSize", "64M", "--tokuftCollectionCompression", "quicklz", "--tokuftIndexReadPageSize", "16384"];
+    let others =
+        ["--setParameter", "defaultCompression=zlib", "--checkpointPeriod", "1", "--storageEngine", "PerconaFT"];
+    write_find_change_and_kill(&[&flags[..], &others[..]].concat(), "ftree");
+}
+
+/// Runs `arbor` to its end: exit code, standard output, standard error.
+fn arbor(arguments: &[&str], dbpath: &Path) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_arbor"));
+    let output = command.args(arguments).arg("--dbpath").arg(dbpath).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn insert_some(server: &Server) {
+    let insert = DocBuf::new().with("insert", "c").with("documents", &numbered(0..100));
+    run(&mut server.client(), insert).unwrap();
+}
+
+#[test]
+fn a_folder_keeps_its_engine() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--storageEngine", "lmdb"]);
+    insert_some(&server);
+    server.signal("-TERM");
+    server.wait();
+    // The folder says which engine it is, and the user may not say another.
+    let server = Server::start(dir.path(), &[]);
+    assert_eq!(found(&mut server.client(), DocBuf::new()), 100);
+    server.signal("-TERM");
+    server.wait();
+    let (code, out, errors) = arbor(&["serve", "--port", "0", "--storageEngine", "ftree"], dir.path());
+    assert_eq!(code, Some(62), "{out}{errors}");
+    assert!((out + &errors).contains("created with the storage engine 'lmdb', not 'ftree'"), "{errors}");
+    let (code, _, errors) = arbor(&["inspect"], dir.path());
+    assert!(code == Some(2) && errors.contains("was created with 'lmdb'"), "{errors}");
+}
+
+#[test]
+fn wrong_options_of_the_engine_end_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, out, errors) = arbor(&["serve", "--port", "0", "--ftreeCompression", "best"], dir.path());
+    assert_eq!(code, Some(2), "{out}{errors}");
+    assert!((out + &errors).contains("invalid option compression"), "{errors}");
+}
+
+#[test]
+fn trees_are_shown_and_damaged_folders_salvaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    insert_some(&server);
+    server.signal("-TERM");
+    server.wait();
+    let (code, out, errors) = arbor(&["inspect"], dir.path());
+    assert!(code == Some(0) && out.contains("ftree.data: applied"), "{out}{errors}");
+    let (code, out, errors) = arbor(&["check"], dir.path());
+    assert!(code == Some(0) && out.contains("data file: ") && out.contains("test.c 100 documents"), "{out}{errors}");
+
+    // Documents after the last checkpoint come from the log.
+    let server = Server::start(dir.path(), &[]);
+    let insert = DocBuf::new().with("insert", "c").with("documents", &numbered(100..120));
+    run(&mut server.client(), insert.with("writeConcern", &DocBuf::new().with("j", true))).unwrap();
+    server.signal("-KILL");
+    server.wait();
+    let into = tempfile::tempdir().unwrap();
+    let target = into.path().to_str().unwrap();
+    let (code, out, errors) = arbor(&["salvage", "--into", target], dir.path());
+    assert!(code == Some(0) && out.contains("rows of"), "{out}{errors}");
+    let (code, out, errors) = arbor(&["check"], into.path());
+    assert!(code == Some(0) && out.contains("test.c 120 documents"), "{out}{errors}");
+    let (code, _, errors) = arbor(&["salvage", "--into", target], dir.path());
+    assert!(code == Some(2) && errors.contains("the folder is not empty"), "{errors}");
 }
 
 #[cfg(feature = "rocksdb-system")]

@@ -70,6 +70,7 @@ impl From<arbor_txn::Error> for Error {
             }
             E::CorruptRecord { .. } | E::LogGap { .. } => Error::new(Code::DATA_CORRUPTION_DETECTED, text),
             E::Engine(arbor_engine::Error::Corrupt { .. }) => Error::new(Code::DATA_CORRUPTION_DETECTED, text),
+            E::Engine(arbor_engine::Error::InvalidOption { .. }) => Error::new(Code::INVALID_OPTIONS, text),
             E::Poisoned { .. } | E::Engine(_) | E::Log(_) | E::Refused { .. } => Error::new(Code::INTERNAL_ERROR, text),
         }
     }

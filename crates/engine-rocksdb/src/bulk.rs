@@ -22,7 +22,7 @@ type RowSource<'r> = &'r mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>;
 
 pub fn load(core: &Core, tree: TreeId, rows: RowSource<'_>) -> Result<()> {
     let content = core.edit(|edit| {
-        limits::check_empty(tree, edit.tree(tree)?.keys)?;
+        edit.check_empty(tree)?;
         // A number stays free before it: RocksDB counts the end of a range tombstone, which is the next content's
         // first key, as covered, and would want a flush before it takes the file over.
         edit.new_content();
@@ -33,8 +33,8 @@ pub fn load(core: &Core, tree: TreeId, rows: RowSource<'_>) -> Result<()> {
     let mut files = Files { core, content, paths: Vec::new() };
     let loaded = files.fill(rows).and_then(|loaded| {
         core.edit(|edit| {
+            edit.check_empty(tree)?;
             let old = edit.tree(tree)?;
-            limits::check_empty(tree, old.keys)?;
             edit.doom(old.content);
             edit.set_tree(tree, loaded);
             records::delete_loading(&mut edit.batch, content);

@@ -1,4 +1,5 @@
-//! A group of batches becomes one write of RocksDB, with exact counts.
+//! A group of batches becomes one write of RocksDB, with exact counts unless they are not asked for
+//! (`RocksOptions::exact_counts`); the records of trees then count what bulk loads put there.
 //!
 //! Within the group, rows that it changed are looked up in `rows` (length of the value, `None` if deleted), then in
 //! `ranges` (what it deleted as a range), then in RocksDB. Nothing is changed before the write, so a group that fails
@@ -37,6 +38,7 @@ pub struct Edit<'b> {
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
     doomed: Vec<Content>,
     reshaped: bool,
+    exact_counts: bool,
 }
 
 /// What a written edit changes in the book.
@@ -48,7 +50,7 @@ pub struct Outcome {
 }
 
 impl<'b> Edit<'b> {
-    pub fn begin(db: &'b Db, book: &'b Book) -> Result<Edit<'b>> {
+    pub fn begin(db: &'b Db, book: &'b Book, exact_counts: bool) -> Result<Edit<'b>> {
         if let Some(reason) = &book.poisoned {
             return Err(Error::Poisoned { context: reason.clone() });
         }
@@ -63,6 +65,7 @@ impl<'b> Edit<'b> {
             ranges: Vec::new(),
             doomed: Vec::new(),
             reshaped: false,
+            exact_counts,
         })
     }
 
@@ -97,6 +100,15 @@ impl<'b> Edit<'b> {
             None => self.book.trees.get(&tree).copied(),
         };
         found.ok_or(Error::UnknownTree(tree))
+    }
+
+    /// Errors: the tree holds rows, or is not there. Requires: nothing was changed before in this edit.
+    pub fn check_empty(&self, tree: TreeId) -> Result<()> {
+        let record = self.tree(tree)?;
+        if self.exact_counts {
+            return limits::check_empty(tree, record.keys);
+        }
+        limits::check_empty(tree, u64::from(self.db.rows(record.content, None)?.seek(&[])?))
     }
 
     fn create_tree(&mut self, tree: TreeId, options: &arbor_engine::TreeOptions) -> Result<()> {
@@ -136,6 +148,10 @@ impl<'b> Edit<'b> {
         limits::check_row(key, value)?;
         let mut record = self.tree(tree)?;
         let row = record.content.row(key);
+        if !self.exact_counts {
+            self.batch.put(&row, value);
+            return Ok(());
+        }
         match self.value_length(&row)? {
             Some(length) => record.bytes = record.bytes - length as u64 + value.len() as u64,
             None => {
@@ -152,6 +168,10 @@ impl<'b> Edit<'b> {
     fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
         let mut record = self.tree(tree)?;
         let row = record.content.row(key);
+        if !self.exact_counts {
+            self.batch.delete(&row);
+            return Ok(());
+        }
         // No tombstone for a row that is not there.
         let Some(length) = self.value_length(&row)? else { return Ok(()) };
         record.keys -= 1;
@@ -167,6 +187,10 @@ impl<'b> Edit<'b> {
         let begin = record.content.row(from);
         let end = to.map_or(record.content.end().to_vec(), |to| record.content.row(to));
         if begin >= end {
+            return Ok(());
+        }
+        if !self.exact_counts {
+            self.batch.delete_range(&begin, &end);
             return Ok(());
         }
         let (mut keys, mut bytes) = (0, 0);

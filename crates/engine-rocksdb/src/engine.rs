@@ -151,7 +151,7 @@ impl Core {
             self.checkpoint()?;
         }
         let mut book = self.lock_book();
-        let mut edit = Edit::begin(&self.db, &book)?;
+        let mut edit = Edit::begin(&self.db, &book, self.options.exact_counts)?;
         let answer = change(&mut edit)?;
         if edit.is_empty() {
             return Ok(answer);
@@ -251,15 +251,20 @@ impl Engine for RocksEngine {
     fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
         let record = self.core.lock_book().trees.get(&tree).copied().ok_or(Error::UnknownTree(tree))?;
         let disk_bytes = self.core.db.file_bytes(&record.content.prefix(), &record.content.end())?;
+        if !self.core.options.exact_counts {
+            let whole = self.snapshot()?.estimate(tree, &[], None)?;
+            return Ok(TreeStats { keys: whole.keys, data_bytes: whole.bytes, disk_bytes, free_bytes: 0 });
+        }
         Ok(TreeStats { keys: record.keys, data_bytes: record.bytes, disk_bytes, free_bytes: 0 })
     }
 
     fn capabilities(&self) -> Capabilities {
-        // Counts are exact, so a range delete reads what it deletes.
+        // For exact counts a range delete reads what it deletes.
+        let exact_counts = self.core.options.exact_counts;
         Capabilities {
             update_messages: false,
-            exact_counts: true,
-            cheap_range_delete: false,
+            exact_counts,
+            cheap_range_delete: !exact_counts,
             compression: COMPRESSIONS,
         }
     }

@@ -15,6 +15,9 @@ pub struct RocksOptions {
     pub compression: String,
     /// Largest file of a bulk load, before compression.
     pub load_file_bytes: u64,
+    /// Counts of rows stay exact, for which every put, delete and range delete reads what it replaces. Without, writes read
+    /// nothing, and counts are what RocksDB estimates.
+    pub exact_counts: bool,
 }
 
 impl RocksOptions {
@@ -32,6 +35,7 @@ impl Default for RocksOptions {
             memtable_bytes: 64 << 20,
             compression: "snappy".to_owned(),
             load_file_bytes: 256 << 20,
+            exact_counts: true,
         }
     }
 }

@@ -77,9 +77,16 @@ fn contract_with_small_memtables() {
         memtable_bytes: 1 << 12,
         compression: "zstd".to_owned(),
         load_file_bytes: 1 << 14,
+        ..RocksOptions::default()
     };
     contract::run(&Dropped { options: options.clone() }, 10);
     contract::run_histories(&Copied { options }, 10);
+}
+
+#[test]
+fn contract_with_estimated_counts() {
+    let options = RocksOptions { exact_counts: false, memtable_bytes: 1 << 14, ..RocksOptions::default() };
+    contract::run(&Dropped { options }, 10);
 }
 
 #[test]

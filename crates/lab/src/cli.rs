@@ -68,7 +68,7 @@ fn run_arguments() -> Command {
                 .value_name("EXPERIMENT")
                 .help("pointquery, sysbench, load, or a YAML file"),
         )
-        .arg(list("engine", "E[,E]", "Storage engines; a server is started for each (lmdb)"))
+        .arg(list("engine", "E[,E]", "Storage engines; a server is started for each (ftree)"))
         .arg(list("target", "[NAME=]URI", "Running servers to measure: mongodb://host:port"))
         .arg(
             option("scale", "small|full", "Sizes of the run (small)")
@@ -236,7 +236,7 @@ fn plan(matches: &ArgMatches) -> Result<Plan> {
     plan.engines = texts(matches, "engine");
     plan.targets = texts(matches, "target").iter().map(|text| MongoDb::parse(text)).collect::<Result<_>>()?;
     if plan.engines.is_empty() && plan.targets.is_empty() {
-        plan.engines = vec!["lmdb".to_owned()];
+        plan.engines = vec!["ftree".to_owned()];
     }
     plan.shape.tables = number(matches, "tables")?.unwrap_or(plan.shape.tables);
     plan.shape.rows = number(matches, "docs")?.unwrap_or(plan.shape.rows);
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(small.shape.tables * small.shape.rows, 1_000_000);
         assert_eq!(
             (small.engines, small.clients, small.echo),
-            (vec!["lmdb".to_owned()], vec![1, 2, 4, 8, 16, 32, 40], true)
+            (vec!["ftree".to_owned()], vec![1, 2, 4, 8, 16, 32, 40], true)
         );
         let other = planned(&[
             "sysbench",

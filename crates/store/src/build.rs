@@ -53,17 +53,18 @@ impl Build<'_> {
         &self.store.transactions
     }
 
-    fn create(&self, txn: &mut Transaction, specs: Vec<IndexSpec>) -> Vec<Arc<Index>> {
+    fn create(&self, txn: &mut Transaction, specs: Vec<IndexSpec>) -> Result<Vec<Arc<Index>>> {
         let create = |spec: IndexSpec| {
             let multikey = Multikey::new(&vec![0; spec.key_pattern.len()]);
-            Arc::new(spec.into_index(txn.create_tree(Default::default()), multikey))
+            let options = self.store.options.trees.of_index(spec.doc.as_doc())?;
+            Ok(Arc::new(spec.into_index(txn.create_tree(options), multikey)))
         };
         specs.into_iter().map(create).collect()
     }
 
     fn run_in_transaction(&self, specs: Vec<IndexSpec>) -> Result<()> {
         let mut txn = self.transactions().begin()?;
-        let indexes = self.create(&mut txn, specs);
+        let indexes = self.create(&mut txn, specs)?;
         self.scan(&indexes, |_, index, key, id_key| {
             check_unique(&txn, self.collection, index, key)?;
             let (key, value) = entry_of(index, key, id_key);
@@ -96,7 +97,7 @@ impl Build<'_> {
 
     fn begin(&self, specs: Vec<IndexSpec>) -> Result<Vec<Arc<Index>>> {
         let mut txn = self.transactions().begin()?;
-        let indexes = self.create(&mut txn, specs);
+        let indexes = self.create(&mut txn, specs)?;
         for index in &indexes {
             txn.put(CATALOGUE, catalogue::build_key(index.tree), self.collection.namespace.as_str());
         }

@@ -34,7 +34,7 @@ impl Store {
             uuid: Uuid::new_v4(),
             namespace: namespace.clone(),
             options: options.clone(),
-            tree: txn.create_tree(Default::default()),
+            tree: txn.create_tree(self.options.trees.of_collection(options.as_doc())?),
             indexes: Vec::new(),
             latch: Arc::default(),
         };

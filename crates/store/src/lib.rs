@@ -9,6 +9,7 @@
 //! | `build.rs`, `sorter.rs` | index builds |
 //! | `record.rs`, `cursor.rs`, `entry.rs` | reading; the layout of records and index entries |
 //! | `write.rs`, `index_keys.rs` | [`insert`], [`update`], [`delete`] and the keys of a document |
+//! | `tree_options.rs` | what new trees are created with |
 //! | `validate.rs` | the proof that indexes and collection agree |
 
 mod build;
@@ -30,6 +31,7 @@ mod record;
 mod sorter;
 mod store;
 pub mod testing;
+mod tree_options;
 mod validate;
 mod write;
 
@@ -44,5 +46,6 @@ pub use key_pattern::INDEX_FIELDS_MAX;
 pub use namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
 pub use record::{count, data_size, id_key, record};
 pub use store::{Store, StoreOptions};
+pub use tree_options::TreeDefaults;
 pub use validate::{IndexReport, Report};
 pub use write::{delete, insert, update};

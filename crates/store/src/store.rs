@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 
 use crate::catalogue::{self, CATALOGUE, Catalogue};
 use crate::latch::ExclusiveGuard;
-use crate::{Collection, Held, Namespace, Result};
+use crate::{Collection, Held, Namespace, Result, TreeDefaults};
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -19,6 +19,8 @@ pub struct StoreOptions {
     pub build_memory_bytes: usize,
     /// Collections up to this size are indexed inside one transaction, without a checkpoint.
     pub build_in_transaction_bytes: u64,
+    /// What new trees are created with.
+    pub trees: TreeDefaults,
 }
 
 impl Default for StoreOptions {
@@ -27,6 +29,7 @@ impl Default for StoreOptions {
             scratch: std::env::temp_dir(),
             build_memory_bytes: 200 << 20,
             build_in_transaction_bytes: 1 << 20,
+            trees: TreeDefaults::default(),
         }
     }
 }

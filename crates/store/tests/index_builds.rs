@@ -13,7 +13,12 @@ const ROWS: i32 = 400;
 
 /// Small limits, so that a few hundred documents are a large collection and spill.
 fn small(folder: &tempfile::TempDir) -> StoreOptions {
-    StoreOptions { scratch: folder.path().to_owned(), build_memory_bytes: 4000, build_in_transaction_bytes: 100 }
+    StoreOptions {
+        scratch: folder.path().to_owned(),
+        build_memory_bytes: 4000,
+        build_in_transaction_bytes: 100,
+        ..StoreOptions::default()
+    }
 }
 
 fn rig(folder: &tempfile::TempDir) -> Rig {

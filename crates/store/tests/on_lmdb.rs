@@ -18,8 +18,12 @@ fn open(dir: &Path) -> Store {
     let disk = Arc::new(RealDisk);
     let log = Log::open(disk, &dir.join("log"), LogOptions::default()).unwrap();
     let transactions = Transactions::open(log, Arc::new(engine), Options::default()).unwrap();
-    let options =
-        StoreOptions { scratch: dir.join("scratch"), build_memory_bytes: 10_000, build_in_transaction_bytes: 1000 };
+    let options = StoreOptions {
+        scratch: dir.join("scratch"),
+        build_memory_bytes: 10_000,
+        build_in_transaction_bytes: 1000,
+        ..StoreOptions::default()
+    };
     Store::open(transactions, options).unwrap()
 }
 

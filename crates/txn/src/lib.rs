@@ -46,6 +46,7 @@ pub use error::{Error, Result};
 pub use ledger::{CounterId, FIXED_TREES};
 pub use options::{FreeSpace, Options};
 pub use read_view::ReadView;
+pub use recovery::trees_of;
 pub use transaction::{Durability, Savepoint, Transaction};
 pub use transactions::{MaybeConflict, Transactions};
 pub use view::View;

@@ -103,6 +103,12 @@ fn fill(log: &Log, applied: Position) -> Result<()> {
     log.wait_durable(applied).map_err(log_error)
 }
 
+/// The trees that the ledger in an engine names.
+pub fn trees_of(engine: &dyn Engine) -> arbor_engine::Result<Vec<TreeId>> {
+    let ledger = read_ledger(engine).map_err(|error| arbor_engine::Error::Other(error.to_string()))?;
+    Ok(ledger.into_iter().flat_map(|ledger| ledger.trees).collect())
+}
+
 /// `None` when there is no ledger yet.
 fn read_ledger(engine: &dyn Engine) -> Result<Option<Committed>> {
     let snapshot = engine.snapshot()?;

@@ -19,13 +19,15 @@ pub struct Settings {
     pub verbosity: u8,
     pub fork: bool,
     pub pidfile: Option<PathBuf>,
-    /// Canonical name: `lmdb`, `ftree`, `rocksdb`, `wiredTiger`.
-    pub engine: String,
+    /// Canonical name, if one was given: `ftree`, `lmdb`, `rocksdb`, `wiredTiger`.
+    pub engine: Option<String>,
     /// Options for engines by their own names, in the order given; each engine takes those it knows.
     pub engine_options: Vec<(String, String)>,
     pub cache_bytes: Option<u64>,
     pub commit_interval_ms: u64,
     pub checkpoint_seconds: u64,
+    /// The same, if it was given: engines that make checkpoints by themselves take it.
+    pub checkpoint_seconds_given: Option<u64>,
     pub slow_ms: i32,
     pub slow_sample_rate: f64,
     pub parameters: Vec<(String, String)>,
@@ -58,11 +60,12 @@ impl Default for Settings {
             verbosity: 0,
             fork: false,
             pidfile: None,
-            engine: "lmdb".to_owned(),
+            engine: None,
             engine_options: Vec::new(),
             cache_bytes: None,
             commit_interval_ms: 100,
             checkpoint_seconds: 60,
+            checkpoint_seconds_given: None,
             slow_ms: 100,
             slow_sample_rate: 1.0,
             parameters: Vec::new(),

@@ -56,11 +56,11 @@ const fn row(flag: &'static str, yaml: &'static str, kind: Kind, action: Action,
 static ROWS: &[Row] = &[
     // where the data is
     row("dbpath", "storage.dbPath", Text, Apply(|s, v| { s.dbpath = text(v).into(); Ok(()) }), "Folder of the data files [default: /data/db]"),
-    row("storageEngine", "storage.engine", Text, Apply(engine), "lmdb (alias mmapv1), ftree (tokuft, perconaft), rocksdb, wiredTiger"),
+    row("storageEngine", "storage.engine", Text, Apply(engine), "ftree (aliases tokuft, perconaft), lmdb (mmapv1), rocksdb, wiredTiger [default: what the folder was made with, else ftree]"),
     row("journalCommitInterval", "storage.journal.commitIntervalMs", Kind::Number { min: 1, max: 500 }, Apply(|s, v| { s.commit_interval_ms = int(v) as u64; Ok(()) }), "Milliseconds between fsyncs of the log [default: 100]"),
     row("", "storage.mmapv1.journal.commitIntervalMs", Kind::Number { min: 1, max: 500 }, Map(|s, v| { s.commit_interval_ms = int(v) as u64; Ok(()) }, "applied as storage.journal.commitIntervalMs"), ""),
-    row("syncdelay", "storage.syncPeriodSecs", Real, Apply(|s, v| { s.checkpoint_seconds = real(v) as u64; Ok(()) }), "Seconds between checkpoints [default: 60]"),
-    row("checkpointPeriod", "", COUNT, Apply(|s, v| { s.checkpoint_seconds = int(v) as u64; Ok(()) }), ""),
+    row("syncdelay", "storage.syncPeriodSecs", Real, Apply(checkpoints), "Seconds between checkpoints [default: 60]"),
+    row("checkpointPeriod", "", COUNT, Apply(checkpoints), ""),
     row("journal", "storage.journal.enabled", Switch, Apply(|s, v| { if !on(v) { s.warn("storage.journal.enabled", ONE_LOG); } Ok(()) }), ""),
     row("nojournal", "", Switch, Ignore(ONE_LOG), ""),
     row("dur", "", Switch, Ignore(ONE_LOG), ""),
@@ -171,6 +171,15 @@ static ROWS: &[Row] = &[
     row("rocksdbConfigString", "storage.rocksdb.configString", Text, EngineOption("rocksdb.configString"), ""),
     row("rocksdbCrashSafeCounters", "storage.rocksdb.crashSafeCounters", Switch, Ignore("counts are always kept exact"), ""),
     row("rocksdbCounters", "storage.rocksdb.counters", Switch, Ignore("figures are read through serverStatus"), ""),
+
+    // the fractal tree
+    row("ftreeCacheSizeGB", "storage.ftree.cacheSizeGB", Real, Apply(cache_gb), "Memory of the fractal tree in GB [default: half of the machine's]"),
+    row("ftreeDirectio", "storage.ftree.directio", Switch, EngineOption("ftree.directio"), "Reads and writes past the page cache"),
+    row("ftreeCompression", "storage.ftree.compression", Text, EngineOption("ftree.compression"), "none, lz4 or zstd[:level] [default: zstd]"),
+    row("ftreeReadPageSize", "storage.ftree.readPageSize", Bytes, EngineOption("ftree.readPageSize"), ""),
+    row("ftreePageSize", "storage.ftree.pageSize", Bytes, EngineOption("ftree.pageSize"), ""),
+    row("ftreeFanout", "storage.ftree.fanout", COUNT, EngineOption("ftree.fanout"), ""),
+    row("ftreeWriteBias", "storage.ftree.writeBias", Text, EngineOption("ftree.writeBias"), "low, normal or high: buffered share of the data [default: normal]"),
 
     // TokuFT in MongoDB, and TokuMX
     row("tokuftEngineCacheSize", "storage.tokuft.engineOptions.cacheSize", Bytes, Apply(cache_bytes), ""),
@@ -322,6 +331,12 @@ fn cache_bytes(settings: &mut Settings, value: ParsedValue) -> Result<(), String
     Ok(())
 }
 
+fn checkpoints(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {
+    settings.checkpoint_seconds = real(value) as u64;
+    settings.checkpoint_seconds_given = Some(settings.checkpoint_seconds);
+    Ok(())
+}
+
 fn destination(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {
     match text(value).as_str() {
         "file" => {}
@@ -338,8 +353,8 @@ fn engine(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {
         "ftree" | "tokuft" | "perconaft" => "ftree",
         "rocksdb" => "rocksdb",
         "wiredtiger" => "wiredTiger",
-        _ => return Err(format!("unknown storage engine '{name}'; known are lmdb, ftree, rocksdb, wiredTiger")),
+        _ => return Err(format!("unknown storage engine '{name}'; known are ftree, lmdb, rocksdb, wiredTiger")),
     };
-    settings.engine = canonical.to_owned();
+    settings.engine = Some(canonical.to_owned());
     Ok(())
 }

@@ -20,6 +20,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             call.reply.append(name, &section);
         }
     }
+    let engine = call.database().transactions.engine().name();
+    if is_wanted(call.body, engine) {
+        let counters = counters(call)?;
+        call.reply.append(engine, &counters);
+    }
     Ok(())
 }
 
@@ -94,14 +99,20 @@ fn storage_engine(call: &Call<'_>) -> Result<DocBuf> {
         .with("readOnly", false))
 }
 
-/// The engine's own counters, under their own names.
-fn engine(call: &Call<'_>) -> Result<DocBuf> {
-    let transactions = &call.database().transactions;
-    let stats = transactions.engine().stats().map_err(arbor_txn::Error::from)?;
+/// The engine's own counters, under its name as the section's.
+fn counters(call: &Call<'_>) -> Result<DocBuf> {
+    let stats = call.database().transactions.engine().stats().map_err(arbor_txn::Error::from)?;
     let mut counters = DocBuf::new();
     for (name, value) in &stats.counters {
         counters.append(name, *value as i64);
     }
+    Ok(counters)
+}
+
+/// What every engine has.
+fn engine(call: &Call<'_>) -> Result<DocBuf> {
+    let transactions = &call.database().transactions;
+    let stats = transactions.engine().stats().map_err(arbor_txn::Error::from)?;
     let checkpoints = transactions.checkpoint_stats();
     let mut checkpoint = DocBuf::new()
         .with("count", checkpoints.count as i64)
@@ -121,7 +132,7 @@ fn engine(call: &Call<'_>) -> Result<DocBuf> {
     if let Some(reason) = transactions.poisoned() {
         doc.append("poisoned", reason);
     }
-    Ok(doc.with("checkpoint", &checkpoint).with("counters", &counters))
+    Ok(doc.with("checkpoint", &checkpoint))
 }
 
 /// The commit log.

@@ -91,11 +91,12 @@ impl EngineProcess {
 
     pub fn run(&mut self, phase: Phase) -> Result<Answer> {
         self.signal(Signal::CONT);
-        let ended = || Error::Engine(format!("the engine's process ended in {phase}"));
-        let input = self.input.as_mut().ok_or_else(ended)?;
-        writeln!(input, "{phase}").and_then(|()| input.flush()).map_err(|_| ended())?;
-        let line = self.answers.next().ok_or_else(ended)??;
-        Ok(serde_json::from_str(&line).map_err(std::io::Error::from)?)
+        let asked =
+            self.input.as_mut().is_some_and(|input| writeln!(input, "{phase}").and_then(|()| input.flush()).is_ok());
+        match self.answers.next().filter(|_| asked) {
+            Some(line) => Ok(serde_json::from_str(&line?).map_err(std::io::Error::from)?),
+            None => Err(Error::Engine(format!("the engine's process ended: {}", self.child.wait()?))),
+        }
     }
 
     /// Until its next turn.
