@@ -18,7 +18,7 @@ fn main() {
                 while done.load(Ordering::Relaxed) < wanted {
                     let replay = Replay { seed: seed.fetch_add(1, Ordering::Relaxed) };
                     let before = done.fetch_add(images::run(replay.seed, u64::MAX), Ordering::Relaxed);
-                    if replay.seed % 100 == 0 {
+                    if replay.seed.is_multiple_of(100) {
                         eprintln!("{before} of {wanted} images, seed {}", replay.seed);
                     }
                     std::mem::forget(replay);

@@ -165,6 +165,7 @@ impl Writer {
         self.part = None;
         if let Some(tree) = core.trees.alive(id) {
             tree.dropped.store(seq.0, Ordering::Release);
+            core.deletes(&tree);
             core.dropped.add(tree);
         }
     }
@@ -184,6 +185,7 @@ impl Writer {
         }
         if tombstone.to.as_deref().is_none_or(|to| tombstone.from.as_slice() < to) {
             self.part(core, id).delete_range(tombstone);
+            core.trees.alive(id).iter().for_each(|tree| core.deletes(tree));
         }
     }
 

@@ -1,7 +1,7 @@
 //! The forest as an engine: what is shared, opening, applying, checkpoints.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -46,6 +46,8 @@ pub struct Core {
     pub(crate) health: Health,
     pub(crate) dropped: Dropped,
     pub(crate) checkpoints: Checkpoints,
+    /// Much was deleted at once: the next checkpoint gives its space back.
+    pub(crate) returns_space: AtomicBool,
     /// Where trees have their active part while nothing is written to them.
     pub(crate) no_part: Arc<MemTree>,
     /// Changes of roots since opening, and at the last checkpoint.
@@ -95,6 +97,7 @@ impl Forest {
             health: Health::default(),
             dropped: Dropped::default(),
             checkpoints: recovered.checkpoints,
+            returns_space: AtomicBool::new(false),
             no_part,
             installs: AtomicU64::new(0),
             captured_installs: AtomicU64::new(0),
@@ -157,7 +160,20 @@ impl Core {
     pub(crate) fn reap(&self) {
         let absorbed = self.backlog.absorbed();
         let gone: Vec<Arc<Tree>> = self.dropped.lock().extract_if(.., |tree| self.is_unseen(tree, absorbed)).collect();
-        gone.iter().for_each(|tree| self.trees.remove(tree));
+        if !gone.is_empty() {
+            gone.iter().for_each(|tree| self.trees.remove(tree));
+            drop(gone);
+            // What could not be given back now is tried again after the next checkpoint.
+            let _ = self.io.space.give_back(&self.io.file);
+        }
+    }
+
+    /// All or much of this tree is deleted.
+    pub(crate) fn deletes(&self, tree: &Tree) {
+        const WORTH_A_CHECKPOINT: u64 = 1 << 20;
+        if tree.root().totals().disk_bytes >= WORTH_A_CHECKPOINT {
+            self.returns_space.store(true, Ordering::Relaxed);
+        }
     }
 
     /// A root was changed.
@@ -239,6 +255,7 @@ impl Core {
     pub(crate) fn checkpoint(&self) -> Result<Seq> {
         self.health.check()?;
         let before = self.checkpoints.durable();
+        self.returns_space.store(false, Ordering::Relaxed);
         let done = self.checkpoints.run(|| self.capture());
         match &done {
             Ok(durable) if *durable > before => self.health.found_space(),

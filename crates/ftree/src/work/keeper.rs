@@ -10,6 +10,8 @@ use crate::work::pace;
 use crate::{Error, Result, Seq};
 
 const TICK: Duration = Duration::from_millis(50);
+/// So long after much was deleted its space comes back.
+const RETURN: Duration = Duration::from_millis(1000);
 /// Between two tries to go on without space.
 const RETRY: Duration = Duration::from_millis(200);
 /// So long after the last write slots are cleaned, and for so many at a time.
@@ -30,13 +32,16 @@ struct Keeper {
     written: Instant,
     checkpointed: Instant,
     retried: Instant,
+    /// Since when space waits to be given back.
+    returning: Option<Instant>,
 }
 
 impl Core {
     /// What the keeper thread does until it is stopped.
     pub fn keep_until_stopped(&self) {
         let now = Instant::now();
-        let mut keeper = Keeper { visible: self.visible(), written: now, checkpointed: now, retried: now };
+        let (visible, returning) = (self.visible(), None);
+        let mut keeper = Keeper { visible, written: now, checkpointed: now, retried: now, returning };
         while !self.work.scheduler.wait_for_stop(TICK) {
             keeper.tick(self, Instant::now());
         }
@@ -183,9 +188,18 @@ impl Keeper {
     fn checkpoint(&mut self, core: &Core, now: Instant) {
         let interval = Duration::from_millis(core.options.checkpoint_interval_ms);
         let timed = !interval.is_zero() && now.duration_since(self.checkpointed) >= interval;
-        if core.absorbed_since_checkpoint() >= core.options.checkpoint_bytes || (timed && core.has_changed()) {
+        let full = core.absorbed_since_checkpoint() >= core.options.checkpoint_bytes;
+        if full || (timed && core.has_changed()) || self.returns_space(core, now) {
             core.checkpoint_by_itself();
-            self.checkpointed = Instant::now();
+            (self.checkpointed, self.returning) = (Instant::now(), None);
         }
+    }
+
+    fn returns_space(&mut self, core: &Core, now: Instant) -> bool {
+        if !core.returns_space.load(Ordering::Relaxed) {
+            self.returning = None;
+            return false;
+        }
+        now.duration_since(*self.returning.get_or_insert(now)) >= RETURN
     }
 }

@@ -102,7 +102,7 @@ impl Run {
             0..14 => self.history.apply(&recorder),
             14..17 => self.history.checkpoint(&recorder),
             17 => self.history.bulk_load(&recorder),
-            18 => self.camera.shoot("between two steps"),
+            18 => self.give_back(),
             _ => {
                 drop(recorder);
                 self.crash(rng);
@@ -111,6 +111,15 @@ impl Run {
         if rng.one_in(10) {
             self.check_space();
         }
+    }
+
+    /// All that is free is punched and cut off.
+    fn give_back(&self) {
+        self.camera.shoot("before giving back");
+        let recorder = self.recorder();
+        let io = &recorder.forest.core().io;
+        io.space.give_back_all(&io.file).expect("the disk is well");
+        self.camera.shoot("after giving back");
     }
 
     fn recorder(&self) -> Recorder {

@@ -10,6 +10,8 @@ use arbor_engine::{Engine, Result};
 const TREES: u64 = 6;
 
 pub type Row = (Vec<u8>, Vec<u8>);
+/// `None`: there is no such tree.
+type Rows = Option<Vec<Row>>;
 
 /// The states after each batch and bulk load, oldest first.
 pub struct States {
@@ -37,6 +39,7 @@ impl States {
         self.lock().len() - 1
     }
 
+    #[allow(dead_code)]
     pub fn model(&self, number: usize) -> ModelEngine {
         self.lock()[number].reopen()
     }
@@ -62,19 +65,19 @@ impl States {
     }
 }
 
-fn dump(engine: &dyn Engine) -> Vec<Option<Vec<Row>>> {
+fn dump(engine: &dyn Engine) -> Vec<Rows> {
     let snapshot = engine.snapshot().expect("a snapshot");
     assert_eq!(snapshot.position(), engine.applied());
     (0..TREES).map(|tree| rows_of(&*snapshot, TreeId(tree))).collect()
 }
 
-fn difference(states: &[ModelEngine], applied: Position, found: &[Option<Vec<Row>>]) -> String {
+fn difference(states: &[ModelEngine], applied: Position, found: &[Rows]) -> String {
     let at_position = states.iter().filter(|state| state.applied() == applied);
     let tell = |state: &ModelEngine| {
         let expected = dump(state);
-        let differs = |(tree, (left, right)): (usize, (&Option<Vec<Row>>, &Option<Vec<Row>>))| {
-            let rows = |rows: &Option<Vec<Row>>| rows.as_ref().map(Vec::len);
-            let missing = |of: &Option<Vec<Row>>, from: &Option<Vec<Row>>| {
+        let differs = |(tree, (left, right)): (usize, (&Rows, &Rows))| {
+            let rows = |rows: &Rows| rows.as_ref().map(Vec::len);
+            let missing = |of: &Rows, from: &Rows| {
                 let from = from.as_ref()?;
                 let row = of.as_ref()?.iter().find(|row| !from.contains(row))?;
                 Some(format!("{} ({} bytes)", row.0.escape_ascii(), row.1.len()))
