@@ -13,15 +13,12 @@ use std::sync::atomic::Ordering;
 use arbor_base::TreeId;
 use arbor_engine::{Batch, Op, TreeOptions, limits};
 
-use crate::cache::Charge;
+use crate::cache::Cache;
 use crate::forest::Core;
 use crate::memtable::{MemTree, Memtable};
 use crate::settings::settings_of;
 use crate::tree::{Inner, Tree, TreeVersion};
 use crate::{Entry, Error, Kind, RangeTombstone, Result, Seq, filter, update};
-
-/// Memory is charged in steps of this.
-const CHARGE_STEP: u64 = 64 << 10;
 
 /// One memtable and the trees it holds parts of.
 pub struct Generation {
@@ -30,8 +27,6 @@ pub struct Generation {
     pub parts: Vec<(Arc<Tree>, Arc<MemTree>)>,
     /// The newest batch or bulk load in it or before it; set when it is frozen.
     pub last: Seq,
-    /// Its memory, once it is frozen.
-    _charge: Option<Charge>,
 }
 
 /// The state of the one thread that applies.
@@ -39,20 +34,13 @@ pub struct Writer {
     pub filling: Generation,
     /// Everything up to here is in frozen generations, or absorbed.
     pub frozen: Seq,
-    charge: Option<Charge>,
     /// The part that was written last: most batches write one tree after the other.
     part: Option<(TreeId, Arc<MemTree>)>,
 }
 
 impl Generation {
-    pub fn new(number: u64, memtable_bytes: u64) -> Generation {
-        Generation {
-            number,
-            memtable: Memtable::new(memtable_bytes),
-            parts: Vec::new(),
-            last: Seq::ZERO,
-            _charge: None,
-        }
+    pub fn new(number: u64, memtable_bytes: u64, cache: &Cache) -> Generation {
+        Generation { number, memtable: Memtable::charged(memtable_bytes, cache), parts: Vec::new(), last: Seq::ZERO }
     }
 }
 
@@ -106,19 +94,8 @@ pub fn only_frees(batch: &Batch) -> bool {
 
 impl Writer {
     /// `frozen`: up to where everything is in the trees.
-    pub fn new(memtable_bytes: u64, frozen: Seq) -> Writer {
-        Writer { filling: Generation::new(1, memtable_bytes), frozen, charge: None, part: None }
-    }
-
-    /// Takes the memory of the memtable from the budget.
-    pub fn charge(&mut self, core: &Core) {
-        let bytes = self.filling.memtable.bytes();
-        match &mut self.charge {
-            // Not for each batch: a charge is shared state.
-            Some(charge) if charge.bytes().abs_diff(bytes) < CHARGE_STEP => {}
-            Some(charge) => charge.resize(bytes),
-            None => self.charge = Some(core.io.cache.charge(bytes)),
-        }
+    pub fn new(memtable_bytes: u64, frozen: Seq, cache: &Cache) -> Writer {
+        Writer { filling: Generation::new(1, memtable_bytes, cache), frozen, part: None }
     }
 
     /// The tree behind the cached part may be another one now.
@@ -213,11 +190,10 @@ impl Writer {
     /// Ends the generation that is being filled: its parts become frozen ones. Requires: everything in it is visible (A2).
     pub fn freeze(&mut self, core: &Core) -> Generation {
         self.part = None;
-        let next = Generation::new(self.filling.number + 1, core.options.memtable_bytes);
+        let next = Generation::new(self.filling.number + 1, core.options.memtable_bytes, &core.io.cache);
         let mut full = std::mem::replace(&mut self.filling, next);
         full.memtable.seal();
         full.last = core.visible();
-        full._charge = self.charge.take();
         self.frozen = full.last;
         for (tree, part) in &full.parts {
             tree.install(|current| {

@@ -86,12 +86,13 @@ impl Forest {
         for CapturedTree { id, created, settings, root, .. } in recovered.trees {
             trees.add(Arc::new(Tree::new(id, created, settings, root, no_part.clone())));
         }
+        let writer = Writer::new(options.memtable_bytes, recovered.applied, &io.cache);
         let core = Arc::new(Core {
             io,
             trees,
             snapshots: Snapshots::new(),
             visible: AtomicU64::new(recovered.applied.0),
-            writer: Mutex::new(Writer::new(options.memtable_bytes, recovered.applied)),
+            writer: Mutex::new(writer),
             backlog: Backlog::new(recovered.applied),
             work: Work::default(),
             health: Health::default(),
@@ -249,7 +250,6 @@ impl Core {
                 self.work.scheduler.absorb();
             }
         }
-        writer.charge(self);
     }
 
     pub(crate) fn checkpoint(&self) -> Result<Seq> {

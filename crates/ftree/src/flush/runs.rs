@@ -66,7 +66,9 @@ pub fn leaves(core: &Core, tree: &Tree, consumed: &[Consumed]) -> Result<Vec<(Ve
     let from = consumed.first().map(|slot| slot.bounds.from.clone()).unwrap_or_default();
     let own = Bounds { from, to: consumed.last().and_then(|slot| slot.bounds.to.clone()) };
     let outputs = run(core, tree, &inputs, Target::Leaves(&old), &own)?;
-    Ok(outputs.into_iter().map(|output| (output.from, output.table)).collect())
+    let stays = |table: &Arc<Table>| old.iter().any(|leaf| Arc::ptr_eq(leaf, table));
+    let renewed = |table: Arc<Table>| if stays(&table) { table.renewed() } else { table };
+    Ok(outputs.into_iter().map(|output| (output.from, renewed(output.table))).collect())
 }
 
 fn input(table: &Arc<Table>, bytes: u64, bounds: &Bounds) -> Input {

@@ -42,7 +42,7 @@ const BODY: u32 = u32::MAX;
 
 pub struct Table {
     pub meta: TableMeta,
-    _extent: Extent,
+    extent: Arc<Extent>,
     /// Of the large values that rows point to, by offset.
     blobs: Vec<Arc<Extent>>,
     body: Cell<TableBody>,
@@ -56,7 +56,14 @@ impl Table {
 
     fn new(meta: TableMeta, extent: Extent, mut blobs: Vec<Arc<Extent>>) -> Table {
         blobs.sort_by_key(|blob| blob.offset());
-        Table { meta, _extent: extent, blobs, body: Cell::default() }
+        Table { meta, extent: Arc::new(extent), blobs, body: Cell::default() }
+    }
+
+    /// The same table with nothing in memory. For a leaf that stays while messages above it are consumed: its ripe blocks
+    /// may hold some of them, and what undoes those is above no more. Readers of older versions keep the one they have.
+    pub fn renewed(&self) -> Arc<Table> {
+        let (meta, extent, blobs) = (self.meta.clone(), self.extent.clone(), self.blobs.clone());
+        Arc::new(Table { meta, extent, blobs, body: Cell::default() })
     }
 
     /// The index, read when it is not in memory.
