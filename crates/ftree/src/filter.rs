@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn holds_what_was_added_and_little_else() {
-        for count in [1u64, 50, 1000, 8000] {
+        let counts: &[u64] = if cfg!(miri) { &[1, 50] } else { &[1, 50, 1000, 8000] };
+        for &count in counts {
             let mut builder = FilterBuilder::default();
             (0..count).for_each(|n| builder.add(hash(&n.to_be_bytes())));
             let built = builder.finish();
@@ -121,8 +122,9 @@ mod tests {
             built.encode(&mut stored);
             let filter = Filter::decode(&stored).unwrap();
             assert!((0..count).all(|n| filter.may_contain(hash(&n.to_be_bytes()))));
-            let wrong = (count..count + 10_000).filter(|n| filter.may_contain(hash(&n.to_be_bytes()))).count();
-            assert!(wrong < 250, "{wrong} of 10000 pass with {count} keys");
+            let absent = if cfg!(miri) { 500 } else { 10_000 };
+            let wrong = (count..count + absent).filter(|n| filter.may_contain(hash(&n.to_be_bytes()))).count();
+            assert!(wrong < absent as usize / 40, "{wrong} of {absent} pass with {count} keys");
         }
     }
 
