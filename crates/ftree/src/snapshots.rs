@@ -157,10 +157,10 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 5 } else { 256 }, failure_persistence: None, ..Default::default() })]
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 1 } else { 256 }, failure_persistence: None, ..Default::default() })]
         /// Registers on several threads' shards, raises `visible`, drops: the list is always what a plain list says.
         #[test]
-        fn agrees_with_a_plain_list(steps in prop::collection::vec((0u8..3, any::<prop::sample::Index>()), 0..200)) {
+        fn agrees_with_a_plain_list(steps in prop::collection::vec((0u8..3, any::<prop::sample::Index>()), 0..if cfg!(miri) { 40 } else { 200 })) {
             let (snapshots, visible) = (Snapshots::new(), AtomicU64::new(0));
             let mut held: Vec<Registered> = Vec::new();
             for (step, index) in steps {
@@ -183,7 +183,7 @@ mod tests {
     /// the "merge" forgets all below its stripes, and each reader checks that what it holds is still remembered.
     #[test]
     fn no_merge_misses_a_reader() {
-        let merges = if cfg!(miri) { 20 } else { 2_000 };
+        let merges = if cfg!(miri) { 10 } else { 2_000 };
         let (snapshots, visible, done) = (Snapshots::new(), AtomicU64::new(1), AtomicBool::new(false));
         // As of the last merge: the numbers below what it saw as visible that it kept.
         let kept = Mutex::new((vec![], Seq(0)));

@@ -73,20 +73,20 @@ mod tests {
     fn knows_what_was_added_and_little_else() {
         let filter = MemFilter::new(1 << 20);
         let salts = [Salt::of(TreeId(1)), Salt::of(TreeId(2))];
-        let rows = 6_000;
+        let (rows, others) = if cfg!(miri) { (60, 200) } else { (6_000, 20_000) };
         (0..rows).for_each(|i| filter.add(hash(i), salts[0]));
         assert!((0..rows).all(|i| filter.may_contain(hash(i), salts[0])));
-        let wrong = |salt, from: u64| (from..from + 20_000).filter(|&i| filter.may_contain(hash(i), salt)).count();
+        let wrong = |salt, from: u64| (from..from + others).filter(|&i| filter.may_contain(hash(i), salt)).count();
         for (count, name) in
             [(wrong(salts[0], rows), "other keys"), (wrong(salts[1], 0), "the same keys of another tree")]
         {
-            assert!(count < 200, "{count} of 20,000 {name} are taken for present");
+            assert!(count <= others as usize / 100, "{count} of {others} {name} are taken for present");
         }
     }
 
     #[test]
     fn takes_any_size() {
-        for limit in [0, 1, 5_000, 1 << 24, u64::MAX] {
+        for limit in [0, 1, 5_000, if cfg!(miri) { 10_000 } else { u64::MAX }] {
             let filter = MemFilter::new(limit);
             let salt = Salt::of(TreeId(u64::MAX - 1));
             assert!(!filter.may_contain(u64::MAX, salt));

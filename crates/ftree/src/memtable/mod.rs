@@ -132,8 +132,8 @@ mod tests {
     #[test]
     fn small_trees_take_little() {
         let memtable = Memtable::new(1 << 20);
-        (0..1000).for_each(|tree| put(&memtable.part(TreeId(tree)), 1, 1));
-        assert!(memtable.bytes() <= 1000 * 1024, "{} bytes", memtable.bytes());
+        (0..100).for_each(|tree| put(&memtable.part(TreeId(tree)), 1, 1));
+        assert!(memtable.bytes() <= 100 * 1024, "{} bytes", memtable.bytes());
     }
 
     #[test]
@@ -142,8 +142,8 @@ mod tests {
         let memtable = Memtable::charged(1 << 16, &cache);
         let filter_bytes = cache.used();
         let part = memtable.part(TreeId(1));
-        (0..2000).for_each(|i| put(&part, i, i));
-        assert!(filter_bytes > 0 && memtable.bytes() > 2000 * 40);
+        (0..200).for_each(|i| put(&part, i, i));
+        assert!(filter_bytes > 0 && memtable.bytes() > 200 * 40);
         assert_eq!(cache.used(), filter_bytes + memtable.bytes());
         drop(memtable);
         assert!(cache.used() > filter_bytes);

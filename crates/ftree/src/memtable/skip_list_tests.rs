@@ -39,7 +39,7 @@ fn check(rows: impl IntoIterator<Item = (Vec<u8>, u64)>) {
     assert_eq!(rows_from(&list, list.seek_first(), SkipList::next), model);
     let backward: Vec<Row> = model.iter().rev().cloned().collect();
     assert_eq!(rows_from(&list, list.seek_last(), SkipList::prev), backward);
-    for (key, seq, _) in model.iter().step_by(1 + model.len() / 50) {
+    for (key, seq, _) in model.iter().step_by(1 + model.len() / if cfg!(miri) { 5 } else { 50 }) {
         for (key, seq) in
             [(key.clone(), *seq), (key.clone(), u64::MAX), (key.clone(), seq + 1), ([key, &b"\0"[..]].concat(), 0)]
         {
@@ -56,7 +56,7 @@ fn scattered(i: u64) -> u64 {
     (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29).wrapping_mul(0xBF58_476D_1CE4_E5B9)
 }
 
-const ROWS: u64 = if cfg!(miri) { 150 } else { 5_000 };
+const ROWS: u64 = if cfg!(miri) { 70 } else { 5_000 };
 
 #[test]
 fn an_empty_list_has_no_entry() {
@@ -92,9 +92,9 @@ fn keys_that_differ_in_length_or_behind_their_heads() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 100 }, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 1 } else { 100 }, failure_persistence: None, ..Default::default() })]
     #[test]
-    fn agrees_with_a_sorted_vector(rows in prop::collection::vec((prop::collection::vec(0u8..3, 0..11), 0u64..20), 0..300)) {
+    fn agrees_with_a_sorted_vector(rows in prop::collection::vec((prop::collection::vec(0u8..3, 0..11), 0u64..20), 0..if cfg!(miri) { 60 } else { 300 })) {
         check(rows);
     }
 }
@@ -125,7 +125,7 @@ fn key_of(seq: u64) -> [u8; 16] {
 
 #[test]
 fn readers_see_all_that_is_visible_while_the_writer_goes_on() {
-    let rows = if cfg!(miri) { 60 } else { 4_000 };
+    let rows = if cfg!(miri) { 40 } else { 4_000 };
     let (list, visible) = (Arc::new(SkipList::new()), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for reader in 0..3 {
