@@ -19,14 +19,15 @@ pub struct TreeCursor<'r> {
     /// The value of the row, where it stands in an extent of its own.
     blob: Option<Vec<u8>>,
     ahead: ReadAhead,
+    /// Memory for the key at which the next page begins.
+    key: Vec<u8>,
 }
 
 impl<'r> TreeCursor<'r> {
     /// Stands nowhere.
     pub fn new(reader: Reader<'r>, tree: Arc<Tree>) -> TreeCursor<'r> {
-        let mut page = Page::default();
-        page.clear();
-        TreeCursor { reader, tree, page, at: None, blob: None, ahead: ReadAhead::default() }
+        let (page, ahead) = (Page::default(), ReadAhead::default());
+        TreeCursor { reader, tree, page, at: None, blob: None, ahead, key: Vec::new() }
     }
 
     fn load(&mut self, place: Place<'_>) -> Result<()> {
@@ -65,27 +66,30 @@ impl<'r> TreeCursor<'r> {
     /// To the first row behind the page.
     fn forward(&mut self) -> Result<bool> {
         self.at = None;
-        while let Some(high) = self.page.high().map(<[u8]>::to_vec) {
-            self.load(Place::From(&high))?;
-            let at = self.page.lower_bound(&high);
-            if at < self.page.len() {
-                return self.land(at);
-            }
+        let mut key = std::mem::take(&mut self.key);
+        let mut found = Ok(None);
+        while let (Ok(None), Some(high)) = (&found, self.page.high()) {
+            key.clear();
+            key.extend_from_slice(high);
+            found = self.load(Place::From(&key)).map(|()| Some(self.page.lower_bound(&key)));
+            found = found.map(|at| at.filter(|at| *at < self.page.len()));
         }
-        Ok(false)
+        self.key = key;
+        found?.map_or(Ok(false), |at| self.land(at))
     }
 
     /// To the last row before the page.
     fn backward(&mut self) -> Result<bool> {
         self.at = None;
-        while !self.page.low().is_empty() {
-            let low = self.page.low().to_vec();
-            self.load(Place::Before(&low))?;
-            if let Some(at) = self.page.lower_bound(&low).checked_sub(1) {
-                return self.land(at);
-            }
+        let mut key = std::mem::take(&mut self.key);
+        let mut found = Ok(None);
+        while matches!(found, Ok(None)) && !self.page.low().is_empty() {
+            key.clear();
+            key.extend_from_slice(self.page.low());
+            found = self.load(Place::Before(&key)).map(|()| self.page.lower_bound(&key).checked_sub(1));
         }
-        Ok(false)
+        self.key = key;
+        found?.map_or(Ok(false), |at| self.land(at))
     }
 
     #[inline]

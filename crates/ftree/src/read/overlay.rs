@@ -9,7 +9,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Reader;
-use super::path::Place;
 use crate::memtable::MemTree;
 use crate::table::Table;
 use crate::{Entry, Error, Kind, RangeTombstone, Result, Seq, blob, update};
@@ -19,44 +18,40 @@ const KEYS_MAX: usize = 256;
 const BYTES_MAX: usize = 1 << 20;
 
 /// The keys that a page shows: `low <= key < high`.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[derive(Default, Debug)]
 pub struct Window {
     pub low: Vec<u8>,
-    /// `None`: to the end of the tree.
-    pub high: Option<Vec<u8>>,
+    high: Vec<u8>,
+    /// To the end of the tree, whatever `high` holds.
+    open: bool,
     /// Which end gives way when there is too much.
-    pub forward: bool,
+    forward: bool,
     /// An end gave way.
     pub cut: bool,
 }
 
 impl Window {
-    pub fn new(low: &[u8], high: Option<&[u8]>, place: Place<'_>) -> Window {
-        Window { low: low.to_vec(), high: high.map(<[u8]>::to_vec), forward: place.is_forward(), cut: false }
+    pub fn set(&mut self, (low, high): (&[u8], Option<&[u8]>), forward: bool) {
+        self.low.clear();
+        self.low.extend_from_slice(low);
+        self.high.clear();
+        self.high.extend_from_slice(high.unwrap_or_default());
+        (self.open, self.forward, self.cut) = (high.is_none(), forward, false);
+    }
+
+    /// `None`: to the end of the tree.
+    #[inline]
+    pub fn high(&self) -> Option<&[u8]> {
+        if self.open { None } else { Some(&self.high) }
     }
 
     pub fn contains(&self, key: &[u8]) -> bool {
         self.low.as_slice() <= key && self.is_below_high(key)
     }
 
+    #[inline]
     pub fn is_below_high(&self, key: &[u8]) -> bool {
-        self.high.as_deref().is_none_or(|high| key < high)
-    }
-
-    /// Takes away what lies outside these bounds.
-    pub fn clip(&mut self, low: &[u8], high: Option<&[u8]>) {
-        if self.low.as_slice() < low {
-            self.low = low.to_vec();
-        }
-        if let Some(high) = high
-            && self.is_below_high(high)
-        {
-            self.high = Some(high.to_vec());
-        }
-    }
-
-    fn overlaps(&self, tombstone: &RangeTombstone) -> bool {
-        self.is_below_high(&tombstone.from) && tombstone.to.as_deref().is_none_or(|to| self.low.as_slice() < to)
+        self.open || key < self.high.as_slice()
     }
 }
 
@@ -135,8 +130,13 @@ impl Overlay {
         self.found.is_empty() && self.tombstones.is_empty()
     }
 
-    pub fn add_tombstones(&mut self, tombstones: &[RangeTombstone], window: &Window, sight: Sight) {
-        let seen = tombstones.iter().filter(|tombstone| sight.sees(tombstone.seq) && window.overlaps(tombstone));
+    pub fn add_tombstones(&mut self, tombstones: &[RangeTombstone], bounds: (&[u8], Option<&[u8]>), sight: Sight) {
+        let overlaps = |tombstone: &RangeTombstone| {
+            let (low, high) = bounds;
+            high.is_none_or(|high| tombstone.from.as_slice() < high)
+                && tombstone.to.as_deref().is_none_or(|to| low < to)
+        };
+        let seen = tombstones.iter().filter(|tombstone| sight.sees(tombstone.seq) && overlaps(tombstone));
         self.tombstones.extend(seen.cloned());
     }
 
@@ -149,7 +149,7 @@ impl Overlay {
                 cursor.next();
             }
         } else {
-            match &gather.window.high {
+            match gather.window.high() {
                 Some(high) => cursor.seek_before(high),
                 None => cursor.last(),
             };
@@ -372,7 +372,8 @@ impl<'g> Gather<'g> {
         if self.keys == KEYS_MAX || self.overlay.bytes.len() - self.bytes_first > BYTES_MAX {
             self.window.cut = true;
             if self.window.forward {
-                self.window.high = Some(key.to_vec());
+                self.window.high = key.to_vec();
+                self.window.open = false;
             } else {
                 self.window.low = self.overlay.slice(self.key).to_vec();
             }
@@ -416,14 +417,14 @@ impl<'g> Gather<'g> {
             }
             return Ok(());
         }
-        let mut end = match &self.window.high {
+        let mut end = match self.window.high() {
             Some(high) => body.blocks_before(high),
             None => body.block_count(),
         };
         while end > 0 && body.block_bounds(end - 1).1.is_none_or(|next| self.window.low.as_slice() < next) {
             end -= 1;
             let block = body.block(end, reader.io)?;
-            let rows = self.window.high.as_deref().map_or(block.len(), |high| block.lower_bound(high));
+            let rows = self.window.high().map_or(block.len(), |high| block.lower_bound(high));
             for row in (0..rows).rev() {
                 if !self.offer(block.entry(row)) {
                     return Ok(());

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::overlay::{Overlay, Sight, Window};
+use super::overlay::{self, Overlay, Sight, Window};
 use super::path::{Path, Place};
 use super::read_ahead::ReadAhead;
 use super::{Reader, ripen};
@@ -38,7 +38,9 @@ pub struct Page {
     pub has_blobs: bool,
     /// The table that keeps them.
     holder: Option<Arc<Table>>,
-    pages: u32,
+    is_loaded: bool,
+    /// Memory for the next list of items.
+    spare: Vec<u32>,
 }
 
 enum Rows {
@@ -60,12 +62,12 @@ impl Page {
     }
 
     pub fn high(&self) -> Option<&[u8]> {
-        self.window.high.as_deref()
+        self.window.high()
     }
 
     /// Whether the page shows the row at this place, if there is one.
     pub fn shows(&self, place: Place<'_>) -> bool {
-        place.is_in(self.low(), self.high())
+        self.is_loaded && place.is_in(self.low(), self.high())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -134,9 +136,12 @@ impl Page {
 
     /// Shows nothing from now on.
     pub fn clear(&mut self) {
-        self.window = Window { high: Some(Vec::new()), ..Window::default() };
-        (self.block, self.holder, self.rows) = (None, None, Rows::default());
-        self.has_blobs = false;
+        (self.is_loaded, self.has_blobs) = (false, false);
+        (self.block, self.holder) = (None, None);
+        if let Rows::Mixed(items) = &mut self.rows {
+            self.spare = std::mem::take(items);
+        }
+        self.rows = Rows::default();
     }
 
     /// Fills the page with the rows around a place, which lies in the page afterwards.
@@ -148,7 +153,7 @@ impl Page {
         ahead: &mut ReadAhead,
     ) -> Result<()> {
         self.clear();
-        self.pages = self.pages.wrapping_add(1);
+        self.overlay.clear();
         let path = Path::to(version, place);
         let mut filling = Filling { page: self, reader, version, path: &path, place };
         match path.child {
@@ -157,7 +162,9 @@ impl Page {
                 None => filling.block(leaf, ahead),
             },
             Child::Empty | Child::Inner(_) => filling.above_only(Seq::ZERO, None),
-        }
+        }?;
+        self.is_loaded = true;
+        Ok(())
     }
 }
 
@@ -170,122 +177,129 @@ struct Filling<'f> {
     place: Place<'f>,
 }
 
-impl Filling<'_> {
+impl<'f> Filling<'f> {
     /// A range tombstone that hides all of the child around the place: its blocks need not be read.
     fn covering_tombstone(&mut self, above: Seq) -> Result<Option<RangeTombstone>> {
         let sight = Sight { at: self.reader.at, above, all: false };
-        let window = Window::new(self.path.low, self.path.high, self.place);
-        self.page.overlay.clear();
-        self.gather_tombstones(&window, sight)?;
-        let tombstones = &self.page.overlay.tombstones;
-        let covers = |tombstone: &&RangeTombstone| self.place.is_in(&tombstone.from, tombstone.to.as_deref());
-        Ok(tombstones.iter().find(covers).cloned())
+        if parts(self.version).next().is_none() && !self.path.runs().any(|run| run.table.meta.has_tombstones) {
+            return Ok(None);
+        }
+        self.gather_tombstones(self.path.low, self.path.high, sight)?;
+        let tombstones = std::mem::take(&mut self.page.overlay.tombstones);
+        Ok(tombstones.into_iter().find(|tombstone| self.place.is_in(&tombstone.from, tombstone.to.as_deref())))
     }
 
     /// A page without a block: there is none, or the tombstone hides it.
     fn above_only(&mut self, above: Seq, tombstone: Option<&RangeTombstone>) -> Result<()> {
-        let mut window = Window::new(self.path.low, self.path.high, self.place);
+        let mut bounds = (self.path.low, self.path.high);
         if let Some(tombstone) = tombstone {
-            window.clip(&tombstone.from, tombstone.to.as_deref());
+            bounds = common(bounds, (&tombstone.from, tombstone.to.as_deref()));
         }
-        self.begin_at_place(&mut window);
-        self.gather(&mut window, above)?;
-        self.page.window = window;
-        self.mix(None)
+        self.above_within(above, bounds)
+    }
+
+    fn above_within(&mut self, above: Seq, bounds: Bounds<'_>) -> Result<()> {
+        self.page.window.set(self.begin_at_place(bounds), self.place.is_forward());
+        self.gather(above)?;
+        self.mix(None, false)
     }
 
     fn block(&mut self, leaf: &Arc<Table>, ahead: &mut ReadAhead) -> Result<()> {
-        let io = self.reader.io;
-        let body = leaf.body(io)?;
+        let body = leaf.body(self.reader.io)?;
         let at = match self.place {
             Place::From(key) => body.block_of(key),
             Place::Before(key) => body.blocks_before(key).saturating_sub(1),
             Place::End => body.block_count().saturating_sub(1),
         };
-        let mut window = Window::new(self.path.low, self.path.high, self.place);
-        let (low, high) = body.block_bounds(at);
-        window.clip(if at == 0 { &[] } else { low }, high);
+        let (first, next) = body.block_bounds(at);
+        let mut bounds = common((self.path.low, self.path.high), (if at == 0 { &[] } else { first }, next));
         let cached = body.cached(at);
         let known = cached.is_some() && !ahead.brought(leaf, at);
         let block = match cached {
             Some(block) => block.settled(),
             None => ahead.block(self.reader, leaf, &body, at, self.place.is_forward())?.settled(),
         };
-        let above = leaf.meta.max_seq.max(block.as_of());
-        if let Some((low, high)) = block.reach() {
-            if !self.place.is_in(low, high) {
-                return self.beside_reach(leaf.meta.max_seq, window, (low, high));
+        if let Some(reach) = block.reach() {
+            if !self.place.is_in(reach.0, reach.1) {
+                return self.beside_reach(leaf.meta.max_seq, bounds, reach);
             }
-            window.clip(low, high);
+            bounds = common(bounds, reach);
         }
-        let all = window.clone();
-        self.gather(&mut window, above)?;
-        if window.cut {
-            window = all;
-            self.begin_at_place(&mut window);
-            self.gather(&mut window, above)?;
+        let above = leaf.meta.max_seq.max(block.as_of());
+        let forward = self.place.is_forward();
+        self.page.window.set(bounds, forward);
+        self.gather(above)?;
+        let begun = self.page.window.cut;
+        if begun {
+            self.page.window.set(self.begin_at_place(bounds), forward);
+            self.gather(above)?;
         } else if known && (self.page.overlay.runs > 0 || (!block.is_plain() && block.as_of() == Seq::ZERO)) {
-            let bounds = (window.low.as_slice(), window.high.as_deref());
             ripen::ripen(self.reader, self.path, &body, at, &block, above, bounds)?;
         }
-        self.page.window = window;
         if block.has_blobs() {
             (self.page.has_blobs, self.page.holder) = (true, Some(leaf.clone()));
         }
-        self.mix(Some(block))
+        // The index says without a look into the block whether all its rows lie inside.
+        let inside = !begun
+            && bounds.0 <= first
+            && bounds.1.is_none_or(|high| next.is_some_and(|next| next <= high) || body.last_key() < high);
+        self.mix(Some(block), inside)
     }
 
     /// A page of keys for which a ripened block says nothing. The leaf has no rows there: its slot grew.
-    fn beside_reach(&mut self, above: Seq, mut window: Window, reach: (&[u8], Option<&[u8]>)) -> Result<()> {
-        match reach {
-            (_, Some(high)) if self.place.is_behind(high) => window.clip(high, None),
-            (low, _) => window.clip(&[], Some(low)),
-        }
-        self.begin_at_place(&mut window);
-        self.gather(&mut window, above)?;
-        self.page.window = window;
-        self.mix(None)
+    fn beside_reach(&mut self, above: Seq, bounds: Bounds<'_>, reach: Bounds<'_>) -> Result<()> {
+        let beside = match reach {
+            (_, Some(high)) if self.place.is_behind(high) => (high, None),
+            (low, _) => (&[][..], Some(low)),
+        };
+        self.above_within(above, common(bounds, beside))
     }
 
-    /// Narrows the window so that it begins at the place: too much stands above the keys around.
-    fn begin_at_place(&self, window: &mut Window) {
+    /// Narrower bounds, that begin at the place: too much stands above the keys around.
+    fn begin_at_place<'b>(&self, bounds: Bounds<'b>) -> Bounds<'b>
+    where
+        'f: 'b,
+    {
         match self.place {
-            Place::From(key) => window.clip(key, None),
-            Place::Before(key) => window.clip(&[], Some(key)),
-            Place::End => {}
+            Place::From(key) => common(bounds, (key, None)),
+            Place::Before(key) => common(bounds, (&[], Some(key))),
+            Place::End => bounds,
         }
     }
 
-    fn gather_tombstones(&mut self, window: &Window, sight: Sight) -> Result<()> {
+    fn gather_tombstones(&mut self, low: &[u8], high: Option<&[u8]>, sight: Sight) -> Result<()> {
         let overlay = &mut self.page.overlay;
         for part in parts(self.version) {
-            overlay.add_tombstones(&part.tombstones(), window, sight);
+            overlay.add_tombstones(&part.tombstones(), (low, high), sight);
         }
         for run in self.path.runs().filter(|run| run.table.meta.has_tombstones && run.table.meta.max_seq > sight.above)
         {
-            overlay.add_tombstones(run.table.body(self.reader.io)?.tombstones(), window, sight);
+            overlay.add_tombstones(run.table.body(self.reader.io)?.tombstones(), (low, high), sight);
         }
         Ok(())
     }
 
     /// Everything above the block that the reader sees.
-    fn gather(&mut self, window: &mut Window, above: Seq) -> Result<()> {
+    fn gather(&mut self, above: Seq) -> Result<()> {
         let sight = Sight { at: self.reader.at, above, all: false };
-        self.page.overlay.clear();
+        let Page { overlay, window, .. } = &mut *self.page;
+        overlay.clear();
         for part in parts(self.version) {
-            self.page.overlay.gather_memtable(part, window, sight);
+            overlay.gather_memtable(part, window, sight);
         }
-        gather_runs(self.reader, self.path, &mut self.page.overlay, window, sight)?;
-        self.gather_tombstones(window, sight)?;
-        self.page.overlay.sort(window);
+        gather_runs(self.reader, self.path, overlay, window, sight)?;
+        let window = std::mem::take(window);
+        let gathered = self.gather_tombstones(&window.low, window.high(), sight);
+        self.page.overlay.sort(&window);
+        self.page.window = window;
         self.charge_read_work();
-        Ok(())
+        gathered
     }
 
     /// What the runs cost the reader makes it more urgent to flush them.
     fn charge_read_work(&self) {
         let overlay = &self.page.overlay;
-        if overlay.merged > 0 && self.page.pages.is_multiple_of(SAMPLED) {
+        if overlay.merged > 0 && is_sampled() {
             let bytes = overlay.merged as u64 * MERGED_BYTES + overlay.deletes as u64 * DELETE_BYTES;
             if let Some(slot) = self.path.slots().filter(|slot| !slot.runs.is_empty()).last() {
                 slot.read_work.fetch_add(bytes * u64::from(SAMPLED), Ordering::Relaxed);
@@ -294,15 +308,23 @@ impl Filling<'_> {
     }
 
     /// Puts the rows of the block and of the overlay together.
-    fn mix(&mut self, block: Option<BlockRef>) -> Result<()> {
+    ///
+    /// `inside`: all rows of the block lie in the window.
+    fn mix(&mut self, block: Option<BlockRef>, inside: bool) -> Result<()> {
         let Filling { page, reader, .. } = self;
-        let range = block.as_ref().map_or(0..0, |block| rows_in(block, &page.window));
+        let range = match &block {
+            Some(block) if inside => 0..block.len(),
+            Some(block) => rows_in(block, &page.window),
+            None => 0..0,
+        };
         match &block {
             Some(block) if page.overlay.is_empty() && block.is_plain() => {
                 page.rows = Rows::Plain { from: range.start, len: range.len() };
             }
             block => {
-                let mut mixed = Mixed { block: block.as_deref(), next: range.start, end: range.end, items: Vec::new() };
+                let mut items = std::mem::take(&mut page.spare);
+                items.clear();
+                let mut mixed = Mixed { block: block.as_deref(), next: range.start, end: range.end, items };
                 mixed.fill(reader, &mut page.overlay)?;
                 page.rows = Rows::Mixed(mixed.items);
                 page.has_blobs |= page.overlay.has_blob_rows();
@@ -311,6 +333,22 @@ impl Filling<'_> {
         page.block = block;
         Ok(())
     }
+}
+
+/// `low <= key < high`.
+type Bounds<'b> = (&'b [u8], Option<&'b [u8]>);
+
+/// What lies in both.
+fn common<'b>(a: Bounds<'b>, b: Bounds<'b>) -> Bounds<'b> {
+    (a.0.max(b.0), overlay::least_end(a.1, b.1))
+}
+
+/// Whether this page is the one in [`SAMPLED`] that adds to the read work.
+fn is_sampled() -> bool {
+    thread_local!(static PAGES: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
+    let pages = PAGES.get().wrapping_add(1);
+    PAGES.set(pages);
+    pages.is_multiple_of(SAMPLED)
 }
 
 /// The memtable parts that hold something, newest first.
@@ -339,7 +377,7 @@ pub fn gather_runs(
 /// The rows of the block that lie in the window.
 fn rows_in(block: &Block, window: &Window) -> Range<usize> {
     let from = if window.low.as_slice() <= block.first_key() { 0 } else { block.lower_bound(&window.low) };
-    let to = match window.high.as_deref() {
+    let to = match window.high() {
         Some(high) if high <= block.last_key() => block.lower_bound(high),
         _ => block.len(),
     };

@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering;
 use super::Reader;
 use super::overlay::{Overlay, Sight, Window};
 use super::page::gather_runs;
-use super::path::{Path, Place};
+use super::path::Path;
 use crate::block::{Block, BlockBuilder};
 use crate::counters::Counter;
 use crate::merge::{Fold, Kept, Versions};
@@ -55,7 +55,8 @@ pub fn ripen(
 ) -> Result<()> {
     let (low, high) = bounds;
     let inside = low <= block.first_key() && high.is_none_or(|high| block.last_key() < high);
-    let mut window = Window::new(low, high, Place::From(low));
+    let mut window = Window::default();
+    window.set(bounds, true);
     let mut overlay = Overlay::default();
     let sight = Sight { at: Seq(u64::MAX), above, all: true };
     gather_runs(reader, path, &mut overlay, &mut window, sight)?;
@@ -65,7 +66,7 @@ pub fn ripen(
         return Ok(());
     }
     for run in path.runs().filter(|run| run.table.meta.has_tombstones && run.table.meta.max_seq > above) {
-        overlay.add_tombstones(&run.table.body(reader.io)?.tombstones(), &window, sight);
+        overlay.add_tombstones(run.table.body(reader.io)?.tombstones(), bounds, sight);
     }
     let as_of = path.runs().map(|run| run.table.meta.max_seq).max().unwrap_or(above);
     let stripes = reader.snapshots.stripes(reader.visible);
