@@ -106,6 +106,7 @@ impl Forest {
             options,
             _lock: lock,
         });
+        core.health.damaged.fetch_add(recovered.damage.len() as u64, Ordering::Relaxed);
         core.trees.all().iter().for_each(|tree| core.plan_tree(tree));
         let threads = start_threads(&core)?;
         Ok(Forest { core, threads })

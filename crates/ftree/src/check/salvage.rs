@@ -3,7 +3,7 @@
 //! As far as superblock, catalogue and nodes are whole, they lead to the tables as usual, and rows come out as of the last
 //! checkpoint. What they no longer lead to is looked for in the whole file ([`super::scan`]):
 //! - without catalogue, the newest whole chunks of one, else of each tree the topmost node of the newest generation;
-//! - without node, all tables of the tree that are found. Of leaves over the same keys the newest counts; messages count
+//! - without a node or the index of a leaf, all tables of the tree that are found. Of leaves over the same keys the newest counts; messages count
 //!   if they are newer than that leaf. Rows that were deleted or of a dropped tree may come out this way.
 //!
 //! Of a damaged block only its own rows are lost. The report says what is missing and what was guessed.
@@ -152,7 +152,10 @@ impl Salvage<'_> {
         let mut path: Vec<Arc<Table>> = above.iter().cloned().chain(runs).collect();
         match slot.child {
             ChildBlock::Inner(pointer) => return self.node(tree, pointer, &bounds, &path),
-            ChildBlock::Leaf(number) => path.extend(table(number)),
+            ChildBlock::Leaf(number) => match table(number) {
+                Some(leaf) if leaf.body(self.io).is_ok() => path.push(leaf),
+                _ => return self.guess(tree, &bounds),
+            },
             ChildBlock::Empty => {}
         }
         let mut rows = Rows::new(bounds);

@@ -7,7 +7,7 @@ use crate::blob::{self, BlobPointer};
 use crate::block::Block;
 use crate::filter;
 use crate::io::Io;
-use crate::table::{Table, TableBody};
+use crate::table::{HEADER_BYTES, Table, TableBody, TableMeta};
 use crate::{Kind, Seq};
 
 /// Reads the whole table, its blobs included, and compares it with its meta, index and filter.
@@ -17,6 +17,7 @@ pub fn check(io: &Io, table: &Arc<Table>, report: &mut Report) {
         Ok(body) => body,
         Err(error) => return report.find_error(place, &error),
     };
+    check_header(io, table, &place, report);
     let mut seen = Seen::default();
     for number in 0..body.block_count() {
         report.blocks += 1;
@@ -30,6 +31,20 @@ pub fn check(io: &Io, table: &Arc<Table>, report: &mut Report) {
     }
     report.entries += seen.entries;
     compare(table, &body, &seen, &place, report);
+}
+
+/// Only salvage needs it.
+fn check_header(io: &Io, table: &Table, place: &str, report: &mut Report) {
+    let meta = &table.meta;
+    let header = io.file.read(meta.offset, HEADER_BYTES as u64);
+    let header = header.ok().and_then(|header| TableMeta::from_header(meta.offset, &header));
+    let same = |header: &TableMeta| {
+        (header.tree, header.level, header.index_offset, header.index_checksum)
+            == (meta.tree, meta.level, meta.index_offset, meta.index_checksum)
+    };
+    if !header.as_ref().is_some_and(same) {
+        report.find(place, "the header of the table is damaged");
+    }
 }
 
 /// What the blocks of a table held.

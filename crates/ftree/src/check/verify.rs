@@ -22,7 +22,11 @@ use crate::{Error, Options, Result, Seq};
 /// Verifies the durable state in a folder that no forest has open.
 pub fn verify(dir: &Path, options: &Options) -> Result<Report> {
     match checkpoint::open_existing(options, dir) {
-        Ok(Opened { io, recovered, .. }) => Ok(verify_trees(&io, &recovered.trees)),
+        Ok(Opened { io, recovered, .. }) => {
+            let mut report = verify_trees(&io, &recovered.trees);
+            recovered.damage.iter().for_each(|error| report.find_error("inner nodes", error));
+            Ok(report)
+        }
         Err(Error::Corrupt { place, context }) => {
             let mut report = Report::default();
             report.find(place, context);

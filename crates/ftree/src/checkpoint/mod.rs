@@ -1,13 +1,14 @@
 //! What makes a state survive a crash.
 //!
 //! - [`superblock`]: which state is the durable one; [`catalog`]: its trees; [`node_block`]: their inner nodes
-//! - [`write`]: the way of a captured state to the disk; [`nodes`]: its nodes' way
-//! - [`recover`]: opening the newest durable state
-//! - [`folder`]: lock and creation
+//! - `write`: the way of a captured state to the disk; `nodes`: its nodes' way
+//! - [`recover`]: opening the newest durable state; `lost`: what stands for a damaged node
+//! - `folder`: lock and creation
 
 pub(crate) mod catalog;
 pub(crate) mod fields;
 mod folder;
+mod lost;
 pub(crate) mod node_block;
 mod nodes;
 pub(crate) mod recover;

@@ -3,7 +3,8 @@
 //! Nodes are read level by level from the roots, in the order of the file and many at a time; then they are built from
 //! below. Tables and extents that several slots or nodes name become one value. What nothing names is free.
 //!
-//! Nothing is written. A damaged catalogue or node fails the opening: what it names would be taken for free otherwise.
+//! Nothing is written. A damaged catalogue fails the opening: what it names would be taken for free otherwise. In the place
+//! of a damaged node stands one that fails whoever needs it ([`super::lost`]).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,6 +16,7 @@ use arbor_base::TreeId;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::catalog::{self, CatalogTree};
+use super::lost;
 use super::node_block::{ChildBlock, NodeBlock, NodeOnDisk, NodePointer, SlotBlock};
 use super::superblock::{self, CatalogPointer, Found, SLOT_BYTES, SLOT_OFFSETS, Superblock};
 use super::write::{CapturedTree, Checkpoints, Held};
@@ -22,7 +24,7 @@ use crate::io::Io;
 use crate::key_index::KeyIndex;
 use crate::space::Extent;
 use crate::table::{Table, TableMeta};
-use crate::tree::{Child, Inner, Run, Slot};
+use crate::tree::{Bounds, Child, Inner, Run, Slot};
 use crate::{Error, Result, Seq};
 
 /// Nodes that stand together are read with one call up to this length.
@@ -36,6 +38,8 @@ pub struct Recovered {
     pub generation: u64,
     pub trees: Vec<CapturedTree>,
     pub checkpoints: Checkpoints,
+    /// Inner nodes that are lost.
+    pub damage: Vec<Error>,
 }
 
 pub fn recover(io: &Arc<Io>) -> Result<Recovered> {
@@ -48,12 +52,12 @@ pub fn recover(io: &Arc<Io>) -> Result<Recovered> {
             (read_catalog(io, pointer, superblock.generation)?, Some(extent))
         }
     };
-    let roots = build_trees(&mut claims, &rows)?;
+    let (roots, damage) = build_trees(&mut claims, &rows)?;
     let trees = rows.into_iter().zip(roots).map(|(row, root)| captured(row, root)).collect::<Vec<_>>();
     let held = Held::of(&trees, catalog);
     let checkpoints = Checkpoints::new(io.clone(), superblock.generation, superblock.applied, held);
     let Superblock { applied, generation, .. } = superblock;
-    Ok(Recovered { applied, generation, trees, checkpoints })
+    Ok(Recovered { applied, generation, trees, checkpoints, damage })
 }
 
 fn captured(row: CatalogTree, root: Arc<Inner>) -> CapturedTree {
@@ -128,50 +132,95 @@ impl Claims<'_> {
     }
 }
 
+/// A node that is to be read.
+struct Wanted {
+    tree: TreeId,
+    pointer: NodePointer,
+    /// Unknown of roots.
+    level: Option<u8>,
+    bounds: Bounds,
+}
+
 /// A node that was read and waits for its children.
 struct Pending {
     tree: TreeId,
     disk: NodeOnDisk,
-    block: NodeBlock,
+    level: u8,
+    bounds: Bounds,
+    /// `None`: the node is lost.
+    content: Option<(Vec<Arc<Table>>, Vec<SlotBlock>)>,
 }
 
-/// The roots of all trees.
-fn build_trees(claims: &mut Claims<'_>, rows: &[CatalogTree]) -> Result<Vec<Arc<Inner>>> {
-    let mut wanted: Vec<(TreeId, NodePointer)> = rows.iter().filter_map(|row| Some((row.id, row.root?))).collect();
-    let mut layers = Vec::new();
+impl Pending {
+    fn children(&self) -> impl Iterator<Item = Wanted> {
+        let slots = self.content.iter().flat_map(|(_, slots)| slots.iter().zip(1..));
+        slots.filter_map(|(slot, next)| {
+            let ChildBlock::Inner(pointer) = slot.child else { return None };
+            let (_, slots) = self.content.as_ref()?;
+            let from = if next == 1 { self.bounds.from.clone() } else { slot.from.clone() };
+            let to = slots.get(next).map(|next| next.from.clone()).or_else(|| self.bounds.to.clone());
+            Some(Wanted { tree: self.tree, pointer, level: self.level.checked_sub(1), bounds: Bounds { from, to } })
+        })
+    }
+}
+
+/// The roots of all trees, and the damage that was met.
+fn build_trees(claims: &mut Claims<'_>, rows: &[CatalogTree]) -> Result<(Vec<Arc<Inner>>, Vec<Error>)> {
+    let root =
+        |row: &CatalogTree| Some(Wanted { tree: row.id, pointer: row.root?, level: None, bounds: Bounds::all() });
+    let mut wanted: Vec<Wanted> = rows.iter().filter_map(root).collect();
+    let (mut layers, mut damage) = (Vec::new(), Vec::new());
     while !wanted.is_empty() {
-        let layer = read_layer(claims, &wanted)?;
-        wanted = layer.iter().flat_map(children_of).collect();
+        let layer = read_layer(claims, wanted, &mut damage)?;
+        wanted = layer.iter().flat_map(Pending::children).collect();
         layers.push(layer);
     }
+    let mut spare = Spare::of(claims, &mut damage)?;
     let mut below = Vec::new();
     for layer in layers.into_iter().rev() {
         let mut children = below.into_iter();
-        below = layer.into_iter().map(|pending| build(claims, pending, &mut children)).collect::<Result<Vec<_>>>()?;
+        let build = |pending| build(claims.io, pending, &mut children, &mut spare);
+        below = layer.into_iter().map(build).collect::<Result<Vec<_>>>()?;
     }
     let mut roots = below.into_iter();
     let root = |row: &CatalogTree| row.root.and_then(|_| roots.next()).unwrap_or_else(Inner::empty);
-    Ok(rows.iter().map(root).collect())
+    Ok((rows.iter().map(root).collect(), damage))
 }
 
-fn children_of(pending: &Pending) -> impl Iterator<Item = (TreeId, NodePointer)> {
-    pending.block.slots.iter().filter_map(|slot| match slot.child {
-        ChildBlock::Inner(pointer) => Some((pending.tree, pointer)),
-        _ => None,
-    })
+/// What nobody names, when nodes are lost.
+struct Spare {
+    /// One for each lost node.
+    own: Vec<Extent>,
+    held: Vec<Arc<Extent>>,
+}
+
+impl Spare {
+    fn of(claims: &Claims<'_>, damage: &mut Vec<Error>) -> Result<Spare> {
+        if damage.is_empty() {
+            return Ok(Spare { own: Vec::new(), held: Vec::new() });
+        }
+        let extents = claims.extents.values().map(|extent| (extent.offset(), extent.bytes()));
+        let tables = claims.tables.values().map(|table| (table.meta.offset, table.meta.bytes));
+        let mut unnamed = lost::unnamed(claims.io, extents.chain(tables).collect())?;
+        if unnamed.len() < damage.len() {
+            return Err(damage.swap_remove(0));
+        }
+        let own = unnamed.split_off(unnamed.len() - damage.len());
+        Ok(Spare { own, held: unnamed.into_iter().map(Arc::new).collect() })
+    }
 }
 
 /// The nodes in the order in which they are wanted, read in the order in which they stand.
-fn read_layer(claims: &mut Claims<'_>, wanted: &[(TreeId, NodePointer)]) -> Result<Vec<Pending>> {
+fn read_layer(claims: &mut Claims<'_>, wanted: Vec<Wanted>, damage: &mut Vec<Error>) -> Result<Vec<Pending>> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
-    order.sort_unstable_by_key(|at| wanted[*at].1.offset());
-    let mut layer: Vec<Option<Pending>> = wanted.iter().map(|_| None).collect();
+    order.sort_unstable_by_key(|at| wanted[*at].pointer.offset());
+    let mut blocks: Vec<Option<NodeBlock>> = wanted.iter().map(|_| None).collect();
     let mut rest = &order[..];
     while let [first, ..] = rest {
-        let begin = wanted[*first].1.offset();
+        let begin = wanted[*first].pointer.offset();
         let mut end = begin;
         let near = |at: &&usize| {
-            let pointer = &wanted[**at].1;
+            let pointer = &wanted[**at].pointer;
             let next_end = pointer.offset() + u64::from(pointer.bytes);
             let fits = end == begin || (pointer.offset() <= end + GAP_BYTES_MAX && next_end - begin <= READ_BYTES_MAX);
             end = if fits { end.max(next_end) } else { end };
@@ -179,24 +228,33 @@ fn read_layer(claims: &mut Claims<'_>, wanted: &[(TreeId, NodePointer)]) -> Resu
         };
         let (together, others) = rest.split_at(rest.iter().take_while(near).count());
         for at in together {
-            let (_, pointer) = &wanted[*at];
+            let pointer = &wanted[*at].pointer;
             claims.claim(pointer.extent_offset, u64::from(pointer.extent_bytes))?;
         }
         let bytes = claims.io.file.read(begin, end - begin)?;
         for at in together {
-            let (tree, pointer) = wanted[*at];
+            let Wanted { tree, pointer, level, .. } = &wanted[*at];
             let from = (pointer.offset() - begin) as usize;
-            layer[*at] = Some(read_node(claims, tree, pointer, &bytes[from..from + pointer.bytes as usize])?);
+            match decode_node(claims.io, *tree, pointer, &bytes[from..from + pointer.bytes as usize]) {
+                Ok(block) if level.is_none_or(|level| level == block.level) => blocks[*at] = Some(block),
+                Ok(_) => damage.push(corrupt(claims.io, pointer.offset(), "an inner node of another level")),
+                Err(error) => damage.push(error),
+            }
         }
         rest = others;
     }
-    Ok(layer.into_iter().flatten().collect())
+    wanted.into_iter().zip(blocks).map(|(wanted, block)| pending(claims, wanted, block)).collect()
 }
 
-fn read_node(claims: &mut Claims<'_>, tree: TreeId, pointer: NodePointer, bytes: &[u8]) -> Result<Pending> {
+fn pending(claims: &mut Claims<'_>, wanted: Wanted, block: Option<NodeBlock>) -> Result<Pending> {
+    let Wanted { tree, pointer, level, bounds } = wanted;
     let extent = claims.claim(pointer.extent_offset, u64::from(pointer.extent_bytes))?;
-    let block = decode_node(claims.io, tree, &pointer, bytes)?;
-    Ok(Pending { tree, disk: NodeOnDisk { pointer, _extent: extent }, block })
+    let disk = NodeOnDisk { pointer, _extent: extent };
+    let Some(NodeBlock { level, tables, slots, .. }) = block else {
+        return Ok(Pending { tree, disk, level: level.unwrap_or(1), bounds, content: None });
+    };
+    let tables = tables.into_iter().map(|meta| claims.table(meta)).collect::<Result<Vec<_>>>()?;
+    Ok(Pending { tree, disk, level, bounds, content: Some((tables, slots)) })
 }
 
 /// The block that a pointer names, if these bytes are it.
@@ -209,12 +267,16 @@ pub(crate) fn decode_node(io: &Io, tree: TreeId, pointer: &NodePointer, bytes: &
 
 /// Takes the children that the block names from `children`, which yields those of all nodes of the layer in order.
 fn build(
-    claims: &mut Claims<'_>,
+    io: &Io,
     pending: Pending,
     children: &mut impl Iterator<Item = Arc<Inner>>,
+    spare: &mut Spare,
 ) -> Result<Arc<Inner>> {
-    let NodeBlock { level, tables, slots, .. } = pending.block;
-    let tables = tables.into_iter().map(|meta| claims.table(meta)).collect::<Result<Vec<_>>>()?;
+    let Pending { tree, disk, level, bounds, content } = pending;
+    let Some((tables, slots)) = content else {
+        let own = spare.own.pop().expect("there is one for each lost node");
+        return Ok(lost::node(tree, level, &bounds, disk, own, &spare.held));
+    };
     let pivots = KeyIndex::new(slots.iter().skip(1).map(|slot| &*slot.from));
     let mut built = Vec::with_capacity(slots.len());
     for slot in &slots {
@@ -222,15 +284,13 @@ fn build(
             ChildBlock::Empty => Child::Empty,
             ChildBlock::Leaf(number) => Child::Leaf(tables[number].clone()),
             ChildBlock::Inner(pointer) => {
-                let child = children.next().filter(|child| child.level + 1 == level);
-                Child::Inner(
-                    child.ok_or_else(|| corrupt(claims.io, pointer.offset(), "an inner node of another level"))?,
-                )
+                let missing = || corrupt(io, pointer.offset(), "an inner node is missing");
+                Child::Inner(children.next().ok_or_else(missing)?)
             }
         };
         built.push(Arc::new(Slot { runs: runs(slot, &tables), child, read_work: AtomicU64::new(0) }));
     }
-    Ok(Arc::new(Inner::of_parts(Arc::new(pivots), built, level, OnceLock::from(pending.disk))))
+    Ok(Arc::new(Inner::of_parts(Arc::new(pivots), built, level, OnceLock::from(disk))))
 }
 
 fn runs(slot: &SlotBlock, tables: &[Arc<Table>]) -> Vec<Run> {

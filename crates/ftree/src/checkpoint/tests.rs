@@ -240,24 +240,36 @@ fn files_that_are_not_opened() {
     check(&open_on(&disk).unwrap(), 1, &[(1, &large)]);
 }
 
-/// Flips a byte of the catalogue and of each node: the opening says so.
+/// Flips bytes of each node: the forest opens, says so, and keeps what the node named.
 #[test]
-fn damage_to_what_recovery_reads_is_noticed() {
+fn a_damaged_node_is_noticed_and_its_space_kept() {
     let disk = FaultyDisk::new();
     let opened = open_on(&disk).unwrap();
-    let tree = tree_of(&opened.io, 1, &rows(300, 1));
+    let (large, small) = (rows(300, 1), rows(3, 0));
+    let tree = tree_of(&opened.io, 1, &large);
     let root = tree.root.clone();
-    checkpoint(&opened, 1, vec![tree]).unwrap();
+    checkpoint(&opened, 1, vec![tree, tree_of(&opened.io, 2, &small)]).unwrap();
     let mut places = Vec::new();
     node_places(&root, &mut places);
-    drop(opened);
+    drop((opened, root));
     let path = dir().join(DATA_FILE);
     for (offset, bytes) in places {
         for at in [0, 9, bytes / 2, bytes - 1] {
             let image = disk.kill_process();
             image.damage(&path, offset + at).unwrap();
-            let text = refusal(&image);
-            assert!(text.contains(&format!("corrupt data in {} at {offset}: an inner node", path.display())), "{text}");
+            let opened = open_on(&image).unwrap();
+            let damage: Vec<String> = opened.recovered.damage.iter().map(Error::to_string).collect();
+            let expect = format!("corrupt data in {} at {offset}: an inner node of tree 1 is damaged", path.display());
+            assert!(damage.len() == 1 && damage[0].starts_with(&expect), "{damage:?}");
+            assert_eq!(opened.io.space.free_bytes(), 0);
+            let mut found = Rows::new();
+            rows_of(&opened.io, &opened.recovered.trees[1].root, &mut found);
+            assert!(found == small);
+            let report = verify_trees(&opened.io, &opened.recovered.trees);
+            assert!(
+                report.findings.iter().any(|finding| finding.place.ends_with(&format!("at {offset}"))),
+                "{report:?}"
+            );
         }
     }
 }
