@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/arbor/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: run test build fmt lint unit clients crash ddl crash-images fuzz lab-points test-rocksdb
+.PHONY: run test build fmt lint unit clients crash ddl crash-images fuzz lab-points lab-kv lab-kv-rocksdb test-rocksdb
 .PHONY: setup-build setup-clients setup-rocksdb
 
 run: build
@@ -71,8 +71,24 @@ fuzz: setup-build
 
 # point queries by _id beside a bare TCP echo, and the load figures
 lab-points: build
-	$(CARGO_TARGET_DIR)/release/arbor lab run pointquery --engine lmdb --scale small
-	$(CARGO_TARGET_DIR)/release/arbor lab run load --engine lmdb --scale small
+	$(CARGO_TARGET_DIR)/release/arbor lab run pointquery --engine ftree,lmdb --scale small
+	$(CARGO_TARGET_DIR)/release/arbor lab run load --engine ftree,lmdb --scale small
+
+# the storage engines alone: in memory, and with data at least four times the memory
+lab-kv: build
+	$(CARGO_TARGET_DIR)/release/arbor lab kv --log
+	$(CARGO_TARGET_DIR)/release/arbor lab kv --log --cold --rows 13000000
+
+# the same beside the system's RocksDB
+lab-kv-rocksdb: export ROCKSDB_LIB_DIR = $(SYSTEM_LIBS)
+lab-kv-rocksdb: export ROCKSDB_INCLUDE_DIR = /usr/include
+lab-kv-rocksdb: export SNAPPY_LIB_DIR = $(SYSTEM_LIBS)
+lab-kv-rocksdb: export LZ4_LIB_DIR = $(SYSTEM_LIBS)
+lab-kv-rocksdb: export ZSTD_LIB_DIR = $(SYSTEM_LIBS)
+lab-kv-rocksdb: setup-build setup-rocksdb
+	cargo build --release --locked -p arbor --features rocksdb-system
+	$(CARGO_TARGET_DIR)/release/arbor lab kv --engines ftree,lmdb,rocksdb --log
+	$(CARGO_TARGET_DIR)/release/arbor lab kv --engines ftree,lmdb,rocksdb --log --cold --rows 13000000
 
 setup-build:
 	@scripts/setup build
