@@ -147,6 +147,33 @@ fn a_folder_keeps_its_engine() {
     assert!(code == Some(2) && errors.contains("was created with 'lmdb'"), "{errors}");
 }
 
+/// A byte of each table's first block is changed: the check names file and offset, what is whole is carried over.
+#[test]
+fn damage_is_named_and_what_is_whole_is_carried_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    insert_some(&server);
+    server.signal("-TERM");
+    server.wait();
+    let file = dir.path().join("ftree/ftree.data");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let tables: Vec<usize> =
+        (0..bytes.len()).step_by(4096).filter(|at| bytes[*at..].starts_with(b"ARBORTBL")).collect();
+    assert!(!tables.is_empty());
+    tables.iter().for_each(|at| bytes[at + 80] ^= 1);
+    std::fs::write(&file, bytes).unwrap();
+    let (code, out, errors) = arbor(&["check"], dir.path());
+    assert_eq!(code, Some(100), "{out}{errors}");
+    assert!(out.contains("PROBLEM") && out.contains("ftree.data at "), "{out}{errors}");
+    assert!(errors.contains("'arbor salvage' carries over what can be read"), "{errors}");
+    let into = tempfile::tempdir().unwrap();
+    let (code, out, errors) = arbor(&["salvage", "--into", into.path().to_str().unwrap()], dir.path());
+    assert!(code == Some(0) && out.contains("ftree.data at "), "{out}{errors}");
+    // The log still has everything.
+    let (code, out, errors) = arbor(&["check"], into.path());
+    assert!(code == Some(0) && out.contains("test.c 100 documents"), "{out}{errors}");
+}
+
 #[test]
 fn wrong_options_of_the_engine_end_the_start() {
     let dir = tempfile::tempdir().unwrap();

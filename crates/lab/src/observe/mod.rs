@@ -9,7 +9,7 @@ use std::time::Instant;
 
 pub use disk_use::{DiskUse, disk_use};
 pub use host::HostCounters;
-pub use process::{DeviceBytes, forget_peak_memory, peak_memory_bytes};
+pub use process::{DeviceBytes, forget_peak_memory, own_cpu_seconds, peak_memory_bytes};
 
 /// Counters at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ impl Sample {
             host: HostCounters::read()?,
             // A server that died meanwhile has no figure; the run notices by itself.
             server_cpu_s: server.and_then(|pid| process::cpu_seconds(pid).ok()),
-            client_cpu_s: own_cpu_seconds()?,
+            client_cpu_s: own_cpu_seconds(),
         })
     }
 
@@ -67,9 +67,4 @@ impl Sample {
 /// Logical processors of the host.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// CPU seconds of this process so far.
-pub fn own_cpu_seconds() -> std::io::Result<f64> {
-    process::cpu_seconds(std::process::id())
 }

@@ -18,6 +18,12 @@ impl DeviceBytes {
     }
 }
 
+/// User and system CPU seconds of this process, finer than [`cpu_seconds`] counts.
+pub fn own_cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
 /// Resident memory of this process at most since it began, or since [`forget_peak_memory`].
 pub fn peak_memory_bytes() -> std::io::Result<u64> {
     let text = std::fs::read_to_string("/proc/self/status")?;
