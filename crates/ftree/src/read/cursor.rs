@@ -1,5 +1,6 @@
 //! A cursor over one tree at one sequence number.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::Reader;
@@ -8,6 +9,11 @@ use super::path::Place;
 use super::read_ahead::ReadAhead;
 use crate::tree::Tree;
 use crate::{Kind, Result, blob};
+
+thread_local! {
+    /// A page with its memory, which the next cursor of this thread takes.
+    static SPARE: Cell<Option<Page>> = const { Cell::new(None) };
+}
 
 /// Borrows what the reader needs; keeps the tree's incarnation.
 pub struct TreeCursor<'r> {
@@ -26,7 +32,7 @@ pub struct TreeCursor<'r> {
 impl<'r> TreeCursor<'r> {
     /// Stands nowhere.
     pub fn new(reader: Reader<'r>, tree: Arc<Tree>) -> TreeCursor<'r> {
-        let (page, ahead) = (Page::default(), ReadAhead::default());
+        let (page, ahead) = (SPARE.take().unwrap_or_default(), ReadAhead::default());
         TreeCursor { reader, tree, page, at: None, blob: None, ahead, key: Vec::new() }
     }
 
@@ -108,6 +114,15 @@ impl<'r> TreeCursor<'r> {
             _ => None,
         };
         Ok(())
+    }
+}
+
+impl Drop for TreeCursor<'_> {
+    fn drop(&mut self) {
+        let mut page = std::mem::take(&mut self.page);
+        page.clear();
+        // No error: at the end of a thread the page goes too.
+        let _ = SPARE.try_with(|spare| spare.set(Some(page)));
     }
 }
 

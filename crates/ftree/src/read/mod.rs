@@ -4,8 +4,6 @@
 //! - [`TreeCursor`]: movement in both directions, page by page ([`page`]); what stands above a block is its [`overlay`]
 //! - [`ripen`]: blocks in the cache that hold what runs would add
 //! - [`estimate`](estimate::estimate): how many keys a range has
-
-//!
 //! Every operation loads the tree's current version, and every page of a cursor anew: what a registered snapshot needs is in
 //! every later version (stripes). Nothing of a version is held on to between two calls but one block, and its leaf where
 //! that has blobs.

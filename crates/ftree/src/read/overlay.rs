@@ -180,9 +180,14 @@ impl Overlay {
         Ok(())
     }
 
-    /// Puts what was gathered into the order E1 and leaves out what lies outside the window.
-    pub fn sort(&mut self, window: &Window) {
-        let Overlay { bytes, found, .. } = self;
+    /// Puts what was gathered into the order E1 and leaves out what lies outside the window, and range tombstones that the
+    /// block holds already.
+    pub fn sort(&mut self, window: &Window, above: Seq) {
+        let Overlay { bytes, found, tombstones, .. } = self;
+        let reaches = |tombstone: &RangeTombstone| {
+            window.is_below_high(&tombstone.from) && tombstone.to.as_deref().is_none_or(|to| window.low.as_slice() < to)
+        };
+        tombstones.retain(|tombstone| tombstone.seq > above && reaches(tombstone));
         let key = |found: &Found| slice(bytes, found.key);
         if window.cut {
             found.retain(|found| window.contains(key(found)));
@@ -256,17 +261,24 @@ impl Overlay {
         self.tombstones.iter().filter(|tombstone| tombstone.covers(key)).map(|tombstone| tombstone.seq).max()
     }
 
-    pub fn row_count(&self) -> usize {
-        self.rows.len()
+    #[inline]
+    pub fn key(&self, at: usize) -> &[u8] {
+        self.rows.get(at).map_or(&[], |row| self.slice(row.key))
     }
 
-    /// Key, kind and value of a resolved row.
     #[inline]
-    pub fn row(&self, at: usize) -> (&[u8], Kind, &[u8]) {
-        match self.rows.get(at) {
-            Some(row) => (self.slice(row.key), row.kind, self.slice(row.value)),
-            None => (&[], Kind::Delete, &[]),
-        }
+    pub fn value(&self, at: usize) -> &[u8] {
+        self.rows.get(at).map_or(&[], |row| self.slice(row.value))
+    }
+
+    #[inline]
+    pub fn kind(&self, at: usize) -> Kind {
+        self.rows.get(at).map_or(Kind::Delete, |row| row.kind)
+    }
+
+    /// Resolved rows.
+    pub fn row_count(&self) -> usize {
+        self.rows.len()
     }
 
     pub fn has_blob_rows(&self) -> bool {

@@ -86,7 +86,10 @@ impl Page {
     pub fn key(&self, at: usize) -> &[u8] {
         match (&self.rows, &self.block) {
             (Rows::Plain { from, .. }, Some(block)) => block.key(from + at),
-            (Rows::Mixed(items), block) => self.item(items, block, at).0,
+            (Rows::Mixed(items), block) => match (items.get(at), block) {
+                (Some(row), Some(block)) if row & OVERLAY == 0 => block.key(*row as usize),
+                (item, _) => self.overlay.key(in_overlay(item)),
+            },
             (Rows::Plain { .. }, None) => &[],
         }
     }
@@ -95,7 +98,10 @@ impl Page {
     pub fn value(&self, at: usize) -> &[u8] {
         match (&self.rows, &self.block) {
             (Rows::Plain { from, .. }, Some(block)) => block.value(from + at),
-            (Rows::Mixed(items), block) => self.item(items, block, at).2,
+            (Rows::Mixed(items), block) => match (items.get(at), block) {
+                (Some(row), Some(block)) if row & OVERLAY == 0 => block.value(*row as usize),
+                (item, _) => self.overlay.value(in_overlay(item)),
+            },
             (Rows::Plain { .. }, None) => &[],
         }
     }
@@ -103,19 +109,11 @@ impl Page {
     pub fn kind(&self, at: usize) -> Kind {
         match (&self.rows, &self.block) {
             (Rows::Plain { from, .. }, Some(block)) => block.kind(from + at),
-            (Rows::Mixed(items), block) => self.item(items, block, at).1,
+            (Rows::Mixed(items), block) => match (items.get(at), block) {
+                (Some(row), Some(block)) if row & OVERLAY == 0 => block.kind(*row as usize),
+                (item, _) => self.overlay.kind(in_overlay(item)),
+            },
             (Rows::Plain { .. }, None) => Kind::Put,
-        }
-    }
-
-    fn item<'p>(&'p self, items: &[u32], block: &'p Option<BlockRef>, at: usize) -> (&'p [u8], Kind, &'p [u8]) {
-        let item = items.get(at).copied().unwrap_or(OVERLAY);
-        match block {
-            Some(block) if item & OVERLAY == 0 => {
-                let entry = block.entry(item as usize);
-                (entry.key, entry.kind, entry.value)
-            }
-            _ => self.overlay.row((item & !OVERLAY) as usize),
         }
     }
 
@@ -138,6 +136,7 @@ impl Page {
     pub fn clear(&mut self) {
         (self.is_loaded, self.has_blobs) = (false, false);
         (self.block, self.holder) = (None, None);
+        self.overlay.clear();
         if let Rows::Mixed(items) = &mut self.rows {
             self.spare = std::mem::take(items);
         }
@@ -153,7 +152,6 @@ impl Page {
         ahead: &mut ReadAhead,
     ) -> Result<()> {
         self.clear();
-        self.overlay.clear();
         let path = Path::to(version, place);
         let mut filling = Filling { page: self, reader, version, path: &path, place };
         match path.child {
@@ -161,11 +159,20 @@ impl Page {
                 Some(tombstone) => filling.above_only(leaf.meta.max_seq, Some(&tombstone)),
                 None => filling.block(leaf, ahead),
             },
-            Child::Empty | Child::Inner(_) => filling.above_only(Seq::ZERO, None),
+            Child::Empty | Child::Inner(_) => {
+                filling.covering_tombstone(Seq::ZERO)?;
+                filling.above_only(Seq::ZERO, None)
+            }
         }?;
         self.is_loaded = true;
         Ok(())
     }
+}
+
+/// The row of the overlay that an item names.
+#[inline]
+fn in_overlay(item: Option<&u32>) -> usize {
+    item.map_or(usize::MAX, |item| (item & !OVERLAY) as usize)
 }
 
 /// A page that is being filled.
@@ -178,15 +185,20 @@ struct Filling<'f> {
 }
 
 impl<'f> Filling<'f> {
-    /// A range tombstone that hides all of the child around the place: its blocks need not be read.
+    /// A range tombstone that hides all of the child around the place: its blocks need not be read. Those that do not are
+    /// left with the overlay.
     fn covering_tombstone(&mut self, above: Seq) -> Result<Option<RangeTombstone>> {
         let sight = Sight { at: self.reader.at, above, all: false };
-        if parts(self.version).next().is_none() && !self.path.runs().any(|run| run.table.meta.has_tombstones) {
-            return Ok(None);
+        let bounds = (self.path.low, self.path.high);
+        let overlay = &mut self.page.overlay;
+        for part in parts(self.version) {
+            overlay.add_tombstones(&part.tombstones(), bounds, sight);
         }
-        self.gather_tombstones(self.path.low, self.path.high, sight)?;
-        let tombstones = std::mem::take(&mut self.page.overlay.tombstones);
-        Ok(tombstones.into_iter().find(|tombstone| self.place.is_in(&tombstone.from, tombstone.to.as_deref())))
+        for run in self.path.runs().filter(|run| run.table.meta.has_tombstones && run.table.meta.max_seq > above) {
+            overlay.add_tombstones(run.table.body(self.reader.io)?.tombstones(), bounds, sight);
+        }
+        let covers = |tombstone: &&RangeTombstone| self.place.is_in(&tombstone.from, tombstone.to.as_deref());
+        Ok(overlay.tombstones.iter().find(covers).cloned())
     }
 
     /// A page without a block: there is none, or the tombstone hides it.
@@ -226,21 +238,24 @@ impl<'f> Filling<'f> {
             bounds = common(bounds, reach);
         }
         let above = leaf.meta.max_seq.max(block.as_of());
-        let forward = self.place.is_forward();
-        self.page.window.set(bounds, forward);
-        self.gather(above)?;
-        let begun = self.page.window.cut;
-        if begun {
-            self.page.window.set(self.begin_at_place(bounds), forward);
+        let clear = self.is_clear(above);
+        let shown = if clear { bounds } else { self.begin_at_place(bounds) };
+        self.page.window.set(shown, self.place.is_forward());
+        if clear {
+            // What the runs' range tombstones say is in the block.
+            self.page.overlay.tombstones.clear();
+        } else {
             self.gather(above)?;
-        } else if known && (self.page.overlay.runs > 0 || (!block.is_plain() && block.as_of() == Seq::ZERO)) {
+        }
+        let may_ripen = known && !self.page.window.cut;
+        if may_ripen && (self.page.overlay.runs > 0 || (!block.is_plain() && block.as_of() == Seq::ZERO)) {
             ripen::ripen(self.reader, self.path, &body, at, &block, above, bounds)?;
         }
         if block.has_blobs() {
             (self.page.has_blobs, self.page.holder) = (true, Some(leaf.clone()));
         }
         // The index says without a look into the block whether all its rows lie inside.
-        let inside = !begun
+        let inside = clear
             && bounds.0 <= first
             && bounds.1.is_none_or(|high| next.is_some_and(|next| next <= high) || body.last_key() < high);
         self.mix(Some(block), inside)
@@ -255,7 +270,7 @@ impl<'f> Filling<'f> {
         self.above_within(above, common(bounds, beside))
     }
 
-    /// Narrower bounds, that begin at the place: too much stands above the keys around.
+    /// Narrower bounds, that begin at the place: what stands above keys before it need not be gathered.
     fn begin_at_place<'b>(&self, bounds: Bounds<'b>) -> Bounds<'b>
     where
         'f: 'b,
@@ -267,33 +282,22 @@ impl<'f> Filling<'f> {
         }
     }
 
-    fn gather_tombstones(&mut self, low: &[u8], high: Option<&[u8]>, sight: Sight) -> Result<()> {
-        let overlay = &mut self.page.overlay;
-        for part in parts(self.version) {
-            overlay.add_tombstones(&part.tombstones(), (low, high), sight);
-        }
-        for run in self.path.runs().filter(|run| run.table.meta.has_tombstones && run.table.meta.max_seq > sight.above)
-        {
-            overlay.add_tombstones(run.table.body(self.reader.io)?.tombstones(), (low, high), sight);
-        }
-        Ok(())
+    /// Neither a memtable nor a run on the path holds what the block does not.
+    fn is_clear(&self, above: Seq) -> bool {
+        parts(self.version).next().is_none() && !self.path.runs().any(|run| run.table.meta.max_seq > above)
     }
 
-    /// Everything above the block that the reader sees.
+    /// Everything above the block that the reader sees. The tombstones are there.
     fn gather(&mut self, above: Seq) -> Result<()> {
         let sight = Sight { at: self.reader.at, above, all: false };
         let Page { overlay, window, .. } = &mut *self.page;
-        overlay.clear();
         for part in parts(self.version) {
             overlay.gather_memtable(part, window, sight);
         }
         gather_runs(self.reader, self.path, overlay, window, sight)?;
-        let window = std::mem::take(window);
-        let gathered = self.gather_tombstones(&window.low, window.high(), sight);
-        self.page.overlay.sort(&window);
-        self.page.window = window;
+        overlay.sort(window, above);
         self.charge_read_work();
-        gathered
+        Ok(())
     }
 
     /// What the runs cost the reader makes it more urgent to flush them.
@@ -400,7 +404,7 @@ impl<'m> Mixed<'m> {
             let base = self.pass_block_to(reader.at, overlay, group.start)?;
             overlay.resolve(reader, group.clone(), base)?;
             let row = overlay.row_count() - 1;
-            if overlay.row(row).1 != Kind::Delete {
+            if overlay.kind(row) != Kind::Delete {
                 self.items.push(OVERLAY | row as u32);
             }
             group = overlay.group(group.end);

@@ -15,8 +15,9 @@
 //!   which the fold keeps always.
 //! - *A reader with an older version of the tree* finds the block through the same leaf. What its memtables and runs hold up to
 //!   `as_of` is in the block, what they hold above counts; numbers, not places, decide.
-//! - *A reader with a newer version* has the same leaf, so no leaf job came between: the merged runs are still above it,
-//!   perhaps pushed or merged into others, and what came since is newer than `as_of`.
+//! - *A reader with a newer version* has the same leaf, so no leaf job came between (one that leaves a leaf as it is renews
+//!   it, see [`Table::renewed`](crate::table::Table::renewed)): the merged runs are still above it, perhaps pushed or merged
+//!   into others, and what came since is newer than `as_of`.
 //! - *Two that ripen at once*: each result is right; the later one stays.
 //!
 //! All this is said of the keys for which the runs were merged, the block's *reach*. A leaf's slot may grow later, when a
@@ -60,7 +61,7 @@ pub fn ripen(
     let mut overlay = Overlay::default();
     let sight = Sight { at: Seq(u64::MAX), above, all: true };
     gather_runs(reader, path, &mut overlay, &mut window, sight)?;
-    overlay.sort(&window);
+    overlay.sort(&window, above);
     let bytes = block.memory_bytes();
     if !inside || window.cut || overlay.has_blob_or_longer(VALUE_BLOCKS_MAX * bytes) {
         return Ok(());

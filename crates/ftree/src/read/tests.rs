@@ -295,8 +295,12 @@ fn check_history(seed: u64) {
     let leaves = if rng.one_in(6) { 0 } else { rng.below(1000) };
     let shape = Shape::new(&workshop, &mut rng, Seq(leaves * 256));
     let mut cuts = || {
-        let mut cuts = [0; 4].map(|_| leaves + rng.below(1501 - leaves));
+        let mut cuts = [0u64; 4].map(|_| leaves + rng.below(1501 - leaves));
         cuts.sort();
+        if rng.one_in(2) {
+            // No memtables: pages are shown as the ripened blocks are.
+            cuts[2..].fill(1500);
+        }
         [leaves, cuts[0], cuts[1], cuts[2], cuts[3], 1500]
     };
     let versions = [cuts(), cuts(), cuts()].map(|cuts| tree(&workshop, shape.version(&workshop, cuts)));
