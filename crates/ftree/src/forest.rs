@@ -18,7 +18,7 @@ use crate::flush::absorb::Backlog;
 use crate::health::Health;
 use crate::io::Io;
 use crate::memtable::{MemTree, Memtable};
-use crate::read::{ForestSnapshot, Reader, TreeCursor};
+use crate::read::{Handles, Reader, TreeCursor};
 use crate::settings::settings_of;
 use crate::snapshots::Snapshots;
 use crate::tree::Tree;
@@ -29,6 +29,7 @@ use crate::{Error, Options, Result, Seq, TreeSettings, bulk};
 /// An open forest. Dropping it stops the background work; what no checkpoint made durable is in the log.
 pub struct Forest {
     core: Arc<Core>,
+    handles: Handles,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -109,7 +110,7 @@ impl Forest {
         core.health.damaged.fetch_add(recovered.damage.len() as u64, Ordering::Relaxed);
         core.trees.all().iter().for_each(|tree| core.plan_tree(tree));
         let threads = start_threads(&core)?;
-        Ok(Forest { core, threads })
+        Ok(Forest { handles: Handles::new(&core), core, threads })
     }
 
     pub fn core(&self) -> &Arc<Core> {
@@ -361,7 +362,7 @@ impl Engine for Forest {
     }
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
-        Ok(Box::new(ForestSnapshot::new(self.core.clone())))
+        Ok(Box::new(self.handles.snapshot()))
     }
 
     fn checkpoint(&self) -> Result<Position> {

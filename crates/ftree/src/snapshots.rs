@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Seq;
 
-const SHARDS: usize = 16;
+pub(crate) const SHARDS: usize = 16;
 
 pub struct Snapshots {
     shards: [Arc<Shard>; SHARDS],
@@ -124,7 +124,7 @@ impl Drop for Registered {
 }
 
 /// Threads are dealt out to the shards in the order in which they first register.
-fn own_shard() -> usize {
+pub(crate) fn own_shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static OWN: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS));
     OWN.with(Cell::get)

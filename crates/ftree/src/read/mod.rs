@@ -4,6 +4,8 @@
 //! - [`TreeCursor`]: movement in both directions, page by page ([`page`]); what stands above a block is its [`overlay`]
 //! - [`ripen`]: blocks in the cache that hold what runs would add
 //! - [`estimate`](estimate::estimate): how many keys a range has
+//! - [`ForestSnapshot`]: the engine trait's snapshot
+//!
 //! Every operation loads the tree's current version, and every page of a cursor anew: what a registered snapshot needs is in
 //! every later version (stripes). Nothing of a version is held on to between two calls but one block, and its leaf where
 //! that has blobs.
@@ -45,7 +47,7 @@ use crate::snapshots::Snapshots;
 pub use cursor::TreeCursor;
 pub use estimate::estimate;
 pub use get::get;
-pub use snapshot::ForestSnapshot;
+pub use snapshot::{ForestSnapshot, Handles};
 
 /// Who reads: a registered sequence number and what reading needs.
 #[derive(Clone, Copy)]

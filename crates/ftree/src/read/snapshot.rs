@@ -8,23 +8,35 @@ use arbor_engine::{Cursor, RangeEstimate, Snapshot};
 
 use super::{Reader, TreeCursor, estimate, get};
 use crate::forest::Core;
-use crate::snapshots::Registered;
+use crate::snapshots::{Registered, SHARDS, own_shard};
 use crate::tree::Tree;
 use crate::{Error, Result};
+
+/// Handles of one forest, one for each shard of threads: threads that make snapshots count in different places.
+pub struct Handles {
+    shards: Box<[Arc<Arc<Core>>]>,
+}
+
+impl Handles {
+    pub fn new(core: &Arc<Core>) -> Handles {
+        Handles { shards: (0..SHARDS).map(|_| Arc::new(core.clone())).collect() }
+    }
+
+    pub fn snapshot(&self) -> ForestSnapshot {
+        let handle = self.shards.get(own_shard()).expect("threads have shards below SHARDS").clone();
+        ForestSnapshot { registered: handle.snapshots.register(&handle.visible), core: handle }
+    }
+}
 
 /// A registered sequence number, and the forest, which it keeps open.
 pub struct ForestSnapshot {
     registered: Registered,
-    core: Arc<Core>,
+    core: Arc<Arc<Core>>,
 }
 
 impl ForestSnapshot {
-    pub fn new(core: Arc<Core>) -> ForestSnapshot {
-        ForestSnapshot { registered: core.snapshots.register(&core.visible), core }
-    }
-
     fn reader(&self) -> Reader<'_> {
-        let core = &*self.core;
+        let core = &**self.core;
         Reader {
             io: &core.io,
             updates: core.options.updates.as_deref(),
