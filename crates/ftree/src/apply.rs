@@ -38,6 +38,11 @@ pub struct Writer {
     part: Option<(TreeId, Arc<MemTree>)>,
 }
 
+/// Whether a batch frees space, among other things.
+pub fn frees(batch: &Batch) -> bool {
+    batch.ops.iter().any(|op| matches!(op, Op::DropTree { .. } | Op::Delete { .. } | Op::DeleteRange { .. }))
+}
+
 impl Generation {
     pub fn new(number: u64, memtable_bytes: u64, cache: &Cache) -> Generation {
         Generation { number, memtable: Memtable::charged(memtable_bytes, cache), parts: Vec::new(), last: Seq::ZERO }

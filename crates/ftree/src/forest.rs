@@ -1,9 +1,11 @@
 //! The forest as an engine: what is shared, opening, applying, checkpoints.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use arbor_base::{Position, TreeId};
 use arbor_disk::Lock;
@@ -46,6 +48,8 @@ pub struct Core {
     pub(crate) work: Work,
     pub(crate) health: Health,
     pub(crate) dropped: Dropped,
+    /// Trees that got messages and were not found without any since, by serial number.
+    buffered: Mutex<HashMap<u64, Arc<Tree>>>,
     pub(crate) checkpoints: Checkpoints,
     /// Much was deleted at once: the next checkpoint gives its space back.
     pub(crate) returns_space: AtomicBool,
@@ -97,6 +101,7 @@ impl Forest {
             backlog: Backlog::new(recovered.applied),
             work: Work::default(),
             health: Health::default(),
+            buffered: Mutex::default(),
             dropped: Dropped::default(),
             checkpoints: recovered.checkpoints,
             returns_space: AtomicBool::new(false),
@@ -108,7 +113,10 @@ impl Forest {
             _lock: lock,
         });
         core.health.damaged.fetch_add(recovered.damage.len() as u64, Ordering::Relaxed);
-        core.trees.all().iter().for_each(|tree| core.plan_tree(tree));
+        for tree in core.trees.all() {
+            core.plan_tree(&tree);
+            core.note_buffered(&tree);
+        }
         let threads = start_threads(&core)?;
         Ok(Forest { handles: Handles::new(&core), core, threads })
     }
@@ -164,6 +172,9 @@ impl Core {
         let absorbed = self.backlog.absorbed();
         let gone: Vec<Arc<Tree>> = self.dropped.lock().extract_if(.., |tree| self.is_unseen(tree, absorbed)).collect();
         if !gone.is_empty() {
+            let mut buffered = self.buffered.lock().unwrap_or_else(PoisonError::into_inner);
+            gone.iter().for_each(|tree| drop(buffered.remove(&tree.serial)));
+            drop(buffered);
             gone.iter().for_each(|tree| self.trees.remove(tree));
             drop(gone);
             // What could not be given back now is tried again after the next checkpoint.
@@ -177,6 +188,19 @@ impl Core {
         if tree.root().totals().disk_bytes >= WORTH_A_CHECKPOINT {
             self.returns_space.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// The tree got messages.
+    pub(crate) fn note_buffered(&self, tree: &Arc<Tree>) {
+        let mut buffered = self.buffered.lock().unwrap_or_else(PoisonError::into_inner);
+        buffered.entry(tree.serial).or_insert_with(|| tree.clone());
+    }
+
+    /// Living trees in which messages wait.
+    pub(crate) fn buffered(&self) -> Vec<Arc<Tree>> {
+        let mut buffered = self.buffered.lock().unwrap_or_else(PoisonError::into_inner);
+        buffered.retain(|_, tree| tree.is_alive() && tree.root().totals().buffered_bytes > 0);
+        buffered.values().cloned().collect()
     }
 
     /// A root was changed.
@@ -207,6 +231,7 @@ impl Core {
         figures.push(("frozen memtables", self.backlog.len() as u64));
         figures.push(("bytes waiting for flushes", self.work.scheduler.waiting_bytes()));
         figures.push(("slots put aside", self.health.damaged.load(Ordering::Relaxed)));
+        figures.push(("jobs that could not read", self.health.unread.load(Ordering::Relaxed)));
         figures.push(("work refused for want of space", self.health.refused.load(Ordering::Relaxed)));
         figures
     }
@@ -230,10 +255,13 @@ impl Core {
             return Ok(());
         }
         apply::check(self, &fresh)?;
-        let bytes = fresh.iter().map(|batch| apply::bytes_of(batch)).sum();
-        self.admit(bytes, fresh.iter().all(|batch| apply::only_frees(batch)))?;
+        let bytes = fresh.iter().copied().map(apply::bytes_of).sum();
+        self.admit(bytes, fresh.iter().copied().all(apply::only_frees))?;
         self.take(&fresh);
         self.io.counters.add(Counter::AppliedBytes, bytes);
+        if self.health.is_out_of_space() && fresh.iter().copied().any(apply::frees) {
+            self.health.note_freeing();
+        }
         if self.options.threads == 0 {
             self.run_due();
             self.keep_up();
@@ -254,13 +282,36 @@ impl Core {
         }
     }
 
+    /// Makes what is applied now durable.
     pub(crate) fn checkpoint(&self) -> Result<Seq> {
+        self.checkpoint_of(|| self.absorb_all())
+    }
+
+    /// Makes what is absorbed durable, and more if there is space for it: what only the state before holds becomes free.
+    pub(crate) fn checkpoint_of_absorbed(&self) -> Result<Seq> {
+        self.checkpoint_of(|| {
+            if let Err(error) = self.absorb_all() {
+                self.health.note(&error, None);
+            }
+            Ok(())
+        })
+    }
+
+    fn checkpoint_of(&self, prepare: impl FnOnce() -> Result<()>) -> Result<Seq> {
         self.health.check()?;
         let before = self.checkpoints.durable();
         self.returns_space.store(false, Ordering::Relaxed);
-        let done = self.checkpoints.run(|| self.capture());
+        let begin = Instant::now();
+        let done = self.checkpoints.run(|| {
+            prepare()?;
+            self.capture()
+        });
+        if done.is_ok() {
+            self.io.counters.add(Counter::Checkpoints, 1);
+            self.io.counters.add(Counter::CheckpointMs, begin.elapsed().as_millis() as u64);
+        }
         match &done {
-            Ok(durable) if *durable > before => self.health.found_space(),
+            Ok(durable) if *durable > before && self.backlog.is_empty() => self.health.found_space(),
             Err(error @ (Error::Io { .. } | Error::Poisoned { .. } | Error::OutOfSpace { .. })) => {
                 self.health.note(error, None);
             }
@@ -270,17 +321,23 @@ impl Core {
         done
     }
 
-    /// The state that a checkpoint makes durable: all that is applied now. `None`: the last one holds the same.
-    fn capture(&self) -> Result<Option<Captured>> {
+    /// Absorbs all that is applied now.
+    fn absorb_all(&self) -> Result<()> {
         let target = self.freeze();
         let turn = self.backlog.turn();
         while self.backlog.absorbed() < target && turn.absorb_one(self)?.is_some() {}
+        Ok(())
+    }
+
+    /// The state that a checkpoint makes durable: all that is absorbed now. `None`: the last one holds the same.
+    fn capture(&self) -> Result<Option<Captured>> {
+        let _turn = self.backlog.turn();
         let (applied, installs) = (self.backlog.absorbed(), self.installs.load(Ordering::Relaxed));
         let before = self.captured_installs.swap(installs, Ordering::Relaxed);
         if applied == self.checkpoints.durable() && installs == before {
             return Ok(None);
         }
-        let trees = self.trees.all_at(applied).iter().map(|tree| captured(tree)).collect();
+        let trees = self.trees.all_at(applied).iter().map(captured).collect();
         Ok(Some(Captured { applied, trees }))
     }
 

@@ -15,10 +15,13 @@ use crate::{Error, Result};
 pub struct Health {
     poison: OnceLock<String>,
     out_of_space: AtomicBool,
+    /// Something was applied since that frees space once it is absorbed.
+    freeing: AtomicBool,
     quarantine: Mutex<HashSet<Key>>,
-    /// Slots put aside, jobs that failed for want of space.
+    /// Slots put aside; jobs that failed for want of space, and because something could not be read.
     pub damaged: AtomicU64,
     pub refused: AtomicU64,
+    pub unread: AtomicU64,
 }
 
 /// Tree, level and lower bound.
@@ -50,6 +53,16 @@ impl Health {
         self.out_of_space.load(Ordering::Relaxed)
     }
 
+    /// Something that frees space was applied.
+    pub fn note_freeing(&self) {
+        self.freeing.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether `note_freeing` was called since the last call.
+    pub fn take_freeing(&self) -> bool {
+        self.freeing.swap(false, Ordering::Relaxed)
+    }
+
     /// Some work that needs space succeeded.
     pub fn found_space(&self) {
         if self.is_out_of_space() {
@@ -63,6 +76,10 @@ impl Health {
             Error::OutOfSpace { .. } => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 self.out_of_space.store(true, Ordering::Relaxed);
+            }
+            // What could not be read is still there: the slot is looked at again when it gets more.
+            Error::Io { context, .. } if context.starts_with("reading") => {
+                self.unread.fetch_add(1, Ordering::Relaxed);
             }
             Error::Io { .. } | Error::Poisoned { .. } => self.poison(error.to_string()),
             Error::Corrupt { .. } | Error::Other(_) if place.is_some() => {

@@ -34,6 +34,7 @@ struct Shard(Mutex<Slots>);
 struct Slots {
     held: Vec<Option<Seq>>,
     free: Vec<usize>,
+    registered: u64,
 }
 
 impl Snapshots {
@@ -70,6 +71,11 @@ impl Snapshots {
         seqs
     }
 
+    /// How many were registered up to now.
+    pub fn registrations(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.slots().registered).sum()
+    }
+
     pub fn oldest(&self) -> Option<Seq> {
         self.shards.iter().filter_map(|shard| shard.slots().held.iter().flatten().min().copied()).min()
     }
@@ -91,6 +97,7 @@ impl Slots {
     /// The slot, and what it holds.
     fn take(&mut self, visible: &AtomicU64) -> (usize, Seq) {
         let seq = Seq(visible.load(Ordering::Acquire));
+        self.registered += 1;
         let slot = self.free.pop();
         match slot.and_then(|slot| self.held.get_mut(slot)) {
             Some(held) => *held = Some(seq),

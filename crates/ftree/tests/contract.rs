@@ -39,22 +39,22 @@ impl Factory for Ftree {
 
 #[test]
 fn contract() {
-    contract::run(&Ftree { threads: 2, updates: true, tiny: false }, 10);
+    contract::run(&Ftree { threads: 2, updates: true, tiny: false }, 4);
 }
 
 #[test]
 fn contract_without_threads() {
-    contract::run(&Ftree { threads: 0, updates: true, tiny: false }, 10);
+    contract::run_histories(&Ftree { threads: 0, updates: true, tiny: false }, 4);
 }
 
 #[test]
 fn contract_with_tiny_nodes() {
-    contract::run(&Ftree { threads: 2, updates: true, tiny: true }, 20);
+    contract::run(&Ftree { threads: 2, updates: true, tiny: true }, 8);
 }
 
 #[test]
 fn contract_with_tiny_nodes_without_threads() {
-    contract::run(&Ftree { threads: 0, updates: true, tiny: true }, 20);
+    contract::run(&Ftree { threads: 0, updates: true, tiny: true }, 8);
 }
 
 #[test]

@@ -77,6 +77,7 @@ impl Turn<'_> {
         for (tree, part) in &generation.parts {
             absorb_part(core, tree, part, generation.last)?;
             core.installed();
+            core.note_buffered(tree);
             core.plan_root(tree);
         }
         self.backlog.lock().pop_front();

@@ -35,6 +35,8 @@ pub struct Job {
     /// Of the slots.
     pub keys: Vec<Key>,
     pub weight: u64,
+    /// Of messages that wait.
+    pub bytes: u64,
 }
 
 /// How a job ended.

@@ -17,6 +17,8 @@ const RUNS_ABOVE_MAX: usize = 12;
 pub struct Due {
     pub place: Place,
     pub weight: u64,
+    /// Of messages.
+    pub bytes: u64,
 }
 
 /// The slots of the node that are due, heaviest first. `busy`: those that are being flushed, which count as flushed.
@@ -35,7 +37,7 @@ pub fn due(node: &Inner, own: &Bounds, settings: &TreeSettings, busy: &dyn Fn(&P
     for (weight, slot, place) in candidates {
         if waiting > limits.node || slot.buffered_bytes() >= limits.slot || slot.runs.len() > limits.runs {
             waiting -= slot.buffered_bytes();
-            due.push(Due { place, weight });
+            due.push(Due { place, weight, bytes: slot.buffered_bytes() });
         }
     }
     due

@@ -8,7 +8,7 @@ use crate::forest::Core;
 use crate::table::Table;
 use crate::tree::install::{child_of, edit, find};
 use crate::tree::{Bounds, Child, Inner, Placed, Slot};
-use crate::{RangeTombstone, Result};
+use crate::{Error, RangeTombstone, Result};
 
 /// Requires: nobody else flushes this slot.
 pub fn push(core: &Core, job: &Job) -> Result<Flushed> {
@@ -19,7 +19,10 @@ pub fn push(core: &Core, job: &Job) -> Result<Flushed> {
     if slot.runs.is_empty() {
         return Ok(Flushed::Refused);
     }
-    let child = child_to_fill(slot, node.level);
+    let Some(child) = child_to_fill(slot, node.level) else {
+        let place = core.io.file.path().display().to_string();
+        return Err(Error::Corrupt { place, context: "the node that messages should go to is lost".to_owned() });
+    };
     let tables: Vec<(Arc<Table>, u64)> = slot.runs.iter().map(|run| (run.table.clone(), run.bytes)).collect();
     let tombstones = runs::total_tombstones(core, &tables, &bounds)?;
     let made = runs::of_tables(core, &job.tree, &tables, &bounds, &child)?;
@@ -30,11 +33,13 @@ pub fn push(core: &Core, job: &Job) -> Result<Flushed> {
     Ok(if done { Flushed::Done(moved) } else { Flushed::Refused })
 }
 
-/// The child, or the one that will be made: an empty slot gets a node without anything.
-fn child_to_fill(slot: &Slot, level: u8) -> Arc<Inner> {
+/// The child, or the one that will be made: an empty slot gets a node without anything. `None`: a leaf stands for a node
+/// that opening found damaged; nothing is put in its place.
+fn child_to_fill(slot: &Slot, level: u8) -> Option<Arc<Inner>> {
     match &slot.child {
-        Child::Inner(inner) => inner.clone(),
-        _ => Inner::void(level - 1),
+        Child::Inner(inner) => Some(inner.clone()),
+        Child::Empty => Some(Inner::void(level - 1)),
+        Child::Leaf(_) => None,
     }
 }
 
@@ -57,7 +62,7 @@ impl Step {
         if bounds != self.bounds || !slot.begins_with(&self.tables) {
             return None;
         }
-        let mut child = child_to_fill(slot, node.level);
+        let mut child = child_to_fill(slot, node.level)?;
         for tombstone in &self.tombstones {
             child = match cut::cut(&child, &bounds, tombstone).map(|content| child_of(child.level, content)) {
                 None => child,

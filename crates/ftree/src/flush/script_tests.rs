@@ -55,7 +55,7 @@ fn play(text: &str) -> String {
         for command in commands.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             stage.obey(command, &mut printed);
         }
-        write!(played, "{}----\n{printed}\n", format!("{}\n", commands.trim())).unwrap();
+        writeln!(played, "{}\n----\n{printed}", commands.trim()).unwrap();
     }
     played
 }

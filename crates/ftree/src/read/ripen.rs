@@ -24,6 +24,9 @@
 //! neighbour that holds nothing is joined to it, but runs higher up may hold something for the added keys: there the block
 //! counts as one that was never ripened. A leaf in slots of narrower bounds than the block is not ripened.
 //!
+//! Updates are not taken in: when such a message joins a newer one on its way down it gets the newer one's number, and would
+//! count once more over a block that holds it.
+//!
 //! Values in extents of their own are not taken in: the runs keep those extents and the block would not.
 
 use std::ops::Range;
@@ -37,7 +40,7 @@ use crate::block::{Block, BlockBuilder};
 use crate::counters::Counter;
 use crate::merge::{Fold, Kept, Versions};
 use crate::table::TableBody;
-use crate::{Result, Seq, blob};
+use crate::{Kind, Result, Seq, blob};
 
 /// A block is not ripened when that makes it longer than so many times its size.
 const GROWTH_MAX: usize = 4;
@@ -63,7 +66,9 @@ pub fn ripen(
     gather_runs(reader, path, &mut overlay, &mut window, sight)?;
     overlay.sort(&window, above);
     let bytes = block.memory_bytes();
-    if !inside || window.cut || overlay.has_blob_or_longer(VALUE_BLOCKS_MAX * bytes) {
+    let is_update = |at| overlay.found(at).is_some_and(|entry| entry.kind == Kind::Update);
+    let has_updates = (0..overlay.found_len()).any(is_update);
+    if !inside || window.cut || has_updates || overlay.has_blob_or_longer(VALUE_BLOCKS_MAX * bytes) {
         return Ok(());
     }
     for run in path.runs().filter(|run| run.table.meta.has_tombstones && run.table.meta.max_seq > above) {

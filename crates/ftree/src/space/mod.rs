@@ -18,6 +18,7 @@ mod room;
 mod state;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arbor_disk::Disk;
@@ -45,13 +46,23 @@ struct Shared {
     /// Held while space is given back.
     releasing: Mutex<()>,
     room: Room,
+    /// So many have opened the reserve to all.
+    opened: AtomicU32,
 }
 
 impl Space {
     /// The space of a file of this length in the folder `dir`, all of it free.
     pub fn new(disk: Arc<dyn Disk>, dir: &Path, file_bytes: u64) -> Space {
         let (state, room) = (Mutex::new(State::new(file_bytes)), Room::new(disk, dir));
-        Space { shared: Arc::new(Shared { state, growth: Mutex::default(), releasing: Mutex::default(), room }) }
+        Space {
+            shared: Arc::new(Shared {
+                state,
+                growth: Mutex::default(),
+                releasing: Mutex::default(),
+                room,
+                opened: AtomicU32::new(0),
+            }),
+        }
     }
 
     /// Takes space, of the file as it is or by growing it. `OutOfSpace` when the file system is nearly full; free parts
@@ -63,6 +74,12 @@ impl Space {
     /// Like `allocate`, for checkpoints and for what frees space: may use all that the file system holds.
     pub fn allocate_reserved(&self, bytes: u64) -> Result<Extent> {
         self.shared.allocate(bytes, true)
+    }
+
+    /// Until the answer is dropped, `allocate` may use what `allocate_reserved` may: for moving on what frees space.
+    pub fn open_reserve(&self) -> OpenReserve {
+        self.shared.opened.fetch_add(1, Ordering::Relaxed);
+        OpenReserve { shared: self.shared.clone() }
     }
 
     /// Takes a certain part, while recovering. `Corrupt` when it is not wholly free or not wholly in the file: what is
@@ -132,6 +149,7 @@ impl Shared {
 
     fn allocate(self: &Arc<Self>, bytes: u64, reserved: bool) -> Result<Extent> {
         let whole = bytes.max(1).checked_next_multiple_of(UNIT).ok_or_else(|| self.out_of_space(bytes))?;
+        let reserved = reserved || self.opened.load(Ordering::Relaxed) > 0;
         // A hole takes as much from the file system as growing does.
         let may_grow = if reserved { self.room.free_bytes() >= whole } else { !self.is_tight(whole) };
         if let Some(range) = self.state().take(whole, !may_grow) {
@@ -158,6 +176,17 @@ impl Shared {
         Error::OutOfSpace {
             context: format!("{bytes} bytes for the data file, the file system of {dir} has {free} left"),
         }
+    }
+}
+
+/// See [`Space::open_reserve`].
+pub struct OpenReserve {
+    shared: Arc<Shared>,
+}
+
+impl Drop for OpenReserve {
+    fn drop(&mut self) {
+        self.shared.opened.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -4,9 +4,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::counters::Counter;
+use crate::flush::plan::Due;
 use crate::forest::Core;
 use crate::tree::{Bounds, Child, Inner, Place};
-use crate::work::pace;
+use crate::work::{PoisonOnPanic, pace};
 use crate::{Error, Result, Seq};
 
 const TICK: Duration = Duration::from_millis(50);
@@ -17,6 +18,10 @@ const RETRY: Duration = Duration::from_millis(200);
 /// So long after the last write slots are cleaned, and for so many at a time.
 const IDLE: Duration = Duration::from_millis(1000);
 const CLEANED_AT_ONCE: usize = 8;
+const CLEANING: Duration = Duration::from_millis(200);
+/// After so long without a write the memtable is absorbed, if there were so many snapshots since.
+const PAUSE: Duration = Duration::from_millis(250);
+const MET: u64 = 20;
 /// Frozen memtables and the one that is filled.
 const MEMTABLES: u64 = 4;
 /// Slot bytes that may wait for jobs, in memtables.
@@ -32,6 +37,10 @@ struct Keeper {
     written: Instant,
     checkpointed: Instant,
     retried: Instant,
+    /// When slots were cleaned, or were found clean.
+    cleaned: Instant,
+    /// Snapshots that had been made when the last write was seen.
+    snapshots: u64,
     /// Since when space waits to be given back.
     returning: Option<Instant>,
 }
@@ -39,9 +48,11 @@ struct Keeper {
 impl Core {
     /// What the keeper thread does until it is stopped.
     pub fn keep_until_stopped(&self) {
+        let _poison = PoisonOnPanic(&self.health);
         let now = Instant::now();
         let (visible, returning) = (self.visible(), None);
-        let mut keeper = Keeper { visible, written: now, checkpointed: now, retried: now, returning };
+        let mut keeper =
+            Keeper { visible, written: now, checkpointed: now, retried: now, cleaned: now, snapshots: 0, returning };
         while !self.work.scheduler.wait_for_stop(TICK) {
             keeper.tick(self, Instant::now());
         }
@@ -60,7 +71,12 @@ impl Core {
 
     /// Without space: a checkpoint frees what only the last one held, and what failed is tried again.
     fn retry(&self) {
-        self.checkpoint_by_itself();
+        // What frees space may take from the reserve to get there.
+        let reserve = self.health.take_freeing().then(|| self.io.space.open_reserve());
+        let done = self.checkpoint_of_absorbed();
+        if reserve.is_some() && (done.is_err() || !self.backlog.is_empty()) {
+            self.health.note_freeing();
+        }
         self.trees.all().iter().for_each(|tree| self.plan_tree(tree));
         self.work.scheduler.absorb();
     }
@@ -97,6 +113,14 @@ impl Core {
                 return Ok(());
             }
             let full = debt >= 1.0;
+            if full && self.backlog.is_empty() && self.work.scheduler.is_idle() {
+                // Memory that is not a memtable's is short: waiting would not change that.
+                if self.filling_bytes() == 0 {
+                    return Ok(());
+                }
+                self.freeze();
+                self.work.scheduler.absorb();
+            }
             let delay = if full { pace::STEP } else { self.delay(bytes) };
             if !delay.is_zero() {
                 std::thread::sleep(delay);
@@ -130,30 +154,26 @@ impl Core {
     }
 
     /// Queues slots with messages that readers met, heaviest trees in no order. Answers how many.
-    fn clean(&self, at_most: usize) -> usize {
+    fn clean(&self, at_most: usize) {
         let mut queued = 0;
-        for tree in self.trees.all().iter().filter(|tree| tree.is_alive()) {
-            let root = tree.root();
-            if root.totals().buffered_bytes == 0 {
-                continue;
-            }
-            each_slot_read(&root, &Bounds::all(), &mut |node, own, place, weight| {
-                if queued < at_most && !self.work.scheduler.is_busy(tree, &place) {
-                    self.queue(tree, node, own, place, weight);
+        for tree in &self.buffered() {
+            each_slot_read(&tree.root(), &Bounds::all(), &mut |node, own, due| {
+                if queued < at_most && !self.work.scheduler.is_busy(tree, &due.place) {
+                    self.queue(tree, node, own, due);
                     queued += 1;
                 }
             });
         }
-        queued
     }
 }
 
 /// Slots with runs that readers met.
-fn each_slot_read(node: &Inner, own: &Bounds, see: &mut dyn FnMut(&Inner, &Bounds, Place, u64)) {
+fn each_slot_read(node: &Inner, own: &Bounds, see: &mut dyn FnMut(&Inner, &Bounds, Due)) {
     for (at, slot) in node.slots.iter().enumerate() {
         let bounds = node.bounds_of(at, own);
         if !slot.runs.is_empty() && slot.read_work.load(Ordering::Relaxed) > 0 {
-            see(node, own, Place { level: node.level, bounds: bounds.clone() }, slot.weight());
+            let place = Place { level: node.level, bounds: bounds.clone() };
+            see(node, own, Due { place, weight: slot.weight(), bytes: slot.buffered_bytes() });
         }
         if let Child::Inner(inner) = &slot.child {
             each_slot_read(inner, &bounds, see);
@@ -167,12 +187,19 @@ impl Keeper {
             return;
         }
         if core.visible() != self.visible {
-            (self.visible, self.written) = (core.visible(), now);
+            (self.visible, self.written, self.snapshots) = (core.visible(), now, core.snapshots.registrations());
         }
         core.reap();
         self.retry(core, now);
         self.checkpoint(core, now);
-        if now.duration_since(self.written) >= IDLE && core.work.scheduler.is_idle() {
+        let idle = now.duration_since(self.written);
+        if idle >= PAUSE && core.filling_bytes() > 0 && core.snapshots.registrations() > self.snapshots + MET {
+            // Readers meet the memtable again and again.
+            core.freeze();
+            core.work.scheduler.absorb();
+        }
+        if idle >= IDLE && now.duration_since(self.cleaned) >= CLEANING && core.work.scheduler.is_idle() {
+            self.cleaned = now;
             core.clean(CLEANED_AT_ONCE);
         }
     }

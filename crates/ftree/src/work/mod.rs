@@ -23,7 +23,7 @@ use crate::flush::plan::{self, Due};
 use crate::flush::push::push;
 use crate::flush::{Flushed, Job};
 use crate::forest::Core;
-use crate::health::key_of;
+use crate::health::{Health, key_of};
 use crate::tree::install::find;
 use crate::tree::{Bounds, Inner, Place, Tree};
 
@@ -35,6 +35,17 @@ pub struct Work {
     pub scheduler: Scheduler,
     pub absorbing: Rate,
     pub flushing: Rate,
+}
+
+/// A thread that panicked leaves work half done: nothing is written any more.
+struct PoisonOnPanic<'h>(&'h Health);
+
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison("a background thread panicked".to_owned());
+        }
+    }
 }
 
 fn flush(core: &Core, job: &Job) -> Result<Flushed> {
@@ -49,6 +60,7 @@ fn flush(core: &Core, job: &Job) -> Result<Flushed> {
 impl Core {
     /// What a worker thread does until it is stopped.
     pub fn work_until_stopped(&self) {
+        let _poison = PoisonOnPanic(&self.health);
         while let Some(task) = self.work.scheduler.next() {
             self.run(task);
         }
@@ -165,13 +177,14 @@ impl Core {
         let settings = tree.settings.load();
         let scheduler = &self.work.scheduler;
         let busy = |place: &Place| scheduler.is_busy(tree, place) || self.health.is_put_aside(&key_of(tree, place));
-        for Due { place, weight } in plan::due(node, own, &settings, &busy) {
-            self.queue(tree, node, own, place, weight);
+        for due in plan::due(node, own, &settings, &busy) {
+            self.queue(tree, node, own, due);
         }
     }
 
     /// Queues a job for a slot, with its neighbour when both leaves are small.
-    pub fn queue(&self, tree: &Arc<Tree>, node: &Inner, own: &Bounds, place: Place, weight: u64) {
+    pub fn queue(&self, tree: &Arc<Tree>, node: &Inner, own: &Bounds, due: Due) {
+        let Due { place, weight, bytes } = due;
         let mut keys = vec![key_of(tree, &place)];
         let bounds = plan::with_neighbour(node, own, &place, &tree.settings.load());
         let mut wide = Place { bounds, ..place.clone() };
@@ -188,7 +201,7 @@ impl Core {
                 keys.push(other);
             }
         }
-        self.work.scheduler.add(Job { tree: tree.clone(), place: wide, keys, weight });
+        self.work.scheduler.add(Job { tree: tree.clone(), place: wide, keys, weight, bytes });
     }
 }
 

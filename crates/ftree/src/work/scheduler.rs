@@ -26,7 +26,7 @@ struct Queue {
     /// Slots that wait in `jobs` or are worked on.
     busy: HashSet<Key>,
     added: u64,
-    /// Weight of the jobs that wait.
+    /// Of the jobs that wait.
     waiting_bytes: u64,
     absorb: bool,
     absorbing: bool,
@@ -72,7 +72,7 @@ impl Scheduler {
         let mut queue = self.lock();
         if !job.keys.iter().any(|key| queue.busy.contains(key)) {
             queue.busy.extend(job.keys.iter().cloned());
-            queue.waiting_bytes += job.weight;
+            queue.waiting_bytes += job.bytes;
             queue.added += 1;
             let number = queue.added;
             queue.jobs.push(Waiting { job, number });
@@ -169,7 +169,7 @@ impl Queue {
             return Some(Task::Absorb);
         }
         let Waiting { job, .. } = self.jobs.pop()?;
-        self.waiting_bytes -= job.weight;
+        self.waiting_bytes -= job.bytes;
         self.running += 1;
         Some(Task::Flush(job))
     }
