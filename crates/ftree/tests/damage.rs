@@ -211,21 +211,19 @@ fn no_changed_byte_is_served() {
         *seen.entry(format!("{outcome:?}, verify: {found}")).or_insert(0) += 1;
     }
     eprintln!("{seen:?}");
-    for expected in ["Refused, verify: true", "Failed, verify: true", "Nothing, verify: false"] {
-        assert!(seen.contains_key(expected), "{expected} in {seen:?}");
-    }
+    // One of two copies of the catalogue, or a table's header; blocks and nodes; free space.
+    let expected = ["Failed, verify: true", "Nothing, verify: false", "Nothing, verify: true"];
+    assert!(seen.keys().map(String::as_str).eq(expected), "{seen:?}");
 }
 
 #[test]
 fn the_newest_superblock_is_not_the_only_one() {
     let fixture = Fixture::new();
     for slot in SUPERBLOCKS {
-        // The state of the superblock before is older, and gone: the forest says so, or shows it whole.
-        let disk = fixture.damaged(&[slot + 20]);
-        if let Ok(forest) = open(&disk) {
-            let applied = forest.applied();
-            assert!(applied.0 == 0 || applied.0 == 14, "{applied}");
-        }
+        let forest = open(&fixture.damaged(&[slot + 20])).unwrap();
+        assert_eq!(forest.applied().0, 14);
+        let snapshot = forest.snapshot().unwrap();
+        assert!(fixture.trees.iter().all(|(tree, rows)| failures(&*snapshot, *tree, rows) == 0));
     }
     let disk = fixture.damaged(&SUPERBLOCKS.map(|slot| slot + 20));
     let text = open(&disk).map(drop).unwrap_err().to_string();

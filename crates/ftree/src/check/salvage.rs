@@ -56,7 +56,7 @@ type Found = (TreeId, Option<NodePointer>);
 impl Salvage<'_> {
     fn trees(&mut self) -> Result<Vec<Found>> {
         let known = read_superblock(self.io).and_then(|superblock| match superblock.catalog {
-            Some(pointer) => read_catalog(self.io, pointer, superblock.generation),
+            Some(pointer) => read_catalog(self.io, pointer, superblock.generation).map(|(trees, _)| trees),
             None => Ok(Vec::new()),
         });
         match known {

@@ -38,21 +38,20 @@ pub struct Recovered {
     pub generation: u64,
     pub trees: Vec<CapturedTree>,
     pub checkpoints: Checkpoints,
-    /// Inner nodes that are lost.
+    /// Inner nodes that are lost, a catalogue of which only one copy is left.
     pub damage: Vec<Error>,
 }
 
 pub fn recover(io: &Arc<Io>) -> Result<Recovered> {
     let superblock = read_superblock(io)?;
     let mut claims = Claims { io, extents: HashMap::new(), tables: HashMap::new() };
-    let (rows, catalog) = match superblock.catalog {
-        None => (Vec::new(), None),
-        Some(pointer) => {
-            let extent = claims.claim(pointer.offset, pointer.bytes)?;
-            (read_catalog(io, pointer, superblock.generation)?, Some(extent))
-        }
-    };
-    let (roots, damage) = build_trees(&mut claims, &rows)?;
+    let (mut rows, mut catalog, mut damaged_catalog) = (Vec::new(), Vec::new(), None);
+    if let Some(pointer) = superblock.catalog {
+        catalog = pointer.offsets().map(|offset| claims.claim(offset, pointer.bytes)).collect::<Result<_>>()?;
+        (rows, damaged_catalog) = read_catalog(io, pointer, superblock.generation)?;
+    }
+    let (roots, mut damage) = build_trees(&mut claims, &rows)?;
+    damage.extend(damaged_catalog);
     let trees = rows.into_iter().zip(roots).map(|(row, root)| captured(row, root)).collect::<Vec<_>>();
     let held = Held::of(&trees, catalog);
     let checkpoints = Checkpoints::new(io.clone(), superblock.generation, superblock.applied, held);
@@ -75,10 +74,25 @@ pub(crate) fn read_superblock(io: &Io) -> Result<Superblock> {
     superblock::choose(&slots).map_err(|reason| cannot_open(io, reason))
 }
 
-pub(crate) fn read_catalog(io: &Io, pointer: CatalogPointer, generation: u64) -> Result<Vec<CatalogTree>> {
-    let bytes = io.file.read(pointer.offset, pointer.bytes)?;
-    let trees = (xxh3_64(&bytes) == pointer.checksum).then(|| catalog::decode(&bytes, generation)).flatten();
-    trees.ok_or_else(|| corrupt(io, pointer.offset, "the catalogue of trees is damaged"))
+/// The trees, and what was wrong with one of the copies.
+pub(crate) fn read_catalog(
+    io: &Io,
+    pointer: CatalogPointer,
+    generation: u64,
+) -> Result<(Vec<CatalogTree>, Option<Error>)> {
+    let mut damage = corrupt(io, pointer.offset, "the catalogue of trees is damaged");
+    let (mut trees, mut damaged) = (None, false);
+    for offset in pointer.offsets() {
+        let bytes = io.file.read(offset, pointer.bytes)?;
+        match (xxh3_64(&bytes) == pointer.checksum).then(|| catalog::decode(&bytes, generation)).flatten() {
+            Some(found) => trees = Some(found),
+            None => (damage, damaged) = (corrupt(io, offset, "the catalogue of trees is damaged"), true),
+        }
+    }
+    match trees {
+        Some(trees) => Ok((trees, damaged.then_some(damage))),
+        None => Err(damage),
+    }
 }
 
 fn cannot_open(io: &Io, reason: String) -> Error {

@@ -1,7 +1,8 @@
 //! The superblock: which state of the file is the durable one.
 //!
-//! Four slots of 4 KiB, used in turn: generation `g` stands in slot `g % 4`. The newest valid one wins. A crash while one is
-//! written leaves the one before, whose extents are all still in place.
+//! Four slots of 4 KiB in two pairs, used in turn: generation `g` stands in both slots of pair `g % 2`. The newest valid one
+//! wins. A crash while a pair is written leaves the other one, of the generation before, whose extents are all still in place.
+//! Damage to one slot leaves its twin: without it the forest would go back to a state whose space is being used again.
 //!
 //! | offset | size | |
 //! |---|---|---|
@@ -14,7 +15,8 @@
 //! | 40 | 8 | catalogue: offset of its extent; 0: there are no trees |
 //! | 48 | 8 | catalogue: bytes |
 //! | 56 | 8 | catalogue: xxh3-64 of all its bytes |
-//! | 64 | 4024 | 0 |
+//! | 64 | 8 | catalogue: offset of a copy; 0: there is none |
+//! | 72 | 4016 | 0 |
 //! | 4088 | 8 | xxh3-64 of all before |
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -23,7 +25,7 @@ use super::fields::Fields;
 use crate::Seq;
 
 pub const SLOT_BYTES: usize = 4096;
-/// Neighbours in time stand apart, so that damage to one region leaves a recent one.
+/// The slots of a pair stand far apart.
 pub const SLOT_OFFSETS: [u64; 4] = [0, 1 << 20, 4096, (1 << 20) + 4096];
 pub const FORMAT_VERSION: u32 = 1;
 
@@ -41,8 +43,17 @@ pub struct Superblock {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CatalogPointer {
     pub offset: u64,
+    /// 0: there is no copy.
+    pub copy: u64,
     pub bytes: u64,
     pub checksum: u64,
+}
+
+impl CatalogPointer {
+    /// Where it stands, and its copy.
+    pub fn offsets(&self) -> impl Iterator<Item = u64> {
+        [self.offset, self.copy].into_iter().filter(|offset| *offset != 0)
+    }
 }
 
 /// What stands in one slot.
@@ -57,25 +68,20 @@ pub enum Found {
 }
 
 impl Superblock {
-    pub fn slot_offset(generation: u64) -> u64 {
+    pub fn slots_of(generation: u64) -> [u64; 2] {
         let [first, second, third, fourth] = SLOT_OFFSETS;
-        match generation % 4 {
-            0 => first,
-            1 => second,
-            2 => third,
-            _ => fourth,
-        }
+        if generation.is_multiple_of(2) { [first, second] } else { [third, fourth] }
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let catalog = self.catalog.unwrap_or(CatalogPointer { offset: 0, bytes: 0, checksum: 0 });
+        let catalog = self.catalog.unwrap_or(CatalogPointer { offset: 0, copy: 0, bytes: 0, checksum: 0 });
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
         let numbers =
             [self.generation, self.applied.0, self.file_bytes, catalog.offset, catalog.bytes, catalog.checksum];
-        for number in numbers {
+        for number in numbers.into_iter().chain([catalog.copy]) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         bytes.resize(SUMMED, 0);
@@ -103,7 +109,8 @@ impl Superblock {
         }
         fields.u32()?;
         let (generation, applied, file_bytes) = (fields.u64()?, Seq(fields.u64()?), fields.u64()?);
-        let catalog = CatalogPointer { offset: fields.u64()?, bytes: fields.u64()?, checksum: fields.u64()? };
+        let [offset, bytes, checksum, copy] = [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
+        let catalog = CatalogPointer { offset, copy, bytes, checksum };
         let catalog = (catalog.offset != 0).then_some(catalog);
         Some(Found::Valid(Superblock { generation, applied, file_bytes, catalog }))
     }
@@ -137,7 +144,7 @@ mod tests {
     use crate::space::DATA_BEGIN;
 
     fn superblock(generation: u64) -> Superblock {
-        let catalog = CatalogPointer { offset: DATA_BEGIN, bytes: 300, checksum: 77 };
+        let catalog = CatalogPointer { offset: DATA_BEGIN, copy: 2 * DATA_BEGIN, bytes: 300, checksum: 77 };
         Superblock { generation, applied: Seq(generation * 256), file_bytes: 1 << 30, catalog: Some(catalog) }
     }
 
@@ -183,8 +190,8 @@ mod tests {
     }
 
     #[test]
-    fn four_generations_stand_in_four_slots() {
-        let mut offsets: Vec<u64> = (7..11).map(Superblock::slot_offset).collect();
+    fn two_generations_stand_in_four_slots() {
+        let mut offsets: Vec<u64> = (7..9).flat_map(Superblock::slots_of).collect();
         offsets.sort();
         let mut slots = SLOT_OFFSETS;
         slots.sort();

@@ -5,7 +5,7 @@
 //!    held by the roots kept in [`Checkpoints`])
 //! 2. the barrier: the log is durable up to the state's position; the state before
 //! 3. sync of the data file; the state before
-//! 4. the superblock into the slot after the newest one's; the state before, or this one
+//! 4. the superblock into both slots of the pair that the newest one is not in; the state before, or this one
 //! 5. sync; this one
 //! 6. the roots of the state before are let go, and with them the extents that only it held; free extents go back to the
 //!    file system
@@ -51,11 +51,11 @@ pub struct Captured {
 /// A state that a crash may show: holding it keeps its extents.
 pub(super) struct Held {
     _roots: Vec<Arc<Inner>>,
-    _catalog: Option<Arc<Extent>>,
+    _catalog: Vec<Arc<Extent>>,
 }
 
 impl Held {
-    pub fn of(trees: &[CapturedTree], catalog: Option<Arc<Extent>>) -> Held {
+    pub fn of(trees: &[CapturedTree], catalog: Vec<Arc<Extent>>) -> Held {
         Held { _roots: trees.iter().map(|tree| tree.root.clone()).collect(), _catalog: catalog }
     }
 }
@@ -126,12 +126,14 @@ impl Checkpoints {
         let generation = state.generation + 1;
         let stored = captured.trees.iter().filter(|tree| !tree.root.is_void());
         nodes::write(io, generation, stored.map(|tree| (tree.id, &*tree.root)))?;
-        let (pointer, catalog) = write_catalog(io, generation, &captured)?.unzip();
+        let (pointer, catalog) = write_catalog(io, generation, &captured)?;
         self.ask_barrier(applied.position())?;
         self.sync("the data file")?;
         state.held.push(Held::of(&captured.trees, catalog));
         let superblock = Superblock { generation, applied, file_bytes: io.space.file_bytes(), catalog: pointer };
-        io.file.write(Superblock::slot_offset(generation), &superblock.encode())?;
+        for offset in Superblock::slots_of(generation) {
+            io.file.write(offset, &superblock.encode())?;
+        }
         self.sync("the superblock")?;
         state.generation = generation;
         self.durable.store(applied.0, Ordering::Release);
@@ -159,10 +161,13 @@ impl State {
     }
 }
 
-/// `None`: there are no trees.
-fn write_catalog(io: &Io, generation: u64, captured: &Captured) -> Result<Option<(CatalogPointer, Arc<Extent>)>> {
+/// A catalogue up to this length is written twice.
+const COPIED_BYTES_MAX: usize = 1 << 20;
+
+/// No pointer: there are no trees.
+fn write_catalog(io: &Io, generation: u64, captured: &Captured) -> Result<(Option<CatalogPointer>, Vec<Arc<Extent>>)> {
     if captured.trees.is_empty() {
-        return Ok(None);
+        return Ok((None, Vec::new()));
     }
     let row = |tree: &CapturedTree| CatalogTree {
         id: tree.id,
@@ -174,8 +179,13 @@ fn write_catalog(io: &Io, generation: u64, captured: &Captured) -> Result<Option
     };
     let trees: Vec<CatalogTree> = captured.trees.iter().map(row).collect();
     let bytes = catalog::encode(generation, captured.applied, &trees);
-    let extent = Arc::new(io.space.allocate_reserved(bytes.len() as u64)?);
-    io.file.write(extent.offset(), &bytes)?;
-    let pointer = CatalogPointer { offset: extent.offset(), bytes: bytes.len() as u64, checksum: xxh3_64(&bytes) };
-    Ok(Some((pointer, extent)))
+    let mut extents = Vec::new();
+    for _ in 0..if bytes.len() <= COPIED_BYTES_MAX { 2 } else { 1 } {
+        let extent = Arc::new(io.space.allocate_reserved(bytes.len() as u64)?);
+        io.file.write(extent.offset(), &bytes)?;
+        extents.push(extent);
+    }
+    let offset = |at: usize| extents.get(at).map_or(0, |extent| extent.offset());
+    let (bytes, checksum) = (bytes.len() as u64, xxh3_64(&bytes));
+    Ok((Some(CatalogPointer { offset: offset(0), copy: offset(1), bytes, checksum }), extents))
 }
