@@ -39,6 +39,9 @@ pub struct Opened {
 pub fn open(options: &Options, dir: &Path) -> Result<Opened> {
     let lock = folder::take(options, dir)?;
     let io = Io::open(options, dir)?;
+    // What a process that was killed had written and not synced is shown, and not durable: a power cut might still take back
+    // the superblock that is found now.
+    io.file.sync()?;
     let recovered = recover::recover(&io)?;
     Ok(Opened { lock, io, recovered })
 }

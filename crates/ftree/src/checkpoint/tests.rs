@@ -207,6 +207,25 @@ fn count_nodes(root: &Inner) -> u64 {
     u64::from(root.level)
 }
 
+/// The superblock of a process that was killed may stand in the page cache alone.
+#[test]
+fn what_is_found_is_durable() {
+    let disk = FaultyDisk::new();
+    let opened = open_on(&disk).unwrap();
+    let (first, second) = (rows(3, 0), rows(5, 1));
+    checkpoint(&opened, 1, vec![tree_of(&opened.io, 1, &first)]).unwrap();
+    let tree = tree_of(&opened.io, 1, &second);
+    let levels = u64::from(tree.root.level);
+    // Nodes, the catalogue twice, a sync, the superblock twice: the process dies before the last sync.
+    disk.stop_after(levels + 2 + 1 + 2);
+    assert!(checkpoint(&opened, 2, vec![tree]).is_err());
+    let killed = disk.kill_process();
+    check(&open_on(&killed).unwrap(), 2, &[(1, &second)]);
+    for seed in 0..20 {
+        check(&open_on(&killed.crash(seed)).unwrap(), 2, &[(1, &second)]);
+    }
+}
+
 #[test]
 fn files_that_are_not_opened() {
     let disk = FaultyDisk::new();
