@@ -108,6 +108,8 @@ pub struct Overlay {
     /// Runs that were looked into, and entries that they gave.
     pub runs: usize,
     pub merged: usize,
+    /// There are updates among them.
+    pub has_updates: bool,
     /// Deletes among what was gathered.
     pub deletes: usize,
 }
@@ -119,6 +121,7 @@ impl Overlay {
         self.rows.clear();
         self.tombstones.clear();
         self.holders.clear();
+        self.has_updates = false;
         (self.sources, self.runs, self.merged, self.deletes) = (0, 0, 0, 0);
         if self.bytes.capacity() > 4 * BYTES_MAX {
             self.bytes = Vec::new();
@@ -173,6 +176,7 @@ impl Overlay {
         gather.end();
         let found = self.found.get(before..).unwrap_or_default();
         self.runs += 1;
+        self.has_updates |= found.iter().any(|found| found.kind == Kind::Update);
         self.merged += found.len();
         if found.iter().any(|found| found.kind == Kind::PutBlob) {
             self.holders.push(table.clone());

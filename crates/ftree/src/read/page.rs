@@ -247,7 +247,7 @@ impl<'f> Filling<'f> {
         } else {
             self.gather(above)?;
         }
-        let may_ripen = known && !self.page.window.cut;
+        let may_ripen = known && !self.page.window.cut && !self.page.overlay.has_updates;
         if may_ripen && (self.page.overlay.runs > 0 || (!block.is_plain() && block.as_of() == Seq::ZERO)) {
             ripen::ripen(self.reader, self.path, &body, at, &block, above, bounds)?;
         }

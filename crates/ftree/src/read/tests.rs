@@ -53,9 +53,12 @@ fn key(n: u64) -> Vec<u8> {
 
 fn history(rng: &mut Rng, changes: u64, ranges: bool) -> History {
     let mut history = History::new();
+    // Blocks do not ripen under updates.
+    let updates = rng.one_in(2);
     for n in 1..=changes {
         let (at, to) = (rng.below(KEYS), rng.below(KEYS));
         let change = match rng.below(100) {
+            80..98 if !updates => Change::Entry(key(at), Kind::Put, format!("={n}").into_bytes()),
             0..60 => Change::Entry(key(at), Kind::Put, vec![b'a' + (n % 26) as u8; rng.below(90) as usize]),
             60..80 => Change::Entry(key(at), Kind::Delete, Vec::new()),
             80..98 => {
