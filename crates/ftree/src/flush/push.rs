@@ -1,4 +1,7 @@
 //! The runs of a slot move into the slots of its child, an inner node.
+//!
+//! They are merged and written anew, cut at the child's slots. Runs of which each slot they reach gets enough as it is, as when
+//! rows come in key order, are handed down instead: the slots share the table, and nothing is written.
 
 use std::sync::Arc;
 
@@ -25,7 +28,10 @@ pub fn push(core: &Core, job: &Job) -> Result<Flushed> {
     };
     let tables: Vec<(Arc<Table>, u64)> = slot.runs.iter().map(|run| (run.table.clone(), run.bytes)).collect();
     let tombstones = runs::total_tombstones(core, &tables, &bounds)?;
-    let made = runs::of_tables(core, &job.tree, &tables, &bounds, &child)?;
+    let made = match runs::handed_down(core, &job.tree, &tables, &bounds, &child)? {
+        Some(whole) => whole,
+        None => runs::of_tables(core, &job.tree, &tables, &bounds, &child)?,
+    };
     let step = Step { bounds, tables, made, tombstones, fanout: fanout(&job.tree) };
     let moved = slot.buffered_bytes();
     let done =

@@ -44,9 +44,49 @@ pub fn of_tables(
     for_slots(core, tree, &inputs, child, bounds)
 }
 
+/// The tables as they are, oldest first, when each slot of the child that one reaches gets half a run or more of it.
+pub fn handed_down(
+    core: &Core,
+    tree: &Tree,
+    tables: &[(Arc<Table>, u64)],
+    bounds: &Bounds,
+    child: &Inner,
+) -> Result<Option<Vec<NewRun>>> {
+    let enough = u64::from(tree.settings.load().run_bytes) / 2;
+    let mut whole = Vec::with_capacity(tables.len());
+    for (table, bytes) in tables {
+        let meta = &table.meta;
+        let first = child.slot_of(meta.first_key.as_slice().max(&bounds.from));
+        let last = match &bounds.to {
+            Some(to) if *to <= meta.last_key => child.slots.len() - 1,
+            _ => child.slot_of(&meta.last_key),
+        };
+        let slots = (last + 1).saturating_sub(first) as u64;
+        if meta.has_tombstones || slots == 0 || bytes / slots < enough {
+            return Ok(None);
+        }
+        let body = table.body(&core.io)?;
+        let part = |slot: usize| {
+            let bounds = child.bounds_of(slot, bounds);
+            let end = bounds.to.as_deref().map_or(body.block_count(), |to| body.blocks_before(to));
+            let bytes = (body.block_of(&bounds.from)..end).map(|at| body.raw_bytes_of(at)).sum();
+            (bounds, bytes)
+        };
+        let parts = (first..=last).map(part).filter(|(_, bytes)| *bytes > 0).collect();
+        whole.push(NewRun { table: table.clone(), parts });
+    }
+    Ok(Some(whole))
+}
+
+/// Whether new leaves are worth their memory: there is room, or the old ones were read lately.
+fn is_warm(core: &Core, old: &[Arc<Table>]) -> bool {
+    let cache = &core.io.cache;
+    cache.used() < cache.limit() / 4 * 3 || old.iter().any(|leaf| leaf.is_warm())
+}
+
 fn for_slots(core: &Core, tree: &Tree, inputs: &[Input], node: &Inner, own: &Bounds) -> Result<Vec<NewRun>> {
     let target = Target::Runs { level: node.level, pivots: &node.pivots };
-    let outputs = run(core, tree, inputs, target, own)?;
+    let outputs = run(core, tree, inputs, target, own, true)?;
     let part = |(slot, bytes): &(usize, u64)| (node.bounds_of(*slot, own), *bytes);
     let new_run = |output: Output| NewRun { parts: output.slots.iter().map(part).collect(), table: output.table };
     Ok(outputs.into_iter().map(new_run).collect())
@@ -65,7 +105,7 @@ pub fn leaves(core: &Core, tree: &Tree, consumed: &[Consumed]) -> Result<Vec<(Ve
         .collect();
     let from = consumed.first().map(|slot| slot.bounds.from.clone()).unwrap_or_default();
     let own = Bounds { from, to: consumed.last().and_then(|slot| slot.bounds.to.clone()) };
-    let outputs = run(core, tree, &inputs, Target::Leaves(&old), &own)?;
+    let outputs = run(core, tree, &inputs, Target::Leaves(&old), &own, is_warm(core, &old))?;
     let stays = |table: &Arc<Table>| old.iter().any(|leaf| Arc::ptr_eq(leaf, table));
     let renewed = |table: Arc<Table>| if stays(&table) { table.renewed() } else { table };
     Ok(outputs.into_iter().map(|output| (output.from, renewed(output.table))).collect())
@@ -75,7 +115,14 @@ fn input(table: &Arc<Table>, bytes: u64, bounds: &Bounds) -> Input {
     Input { messages: Messages::Run(table.clone()), from: bounds.from.clone(), to: bounds.to.clone(), bytes }
 }
 
-fn run(core: &Core, tree: &Tree, inputs: &[Input], target: Target<'_>, own: &Bounds) -> Result<Vec<Output>> {
+fn run(
+    core: &Core,
+    tree: &Tree,
+    inputs: &[Input],
+    target: Target<'_>,
+    own: &Bounds,
+    keep_cached: bool,
+) -> Result<Vec<Output>> {
     let settings = tree.settings.load_full();
     rewrite(&Rewrite {
         io: &core.io,
@@ -87,7 +134,7 @@ fn run(core: &Core, tree: &Tree, inputs: &[Input], target: Target<'_>, own: &Bou
         to: own.to.as_deref(),
         stripes: &core.snapshots.stripes(&core.visible),
         updates: core.options.updates.as_deref(),
-        keep_cached: true,
+        keep_cached,
     })
 }
 

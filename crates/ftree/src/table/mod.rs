@@ -66,6 +66,13 @@ impl Table {
         Arc::new(Table { meta, extent, blobs, body: Cell::default() })
     }
 
+    /// Whether half of the blocks are in memory.
+    pub fn is_warm(&self) -> bool {
+        let Some(body) = self.body.peek() else { return false };
+        let cached = (0..body.block_count()).filter(|at| body.is_cached(*at)).count();
+        cached * 2 >= body.block_count()
+    }
+
     /// The index, read when it is not in memory.
     #[inline]
     pub fn body(self: &Arc<Table>, io: &Io) -> Result<Guard<TableBody>> {
