@@ -8,10 +8,10 @@ use std::sync::Arc;
 use arbor_base::TreeId;
 
 use super::node_block::{self, NodeOnDisk, NodePointer};
-use crate::Result;
 use crate::io::Io;
 use crate::space::UNIT;
 use crate::tree::{Child, Inner};
+use crate::{Counter, Result};
 
 /// A larger node has an extent of its own.
 const PACK_BYTES_MAX: usize = 64 * 1024;
@@ -80,6 +80,7 @@ impl<'a> Packer<'_, 'a> {
         self.bytes.resize(self.bytes.len().next_multiple_of(UNIT as usize), 0);
         let extent = Arc::new(self.io.space.allocate_reserved(self.bytes.len() as u64)?);
         self.io.file.write(extent.offset(), &self.bytes)?;
+        self.io.counters.add(Counter::NodeBytesWritten, self.bytes.len() as u64);
         for (node, begin, end) in self.block_of.drain(..) {
             let sum = self.bytes[..end].last_chunk().map_or(0, |sum| u64::from_le_bytes(*sum));
             let pointer = NodePointer {

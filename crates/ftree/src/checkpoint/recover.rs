@@ -25,7 +25,7 @@ use crate::key_index::KeyIndex;
 use crate::space::Extent;
 use crate::table::{Table, TableMeta};
 use crate::tree::{Bounds, Child, Inner, Run, Slot};
-use crate::{Error, Result, Seq};
+use crate::{Counter, Error, Result, Seq};
 
 /// Nodes that stand together are read with one call up to this length.
 const READ_BYTES_MAX: u64 = 1 << 20;
@@ -246,6 +246,7 @@ fn read_layer(claims: &mut Claims<'_>, wanted: Vec<Wanted>, damage: &mut Vec<Err
             claims.claim(pointer.extent_offset, u64::from(pointer.extent_bytes))?;
         }
         let bytes = claims.io.file.read(begin, end - begin)?;
+        claims.io.counters.add(Counter::NodeBytesRead, end - begin);
         for at in together {
             let Wanted { tree, pointer, level, .. } = &wanted[*at];
             let from = (pointer.offset() - begin) as usize;

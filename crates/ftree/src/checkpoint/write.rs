@@ -18,6 +18,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::Barrier;
@@ -29,7 +30,7 @@ use super::superblock::{CatalogPointer, Superblock};
 use crate::io::Io;
 use crate::space::Extent;
 use crate::tree::Inner;
-use crate::{Error, Result, Seq, TreeSettings};
+use crate::{Counter, Error, Result, Seq, TreeSettings};
 
 /// One tree of a state that is to become durable.
 pub struct CapturedTree {
@@ -96,7 +97,10 @@ impl Checkpoints {
         let mut state = self.lock()?;
         let Some(captured) = capture()? else { return Ok(self.durable()) };
         assert!(captured.applied >= self.durable(), "positions of checkpoints do not go back");
+        let begin = Instant::now();
         let written = self.write(&mut state, captured);
+        self.io.counters.add(Counter::Checkpoints, u64::from(written.is_ok()));
+        self.io.counters.add(Counter::CheckpointMs, begin.elapsed().as_millis() as u64);
         if let Err(error) = &written {
             state.note(error);
         }
@@ -183,6 +187,7 @@ fn write_catalog(io: &Io, generation: u64, captured: &Captured) -> Result<(Optio
     for _ in 0..if bytes.len() <= COPIED_BYTES_MAX { 2 } else { 1 } {
         let extent = Arc::new(io.space.allocate_reserved(bytes.len() as u64)?);
         io.file.write(extent.offset(), &bytes)?;
+        io.counters.add(Counter::CatalogBytesWritten, bytes.len() as u64);
         extents.push(extent);
     }
     let offset = |at: usize| extents.get(at).map_or(0, |extent| extent.offset());
