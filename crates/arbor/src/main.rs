@@ -33,6 +33,11 @@ use clap::{ArgMatches, Command};
 
 use crate::failure::Failure;
 
+/// The C library's allocator keeps what blocks of changing sizes leave free: with a budget of 64 MB and random writes and
+/// reads a process took 170 MB, with this one 100 to 138 MB (2026-11-21).
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let matches = match cli().try_get_matches() {
         Ok(matches) => matches,
