@@ -8,12 +8,14 @@
 //! | `folder` | the data folder: its lock, its identity, what is in it |
 //! | `engines` | the storage engines of this build, and how the settings open them |
 //! | `storage` | log, engine, transactions, store: opened and closed together |
+//! | `allocator` | jemalloc |
 //! | `background` | `--fork` |
 //! | `check` | verifies a folder offline |
 //! | `inspect`, `salvage` | shows the fractal tree of a folder; carries a damaged one over into a new folder |
 //! | `echo` | the laboratory's bare peer |
 //! | `failure` | exit codes, as mongod's |
 
+mod allocator;
 mod background;
 mod check;
 mod config;
@@ -32,11 +34,6 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Command};
 
 use crate::failure::Failure;
-
-/// The C library's allocator keeps what blocks of changing sizes leave free: with a budget of 64 MB and random writes and
-/// reads a process took 170 MB, with this one 100 to 138 MB (2026-11-21).
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let matches = match cli().try_get_matches() {
