@@ -73,6 +73,8 @@ impl EngineProcess {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["lab", COMMAND, "--engine", engine.name, "--options", &text, "--folder"])
             .arg(folder)
+            // The C library's allocator, which engines in C and C++ use, keeps much in an arena for each thread.
+            .env("MALLOC_ARENA_MAX", "2")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
