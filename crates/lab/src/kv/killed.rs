@@ -5,15 +5,12 @@ use super::measure::{Clock, Tally};
 use super::session::Session;
 use crate::Result;
 
-/// A load that is to be ended by force has no other end.
-const SECONDS_MAX: u64 = 7 * 86_400;
-
 impl Session<'_> {
     /// Loads with the log; whoever runs this process ends it then.
     pub(super) fn kill_load(&mut self) -> Result<Figures> {
         self.open = Some(self.open_in("rows", true)?);
         self.open()?.create()?;
-        self.load_random(self.options.kill_rows, SECONDS_MAX)
+        self.load_random(self.options.kill_rows, self.options.load_seconds)
     }
 
     /// Opens what the load left, and applies what the engine had not made durable.
