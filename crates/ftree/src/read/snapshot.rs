@@ -14,29 +14,34 @@ use crate::{Error, Result};
 
 /// Handles of one forest, one for each shard of threads: threads that make snapshots count in different places.
 pub struct Handles {
-    shards: Box<[Arc<Arc<Core>>]>,
+    shards: Box<[Arc<Shard>]>,
+}
+
+/// What the snapshots of one shard count references of.
+struct Shard {
+    core: Arc<Core>,
 }
 
 impl Handles {
     pub fn new(core: &Arc<Core>) -> Handles {
-        Handles { shards: (0..SHARDS).map(|_| Arc::new(core.clone())).collect() }
+        Handles { shards: (0..SHARDS).map(|_| Arc::new(Shard { core: core.clone() })).collect() }
     }
 
     pub fn snapshot(&self) -> ForestSnapshot {
-        let handle = self.shards.get(own_shard()).expect("threads have shards below SHARDS").clone();
-        ForestSnapshot { registered: handle.snapshots.register(&handle.visible), core: handle }
+        let shard = self.shards.get(own_shard()).expect("threads have shards below SHARDS").clone();
+        ForestSnapshot { registered: shard.core.snapshots.register(&shard.core.visible), shard }
     }
 }
 
 /// A registered sequence number, and the forest, which it keeps open.
 pub struct ForestSnapshot {
     registered: Registered,
-    core: Arc<Arc<Core>>,
+    shard: Arc<Shard>,
 }
 
 impl ForestSnapshot {
     fn reader(&self) -> Reader<'_> {
-        let core = &**self.core;
+        let core = &self.shard.core;
         Reader {
             io: &core.io,
             updates: core.options.updates.as_deref(),
@@ -48,7 +53,7 @@ impl ForestSnapshot {
 
     /// The incarnation that this snapshot sees.
     fn with_tree<R>(&self, id: TreeId, see: impl FnOnce(&Arc<Tree>) -> Result<R>) -> Result<R> {
-        self.core.trees.with(id, self.registered.seq(), see).unwrap_or(Err(Error::UnknownTree(id)))
+        self.shard.core.trees.with(id, self.registered.seq(), see).unwrap_or(Err(Error::UnknownTree(id)))
     }
 }
 
