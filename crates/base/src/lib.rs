@@ -4,4 +4,4 @@ mod ids;
 mod sharded;
 
 pub use ids::{Position, TreeId};
-pub use sharded::ShardedCounter;
+pub use sharded::{ShardedCounter, thread_number};

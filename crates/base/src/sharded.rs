@@ -1,6 +1,5 @@
 //! A counter that many threads raise without sharing a cache line.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const SHARDS: usize = 16;
@@ -17,7 +16,7 @@ struct Shard(AtomicU64);
 
 impl ShardedCounter {
     pub fn add(&self, n: u64) {
-        if let Some(shard) = self.shards.get(own_shard()) {
+        if let Some(shard) = self.shards.get(thread_number() % SHARDS) {
             shard.0.fetch_add(n, Ordering::Relaxed);
         }
     }
@@ -33,11 +32,12 @@ impl std::fmt::Debug for ShardedCounter {
     }
 }
 
-/// Threads are dealt out to the shards in the order in which they first count.
-fn own_shard() -> usize {
+/// Numbers the threads in the order in which they first ask. The remainder by a number of shards deals threads out to them.
+#[inline]
+pub fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static OWN: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS));
-    OWN.with(Cell::get)
+    thread_local!(static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed));
+    OWN.with(|own| *own)
 }
 
 #[cfg(test)]

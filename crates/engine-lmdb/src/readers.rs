@@ -4,7 +4,6 @@
 //! thread uses one of [`SHARDS`] pools, which it shares with few others, and a snapshot counts references of that pool
 //! only: no counter is written by all threads.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arbor_engine::Result;
@@ -31,13 +30,6 @@ pub struct Reader {
     shard: Arc<Shard>,
 }
 
-thread_local! {
-    static SHARD: usize = {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS
-    };
-}
-
 impl Readers {
     pub fn new(env: &Arc<Env>) -> Readers {
         let shard = || Arc::new(Shard { env: env.clone(), resting: Mutex::new(Vec::new()) });
@@ -46,7 +38,7 @@ impl Readers {
 
     /// A reader of the newest state.
     pub fn reader(&self) -> Result<Reader> {
-        Reader::of(&self.shards[SHARD.with(|shard| *shard)])
+        Reader::of(&self.shards[arbor_base::thread_number() % SHARDS])
     }
 }
 

@@ -3,8 +3,7 @@
 //! Each counter exists once per shard; a thread adds to the shard it was given at its first count, so counting does not
 //! move cache lines between cores. Reading sums the shards.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $variant:ident => $name:literal,)+) => {
@@ -91,7 +90,9 @@ impl Default for Counters {
 
 impl Counters {
     pub fn add(&self, counter: Counter, count: u64) {
-        if let Some(cell) = self.shards.get(shard_of_thread()).and_then(|shard| shard.0.get(counter as usize)) {
+        if let Some(cell) =
+            self.shards.get(arbor_base::thread_number() % SHARDS).and_then(|shard| shard.0.get(counter as usize))
+        {
             cell.fetch_add(count, Ordering::Relaxed);
         }
     }
@@ -104,17 +105,6 @@ impl Counters {
     pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
         Counter::ALL.iter().map(|counter| (counter.name(), self.get(*counter))).collect()
     }
-}
-
-fn shard_of_thread() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static MINE: Cell<usize> = const { Cell::new(usize::MAX) });
-    MINE.with(|mine| {
-        if mine.get() == usize::MAX {
-            mine.set(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
-        }
-        mine.get()
-    })
 }
 
 #[cfg(test)]

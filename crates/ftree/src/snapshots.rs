@@ -6,8 +6,7 @@
 //!   that `visible` keeps all that earlier and later readers need.
 //! - (P2) Registering writes nothing that threads share, unless more threads than shards are at it.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Seq;
@@ -113,7 +112,7 @@ impl Slots {
         }
         if self.free.len() == self.held.len() && self.held.len() > 64 {
             // After a burst of readers the list is short again.
-            *self = Slots::default();
+            (self.held, self.free) = (Vec::new(), Vec::new());
         }
     }
 }
@@ -130,11 +129,9 @@ impl Drop for Registered {
     }
 }
 
-/// Threads are dealt out to the shards in the order in which they first register.
+/// Where this thread registers.
 pub(crate) fn own_shard() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static OWN: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS));
-    OWN.with(Cell::get)
+    arbor_base::thread_number() % SHARDS
 }
 
 #[cfg(test)]
@@ -144,6 +141,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_burst_of_readers_stays_counted() {
+        let (snapshots, visible) = (Snapshots::new(), AtomicU64::new(5));
+        let burst: Vec<Registered> = (0..100).map(|_| snapshots.register(&visible)).collect();
+        drop(burst);
+        assert_eq!((snapshots.registrations(), snapshots.list()), (100, vec![]));
+    }
 
     #[test]
     fn lists_what_is_held() {

@@ -5,7 +5,7 @@
 //! oldest; a ticket it does not see yet will therefore carry at least the position that it published last.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arbor_base::Position;
@@ -34,15 +34,9 @@ pub(crate) struct Ticket {
     position: Position,
 }
 
-fn shard_of_this_thread() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static SHARD: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
-    SHARD.with(|shard| *shard)
-}
-
 impl ActiveTransactions {
     pub fn register(self: &Arc<Self>, published: &AtomicU64) -> Ticket {
-        let shard = shard_of_this_thread();
+        let shard = arbor_base::thread_number() % SHARDS;
         let mut positions = self.shards[shard].lock();
         let position = Position(published.load(Ordering::Acquire));
         *positions.entry(position).or_default() += 1;

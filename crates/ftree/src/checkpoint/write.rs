@@ -107,12 +107,6 @@ impl Checkpoints {
         written
     }
 
-    /// Refuses all further checkpoints: a sync failed elsewhere, or the forest is in doubt.
-    pub fn poison(&self, context: &str) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.poisoned.get_or_insert_with(|| context.to_owned());
-    }
-
     fn lock(&self) -> Result<MutexGuard<'_, State>> {
         // A panic inside leaves the mutex poisoned: the file may be half written, which is what a crash leaves, but the
         // held states are no longer known to be right.

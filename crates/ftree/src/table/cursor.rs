@@ -49,10 +49,6 @@ impl<'io> TableCursor<'io> {
         TableCursor { table, io, reading, body, block, block_at: 0, row: 0, ahead, ahead_of: (0, 0) }
     }
 
-    pub fn table(&self) -> &Arc<Table> {
-        &self.table
-    }
-
     #[inline]
     pub fn entry(&self) -> Option<Entry<'_>> {
         self.block.as_ref().map(|block| block.entry(self.row))
@@ -73,11 +69,6 @@ impl<'io> TableCursor<'io> {
         let from = body.span(self.ahead_of.0, at).1;
         let bytes = self.ahead.get(from..from + body.span(at, at + 1).1)?;
         Some(StoredBlock { bytes, raw_bytes: body.raw_bytes_of(at) })
-    }
-
-    /// The number of that block.
-    pub fn block_at(&self) -> usize {
-        self.block_at
     }
 
     /// Goes on to a row of the same block; its length: to the next block.

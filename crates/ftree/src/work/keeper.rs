@@ -96,7 +96,8 @@ impl Core {
         let mut tried = false;
         loop {
             self.health.check()?;
-            let debt = self.debt();
+            let (memtables, slots) = (self.memtable_debt(), self.slot_debt());
+            let debt = memtables.max(slots);
             if debt >= 1.0 && self.health.is_out_of_space() && self.options.threads == 0 && !tried {
                 tried = true;
                 self.retry();
@@ -121,7 +122,7 @@ impl Core {
                 self.freeze();
                 self.work.scheduler.absorb();
             }
-            let delay = if full { pace::STEP } else { self.delay(bytes) };
+            let delay = if full { pace::STEP } else { self.delay(memtables, slots, bytes) };
             if !delay.is_zero() {
                 std::thread::sleep(delay);
                 self.io.counters.add(Counter::PaceSleeps, 1);
@@ -144,16 +145,12 @@ impl Core {
         self.work.scheduler.waiting_bytes() as f64 / (WAITING * self.options.memtable_bytes) as f64
     }
 
-    fn debt(&self) -> f64 {
-        self.memtable_debt().max(self.slot_debt())
+    fn delay(&self, memtables: f64, slots: f64, bytes: u64) -> Duration {
+        let absorbing = pace::delay(memtables, bytes, self.work.absorbing.get());
+        absorbing.max(pace::delay(slots, bytes, self.work.flushing.get()))
     }
 
-    fn delay(&self, bytes: u64) -> Duration {
-        let absorbing = pace::delay(self.memtable_debt(), bytes, self.work.absorbing.get());
-        absorbing.max(pace::delay(self.slot_debt(), bytes, self.work.flushing.get()))
-    }
-
-    /// Queues slots with messages that readers met, heaviest trees in no order. Answers how many.
+    /// Queues slots with messages that readers met, at most so many, of trees in no order.
     fn clean(&self, at_most: usize) {
         let mut queued = 0;
         for tree in &self.buffered() {

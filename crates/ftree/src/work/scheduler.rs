@@ -143,10 +143,6 @@ impl Scheduler {
         self.stopped.notify_all();
     }
 
-    pub fn is_stopped(&self) -> bool {
-        self.lock().stop
-    }
-
     /// Waits for `stop` at most this long. Answers whether it came.
     pub fn wait_for_stop(&self, at_most: Duration) -> bool {
         let queue = self.lock();
