@@ -351,6 +351,12 @@ impl Engine for LmdbEngine {
         bulk::load(&self.core, tree, rows)
     }
 
+    fn trees(&self) -> Result<Vec<TreeId>> {
+        let mut trees: Vec<TreeId> = self.core.lock_book().trees.keys().copied().collect();
+        trees.sort_unstable();
+        Ok(trees)
+    }
+
     fn stats(&self) -> Result<EngineStats> {
         let core = &self.core;
         let (stat, info) = (core.env.stat()?, core.env.info()?);

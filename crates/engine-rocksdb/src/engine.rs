@@ -226,6 +226,12 @@ impl Engine for RocksEngine {
         check_tree_options(options)
     }
 
+    fn trees(&self) -> Result<Vec<TreeId>> {
+        let mut trees: Vec<TreeId> = self.core.lock_book().trees.keys().copied().collect();
+        trees.sort_unstable();
+        Ok(trees)
+    }
+
     fn stats(&self) -> Result<EngineStats> {
         let core = &self.core;
         let own = [

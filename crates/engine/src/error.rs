@@ -22,6 +22,8 @@ pub enum Error {
     /// Folder written by a newer format, by another engine, or in use by another process.
     #[error("cannot open {path}: {reason}")]
     CannotOpen { path: String, reason: String },
+    #[error("the engine {engine} has no {what}")]
+    Unsupported { engine: &'static str, what: &'static str },
     #[error("{context}: {source}")]
     Io { context: String, source: std::io::Error },
     #[error("{0}")]

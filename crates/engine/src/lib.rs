@@ -16,6 +16,6 @@ mod traits;
 
 pub use batch::{Batch, Op};
 pub use error::{Error, Result};
-pub use options::TreeOptions;
+pub use options::{ENGINE_SETTING, TreeOptions};
 pub use snapshot::{Cursor, RangeEstimate, Snapshot};
 pub use traits::{Barrier, Capabilities, Engine, EngineStats, TreeStats, UpdateFunction};

@@ -152,6 +152,10 @@ impl Engine for ModelEngine {
         Ok(())
     }
 
+    fn trees(&self) -> Result<Vec<TreeId>> {
+        Ok(self.lock().current.trees.keys().copied().collect())
+    }
+
     fn stats(&self) -> Result<EngineStats> {
         let trees = self.lock().current.trees.clone();
         let bytes = trees.values().map(|rows| bytes_of(rows)).sum();

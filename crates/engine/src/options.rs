@@ -8,7 +8,22 @@ pub struct TreeOptions {
     pub settings: Vec<(String, String)>,
 }
 
+/// The setting that says in which engine a tree lives, where there are several. It never reaches the engine itself.
+pub const ENGINE_SETTING: &str = "engine";
+
 impl TreeOptions {
+    /// The engine that the tree is to live in; `None`: the one in which trees live by default.
+    pub fn engine(&self) -> Option<&str> {
+        let given = self.settings.iter().rfind(|(name, _)| name == ENGINE_SETTING);
+        given.map(|(_, engine)| engine.as_str())
+    }
+
+    pub fn with_engine(mut self, engine: &str) -> TreeOptions {
+        self.settings.retain(|(name, _)| name != ENGINE_SETTING);
+        self.settings.insert(0, (ENGINE_SETTING.to_owned(), engine.to_owned()));
+        self
+    }
+
     /// Errors: a name that is not among those that `engine` knows.
     pub fn check_names(&self, engine: &str, known: &[&str]) -> Result<()> {
         match self.settings.iter().find(|(name, _)| !known.contains(&name.as_str())) {

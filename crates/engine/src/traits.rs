@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arbor_base::{Position, TreeId};
 
-use crate::{Batch, Result, Snapshot, TreeOptions};
+use crate::{Batch, Error, Result, Snapshot, TreeOptions};
 
 /// Answers when the log is durable up to a position, or why it will not be.
 pub type Barrier = Arc<dyn Fn(Position) -> Result<()> + Send + Sync>;
@@ -66,6 +66,29 @@ pub trait Engine: Send + Sync + 'static {
     /// apply. Errors: `InvalidOption`, as `apply` answers for the same options.
     fn check_options(&self, options: &TreeOptions) -> Result<()> {
         options.check_names(self.name(), &[])
+    }
+
+    /// The trees that exist after the last applied batch, in order.
+    fn trees(&self) -> Result<Vec<TreeId>>;
+
+    /// Sleeps as long as writers have to be slowed. Called by the thread that applies, before [`Engine::apply`] and while
+    /// it holds no lock that readers wait for.
+    fn wait_for_room(&self) {}
+
+    /// Rewrites a tree so that it takes as little space as its rows need, and answers the bytes that went back to the file
+    /// system. Runs beside readers and `apply`; ends early, with what it has done, when `stop` answers true.
+    /// Errors: `Unsupported` where the engine has no such thing.
+    fn compact(&self, tree: TreeId, stop: &dyn Fn() -> bool) -> Result<u64> {
+        let _ = (tree, stop);
+        Err(Error::Unsupported { engine: self.name(), what: "compact" })
+    }
+
+    /// Changes a setting of the running engine by the name that its documentation gives (`cacheBytes` is the memory of its
+    /// cache, everywhere). Errors: `InvalidOption` for a name or value it does not take.
+    fn set_parameter(&self, name: &str, value: &str) -> Result<()> {
+        let _ = value;
+        let reason = format!("the engine {} cannot change it while it runs", self.name());
+        Err(Error::InvalidOption { name: name.to_owned(), reason })
     }
 
     fn stats(&self) -> Result<EngineStats>;
@@ -139,6 +162,22 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn check_options(&self, options: &TreeOptions) -> Result<()> {
         (**self).check_options(options)
+    }
+
+    fn trees(&self) -> Result<Vec<TreeId>> {
+        (**self).trees()
+    }
+
+    fn wait_for_room(&self) {
+        (**self).wait_for_room()
+    }
+
+    fn compact(&self, tree: TreeId, stop: &dyn Fn() -> bool) -> Result<u64> {
+        (**self).compact(tree, stop)
+    }
+
+    fn set_parameter(&self, name: &str, value: &str) -> Result<()> {
+        (**self).set_parameter(name, value)
     }
 
     fn stats(&self) -> Result<EngineStats> {

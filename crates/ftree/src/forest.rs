@@ -442,6 +442,13 @@ impl Engine for Forest {
         settings_of(options, &self.core.options.tree).map(drop)
     }
 
+    fn trees(&self) -> Result<Vec<TreeId>> {
+        let mut trees: Vec<TreeId> =
+            self.core.trees.all().iter().filter(|tree| tree.is_alive()).map(|tree| tree.id).collect();
+        trees.sort_unstable();
+        Ok(trees)
+    }
+
     fn stats(&self) -> Result<EngineStats> {
         let core = &self.core;
         Ok(EngineStats {

@@ -143,6 +143,7 @@ impl CommitPath {
         let request = self.request(writes, snapshot)?;
         let bytes = request.record.len();
         let outcome = self.queue.submit(request, bytes, |group| {
+            self.engine.wait_for_room();
             let mut committed = self.lock();
             self.process_guarded(&mut committed, group)
         });

@@ -252,6 +252,9 @@ impl Engine for Panicking {
     fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> arbor_engine::Result<()> {
         self.inner.bulk_load(tree, rows)
     }
+    fn trees(&self) -> arbor_engine::Result<Vec<TreeId>> {
+        self.inner.trees()
+    }
     fn stats(&self) -> arbor_engine::Result<EngineStats> {
         self.inner.stats()
     }

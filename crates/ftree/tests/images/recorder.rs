@@ -62,6 +62,10 @@ impl Engine for Recorder {
         self.forest.check_options(options)
     }
 
+    fn trees(&self) -> Result<Vec<TreeId>> {
+        self.forest.trees()
+    }
+
     fn stats(&self) -> Result<EngineStats> {
         self.forest.stats()
     }

@@ -26,7 +26,9 @@ pub fn create_and_drop_are_idempotent(bench: &Bench<'_>) {
     apply(&*engine, vec![create(1), put(1, "a", "1"), create(1)]);
     apply(&*engine, vec![create(1), put(1, "b", "2")]);
     assert_eq!((get(&*engine, 1, "a"), get(&*engine, 1, "b")), (Some(b"1".into()), Some(b"2".into())));
+    assert_eq!(engine.trees().unwrap(), [TreeId(1)]);
     apply(&*engine, vec![drop_tree(1), drop_tree(1), drop_tree(7)]);
+    assert!(engine.trees().unwrap().is_empty());
     assert!(engine.snapshot().unwrap().get(TreeId(1), b"a").is_err());
     // Ids are not used again by the commit path; an engine gives an empty tree all the same.
     apply(&*engine, vec![create(1)]);
