@@ -48,3 +48,23 @@ pub enum Op {
         to: Option<Vec<u8>>,
     },
 }
+
+impl Op {
+    /// The tree that is changed, created or dropped.
+    pub fn tree(&self) -> TreeId {
+        match self {
+            Op::CreateTree { tree, .. }
+            | Op::DropTree { tree }
+            | Op::Put { tree, .. }
+            | Op::Update { tree, .. }
+            | Op::Delete { tree, .. }
+            | Op::DeleteRange { tree, .. } => *tree,
+        }
+    }
+
+    /// The tree whose rows are changed.
+    pub fn tree_with_rows(&self) -> Option<TreeId> {
+        let is_whole = matches!(self, Op::CreateTree { .. } | Op::DropTree { .. });
+        (!is_whole).then(|| self.tree())
+    }
+}

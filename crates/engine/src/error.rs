@@ -24,6 +24,9 @@ pub enum Error {
     CannotOpen { path: String, reason: String },
     #[error("the engine {engine} has no {what}")]
     Unsupported { engine: &'static str, what: &'static str },
+    /// What is asked for lives in an engine that could not be opened; everything else works.
+    #[error("the storage engine {engine} is not available: {reason}")]
+    Unavailable { engine: String, reason: String },
     #[error("{context}: {source}")]
     Io { context: String, source: std::io::Error },
     #[error("{0}")]

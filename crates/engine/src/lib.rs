@@ -9,6 +9,7 @@ mod batch;
 pub mod contract;
 mod error;
 pub mod limits;
+mod member;
 pub mod model;
 mod options;
 mod snapshot;
@@ -16,6 +17,7 @@ mod traits;
 
 pub use batch::{Batch, Op};
 pub use error::{Error, Result};
+pub use member::{Member, MemberState};
 pub use options::{ENGINE_SETTING, TreeOptions};
 pub use snapshot::{Cursor, RangeEstimate, Snapshot};
 pub use traits::{Barrier, Capabilities, Engine, EngineStats, TreeStats, UpdateFunction};

@@ -24,6 +24,12 @@ impl TreeOptions {
         self
     }
 
+    /// Without the setting that names an engine.
+    pub fn without_engine(&self) -> TreeOptions {
+        let others = self.settings.iter().filter(|(name, _)| name != ENGINE_SETTING);
+        TreeOptions { settings: others.cloned().collect() }
+    }
+
     /// Errors: a name that is not among those that `engine` knows.
     pub fn check_names(&self, engine: &str, known: &[&str]) -> Result<()> {
         match self.settings.iter().find(|(name, _)| !known.contains(&name.as_str())) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arbor_base::{Position, TreeId};
 
-use crate::{Batch, Error, Result, Snapshot, TreeOptions};
+use crate::{Batch, Error, Member, MemberState, Result, Snapshot, TreeOptions};
 
 /// Answers when the log is durable up to a position, or why it will not be.
 pub type Barrier = Arc<dyn Fn(Position) -> Result<()> + Send + Sync>;
@@ -94,6 +94,37 @@ pub trait Engine: Send + Sync + 'static {
     fn stats(&self) -> Result<EngineStats>;
     fn tree_stats(&self, tree: TreeId) -> Result<TreeStats>;
     fn capabilities(&self) -> Capabilities;
+
+    // What only an engine that is made of several answers in another way.
+
+    /// The engine that a tree lives in.
+    fn engine_of(&self, tree: TreeId) -> &'static str {
+        let _ = tree;
+        self.name()
+    }
+
+    /// Whether changes of the tree would be applied now. Asked before they are logged. Errors: `Unavailable`.
+    fn check_tree(&self, tree: TreeId) -> Result<()> {
+        let _ = tree;
+        Ok(())
+    }
+
+    /// Position of the last batch of which any part is applied; behind [`Engine::applied`] only until recovery has ended.
+    fn applied_in_part(&self) -> Position {
+        self.applied()
+    }
+
+    /// The engines that this one is made of, with those that it may take in.
+    fn members(&self) -> Vec<Member> {
+        let (applied, durable) = (self.applied(), self.durable());
+        vec![Member { name: self.name().to_owned(), is_default: true, state: MemberState::Open { applied, durable } }]
+    }
+
+    /// Figures of one open member.
+    fn member_stats(&self, member: &str) -> Result<EngineStats> {
+        let _ = member;
+        self.stats()
+    }
 }
 
 /// Engine-wide figures. `counters` are engine-specific with stable names.
@@ -190,5 +221,24 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn capabilities(&self) -> Capabilities {
         (**self).capabilities()
+    }
+    fn engine_of(&self, tree: TreeId) -> &'static str {
+        (**self).engine_of(tree)
+    }
+
+    fn check_tree(&self, tree: TreeId) -> Result<()> {
+        (**self).check_tree(tree)
+    }
+
+    fn applied_in_part(&self) -> Position {
+        (**self).applied_in_part()
+    }
+
+    fn members(&self) -> Vec<Member> {
+        (**self).members()
+    }
+
+    fn member_stats(&self, member: &str) -> Result<EngineStats> {
+        (**self).member_stats(member)
     }
 }

@@ -82,7 +82,12 @@ impl Request {
 
 /// What the engine would refuse must not reach the log.
 fn check_ops(engine: &dyn Engine, ops: &[Op]) -> Result<()> {
+    let mut checked = LEDGER;
     for op in ops {
+        if let Some(tree) = op.tree_with_rows().filter(|tree| *tree != checked) {
+            engine.check_tree(tree)?;
+            checked = tree;
+        }
         match op {
             Op::Put { key, value, .. } => limits::check_row(key, value)?,
             Op::Delete { key, .. } => limits::check_row(key, &[])?,
@@ -92,7 +97,10 @@ fn check_ops(engine: &dyn Engine, ops: &[Op]) -> Result<()> {
             }
             Op::Update { key, update, .. } if engine.capabilities().update_messages => limits::check_row(key, update)?,
             Op::Update { .. } => return Err(arbor_engine::Error::no_updates(engine.name()).into()),
-            Op::CreateTree { options, .. } => engine.check_options(options)?,
+            Op::CreateTree { tree, options } => {
+                engine.check_options(options)?;
+                checked = *tree;
+            }
             Op::DropTree { .. } => {}
         }
     }

@@ -44,7 +44,7 @@ pub(crate) fn open(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options) -> 
 /// records never come from a crash: the log was taken away, which `replay` refuses.
 fn begin_new_log(log: &Log, engine: &dyn Engine) -> Result<()> {
     let empty = log.appended() < log.first();
-    if empty && engine.applied().next() == log.first() {
+    if empty && engine.applied_in_part().next() == log.first() {
         let position = log.append(&[&record::begin(&[], 0)]).map_err(log_error)?;
         log.wait_durable(position).map_err(log_error)?;
     }
@@ -62,6 +62,11 @@ fn hold_back(log: &Arc<Log>, engine: &dyn Engine) {
 
 fn replay(log: &Log, engine: &dyn Engine) -> Result<()> {
     let (applied, first, last) = (engine.applied(), log.first(), log.appended());
+    let ahead = engine.applied_in_part();
+    if ahead > last && applied < ahead {
+        // Several engines, and some lack what others have of these records: no whole state can be made of them.
+        return Err(Error::LogGap { applied: ahead, first, last });
+    }
     if applied > last && last >= first {
         return fill(log, applied);
     }

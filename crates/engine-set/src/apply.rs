@@ -1,0 +1,83 @@
+//! A group of batches goes to the members that it concerns.
+//!
+//! | step | what fails | the group | afterwards |
+//! |---|---|---|---|
+//! | plan | a request that no engine could apply | nowhere | as before |
+//! | first member | anything | nowhere | as before |
+//! | a later member | no space | in some members | the whole group is handed in again, and they pass over it; until then its trees in them cannot be read |
+//! | a later member | anything else, or a panic | in some members | the same, up to the next start |
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use arbor_base::Position;
+use arbor_engine::{Batch, Error, Result};
+
+use crate::gate::{Gate, MemberEngine, Members};
+use crate::plan::Plan;
+use crate::routes::{Half, Index};
+
+/// Requires the writer lock. `lenient`: see [`Plan::of`].
+pub(crate) fn apply(gate: &Gate, batches: &[Batch], lenient: Position) -> Result<()> {
+    let position = gate.position();
+    let fresh = &batches[batches.partition_point(|batch| batch.position <= position)..];
+    let Some(last) = fresh.last().map(|batch| batch.position) else { return Ok(()) };
+    let members = gate.read();
+    let plan = Plan::of(fresh, &members, lenient)?;
+    let alone = plan.concerned.len() <= 1 && plan.moves.is_empty() && members.routes.half.is_none();
+    if alone && !gate.has_waiting_readers() {
+        let engine = plan.concerned.first().map(|&index| members.list[index].clone());
+        drop(members);
+        engine.map_or(Ok(()), |member| hand_to(&member, &plan, plan.concerned[0]))?;
+        gate.set_position(last);
+    } else {
+        drop(members);
+        let mut members = gate.close();
+        apply_behind(&mut members, &plan)?;
+        gate.set_position(last);
+    }
+    Ok(())
+}
+
+/// Requires the closed gate.
+fn apply_behind(members: &mut Members, plan: &Plan<'_>) -> Result<()> {
+    let mut done = Vec::new();
+    for &index in &plan.concerned {
+        if let Err(error) = hand_to(&members.list[index], plan, index) {
+            members.note_half(plan, &done, &error);
+            return Err(error);
+        }
+        done.push(index);
+    }
+    if !plan.moves.is_empty() || members.routes.half.is_some() {
+        let routes = Arc::make_mut(&mut members.routes);
+        routes.half = None;
+        for (tree, member) in &plan.moves {
+            match member {
+                Some(member) => routes.trees.insert(*tree, *member),
+                None => routes.trees.remove(tree),
+            };
+        }
+    }
+    Ok(())
+}
+
+fn hand_to(member: &MemberEngine, plan: &Plan<'_>, index: Index) -> Result<()> {
+    let handed = catch_unwind(AssertUnwindSafe(|| match plan.whole() {
+        Some(batches) => member.engine.apply(batches),
+        None => member.engine.apply(&plan.part(index)),
+    }));
+    handed.unwrap_or_else(|_| Err(Error::Poisoned { context: format!("the engine {} panicked", member.name) }))
+}
+
+impl Members {
+    fn note_half(&mut self, plan: &Plan<'_>, done: &[Index], error: &Error) {
+        if done.is_empty() {
+            return;
+        }
+        let full = matches!(error, Error::OutOfSpace { .. });
+        let context = format!("a transaction over several engines is not whole yet: {error}");
+        let half = Half { trees: plan.trees_in(done).collect(), full, context };
+        Arc::make_mut(&mut self.routes).half = Some(half);
+    }
+}

@@ -1,0 +1,114 @@
+//! The gate: what readers see of the members, and how a reader gets all of them at one position.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use arbor_base::Position;
+use arbor_engine::{Engine, Result, Snapshot};
+
+use crate::routes::{Index, Routes};
+use crate::snapshot::SetSnapshot;
+
+/// So often a reader tries beside writers that the gate lets through; then it makes them wait for it.
+const TRIES: u32 = 8;
+
+#[derive(Clone)]
+pub(crate) struct MemberEngine {
+    pub name: &'static str,
+    pub engine: Arc<dyn Engine>,
+}
+
+/// Changed only by who holds the set's writer lock.
+pub(crate) struct Members {
+    /// The home is the first.
+    pub list: Vec<MemberEngine>,
+    pub routes: Arc<Routes>,
+}
+
+impl Members {
+    pub fn index_of(&self, name: &str) -> Option<Index> {
+        self.list.iter().position(|member| member.name == name)
+    }
+}
+
+pub(crate) struct Gate {
+    members: RwLock<Members>,
+    /// The last batch of the set: everything up to here is applied.
+    position: AtomicU64,
+    /// Readers for which every group has to take the gate.
+    waiting: AtomicU64,
+}
+
+impl Gate {
+    pub fn new(members: Members, position: Position) -> Gate {
+        Gate { members: RwLock::new(members), position: AtomicU64::new(position.0), waiting: AtomicU64::new(0) }
+    }
+
+    pub fn position(&self) -> Position {
+        Position(self.position.load(Ordering::Acquire))
+    }
+
+    /// Requires the writer lock.
+    pub fn set_position(&self, position: Position) {
+        self.position.store(position.0, Ordering::Release);
+    }
+
+    pub fn read(&self) -> RwLockReadGuard<'_, Members> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No reader takes a snapshot as long as this is held. Requires the writer lock.
+    pub fn close(&self) -> RwLockWriteGuard<'_, Members> {
+        self.members.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn has_waiting_readers(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
+    }
+
+    pub fn snapshot(&self) -> Result<SetSnapshot> {
+        for _ in 0..TRIES {
+            if let Some(snapshot) = self.try_snapshot()? {
+                return Ok(snapshot);
+            }
+        }
+        let _waiting = Waiting::new(&self.waiting);
+        loop {
+            // Ends: from now on each group that begins waits for readers at the gate.
+            if let Some(snapshot) = self.try_snapshot()? {
+                return Ok(snapshot);
+            }
+        }
+    }
+
+    /// `None`: a group was applied meanwhile, and the members may be seen on both sides of it.
+    fn try_snapshot(&self) -> Result<Option<SetSnapshot>> {
+        let members = self.read();
+        let before = self.position();
+        let snapshots: Vec<Box<dyn Snapshot>> =
+            members.list.iter().map(|member| member.engine.snapshot()).collect::<Result<_>>()?;
+        fence(Ordering::Acquire);
+        if self.position() != before {
+            return Ok(None);
+        }
+        // At most one group was on its way, in one member, which shows it or not.
+        let newest = snapshots.iter().map(|snapshot| snapshot.position()).max().unwrap_or(before);
+        let position = if members.routes.half.is_some() { before } else { newest.max(before) };
+        Ok(Some(SetSnapshot { position, routes: members.routes.clone(), members: snapshots }))
+    }
+}
+
+struct Waiting<'g>(&'g AtomicU64);
+
+impl<'g> Waiting<'g> {
+    fn new(count: &'g AtomicU64) -> Waiting<'g> {
+        count.fetch_add(1, Ordering::SeqCst);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,68 @@
+//! Which member a tree lives in, as of one moment.
+
+use arbor_base::TreeId;
+use arbor_engine::{Error, Result};
+use hashbrown::{HashMap, HashSet};
+
+/// Index of a member; the home is 0.
+pub(crate) type Index = usize;
+
+/// Trees with fixed ids live in the home: the ledger and the catalogue.
+pub(crate) const FIXED_TREES_END: u64 = 16;
+
+#[derive(Clone, Default)]
+pub(crate) struct Routes {
+    pub trees: HashMap<TreeId, Index>,
+    /// A group that some members applied and others did not.
+    pub half: Option<Half>,
+    pub lost: Vec<Lost>,
+}
+
+/// A member that could not be opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Lost {
+    pub name: String,
+    pub reason: String,
+}
+
+/// The changed trees of the members that are ahead: what they show is no state that was. All others show the state before.
+#[derive(Clone)]
+pub(crate) struct Half {
+    pub trees: HashSet<TreeId>,
+    pub full: bool,
+    pub context: String,
+}
+
+impl Half {
+    fn error(&self) -> Error {
+        let context = self.context.clone();
+        if self.full { Error::OutOfSpace { context } } else { Error::Poisoned { context } }
+    }
+}
+
+impl Routes {
+    /// The member of a tree that can be read.
+    pub fn readable(&self, tree: TreeId) -> Result<Index> {
+        if let Some(half) = self.half.as_ref().filter(|half| half.trees.contains(&tree)) {
+            return Err(half.error());
+        }
+        self.find(tree)
+    }
+
+    pub fn find(&self, tree: TreeId) -> Result<Index> {
+        self.trees.get(&tree).copied().ok_or_else(|| self.missing(tree))
+    }
+
+    fn missing(&self, tree: TreeId) -> Error {
+        match self.lost.as_slice() {
+            _ if tree.0 < FIXED_TREES_END => Error::UnknownTree(tree),
+            [] => Error::UnknownTree(tree),
+            [lost] => Error::Unavailable { engine: lost.name.clone(), reason: lost.reason.clone() },
+            several => {
+                let names: Vec<&str> = several.iter().map(|lost| lost.name.as_str()).collect();
+                let reasons: Vec<&str> = several.iter().map(|lost| lost.reason.as_str()).collect();
+                Error::Unavailable { engine: names.join(" or "), reason: reasons.join("; ") }
+            }
+        }
+    }
+}
