@@ -97,6 +97,7 @@ fn main() {
             stripes,
             updates: None,
             keep_cached: false,
+            large_values_from: u64::MAX,
         };
         rewrite(&job).expect("a working disk")
     };

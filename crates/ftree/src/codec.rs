@@ -50,16 +50,6 @@ pub fn compress(codec: Codec, raw: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Whether this codec made the stored piece, at whatever level.
-pub fn is_made_by(codec: Codec, stored: &[u8]) -> bool {
-    let tag = match codec {
-        Codec::None => TAG_NONE,
-        Codec::Lz4 => TAG_LZ4,
-        Codec::Zstd(_) => TAG_ZSTD,
-    };
-    stored.first() == Some(&tag)
-}
-
 /// `None`: it does not fit into `payload`, which is shorter than `raw`.
 fn compress_lz4(raw: &[u8], payload: &mut [u8]) -> Option<usize> {
     lz4::block::compress_to_buffer(raw, None, false, payload).ok()

@@ -51,6 +51,8 @@ counters! {
     FlushedBytesToLevel1 => "bytes flushed to level 1",
     FlushedBytesToLevel2 => "bytes flushed to level 2",
     FlushedBytesToLevel3 => "bytes flushed to level 3 and above",
+    CompactionJobs => "compaction jobs",
+    TablesMoved => "tables moved",
     BlocksRipened => "blocks ripened",
     PaceSleepUs => "pacing sleep us",
     PaceSleeps => "pacing sleeps",

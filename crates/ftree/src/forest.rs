@@ -208,6 +208,11 @@ impl Core {
         self.installs.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Changes of roots since opening.
+    pub(crate) fn changes(&self) -> u64 {
+        self.installs.load(Ordering::Relaxed)
+    }
+
     /// Whether a root was changed since the last checkpoint began, or something was applied.
     pub(crate) fn has_changed(&self) -> bool {
         let captured = self.captured_installs.load(Ordering::Relaxed);
@@ -322,7 +327,7 @@ impl Core {
     }
 
     /// Absorbs all that is applied now.
-    fn absorb_all(&self) -> Result<()> {
+    pub(crate) fn absorb_all(&self) -> Result<()> {
         let target = self.freeze();
         let turn = self.backlog.turn();
         while self.backlog.absorbed() < target && turn.absorb_one(self)?.is_some() {}
@@ -447,6 +452,10 @@ impl Engine for Forest {
             self.core.trees.all().iter().filter(|tree| tree.is_alive()).map(|tree| tree.id).collect();
         trees.sort_unstable();
         Ok(trees)
+    }
+
+    fn compact(&self, tree: TreeId, stop: &dyn Fn() -> bool) -> Result<u64> {
+        self.core.compact(tree, stop)
     }
 
     fn stats(&self) -> Result<EngineStats> {

@@ -7,6 +7,7 @@
 //! - `flush`: moving entries down: absorb, push, leaf rewrites, splits; [`merge`]: what meets when they move
 //! - `read`: point reads and cursors
 //! - `work`: background threads, planning, pacing
+//! - `compact`: draining, merging and moving what a tree holds, so that the file gets short
 //! - `checkpoint`: superblocks, node blocks, recovery
 //! - `io`, [`space`], [`cache`]: the data file, who owns which part of it, the memory budget
 //! - `check`: verify, inspect, salvage
@@ -19,6 +20,7 @@ pub mod cache;
 pub mod check;
 pub mod checkpoint;
 pub mod codec;
+mod compact;
 pub mod counters;
 mod entry;
 pub mod file;

@@ -58,6 +58,20 @@ pub struct TreeSettings {
     pub run_bytes: u32,
 }
 
+impl TreeSettings {
+    /// Tells leaves that were written with these settings from those that would be written differently. Never 0.
+    pub fn mark(&self) -> u32 {
+        let (codec, level) = match self.codec {
+            Codec::None => (0, 0),
+            Codec::Lz4 => (1, 0),
+            Codec::Zstd(level) => (2, level as u32),
+        };
+        let settings = [codec, level, self.block_bytes, self.leaf_bytes, u32::from(self.leaf_filters), self.blob_bytes];
+        let bytes: Vec<u8> = settings.into_iter().flat_map(u32::to_le_bytes).collect();
+        (xxhash_rust::xxh3::xxh3_64(&bytes) as u32).max(1)
+    }
+}
+
 impl Default for TreeSettings {
     fn default() -> TreeSettings {
         TreeSettings {

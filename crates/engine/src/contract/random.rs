@@ -1,5 +1,7 @@
-//! Histories from a seed: random batches, checkpoints, crashes, bulk loads and held snapshots on the engine under test
+//! Histories from a seed: random batches, checkpoints, crashes, bulk loads, compactions and held snapshots on the engine under test
 //! and on the model, which must agree at every step.
+
+use std::cell::Cell;
 
 use arbor_base::TreeId;
 
@@ -9,7 +11,7 @@ use super::bench::{
 };
 use super::{Factory, Rng};
 use crate::model::ModelEngine;
-use crate::{Batch, Cursor, Engine, Op, Snapshot};
+use crate::{Batch, Cursor, Engine, Error, Op, Snapshot};
 
 const TREES: u64 = 6;
 const STEPS: u64 = 120;
@@ -59,7 +61,8 @@ impl History {
             70..74 => return true,
             74..78 => self.bulk_load(engine),
             78..84 => self.hold(engine),
-            84..92 => self.walk(engine),
+            84..91 => self.walk(engine),
+            91..94 => self.compact(engine),
             _ => assert_same(&self.model, engine, 0..TREES),
         }
         false
@@ -140,6 +143,18 @@ impl History {
         assert_eq!(left.is_ok(), right.is_ok(), "{left:?} against {right:?}");
         // The contract: a checkpoint before anything depends on the rows.
         self.checkpoint(engine);
+    }
+
+    /// Changes nothing that anyone sees, also when it is broken off. An engine may have no such thing.
+    pub fn compact(&mut self, engine: &dyn Engine) {
+        let (tree, steps) = (TreeId(self.rng.below(TREES)), Cell::new(self.rng.below(30)));
+        let is_broken_off = self.rng.one_in(3);
+        let stop = || is_broken_off && steps.replace(steps.get().saturating_sub(1)) == 0;
+        match engine.compact(tree, &stop) {
+            Ok(_) | Err(Error::UnknownTree(_)) | Err(Error::Unsupported { .. }) => {}
+            Err(error) => panic!("compacting {tree}: {error}"),
+        }
+        assert_same(&self.model, engine, tree.0..tree.0 + 1);
     }
 
     fn hold(&mut self, engine: &dyn Engine) {

@@ -63,6 +63,8 @@ pub fn node(
         level: 0,
         tree,
         has_tombstones: false,
+        has_versions: false,
+        made_with: 0,
         blobs: held.iter().map(|extent| (extent.offset(), extent.bytes())).collect(),
     };
     let mut child = Child::Leaf(Table::adopt(meta, own, held.to_vec()));

@@ -1,6 +1,7 @@
 //! The runs of slots over leaves are merged with the leaves into new ones.
 //!
-//! Usually of one slot. Neighbours whose leaves became small are taken together and become one.
+//! Usually of one slot. Neighbours whose leaves became small are taken together and become one. Compaction also rewrites a leaf
+//! to which no messages go.
 
 use std::sync::Arc;
 
@@ -27,16 +28,28 @@ pub fn rewrite_leaf(core: &Core, job: &Job) -> Result<Flushed> {
     let Some(consumed) = find(&root, &job.place).and_then(|(node, own)| consume(node, &own, &job.place)) else {
         return Ok(Flushed::Refused);
     };
-    let leaves = runs::leaves(core, &job.tree, &consumed)?;
+    let worthwhile = consumed.len() > 1 || consumed.iter().any(|slot| !slot.runs.is_empty());
+    if worthwhile { rewrite(core, job, &consumed, u64::MAX) } else { Ok(Flushed::Refused) }
+}
+
+/// As [`rewrite_leaf`], whether or not there are messages. Large values from `large_values_from` on are written anew too.
+pub fn renew_leaf(core: &Core, job: &Job, large_values_from: u64) -> Result<Flushed> {
+    let root = job.tree.root();
+    let consumed = find(&root, &job.place).and_then(|(node, own)| consume(node, &own, &job.place));
+    consumed.map_or(Ok(Flushed::Refused), |consumed| rewrite(core, job, &consumed, large_values_from))
+}
+
+fn rewrite(core: &Core, job: &Job, consumed: &[Consumed], large_values_from: u64) -> Result<Flushed> {
+    let leaves = runs::leaves(core, &job.tree, consumed, large_values_from)?;
     let moved = consumed.iter().map(|slot| slot.bytes).sum();
     let fanout = fanout(&job.tree);
     let done = job
         .tree
-        .install_root(|root| edit(root, &job.place, fanout, &mut |node, own| replace(node, own, &consumed, &leaves)));
+        .install_root(|root| edit(root, &job.place, fanout, &mut |node, own| replace(node, own, consumed, &leaves)));
     Ok(if done { Flushed::Done(moved) } else { Flushed::Refused })
 }
 
-/// The slots within the place, when there is something to do in them.
+/// The slots within the place.
 fn consume(node: &Inner, own: &Bounds, place: &Place) -> Option<Vec<Consumed>> {
     let mut consumed = Vec::new();
     let slots = node.slots.iter().enumerate().skip(node.slot_of(&place.bounds.from));
@@ -48,8 +61,7 @@ fn consume(node: &Inner, own: &Bounds, place: &Place) -> Option<Vec<Consumed>> {
         let runs = slot.runs.iter().map(|run| (run.table.clone(), run.bytes)).collect();
         consumed.push(Consumed { bounds, runs, child: slot.child.clone(), bytes: slot.buffered_bytes() });
     }
-    let several = consumed.len() > 1;
-    (several || consumed.iter().any(|slot| !slot.runs.is_empty())).then_some(consumed)
+    (!consumed.is_empty()).then_some(consumed)
 }
 
 /// The node's content with the leaves in the place of what was consumed.

@@ -4,7 +4,7 @@
 //! - [`push`]: the runs of a slot move into the slots of its child
 //! - [`leaf`]: the runs of slots over leaves are merged into new leaves
 //! - [`cut`]: range tombstones unlink what they cover
-//! - [`plan`]: which slots are due
+//! - [`plan`]: which slots are due; [`small`]: which leaves are merged
 //!
 //! A job reads a version, makes new tables without any lock, and then changes the tree as it is by then: the node is found
 //! again by its key, and its slots must still begin with the runs that were consumed (and still have the leaf that was).
@@ -18,12 +18,14 @@ pub mod push;
 pub mod runs;
 #[cfg(test)]
 mod script_tests;
+pub mod small;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 pub use runs::NewRun;
 
-use crate::health::Key;
+use crate::health::{Key, key_of};
 use crate::tree::{Bounds, Inner, Place, Placed, Run, Tree};
 
 /// A slot that is to be flushed. Level 1: into its leaf, maybe together with a neighbour.
@@ -37,6 +39,22 @@ pub struct Job {
     pub weight: u64,
     /// Of messages that wait.
     pub bytes: u64,
+}
+
+impl Job {
+    /// Neighbouring slots of a node, with all that waits in them.
+    pub fn of_slots(tree: &Arc<Tree>, node: &Inner, own: &Bounds, slots: Range<usize>) -> Job {
+        let place = |at: usize| Place { level: node.level, bounds: node.bounds_of(at, own) };
+        let (from, to) = (place(slots.start).bounds.from, place(slots.end.saturating_sub(1)).bounds.to);
+        let within = node.slots.get(slots.clone()).unwrap_or_default();
+        Job {
+            tree: tree.clone(),
+            place: Place { level: node.level, bounds: Bounds { from, to } },
+            keys: slots.map(|at| key_of(tree, &place(at))).collect(),
+            weight: within.iter().map(|slot| slot.weight()).sum(),
+            bytes: within.iter().map(|slot| slot.buffered_bytes()).sum(),
+        }
+    }
 }
 
 /// How a job ended.

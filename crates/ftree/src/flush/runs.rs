@@ -86,14 +86,19 @@ fn is_warm(core: &Core, old: &[Arc<Table>]) -> bool {
 
 fn for_slots(core: &Core, tree: &Tree, inputs: &[Input], node: &Inner, own: &Bounds) -> Result<Vec<NewRun>> {
     let target = Target::Runs { level: node.level, pivots: &node.pivots };
-    let outputs = run(core, tree, inputs, target, own, true)?;
+    let outputs = run(core, tree, inputs, target, own, Anew { keep_cached: true, large_values_from: u64::MAX })?;
     let part = |(slot, bytes): &(usize, u64)| (node.bounds_of(*slot, own), *bytes);
     let new_run = |output: Output| NewRun { parts: output.slots.iter().map(part).collect(), table: output.table };
     Ok(outputs.into_iter().map(new_run).collect())
 }
 
-/// The leaves that take the place of what is consumed.
-pub fn leaves(core: &Core, tree: &Tree, consumed: &[Consumed]) -> Result<Vec<(Vec<u8>, Arc<Table>)>> {
+/// The leaves that take the place of what is consumed. `large_values_from`: see [`Rewrite`].
+pub fn leaves(
+    core: &Core,
+    tree: &Tree,
+    consumed: &[Consumed],
+    large_values_from: u64,
+) -> Result<Vec<(Vec<u8>, Arc<Table>)>> {
     let newest_first = |slot: &Consumed| slot.runs.iter().rev().map(|run| input(&run.0, run.1, &slot.bounds)).collect();
     let inputs: Vec<Input> = consumed.iter().flat_map::<Vec<Input>, _>(newest_first).collect();
     let old: Vec<Arc<Table>> = consumed
@@ -105,7 +110,8 @@ pub fn leaves(core: &Core, tree: &Tree, consumed: &[Consumed]) -> Result<Vec<(Ve
         .collect();
     let from = consumed.first().map(|slot| slot.bounds.from.clone()).unwrap_or_default();
     let own = Bounds { from, to: consumed.last().and_then(|slot| slot.bounds.to.clone()) };
-    let outputs = run(core, tree, &inputs, Target::Leaves(&old), &own, is_warm(core, &old))?;
+    let anew = Anew { keep_cached: is_warm(core, &old), large_values_from };
+    let outputs = run(core, tree, &inputs, Target::Leaves(&old), &own, anew)?;
     let stays = |table: &Arc<Table>| old.iter().any(|leaf| Arc::ptr_eq(leaf, table));
     let renewed = |table: Arc<Table>| if stays(&table) { table.renewed() } else { table };
     Ok(outputs.into_iter().map(|output| (output.from, renewed(output.table))).collect())
@@ -115,13 +121,19 @@ fn input(table: &Arc<Table>, bytes: u64, bounds: &Bounds) -> Input {
     Input { messages: Messages::Run(table.clone()), from: bounds.from.clone(), to: bounds.to.clone(), bytes }
 }
 
+/// See [`Rewrite`].
+struct Anew {
+    keep_cached: bool,
+    large_values_from: u64,
+}
+
 fn run(
     core: &Core,
     tree: &Tree,
     inputs: &[Input],
     target: Target<'_>,
     own: &Bounds,
-    keep_cached: bool,
+    anew: Anew,
 ) -> Result<Vec<Output>> {
     let settings = tree.settings.load_full();
     rewrite(&Rewrite {
@@ -134,7 +146,8 @@ fn run(
         to: own.to.as_deref(),
         stripes: &core.snapshots.stripes(&core.visible),
         updates: core.options.updates.as_deref(),
-        keep_cached,
+        keep_cached: anew.keep_cached,
+        large_values_from: anew.large_values_from,
     })
 }
 

@@ -1,7 +1,7 @@
 //! Values that stand in extents of their own, on their way through a job.
 
 use super::rewrite::{Messages, Rewrite};
-use crate::blob;
+use crate::blob::{self, BlobPointer};
 use crate::io::Io;
 use crate::table::{Table, TableWriter};
 use crate::{Codec, Entry, Error, Kind, Result};
@@ -11,6 +11,8 @@ pub struct LargeValues<'a> {
     codec: Codec,
     /// Longer values are taken out of their rows.
     bytes_max: usize,
+    /// Where values stand that are written anew.
+    renewed_from: u64,
     /// The tables that hold such extents: who takes a row over takes a share in its extent.
     holders: Vec<&'a Table>,
 }
@@ -26,6 +28,7 @@ impl<'a> LargeValues<'a> {
             io: job.io,
             codec: job.settings.codec,
             bytes_max: job.settings.blob_bytes as usize,
+            renewed_from: job.large_values_from,
             holders: tables.filter(|table| !table.meta.blobs.is_empty()).collect(),
         }
     }
@@ -43,15 +46,32 @@ impl<'a> LargeValues<'a> {
         }
     }
 
+    /// Whether rows with large values have to be pushed one by one.
+    pub fn renews(&self) -> bool {
+        self.renewed_from != u64::MAX
+    }
+
     #[cold]
     fn push_pointer(&self, writer: &mut TableWriter<'_>, entry: Entry<'_>) -> Result<()> {
-        let Some(extent) = self.holders.iter().find_map(|table| table.blob(entry.value)) else {
+        if BlobPointer::decode(entry.value).is_some_and(|pointer| pointer.offset >= self.renewed_from) {
+            let value = &blob::load(self.io, entry.value)?;
+            let entry = Entry { kind: Kind::Put, value, ..entry };
+            return if value.len() > self.bytes_max {
+                self.push_large(writer, entry)
+            } else {
+                writer.push(entry, None);
+                Ok(())
+            };
+        }
+        let found = self.holders.iter().find_map(|table| Some((table, table.blob(entry.value)?)));
+        let Some((holder, extent)) = found else {
             let place = format!("{}", self.io.file.path().display());
             return Err(Error::Corrupt {
                 place,
                 context: "a row points to a large value its table does not hold".into(),
             });
         };
+        writer.note_origin(holder);
         writer.push(entry, Some(extent));
         Ok(())
     }

@@ -154,7 +154,13 @@ impl Sink for Leaves<'_> {
         }
     }
 
-    fn push_rows(&mut self, block: &Block, rows: Range<usize>) -> Result<()> {
+    fn push_rows(&mut self, block: &Block, mut rows: Range<usize>) -> Result<()> {
+        if block.has_blobs() && self.large_values.renews() {
+            return rows.try_for_each(|at| {
+                self.begin(block.key(at))?;
+                self.push(block.entry(at))
+            });
+        }
         if let Some((writer, leaf)) = self.writer_and_leaf(block) {
             writer.push_rows(block, rows, leaf);
         }
@@ -162,6 +168,9 @@ impl Sink for Leaves<'_> {
     }
 
     fn push_block(&mut self, block: &Block, stored: StoredBlock<'_>) -> Result<()> {
+        if block.has_blobs() && self.large_values.renews() {
+            return self.push_rows(block, 0..block.len());
+        }
         if let Some((writer, leaf)) = self.writer_and_leaf(block) {
             writer.push_block(block, stored, leaf);
         }

@@ -64,6 +64,8 @@ pub struct Rewrite<'a> {
     pub updates: Option<&'a dyn UpdateFunction>,
     /// The blocks that are written are in the cache afterwards.
     pub keep_cached: bool,
+    /// Large values of rows that stand at this offset in the file or behind it are written anew. `u64::MAX`: they all stay.
+    pub large_values_from: u64,
 }
 
 impl<'a> Rewrite<'a> {

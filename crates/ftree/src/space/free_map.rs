@@ -66,6 +66,13 @@ impl FreeMap {
         offset.map(|offset| Range::new(offset, bytes))
     }
 
+    /// A free range of exactly this size that ends at `limit` or before: a good fit, or at a low address.
+    pub fn find_below(&self, bytes: u64, limit: u64) -> Option<Range> {
+        let range = |last: usize| Some(Range::new(self.lowest(bytes, class_of(bytes), last)?, bytes));
+        let below = |range: &Range| range.end() <= limit;
+        range(class_of(bytes * 2)).filter(below).or_else(|| range(usize::MAX).filter(below))
+    }
+
     fn lowest(&self, bytes: u64, first: usize, last: usize) -> Option<u64> {
         let long_enough = |offset: &&u64| self.ranges.holds(Range::new(**offset, bytes));
         let own = self.classes.get(first).and_then(|class| class.iter().take(PROBES).find(long_enough));

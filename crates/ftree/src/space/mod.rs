@@ -76,6 +76,36 @@ impl Space {
         self.shared.allocate(bytes, true)
     }
 
+    /// Takes free space that ends at `limit` or before, so that what stands behind can move there. `None`: there is none, or
+    /// the file system is nearly full.
+    pub fn allocate_below(&self, bytes: u64, limit: u64) -> Option<Extent> {
+        let whole = bytes.max(1).checked_next_multiple_of(UNIT)?;
+        if self.shared.is_tight(whole) {
+            return None;
+        }
+        let mut state = self.shared.state();
+        let range = state.find_below(whole, limit)?;
+        let taken = state.take_range(range);
+        drop(state);
+        taken.then(|| self.shared.extent(range))
+    }
+
+    /// Whether `allocate_below` would answer something.
+    pub fn has_room_below(&self, bytes: u64, limit: u64) -> bool {
+        let whole = bytes.max(1).next_multiple_of(UNIT);
+        self.shared.state().find_below(whole, limit).is_some()
+    }
+
+    /// Where the file would end if what is in use stood without gaps.
+    pub fn dense_end(&self) -> u64 {
+        DATA_BEGIN + self.shared.state().used_bytes()
+    }
+
+    /// What the file takes from the file system: used parts, and free ones that were not given back.
+    pub fn held_bytes(&self) -> u64 {
+        self.shared.state().held_bytes()
+    }
+
     /// Until the answer is dropped, `allocate` may use what `allocate_reserved` may: for moving on what frees space.
     pub fn open_reserve(&self) -> OpenReserve {
         self.shared.opened.fetch_add(1, Ordering::Relaxed);

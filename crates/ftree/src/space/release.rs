@@ -1,6 +1,6 @@
 //! Giving free space back to the file system: holes are punched, the free tail is cut off.
 
-use std::sync::{Arc, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
 use super::ranges::Range;
 use super::{Shared, Space, UNIT};
@@ -23,9 +23,10 @@ impl Space {
         self.release(file, keep, TAIL_MIN)
     }
 
-    /// Gives all free space back, at closing or when someone asks for it.
+    /// Gives all free space back, after compaction or when someone asks for it. Waits for who else does so.
     pub fn give_back_all(&self, file: &DataFile) -> Result<()> {
-        self.release(file, 0, UNIT)
+        let _releasing = self.shared.releasing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.release_alone(file, 0, UNIT)
     }
 
     pub(super) fn release(&self, file: &DataFile, keep: u64, tail_min: u64) -> Result<()> {
@@ -34,6 +35,11 @@ impl Space {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
+        self.release_alone(file, keep, tail_min)
+    }
+
+    /// Requires: `releasing` is held.
+    fn release_alone(&self, file: &DataFile, keep: u64, tail_min: u64) -> Result<()> {
         let released = self.punch(file, keep).and_then(|()| self.cut(file, tail_min));
         self.shared.room.forget();
         released

@@ -49,6 +49,15 @@ impl State {
         self.end - DATA_BEGIN - self.free_bytes()
     }
 
+    /// What takes blocks of the file system.
+    pub fn held_bytes(&self) -> u64 {
+        self.used_bytes() + self.unpunched.bytes()
+    }
+
+    pub fn find_below(&self, bytes: u64, limit: u64) -> Option<Range> {
+        self.free.find_below(bytes, limit)
+    }
+
     /// Takes a free range. `with_blocks`: only one that has its blocks.
     pub fn take(&mut self, bytes: u64, with_blocks: bool) -> Option<Range> {
         let found = if with_blocks {

@@ -44,15 +44,31 @@ pub struct TableMeta {
     pub tree: TreeId,
     /// Range tombstones.
     pub has_tombstones: bool,
+    /// Of a leaf: some entry is there for old snapshots only.
+    pub has_versions: bool,
+    /// [`crate::TreeSettings::mark`] of the settings that all of it was written with; 0: unknown, or of several.
+    pub made_with: u32,
     /// Offset and bytes of the extents of large values.
     pub blobs: Vec<(u64, u64)>,
 }
 
+/// Bits of the stored flags: the level stands in the lowest eight, `made_with` in the upper half.
+const HAS_TOMBSTONES: u64 = 1 << 8;
+const HAS_VERSIONS: u64 = 1 << 9;
+const KNOWN_FLAGS: u64 = 0xffff_ffff_0000_03ff;
+
 impl TableMeta {
+    /// The index does not stand in the extent: what a damaged node held, to be kept.
+    pub fn is_elsewhere(&self) -> bool {
+        !(self.offset..self.offset.saturating_add(self.bytes)).contains(&self.index_offset)
+    }
+
     /// Appends the stored form.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let (index_bytes, flags) =
-            (u64::from(self.index_bytes), u64::from(self.level) | u64::from(self.has_tombstones) << 8);
+        let flag = |set: bool, flag: u64| if set { flag } else { 0 };
+        let flags = flag(self.has_tombstones, HAS_TOMBSTONES) | flag(self.has_versions, HAS_VERSIONS);
+        let flags = flags | u64::from(self.level) | u64::from(self.made_with) << 32;
+        let index_bytes = u64::from(self.index_bytes);
         let numbers = [self.offset, self.bytes, self.index_offset, index_bytes, self.index_checksum, self.rows];
         let more = [self.raw_bytes, self.min_seq.0, self.max_seq.0, self.tree.0, flags, self.blobs.len() as u64];
         out.extend(numbers.into_iter().chain(more).flat_map(u64::to_le_bytes));
@@ -74,7 +90,7 @@ impl TableMeta {
             blobs.push((offset, bytes));
         }
         let (first_key, last_key) = (text(input)?.to_vec(), text(input)?.to_vec());
-        let is_valid = input.is_empty() && flags < 0x200;
+        let is_valid = input.is_empty() && flags & !KNOWN_FLAGS == 0;
         is_valid.then_some(TableMeta {
             offset,
             bytes: bytes_,
@@ -89,7 +105,9 @@ impl TableMeta {
             last_key,
             level: flags as u8,
             tree: TreeId(tree),
-            has_tombstones: flags >= 0x100,
+            has_tombstones: flags & HAS_TOMBSTONES != 0,
+            has_versions: flags & HAS_VERSIONS != 0,
+            made_with: (flags >> 32) as u32,
             blobs,
         })
     }
@@ -128,6 +146,8 @@ impl TableMeta {
             level: (kinds >> 16) as u8,
             tree: TreeId(tree),
             has_tombstones: false,
+            has_versions: false,
+            made_with: 0,
             blobs: Vec::new(),
         })
     }

@@ -21,6 +21,7 @@
 mod body;
 mod cursor;
 mod meta;
+mod moved;
 mod writer;
 
 use std::sync::Arc;

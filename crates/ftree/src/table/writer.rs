@@ -38,6 +38,10 @@ pub struct TableWriter<'io> {
     rows: u64,
     raw_bytes: u64,
     seqs: (Seq, Seq),
+    /// Of the settings.
+    mark: u32,
+    /// Something was taken over that other settings made.
+    is_mixed: bool,
 }
 
 impl<'io> TableWriter<'io> {
@@ -66,6 +70,8 @@ impl<'io> TableWriter<'io> {
             rows: 0,
             raw_bytes: 0,
             seqs: (Seq(u64::MAX), Seq::ZERO),
+            mark: settings.mark(),
+            is_mixed: false,
         }
     }
 
@@ -103,7 +109,7 @@ impl<'io> TableWriter<'io> {
     pub fn push_block(&mut self, block: &Block, stored: StoredBlock<'_>, from: &Table) {
         let half_block = self.block_bytes / 2;
         let (raw_bytes, in_progress) = (stored.raw_bytes as usize, self.builder.raw_bytes());
-        if raw_bytes < half_block || !codec::is_made_by(self.codec, stored.bytes) {
+        if raw_bytes < half_block || from.meta.made_with != self.mark {
             return self.push_rows(block, 0..block.len(), from);
         }
         self.share_blobs(block, 0..block.len(), from);
@@ -124,7 +130,13 @@ impl<'io> TableWriter<'io> {
         if block.has_blobs() {
             let blobs = rows.filter(|&at| block.kind(at) == Kind::PutBlob);
             self.blobs.extend(blobs.filter_map(|at| from.blob(block.value(at))).map(|blob| (blob.offset(), blob)));
+            self.note_origin(from);
         }
+    }
+
+    /// Large values of this table are taken over.
+    pub fn note_origin(&mut self, from: &Table) {
+        self.is_mixed |= from.meta.made_with != self.mark;
     }
 
     fn take_rows(&mut self, block: &Block, rows: Range<usize>) {
@@ -265,6 +277,8 @@ impl<'io> TableWriter<'io> {
             level: self.level,
             tree: self.tree,
             has_tombstones: !parts.tombstones.is_empty(),
+            has_versions: self.level == 0 && self.seqs.1 > Seq::ZERO,
+            made_with: if self.is_mixed { 0 } else { self.mark },
             blobs: self.blobs.values().map(|blob| (blob.offset(), blob.bytes())).collect(),
         };
         if let Some(header) = self.out.first_chunk_mut::<HEADER_BYTES>() {

@@ -1,5 +1,5 @@
-//! Changing one node of a tree: the path from the root is copied, nodes that became too large split, what became empty
-//! goes, and the root grows or shrinks.
+//! Changing one node of a tree: the path from the root is copied, nodes that became too large split, under-filled ones on the
+//! path are joined with their neighbours, what became empty goes, and the root grows or shrinks.
 //!
 //! Everything here is pure: a new root is made of the current one. The caller holds the tree's install lock and publishes.
 
@@ -35,6 +35,18 @@ pub fn find<'t>(root: &'t Inner, place: &Place) -> Option<(&'t Inner, Bounds)> {
         };
     }
     (node.level == place.level && own.covers(&place.bounds)).then_some((node, own))
+}
+
+/// The first node of the level that ends behind `from`, with its bounds.
+pub fn node_behind<'t>(node: &'t Inner, own: Bounds, level: u8, from: &[u8]) -> Option<(&'t Inner, Bounds)> {
+    if node.level <= level {
+        let ends_behind = own.to.as_deref().is_none_or(|to| from < to);
+        return (node.level == level && ends_behind).then_some((node, own));
+    }
+    (node.slot_of(from)..node.slots.len()).find_map(|at| match &node.slots.get(at)?.child {
+        Child::Inner(inner) => node_behind(inner, node.bounds_of(at, &own), level, from),
+        _ => None,
+    })
 }
 
 fn edit_node(node: &Inner, own: &Bounds, place: &Place, fanout: usize, change: Change<'_>) -> Option<Vec<Placed>> {
@@ -85,7 +97,7 @@ pub fn with_bounds<T>(parts: Vec<(Vec<u8>, T)>, to: Option<Vec<u8>>) -> Vec<(Bou
 
 /// Children of the content: none for no content, several when it is too much for one node.
 fn divide(level: u8, content: Vec<Placed>, fanout: usize) -> Vec<(Vec<u8>, Child)> {
-    let mut content = tidy(level, content);
+    let mut content = join_nodes(tidy(level, content), fanout);
     let from = content.first().map(|first| first.from.clone()).unwrap_or_default();
     if content.iter().all(|placed| placed.slot.is_void()) {
         return vec![(from, Child::Empty)];
@@ -160,6 +172,44 @@ fn tidy(level: u8, content: Vec<Placed>) -> Vec<Placed> {
         }
     }
     tidied
+}
+
+/// Joins neighbouring children that together are less than three quarters of a node, where no messages wait for them (I3).
+/// So a node grows by a quarter before it splits again. `usize::MAX`: the content stays as it is.
+fn join_nodes(content: Vec<Placed>, fanout: usize) -> Vec<Placed> {
+    if fanout == usize::MAX {
+        return content;
+    }
+    let mut joined: Vec<Placed> = Vec::with_capacity(content.len());
+    for placed in content {
+        match joined.last().and_then(|last| joined_node(last, &placed, fanout)) {
+            Some(node) => {
+                let from = joined.pop().map(|last| last.from).unwrap_or_default();
+                joined.push(Placed { from, slot: Arc::new(Slot::new(Vec::new(), Child::Inner(node))) });
+            }
+            None => joined.push(placed),
+        }
+    }
+    joined
+}
+
+fn joined_node(left: &Placed, right: &Placed, fanout: usize) -> Option<Arc<Inner>> {
+    let (Child::Inner(first), Child::Inner(second)) = (&left.slot.child, &right.slot.child) else { return None };
+    let small = first.slots.len() + second.slots.len() <= fanout / 4 * 3;
+    let quiet = left.slot.runs.is_empty() && right.slot.runs.is_empty();
+    if !small || !quiet || first.level != second.level || first.is_lost() || second.is_lost() {
+        return None;
+    }
+    let bounds = |from: &[u8]| Bounds { from: from.to_vec(), to: None };
+    let mut content = first.placed(&bounds(&left.from));
+    content.extend(second.placed(&bounds(&right.from)));
+    Some(Inner::new(first.level, content))
+}
+
+/// Whether the node has children that `edit` would join.
+pub fn has_joinable(node: &Inner, fanout: usize) -> bool {
+    let placed = node.placed(&Bounds::all());
+    placed.iter().zip(placed.iter().skip(1)).any(|(left, right)| joined_node(left, right, fanout).is_some())
 }
 
 fn stays_out(slot: &Slot, from: Vec<u8>, to: Option<Vec<u8>>) -> bool {

@@ -119,6 +119,18 @@ impl Inner {
         self.slots.iter().all(|slot| slot.is_void())
     }
 
+    /// Whether it stands for a node that opening found damaged (see `checkpoint/lost.rs`).
+    pub fn is_lost(&self) -> bool {
+        match self.slots.as_slice() {
+            [only] => match &only.child {
+                Child::Leaf(leaf) => leaf.meta.is_elsewhere(),
+                Child::Inner(inner) => inner.is_lost(),
+                Child::Empty => false,
+            },
+            _ => false,
+        }
+    }
+
     /// All tables here and below, those in several slots several times.
     pub fn for_each_table(&self, see: &mut dyn FnMut(&Arc<Table>)) {
         for slot in &self.slots {
@@ -200,7 +212,7 @@ impl Totals {
 
 impl Run {
     /// The part of the table that lies in the slot, by its bytes.
-    fn totals(&self) -> Totals {
+    pub fn totals(&self) -> Totals {
         let meta = &self.table.meta;
         let part =
             |whole: u64| (whole as f64 * self.bytes as f64 / meta.raw_bytes.max(1) as f64).min(whole as f64) as u64;

@@ -4,9 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::counters::Counter;
-use crate::flush::plan::Due;
 use crate::forest::Core;
-use crate::tree::{Bounds, Child, Inner, Place};
+use crate::work::idle::Idle;
 use crate::work::{PoisonOnPanic, pace};
 use crate::{Error, Result, Seq};
 
@@ -43,6 +42,7 @@ struct Keeper {
     snapshots: u64,
     /// Since when space waits to be given back.
     returning: Option<Instant>,
+    idle: Idle,
 }
 
 impl Core {
@@ -51,8 +51,16 @@ impl Core {
         let _poison = PoisonOnPanic(&self.health);
         let now = Instant::now();
         let (visible, returning) = (self.visible(), None);
-        let mut keeper =
-            Keeper { visible, written: now, checkpointed: now, retried: now, cleaned: now, snapshots: 0, returning };
+        let mut keeper = Keeper {
+            visible,
+            written: now,
+            checkpointed: now,
+            retried: now,
+            cleaned: now,
+            snapshots: 0,
+            returning,
+            idle: Idle::default(),
+        };
         while !self.work.scheduler.wait_for_stop(TICK) {
             keeper.tick(self, Instant::now());
         }
@@ -149,33 +157,6 @@ impl Core {
         let absorbing = pace::delay(memtables, bytes, self.work.absorbing.get());
         absorbing.max(pace::delay(slots, bytes, self.work.flushing.get()))
     }
-
-    /// Queues slots with messages that readers met, at most so many, of trees in no order.
-    fn clean(&self, at_most: usize) {
-        let mut queued = 0;
-        for tree in &self.buffered() {
-            each_slot_read(&tree.root(), &Bounds::all(), &mut |node, own, due| {
-                if queued < at_most && !self.work.scheduler.is_busy(tree, &due.place) {
-                    self.queue(tree, node, own, due);
-                    queued += 1;
-                }
-            });
-        }
-    }
-}
-
-/// Slots with runs that readers met.
-fn each_slot_read(node: &Inner, own: &Bounds, see: &mut dyn FnMut(&Inner, &Bounds, Due)) {
-    for (at, slot) in node.slots.iter().enumerate() {
-        let bounds = node.bounds_of(at, own);
-        if !slot.runs.is_empty() && slot.read_work.load(Ordering::Relaxed) > 0 {
-            let place = Place { level: node.level, bounds: bounds.clone() };
-            see(node, own, Due { place, weight: slot.weight(), bytes: slot.buffered_bytes() });
-        }
-        if let Child::Inner(inner) = &slot.child {
-            each_slot_read(inner, &bounds, see);
-        }
-    }
 }
 
 impl Keeper {
@@ -197,7 +178,7 @@ impl Keeper {
         }
         if idle >= IDLE && now.duration_since(self.cleaned) >= CLEANING && core.work.scheduler.is_idle() {
             self.cleaned = now;
-            core.clean(CLEANED_AT_ONCE);
+            self.idle.clean(core, CLEANED_AT_ONCE);
         }
     }
 

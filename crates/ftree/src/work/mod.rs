@@ -2,13 +2,14 @@
 //!
 //! - [`scheduler`]: what waits
 //! - [`pace`]: debt and delays
-//! - [`keeper`]: what time brings: checkpoints, dropped trees, cleaning while nobody writes
+//! - [`keeper`]: what time brings: checkpoints, dropped trees; [`idle`]: what is done while nobody writes
 //!
 //! Workers take tasks one by one. Without workers (`threads = 0`) the writer does all that is due after each group, one
 //! deterministic step after another.
 //!
 //! Lock order: checkpoint state, writer, turn of absorbing, install lock of a tree, queue.
 
+pub mod idle;
 pub mod keeper;
 pub mod pace;
 pub mod scheduler;
@@ -133,7 +134,7 @@ impl Core {
     }
 
     /// A job changed its node, and a push those below.
-    fn plan_again(&self, job: &Job) {
+    pub fn plan_again(&self, job: &Job) {
         let root = job.tree.root();
         self.plan_nodes(&job.tree, &root, &job.place);
         if job.place.level > 1 {

@@ -81,6 +81,18 @@ impl Scheduler {
         }
     }
 
+    /// Marks slots as worked on by someone who takes no tasks. False: one of them waits for a job or is worked on. Ends with
+    /// [`Scheduler::flushed`].
+    pub fn claim(&self, keys: &[Key]) -> bool {
+        let mut queue = self.lock();
+        let is_free = !keys.iter().any(|key| queue.busy.contains(key));
+        if is_free {
+            queue.busy.extend(keys.iter().cloned());
+            queue.running += 1;
+        }
+        is_free
+    }
+
     pub fn is_busy(&self, tree: &Tree, place: &Place) -> bool {
         self.lock().busy.contains(&key_of(tree, place))
     }

@@ -105,7 +105,8 @@ impl Run {
     fn step(&mut self, rng: &mut Rng) {
         let recorder = self.recorder();
         match rng.below(20) {
-            0..14 => self.history.apply(&recorder),
+            0..13 => self.history.apply(&recorder),
+            13 => self.history.compact(&recorder),
             14..17 => self.history.checkpoint(&recorder),
             17 => self.history.bulk_load(&recorder),
             18 => self.give_back(),

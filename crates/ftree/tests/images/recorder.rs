@@ -66,6 +66,13 @@ impl Engine for Recorder {
         self.forest.trees()
     }
 
+    fn compact(&self, tree: TreeId, stop: &dyn Fn() -> bool) -> Result<u64> {
+        self.camera.shoot("before compaction");
+        let freed = self.forest.compact(tree, stop)?;
+        self.camera.shoot("after compaction");
+        Ok(freed)
+    }
+
     fn stats(&self) -> Result<EngineStats> {
         self.forest.stats()
     }
