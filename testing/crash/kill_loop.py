@@ -4,6 +4,9 @@ Each client owns the documents whose `_id` carries its number and keeps a list o
 server starts again and every client's list is compared with the collection: an acknowledged write must be there, a write
 whose answer was lost may be there or not, anything else is an error. `validate` with full:true then proves that indexes and
 documents agree. Prints a line per round and ends with a non-zero code at the first contradiction.
+
+`--engine NAME` runs everything on one engine. `--engine A,B,...` gives each of these engines a collection, whose index on `k`
+lives on the next one, in one server with A as its default.
 """
 
 import argparse
@@ -31,9 +34,9 @@ class Client(threading.Thread):
     """Writes until the server dies. `sure[_id]` is the document as last acknowledged (None = deleted);
     `unsure` holds the one write in flight: (documents that may have changed, their possible new states)."""
 
-    def __init__(self, number, uri, sure, seed):
+    def __init__(self, number, uri, name, sure, seed):
         super().__init__(daemon=True)
-        self.number, self.uri, self.sure = number, uri, sure
+        self.number, self.uri, self.name, self.sure = number, uri, name, sure
         self.rng = random.Random(seed)
         self.unsure = {}
         self.operations = 0
@@ -41,7 +44,7 @@ class Client(threading.Thread):
 
     def run(self):
         client = pymongo.MongoClient(self.uri, retryWrites=False, serverSelectionTimeoutMS=500, directConnection=True)
-        self.coll = client.crash.get_collection("c", write_concern=WriteConcern(w=1, j=True))
+        self.coll = client.crash.get_collection(self.name, write_concern=WriteConcern(w=1, j=True))
         try:
             while not self.stopping:
                 self.step()
@@ -84,7 +87,8 @@ class Client(threading.Thread):
             if self.coll.find_one({"_id": _id}) != self.sure[_id]:
                 raise AssertionError(f"read of {_id} does not show the acknowledged state")
 
-    def check(self, coll):
+    def check(self, database):
+        coll = database[self.name]
         stored = {d["_id"]: d for d in coll.find({"_id": {"$regex": f"^{self.number}-"}})}
         wrong = []
         for _id in self.sure.keys() | stored.keys() | self.unsure.keys():
@@ -97,27 +101,41 @@ class Client(threading.Thread):
         return wrong
 
 
+def create(database, engines):
+    """The collections that are written, by name; with several engines one on each."""
+    if len(engines) < 2:
+        placed = [("c", None, None)]
+    else:
+        placed = [(f"c_{own}", own, after) for own, after in zip(engines, engines[1:] + engines[:1])]
+    for name, own, after in placed:
+        on = lambda engine: {"storageEngine": {engine: {}}} if engine else {}  # noqa: E731
+        database.create_collection(name, **on(own))
+        database[name].create_index("k", **on(after))
+        database[name].create_index("u", unique=True)
+        database[name].create_index([("t", 1), ("k", -1)])
+    return [name for name, _, _ in placed]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=4.0, help="longest time between kills")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    parser.add_argument("--engine", default=None)
+    parser.add_argument("--engine", default="", help="one engine, or several with commas")
     args = parser.parse_args()
     print(f"seed {args.seed}", flush=True)
     rng = random.Random(args.seed)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="arbor-kill-"))
-    flags = ["--syncdelay", "2"] + (["--storageEngine", args.engine] if args.engine else [])
+    engines = [name for name in args.engine.split(",") if name]
+    flags = ["--syncdelay", "2"] + (["--storageEngine", engines[0]] if engines else [])
     arbor = Arbor(folder / "data", flags)
     arbor.start()
     with pymongo.MongoClient(arbor.uri) as client:
-        client.crash.c.create_index("k")
-        client.crash.c.create_index("u", unique=True)
-        client.crash.c.create_index([("t", 1), ("k", -1)])
+        names = create(client.crash, engines)
     states = [{} for _ in range(CLIENTS)]
     total = 0
     for kill in range(args.kills):
-        clients = [Client(n, arbor.uri, states[n], rng.random()) for n in range(CLIENTS)]
+        clients = [Client(n, arbor.uri, names[n % len(names)], states[n], rng.random()) for n in range(CLIENTS)]
         for c in clients:
             c.start()
         time.sleep(rng.uniform(0.2, args.seconds))
@@ -130,16 +148,17 @@ def main():
         operations = sum(c.operations for c in clients)
         total += operations
         with pymongo.MongoClient(arbor.uri) as client:
-            wrong = [w for c in clients for w in c.check(client.crash.c)]
-            report = client.crash.command("validate", "c", full=True)
-            count = client.crash.c.estimated_document_count()
-            counted = sum(1 for _ in client.crash.c.find({}, {"_id": 1}))
+            wrong = [w for c in clients for w in c.check(client.crash)]
+            reports = [client.crash.command("validate", name, full=True) for name in names]
+            count = sum(client.crash[name].estimated_document_count() for name in names)
+            counted = sum(1 for name in names for _ in client.crash[name].find({}, {"_id": 1}))
+        valid = all(report["valid"] for report in reports)
         print(f"kill {kill + 1}: {operations} acknowledged operations, served again after {seconds:.2f} s, "
-              f"{counted} documents, valid={report['valid']}", flush=True)
-        if wrong or not report["valid"] or count != counted:
+              f"{counted} documents, valid={valid}", flush=True)
+        if wrong or not valid or count != counted:
             for _id, allowed, stored in wrong[:5]:
                 print(f"  {_id}: allowed {allowed}, stored {stored}")
-            print(f"  count {count}, documents {counted}, validate {report}")
+            print(f"  count {count}, documents {counted}, validate {reports}")
             print(f"  data kept in {folder}")
             arbor.stop()
             sys.exit(1)

@@ -96,6 +96,7 @@ static ROWS: &[Row] = &[
     slow("createIndexes", cmd::create_indexes::run, "Builds indexes").writing().v1(),
     quick("currentOp", cmd::current_op::run, "Running operations").admin(),
     slow("dataSize", cmd::data_size::run, "Size of a collection's documents"),
+    slow("dbHash", cmd::db_hash::run, "Digests of the collections' documents"),
     slow("dbStats", cmd::db_stats::run, "Figures of a database"),
     slow("dbstats", cmd::db_stats::run, "Old spelling of dbStats"),
     write("delete", cmd::delete::run, "Deletes documents").counted_as(Kind::Delete).v1(),

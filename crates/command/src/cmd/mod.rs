@@ -11,6 +11,7 @@ pub mod create_indexes;
 pub mod current_op;
 mod cursor_reply;
 pub mod data_size;
+pub mod db_hash;
 pub mod db_stats;
 pub mod delete;
 pub mod distinct;
