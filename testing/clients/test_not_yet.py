@@ -39,8 +39,7 @@ COMMANDS = [
     ({"find": "c", "filter": {"$where": "1"}}, 2),
 ]
 
-STAGES = ["$facet", "$out", "$merge", "$unionWith", "$bucket", "$bucketAuto", "$graphLookup", "$geoNear", "$redact",
-          "$setWindowFields", "$densify", "$fill", "$documents", "$planCacheStats"]
+STAGES = ["$graphLookup", "$geoNear", "$setWindowFields", "$densify", "$fill", "$planCacheStats"]
 
 INDEXES = [
     ({"key": {"a": "text"}}, 238),

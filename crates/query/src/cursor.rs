@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use arbor_bson::{ArrayBuf, DocBuf};
+use arbor_bson::{ArrayBuf, DocBuf, INTERNAL_SIZE_MAX};
+use arbor_lang::Code;
 use arbor_store::{Collection, Namespace};
 use arbor_txn::ReadView;
 
 use crate::operator::{Operator, Run};
-use crate::{Interrupt, Result};
+use crate::{Error, Interrupt, Result};
 
 /// Documents of the first batch when the client does not say.
 pub const FIRST_BATCH_DOCS: usize = 101;
@@ -178,6 +179,17 @@ impl Cursor {
     }
 }
 
+/// A stage may build a document that no client could be sent.
+fn check_size(doc: &DocBuf) -> Result<()> {
+    let bytes = doc.as_bytes().len();
+    if bytes <= INTERNAL_SIZE_MAX {
+        return Ok(());
+    }
+    let message =
+        format!("BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and {INTERNAL_SIZE_MAX}(16MB)");
+    Err(Error::new(Code::BSON_OBJECT_TOO_LARGE, message))
+}
+
 struct Filler {
     docs: ArrayBuf,
     limit: BatchLimit,
@@ -195,6 +207,7 @@ impl Filler {
                     None => return Ok(true),
                 },
             };
+            check_size(&doc)?;
             let bytes = self.docs.as_array().as_bytes().len() + doc.as_bytes().len();
             if bytes > self.limit.bytes && !self.docs.is_empty() {
                 self.waiting = Some(doc);

@@ -43,6 +43,7 @@ pub struct Database {
 
 impl Database {
     pub fn new(store: Arc<Store>, transactions: Arc<Transactions>) -> Database {
+        crate::aggregate::drop_unfinished(&store);
         Database { store, transactions, cursors: CursorRegistry::default(), settings: Settings::default() }
     }
 

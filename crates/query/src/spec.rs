@@ -80,6 +80,8 @@ pub struct AggregateSpec<'a> {
     pub pipeline: Array<'a>,
     pub hint: Option<Hint<'a>>,
     pub let_variables: Option<Doc<'a>>,
+    /// Of what a stage at the end writes.
+    pub durability: Durability,
 }
 
 #[derive(Clone, Debug)]

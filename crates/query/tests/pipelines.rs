@@ -3,7 +3,7 @@
 mod support;
 
 use arbor_bson::{ArrayBuf, DocBuf};
-use arbor_query::{ExplainSpec, Interrupt, Verbosity};
+use arbor_query::{BatchLimit, Database, ExplainSpec, Interrupt, Verbosity};
 
 use support::{Rig, array, at, doc, rig};
 
@@ -125,4 +125,46 @@ fn a_pipeline_over_given_documents() {
     let cursor = arbor_query::aggregate_documents(&rig.database, &spec, documents, &Interrupt::never()).unwrap();
     let found: Vec<_> = cursor.all(&Interrupt::never()).unwrap().iter().map(|doc| doc.as_doc().to_string()).collect();
     assert_eq!(found, ["{ n: 3 }", "{ n: 2 }"]);
+}
+
+#[test]
+fn what_a_broken_off_out_left_is_dropped_at_the_start() {
+    let rig = rig();
+    rig.fill_into("db.tmp.agg_out.1", &[doc("_id", 1i32)]);
+    rig.fill_into("db.kept", &[doc("_id", 1i32)]);
+    let store = rig.database.store.clone();
+    let again = Database::new(store.clone(), store.transactions().clone());
+    let names: Vec<String> =
+        again.store.list_collections("db").iter().map(|own| own.namespace.collection().to_owned()).collect();
+    assert_eq!(names, ["kept"]);
+}
+
+#[test]
+fn a_union_reads_both_in_batches() {
+    let rig = filled();
+    let others: Vec<DocBuf> = (0..300i32).map(|n| DocBuf::new().with("_id", n).with("b", n)).collect();
+    rig.fill_into("db.other", &others);
+    let inner: ArrayBuf = [&doc("$match", &doc("b", &doc("$gte", 100i32)))].into_iter().collect();
+    let union = doc("$unionWith", &DocBuf::new().with("coll", "other").with("pipeline", &inner));
+    assert_eq!(rig.aggregate(&[union.clone(), doc("$count", "n")]), ["{ n: 300 }"]);
+    let stages: ArrayBuf = [&union].into_iter().collect();
+    let mut cursor = arbor_query::aggregate(&rig.database, &rig.pipeline(&stages), &Interrupt::never()).unwrap();
+    let mut met = 0;
+    loop {
+        let batch = cursor.next_batch(BatchLimit::docs(7), &Interrupt::never()).unwrap();
+        met += batch.docs.len();
+        if batch.exhausted {
+            break;
+        }
+    }
+    assert_eq!(met, 300);
+}
+
+#[test]
+fn a_facet_whose_input_does_not_fit_is_refused() {
+    let mut rig = filled();
+    rig.database.settings.group_bytes_max = 1000;
+    let stages: ArrayBuf = [&doc("$count", "n")].into_iter().collect();
+    let error = rig.try_aggregate(&[doc("$facet", &doc("a", &stages))]).unwrap_err();
+    assert!(error.to_string().contains("memory limit for $facet"), "{error}");
 }

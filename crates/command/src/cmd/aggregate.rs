@@ -73,7 +73,9 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
         }
     }
     let first = First::of(cursor.flatten());
-    Ok(Parsed { spec: AggregateSpec { namespace, collectionless, pipeline, hint, let_variables }, first, explain })
+    let durability = call.generic.write_concern.durability();
+    let spec = AggregateSpec { namespace, collectionless, pipeline, hint, let_variables, durability };
+    Ok(Parsed { spec, first, explain })
 }
 
 /// Stages that are not in version 1 of the stable API.
@@ -129,7 +131,6 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
         ("$listLocalSessions" | "$listSessions", _) => sessions(call),
         ("$collStats", false) => vec![collection_figures(call, &spec.namespace, call.field(name).document(options)?)?],
         ("$indexStats", false) => index_figures(call, &spec.namespace)?,
-        ("$documents", true) => return Err(Error::not_supported("$documents")),
         _ => return Ok(None),
     };
     Ok(Some(documents))

@@ -46,7 +46,7 @@ pub use evaluated::{Evaluated, is_true};
 use form::Call;
 pub use op::names as operator_names;
 pub use op::{merge_documents, not_a_document, slice_range};
-use parse::Parser;
+pub(crate) use parse::Parser;
 
 /// A compiled expression.
 #[derive(Clone, Debug)]

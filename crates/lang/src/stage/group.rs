@@ -7,14 +7,14 @@ use arbor_bson::keystring::KeyBuilder;
 use arbor_bson::{Doc, DocBuf, Value, ValueRef};
 use hashbrown::HashMap;
 
-use crate::accumulator::{Accumulator, State};
+use super::accumulated::{FieldStates, Fields};
 use crate::expression::Environment;
 use crate::{Context, Error, Expression, Result};
 
 #[derive(Clone, Debug)]
 pub struct Group {
     id: Expression,
-    fields: Vec<(Box<str>, Accumulator)>,
+    fields: Fields,
 }
 
 impl Group {
@@ -23,7 +23,7 @@ impl Group {
             return Err(Error::location(15947, "a group's fields must be specified in an object"));
         };
         let mut id = None;
-        let mut fields = Vec::new();
+        let mut fields = Fields::default();
         for (name, value) in spec {
             if name == "_id" {
                 if id.is_some() {
@@ -32,8 +32,7 @@ impl Group {
                 id = Some(Expression::parse(value, context)?);
                 continue;
             }
-            check_name(name)?;
-            fields.push((name.into(), Accumulator::parse(name, value, context)?));
+            fields.push(name, value, context)?;
         }
         let id = id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
         Ok(Group { id, fields })
@@ -43,13 +42,9 @@ impl Group {
         &self.id
     }
 
-    pub fn fields(&self) -> &[(Box<str>, Accumulator)] {
-        &self.fields
-    }
-
     /// Whether documents matter to it; else it only counts them.
     pub fn reads_documents(&self) -> bool {
-        self.id.reads_document() || self.fields.iter().any(|(_, accumulator)| accumulator.reads_document())
+        self.id.reads_document() || self.fields.as_slice().iter().any(|(_, accumulator)| accumulator.reads_document())
     }
 
     /// What tells the group of a document: equal bytes, same group. For partitioning what does not fit memory.
@@ -57,16 +52,6 @@ impl Group {
         let id = self.id.eval_in(&Environment::new(doc))?;
         Ok(KeyBuilder::new().push(id.or_null(), false).finish().bytes)
     }
-}
-
-fn check_name(name: &str) -> Result<()> {
-    if name.contains('.') {
-        return Err(Error::location(40235, format!("The field name '{name}' cannot contain '.'")));
-    }
-    if name.starts_with('$') {
-        return Err(Error::location(40236, format!("The field name '{name}' cannot be an operator name")));
-    }
-    Ok(())
 }
 
 /// The groups collected so far. Feed documents with `add`, take the results with `finish`.
@@ -80,7 +65,7 @@ pub struct GroupState {
 
 struct OneGroup {
     id: Value,
-    states: Vec<Box<dyn State>>,
+    states: FieldStates,
 }
 
 impl GroupState {
@@ -100,21 +85,17 @@ impl GroupState {
         let at = match self.by_key.get(self.key.bytes()) {
             Some(at) => *at,
             None => {
-                let states: Vec<_> = self.group.fields.iter().map(|(_, accumulator)| accumulator.start()).collect();
+                let states = self.group.fields.start();
                 let at = self.groups.len();
-                self.size_bytes += 2 * self.key.len() + 96 + states.len() * 16;
-                self.size_bytes += states.iter().map(|state| state.size_bytes()).sum::<usize>();
+                self.size_bytes += 2 * self.key.len() + 96 + states.size_bytes();
                 self.groups.push(OneGroup { id: id.or_null().to_value(), states });
                 self.by_key.insert(self.key.bytes().into(), at);
                 at
             }
         };
         let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
-        for ((_, accumulator), state) in self.group.fields.iter().zip(&mut group.states) {
-            let before = state.size_bytes();
-            accumulator.add(&mut **state, doc)?;
-            self.size_bytes = (self.size_bytes + state.size_bytes()).saturating_sub(before);
-        }
+        let (grown, before) = group.states.add(&self.group.fields, doc)?;
+        self.size_bytes = (self.size_bytes + grown).saturating_sub(before);
         Ok(())
     }
 
@@ -134,14 +115,13 @@ impl GroupState {
 
     /// One document per group, in the order the groups were first seen.
     pub fn finish(self) -> Result<Groups> {
-        let names = self.group.fields.into_iter().map(|(name, _)| name).collect();
-        Ok(Groups { names, groups: self.groups.into_iter() })
+        Ok(Groups { fields: self.group.fields, groups: self.groups.into_iter() })
     }
 }
 
 /// The results of a `$group`.
 pub struct Groups {
-    names: Vec<Box<str>>,
+    fields: Fields,
     groups: std::vec::IntoIter<OneGroup>,
 }
 
@@ -151,9 +131,7 @@ impl Iterator for Groups {
     fn next(&mut self) -> Option<DocBuf> {
         let group = self.groups.next()?;
         let mut doc = DocBuf::new().with("_id", &group.id);
-        for (name, state) in self.names.iter().zip(group.states) {
-            doc.append(name, &state.finish());
-        }
+        group.states.finish(&self.fields, &mut doc);
         Some(doc)
     }
 }

@@ -9,14 +9,28 @@
 //! | `$unwind` | [`Stage::Unwind`] |
 //! | `$count` | `$group`, `$project` |
 //! | `$sortByCount` | `$group`, `$sort` |
+//! | `$bucket` | `$group`, `$sort` |
+//! | `$bucketAuto $redact` | [`Stage::Flow`], driven through [`Flow`], above a [`Stage::Arrange`] where it needs an order |
+//!
+//! Stages that read collections or write them (`ELSEWHERE`) are `query`'s.
 
+mod accumulated;
 mod add_fields;
+mod arrange;
+mod bucket;
+mod bucket_auto;
 mod count;
+pub mod documents;
+#[cfg(test)]
+mod examples;
+mod flow;
+mod granularity;
 mod group;
 mod limit;
 mod map;
 mod match_documents;
 mod project;
+mod redact;
 mod replace_root;
 mod sample;
 mod skip;
@@ -27,10 +41,14 @@ mod tests;
 mod unset;
 mod unwind;
 
+use std::sync::Arc;
+
 use arbor_bson::{Array, ValueRef};
 
 use crate::{Context, Error, Filter, Result, SortPattern};
 
+pub use arrange::Arrange;
+pub use flow::{Flow, FlowStage};
 pub use group::{Group, GroupState, Groups};
 pub use map::Map;
 pub use unwind::Unwind;
@@ -41,12 +59,15 @@ const STAGES_MAX: usize = 1000;
 /// Stages that [`Stage::parse`] reads.
 const HERE: &[&str] = &[
     "$addFields",
+    "$bucket",
+    "$bucketAuto",
     "$changeStream",
     "$count",
     "$group",
     "$limit",
     "$match",
     "$project",
+    "$redact",
     "$replaceRoot",
     "$replaceWith",
     "$sample",
@@ -58,34 +79,35 @@ const HERE: &[&str] = &[
     "$unwind",
 ];
 
-/// Stages MongoDB has and this server has not yet.
-const LATER: &[&str] = &[
-    "$bucket",
-    "$bucketAuto",
-    "$changeStreamSplitLargeEvent",
+/// Stages that need more than documents; `query` reads them.
+const ELSEWHERE: &[&str] = &[
     "$collStats",
     "$currentOp",
-    "$densify",
     "$documents",
     "$facet",
-    "$fill",
-    "$geoNear",
-    "$graphLookup",
     "$indexStats",
     "$listLocalSessions",
-    "$listSampledQueries",
-    "$listSearchIndexes",
     "$listSessions",
     "$lookup",
     "$merge",
     "$out",
+    "$unionWith",
+];
+
+/// Stages MongoDB has and this server has not yet.
+const LATER: &[&str] = &[
+    "$changeStreamSplitLargeEvent",
+    "$densify",
+    "$fill",
+    "$geoNear",
+    "$graphLookup",
+    "$listSampledQueries",
+    "$listSearchIndexes",
     "$planCacheStats",
     "$queryStats",
-    "$redact",
     "$search",
     "$searchMeta",
     "$setWindowFields",
-    "$unionWith",
     "$vectorSearch",
 ];
 
@@ -102,20 +124,27 @@ pub enum Stage {
     Skip(u64),
     Unwind(Unwind),
     Sample(u64),
+    /// A sort that the next stage needs.
+    Arrange(Arrange),
+    /// Many documents in, many out.
+    Flow(Arc<dyn FlowStage>),
 }
 
 impl Stage {
     /// Parses a whole pipeline.
     pub fn parse_pipeline(stages: Array, context: &Context) -> Result<Vec<Stage>> {
+        Stage::check_length(stages)?;
         let mut parsed = Vec::new();
-        for (at, stage) in stages.iter().enumerate() {
-            if at == STAGES_MAX {
-                let message = format!("Pipeline length must be no longer than {STAGES_MAX} stages");
-                return Err(Error::location(7749501, message));
-            }
-            Stage::parse(stage, context, &mut parsed)?;
-        }
+        stages.iter().try_for_each(|stage| Stage::parse(stage, context, &mut parsed))?;
         Ok(parsed)
+    }
+
+    pub fn check_length(stages: Array) -> Result<()> {
+        if stages.iter().nth(STAGES_MAX).is_some() {
+            let message = format!("Pipeline length must be no longer than {STAGES_MAX} stages");
+            return Err(Error::location(7749501, message));
+        }
+        Ok(())
     }
 
     fn parse(stage: ValueRef, context: &Context, parsed: &mut Vec<Stage>) -> Result<()> {
@@ -141,12 +170,15 @@ impl Stage {
             "$skip" => parsed.push(Stage::Skip(skip::parse(spec)?)),
             "$unwind" => parsed.push(Stage::Unwind(Unwind::parse(spec)?)),
             "$sample" => parsed.push(Stage::Sample(sample::parse(spec)?)),
+            "$bucket" => parsed.extend(bucket::parse(spec, context)?),
+            "$bucketAuto" => parsed.extend(bucket_auto::parse(spec, context)?),
+            "$redact" => parsed.push(Stage::Flow(redact::parse(spec, context)?)),
             "$count" => parsed.extend(count::parse(spec, context)?),
             "$sortByCount" => parsed.extend(sort_by_count::parse(spec, context)?),
             "$changeStream" => {
                 return Err(Error::location(40573, "The $changeStream stage is only supported on replica sets"));
             }
-            _ if LATER.contains(&name) => return Err(Error::not_implemented(name)),
+            _ if LATER.contains(&name) || ELSEWHERE.contains(&name) => return Err(Error::not_implemented(name)),
             _ => return Err(unrecognized(name)),
         }
         Ok(())
@@ -159,7 +191,7 @@ impl Stage {
             _ => None,
         });
         for name in names {
-            if !HERE.contains(&name) && !LATER.contains(&name) {
+            if ![HERE, ELSEWHERE, LATER].iter().any(|names| names.contains(&name)) {
                 return Err(unrecognized(name));
             }
         }
@@ -177,6 +209,8 @@ impl Stage {
             Stage::Skip(_) => "$skip",
             Stage::Unwind(_) => "$unwind",
             Stage::Sample(_) => "$sample",
+            Stage::Arrange(_) => "$sort",
+            Stage::Flow(stage) => stage.name(),
         }
     }
 }

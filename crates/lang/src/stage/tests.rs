@@ -22,6 +22,13 @@ fn run(stage: &Stage, input: Vec<DocBuf>) -> Result<Vec<DocBuf>> {
         }
         Stage::Limit(n) | Stage::Sample(n) => input.into_iter().take(*n as usize).collect(),
         Stage::Skip(n) => input.into_iter().skip(*n as usize).collect(),
+        Stage::Arrange(arrange) => {
+            let mut keyed: Vec<(Vec<u8>, DocBuf)> =
+                input.into_iter().map(|doc| Ok((arrange.key(doc.as_doc())?, doc))).collect::<Result<_>>()?;
+            keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
+            keyed.into_iter().map(|(_, doc)| doc).collect()
+        }
+        Stage::Flow(stage) => run_flow(&**stage, input)?,
         Stage::Unwind(unwind) => {
             let mut out = Vec::new();
             input.iter().try_for_each(|doc| unwind.apply(doc.as_doc(), &mut out))?;
@@ -30,31 +37,64 @@ fn run(stage: &Stage, input: Vec<DocBuf>) -> Result<Vec<DocBuf>> {
     })
 }
 
+fn run_flow(stage: &dyn FlowStage, input: Vec<DocBuf>) -> Result<Vec<DocBuf>> {
+    let (mut flow, mut out) = (stage.start(), Vec::new());
+    flow.expect(input.len() as u64);
+    for doc in input {
+        flow.feed(doc)?;
+        while let Some(doc) = flow.next()? {
+            out.push(doc);
+        }
+    }
+    flow.end()?;
+    while let Some(doc) = flow.next()? {
+        out.push(doc);
+    }
+    Ok(out)
+}
+
 /// Lines of `<pipeline> on <documents> => <documents>` or `... => error <code>: <text>`.
 fn check(table: &str) {
-    for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let (pipeline, rest) = read(line);
-        let Value::Array(pipeline) = pipeline else { panic!("{line}") };
-        let (documents, expect) = match rest.strip_prefix("on ") {
-            Some(rest) => read(rest),
-            None => (ArrayBuf::new().into(), rest),
-        };
-        let Value::Array(documents) = documents else { panic!("{line}") };
-        let as_doc = |value: ValueRef| match value {
-            ValueRef::Document(doc) => doc.to_buf(),
-            _ => Doc::empty().to_buf(),
-        };
-        let input: Vec<DocBuf> = documents.as_array().iter().map(as_doc).collect();
-        let result = Stage::parse_pipeline(pipeline.as_array(), &Context::default())
-            .and_then(|stages| stages.iter().try_fold(input, |input, stage| run(stage, input)));
-        let shown = match result {
-            Ok(documents) => show((&documents.iter().collect::<ArrayBuf>()).into()),
-            Err(error) => format!("error {}: {}", error.code.0, error.message),
-        };
-        let expect = expect.strip_prefix("=> ").unwrap();
-        let expect = if expect.starts_with("error") { expect.to_owned() } else { show(value(expect).as_ref()) };
-        assert_eq!(shown, expect, "{line}");
-    }
+    let lines = table.lines().map(str::trim).filter(|line| !line.is_empty());
+    let failures: Vec<String> = lines.filter_map(|line| try_line(line).err()).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// `$documents`, which `query` reads, gives the input of a pipeline that begins with it.
+fn documents_of(pipeline: &ArrayBuf, context: &Context) -> Option<Result<(Vec<DocBuf>, ArrayBuf)>> {
+    let Some(ValueRef::Document(first)) = pipeline.as_array().get(0) else { return None };
+    let spec = first.get("$documents")?;
+    let rest: ArrayBuf = pipeline.as_array().iter().skip(1).collect();
+    Some(documents::parse(spec, context).map(|documents| (documents, rest)))
+}
+
+/// Answers what went wrong.
+pub fn try_line(line: &str) -> std::result::Result<(), String> {
+    let (pipeline, rest) = read(line);
+    let Value::Array(pipeline) = pipeline else { panic!("{line}") };
+    let (documents, expect) = match rest.strip_prefix("on ") {
+        Some(rest) => read(rest),
+        None => (ArrayBuf::new().into(), rest),
+    };
+    let Value::Array(documents) = documents else { panic!("{line}") };
+    let as_doc = |value: ValueRef| match value {
+        ValueRef::Document(doc) => doc.to_buf(),
+        _ => Doc::empty().to_buf(),
+    };
+    let context = Context::default();
+    let input: Vec<DocBuf> = documents.as_array().iter().map(as_doc).collect();
+    let begun = documents_of(&pipeline, &context).unwrap_or(Ok((input, pipeline)));
+    let result = begun.and_then(|(input, pipeline)| {
+        let stages = Stage::parse_pipeline(pipeline.as_array(), &context)?;
+        stages.iter().try_fold(input, |input, stage| run(stage, input))
+    });
+    let shown = match result {
+        Ok(documents) => show((&documents.iter().collect::<ArrayBuf>()).into()),
+        Err(error) => format!("error {}: {}", error.code.0, error.message),
+    };
+    let expect = expect.strip_prefix("=> ").unwrap_or_else(|| panic!("no => in {line}"));
+    let expect = if expect.starts_with("error") { expect.to_owned() } else { show(value(expect).as_ref()) };
+    if shown == expect { Ok(()) } else { Err(format!("{line}\n    gives {shown}")) }
 }
 
 #[test]
@@ -154,7 +194,7 @@ fn unwinds() {
 #[test]
 fn names_that_are_known_are_those_that_parse() {
     let context = Context::new(0);
-    for name in super::HERE.iter().chain(super::LATER) {
+    for name in super::HERE.iter().chain(super::ELSEWHERE).chain(super::LATER) {
         let pipeline: ArrayBuf = [&DocBuf::new().with(name, ValueRef::Undefined)].into_iter().collect();
         Stage::check_names(pipeline.as_array()).unwrap();
         let parsed = Stage::parse_pipeline(pipeline.as_array(), &context);

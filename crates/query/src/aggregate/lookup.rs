@@ -13,14 +13,12 @@ use arbor_lang::path::{Leaf, Path};
 use arbor_lang::{Code, Context, Expression, Filter};
 use arbor_store::{Collection, Namespace, Store};
 
+use super::inner::{InnerRows, check_depth, documents_first};
 use super::pipeline::Pipeline;
 use super::step::Surroundings;
-use crate::operator::{Operator, Run};
-use crate::plan::{self, Slots};
+use crate::operator::Run;
 use crate::{Error, Result, Settings};
 
-/// Pipelines inside pipelines.
-const DEPTH_MAX: usize = 20;
 /// Bytes of the documents that one document finds.
 const BYTES_MAX: usize = 16 * 1024 * 1024 + 16 * 1024;
 
@@ -54,10 +52,7 @@ impl Lookup {
         let ValueRef::Document(spec) = spec else {
             return Err(failed(format!("the $lookup specification must be an Object, but found {:?}", spec.ty())));
         };
-        if around.depth >= DEPTH_MAX {
-            let message = format!("Maximum number of nested $lookup sub-pipelines exceeded. Limit is {DEPTH_MAX}");
-            return Err(Error::new(Code::MAX_SUB_PIPELINE_DEPTH_EXCEEDED, message));
-        }
+        check_depth(around)?;
         let mut text = Fields::default();
         let (mut pipeline, mut variables) = (None, Vec::new());
         for (name, value) in spec {
@@ -79,22 +74,10 @@ impl Lookup {
     }
 
     /// The documents that belong to `doc`.
-    pub fn find(&self, doc: Doc<'_>, settings: &Settings, run: &Run<'_>) -> Result<ArrayBuf> {
-        let mut found = ArrayBuf::new();
-        let Some(collection) = &self.foreign else { return Ok(found) };
+    pub fn find(&self, doc: Doc<'_>, settings: &Settings, run: &mut Run<'_>) -> Result<ArrayBuf> {
         let pipeline = self.pipeline_for(doc)?;
-        let solution = plan::plan(run.view, collection, &pipeline.query)?.winner;
-        let mut slots = Slots::default();
-        let source = pipeline.source(settings, &solution, &mut slots);
-        let mut root: Box<dyn Operator> = pipeline.above(source, settings);
-        let mut inner = Run::new(run.view, Some(collection), run.interrupt, slots.count());
-        while let Some(row) = root.next(&mut inner)? {
-            found.push(&row.document);
-            if found.as_array().as_bytes().len() > BYTES_MAX {
-                return Err(self.too_large());
-            }
-        }
-        Ok(found)
+        let rows = InnerRows::open(pipeline, self.foreign.clone(), run.view, settings)?;
+        rows.all(run, BYTES_MAX)?.ok_or_else(|| self.too_large())
     }
 
     /// The document with what was found for it.
@@ -118,8 +101,9 @@ impl Lookup {
             }
             None => &no_stages,
         };
-        let around = Surroundings { store: &self.store, db: &self.db, context: &context, depth: self.depth + 1 };
-        Pipeline::parse_inner(filter, stages.as_array(), &around)
+        let around =
+            Surroundings { store: &self.store, db: &self.db, context: &context, depth: self.depth, inside: None };
+        Pipeline::parse_inner(filter, stages.as_array(), &around.inside("$lookup"))
     }
 
     fn too_large(&self) -> Error {
@@ -179,7 +163,12 @@ impl<'f> Fields<'f> {
         around: &Surroundings<'_>,
     ) -> Result<Lookup> {
         let into = self.into.ok_or_else(|| failed("must specify 'as' field for a $lookup"))?;
-        let from = self.from.ok_or_else(|| failed("must specify 'from' field for a $lookup"))?;
+        let brings_documents = pipeline.as_ref().is_some_and(|pipeline| documents_first(pipeline.as_array()));
+        let foreign = match self.from {
+            Some(from) => around.store.collection(&Namespace::new(around.db, from)?),
+            None if brings_documents => None,
+            None => return Err(failed("must specify 'from' field for a $lookup")),
+        };
         let join = match (self.local, self.foreign) {
             (Some(local), Some(foreign)) => Some(Join { local: Path::new(local), foreign: Path::new(foreign) }),
             (None, None) if pipeline.is_some() => None,
@@ -190,9 +179,8 @@ impl<'f> Fields<'f> {
             }
         };
         let inner = pipeline.map(|pipeline| Inner { pipeline, variables });
-        let namespace = Namespace::new(around.db, from)?;
         let lookup = Lookup {
-            foreign: around.store.collection(&namespace),
+            foreign,
             join,
             inner,
             into: into.to_owned(),

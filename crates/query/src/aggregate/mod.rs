@@ -7,12 +7,20 @@
 //! |---|---|
 //! | `pipeline.rs`, `step.rs` | a parsed pipeline |
 //! | `pushdown.rs` | which stages become part of the query |
-//! | `lookup.rs` | `$lookup`, which runs queries of its own |
+//! | `inner.rs` | pipelines inside others: over another collection, or over documents of the command |
+//! | `lookup.rs`, `union_with.rs`, `facet.rs` | the stages that have such |
+//! | `sink.rs`, `out.rs`, `merge.rs` | the stages that write |
 
+mod facet;
+mod inner;
 mod lookup;
+mod merge;
+mod out;
 mod pipeline;
 mod pushdown;
+mod sink;
 mod step;
+mod union_with;
 
 use arbor_bson::{DocBuf, ValueRef};
 use arbor_lang::Code;
@@ -22,13 +30,25 @@ use crate::operator::{Documents, Eof, Operator};
 use crate::plan::{self, Slots};
 use crate::{AggregateSpec, Cursor, Database, Error, Interrupt, Result};
 
+pub use facet::Facet;
+pub use inner::{Inner, InnerRows};
 pub use lookup::Lookup;
+pub use out::drop_unfinished;
 pub use pipeline::Pipeline;
+use sink::Sink;
 
 /// The documents that come out of a pipeline. Over a collection that does not exist, what an empty one would give.
 pub fn aggregate(database: &Database, spec: &AggregateSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
     interrupt.check()?;
     let pipeline = Pipeline::parse(database, spec)?;
+    if let Some(documents) = &pipeline.documents {
+        if !spec.collectionless {
+            let message = "'$documents' can only be run with {aggregate: 1}";
+            return Err(Error::new(Code::INVALID_NAMESPACE, message));
+        }
+        let source = Box::new(Documents::new(documents.clone()));
+        return over_documents(database, spec, pipeline, source, interrupt);
+    }
     if spec.collectionless {
         return Err(needs_collection(spec));
     }
@@ -41,9 +61,10 @@ pub fn aggregate(database: &Database, spec: &AggregateSpec<'_>, interrupt: &Inte
             (Some(collection), view, source)
         }
     };
+    let sink = pipeline.sink.clone();
     let root = pipeline.above(source, &database.settings);
     let plan = RunningPlan { view, collection, root, slots: slots.count() };
-    Ok(Cursor::over_plan(spec.namespace.clone(), plan))
+    written(database, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
 }
 
 /// A pipeline over documents that the caller has: what a stage that asks the server (`$currentOp`, `$collStats`) found.
@@ -56,9 +77,34 @@ pub fn aggregate_documents(
 ) -> Result<Cursor> {
     interrupt.check()?;
     let pipeline = Pipeline::parse_whole(database, spec)?;
-    let root = pipeline.above(Box::new(Documents::new(documents)), &database.settings);
+    over_documents(database, spec, pipeline, Box::new(Documents::new(documents)), interrupt)
+}
+
+fn over_documents(
+    database: &Database,
+    spec: &AggregateSpec<'_>,
+    pipeline: Pipeline,
+    source: Box<Documents>,
+    interrupt: &Interrupt,
+) -> Result<Cursor> {
+    let sink = pipeline.sink.clone();
+    let root = pipeline.above(source, &database.settings);
     let plan = RunningPlan { view: database.transactions.read()?, collection: None, root, slots: 0 };
-    Ok(Cursor::over_plan(spec.namespace.clone(), plan))
+    written(database, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
+}
+
+/// Writes the documents where the pipeline says so; then there are none to answer.
+fn written(
+    database: &Database,
+    spec: &AggregateSpec<'_>,
+    sink: Option<Sink>,
+    cursor: Cursor,
+    interrupt: &Interrupt,
+) -> Result<Cursor> {
+    let Some(sink) = sink else { return Ok(cursor) };
+    sink.write(database, cursor, interrupt)?;
+    database.make_durable(spec.durability)?;
+    Ok(Cursor::over_documents(spec.namespace.clone(), []))
 }
 
 fn needs_collection(spec: &AggregateSpec<'_>) -> Error {

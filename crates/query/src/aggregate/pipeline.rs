@@ -2,12 +2,16 @@
 
 use std::collections::VecDeque;
 
-use arbor_bson::{Array, Doc};
+use arbor_bson::{Array, ArrayBuf, Doc, DocBuf};
 use arbor_lang::{Filter, Stage};
 
-use super::pushdown::push_down;
-use super::step::{Step, Surroundings};
-use crate::operator::{FilterRows, GroupRows, Limit, LookupRows, MapRows, Operator, Sample, Skip, Sort, UnwindRows};
+use super::pushdown::{both, push_down};
+use super::sink::Sink;
+use super::step::{Step, Surroundings, only_field};
+use crate::operator::{
+    FacetRow, FilterRows, FlowRows, GroupRows, Limit, LookupRows, MapRows, Operator, Sample, Skip, Sort, UnionRows,
+    UnwindRows,
+};
 use crate::plan::{self, Query, Slots, Solution};
 use crate::read::counting_operator;
 use crate::{AggregateSpec, Database, Result, Settings};
@@ -17,36 +21,66 @@ pub struct Pipeline {
     pub query: Query,
     /// Stages of the client's pipeline that the query does.
     pub pushed: usize,
+    /// What a `$documents` in front brings along, in the place of the query.
+    pub documents: Option<Vec<DocBuf>>,
+    /// What writes the documents that come out.
+    pub sink: Option<Sink>,
     steps: VecDeque<Step>,
 }
 
 impl Pipeline {
     pub fn parse(database: &Database, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
-        let mut pipeline = Pipeline::parse_whole(database, spec)?;
+        let context = database.context(spec.let_variables)?;
+        let around = Surroundings::outermost(database, spec, &context);
+        let (stages, sink) = Sink::split(spec.pipeline, around.db, &context)?;
+        let mut pipeline = Pipeline::parse_own_source(stages.as_array(), &around)?;
+        pipeline.sink = sink;
+        pipeline.query.hint = Query::parse(Doc::empty(), spec.hint, &context)?.hint;
+        Ok(pipeline)
+    }
+
+    /// Over documents that are there already: every stage is an operator.
+    pub fn parse_whole(database: &Database, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
+        let context = database.context(spec.let_variables)?;
+        let around = Surroundings::outermost(database, spec, &context);
+        let (stages, sink) = Sink::split(spec.pipeline, around.db, &context)?;
+        Ok(Pipeline { sink, ..Pipeline::parse_stages(stages.as_array(), &around)? })
+    }
+
+    /// The same inside another pipeline.
+    pub fn parse_stages(stages: Array<'_>, around: &Surroundings<'_>) -> Result<Pipeline> {
+        let steps = Step::parse_all(stages, around)?.into();
+        Ok(Pipeline { query: Query::new(every_document()), pushed: 0, documents: None, sink: None, steps })
+    }
+
+    /// A pipeline inside another one, whose documents pass `filter` first.
+    pub fn parse_inner(filter: Filter, stages: Array<'_>, around: &Surroundings<'_>) -> Result<Pipeline> {
+        let mut pipeline = Pipeline::parse_own_source(stages, around)?;
+        match pipeline.documents {
+            Some(_) => pipeline.steps.push_front(Step::Pure(Stage::Match(filter))),
+            None => pipeline.query.filter = both(&filter, &pipeline.query.filter),
+        }
+        Ok(pipeline)
+    }
+
+    /// With a query or a `$documents` in front.
+    fn parse_own_source(stages: Array<'_>, around: &Surroundings<'_>) -> Result<Pipeline> {
+        if let Some(("$documents", spec)) = stages.get(0).and_then(only_field)
+            && around.inside != Some("$facet")
+        {
+            let rest: ArrayBuf = stages.iter().skip(1).collect();
+            let documents = arbor_lang::stage::documents::parse(spec, around.context)?;
+            let pipeline = Pipeline::parse_stages(rest.as_array(), around)?;
+            return Ok(Pipeline { documents: Some(documents), ..pipeline });
+        }
+        let mut pipeline = Pipeline::parse_stages(stages, around)?;
         pipeline.pushed = push_down(&mut pipeline.steps, &mut pipeline.query);
         Ok(pipeline)
     }
 
-    /// Without a query: every stage is an operator.
-    pub fn parse_whole(database: &Database, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
-        let context = database.context(spec.let_variables)?;
-        let db = spec.namespace.db();
-        let around = Surroundings { store: &database.store, db, context: &context, depth: 0 };
-        let steps = Step::parse_all(spec.pipeline, &around)?.into();
-        Ok(Pipeline { query: Query::parse(Doc::empty(), spec.hint, &context)?, pushed: 0, steps })
-    }
-
-    /// A pipeline inside another one, whose first stage is `filter`.
-    pub fn parse_inner(filter: Filter, pipeline: Array<'_>, around: &Surroundings<'_>) -> Result<Pipeline> {
-        let mut steps = Step::parse_all(pipeline, around)?.into();
-        let mut query = Query::new(filter);
-        let pushed = push_down(&mut steps, &mut query);
-        Ok(Pipeline { query, pushed, steps })
-    }
-
     /// The query does all of it.
     pub fn is_query(&self) -> bool {
-        self.steps.is_empty()
+        self.steps.is_empty() && self.documents.is_none() && self.sink.is_none()
     }
 
     /// The rows of the query. When the first stage above only counts documents, they are not read.
@@ -66,6 +100,8 @@ impl Pipeline {
             root = match step {
                 Step::Pure(stage) => self.pure(stage, root, settings),
                 Step::Lookup(lookup) => Box::new(LookupRows::new(root, *lookup, settings.clone())),
+                Step::UnionWith(inner) => Box::new(UnionRows::new(root, *inner, settings.clone())),
+                Step::Facet(facet) => Box::new(FacetRow::new(root, facet, settings.clone())),
             };
         }
         root
@@ -79,12 +115,18 @@ impl Pipeline {
             Stage::Sort(pattern) => {
                 Box::new(Sort::new(input, pattern, sort_limit(&self.steps), settings.sort_bytes_max))
             }
+            Stage::Arrange(arrange) => Box::new(Sort::arranged(input, arrange, settings.sort_bytes_max)),
+            Stage::Flow(stage) => Box::new(FlowRows::new(input, &*stage, settings.group_bytes_max)),
             Stage::Limit(count) => Box::new(Limit::new(input, count)),
             Stage::Skip(count) => Box::new(Skip::new(input, count)),
             Stage::Unwind(unwind) => Box::new(UnwindRows::new(input, unwind)),
             Stage::Sample(size) => Box::new(Sample::new(input, size)),
         }
     }
+}
+
+fn every_document() -> Filter {
+    Filter::from_root(arbor_lang::matcher::Node::And(Vec::new()))
 }
 
 /// Rows that a sort has to keep for the `$skip`s and the `$limit` right behind it.

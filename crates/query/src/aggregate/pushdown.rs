@@ -37,7 +37,8 @@ fn take(stage: &Stage, query: &mut Query) -> bool {
     true
 }
 
-fn both(a: &Filter, b: &Filter) -> Filter {
+/// Both filters, the first one first.
+pub fn both(a: &Filter, b: &Filter) -> Filter {
     let nodes: Vec<Node> = conjuncts(a.root()).iter().chain(conjuncts(b.root())).cloned().collect();
     Filter::from_root(Node::And(nodes))
 }

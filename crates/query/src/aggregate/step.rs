@@ -1,4 +1,4 @@
-//! One stage of a pipeline: a pure one of `lang`, or one that reads other collections.
+//! One stage of a pipeline: a pure one of `lang`, or one that needs more than documents.
 
 use std::sync::Arc;
 
@@ -6,13 +6,18 @@ use arbor_bson::{Array, ArrayBuf, ValueRef};
 use arbor_lang::{Context, Stage};
 use arbor_store::Store;
 
+use super::facet::Facet;
+use super::inner::Inner;
 use super::lookup::Lookup;
-use crate::Result;
+use super::union_with;
+use crate::{AggregateSpec, Database, Error, Result};
 
 #[derive(Clone)]
 pub enum Step {
     Pure(Stage),
     Lookup(Box<Lookup>),
+    UnionWith(Box<Inner>),
+    Facet(Facet),
 }
 
 /// What parsing a pipeline needs to know.
@@ -23,21 +28,70 @@ pub struct Surroundings<'s> {
     pub context: &'s Context,
     /// Pipelines around this one.
     pub depth: usize,
+    /// The stage that this pipeline belongs to.
+    pub inside: Option<&'static str>,
+}
+
+/// Stages that write, or that ask the server for their documents.
+const OUTERMOST_ONLY: &[&str] = &["$changeStream", "$currentOp", "$listLocalSessions", "$merge", "$out"];
+/// Stages that make their own documents.
+const FIRST_ONLY: &[&str] = &["$collStats", "$documents", "$geoNear", "$indexStats", "$planCacheStats"];
+
+impl<'s> Surroundings<'s> {
+    pub fn outermost(database: &'s Database, spec: &'s AggregateSpec<'_>, context: &'s Context) -> Surroundings<'s> {
+        Surroundings { store: &database.store, db: spec.namespace.db(), context, depth: 0, inside: None }
+    }
+
+    /// For a pipeline inside a stage of this one.
+    pub fn inside(&self, stage: &'static str) -> Surroundings<'s> {
+        Surroundings { depth: self.depth + 1, inside: Some(stage), ..*self }
+    }
+
+    fn check_allowed(&self, name: &str) -> Result<()> {
+        let outermost_only = OUTERMOST_ONLY.contains(&name);
+        let (code, message) = match self.inside {
+            Some("$facet") if outermost_only || name == "$facet" || FIRST_ONLY.contains(&name) => {
+                (40600, format!("{name} is not allowed to be used within a $facet stage"))
+            }
+            Some("$unionWith") if outermost_only => {
+                (31441, format!("{name} is not allowed within a $unionWith's sub-pipeline"))
+            }
+            Some("$lookup") if outermost_only => {
+                (51047, format!("{name} is not allowed within a $lookup's sub-pipeline"))
+            }
+            None if matches!(name, "$out" | "$merge") => {
+                (40601, format!("{name} can only be the final stage in the pipeline"))
+            }
+            _ if name == "$documents" => (40602, format!("{name} is only valid as the first stage in a pipeline.")),
+            _ => return Ok(()),
+        };
+        Err(Error::Lang(arbor_lang::Error::location(code, message)))
+    }
 }
 
 impl Step {
+    /// All stages; a `$documents` in front is not one of them (see `Pipeline`).
     pub fn parse_all(pipeline: Array<'_>, around: &Surroundings<'_>) -> Result<Vec<Step>> {
+        Stage::check_length(pipeline)?;
         let mut steps = Vec::new();
         let mut pure = ArrayBuf::new();
         for stage in pipeline.iter() {
-            match lookup_of(stage) {
-                None => drop(pure.push(stage)),
-                Some(spec) => {
-                    Step::parse_pure(&mut steps, &pure, around)?;
-                    pure = ArrayBuf::new();
-                    steps.push(Step::Lookup(Box::new(Lookup::parse(spec, around)?)));
-                }
+            let named = only_field(stage);
+            if let Some((name, _)) = named {
+                around.check_allowed(name)?;
             }
+            let step = match named {
+                Some(("$lookup", spec)) => Step::Lookup(Box::new(Lookup::parse(spec, around)?)),
+                Some(("$unionWith", spec)) => Step::UnionWith(Box::new(union_with::parse(spec, around)?)),
+                Some(("$facet", spec)) => Step::Facet(Facet::parse(spec, around)?),
+                _ => {
+                    pure.push(stage);
+                    continue;
+                }
+            };
+            Step::parse_pure(&mut steps, &pure, around)?;
+            pure = ArrayBuf::new();
+            steps.push(step);
         }
         Step::parse_pure(&mut steps, &pure, around)?;
         Ok(steps)
@@ -50,12 +104,12 @@ impl Step {
     }
 }
 
-/// The specification of a `$lookup`.
-fn lookup_of(stage: ValueRef<'_>) -> Option<ValueRef<'_>> {
+/// Name and specification of a stage.
+pub fn only_field(stage: ValueRef<'_>) -> Option<(&str, ValueRef<'_>)> {
     let ValueRef::Document(stage) = stage else { return None };
     let mut fields = stage.iter();
     match (fields.next(), fields.next()) {
-        (Some(("$lookup", spec)), None) => Some(spec),
+        (field, None) => field,
         _ => None,
     }
 }

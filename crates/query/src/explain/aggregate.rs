@@ -11,6 +11,10 @@ pub fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<Do
     if pipeline.is_query() {
         return explainer.whole(&spec.namespace, &pipeline.query, &Shape::Rows);
     }
+    if pipeline.documents.is_some() {
+        let stages: ArrayBuf = spec.pipeline.iter().collect();
+        return Ok(DocBuf::new().with("explainVersion", "1").with("stages", &stages));
+    }
     let cursor = explainer.sections(&spec.namespace, &pipeline.query, &Shape::Rows)?;
     let mut stages = ArrayBuf::new();
     stages.push(&DocBuf::new().with("$cursor", &cursor));

@@ -9,8 +9,10 @@ mod covered;
 mod distinct_scan;
 mod documents;
 mod eof;
+mod facet;
 mod fetch;
 mod filter;
+mod flow;
 mod group;
 mod index_scan;
 mod limit;
@@ -24,9 +26,11 @@ mod record_fetch;
 mod record_ids;
 mod run;
 mod sample;
+mod shared;
 mod skip;
 mod sort;
 mod stage_doc;
+mod union_with;
 mod unwind;
 
 use arbor_bson::DocBuf;
@@ -39,8 +43,10 @@ pub use covered::Covered;
 pub use distinct_scan::DistinctScan;
 pub use documents::Documents;
 pub use eof::Eof;
+pub use facet::FacetRow;
 pub use fetch::Fetch;
 pub use filter::FilterRows;
+pub use flow::FlowRows;
 pub use group::GroupRows;
 pub use index_scan::IndexScan;
 pub use limit::Limit;
@@ -53,9 +59,11 @@ pub use record_fetch::RecordFetch;
 pub use record_ids::RecordIds;
 pub use run::{Examined, Run, Slot};
 pub use sample::Sample;
+pub use shared::{Shared, SharedRows};
 pub use skip::Skip;
 pub use sort::Sort;
 pub use stage_doc::{Detail, StageDoc, Tally, int};
+pub use union_with::UnionRows;
 pub use unwind::UnwindRows;
 
 /// What passes between operators.
@@ -75,6 +83,11 @@ pub trait Operator: Send {
     /// Known to have no more rows without being asked for one.
     fn is_done(&self) -> bool {
         false
+    }
+
+    /// How many rows there are in all, where that is known once the first one is out.
+    fn rows_in_all(&self) -> Option<u64> {
+        None
     }
 
     /// The stage in MongoDB's form, with its input stages.

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::vec::IntoIter;
 
-use arbor_bson::DocBuf;
+use arbor_bson::{Doc, DocBuf};
+use arbor_lang::stage::Arrange;
 use arbor_lang::{Code, SortPattern};
 
 use super::stage_doc::int;
@@ -13,13 +14,19 @@ use crate::{Error, Result};
 
 pub struct Sort {
     input: Box<dyn Operator>,
-    pattern: SortPattern,
+    order: Order,
     limit: Option<u64>,
     bytes_max: usize,
     state: State,
     bytes: usize,
     read: u64,
     tally: Tally,
+}
+
+/// What rows are sorted by.
+enum Order {
+    Pattern(SortPattern),
+    Arranged(Arrange),
 }
 
 enum State {
@@ -36,8 +43,17 @@ struct Entry {
 
 impl Sort {
     pub fn new(input: Box<dyn Operator>, pattern: SortPattern, limit: Option<u64>, bytes_max: usize) -> Sort {
+        Sort::by(input, Order::Pattern(pattern), limit, bytes_max)
+    }
+
+    /// The order that the stage above needs.
+    pub fn arranged(input: Box<dyn Operator>, arrange: Arrange, bytes_max: usize) -> Sort {
+        Sort::by(input, Order::Arranged(arrange), None, bytes_max)
+    }
+
+    fn by(input: Box<dyn Operator>, order: Order, limit: Option<u64>, bytes_max: usize) -> Sort {
         let (state, tally) = (State::Collecting, Tally::default());
-        Sort { input, pattern, limit, bytes_max, state, bytes: 0, read: 0, tally }
+        Sort { input, order, limit, bytes_max, state, bytes: 0, read: 0, tally }
     }
 
     fn collect(&mut self, run: &mut Run<'_>) -> Result<Vec<Entry>> {
@@ -49,7 +65,7 @@ impl Sort {
         while let Some(row) = self.input.next(run)? {
             run.tick()?;
             self.tally.passed_over();
-            let entry = Entry { key: self.pattern.key(row.document.as_doc()), order: self.read, row };
+            let entry = Entry { key: self.order.key(row.document.as_doc())?, order: self.read, row };
             self.read += 1;
             self.bytes += entry.bytes();
             self.bytes -= best.add(entry).map_or(0, |worst| worst.bytes());
@@ -67,6 +83,25 @@ impl Sort {
             self.bytes_max
         );
         Error::new(Code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED, message)
+    }
+}
+
+impl Order {
+    fn key(&self, doc: Doc<'_>) -> Result<Vec<u8>> {
+        match self {
+            Order::Pattern(pattern) => Ok(pattern.key(doc)),
+            Order::Arranged(arrange) => Ok(arrange.key(doc)?),
+        }
+    }
+
+    fn shown(&self) -> DocBuf {
+        match self {
+            Order::Pattern(pattern) => {
+                let direction = |descending: bool| if descending { -1i32 } else { 1 };
+                pattern.parts().iter().map(|part| (part.path.as_str(), direction(part.descending))).collect()
+            }
+            Order::Arranged(arrange) => arrange.shown(),
+        }
     }
 }
 
@@ -147,16 +182,14 @@ impl Operator for Sort {
         matches!(&self.state, State::Sorted(entries) if entries.len() == 0)
     }
 
+    fn rows_in_all(&self) -> Option<u64> {
+        matches!(self.state, State::Sorted(_)).then_some(self.read)
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
-        let pattern: DocBuf = self
-            .pattern
-            .parts()
-            .iter()
-            .map(|part| (part.path.as_str(), if part.descending { -1i32 } else { 1 }))
-            .collect();
         StageDoc::new("SORT", detail)
             .tally(&self.tally)
-            .with("sortPattern", &pattern)
+            .with("sortPattern", &self.order.shown())
             .with("memLimit", int(self.bytes_max as u64).as_ref())
             .with_some("limitAmount", self.limit.map(int).as_ref())
             .with("type", "simple")

@@ -20,4 +20,8 @@ mod update;
 pub use delete::delete;
 pub use find_and_modify::find_and_modify;
 pub use insert::insert;
+pub use new_document::prepare;
+pub use object_id::new_object_id;
+pub use statements::is_full;
+pub use target::find_one;
 pub use update::update;

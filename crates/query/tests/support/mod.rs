@@ -153,6 +153,7 @@ impl Rig {
             pipeline: pipeline.as_array(),
             hint: None,
             let_variables: None,
+            durability: Durability::Applied,
         }
     }
 

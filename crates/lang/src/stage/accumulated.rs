@@ -1,0 +1,70 @@
+//! Fields that accumulators fill: of `$group` and of the stages like it.
+
+use arbor_bson::{Doc, DocBuf};
+
+use crate::accumulator::{Accumulator, State};
+use crate::{Context, Error, Result};
+
+/// `{ field: { <accumulator>: <expression> }, ... }`, parsed.
+#[derive(Clone, Debug, Default)]
+pub struct Fields(Vec<(Box<str>, Accumulator)>);
+
+impl Fields {
+    pub fn parse(spec: Doc, context: &Context) -> Result<Fields> {
+        let mut fields = Fields::default();
+        spec.iter().try_for_each(|(name, value)| fields.push(name, value, context))?;
+        Ok(fields)
+    }
+
+    pub fn push(&mut self, name: &str, value: arbor_bson::ValueRef, context: &Context) -> Result<()> {
+        check_name(name)?;
+        self.0.push((name.into(), Accumulator::parse(name, value, context)?));
+        Ok(())
+    }
+
+    pub fn as_slice(&self) -> &[(Box<str>, Accumulator)] {
+        &self.0
+    }
+
+    pub fn start(&self) -> FieldStates {
+        FieldStates(self.0.iter().map(|(_, accumulator)| accumulator.start()).collect())
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.contains('.') {
+        return Err(Error::location(40235, format!("The field name '{name}' cannot contain '.'")));
+    }
+    if name.starts_with('$') {
+        return Err(Error::location(40236, format!("The field name '{name}' cannot be an operator name")));
+    }
+    Ok(())
+}
+
+/// What one group has gathered so far; belongs to the [`Fields`] that started it.
+#[derive(Debug)]
+pub struct FieldStates(Vec<Box<dyn State>>);
+
+impl FieldStates {
+    /// Feeds a document; answers by how much the memory held grew and shrank.
+    pub fn add(&mut self, fields: &Fields, doc: Doc) -> Result<(usize, usize)> {
+        let (mut before, mut after) = (0, 0);
+        for ((_, accumulator), state) in fields.0.iter().zip(&mut self.0) {
+            before += state.size_bytes();
+            accumulator.add(&mut **state, doc)?;
+            after += state.size_bytes();
+        }
+        Ok((after, before))
+    }
+
+    pub fn size_bytes(&self) -> usize {
+        self.0.iter().map(|state| 16 + state.size_bytes()).sum()
+    }
+
+    /// Appends the results to the group's document.
+    pub fn finish(self, fields: &Fields, doc: &mut DocBuf) {
+        for ((name, _), state) in fields.0.iter().zip(self.0) {
+            doc.append(name, &state.finish());
+        }
+    }
+}

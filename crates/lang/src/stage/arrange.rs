@@ -1,0 +1,33 @@
+//! A sort by the values of expressions, which other stages need below them; no client writes it.
+
+use arbor_bson::keystring::KeyBuilder;
+use arbor_bson::{Doc, DocBuf};
+
+use crate::expression::Environment;
+use crate::{Expression, Result, SortPattern};
+
+/// Documents with equal values of `by` stand together, in order of `pattern`.
+#[derive(Clone, Debug)]
+pub struct Arrange {
+    pub by: Expression,
+    pub pattern: SortPattern,
+}
+
+impl Arrange {
+    /// Bytes whose order is the order of the documents.
+    pub fn key(&self, doc: Doc) -> Result<Vec<u8>> {
+        let value = self.by.eval_in(&Environment::new(doc))?;
+        let mut key = KeyBuilder::new().push(value.or_null(), false).finish().bytes;
+        key.extend_from_slice(&self.pattern.key(doc));
+        Ok(key)
+    }
+
+    /// As it is shown in `explain`.
+    pub fn shown(&self) -> DocBuf {
+        let mut shown = DocBuf::new().with("<expression>", 1);
+        for part in self.pattern.parts() {
+            shown.append(part.path.as_str(), if part.descending { -1 } else { 1 });
+        }
+        shown
+    }
+}

@@ -1,0 +1,22 @@
+//! The examples in the doc blocks of the stages are tests.
+//!
+//! A block ```` ```text ```` holds lines `<pipeline> on <documents> => <documents>` or `... => error <code>: <text>`.
+
+use std::path::Path;
+
+use super::tests::try_line;
+
+#[test]
+fn examples_hold() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/stage");
+    let (mut count, mut failures) = (0, Vec::new());
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        for line in text.lines().filter_map(|line| line.strip_prefix("//! [")).filter(|line| line.contains(" => ")) {
+            count += 1;
+            failures.extend(try_line(&format!("[{line}")).err());
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(count > 30, "{count} examples");
+}

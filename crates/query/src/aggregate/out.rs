@@ -1,0 +1,122 @@
+//! `$out`: the documents of a pipeline become a collection, in the place of the one that was there.
+//!
+//! `{ $out: "c" }` or `{ $out: { db: "d", coll: "c" } }`. They are written to a collection of another name, with the
+//! options and the indexes of the old one, which then takes its name in one step: who reads sees the old documents or
+//! the new ones, and an error leaves the old ones. What a crash leaves is dropped at the next start.
+
+use arbor_bson::ValueRef;
+use arbor_lang::{Code, text};
+use arbor_store::{Namespace, Store};
+use arbor_txn::Durability;
+
+use super::sink::next_documents;
+use crate::write::{insert, new_object_id};
+use crate::{Cursor, Database, Error, InsertSpec, Interrupt, Result};
+
+/// Begin of the names of unfinished collections.
+const UNFINISHED: &str = "tmp.agg_out.";
+
+#[derive(Clone)]
+pub struct Out {
+    into: Namespace,
+}
+
+impl Out {
+    pub fn parse(spec: ValueRef<'_>, db: &str) -> Result<Out> {
+        let into = match spec {
+            ValueRef::String(name) => Namespace::new(db, name)?,
+            ValueRef::Document(doc) => {
+                let (mut db, mut coll) = (None, None);
+                for (name, value) in doc {
+                    match (name, value) {
+                        ("db", ValueRef::String(text)) => db = Some(text),
+                        ("coll", ValueRef::String(text)) => coll = Some(text),
+                        ("db" | "coll", other) => {
+                            let found = text::type_name(Some(other));
+                            let message =
+                                format!("BSON field '$out.{name}' is the wrong type '{found}', expected type 'string'");
+                            return Err(Error::new(Code::TYPE_MISMATCH, message));
+                        }
+                        ("timeseries", _) => {
+                            return Err(arbor_lang::Error::not_implemented("$out.timeseries").into());
+                        }
+                        _ => return Err(location(40415, format!("BSON field '$out.{name}' is an unknown field."))),
+                    }
+                }
+                let missing =
+                    |name| location(40414, format!("BSON field '$out.{name}' is missing but a required field"));
+                let db = db.ok_or_else(|| missing("db"))?;
+                Namespace::new(db, coll.ok_or_else(|| missing("coll"))?)?
+            }
+            other => {
+                let found = text::type_name(Some(other));
+                let message = format!("$out only supports a string or object argument, but found {found}");
+                return Err(location(16990, message));
+            }
+        };
+        if into.collection().starts_with("system.") {
+            return Err(location(17385, format!("Can't $out to special collection: {}", into.collection())));
+        }
+        if matches!(into.db(), "admin" | "config" | "local") {
+            return Err(location(31321, format!("Can't $out to internal database: {}", into.db())));
+        }
+        Ok(Out { into })
+    }
+
+    pub fn write(&self, database: &Database, cursor: Cursor, interrupt: &Interrupt) -> Result<()> {
+        let name = format!("{UNFINISHED}{}", new_object_id());
+        let unfinished = Namespace::new(self.into.db(), &name)?;
+        let written = self.fill(database, &unfinished, cursor, interrupt);
+        match written.and_then(|()| Ok(database.store.rename(&unfinished, &self.into, true)?)) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                // what cannot be dropped now is dropped at the next start
+                let _ = database.store.drop_collection(&unfinished);
+                Err(error)
+            }
+        }
+    }
+
+    fn fill(
+        &self,
+        database: &Database,
+        unfinished: &Namespace,
+        mut cursor: Cursor,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        let old = database.store.collection(&self.into);
+        let options = old.as_ref().map(|old| old.options.clone()).unwrap_or_default();
+        database.store.create_collection(unfinished, &options)?;
+        if let Some(old) = &old {
+            database.store.create_indexes(unfinished, &old.index_specs())?;
+        }
+        while let Some(documents) = next_documents(database, &mut cursor, interrupt)? {
+            let spec = InsertSpec {
+                namespace: unfinished.clone(),
+                documents: documents.iter().map(|doc| doc.as_doc()).collect(),
+                ordered: true,
+                durability: Durability::Applied,
+            };
+            if let Some(failed) = insert(database, &spec, interrupt)?.errors.into_iter().next() {
+                return Err(failed.error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Drops what `$out`s that were broken off by the end of the process have left.
+pub fn drop_unfinished(store: &Store) {
+    for db in store.list_databases() {
+        for collection in store.list_collections(&db) {
+            if collection.namespace.collection().starts_with(UNFINISHED) {
+                // it stays until the next start then; nothing depends on it
+                let _ = store.drop_collection(&collection.namespace);
+            }
+        }
+    }
+}
+
+fn location(code: i32, message: String) -> Error {
+    Error::Lang(arbor_lang::Error::location(code, message))
+}

@@ -1,0 +1,76 @@
+//! Stages whose rows come from several rows, or from none (`arbor_lang::stage::Flow`).
+
+use arbor_bson::DocBuf;
+use arbor_lang::stage::{Flow, FlowStage};
+
+use super::{Detail, Operator, Row, Run, StageDoc, Tally};
+use crate::Result;
+
+pub struct FlowRows {
+    input: Box<dyn Operator>,
+    name: &'static str,
+    flow: Box<dyn Flow>,
+    bytes_max: usize,
+    fed: u64,
+    ended: bool,
+    bytes_most: usize,
+    tally: Tally,
+}
+
+impl FlowRows {
+    pub fn new(input: Box<dyn Operator>, stage: &dyn FlowStage, bytes_max: usize) -> FlowRows {
+        let (name, flow) = (stage.name(), stage.start());
+        FlowRows { input, name, flow, bytes_max, fed: 0, ended: false, bytes_most: 0, tally: Tally::default() }
+    }
+
+    fn feed(&mut self, run: &mut Run<'_>) -> Result<()> {
+        match self.input.next(run)? {
+            Some(row) => {
+                if self.fed == 0
+                    && let Some(rows) = self.input.rows_in_all()
+                {
+                    self.flow.expect(rows);
+                }
+                self.fed += 1;
+                self.tally.passed_over();
+                self.flow.feed(row.document)?;
+                let bytes = self.flow.size_bytes();
+                self.bytes_most = self.bytes_most.max(bytes);
+                if bytes > self.bytes_max {
+                    return Err(self.flow.too_large(self.bytes_max).into());
+                }
+            }
+            None => {
+                self.flow.end()?;
+                self.ended = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Operator for FlowRows {
+    fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
+        loop {
+            run.tick()?;
+            if let Some(document) = self.flow.next()? {
+                return Ok(self.tally.answer(Some(Row { document, id_key: Vec::new() })));
+            }
+            if self.ended {
+                return Ok(self.tally.answer(None));
+            }
+            self.feed(run)?;
+        }
+    }
+
+    fn suspend(&mut self, run: &mut Run<'_>) {
+        if !self.ended {
+            self.input.suspend(run);
+        }
+    }
+
+    fn explain(&self, detail: Detail) -> DocBuf {
+        let stage = StageDoc::new(self.name, detail).tally(&self.tally);
+        stage.figure("maxUsedMemBytes", self.bytes_most as u64).input(self.input.explain(detail))
+    }
+}
