@@ -39,7 +39,7 @@ COMMANDS = [
     ({"find": "c", "filter": {"$where": "1"}}, 2),
 ]
 
-STAGES = ["$graphLookup", "$geoNear", "$setWindowFields", "$densify", "$fill", "$planCacheStats"]
+STAGES = ["$geoNear", "$setWindowFields", "$densify", "$fill", "$planCacheStats"]
 
 INDEXES = [
     ({"key": {"a": "text"}}, 238),

@@ -12,12 +12,13 @@
 //! | [`stage`] | pipeline stages, one file each |
 //! | [`update`] | updates: operators (one file each), replacements, pipelines |
 //! | [`path`] | dotted paths and how they reach into arrays |
+//! | [`document`] | documents with one place changed |
 //! | [`code`], [`error`] | MongoDB's error codes and the error of this crate |
 
 pub mod accumulator;
 pub mod code;
 pub mod context;
-mod document;
+pub mod document;
 pub mod error;
 pub mod expression;
 pub mod field_path;

@@ -125,7 +125,7 @@ impl Granularity {
         let found = if greatest { candidates.last() } else { candidates.first() };
         let rounded = found.copied().unwrap_or(number);
         match (self, value) {
-            (Granularity::PowersOfTwo, ValueRef::Int32(_) | ValueRef::Int64(_)) if rounded >= 1.0 && rounded < 2e9 => {
+            (Granularity::PowersOfTwo, ValueRef::Int32(_) | ValueRef::Int64(_)) if (1.0..2e9).contains(&rounded) => {
                 Value::Int32(rounded as i32)
             }
             // by its text, since a double turns into all of its digits

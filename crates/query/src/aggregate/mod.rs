@@ -9,9 +9,11 @@
 //! | `pushdown.rs` | which stages become part of the query |
 //! | `inner.rs` | pipelines inside others: over another collection, or over documents of the command |
 //! | `lookup.rs`, `union_with.rs`, `facet.rs` | the stages that have such |
+//! | `graph_lookup.rs` | `$graphLookup`: queries step by step |
 //! | `sink.rs`, `out.rs`, `merge.rs` | the stages that write |
 
 mod facet;
+mod graph_lookup;
 mod inner;
 mod lookup;
 mod merge;
@@ -31,6 +33,7 @@ use crate::plan::{self, Slots};
 use crate::{AggregateSpec, Cursor, Database, Error, Interrupt, Result};
 
 pub use facet::Facet;
+pub use graph_lookup::GraphLookup;
 pub use inner::{Inner, InnerRows};
 pub use lookup::Lookup;
 pub use out::drop_unfinished;

@@ -9,8 +9,8 @@ use super::pushdown::{both, push_down};
 use super::sink::Sink;
 use super::step::{Step, Surroundings, only_field};
 use crate::operator::{
-    FacetRow, FilterRows, FlowRows, GroupRows, Limit, LookupRows, MapRows, Operator, Sample, Skip, Sort, UnionRows,
-    UnwindRows,
+    FacetRow, FilterRows, FlowRows, GraphLookupRows, GroupRows, Limit, LookupRows, MapRows, Operator, Sample, Skip,
+    Sort, UnionRows, UnwindRows,
 };
 use crate::plan::{self, Query, Slots, Solution};
 use crate::read::counting_operator;
@@ -101,6 +101,7 @@ impl Pipeline {
                 Step::Pure(stage) => self.pure(stage, root, settings),
                 Step::Lookup(lookup) => Box::new(LookupRows::new(root, *lookup, settings.clone())),
                 Step::UnionWith(inner) => Box::new(UnionRows::new(root, *inner, settings.clone())),
+                Step::GraphLookup(lookup) => Box::new(GraphLookupRows::new(root, *lookup, settings.clone())),
                 Step::Facet(facet) => Box::new(FacetRow::new(root, facet, settings.clone())),
             };
         }

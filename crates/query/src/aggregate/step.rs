@@ -7,6 +7,7 @@ use arbor_lang::{Context, Stage};
 use arbor_store::Store;
 
 use super::facet::Facet;
+use super::graph_lookup::GraphLookup;
 use super::inner::Inner;
 use super::lookup::Lookup;
 use super::union_with;
@@ -18,6 +19,7 @@ pub enum Step {
     Lookup(Box<Lookup>),
     UnionWith(Box<Inner>),
     Facet(Facet),
+    GraphLookup(Box<GraphLookup>),
 }
 
 /// What parsing a pipeline needs to know.
@@ -83,6 +85,7 @@ impl Step {
             let step = match named {
                 Some(("$lookup", spec)) => Step::Lookup(Box::new(Lookup::parse(spec, around)?)),
                 Some(("$unionWith", spec)) => Step::UnionWith(Box::new(union_with::parse(spec, around)?)),
+                Some(("$graphLookup", spec)) => Step::GraphLookup(Box::new(GraphLookup::parse(spec, around)?)),
                 Some(("$facet", spec)) => Step::Facet(Facet::parse(spec, around)?),
                 _ => {
                     pure.push(stage);

@@ -1,0 +1,206 @@
+//! `$graphLookup`: for each document, those of another collection that are reached from it, step by step.
+//!
+//! `{ $graphLookup: { from, startWith: <expression>, connectFromField, connectToField, as, maxDepth, depthField,
+//! restrictSearchWithMatch } }`. Each step is one query for all values that were met first in the step before, an `$in`
+//! on `connectToField`, so that an index there is used. A document is met once, however many ways lead to it, and a
+//! value is asked for once, so cycles end. The other collection is read in the snapshot of the whole pipeline.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arbor_bson::keystring::key_of;
+use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
+use arbor_lang::document::with_value;
+use arbor_lang::matcher::{In, Node};
+use arbor_lang::path::Leaf;
+use arbor_lang::{Code, Expression, Filter, Path, field_path, number, text};
+use arbor_store::{Collection, Namespace};
+
+use super::pushdown::both;
+use super::step::Surroundings;
+use crate::operator::Run;
+use crate::plan::{self, Query, Slots};
+use crate::{Error, Result, Settings};
+
+#[derive(Clone)]
+pub struct GraphLookup {
+    /// None: it does not exist.
+    foreign: Option<Arc<Collection>>,
+    start_with: Expression,
+    connect_from: Path,
+    connect_to: Path,
+    into: Path,
+    /// Steps behind the first one.
+    max_depth: u64,
+    depth_field: Option<Path>,
+    restriction: Filter,
+}
+
+impl GraphLookup {
+    pub fn parse(spec: ValueRef<'_>, around: &Surroundings<'_>) -> Result<GraphLookup> {
+        let ValueRef::Document(spec) = spec else {
+            let found = text::type_name(Some(spec));
+            let message = format!("the $graphLookup stage specification must be an object, but found {found}");
+            return Err(Error::new(Code::FAILED_TO_PARSE, message));
+        };
+        let (mut from, mut start_with, mut max_depth) = (None, None, u64::MAX);
+        let (mut into, mut connect_from, mut connect_to, mut depth_field) = (None, None, None, None);
+        let mut restriction = Filter::from_root(Node::And(Vec::new()));
+        for (name, value) in spec {
+            match (name, value) {
+                ("startWith", value) => start_with = Some(Expression::parse(value, around.context)?),
+                ("maxDepth", value) => max_depth = read_max_depth(value)?,
+                ("restrictSearchWithMatch", ValueRef::Document(filter)) => {
+                    restriction = Filter::parse(filter, around.context)?;
+                }
+                ("restrictSearchWithMatch", other) => {
+                    let found = text::type_name(Some(other));
+                    let message = format!("restrictSearchWithMatch must be an object, found {found}");
+                    return Err(location(40185, message));
+                }
+                ("from", ValueRef::String(name)) => from = Some(name),
+                ("as", ValueRef::String(path)) => into = Some(field_path::parse(path)?),
+                ("connectFromField", ValueRef::String(path)) => connect_from = Some(field_path::parse(path)?),
+                ("connectToField", ValueRef::String(path)) => connect_to = Some(field_path::parse(path)?),
+                ("depthField", ValueRef::String(path)) => depth_field = Some(field_path::parse(path)?),
+                ("from" | "as" | "connectFromField" | "connectToField" | "depthField", other) => {
+                    let shown = text::field(name, other);
+                    return Err(location(40103, format!("expected string as argument for {name}, found: {shown}")));
+                }
+                _ => return Err(location(40104, format!("Unknown argument to $graphLookup: {name}"))),
+            }
+        }
+        let (Some(from), Some(into), Some(start_with), Some(connect_from), Some(connect_to)) =
+            (from, into, start_with, connect_from, connect_to)
+        else {
+            let message = "$graphLookup requires 'from', 'as', 'startWith', 'connectFromField', and 'connectToField' to \
+                           be specified.";
+            return Err(location(40105, message));
+        };
+        let foreign = around.store.collection(&Namespace::new(around.db, from)?);
+        Ok(GraphLookup { foreign, start_with, connect_from, connect_to, into, max_depth, depth_field, restriction })
+    }
+
+    /// The document with all that was reached from it.
+    pub fn extended(&self, doc: Doc<'_>, settings: &Settings, run: &mut Run<'_>) -> Result<DocBuf> {
+        let mut reached = Reached::default();
+        let start = self.start_with.eval(doc)?;
+        reached.note(start.as_ref().map(Value::as_ref));
+        let mut depth = 0;
+        while let Some(values) = reached.next_step()
+            && depth <= self.max_depth
+        {
+            self.step(values, depth, settings, run, &mut reached)?;
+            depth += 1;
+        }
+        let found = ValueRef::from(&reached.found);
+        Ok(with_value(doc, self.into.components(), Some(found)))
+    }
+
+    fn step(
+        &self,
+        values: Vec<Value>,
+        depth: u64,
+        settings: &Settings,
+        run: &mut Run<'_>,
+        reached: &mut Reached,
+    ) -> Result<()> {
+        let Some(collection) = &self.foreign else { return Ok(()) };
+        let wanted = Node::In(In { path: self.connect_to.clone(), values, regexes: Vec::new() });
+        let query = Query::new(both(&Filter::from_root(wanted), &self.restriction));
+        let solution = plan::plan(run.view, collection, &query)?.winner;
+        let mut slots = Slots::default();
+        let mut root = plan::operator(&solution, &query, settings, &mut slots);
+        let mut inner = Run::new(run.view, Some(collection), run.interrupt, slots.count());
+        while let Some(row) = root.next(&mut inner)? {
+            inner.tick()?;
+            if !reached.is_new(row.id_key) {
+                continue;
+            }
+            let doc = row.document.as_doc();
+            self.connect_from.visit(doc, Leaf::Whole, &mut |visit| {
+                reached.note(visit.value);
+                false
+            });
+            match &self.depth_field {
+                Some(field) => {
+                    let depth = ValueRef::Int64(depth as i64);
+                    reached.add(&with_value(doc, field.components(), Some(depth)));
+                }
+                None => reached.add(&row.document),
+            }
+            if reached.bytes > settings.group_bytes_max {
+                return Err(location(40099, "$graphLookup reached maximum memory consumption"));
+            }
+        }
+        run.examined.keys += inner.examined.keys;
+        run.examined.documents += inner.examined.documents;
+        Ok(())
+    }
+}
+
+/// What one document has led to so far.
+#[derive(Default)]
+struct Reached {
+    found: ArrayBuf,
+    /// Keys of the documents found.
+    documents: HashSet<Vec<u8>>,
+    /// Keys of the values that were asked for, or will be.
+    values: HashSet<Vec<u8>>,
+    /// Values to be asked for in the next step, with their keys.
+    ahead: Vec<(Vec<u8>, Value)>,
+    bytes: usize,
+}
+
+impl Reached {
+    /// Notes a value, or each element of an array.
+    fn note(&mut self, value: Option<ValueRef<'_>>) {
+        match value {
+            Some(ValueRef::Array(elements)) => elements.iter().for_each(|element| self.note_one(element)),
+            Some(value) => self.note_one(value),
+            None => {}
+        }
+    }
+
+    fn note_one(&mut self, value: ValueRef<'_>) {
+        let key = key_of(value).bytes;
+        if self.values.insert(key.clone()) {
+            self.bytes += 3 * key.len() + 64;
+            self.ahead.push((key, value.to_value()));
+        }
+    }
+
+    /// The values of the next step in order; none at the end.
+    fn next_step(&mut self) -> Option<Vec<Value>> {
+        let mut ahead = std::mem::take(&mut self.ahead);
+        ahead.sort_by(|(a, _), (b, _)| a.cmp(b));
+        (!ahead.is_empty()).then(|| ahead.into_iter().map(|(_, value)| value).collect())
+    }
+
+    fn is_new(&mut self, id_key: Vec<u8>) -> bool {
+        self.bytes += id_key.len() + 32;
+        self.documents.insert(id_key)
+    }
+
+    fn add(&mut self, document: &DocBuf) {
+        self.bytes += document.as_bytes().len();
+        self.found.push(document);
+    }
+}
+
+fn read_max_depth(value: ValueRef<'_>) -> Result<u64> {
+    if !number::is_number(value) {
+        let found = text::type_name(Some(value));
+        return Err(location(40100, format!("maxDepth requires numeric argument, found type: {found}")));
+    }
+    let shown = text::field("maxDepth", value);
+    match number::exact_i64(value) {
+        Some(depth) if depth >= 0 => Ok(depth as u64),
+        Some(_) => Err(location(40101, format!("maxDepth requires a nonnegative argument, found: {shown}"))),
+        None => Err(location(40102, format!("maxDepth could not be represented as a long long: {shown}"))),
+    }
+}
+
+fn location(code: i32, message: impl Into<String>) -> Error {
+    Error::Lang(arbor_lang::Error::location(code, message))
+}
