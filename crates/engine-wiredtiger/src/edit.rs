@@ -1,0 +1,457 @@
+//! A group of batches becomes one transaction, or a few, cut between batches, when it is large.
+//!
+//! What can be wrong with a batch is found before anything is changed, so that a transaction fails for WiredTiger's
+//! reasons only: a rollback is tried again, a full disk may be, all else ends writing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arbor_base::TreeId;
+use arbor_engine::{Batch, Error, Op, Result, TreeOptions, limits};
+
+use crate::engine::{Core, Reading};
+use crate::options::check_tree_options;
+use crate::raw::{Called, Fault, RowCursor, Session, Table};
+use crate::records::{self, State, Tree};
+use crate::{estimate, published};
+
+/// Bytes of batches in one transaction, if they are several.
+const TRANSACTION_BYTES: usize = 8 << 20;
+
+/// How often a transaction that WiredTiger rolled back is tried again, with growing pauses (together 13 s).
+const ROLLBACKS_MAX: u64 = 50;
+
+/// WiredTiger keeps what a transaction changes in its cache, and rolls it back when that is too much: for a large one
+/// the cache grows to this multiple of it meanwhile.
+const CACHE_PER_TRANSACTION: u64 = 4;
+
+/// What the writer knows of the newest state.
+pub struct Book {
+    /// The writer's own.
+    pub session: Session,
+    /// For making and dropping tables, which WiredTiger does outside of transactions.
+    pub tables_session: Session,
+    pub trees: HashMap<TreeId, Tree>,
+    /// Changes only with the shape; snapshots share it.
+    pub tables: published::Tables,
+    pub state: State,
+    pub next_table: u64,
+    /// Tables to drop.
+    pub doomed: Vec<Doomed>,
+    pub poisoned: Option<String>,
+}
+
+#[derive(Clone, Copy)]
+pub struct Doomed {
+    pub table: Table,
+    /// The first generation and shape that do not show it.
+    pub generation: u64,
+    pub shape: u64,
+}
+
+/// What a step of a transaction answers.
+pub type Edited<T = ()> = std::result::Result<T, Failed>;
+
+/// A transaction of the writer.
+pub struct Edit<'b> {
+    pub session: &'b mut Session,
+    tables_session: &'b mut Session,
+    reading: &'b Reading,
+    create: &'b dyn Fn(&TreeOptions) -> Result<String>,
+    old: &'b HashMap<TreeId, Tree>,
+    next_table: &'b mut u64,
+    pub state: State,
+    trees: HashMap<TreeId, Option<Tree>>,
+    dropped: Vec<Table>,
+    /// Made in this transaction: orphans if it fails.
+    made: &'b mut Vec<Table>,
+    count_rows: bool,
+}
+
+impl Core {
+    pub fn apply(&self, batches: &[Batch]) -> Result<()> {
+        let mut book = self.usable_book()?;
+        let applied = book.state.applied;
+        let new: Vec<&Batch> = batches.iter().filter(|batch| batch.position > applied).collect();
+        self.check(&book, &new)?;
+        for part in parts(&new) {
+            let bytes = part.iter().map(|batch| size_of(batch)).sum::<usize>() as u64;
+            self.with_room(bytes, || self.edit(&mut book, |edit| part.iter().try_for_each(|batch| edit.apply(batch))))?;
+            self.pace.written(bytes);
+        }
+        Ok(())
+    }
+
+    /// Whether the batches will apply, but for WiredTiger.
+    fn check(&self, book: &Book, batches: &[&Batch]) -> Result<()> {
+        let mut changed: HashMap<TreeId, bool> = HashMap::new();
+        for op in batches.iter().flat_map(|batch| &batch.ops) {
+            let tree = match op {
+                Op::CreateTree { tree, options } => {
+                    check_tree_options(options)?;
+                    changed.insert(*tree, true);
+                    continue;
+                }
+                Op::DropTree { tree } => {
+                    changed.insert(*tree, false);
+                    continue;
+                }
+                Op::Update { .. } => return Err(Error::no_updates("wiredTiger")),
+                Op::Put { tree, key, value } => {
+                    limits::check_row(key, value)?;
+                    tree
+                }
+                Op::Delete { tree, .. } | Op::DeleteRange { tree, .. } => tree,
+            };
+            let exists = changed.get(tree).copied().unwrap_or_else(|| book.trees.contains_key(tree));
+            if !exists {
+                return Err(Error::UnknownTree(*tree));
+            }
+        }
+        Ok(())
+    }
+
+    /// Grows the cache for a transaction that would fill it.
+    fn with_room(&self, bytes: u64, run: impl FnOnce() -> Result<()>) -> Result<()> {
+        let (usual, wanted) = (self.cache_bytes(), bytes.saturating_mul(CACHE_PER_TRANSACTION));
+        if wanted <= usual {
+            return run();
+        }
+        self.connection.reconfigure(&format!("cache_size={wanted}"))?;
+        let result = run();
+        self.connection.reconfigure(&format!("cache_size={}", self.cache_bytes()))?;
+        result
+    }
+
+    /// Makes one transaction, tried again while WiredTiger rolls it back. After an error nothing of it is applied.
+    pub fn edit(&self, book: &mut Book, change: impl Fn(&mut Edit<'_>) -> Edited) -> Result<()> {
+        let mut rollbacks = 0;
+        loop {
+            match self.try_edit(book, &change) {
+                Err(Failed::RolledBack(_)) if rollbacks < ROLLBACKS_MAX => {
+                    rollbacks += 1;
+                    self.counters.count_rollback();
+                    std::thread::sleep(Duration::from_millis(10 * rollbacks));
+                }
+                Err(Failed::RolledBack(error) | Failed::Refused(error)) => return Err(error),
+                Err(Failed::Broken(error)) => return Err(self.judge(book, error)),
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    fn try_edit(&self, book: &mut Book, change: &impl Fn(&mut Edit<'_>) -> Edited) -> Edited {
+        let mut made = Vec::new();
+        let outcome = self.run(book, &mut made, change);
+        if outcome.is_err() {
+            book.session.rollback();
+            book.doom(&made, 0, 0);
+        }
+        let outcome = outcome?;
+        self.published.settle(outcome.state);
+        self.applied.store(outcome.state.applied.0, std::sync::atomic::Ordering::Release);
+        book.take(outcome);
+        self.counters.count_transaction();
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        book: &mut Book,
+        made: &mut Vec<Table>,
+        change: &impl Fn(&mut Edit<'_>) -> Edited,
+    ) -> Edited<Outcome> {
+        let state = State { generation: book.state.generation + 1, ..book.state };
+        book.session.begin()?;
+        let mut edit = Edit {
+            session: &mut book.session,
+            tables_session: &mut book.tables_session,
+            reading: &self.reading,
+            create: &|options| self.options.create_config(options),
+            old: &book.trees,
+            next_table: &mut book.next_table,
+            state,
+            trees: HashMap::new(),
+            dropped: Vec::new(),
+            made,
+            count_rows: self.options.count_rows,
+        };
+        change(&mut edit)?;
+        let (mut state, reshaped) = (edit.state, edit.reshaped());
+        let (trees, dropped) = (std::mem::take(&mut edit.trees), std::mem::take(&mut edit.dropped));
+        let mut tables = book.tables.clone();
+        if reshaped {
+            state.shape += 1;
+            tables = with_changes(&tables, &trees);
+            self.published.announce(state.shape, tables.clone());
+        }
+        for (tree, record) in &trees {
+            match record {
+                Some(record) => records::put_tree(&mut book.session, *tree, record)?,
+                None => {
+                    records::delete_tree(&mut book.session, *tree)?;
+                    records::put_options(&mut book.session, *tree, &TreeOptions::default())?;
+                }
+            }
+        }
+        records::put_state(&mut book.session, &state)?;
+        book.session.commit(state.generation)?;
+        Ok(Outcome { state, trees, dropped, tables })
+    }
+
+    /// What a failed change means: no space, or the end of writing.
+    pub fn judge(&self, book: &mut Book, error: Error) -> Error {
+        if !matches!(error, Error::OutOfSpace { .. }) {
+            book.poisoned.get_or_insert_with(|| error.to_string());
+        }
+        error
+    }
+}
+
+/// Why a transaction came to nothing.
+pub enum Failed {
+    /// WiredTiger rolled it back: it may be tried again.
+    RolledBack(Error),
+    /// The change itself is wrong; the engine stays usable.
+    Refused(Error),
+    Broken(Error),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        match error {
+            Error::UnknownTree(_) | Error::InvalidOption { .. } | Error::Other(_) => Failed::Refused(error),
+            error => Failed::Broken(error),
+        }
+    }
+}
+
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Failed {
+        match fault.is_rollback() {
+            true => Failed::RolledBack(fault.into()),
+            false => Failed::Broken(fault.into()),
+        }
+    }
+}
+
+struct Outcome {
+    state: State,
+    trees: HashMap<TreeId, Option<Tree>>,
+    dropped: Vec<Table>,
+    tables: published::Tables,
+}
+
+fn with_changes(tables: &published::Tables, changes: &HashMap<TreeId, Option<Tree>>) -> published::Tables {
+    let mut tables = (**tables).clone();
+    for (tree, record) in changes {
+        match record {
+            Some(record) => tables.insert(*tree, record.table),
+            None => tables.remove(tree),
+        };
+    }
+    Arc::new(tables)
+}
+
+impl Book {
+    fn take(&mut self, outcome: Outcome) {
+        let Outcome { state, trees, dropped, tables } = outcome;
+        for (tree, record) in trees {
+            match record {
+                Some(record) => self.trees.insert(tree, record),
+                None => self.trees.remove(&tree),
+            };
+        }
+        self.doom(&dropped, state.generation, state.shape);
+        (self.state, self.tables) = (state, tables);
+    }
+
+    /// Notes tables for dropping when this generation is durable and no older shape is held.
+    pub fn doom(&mut self, tables: &[Table], generation: u64, shape: u64) {
+        self.doomed.extend(tables.iter().map(|&table| Doomed { table, generation, shape }));
+    }
+
+    pub fn new_table(&mut self) -> Table {
+        self.next_table += 1;
+        Table(self.next_table - 1)
+    }
+}
+
+impl Edit<'_> {
+    fn apply(&mut self, batch: &Batch) -> Edited {
+        for op in &batch.ops {
+            self.change(op)?;
+        }
+        self.state.applied = batch.position;
+        Ok(())
+    }
+
+    fn change(&mut self, op: &Op) -> Edited {
+        match op {
+            Op::CreateTree { tree, options } => self.create_tree(*tree, options),
+            Op::DropTree { tree } => {
+                self.drop_tree(*tree);
+                Ok(())
+            }
+            Op::Put { tree, key, value } => self.put(*tree, key, value),
+            Op::Update { .. } => Err(Error::no_updates("wiredTiger").into()),
+            Op::Delete { tree, key } => self.delete(*tree, key),
+            Op::DeleteRange { tree, from, to } => self.delete_range(*tree, from, to.as_deref()),
+        }
+    }
+
+    pub fn tree(&self, tree: TreeId) -> Result<Tree> {
+        let found = match self.trees.get(&tree) {
+            Some(changed) => *changed,
+            None => self.old.get(&tree).copied(),
+        };
+        found.ok_or(Error::UnknownTree(tree))
+    }
+
+    /// Gives a tree other counts, or another table; the table before is to be dropped.
+    pub fn set_tree(&mut self, tree: TreeId, record: Tree) {
+        if let Ok(old) = self.tree(tree)
+            && old.table != record.table
+        {
+            self.dropped.push(old.table);
+        }
+        self.trees.insert(tree, Some(record));
+    }
+
+    fn reshaped(&self) -> bool {
+        let table = |tree: &Option<Tree>| tree.map(|tree| tree.table);
+        self.trees.iter().any(|(id, record)| table(record) != table(&self.old.get(id).copied()))
+            || !self.dropped.is_empty()
+    }
+
+    /// An existing tree keeps its table, and with it the options that the table was made with; its next table, of a bulk
+    /// load, takes the new ones.
+    fn create_tree(&mut self, tree: TreeId, options: &TreeOptions) -> Edited {
+        if self.tree(tree).is_ok() {
+            if records::options(self.session, tree)? != *options {
+                records::put_options(self.session, tree, options)?;
+            }
+            return Ok(());
+        }
+        records::put_options(self.session, tree, options)?;
+        let table = Table(*self.next_table);
+        *self.next_table += 1;
+        self.tables_session.create(table, &(self.create)(options)?)?;
+        self.made.push(table);
+        self.trees.insert(tree, Some(Tree::empty(table)));
+        Ok(())
+    }
+
+    fn drop_tree(&mut self, tree: TreeId) {
+        if let Ok(record) = self.tree(tree) {
+            self.dropped.push(record.table);
+            self.trees.insert(tree, None);
+        }
+    }
+
+    fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Edited {
+        let mut record = self.tree(tree)?;
+        let replaced = match self.count_rows {
+            true => self.session.replace(record.table, key, value)?,
+            false => {
+                self.session.put(record.table, key, value)?;
+                None
+            }
+        };
+        match replaced {
+            Some(length) => {
+                record.subtract(0, length as u64);
+                record.add(0, value.len() as u64);
+            }
+            None => record.add(1, (key.len() + value.len()) as u64),
+        }
+        self.trees.insert(tree, Some(record));
+        Ok(())
+    }
+
+    fn delete(&mut self, tree: TreeId, key: &[u8]) -> Edited {
+        let mut record = self.tree(tree)?;
+        let length = match self.count_rows {
+            true => self.session.read(record.table, key, <[u8]>::len)?,
+            false => Some(record.bytes.checked_div(record.keys).unwrap_or(0) as usize),
+        };
+        // No tombstone for a row that is not there.
+        let Some(length) = length else { return Ok(()) };
+        self.session.remove(record.table, key)?;
+        record.subtract(1, (key.len() + length) as u64);
+        self.trees.insert(tree, Some(record));
+        Ok(())
+    }
+
+    fn delete_range(&mut self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Edited {
+        let record = self.tree(tree)?;
+        if to.is_some_and(|to| from >= to) {
+            return Ok(());
+        }
+        let (mut first, mut last) = (self.session.rows(record.table)?, self.session.rows(record.table)?);
+        let result = self.truncate(record, from, to, &mut first, &mut last);
+        // After a rollback the cursors are reset; closing them fails only if WiredTiger panicked, as the next call does.
+        let _ = first.close(self.session);
+        let _ = last.close(self.session);
+        if let Some(left) = result? {
+            self.trees.insert(tree, Some(left));
+        }
+        Ok(())
+    }
+
+    /// Deletes from the first row of the range to the last. Answers the tree's new counts if there was a row.
+    fn truncate(
+        &mut self,
+        mut record: Tree,
+        from: &[u8],
+        to: Option<&[u8]>,
+        first: &mut RowCursor,
+        last: &mut RowCursor,
+    ) -> Called<Option<Tree>> {
+        let session = &mut *self.session;
+        if !first.seek(session, from)? || to.is_some_and(|to| first.key() >= to) {
+            return Ok(None);
+        }
+        let placed = match to {
+            Some(to) => last.seek_before(session, to)?,
+            None => last.last(session)?,
+        };
+        if !placed || last.key() < first.key() {
+            return Ok(None);
+        }
+        let samples = &self.reading.samples;
+        let gone = estimate::of_range(samples, session, &record, first.key(), to)?;
+        session.truncate(first, last)?;
+        record.subtract(gone.keys, gone.bytes);
+        if !first.first(session)? {
+            record = Tree::empty(record.table);
+        }
+        Ok(Some(record))
+    }
+}
+
+fn size_of(batch: &Batch) -> usize {
+    let size = |op: &Op| match op {
+        Op::Put { key, value, .. } => key.len() + value.len() + 100,
+        Op::Delete { key, .. } => key.len() + 100,
+        _ => 100,
+    };
+    batch.ops.iter().map(size).sum()
+}
+
+/// Cuts between batches.
+fn parts<'b>(batches: &'b [&'b Batch]) -> impl Iterator<Item = &'b [&'b Batch]> {
+    let mut rest = batches;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |batch: &&&Batch| {
+            bytes += size_of(batch);
+            bytes <= TRANSACTION_BYTES
+        };
+        let count = rest.iter().take_while(fits).count().max(1).min(rest.len());
+        let (part, left) = rest.split_at(count);
+        rest = left;
+        (!part.is_empty()).then_some(part)
+    })
+}

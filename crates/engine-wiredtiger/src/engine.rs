@@ -1,0 +1,250 @@
+//! The engine: one writer, many readers, checkpoints beside them.
+//!
+//! Locks, in the order in which they are taken: `flushing` (checkpoints and what must not meet them), `book` (the writer:
+//! a group of batches), `stable`, the pool's and the short ones of `published` and `samples`, WiredTiger's own. Readers
+//! take only their session and the short ones.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arbor_base::{Position, TreeId};
+use arbor_engine::{
+    Barrier, Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeOptions, TreeStats,
+};
+
+use crate::checkpoint::Stable;
+use crate::edit::Book;
+use crate::estimate::Samples;
+use crate::options::{CACHE_BYTES_MIN, COMPRESSORS, WiredTigerOptions, check_tree_options};
+use crate::pace::{Pace, Pacer};
+use crate::pool::Pool;
+use crate::published::Published;
+use crate::raw::{Connection, Session};
+use crate::records::{self, CATALOGUE, State};
+use crate::snapshot::WiredTigerSnapshot;
+use crate::{bulk, folder, published};
+
+/// The WiredTiger engine. Dropping it keeps the state of its last checkpoint, or of a later stable generation.
+pub struct WiredTigerEngine {
+    core: Arc<Core>,
+    /// Stops and joins its thread when dropped.
+    _pacer: Pacer,
+}
+
+/// What snapshots need, which may outlive the engine. The fields close in this order.
+pub(crate) struct Reading {
+    pub published: Arc<Published>,
+    pub pool: Pool,
+    pub samples: Samples,
+}
+
+pub(crate) struct Core {
+    book: Mutex<Book>,
+    pub reading: Arc<Reading>,
+    pub published: Arc<Published>,
+    pub options: WiredTigerOptions,
+    cache_bytes: AtomicU64,
+    pub barrier: Mutex<Option<Barrier>>,
+    pub stable: Mutex<Stable>,
+    /// The session that makes checkpoints.
+    pub flushing: Mutex<Session>,
+    pub applied: AtomicU64,
+    pub durable: AtomicU64,
+    /// Generation of the durable state.
+    pub flushed_generation: AtomicU64,
+    pub pace: Pace,
+    pub counters: Counters,
+    pub connection: Arc<Connection>,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub transactions: AtomicU64,
+    pub rollbacks: AtomicU64,
+    pub checkpoints: AtomicU64,
+    pub checkpoint_ms: AtomicU64,
+    pub swept_tables: AtomicU64,
+    pub background_errors: AtomicU64,
+}
+
+impl Counters {
+    pub fn count_rollback(&self) {
+        self.rollbacks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn count_transaction(&self) {
+        self.transactions.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl WiredTigerEngine {
+    /// Opens or makes the engine in a folder, in the state of its last checkpoint.
+    pub fn open(dir: &Path, options: WiredTigerOptions) -> Result<WiredTigerEngine> {
+        options.check()?;
+        folder::prepare(dir)?;
+        let connection = Connection::open(dir, &options.open_config())?;
+        let core = Arc::new(Core::new(&connection, options)?);
+        core.drop_orphans()?;
+        let pacer = Pacer::start(&core)?;
+        Ok(WiredTigerEngine { core, _pacer: pacer })
+    }
+}
+
+impl Core {
+    fn new(connection: &Arc<Connection>, options: WiredTigerOptions) -> Result<Core> {
+        let (mut session, mut tables_session) = (connection.session()?, connection.session()?);
+        let existing = tables_session.tables()?;
+        if !existing.contains(&CATALOGUE) {
+            tables_session.create(CATALOGUE, &options.create_config(&TreeOptions::default())?)?;
+        }
+        let state = first_state(&mut session)?;
+        // Before anything else is committed: closing keeps what is stable, or everything where nothing ever was.
+        connection.set_stable(state.generation)?;
+        let trees = records::trees(&mut session)?;
+        let tables: published::Map = trees.iter().map(|(tree, record)| (*tree, record.table)).collect();
+        let tables = Arc::new(tables);
+        let published = Arc::new(Published::new(state, tables.clone()));
+        let numbers = existing.iter().chain(tables.values()).map(|table| table.0);
+        let next_table = numbers.max().unwrap_or(0) + 1;
+        let reading =
+            Reading { published: published.clone(), pool: Pool::new(connection), samples: Samples::default() };
+        let cache_bytes = AtomicU64::new(options.cache_bytes.max(CACHE_BYTES_MIN));
+        let book =
+            Book { session, tables_session, trees, tables, state, next_table, doomed: Vec::new(), poisoned: None };
+        Ok(Core {
+            book: Mutex::new(book),
+            reading: Arc::new(reading),
+            published,
+            cache_bytes,
+            barrier: Mutex::new(None),
+            stable: Mutex::new(Stable { generation: state.generation, position: state.applied }),
+            flushing: Mutex::new(connection.session()?),
+            applied: AtomicU64::new(state.applied.0),
+            durable: AtomicU64::new(state.applied.0),
+            flushed_generation: AtomicU64::new(state.generation),
+            pace: Pace::new(options.cache_bytes),
+            counters: Counters::default(),
+            options,
+            connection: connection.clone(),
+        })
+    }
+
+    pub fn lock_book(&self) -> MutexGuard<'_, Book> {
+        // The book changes only after a commit, in steps that do not panic.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Errors: writing is over.
+    pub fn usable_book(&self) -> Result<MutexGuard<'_, Book>> {
+        let book = self.lock_book();
+        match &book.poisoned {
+            Some(reason) => Err(Error::Poisoned { context: reason.clone() }),
+            None => Ok(book),
+        }
+    }
+
+    pub fn cache_bytes(&self) -> u64 {
+        self.cache_bytes.load(Ordering::Relaxed)
+    }
+
+    fn set_cache_bytes(&self, value: &str) -> Result<()> {
+        let invalid = |reason: String| Error::InvalidOption { name: "cacheBytes".to_owned(), reason };
+        let bytes: u64 = value.parse().map_err(|_| invalid(format!("'{value}' is no number of bytes")))?;
+        if bytes < CACHE_BYTES_MIN {
+            return Err(invalid(format!("WiredTiger's cache has at least {CACHE_BYTES_MIN} bytes here")));
+        }
+        // The writer changes the cache too, while it holds the book.
+        let _book = self.lock_book();
+        let config = format!("cache_size={bytes}");
+        self.connection.reconfigure(&config).map_err(|fault| match fault.is_invalid() {
+            true => invalid(fault.text()),
+            false => fault.into(),
+        })?;
+        self.cache_bytes.store(bytes, Ordering::Relaxed);
+        self.pace.set_cache_bytes(bytes);
+        Ok(())
+    }
+}
+
+/// The state record; a new engine gets its first one.
+fn first_state(session: &mut Session) -> Result<State> {
+    if let Some(state) = records::state(session)? {
+        return Ok(state);
+    }
+    let state = State { generation: 1, ..State::default() };
+    session.begin()?;
+    records::put_state(session, &state)?;
+    session.commit(state.generation)?;
+    Ok(state)
+}
+
+impl Engine for WiredTigerEngine {
+    fn name(&self) -> &'static str {
+        "wiredTiger"
+    }
+
+    fn applied(&self) -> Position {
+        Position(self.core.applied.load(Ordering::Acquire))
+    }
+
+    fn apply(&self, batches: &[Batch]) -> Result<()> {
+        self.core.apply(batches)
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        Ok(Box::new(WiredTigerSnapshot::new(&self.core.reading)?))
+    }
+
+    fn checkpoint(&self) -> Result<Position> {
+        self.core.checkpoint()
+    }
+
+    fn set_barrier(&self, barrier: Barrier) {
+        *self.core.barrier.lock().unwrap_or_else(PoisonError::into_inner) = Some(barrier);
+    }
+
+    fn durable(&self) -> Position {
+        Position(self.core.durable.load(Ordering::Acquire))
+    }
+
+    fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
+        bulk::load(&self.core, tree, rows)
+    }
+
+    fn check_options(&self, options: &TreeOptions) -> Result<()> {
+        check_tree_options(options)
+    }
+
+    fn trees(&self) -> Result<Vec<TreeId>> {
+        let mut trees: Vec<TreeId> = self.core.lock_book().trees.keys().copied().collect();
+        trees.sort_unstable();
+        Ok(trees)
+    }
+
+    fn compact(&self, tree: TreeId, stop: &dyn Fn() -> bool) -> Result<u64> {
+        self.core.compact(tree, stop)
+    }
+
+    fn set_parameter(&self, name: &str, value: &str) -> Result<()> {
+        match name {
+            "cacheBytes" => self.core.set_cache_bytes(value),
+            _ => {
+                let reason = "the engine wiredTiger cannot change it while it runs".to_owned();
+                Err(Error::InvalidOption { name: name.to_owned(), reason })
+            }
+        }
+    }
+
+    fn stats(&self) -> Result<EngineStats> {
+        self.core.stats()
+    }
+
+    fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
+        self.core.tree_stats(tree)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { update_messages: false, exact_counts: false, cheap_range_delete: true, compression: COMPRESSORS }
+    }
+}

@@ -1,0 +1,72 @@
+//! WiredTiger behind the engine trait: B-trees with versions in memory, checkpoints without stopping anybody.
+//!
+//! **Licence.** WiredTiger is under the GNU General Public License, version 2 or 3. This crate links it only with the
+//! feature `wiredtiger-system`, which is off by default; a binary built with that feature is a work under the GPL when it
+//! is passed on. Without the feature this crate is empty, and needs neither the library nor libclang.
+//!
+//! It is the real WiredTiger 3.2.1, as Debian ships it (libwiredtiger-dev), through own bindings made at build time.
+//!
+//! - `engine`: the trait, the one writer
+//! - `edit`: a group of batches becomes one transaction
+//! - `records`: the catalogue: which table holds which tree, and the position
+//! - `published`: which state a snapshot shows, and which snapshots are held
+//! - `pool`, `snapshot`, `cursor`, `estimate`: reading
+//! - `bulk`: filling a tree
+//! - `checkpoint`: what survives a crash, the log's barrier, the stable generation
+//! - `pace`: the thread that moves the stable generation on
+//! - `sweep`: the tables of dropped trees
+//! - `compact`, `statistics`: what they say
+//! - `options`, `config_string`: what the user may choose
+//! - `folder`: whose folder it is
+//! - `raw`: the calls into WiredTiger, and all unsafe code
+//!
+//! What follows from WiredTiger:
+//!
+//! - A snapshot is a transaction: WiredTiger keeps every version that it may need, in its cache and, when that is full,
+//!   in `WiredTigerLAS.wt`. A snapshot that is held for long beside many writes costs cache, then disk, then speed.
+//! - A block with a wrong checksum ends WiredTiger until it is opened again: every call answers the error that names the
+//!   file, or that it is poisoned. Nothing of it ends the process.
+//! - Making a tree syncs WiredTiger's metadata (a few fsyncs); what it makes before a crash that loses the batch is
+//!   dropped at open.
+
+#[cfg(feature = "wiredtiger-system")]
+mod bulk;
+#[cfg(feature = "wiredtiger-system")]
+mod checkpoint;
+#[cfg(feature = "wiredtiger-system")]
+mod compact;
+#[cfg(feature = "wiredtiger-system")]
+mod config_string;
+#[cfg(feature = "wiredtiger-system")]
+mod cursor;
+#[cfg(feature = "wiredtiger-system")]
+mod edit;
+#[cfg(feature = "wiredtiger-system")]
+mod engine;
+#[cfg(feature = "wiredtiger-system")]
+mod estimate;
+#[cfg(feature = "wiredtiger-system")]
+mod folder;
+#[cfg(feature = "wiredtiger-system")]
+mod options;
+#[cfg(feature = "wiredtiger-system")]
+mod pace;
+#[cfg(feature = "wiredtiger-system")]
+mod pool;
+#[cfg(feature = "wiredtiger-system")]
+mod published;
+#[cfg(feature = "wiredtiger-system")]
+mod raw;
+#[cfg(feature = "wiredtiger-system")]
+mod records;
+#[cfg(feature = "wiredtiger-system")]
+mod snapshot;
+#[cfg(feature = "wiredtiger-system")]
+mod statistics;
+#[cfg(feature = "wiredtiger-system")]
+mod sweep;
+
+#[cfg(feature = "wiredtiger-system")]
+pub use engine::WiredTigerEngine;
+#[cfg(feature = "wiredtiger-system")]
+pub use options::{COMPRESSORS, WiredTigerOptions};

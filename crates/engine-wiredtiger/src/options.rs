@@ -1,0 +1,214 @@
+//! What the user of the engine may choose.
+
+use arbor_engine::{Error, Result, TreeOptions};
+
+use crate::config_string;
+use crate::raw::has_extension;
+
+/// Compressors of blocks that the packages of the library bring; the two others that MongoDB's WiredTiger has are refused
+/// by name.
+pub const COMPRESSORS: &[&str] = &["none", "snappy", "zlib"];
+
+/// Compressors that are shared objects beside the library.
+pub(crate) const EXTENSIONS: &[&str] = &["snappy", "zlib"];
+
+/// Smallest cache: one row may have 48 MB.
+pub(crate) const CACHE_BYTES_MIN: u64 = 64 << 20;
+
+#[derive(Clone, Debug)]
+pub struct WiredTigerOptions {
+    /// Memory of WiredTiger's cache, at least 64 MB.
+    pub cache_bytes: u64,
+    /// Compressor of trees that name none: one of [`COMPRESSORS`].
+    pub compression: String,
+    /// `storage.wiredTiger.engineConfig.configString`: more of `wiredtiger_open`.
+    pub config_string: String,
+    /// More of `WT_SESSION.create` for every tree, under what the tree itself says.
+    pub tree_config_string: String,
+    /// Puts and deletes look for the row that they replace, so that rows are counted but for range deletes. Without,
+    /// each put counts as a new row.
+    pub count_rows: bool,
+}
+
+impl Default for WiredTigerOptions {
+    fn default() -> WiredTigerOptions {
+        WiredTigerOptions {
+            cache_bytes: 256 << 20,
+            compression: if has_extension("snappy") { "snappy" } else { "none" }.to_owned(),
+            config_string: String::new(),
+            tree_config_string: String::new(),
+            count_rows: true,
+        }
+    }
+}
+
+fn invalid(name: &str, reason: impl Into<String>) -> Error {
+    Error::InvalidOption { name: name.to_owned(), reason: reason.into() }
+}
+
+impl WiredTigerOptions {
+    /// Options from settings by the names of MongoDB's `storage.wiredTiger`: `wiredTiger.cacheSizeGB`,
+    /// `wiredTiger.blockCompressor`, `wiredTiger.configString`, `wiredTiger.collectionConfigString`. What belongs to other
+    /// engines is passed over; the last of a name counts.
+    pub fn from_settings(settings: &[(String, String)]) -> Result<WiredTigerOptions> {
+        let mut options = WiredTigerOptions::default();
+        for (name, value) in settings {
+            match name.as_str() {
+                "wiredTiger.cacheSizeGB" => options.cache_bytes = gigabytes(name, value)?,
+                "wiredTiger.blockCompressor" => options.compression = value.clone(),
+                "wiredTiger.configString" => options.config_string = value.clone(),
+                "wiredTiger.collectionConfigString" => options.tree_config_string = value.clone(),
+                _ => {}
+            }
+        }
+        options.check()?;
+        Ok(options)
+    }
+
+    /// Errors: `InvalidOption` by the name that [`WiredTigerOptions::from_settings`] knows.
+    pub fn check(&self) -> Result<()> {
+        check_compressor("wiredTiger.blockCompressor", &self.compression)?;
+        config_string::check_open("wiredTiger.configString", &self.config_string)?;
+        config_string::check_create("wiredTiger.collectionConfigString", &self.tree_config_string)
+    }
+
+    pub(crate) fn open_config(&self) -> String {
+        // The user's string comes last, so that it counts; what must not change is refused in it.
+        format!(
+            "create,config_base=false,use_environment=false,session_max=20000,log=(enabled=false),checkpoint=(wait=0),\
+             statistics=(fast),eviction=(threads_min=1,threads_max=4),\
+             file_manager=(close_idle_time=600,close_scan_interval=10,close_handle_minimum=250),cache_size={},{}",
+            self.cache_bytes.max(CACHE_BYTES_MIN),
+            self.config_string
+        )
+    }
+
+    /// How a tree's table is made. Requires: the options were checked.
+    pub(crate) fn create_config(&self, options: &TreeOptions) -> Result<String> {
+        let mut config = format!(
+            "key_format=u,value_format=u,memory_page_max=10MB,split_pct=90,leaf_value_max=64MB,checksum=on,\
+             block_compressor={},{}",
+            self.compression, self.tree_config_string
+        );
+        for (name, value) in &options.settings {
+            config.push(',');
+            config.push_str(&tree_config(name, value)?);
+        }
+        Ok(config)
+    }
+}
+
+fn gigabytes(name: &str, value: &str) -> Result<u64> {
+    let number: f64 = value.parse().map_err(|_| invalid(name, format!("'{value}' is no number")))?;
+    match number.is_finite() && (0.0..=10_000.0).contains(&number) {
+        true => Ok((number * f64::from(1 << 30)) as u64),
+        false => Err(invalid(name, "it must be between 0 and 10000")),
+    }
+}
+
+fn check_compressor(name: &str, compressor: &str) -> Result<()> {
+    let known = COMPRESSORS.contains(&compressor) && (compressor == "none" || has_extension(compressor));
+    match known {
+        true => Ok(()),
+        false => Err(invalid(
+            name,
+            format!("this WiredTiger has no block compressor '{compressor}'; known are {}", COMPRESSORS.join(", ")),
+        )),
+    }
+}
+
+/// The part of `WT_SESSION.create` that one setting of a tree stands for.
+fn tree_config(name: &str, value: &str) -> Result<String> {
+    let config = match name {
+        "compression" | "blockCompressor" | "block_compressor" => {
+            check_compressor(name, value)?;
+            format!("block_compressor={value}")
+        }
+        "leafPageMax" | "leaf_page_max" => format!("leaf_page_max={value}"),
+        "internalPageMax" | "internal_page_max" => format!("internal_page_max={value}"),
+        "allocationSize" | "allocation_size" => format!("allocation_size={value}"),
+        "prefixCompression" | "prefix_compression" => format!("prefix_compression={value}"),
+        "configString" => value.to_owned(),
+        _ => return Err(invalid(name, "unknown to the engine wiredTiger")),
+    };
+    config_string::check_create(name, &config)?;
+    Ok(config)
+}
+
+/// Errors: `InvalidOption` for a name or value that no table is made with.
+pub(crate) fn check_tree_options(options: &TreeOptions) -> Result<()> {
+    options.settings.iter().try_for_each(|(name, value)| tree_config(name, value).map(drop))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(name: &str, value: &str) -> Result<()> {
+        check_tree_options(&TreeOptions { settings: vec![(name.to_owned(), value.to_owned())] })
+    }
+
+    #[test]
+    fn tree_options_are_checked() {
+        for (name, value) in [
+            ("compression", "zlib"),
+            ("blockCompressor", "none"),
+            ("leafPageMax", "16KB"),
+            ("internalPageMax", "4096"),
+            ("allocation_size", "4KB"),
+            ("prefixCompression", "true"),
+            ("configString", "block_compressor=zlib,leaf_page_max=64KB"),
+            ("configString", ""),
+        ] {
+            tree(name, value).unwrap();
+        }
+        for (name, value, reason) in [
+            ("compression", "zstd", "no block compressor 'zstd'"),
+            ("compression", "lz4", "known are none, snappy, zlib"),
+            ("leafPageMax", "many", "leaf_page_max"),
+            ("leafPageMax", "1KB,key_format=S", "key_format"),
+            ("configString", "type=lsm", "type"),
+            ("configString", "no_such=1", "no_such"),
+            ("configString", "block_compressor=zstd", "zstd"),
+            ("pageSize", "4096", "unknown to the engine wiredTiger"),
+        ] {
+            match tree(name, value) {
+                Err(Error::InvalidOption { name: named, reason: said }) => {
+                    assert!(named == name && said.contains(reason), "{name}={value}: {said}");
+                }
+                other => panic!("{name}={value}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn settings_have_mongodbs_names() {
+        let settings = |list: &[(&str, &str)]| -> Vec<(String, String)> {
+            list.iter().map(|(name, value)| (format!("wiredTiger.{name}"), (*value).to_owned())).collect()
+        };
+        let options = WiredTigerOptions::from_settings(&settings(&[
+            ("cacheSizeGB", "0.5"),
+            ("blockCompressor", "zlib"),
+            ("configString", "eviction_dirty_target=10,file_manager=(close_idle_time=30)"),
+        ]));
+        let options = options.unwrap();
+        assert_eq!((options.cache_bytes, options.compression.as_str()), (512 << 20, "zlib"));
+        assert!(options.open_config().ends_with("file_manager=(close_idle_time=30)"));
+        for (name, value, reason) in [
+            ("cacheSizeGB", "much", "no number"),
+            ("blockCompressor", "zstd", "known are"),
+            ("configString", "log=(enabled=true)", "log"),
+            ("configString", "cache_size=1GB", "cache_size"),
+            ("configString", "eviction_target=lots", "eviction_target"),
+            ("configString", "home=(/tmp", "bracket"),
+            ("collectionConfigString", "source=\"file:x\"", "source"),
+        ] {
+            match WiredTigerOptions::from_settings(&settings(&[(name, value)])) {
+                Err(Error::InvalidOption { name: named, reason: said }) => {
+                    assert!(named.ends_with(name) && said.contains(reason), "{name}={value}: {said}");
+                }
+                other => panic!("{name}={value}: {other:?}"),
+            }
+        }
+    }
+}

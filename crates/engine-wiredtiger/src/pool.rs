@@ -1,0 +1,70 @@
+//! Sessions for snapshots. A session is used by one snapshot at a time and keeps its cursors for the next one.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arbor_engine::Result;
+
+use crate::raw::{Connection, Session};
+
+/// Idle sessions that are kept.
+const IDLE_MAX: usize = 512;
+
+pub struct Pool {
+    connection: Arc<Connection>,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Default)]
+struct Idle {
+    sessions: Vec<Session>,
+    /// How often tables were dropped: sessions that were taken before close their cursors when they come back.
+    drops: u64,
+}
+
+/// A session out of the pool.
+pub struct Taken {
+    pub session: Session,
+    drops: u64,
+}
+
+impl Pool {
+    pub fn new(connection: &Arc<Connection>) -> Pool {
+        Pool { connection: connection.clone(), idle: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Idle> {
+        // Each change is one push or one pop.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn take(&self) -> Result<Taken> {
+        let (session, drops) = {
+            let mut idle = self.lock();
+            (idle.sessions.pop(), idle.drops)
+        };
+        let session = session.map_or_else(|| self.connection.session(), Ok)?;
+        Ok(Taken { session, drops })
+    }
+
+    /// Requires: no transaction, no cursors but the session's own.
+    pub fn give_back(&self, taken: Taken) {
+        let Taken { mut session, drops } = taken;
+        let mut idle = self.lock();
+        if idle.sessions.len() >= IDLE_MAX {
+            // Closing it takes a while, and locks of WiredTiger.
+            drop(idle);
+            return drop(session);
+        }
+        if idle.drops != drops {
+            session.close_cursors();
+        }
+        idle.sessions.push(session);
+    }
+
+    /// Cursors of idle sessions, and of the others when they come back, no longer stand in the way of dropping tables.
+    pub fn close_cursors(&self) {
+        let mut idle = self.lock();
+        idle.drops += 1;
+        idle.sessions.iter_mut().for_each(Session::close_cursors);
+    }
+}

@@ -1,0 +1,103 @@
+//! Which state a snapshot shows, and which snapshots are held.
+//!
+//! A snapshot begins its transaction without a lock and reads the state record through it; that names the shape, whose
+//! tables stand here. I2: the writer announces a new shape before it commits it, and a shape is forgotten only when it
+//! is neither the newest nor held; a snapshot holds the newest committed shape before it begins, so what it finds in its
+//! record is that one or a later one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arbor_base::TreeId;
+
+use crate::raw::Table;
+use crate::records::State;
+
+pub type Map = HashMap<TreeId, Table>;
+pub type Tables = Arc<Map>;
+
+pub struct Published {
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    committed: State,
+    /// By shape: the committed one, the announced one, and all since the oldest held.
+    tables: BTreeMap<u64, Tables>,
+    /// Shapes that snapshots hold, with how often.
+    held: BTreeMap<u64, usize>,
+}
+
+impl Published {
+    pub fn new(state: State, tables: Tables) -> Published {
+        let tables = BTreeMap::from([(state.shape, tables)]);
+        Published { inner: Mutex::new(Inner { committed: state, tables, held: BTreeMap::new() }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Each change is one assignment or one count.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest committed state.
+    pub fn committed(&self) -> State {
+        self.lock().committed
+    }
+
+    /// Called by the writer before it commits another shape.
+    pub fn announce(&self, shape: u64, tables: Tables) {
+        self.lock().tables.insert(shape, tables);
+    }
+
+    /// Called by the writer after it committed.
+    pub fn settle(&self, state: State) {
+        let mut inner = self.lock();
+        inner.committed = state;
+        inner.forget();
+    }
+
+    /// Holds the committed shape until [`Published::release`].
+    pub fn hold(&self) -> u64 {
+        let mut inner = self.lock();
+        let shape = inner.committed.shape;
+        *inner.held.entry(shape).or_default() += 1;
+        shape
+    }
+
+    pub fn tables(&self, shape: u64) -> Option<Tables> {
+        self.lock().tables.get(&shape).cloned()
+    }
+
+    pub fn release(&self, shape: u64) {
+        let mut inner = self.lock();
+        if let Some(count) = inner.held.get_mut(&shape) {
+            *count -= 1;
+            if *count == 0 {
+                inner.held.remove(&shape);
+                inner.forget();
+            }
+        }
+    }
+
+    /// Whether a snapshot may be held that shows a shape before this one.
+    pub fn held_before(&self, shape: u64) -> bool {
+        self.lock().oldest_held().is_some_and(|oldest| oldest < shape)
+    }
+
+    pub fn held(&self) -> u64 {
+        self.lock().held.values().map(|count| *count as u64).sum()
+    }
+}
+
+impl Inner {
+    fn oldest_held(&self) -> Option<u64> {
+        self.held.first_key_value().map(|(oldest, _)| *oldest)
+    }
+
+    fn forget(&mut self) {
+        let oldest = self.oldest_held().unwrap_or(self.committed.shape).min(self.committed.shape);
+        while self.tables.first_key_value().is_some_and(|(shape, _)| *shape < oldest) {
+            self.tables.pop_first();
+        }
+    }
+}

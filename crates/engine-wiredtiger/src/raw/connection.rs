@@ -1,0 +1,137 @@
+//! The database: opening, configuration, timestamps.
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arbor_engine::{Error, Result};
+
+use super::events::{Events, take_said};
+use super::fault::{Called, Fault, checked};
+use super::{Session, call, ffi};
+
+/// Folder of the compressors that belong to the library.
+const EXTENSIONS: &str = env!("ARBOR_WIREDTIGER_EXTENSIONS");
+
+pub struct Connection {
+    connection: *mut ffi::WT_CONNECTION,
+    /// WiredTiger keeps its address.
+    events: Box<Events>,
+    dir: PathBuf,
+}
+
+// SAFETY: R3.
+#[allow(unsafe_code)]
+unsafe impl Send for Connection {}
+// SAFETY: R3.
+#[allow(unsafe_code)]
+unsafe impl Sync for Connection {}
+
+impl Connection {
+    /// Opens the database with the compressors that are installed. `config` is WiredTiger's.
+    #[allow(unsafe_code)]
+    pub fn open(dir: &Path, config: &str) -> Result<Arc<Connection>> {
+        let events = Events::new();
+        let config = text(&with_extensions(config))?;
+        let home = text(&dir.display().to_string())?;
+        let mut connection = ptr::null_mut();
+        take_said();
+        // SAFETY: R1, R2; the handler's address stays.
+        let code = unsafe { ffi::wiredtiger_open(home.as_ptr(), events.pointer(), config.as_ptr(), &mut connection) };
+        checked(dir, "open", code).map_err(|fault| cannot_open(dir, fault))?;
+        Ok(Arc::new(Connection { connection, events, dir: dir.to_owned() }))
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    #[allow(unsafe_code)]
+    pub fn session(self: &Arc<Connection>) -> Result<Session> {
+        let mut session = ptr::null_mut();
+        let config = c"isolation=snapshot";
+        // SAFETY: R1, R2.
+        let code = unsafe { call!(self.connection, open_session, ptr::null_mut(), config.as_ptr(), &mut session) };
+        checked(&self.dir, "open a session", code)?;
+        Ok(Session::new(session, self.clone()))
+    }
+
+    #[allow(unsafe_code)]
+    pub fn reconfigure(&self, config: &str) -> Called {
+        let config = text(config).unwrap_or_default();
+        // SAFETY: R1, R2.
+        checked(&self.dir, "reconfigure", unsafe { call!(self.connection, reconfigure, config.as_ptr()) })
+    }
+
+    /// From now on checkpoints hold what was committed up to this generation, and older versions are not needed for them.
+    #[allow(unsafe_code)]
+    pub fn set_stable(&self, generation: u64) -> Called {
+        let config = format!("oldest_timestamp={generation:x},stable_timestamp={generation:x}");
+        let config = text(&config).unwrap_or_default();
+        // SAFETY: R1, R2.
+        checked(&self.dir, "set the stable timestamp", unsafe {
+            call!(self.connection, set_timestamp, config.as_ptr())
+        })
+    }
+
+    /// Errors that WiredTiger reported on any of its threads.
+    pub fn errors(&self) -> u64 {
+        self.events.errors.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Connection {
+    /// Closing makes a checkpoint of the stable generation.
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: R1, R4.
+        let _ = unsafe { call!(self.connection, close, ptr::null()) };
+        take_said();
+    }
+}
+
+pub(super) fn text(text: &str) -> Result<CString> {
+    CString::new(text).map_err(|_| Error::Other("a text for WiredTiger holds a zero byte".to_owned()))
+}
+
+fn cannot_open(dir: &Path, fault: Fault) -> Error {
+    let in_use = fault.is_busy() || fault.text().contains("already being managed");
+    if !in_use {
+        return fault.into();
+    }
+    Error::CannotOpen { path: dir.display().to_string(), reason: "in use by another engine or process".to_owned() }
+}
+
+/// Whether the compressor is installed beside the library.
+pub fn has_extension(name: &str) -> bool {
+    extension(name).exists()
+}
+
+fn extension(name: &str) -> PathBuf {
+    Path::new(EXTENSIONS).join(format!("libwiredtiger_{name}.so"))
+}
+
+fn with_extensions(config: &str) -> String {
+    let paths: Vec<String> = crate::options::EXTENSIONS
+        .iter()
+        .filter(|name| has_extension(name))
+        .map(|name| format!("\"{}\"", extension(name).display()))
+        .collect();
+    format!("{config},extensions=[{}]", paths.join(","))
+}
+
+/// Asks WiredTiger whether a method takes a configuration. Answers its complaint.
+#[allow(unsafe_code)]
+pub fn check_config(method: &str, config: &str) -> std::result::Result<(), String> {
+    let (Ok(method), Ok(config)) = (text(method), text(config)) else {
+        return Err("it holds a zero byte".to_owned());
+    };
+    let events = Events::new();
+    take_said();
+    // SAFETY: R2; no session is needed where there is a handler, which outlives the call.
+    let code =
+        unsafe { ffi::wiredtiger_config_validate(ptr::null_mut(), events.pointer(), method.as_ptr(), config.as_ptr()) };
+    checked(Path::new(""), "check a configuration", code).map_err(|fault| fault.text())
+}

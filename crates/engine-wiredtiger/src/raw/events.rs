@@ -1,0 +1,80 @@
+//! What WiredTiger says beside its return codes. Without a handler it would print to stderr.
+//!
+//! The handler is called on the thread that made the mistake, so a thread finds the texts of its own failed call in
+//! [`take_said`]. What WiredTiger's own threads say is counted with the connection; the next call says it again.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::ffi;
+
+/// Texts kept per thread.
+const KEPT: usize = 8;
+
+thread_local! {
+    static SAID: RefCell<VecDeque<String>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Begins with the table that WiredTiger knows, so that its pointer is ours.
+#[repr(C)]
+pub struct Events {
+    handler: ffi::WT_EVENT_HANDLER,
+    pub errors: AtomicU64,
+}
+
+impl Events {
+    pub fn new() -> Box<Events> {
+        let handler = ffi::WT_EVENT_HANDLER {
+            handle_error: Some(handle_error),
+            handle_message: Some(handle_message),
+            handle_progress: None,
+            handle_close: None,
+        };
+        Box::new(Events { handler, errors: AtomicU64::new(0) })
+    }
+
+    pub fn pointer(&self) -> *mut ffi::WT_EVENT_HANDLER {
+        (&raw const self.handler).cast_mut()
+    }
+}
+
+fn push(texts: &mut VecDeque<String>, text: String) {
+    if texts.len() == KEPT {
+        texts.pop_front();
+    }
+    texts.push_back(text);
+}
+
+/// The texts of this thread since it asked last.
+pub fn take_said() -> Vec<String> {
+    SAID.try_with(|said| said.borrow_mut().drain(..).collect()).unwrap_or_default()
+}
+
+#[allow(unsafe_code)]
+unsafe extern "C" fn handle_error(
+    handler: *mut ffi::WT_EVENT_HANDLER,
+    _session: *mut ffi::WT_SESSION,
+    _error: c_int,
+    message: *const c_char,
+) -> c_int {
+    // SAFETY: R2; the handler is the first field of our `Events`, which lives as long as the connection.
+    let (events, text) = unsafe {
+        let text = CStr::from_ptr(message).to_string_lossy().into_owned();
+        (&*handler.cast::<Events>(), text)
+    };
+    let _ = SAID.try_with(|said| push(&mut said.borrow_mut(), text));
+    events.errors.fetch_add(1, Ordering::Relaxed);
+    0
+}
+
+/// Messages are asked for by `verbose` only, and nobody reads them.
+#[allow(unsafe_code)]
+unsafe extern "C" fn handle_message(
+    _handler: *mut ffi::WT_EVENT_HANDLER,
+    _session: *mut ffi::WT_SESSION,
+    _message: *const c_char,
+) -> c_int {
+    0
+}

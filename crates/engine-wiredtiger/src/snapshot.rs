@@ -1,0 +1,116 @@
+//! A snapshot: a transaction of WiredTiger on a session of its own, with the tables of its moment.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arbor_base::{Position, TreeId};
+use arbor_engine::{Cursor, Error, RangeEstimate, Result, Snapshot};
+
+use crate::cursor::WiredTigerCursor;
+use crate::engine::Reading;
+use crate::estimate;
+use crate::pool::Taken;
+use crate::published::Tables;
+use crate::raw::{Session, Table};
+use crate::records::{self, State};
+
+/// Keeps the database open, so it may outlive the engine.
+pub struct WiredTigerSnapshot {
+    /// `None` only while it is dropped. Cursors may be on other threads than the snapshot, so both lock it.
+    taken: Mutex<Option<Taken>>,
+    reading: Arc<Reading>,
+    held: u64,
+    position: Position,
+    tables: Tables,
+}
+
+impl WiredTigerSnapshot {
+    pub fn new(reading: &Arc<Reading>) -> Result<WiredTigerSnapshot> {
+        let held = reading.published.hold();
+        let begun = reading.pool.take().and_then(|taken| begin(reading, taken));
+        match begun {
+            Ok((taken, position, tables)) => {
+                let taken = Mutex::new(Some(taken));
+                Ok(WiredTigerSnapshot { taken, reading: reading.clone(), held, position, tables })
+            }
+            Err(error) => {
+                reading.published.release(held);
+                Err(error)
+            }
+        }
+    }
+
+    pub fn lock(&self) -> Locked<'_> {
+        // A panic inside leaves the session as it was between two of its calls.
+        Locked(self.taken.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn table(&self, tree: TreeId) -> Result<Table> {
+        self.tables.get(&tree).copied().ok_or(Error::UnknownTree(tree))
+    }
+}
+
+fn begin(reading: &Reading, mut taken: Taken) -> Result<(Taken, Position, Tables)> {
+    let session = &mut taken.session;
+    session.begin()?;
+    let shown = records::state(session).and_then(|state| {
+        let State { applied, shape, .. } = state.unwrap_or_default();
+        let tables = reading.published.tables(shape);
+        let unknown =
+            || records::damaged(session, format!("the state record names shape {shape}, which was not written"));
+        Ok((applied, tables.ok_or_else(unknown)?))
+    });
+    match shown {
+        Ok((position, tables)) => Ok((taken, position, tables)),
+        Err(error) => {
+            session.rollback();
+            reading.pool.give_back(taken);
+            Err(error)
+        }
+    }
+}
+
+/// The session of a snapshot, for one call.
+pub struct Locked<'s>(MutexGuard<'s, Option<Taken>>);
+
+impl Locked<'_> {
+    pub fn session(&mut self) -> &mut Session {
+        &mut self.0.as_mut().expect("I3: a snapshot has its session until it is dropped").session
+    }
+}
+
+impl Drop for WiredTigerSnapshot {
+    fn drop(&mut self) {
+        let taken = self.taken.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut taken) = taken {
+            taken.session.rollback();
+            self.reading.pool.give_back(taken);
+        }
+        self.reading.published.release(self.held);
+    }
+}
+
+impl Snapshot for WiredTigerSnapshot {
+    fn position(&self) -> Position {
+        self.position
+    }
+
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        let table = self.table(tree)?;
+        Ok(self.lock().session().get(table, key)?.map(Cow::Owned))
+    }
+
+    fn cursor(&self, tree: TreeId) -> Result<Box<dyn Cursor + '_>> {
+        let table = self.table(tree)?;
+        let rows = self.lock().session().rows(table)?;
+        Ok(Box::new(WiredTigerCursor::new(self, rows)))
+    }
+
+    fn estimate(&self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {
+        self.table(tree)?;
+        let mut locked = self.lock();
+        let session = locked.session();
+        let record = records::tree(session, tree)?.ok_or(Error::UnknownTree(tree))?;
+        Ok(estimate::of_range(&self.reading.samples, session, &record, from, to)?)
+    }
+}

@@ -1,0 +1,54 @@
+//! What WiredTiger says of itself.
+//!
+//! `counters` are all figures of WiredTiger's statistics, by the descriptions that MongoDB's serverStatus shows under
+//! `wiredTiger` too: `cache: bytes currently in the cache` is `wiredTiger.cache["bytes currently in the cache"]` there.
+//! The engine's own figures stand before them under `arbor: `.
+
+use std::sync::atomic::Ordering;
+
+use arbor_base::TreeId;
+use arbor_engine::{EngineStats, Error, Result, TreeStats};
+
+use crate::engine::Core;
+use crate::folder;
+
+const CACHE_BYTES: &str = "cache: bytes currently in the cache";
+const FREE_BYTES: &str = "block-manager: file bytes available for reuse";
+
+impl Core {
+    pub fn stats(&self) -> Result<EngineStats> {
+        let (trees, doomed) = {
+            let book = self.lock_book();
+            (book.trees.len() as u64, book.doomed.len() as u64)
+        };
+        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let own = [
+            ("arbor: trees", trees),
+            ("arbor: tables waiting to be dropped", doomed),
+            ("arbor: tables dropped", load(&self.counters.swept_tables)),
+            ("arbor: transactions committed", load(&self.counters.transactions)),
+            ("arbor: transactions tried again", load(&self.counters.rollbacks)),
+            ("arbor: checkpoints", load(&self.counters.checkpoints)),
+            ("arbor: checkpoint ms", load(&self.counters.checkpoint_ms)),
+            ("arbor: snapshots held", self.published.held()),
+            ("arbor: background errors", load(&self.counters.background_errors)),
+            ("arbor: errors reported", self.connection.errors()),
+        ];
+        let figures = self.connection.session()?.statistics(None)?;
+        let cache_bytes = figures.iter().find(|(name, _)| *name == CACHE_BYTES).map_or(0, |(_, bytes)| *bytes);
+        Ok(EngineStats {
+            disk_bytes: folder::disk_bytes(self.connection.dir())?,
+            free_bytes: 0,
+            cache_bytes,
+            counters: own.into_iter().chain(figures).collect(),
+        })
+    }
+
+    pub fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
+        let record = self.lock_book().trees.get(&tree).copied().ok_or(Error::UnknownTree(tree))?;
+        let figures = self.connection.session()?.statistics(Some(record.table))?;
+        let free_bytes = figures.iter().find(|(name, _)| *name == FREE_BYTES).map_or(0, |(_, bytes)| *bytes);
+        let disk_bytes = self.file_bytes(record.table);
+        Ok(TreeStats { keys: record.keys, data_bytes: record.bytes, disk_bytes, free_bytes })
+    }
+}
