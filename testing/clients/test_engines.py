@@ -57,7 +57,7 @@ def test_options_of_collections_and_indexes(tmp_path):
         warnings = "\n".join(client.admin.command("getLog", "startupWarnings")["log"])
         assert "ftree" not in warnings and "defaultFanout" not in warnings, warnings
         db = client.d
-        options = {"ftree": {"compression": "none", "readPageSize": 65536}, "wiredTiger": {"configString": ""}}
+        options = {"ftree": {"compression": "none", "readPageSize": 65536}}
         db.create_collection("plain", storageEngine=options)
         assert db.plain.options()["storageEngine"] == options
         db.plain.create_index("k", storageEngine={"tokuft": {"compression": "lzma"}})

@@ -10,7 +10,7 @@ use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 #[cfg(feature = "rocksdb-system")]
 use arbor_engine_rocksdb::{RocksEngine, RocksOptions};
 use arbor_lab::kv::KvEngine;
-use arbor_store::TreeDefaults;
+use arbor_store::{EngineNames, TreeDefaults};
 
 use crate::config::Settings;
 
@@ -96,11 +96,12 @@ impl EngineChoice {
 
     /// What new trees are created with. Errors: an option that the engine refuses.
     pub fn tree_defaults(&self) -> arbor_engine::Result<TreeDefaults> {
-        match self.name {
-            "ftree" => ftree::tree_defaults(&self.options),
-            "lmdb" => Ok(TreeDefaults { engine_names: &["lmdb", "mmapv1"], ..TreeDefaults::default() }),
-            _ => Ok(TreeDefaults { engine_names: &["rocksdb"], ..TreeDefaults::default() }),
-        }
+        let names = match self.name {
+            "ftree" => ftree::names(&self.options)?,
+            "lmdb" => EngineNames { name: "lmdb", aliases: &["mmapv1"], ..EngineNames::default() },
+            name => EngineNames { name, ..EngineNames::default() },
+        };
+        Ok(TreeDefaults { engines: vec![names], default: self.name, home: self.name })
     }
 
     pub fn open(&self, folder: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {

@@ -43,6 +43,15 @@ struct Operation {
     command: Vec<u8>,
     session: Option<[u8; 16]>,
     killed: Arc<AtomicBool>,
+    progress: Option<Progress>,
+}
+
+/// How far an operation is that counts its work.
+#[derive(Clone, Copy)]
+struct Progress {
+    message: &'static str,
+    done: u64,
+    total: u64,
 }
 
 /// What is said about an operation that begins.
@@ -68,6 +77,7 @@ impl Operations {
             command: Vec::new(),
             session: None,
             killed: Arc::default(),
+            progress: None,
         };
         let slot = Arc::new(Slot { connection, operation: Mutex::new(operation), about: Mutex::new(about) });
         self.slots().insert(connection, slot.clone());
@@ -129,6 +139,7 @@ impl Slot {
         operation.begun = now;
         operation.kind = begin.kind;
         operation.session = begin.session;
+        operation.progress = None;
         operation.keep(begin.db, begin.body);
         if operation.killed.load(Ordering::Relaxed) {
             operation.killed = Arc::default();
@@ -138,6 +149,11 @@ impl Slot {
 
     pub fn end(&self) {
         lock(&self.operation).running = false;
+    }
+
+    /// For operations that take long: `currentOp` shows it.
+    pub fn set_progress(&self, message: &'static str, done: u64, total: u64) {
+        lock(&self.operation).progress = Some(Progress { message, done, total });
     }
 
     pub fn set_client(&self, app_name: Option<String>, client: DocBuf) {
@@ -203,8 +219,20 @@ impl Operation {
         doc.append("secs_running", elapsed.as_secs() as i64);
         doc.append("microsecs_running", elapsed.as_micros() as i64);
         doc.append("op", self.kind).append("ns", &self.namespace).append("command", Doc::trusted(&self.command));
+        if let Some(progress) = &self.progress {
+            progress.describe(doc);
+        }
         doc.append("killPending", self.killed.load(Ordering::Relaxed));
         doc.append("numYields", 0i32);
+    }
+}
+
+impl Progress {
+    fn describe(&self, doc: &mut DocBuf) {
+        let Progress { message, done, total } = *self;
+        let percent = (done * 100).checked_div(total).unwrap_or(100);
+        doc.append("msg", &*format!("{message}: {done}/{total} {percent}%"));
+        doc.append("progress", &DocBuf::new().with("done", done as i64).with("total", total as i64));
     }
 }
 
@@ -232,6 +260,11 @@ mod tests {
         let listed = operations.list("h", false);
         assert!(matches!(listed[0].get("ns"), Some(ValueRef::String("test.c"))));
         let Some(ValueRef::Int64(id)) = listed[0].get("opid") else { panic!("{listed:?}") };
+        assert!(listed[0].get("progress").is_none());
+        slot.set_progress("Copying", 1, 3);
+        let listed = operations.list("h", false);
+        assert!(matches!(listed[0].get("msg"), Some(ValueRef::String("Copying: 1/3 33%"))));
+        assert!(matches!(listed[0].get("progress"), Some(ValueRef::Document(_))));
         assert!(!operations.kill(id as u64 + 1) && interrupt.check().is_ok());
         assert!(operations.kill(id as u64) && interrupt.check().is_err());
         slot.end();

@@ -56,8 +56,9 @@ impl Build<'_> {
     fn create(&self, txn: &mut Transaction, specs: Vec<IndexSpec>) -> Result<Vec<Arc<Index>>> {
         let create = |spec: IndexSpec| {
             let multikey = Multikey::new(&vec![0; spec.key_pattern.len()]);
-            let options = self.store.options.trees.of_index(spec.doc.as_doc())?;
-            Ok(Arc::new(spec.into_index(txn.create_tree(options), multikey)))
+            let own = self.collection;
+            let new = self.store.options.trees.of_index(spec.doc.as_doc(), own.options.as_doc(), &own.engine)?;
+            Ok(Arc::new(spec.into_index(txn.create_tree(new.options), new.engine.into(), multikey)))
         };
         specs.into_iter().map(create).collect()
     }

@@ -2,12 +2,13 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `c` + namespace | document `{uuid, tree, options, indexes: [{tree, spec}]}`; `indexes` holds ready ones only |
+//! | `c` + namespace | document `{uuid, engine, tree, options, indexes: [{engine, tree, spec}]}`; `indexes` holds ready ones only |
 //! | `m` + index tree (u64 big-endian) | multikey components, one u64 little-endian per field |
-//! | `b` + index tree (u64 big-endian) | the namespace; a build of this index has begun and is not over |
+//! | `b` + index tree (u64 big-endian) | the namespace; this tree is being built or copied, and is not in use yet |
 //!
+//! `engine` is missing in entries that older releases wrote: the tree lives on the engine that made the folder.
 //! Multikey flags have rows of their own, since they are written by ordinary inserts, beside every other transaction.
-//! A row `b` at the start means that a build was broken off: its tree is dropped.
+//! A row `b` at the start means that a build, or a switch of engines, was broken off: its tree is dropped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,11 +99,14 @@ pub(crate) fn decode_masks(bytes: Option<&[u8]>, fields: usize) -> Vec<u64> {
 
 pub(crate) fn encode_collection(collection: &Collection) -> DocBuf {
     let uuid = ValueRef::Binary { subtype: UUID_SUBTYPE, bytes: collection.uuid.as_bytes() };
-    let index = |index: &Arc<Index>| DocBuf::new().with("tree", index.tree.0 as i64).with("spec", &index.spec);
+    let index = |index: &Arc<Index>| {
+        DocBuf::new().with("engine", &*index.engine).with("tree", index.tree.0 as i64).with("spec", &index.spec)
+    };
     let indexes: Vec<DocBuf> = collection.indexes.iter().map(index).collect();
     let indexes: arbor_bson::ArrayBuf = indexes.iter().collect();
     DocBuf::new()
         .with("uuid", uuid)
+        .with("engine", &*collection.engine)
         .with("tree", collection.tree.0 as i64)
         .with("options", &collection.options)
         .with("indexes", &indexes)
@@ -119,16 +123,23 @@ fn tree_in(doc: Doc<'_>, place: &str) -> Result<TreeId> {
     }
 }
 
-fn decode_index(view: &impl View, doc: Doc<'_>, place: &str) -> Result<Index> {
+fn engine_in(doc: Doc<'_>, home: &str) -> Arc<str> {
+    match doc.get("engine") {
+        Some(ValueRef::String(engine)) => engine.into(),
+        _ => home.into(),
+    }
+}
+
+fn decode_index(view: &impl View, doc: Doc<'_>, place: &str, home: &str) -> Result<Index> {
     let tree = tree_in(doc, place)?;
     let Some(ValueRef::Document(spec)) = doc.get("spec") else { return Err(corrupt(place, "an index has no spec")) };
     let spec = IndexSpec::parse(spec).map_err(|error| corrupt(place, error.to_string()))?;
     let masks = view.get(CATALOGUE, &multikey_key(tree))?;
     let masks = decode_masks(masks.as_deref(), spec.key_pattern.len());
-    Ok(spec.into_index(tree, Multikey::new(&masks)))
+    Ok(spec.into_index(tree, engine_in(doc, home), Multikey::new(&masks)))
 }
 
-fn decode_collection(view: &impl View, namespace: Namespace, bytes: &[u8]) -> Result<Collection> {
+fn decode_collection(view: &impl View, namespace: Namespace, bytes: &[u8], home: &str) -> Result<Collection> {
     let place = namespace.as_str().to_owned();
     let doc = arbor_bson::validate(bytes, LIMITS);
     let doc = doc.map_err(|error| corrupt(&place, error.to_string()))?;
@@ -146,14 +157,16 @@ fn decode_collection(view: &impl View, namespace: Namespace, bytes: &[u8]) -> Re
     if let Some(ValueRef::Array(list)) = doc.get("indexes") {
         for index in list.iter() {
             let ValueRef::Document(index) = index else { return Err(corrupt(&place, "an index is no document")) };
-            indexes.push(Arc::new(decode_index(view, index, &place)?));
+            indexes.push(Arc::new(decode_index(view, index, &place, home)?));
         }
     }
-    Ok(Collection { uuid, namespace, options, tree: tree_in(doc, &place)?, indexes, latch: Arc::default() })
+    let (engine, tree) = (engine_in(doc, home), tree_in(doc, &place)?);
+    Ok(Collection { uuid, namespace, options, engine, tree, indexes, latch: Arc::default() })
 }
 
-/// What the tree holds: the collections, and the trees of builds that were broken off.
-pub(crate) fn load(view: &impl View) -> Result<(Catalogue, Vec<TreeId>)> {
+/// What the tree holds: the collections, and the trees of what was broken off. Entries without an engine are
+/// those of `home`.
+pub(crate) fn load(view: &impl View, home: &str) -> Result<(Catalogue, Vec<TreeId>)> {
     let mut catalogue = Catalogue::default();
     let mut broken_off = Vec::new();
     let mut cursor = view.cursor(CATALOGUE)?;
@@ -163,7 +176,7 @@ pub(crate) fn load(view: &impl View) -> Result<(Catalogue, Vec<TreeId>)> {
             Some((&COLLECTION_PREFIX, name)) => {
                 let name = String::from_utf8_lossy(name);
                 let namespace = Namespace::parse(&name).map_err(|error| corrupt(&name, error.to_string()))?;
-                catalogue.put(Arc::new(decode_collection(view, namespace, cursor.value())?));
+                catalogue.put(Arc::new(decode_collection(view, namespace, cursor.value(), home)?));
             }
             Some((&BUILD_PREFIX, tree)) => {
                 let tree = tree.try_into().map_err(|_| corrupt("of a build", "no tree"))?;

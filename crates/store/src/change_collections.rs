@@ -29,12 +29,14 @@ impl Store {
             return if same { Ok(Created::Before) } else { Err(Error::NamespaceExists(namespace.clone())) };
         }
         catalogue.check_case(namespace.db())?;
+        let new = self.options.trees.of_collection(options.as_doc())?;
         let mut txn = self.transactions.begin()?;
         let collection = Collection {
             uuid: Uuid::new_v4(),
             namespace: namespace.clone(),
             options: options.clone(),
-            tree: txn.create_tree(self.options.trees.of_collection(options.as_doc())?),
+            engine: new.engine.into(),
+            tree: txn.create_tree(new.options),
             indexes: Vec::new(),
             latch: Arc::default(),
         };
@@ -59,6 +61,7 @@ impl Store {
     pub fn set_options(&self, namespace: &Namespace, options: &DocBuf) -> Result<()> {
         let (old, _guard) =
             self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
+        self.switches.refuse(&old, "change the options of")?;
         let _changing = self.lock_changes();
         let collection = Collection { options: options.clone(), ..old.copy() };
         let mut txn = self.transactions.begin()?;
@@ -70,6 +73,7 @@ impl Store {
     pub fn drop_collection(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
         let (collection, _guard) =
             self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
+        self.switches.break_off(&collection);
         let _changing = self.lock_changes();
         let mut txn = self.transactions.begin()?;
         drop_collection(&mut txn, &collection);
@@ -86,6 +90,7 @@ impl Store {
         if held.is_empty() {
             return Ok(false);
         }
+        held.iter().for_each(|(collection, _)| self.switches.break_off(collection));
         let _changing = self.lock_changes();
         let mut txn = self.transactions.begin()?;
         held.iter().for_each(|(collection, _)| drop_collection(&mut txn, collection));
@@ -114,8 +119,10 @@ impl Store {
                 return Err(Error::NamespaceExists(to.clone()));
             }
             catalogue.check_case(to.db())?;
+            self.switches.refuse(source, "rename")?;
             let mut txn = self.transactions.begin()?;
             if let Some(target) = target {
+                self.switches.break_off(target);
                 drop_collection(&mut txn, target);
             }
             let renamed = Collection { namespace: to.clone(), ..source.copy() };

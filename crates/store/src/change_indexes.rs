@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arbor_bson::{DocBuf, compare_docs};
+use arbor_bson::{Doc, DocBuf, compare_docs};
 
 use crate::build::Build;
 use crate::catalogue::{self, CATALOGUE};
@@ -45,6 +45,7 @@ impl Store {
     /// a created collection stays.
     pub fn create_indexes(&self, namespace: &Namespace, specs: &[DocBuf]) -> Result<IndexesCreated> {
         let specs: Vec<IndexSpec> = specs.iter().map(|spec| IndexSpec::parse(spec.as_doc())).collect::<Result<_>>()?;
+        self.check_trees(namespace, &specs)?;
         let mut created_collection = false;
         let (collection, _guard) = loop {
             created_collection |= self.ensure_collection(namespace)?;
@@ -56,9 +57,25 @@ impl Store {
         let before = collection.indexes.len() + 1;
         let created: Vec<String> = new.iter().map(|spec| spec.name.clone()).collect();
         if !new.is_empty() {
+            self.switches.refuse(&collection, "create indexes on")?;
             Build { store: self, collection: &collection }.run(new)?;
         }
         Ok(IndexesCreated { before, after: before + created.len(), created_collection, created })
+    }
+
+    /// Errors: an engine, or an option of it, that the trees of these indexes could not be created with. Asked before a
+    /// collection is created for them.
+    fn check_trees(&self, namespace: &Namespace, specs: &[IndexSpec]) -> Result<()> {
+        let collection = self.collection(namespace);
+        let (options, engine) = match &collection {
+            Some(own) => (own.options.as_doc(), &*own.engine),
+            None => (Doc::empty(), self.options.trees.default),
+        };
+        for spec in specs {
+            let new = self.options.trees.of_index(spec.doc.as_doc(), options, engine)?;
+            self.transactions.engine().check_options(&new.options)?;
+        }
+        Ok(())
     }
 
     /// Answers the number of indexes before, `_id_` included.
@@ -70,6 +87,7 @@ impl Store {
         if dropped.is_empty() {
             return Ok(before);
         }
+        self.switches.refuse(&collection, "drop indexes of")?;
         let _changing = self.lock_changes();
         let mut txn = self.transactions.begin()?;
         for index in &dropped {
@@ -89,6 +107,7 @@ impl Store {
         let spec = IndexSpec::parse(spec.as_doc())?;
         let (collection, _guard) =
             self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
+        self.switches.refuse(&collection, "change an index of")?;
         let Some(at) = collection.indexes.iter().position(|index| index.name == name) else {
             return problem(IndexProblem::NotFound, format!("index not found with name [{name}]"));
         };
@@ -97,7 +116,7 @@ impl Store {
             if !spec.only_settings_differ(index) {
                 return problem(IndexProblem::InvalidOptions, "only settings of an index can be changed");
             }
-            *index = Arc::new(spec.into_index(index.tree, index.multikey.copy()));
+            *index = Arc::new(spec.into_index(index.tree, index.engine.clone(), index.multikey.copy()));
         }
         let _changing = self.lock_changes();
         let changed = Collection { indexes, ..collection.copy() };
@@ -115,7 +134,7 @@ fn select_new(collection: &Collection, specs: Vec<IndexSpec>) -> Result<Vec<Inde
         if spec.is_id_index() || !spec.is_new(&known)? {
             continue;
         }
-        known.push(Arc::new(spec.clone().into_index(collection.tree, Multikey::default())));
+        known.push(Arc::new(spec.clone().into_index(collection.tree, collection.engine.clone(), Multikey::default())));
         new.push(spec);
     }
     if known.len() + 1 > INDEXES_MAX {

@@ -17,6 +17,8 @@ pub struct Collection {
     pub namespace: Namespace,
     /// The options of `create` that MongoDB shows in `listCollections`, verbatim.
     pub options: DocBuf,
+    /// Name of the engine that the tree of records lives on.
+    pub engine: Arc<str>,
     /// Records: KeyString of `_id` -> document.
     pub tree: TreeId,
     /// Secondary indexes, ready ones only, in order of creation. The `_id` index is the tree of records itself.
@@ -47,6 +49,7 @@ impl Collection {
             uuid: self.uuid,
             namespace: self.namespace.clone(),
             options: self.options.clone(),
+            engine: self.engine.clone(),
             tree: self.tree,
             indexes: self.indexes.clone(),
             latch: self.latch.clone(),

@@ -41,6 +41,18 @@ pub enum Error {
     /// 201 CannotBuildIndexKeys.
     #[error("Index key generation produced too many keys; the maximum is {keys_max}")]
     TooManyKeys { keys_max: usize },
+    /// 72 InvalidOptions: an engine that nobody knows, or that is not in this build.
+    #[error("{name} is not a registered storage engine for this server, which has {known}")]
+    UnknownEngine { name: String, known: String },
+    /// 2 BadValue: `storageEngine` is not the options of one engine.
+    #[error("{0}")]
+    BadStorageEngine(String),
+    /// 117 ConflictingOperationInProgress.
+    #[error("{0}")]
+    ConflictingOperation(String),
+    /// The caller wanted it to stop.
+    #[error("the operation was interrupted")]
+    Interrupted,
     #[error("{reason}")]
     Index { kind: IndexProblem, reason: String },
     #[error("corrupt data in {place}: {reason}")]

@@ -1,5 +1,6 @@
 //! One secondary index, as the planner and the writer see it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arbor_base::TreeId;
@@ -31,6 +32,8 @@ pub struct Index {
     pub hidden: bool,
     /// `expireAfterSeconds`, when the specification has it.
     pub expire_after_seconds: Option<i64>,
+    /// Name of the engine that the tree lives on.
+    pub engine: Arc<str>,
     pub tree: TreeId,
     /// The specification as `listIndexes` shows it: `v`, `key`, `name`, then the options.
     pub spec: DocBuf,

@@ -104,7 +104,9 @@ mod tests {
     #[test]
     fn existing_indexes_make_conflicts() {
         let parse = |doc: &DocBuf| IndexSpec::parse(doc.as_doc()).unwrap();
-        let existing = |doc: &DocBuf| vec![std::sync::Arc::new(parse(doc).into_index(TreeId(99), Multikey::default()))];
+        let existing = |doc: &DocBuf| {
+            vec![std::sync::Arc::new(parse(doc).into_index(TreeId(99), "ftree".into(), Multikey::default()))]
+        };
         let plain = spec(&[("a", ONE)], &[]);
         let check = |existing: &[std::sync::Arc<Index>], wanted: DocBuf, outcome: Result<bool, IndexProblem>| {
             let got = parse(&wanted).is_new(existing).map_err(|error| match error {

@@ -1,10 +1,13 @@
 //! Specifications of indexes: checked with MongoDB's rules and brought into the form that `listIndexes` shows.
 
+use std::sync::Arc;
+
 use arbor_base::TreeId;
 use arbor_bson::{Doc, DocBuf, ValueRef};
 
 use crate::index::Multikey;
 use crate::key_pattern::{default_name, parse_key_pattern};
+use crate::tree_options::TOKUMX_SETTINGS;
 use crate::{Direction, Error, Index, IndexProblem, KeyField, Result};
 
 /// Options that are kept as they are and change nothing here.
@@ -197,7 +200,7 @@ impl IndexSpec {
                 return refused(&format!("the index option '{option}'"));
             }
             "clustered" | "prepareUnique" => {}
-            _ if INERT_OPTIONS.contains(&option) => {
+            _ if INERT_OPTIONS.contains(&option) || TOKUMX_SETTINGS.contains(&option) => {
                 self.doc.append(option, value);
             }
             _ => {
@@ -257,7 +260,8 @@ impl IndexSpec {
         }
     }
 
-    pub fn into_index(self, tree: TreeId, multikey: Multikey) -> Index {
+    /// Requires the engine that the tree lives on.
+    pub fn into_index(self, tree: TreeId, engine: Arc<str>, multikey: Multikey) -> Index {
         Index {
             name: self.name,
             key_pattern: self.key_pattern,
@@ -265,6 +269,7 @@ impl IndexSpec {
             sparse: self.sparse,
             hidden: self.hidden,
             expire_after_seconds: self.expire_after_seconds,
+            engine,
             tree,
             spec: self.doc,
             multikey,

@@ -4,6 +4,7 @@
 //! A waiting exclusive holder keeps new shared ones out; so a thread must not take it shared twice.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 #[derive(Debug, Default)]
 pub struct Latch {
@@ -42,6 +43,25 @@ impl Latch {
         SharedGuard(self.clone())
     }
 
+    /// Gives up after `patience`, so that those who want it shared do not wait long for one who holds it long.
+    pub fn write_within(self: &Arc<Latch>, patience: Duration) -> Option<ExclusiveGuard> {
+        let until = Instant::now() + patience;
+        let mut state = self.lock();
+        state.exclusive_waiting += 1;
+        while state.exclusive || state.shared > 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                state.exclusive_waiting -= 1;
+                self.changed.notify_all();
+                return None;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.exclusive_waiting -= 1;
+        state.exclusive = true;
+        Some(ExclusiveGuard(self.clone()))
+    }
+
     pub fn write(self: &Arc<Latch>) -> ExclusiveGuard {
         let mut state = self.lock();
         state.exclusive_waiting += 1;
@@ -68,5 +88,26 @@ impl Drop for ExclusiveGuard {
     fn drop(&mut self) {
         self.0.lock().exclusive = false;
         self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_in_vain_lets_the_others_through() {
+        let latch: Arc<Latch> = Arc::default();
+        let shared = latch.read();
+        assert!(latch.write_within(Duration::from_millis(1)).is_none());
+        drop(latch.read());
+        let (own, held) = (latch.clone(), Duration::from_secs(60));
+        let waiting = std::thread::spawn(move || own.write_within(held).is_some());
+        while latch.lock().exclusive_waiting == 0 {
+            std::thread::yield_now();
+        }
+        drop(shared);
+        assert!(waiting.join().unwrap());
+        drop(latch.read());
     }
 }

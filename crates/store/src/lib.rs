@@ -7,9 +7,10 @@
 //! | `change_collections.rs`, `change_indexes.rs` | changes of the catalogue |
 //! | `index_spec.rs`, `key_pattern.rs`, `index_conflict.rs` | what an index may be, and be beside others |
 //! | `build.rs`, `sorter.rs` | index builds |
+//! | `switch/` | the live change of a collection's engine |
 //! | `record.rs`, `cursor.rs`, `entry.rs` | reading; the layout of records and index entries |
 //! | `write.rs`, `index_keys.rs` | [`insert`], [`update`], [`delete`] and the keys of a document |
-//! | `tree_options.rs` | what new trees are created with |
+//! | `tree_options.rs` | on which engine new trees live, and with which settings |
 //! | `validate.rs` | the proof that indexes and collection agree |
 
 mod build;
@@ -30,6 +31,7 @@ mod namespace;
 mod record;
 mod sorter;
 mod store;
+mod switch;
 pub mod testing;
 mod tree_options;
 mod validate;
@@ -46,6 +48,7 @@ pub use key_pattern::INDEX_FIELDS_MAX;
 pub use namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
 pub use record::{count, data_size, id_key, record};
 pub use store::{Store, StoreOptions};
-pub use tree_options::TreeDefaults;
+pub use switch::{Phase, Switched, Watch};
+pub use tree_options::{EngineNames, TreeDefaults};
 pub use validate::{IndexReport, Report};
 pub use write::{delete, insert, update};

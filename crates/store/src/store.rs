@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use arbor_base::TreeId;
 use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction, Transactions, View};
 use arc_swap::ArcSwap;
 
 use crate::catalogue::{self, CATALOGUE, Catalogue};
 use crate::latch::ExclusiveGuard;
-use crate::{Collection, Held, Namespace, Result, TreeDefaults};
+use crate::switch::Switches;
+use crate::{Collection, Error, Held, Namespace, Result, TreeDefaults};
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -49,6 +52,7 @@ pub struct Store {
     pub(crate) transactions: Arc<Transactions>,
     catalogue: ArcSwap<Catalogue>,
     pub(crate) options: StoreOptions,
+    pub(crate) switches: Switches,
     /// One holder of several latches at a time.
     several: Mutex<()>,
     /// One change of the catalogue at a time.
@@ -58,25 +62,23 @@ pub struct Store {
 }
 
 impl Store {
-    /// Loads the catalogue; what a broken-off index build left is dropped.
-    pub fn open(transactions: Arc<Transactions>, options: StoreOptions) -> Result<Store> {
+    /// Loads the catalogue; what broken-off index builds and switches of engines left is dropped.
+    pub fn open(transactions: Arc<Transactions>, mut options: StoreOptions) -> Result<Store> {
+        if options.trees.engines.is_empty() {
+            let name = transactions.engine().name();
+            (options.trees.default, options.trees.home) = (name, name);
+        }
         let mut txn = transactions.begin()?;
         txn.create_fixed_tree(CATALOGUE, Default::default())?;
         txn.commit(Durability::Applied)?;
-        let (catalogue, broken_off) = catalogue::load(&transactions.read()?)?;
-        if !broken_off.is_empty() {
-            let mut txn = transactions.begin()?;
-            for tree in broken_off {
-                txn.drop_tree(tree);
-                txn.delete(CATALOGUE, catalogue::build_key(tree));
-            }
-            txn.commit(Durability::Applied)?;
-        }
+        let (catalogue, broken_off) = catalogue::load(&transactions.read()?, options.trees.home)?;
+        broken_off.into_iter().try_for_each(|tree| drop_broken_off(&transactions, tree))?;
         let catalogue = ArcSwap::from_pointee(catalogue);
         Ok(Store {
             transactions,
             catalogue,
             options,
+            switches: Switches::default(),
             several: Mutex::new(()),
             changing: Mutex::new(()),
             publishing: AtomicBool::new(false),
@@ -148,6 +150,20 @@ impl Store {
         }
     }
 
+    /// The same for who waits no longer than `patience`: `None` when somebody holds the latch still.
+    /// Errors: `NamespaceNotFound`.
+    pub(crate) fn hold_exclusive_within(
+        &self,
+        namespace: &Namespace,
+        patience: Duration,
+    ) -> Result<Option<(Arc<Collection>, ExclusiveGuard)>> {
+        let missing = || Error::NamespaceNotFound(namespace.clone());
+        let collection = self.collection(namespace).ok_or_else(missing)?;
+        let Some(guard) = collection.latch.write_within(patience) else { return Ok(None) };
+        let now = self.collection(namespace).ok_or_else(missing)?;
+        Ok(Arc::ptr_eq(&collection.latch, &now.latch).then_some((now, guard)))
+    }
+
     /// Names in order.
     pub fn list_databases(&self) -> Vec<String> {
         self.catalogue.load().databases.keys().cloned().collect()
@@ -186,6 +202,17 @@ impl Store {
             self.catalogue.store(Arc::new(catalogue));
         }
         Ok(committed.map(drop)?)
+    }
+}
+
+/// A tree of an engine that cannot be opened waits for a start at which it can.
+fn drop_broken_off(transactions: &Transactions, tree: TreeId) -> Result<()> {
+    let mut txn = transactions.begin()?;
+    txn.drop_tree(tree);
+    txn.delete(CATALOGUE, catalogue::build_key(tree));
+    match txn.commit(Durability::Applied) {
+        Ok(_) | Err(TxnError::Engine(_)) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

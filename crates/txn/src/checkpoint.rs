@@ -4,7 +4,7 @@
 //! (and behind the position that is held for other readers of the log). The log comes first, so that the engine does not
 //! survive a power failure at a position that the log never reached.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use arbor_base::Position;
 
 use crate::commit::{CommitPath, log_error};
+use crate::follower::LogHolds;
 use crate::{Error, Result};
 
 /// How often the thread looks at the clock, the log bytes and the free space.
@@ -30,8 +31,8 @@ pub struct CheckpointStats {
 
 pub(crate) struct Checkpoints {
     path: Arc<CommitPath>,
-    /// Records from here on are kept for other readers of the log.
-    retained_from: AtomicU64,
+    /// Who else reads the log.
+    holds: Arc<LogHolds>,
     /// One checkpoint at a time; the last checkpointed position.
     running: Mutex<Position>,
     stats: Mutex<CheckpointStats>,
@@ -48,7 +49,7 @@ impl Checkpoints {
         Checkpoints {
             running: Mutex::new(path.engine().durable()),
             path,
-            retained_from: AtomicU64::new(u64::MAX),
+            holds: Arc::default(),
             stats: Mutex::default(),
             stop: Mutex::new(false),
             wake: Condvar::new(),
@@ -65,8 +66,8 @@ impl Checkpoints {
         self.wake.notify_all();
     }
 
-    pub fn retain_from(&self, position: Position) {
-        self.retained_from.store(position.0, Ordering::Relaxed);
+    pub fn holds(&self) -> &Arc<LogHolds> {
+        &self.holds
     }
 
     pub fn stats(&self) -> CheckpointStats {
@@ -131,8 +132,7 @@ impl Checkpoints {
         let (log, engine) = (self.path.log(), self.path.engine());
         log.wait_durable(log.appended()).map_err(log_error)?;
         let position = engine.checkpoint().map_err(Error::from)?;
-        let retained = Position(self.retained_from.load(Ordering::Relaxed));
-        log.trim(engine.durable().next().min(retained)).map_err(log_error)?;
+        log.trim(engine.durable().next().min(self.holds.oldest())).map_err(log_error)?;
         Ok(position)
     }
 }

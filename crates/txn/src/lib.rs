@@ -17,6 +17,7 @@
 //! | `view.rs`, `read_view.rs` | [`View`], what a reader sees |
 //! | `transaction.rs`, `write_set.rs`, `merged_cursor.rs` | a transaction and its own writes over its snapshot |
 //! | `commit.rs`, `group.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
+//! | `follower.rs` | following the log from a snapshot on |
 //! | `record.rs` | byte layout of one log record |
 //! | `ledger.rs` | the tree that `txn` keeps for itself: tree ids and counters |
 //! | `checkpoint.rs`, `recovery.rs` | what moves the replay point, and the replay |
@@ -26,6 +27,7 @@ mod checkpoint;
 mod commit;
 mod conflict;
 mod error;
+mod follower;
 mod group;
 mod ledger;
 mod merged_cursor;
@@ -43,6 +45,7 @@ mod write_set;
 pub use arbor_engine::{Cursor, RangeEstimate, TreeOptions};
 pub use checkpoint::CheckpointStats;
 pub use error::{Error, Result};
+pub use follower::Follower;
 pub use ledger::{CounterId, FIXED_TREES};
 pub use options::{FreeSpace, Options};
 pub use read_view::ReadView;

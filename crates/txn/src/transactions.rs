@@ -10,7 +10,7 @@ use arbor_log::Log;
 use crate::checkpoint::{CheckpointStats, Checkpoints};
 use crate::commit::CommitPath;
 use crate::recovery;
-use crate::{CounterId, Durability, Error, Options, ReadView, Result, Transaction, View};
+use crate::{CounterId, Durability, Error, Follower, Options, ReadView, Result, Transaction, View};
 
 /// One log and one engine under one commit path. Shared by all threads.
 pub struct Transactions {
@@ -120,9 +120,12 @@ impl Transactions {
         self.checkpoints.watch_space();
     }
 
-    /// Keeps log records from `position` on for other readers of the log, whatever checkpoints do.
-    pub fn retain_log_from(&self, position: Position) {
-        self.checkpoints.retain_from(position);
+    /// A snapshot, and who reads every change behind it from the log.
+    pub fn follow(&self) -> Result<(ReadView, Follower)> {
+        let mut follower = Follower::new(self.checkpoints.holds().clone(), self.log().clone());
+        let view = self.read()?;
+        follower.begin_behind(view.position());
+        Ok((view, follower))
     }
 
     /// Refuses new commits, makes everything durable with a last checkpoint, and closes the log. Snapshots stay

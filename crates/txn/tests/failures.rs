@@ -201,7 +201,7 @@ fn a_checkpoint_makes_the_log_durable_first_and_trims_it_unless_it_is_retained()
     assert!(log.durable() >= position);
     assert_eq!(rig.transactions.checkpoint_stats().count, 1);
 
-    rig.transactions.retain_log_from(arbor_base::Position(1));
+    let (view, mut follower) = rig.transactions.follow().unwrap();
     let big = vec![7; 1 << 20];
     let fill = |from: u32| {
         for i in from..from + 70 {
@@ -213,7 +213,11 @@ fn a_checkpoint_makes_the_log_durable_first_and_trims_it_unless_it_is_retained()
     };
     fill(0);
     assert_eq!(log.first(), arbor_base::Position(1));
-    rig.transactions.retain_log_from(arbor_base::Position(u64::MAX));
+    let behind = std::iter::from_fn(|| follower.next(follower.end()).unwrap());
+    let positions: Vec<u64> = behind.map(|(position, _)| position.0).collect();
+    let first = view.position().0 + 1;
+    assert_eq!(positions, (first..first + 70).collect::<Vec<_>>());
+    drop(follower);
     fill(70);
     assert!(log.first() > arbor_base::Position(1));
     let after = Rig::over(InMemory::open(rig.own.disk.crash(1), rig.own.engine.crash(), Options::default()).unwrap());

@@ -14,11 +14,11 @@ use arbor_engine::{Engine, Error, Result, TreeOptions};
 use arbor_ftree::settings::settings_of;
 use arbor_ftree::{Forest, Options, default_memory_bytes};
 use arbor_lab::kv::KvSettings;
-use arbor_store::TreeDefaults;
+use arbor_store::EngineNames;
 
 type Given = (String, String);
 
-const NAMES: &[&str] = &["ftree", "tokuft", "perconaft"];
+const ALIASES: &[&str] = &["tokuft", "PerconaFT"];
 /// What trees may be given by an option of the server.
 const TREE_SETTINGS: &[&str] = &["compression", "pageSize", "readPageSize", "fanout", "writeBias"];
 
@@ -74,13 +74,13 @@ pub fn options(cache_bytes: Option<u64>, checkpoint_seconds: Option<u64>, given:
     Ok(options)
 }
 
-pub fn tree_defaults(given: &[Given]) -> Result<TreeDefaults> {
+pub fn names(given: &[Given]) -> Result<EngineNames> {
     let checked = |prefix| {
         let options = settings(given, prefix);
         settings_of(&options, &Default::default()).map(|_| options)
     };
     let (collections, indexes) = (checked("ftree.collection.")?, checked("ftree.index.")?);
-    Ok(TreeDefaults { engine_names: NAMES, collections, indexes })
+    Ok(EngineNames { name: "ftree", aliases: ALIASES, collections, indexes })
 }
 
 /// For looking at a folder.
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!((options.memory_bytes_max, options.checkpoint_interval_ms), (8 << 30, 900_000));
         assert!(options.direct_io);
         assert_eq!((options.tree.codec, options.tree.buffer_percent), (Codec::Zstd(3), 20));
-        let trees = tree_defaults(&given).unwrap();
+        let trees = names(&given).unwrap();
         assert_eq!((trees.collections.settings.len(), trees.indexes.settings.len()), (2, 1));
         assert!(given.iter().all(|(name, _)| refusal(name).is_none()));
     }
@@ -135,7 +135,7 @@ mod tests {
         for wrong in [("ftree.compression", "best"), ("ftree.fanout", "1"), ("ftree.writeBias", "huge")] {
             assert!(options(None, None, &given(&[wrong])).is_err(), "{wrong:?}");
         }
-        assert!(tree_defaults(&given(&[("ftree.index.compression", "best")])).is_err());
+        assert!(names(&given(&[("ftree.index.compression", "best")])).is_err());
         for name in ["ftree.fsRedzone", "ftree.collection.colour", "wiredTiger.configString", "loaderMaxMemory"] {
             assert!(refusal(name).is_some(), "{name}");
         }

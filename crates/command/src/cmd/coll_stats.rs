@@ -36,11 +36,19 @@ pub fn read_scale(field: crate::arguments::Field<'_>, value: ValueRef<'_>) -> Re
 /// Figures of one collection.
 #[derive(Default)]
 pub struct Figures {
+    /// Engine of the documents; empty for a collection that is not there.
+    pub engine: String,
     pub documents: u64,
     pub data_bytes: u64,
     pub disk: TreeStats,
-    /// Name and figures of each secondary index.
-    pub indexes: Vec<(String, TreeStats)>,
+    /// Each secondary index.
+    pub indexes: Vec<IndexFigures>,
+}
+
+pub struct IndexFigures {
+    pub name: String,
+    pub engine: String,
+    pub disk: TreeStats,
 }
 
 impl Figures {
@@ -48,19 +56,21 @@ impl Figures {
         let transactions = &call.database().transactions;
         let view = transactions.read()?;
         let mut figures = Figures {
+            engine: collection.engine.to_string(),
             documents: arbor_store::count(&view, collection)?,
             data_bytes: arbor_store::data_size(&view, collection)?,
             disk: tree(call, collection.tree)?,
             indexes: Vec::new(),
         };
         for index in &collection.indexes {
-            figures.indexes.push((index.name.clone(), tree(call, index.tree)?));
+            let (name, engine) = (index.name.clone(), index.engine.to_string());
+            figures.indexes.push(IndexFigures { name, engine, disk: tree(call, index.tree)? });
         }
         Ok(figures)
     }
 
     pub fn index_bytes(&self) -> u64 {
-        self.indexes.iter().map(|(_, stats)| stats.disk_bytes).sum()
+        self.indexes.iter().map(|index| index.disk.disk_bytes).sum()
     }
 }
 
@@ -102,20 +112,37 @@ pub fn figures_doc(call: &Call<'_>, figures: &Figures, exists: bool, scale: u64)
     doc.append("numOrphanDocs", 0i32);
     doc.append("storageSize", scaled(figures.disk.disk_bytes));
     doc.append("freeStorageSize", scaled(figures.disk.free_bytes)).append("capped", false);
-    let mut sizes = DocBuf::new();
+    let (mut sizes, mut details) = (DocBuf::new(), DocBuf::new());
     if exists {
+        doc.append(&figures.engine, &tree_section(&figures.disk));
         // The tree of documents is the index on _id; its bytes are in storageSize.
         sizes.append("_id_", 0i64);
+        details.append("_id_", &DocBuf::new().with("storageEngine", &*figures.engine));
     }
-    for (name, stats) in &figures.indexes {
-        sizes.append(name, scaled(stats.disk_bytes));
+    for index in &figures.indexes {
+        sizes.append(&index.name, scaled(index.disk.disk_bytes));
+        let section = tree_section(&index.disk);
+        details.append(&index.name, &DocBuf::new().with("storageEngine", &*index.engine).with(&index.engine, &section));
     }
     doc.append("nindexes", figures.indexes.len() as i32 + i32::from(exists));
+    doc.append("indexDetails", &details);
     doc.append("indexBuilds", &arbor_bson::ArrayBuf::new());
     doc.append("totalIndexSize", scaled(figures.index_bytes()));
     doc.append("totalSize", scaled(figures.disk.disk_bytes + figures.index_bytes()));
     doc.append("indexSizes", &sizes);
-    let engine = DocBuf::new().with("name", call.database().transactions.engine().name());
-    doc.append("storageEngine", &engine).append("scaleFactor", scale as i64);
+    let usual = call.database().transactions.engine().name();
+    let engine = if exists { figures.engine.as_str() } else { usual };
+    doc.append("storageEngine", &DocBuf::new().with("name", engine)).append("scaleFactor", scale as i64);
     doc
+}
+
+/// What the engine says about one tree, in the section of its name, under the names that WiredTiger has for them.
+fn tree_section(stats: &TreeStats) -> DocBuf {
+    let blocks = DocBuf::new()
+        .with("file size in bytes", stats.disk_bytes as i64)
+        .with("file bytes available for reuse", stats.free_bytes as i64);
+    DocBuf::new()
+        .with("keys", stats.keys as i64)
+        .with("data bytes", stats.data_bytes as i64)
+        .with("block-manager", &blocks)
 }

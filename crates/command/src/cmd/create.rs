@@ -1,7 +1,6 @@
 //! `create`.
 
-use arbor_bson::{Doc, DocBuf, ValueRef};
-use arbor_lang::Code;
+use arbor_bson::{DocBuf, ValueRef};
 use arbor_store::Created;
 
 use super::cursor_reply::{collation, refuse_if_given};
@@ -23,12 +22,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "expireAfterSeconds" => refuse_if_given(field, value, "a time to live of a collection")?,
             "changeStreamPreAndPostImages" => refuse_images(value)?,
             "collation" => collation(field, value)?,
-            "storageEngine" => {
-                let engines = field.document(value)?;
-                check_engines(engines)?;
-                options.append(name, engines);
-            }
-            "indexOptionDefaults" => drop(options.append(name, field.document(value)?)),
+            "storageEngine" | "indexOptionDefaults" => drop(options.append(name, field.document(value)?)),
+            // TokuMX took the settings of its trees beside the other options.
+            "compression" | "pageSize" | "readPageSize" | "fanout" => drop(options.append(name, value)),
             "validationLevel" | "validationAction" => drop(field.string(value)?),
             "size" | "max" | "flags" => drop(field.integer(value)?),
             "autoIndexId" | "temp" => drop(field.bool(value)?),
@@ -40,33 +36,6 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     match call.database().store.create_collection(&namespace, &options)? {
         Created::Now | Created::Before => Ok(()),
     }
-}
-
-/// Engines of any build, by all their names: options for those that are not used are kept and change nothing.
-const ENGINES: &[&str] = &[
-    "ftree",
-    "tokuft",
-    "perconaft",
-    "lmdb",
-    "mmapv1",
-    "rocksdb",
-    "wiredtiger",
-    "inmemory",
-    "devnull",
-    "ephemeralfortest",
-];
-
-fn check_engines(engines: Doc<'_>) -> Result<()> {
-    for (name, options) in engines {
-        if !ENGINES.contains(&name.to_ascii_lowercase().as_str()) {
-            let text = format!("{name} is not a registered storage engine for this server");
-            return Err(Error::new(Code::INVALID_OPTIONS, text));
-        }
-        if !matches!(options, ValueRef::Document(_)) {
-            return Err(Error::bad_value(format!("'storageEngine.{name}' has to be an embedded document.")));
-        }
-    }
-    Ok(())
 }
 
 fn refuse_images(value: ValueRef<'_>) -> Result<()> {

@@ -1,0 +1,80 @@
+//! `collMod`: `storageEngine` moves the collection to another engine while it is in use.
+
+use arbor_bson::{Doc, DocBuf};
+use arbor_lang::Code;
+use arbor_query::Interrupt;
+use arbor_store::{Namespace, Phase, Switched, Watch};
+
+use crate::call::Call;
+use crate::operation::Slot;
+use crate::{Error, Result};
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let namespace = call.namespace()?;
+    let mut storage_engine = None;
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "storageEngine" => storage_engine = Some(field.document(value)?),
+            "index"
+            | "validator"
+            | "validationLevel"
+            | "validationAction"
+            | "viewOn"
+            | "pipeline"
+            | "expireAfterSeconds"
+            | "timeseries"
+            | "changeStreamPreAndPostImages"
+            | "cappedSize"
+            | "cappedMax" => return Err(Error::not_supported(&format!("collMod with '{name}'"))),
+            _ => return Err(field.unknown()),
+        }
+    }
+    if call.database().store.collection(&namespace).is_none() {
+        return Err(Error::new(Code::NAMESPACE_NOT_FOUND, format!("ns does not exist: {namespace}")));
+    }
+    match storage_engine {
+        Some(storage_engine) => change_engine(call, &namespace, storage_engine),
+        None => Ok(()),
+    }
+}
+
+fn change_engine(call: &mut Call<'_>, namespace: &Namespace, storage_engine: Doc<'_>) -> Result<()> {
+    let watcher = Watcher { interrupt: &call.interrupt, slot: &call.connection.slot };
+    let switched = call.database().store.switch_engine(namespace, &storage_engine.to_buf(), &watcher);
+    if let Err(arbor_store::Error::Interrupted) = switched {
+        call.interrupt.check()?;
+    }
+    call.reply.append("engineSwitch", &described(&switched?));
+    Ok(())
+}
+
+/// COMPAT: MongoDB's reply has `ok` only.
+fn described(switched: &Switched) -> DocBuf {
+    DocBuf::new()
+        .with("rows", switched.rows as i64)
+        .with("copyMillis", switched.copied_in.as_millis() as i64)
+        .with("logRecords", switched.records as i64)
+        .with("rounds", i64::from(switched.rounds))
+        .with("writersBlockedMicros", switched.blocked.as_micros() as i64)
+}
+
+/// `killOp`, `maxTimeMS` and the shutdown break the switch off; `currentOp` shows how far it is.
+struct Watcher<'c> {
+    interrupt: &'c Interrupt,
+    slot: &'c Slot,
+}
+
+impl Watch for Watcher<'_> {
+    fn is_stopped(&self) -> bool {
+        self.interrupt.check().is_err()
+    }
+
+    fn progress(&self, phase: Phase, done: u64, total: u64) {
+        let message = match phase {
+            Phase::Copying => "Storage engine: copying rows",
+            Phase::CatchingUp => "Storage engine: catching up with the log",
+        };
+        self.slot.set_progress(message, done, total);
+    }
+}

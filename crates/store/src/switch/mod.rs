@@ -1,0 +1,330 @@
+//! The live change of a collection's engine: readers and writers go on, but for the last step.
+//!
+//! | step | a crash after it leaves |
+//! |---|---|
+//! | 1. under the latch, one transaction: create the new trees, note them in the catalogue | the old trees; empty new ones, dropped at the start |
+//! | 2. copy the rows of a snapshot with `bulk_load`, throttled; checkpoint | the same, new trees empty or whole |
+//! | 3. carry over what the log has behind the snapshot, in ordinary transactions, until little is left | the same |
+//! | 4. under the latch, one transaction: the rest of the log, the catalogue entry, the counters, the old trees go | the new trees |
+//!
+//! All trees of the collection change their engine but those of indexes that name one of their own. A switch that is
+//! broken off drops the new trees; what it cannot drop then goes at the next start, by the same notes as those of index
+//! builds. While it runs, changes of the collection's indexes, options and name are refused, and a drop ends it.
+//!
+//! S1: everything that concerns the collection is in the log before step 4 holds the latch, or never will be: writers hold
+//! the latch until they have committed. Step 4 reads the log to its end, not only to what is visible, since a commit may
+//! wait for space ([`CommittedNotApplied`](arbor_txn::Error::CommittedNotApplied)).
+
+mod catch_up;
+mod copy;
+mod registry;
+mod throttle;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arbor_base::{Position, TreeId};
+use arbor_bson::DocBuf;
+use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction, View};
+
+use self::catch_up::CatchUp;
+use self::copy::Copy;
+pub(crate) use self::registry::{Registered, Switches};
+use self::throttle::Throttle;
+use crate::catalogue::{self, CATALOGUE};
+use crate::change_collections::put_collection;
+use crate::latch::ExclusiveGuard;
+use crate::{Collection, Error, Index, Namespace, Result, Store};
+
+/// What a switch is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Progress in rows.
+    Copying,
+    /// Progress in records of the log.
+    CatchingUp,
+}
+
+/// Who watches a switch.
+pub trait Watch {
+    /// Whether it is to be broken off.
+    fn is_stopped(&self) -> bool;
+    fn progress(&self, phase: Phase, done: u64, total: u64);
+}
+
+/// What a switch did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switched {
+    pub rows: u64,
+    pub copied_in: Duration,
+    /// Records of the log that were read, and in how many rounds.
+    pub records: u64,
+    pub rounds: u32,
+    /// How long writers of the collection were kept out.
+    pub blocked: Duration,
+}
+
+/// Catching up ends when fewer records than this are left...
+const LAG_RECORDS: u64 = 64;
+/// ...or after so many rounds.
+const ROUNDS_MAX: u32 = 64;
+/// How long the latch is waited for at first: new writers wait as well while somebody wants it.
+const PATIENCE: Duration = Duration::from_millis(10);
+const PATIENCE_MAX: Duration = Duration::from_secs(2);
+/// How long a commit may stand in the log before the engine shows it, while writers are kept out.
+const VISIBLE_WITHIN: Duration = Duration::from_secs(1);
+
+impl Store {
+    /// Moves the collection to the engine that `storage_engine` (`{engine: {options}}`) names.
+    ///
+    /// Errors: `ConflictingOperation` when a switch of the collection is running; `Interrupted` when it was broken off.
+    /// After any error the collection is where it was.
+    pub fn switch_engine(&self, name: &Namespace, storage_engine: &DocBuf, watch: &dyn Watch) -> Result<Switched> {
+        let patience = Patience::default();
+        let (collection, guard) = loop {
+            if let Some(held) = self.hold_exclusive_within(name, patience.next())? {
+                break held;
+            }
+            if watch.is_stopped() {
+                return Err(Error::Interrupted);
+            }
+        };
+        let registered = self.switches.register(&collection)?;
+        let new = self.create_trees(&collection, storage_engine)?;
+        drop(guard);
+        let switch = Switch { store: self, old: collection, new, registered, watch };
+        match switch.run() {
+            Ok(switched) => Ok(switched),
+            // It will happen: the log has it.
+            Err(error @ Error::Txn(TxnError::CommittedNotApplied { .. })) => Err(error),
+            Err(error) => {
+                // What cannot be dropped now is dropped at the next start.
+                let _kept_for_later = switch.give_up();
+                match error {
+                    Error::Interrupted if switch.registered.is_dropped() => Err(Error::NamespaceNotFound(name.clone())),
+                    error => Err(error),
+                }
+            }
+        }
+    }
+
+    /// The collection as it is going to be, with new trees that the log knows.
+    fn create_trees(&self, old: &Collection, storage_engine: &DocBuf) -> Result<Collection> {
+        let trees = &self.options.trees;
+        let options = with_engine(&old.options, storage_engine);
+        let mut txn = self.transactions.begin()?;
+        let new = trees.of_collection(options.as_doc())?;
+        let mut collection =
+            Collection { options, engine: new.engine.into(), tree: txn.create_tree(new.options), ..old.copy() };
+        let mut noted = vec![collection.tree];
+        for index in &mut collection.indexes {
+            if !trees.follows_collection(index.spec.as_doc(), collection.options.as_doc()) {
+                continue;
+            }
+            let new = trees.of_index(index.spec.as_doc(), collection.options.as_doc(), &collection.engine)?;
+            *index = Arc::new(index.moved(new.engine.into(), txn.create_tree(new.options)));
+            noted.push(index.tree);
+        }
+        for tree in noted {
+            txn.put(CATALOGUE, catalogue::build_key(tree), old.namespace.as_str());
+        }
+        txn.commit(Durability::Applied)?;
+        Ok(collection)
+    }
+}
+
+/// The options with another `storageEngine`, at its place or at the end.
+fn with_engine(options: &DocBuf, storage_engine: &DocBuf) -> DocBuf {
+    let mut changed = DocBuf::new();
+    for (name, value) in options.as_doc().iter().filter(|(name, _)| *name != "storageEngine") {
+        changed.append(name, value);
+    }
+    changed.with("storageEngine", storage_engine)
+}
+
+struct Switch<'s> {
+    store: &'s Store,
+    old: Arc<Collection>,
+    /// Its flags of multikey indexes are not used: those of the old indexes go on growing until the end.
+    new: Collection,
+    registered: Registered<'s>,
+    watch: &'s dyn Watch,
+}
+
+impl Watch for Switch<'_> {
+    fn is_stopped(&self) -> bool {
+        self.registered.is_dropped() || self.watch.is_stopped()
+    }
+
+    fn progress(&self, phase: Phase, done: u64, total: u64) {
+        self.watch.progress(phase, done, total);
+    }
+}
+
+impl Switch<'_> {
+    /// Old and new tree of everything that moves.
+    fn trees(&self) -> impl Iterator<Item = (TreeId, TreeId)> {
+        let indexes = self.old.indexes.iter().zip(&self.new.indexes).map(|(old, new)| (old.tree, new.tree));
+        std::iter::once((self.old.tree, self.new.tree)).chain(indexes).filter(|(old, new)| old != new)
+    }
+
+    fn run(&self) -> Result<Switched> {
+        let transactions = &self.store.transactions;
+        let mut throttle = Throttle::new();
+        let mut done = Switched::default();
+        let (view, follower) = transactions.follow()?;
+        let mut catch_up = CatchUp { transactions, follower, trees: self.trees().collect(), records: 0 };
+        let began = Instant::now();
+        done.rows = self.copy(&view, &mut throttle)?;
+        drop(view);
+        transactions.checkpoint_now()?;
+        done.copied_in = began.elapsed();
+        done.rounds = self.follow(&mut catch_up, &mut throttle)?;
+        done.blocked = self.finish(&mut catch_up, &mut throttle)?;
+        done.records = catch_up.records;
+        Ok(done)
+    }
+
+    fn copy(&self, view: &ReadView, throttle: &mut Throttle) -> Result<u64> {
+        let engine = self.store.transactions.engine();
+        let documents = crate::count(view, &self.old)?;
+        let total = documents * self.trees().count() as u64;
+        let mut copy = Copy { engine, view, watch: self, throttle, done: 0, total };
+        for (old, new) in self.trees() {
+            let rows = copy.tree(old, new)?;
+            if old == self.old.tree && rows != documents {
+                let reason = format!("{rows} documents were found where {documents} are counted");
+                return Err(Error::Corrupt { place: self.old.namespace.to_string(), reason });
+            }
+        }
+        Ok(copy.done)
+    }
+
+    /// Rounds until little is left. Who commits faster than this copies makes it press on.
+    fn follow(&self, catch_up: &mut CatchUp<'_>, throttle: &mut Throttle) -> Result<u32> {
+        for round in 1..=ROUNDS_MAX {
+            let lag = catch_up.lag();
+            if lag <= LAG_RECORDS {
+                return Ok(round);
+            }
+            catch_up.round(self, throttle)?;
+            if catch_up.lag() > lag / 2 {
+                throttle.press_on();
+            }
+        }
+        Ok(ROUNDS_MAX)
+    }
+
+    /// Answers how long the latch was held.
+    fn finish(&self, catch_up: &mut CatchUp<'_>, throttle: &mut Throttle) -> Result<Duration> {
+        let patience = Patience::default();
+        loop {
+            if let Some((now, guard)) = self.store.hold_exclusive_within(&self.old.namespace, patience.next())? {
+                if now.uuid != self.old.uuid {
+                    return Err(Error::NamespaceNotFound(self.old.namespace.clone()));
+                }
+                if let Some(blocked) = self.switch_over(catch_up, guard)? {
+                    return Ok(blocked);
+                }
+            }
+            catch_up.round(self, throttle)?;
+            if self.is_stopped() {
+                return Err(Error::Interrupted);
+            }
+        }
+    }
+
+    /// Step 4. `None`: something in the log is not visible and stays so; to be tried again.
+    fn switch_over(&self, catch_up: &mut CatchUp<'_>, _latch: ExclusiveGuard) -> Result<Option<Duration>> {
+        let began = Instant::now();
+        let end = catch_up.follower.end();
+        let Some(view) = self.view_of(end)? else { return Ok(None) };
+        let mut txn = catch_up.rest(end, &view)?;
+        let _changing = self.store.lock_changes();
+        let (documents, bytes) = (crate::count(&view, &self.old)?, crate::data_size(&view, &self.old)?);
+        txn.add_counter(self.new.count_counter(), documents as i64);
+        txn.add_counter(self.new.bytes_counter(), bytes as i64);
+        txn.drop_counter(self.old.count_counter());
+        txn.drop_counter(self.old.bytes_counter());
+        for (old, new) in self.trees() {
+            txn.drop_tree(old);
+            txn.delete(CATALOGUE, catalogue::build_key(new));
+        }
+        let switched = self.switched(&mut txn);
+        put_collection(&mut txn, &switched);
+        self.store.commit_change(txn, |catalogue| catalogue.put(Arc::new(switched)))?;
+        Ok(Some(began.elapsed()))
+    }
+
+    /// A view that shows everything up to `end`.
+    fn view_of(&self, end: Position) -> Result<Option<ReadView>> {
+        let until = Instant::now() + VISIBLE_WITHIN;
+        loop {
+            let view = self.store.transactions.read()?;
+            if view.position() >= end {
+                return Ok(Some(view));
+            }
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The new collection, with the multikey flags as they are now.
+    fn switched(&self, txn: &mut Transaction) -> Collection {
+        let mut switched = self.new.copy();
+        for (old, new) in self.old.indexes.iter().zip(&mut switched.indexes) {
+            if old.tree == new.tree {
+                continue;
+            }
+            *new = Arc::new(old.moved(new.engine.clone(), new.tree));
+            let masks = old.multikey.expected();
+            txn.delete(CATALOGUE, catalogue::multikey_key(old.tree));
+            if masks.iter().any(|mask| *mask != 0) {
+                txn.put(CATALOGUE, catalogue::multikey_key(new.tree), catalogue::encode_masks(&masks));
+            }
+        }
+        switched
+    }
+
+    fn give_up(&self) -> Result<()> {
+        let mut txn = self.store.transactions.begin()?;
+        for (_, new) in self.trees() {
+            txn.drop_tree(new);
+            txn.delete(CATALOGUE, catalogue::build_key(new));
+        }
+        txn.commit(Durability::Applied)?;
+        Ok(())
+    }
+}
+
+impl Index {
+    /// The same index in another tree.
+    fn moved(&self, engine: Arc<str>, tree: TreeId) -> Index {
+        Index {
+            name: self.name.clone(),
+            key_pattern: self.key_pattern.clone(),
+            unique: self.unique,
+            sparse: self.sparse,
+            hidden: self.hidden,
+            expire_after_seconds: self.expire_after_seconds,
+            engine,
+            tree,
+            spec: self.spec.clone(),
+            multikey: self.multikey.copy(),
+        }
+    }
+}
+
+/// How long to wait for the latch, longer each time.
+#[derive(Default)]
+struct Patience(std::cell::Cell<u32>);
+
+impl Patience {
+    fn next(&self) -> Duration {
+        let times = self.0.get();
+        self.0.set(times + 1);
+        PATIENCE.saturating_mul(1 << times.min(8)).min(PATIENCE_MAX)
+    }
+}

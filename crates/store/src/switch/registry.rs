@@ -1,0 +1,66 @@
+//! Which collections are changing their engine.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use uuid::Uuid;
+
+use crate::{Collection, Error, Result};
+
+/// By collection; the flag is raised when the collection is dropped under the switch.
+#[derive(Debug, Default)]
+pub(crate) struct Switches {
+    running: Mutex<HashMap<Uuid, Arc<AtomicBool>>>,
+}
+
+/// One switch, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Registered<'s> {
+    switches: &'s Switches,
+    uuid: Uuid,
+    dropped: Arc<AtomicBool>,
+}
+
+impl Switches {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Arc<AtomicBool>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Errors: `ConflictingOperation` while the collection is being switched.
+    pub fn register(&self, collection: &Collection) -> Result<Registered<'_>> {
+        self.refuse(collection, "change the storage engine of")?;
+        let dropped = Arc::new(AtomicBool::new(false));
+        self.lock().insert(collection.uuid, dropped.clone());
+        Ok(Registered { switches: self, uuid: collection.uuid, dropped })
+    }
+
+    /// For changes that a switch would miss. Requires the collection's latch held exclusively, under which switches begin.
+    pub fn refuse(&self, collection: &Collection, what: &str) -> Result<()> {
+        if self.lock().contains_key(&collection.uuid) {
+            let name = &collection.namespace;
+            let reason = format!("cannot {what} {name} while its storage engine is being changed");
+            return Err(Error::ConflictingOperation(reason));
+        }
+        Ok(())
+    }
+
+    /// The collection is being dropped: its switch is to end.
+    pub fn break_off(&self, collection: &Collection) {
+        if let Some(dropped) = self.lock().get(&collection.uuid) {
+            dropped.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Registered<'_> {
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.switches.lock().remove(&self.uuid);
+    }
+}

@@ -1,0 +1,95 @@
+//! Following the log from a snapshot on: every committed change behind it, in order.
+//!
+//! While a follower lives, the log keeps what it has not read yet, whatever checkpoints do.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arbor_base::Position;
+use arbor_engine::Op;
+use arbor_log::{Log, Reader};
+
+use crate::commit::log_error;
+use crate::{Error, Result, record};
+
+/// From which position on somebody needs the log, by follower.
+#[derive(Debug, Default)]
+pub(crate) struct LogHolds {
+    positions: Mutex<(u64, BTreeMap<u64, Position>)>,
+}
+
+impl LogHolds {
+    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Position>)> {
+        self.positions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records from here on are needed; beyond all positions when nobody follows.
+    pub fn oldest(&self) -> Position {
+        self.lock().1.values().min().copied().unwrap_or(Position(u64::MAX))
+    }
+
+    fn add(&self) -> u64 {
+        let mut positions = self.lock();
+        let id = positions.0;
+        positions.0 += 1;
+        positions.1.insert(id, Position::ZERO);
+        id
+    }
+}
+
+/// Requires that what it read is no longer needed from the log: it only moves forward.
+pub struct Follower {
+    holds: Arc<LogHolds>,
+    id: u64,
+    log: Arc<Log>,
+    reader: Reader,
+}
+
+impl Follower {
+    /// Holds everything that the log has; [`Follower::begin_behind`] says what of it is wanted.
+    ///
+    /// A trim that was decided before this call spares what comes behind a snapshot that is taken after it: an engine is
+    /// never durable further than it has applied.
+    pub(crate) fn new(holds: Arc<LogHolds>, log: Arc<Log>) -> Follower {
+        let id = holds.add();
+        let reader = log.read(log.appended().next());
+        Follower { holds, id, log, reader }
+    }
+
+    pub(crate) fn begin_behind(&mut self, position: Position) {
+        self.reader = self.log.read(position.next());
+        self.holds.lock().1.insert(self.id, position.next());
+    }
+
+    /// The last position that was read.
+    pub fn position(&self) -> Position {
+        Position(self.reader.position().0 - 1)
+    }
+
+    /// The last position that the log has. Some of the newest records may not be visible yet.
+    pub fn end(&self) -> Position {
+        self.log.appended()
+    }
+
+    /// The changes of the next record up to `end`; `None` when there is none, now.
+    pub fn next(&mut self, end: Position) -> Result<Option<(Position, Vec<Op>)>> {
+        if self.reader.position() > end {
+            return Ok(None);
+        }
+        let Some(read) = self.reader.next_borrowed() else { return Ok(None) };
+        let (position, payload) = read.map_err(log_error)?;
+        let (ops, _) = record::decode(payload).map_err(|reason| Error::CorruptRecord { position, reason })?;
+        Ok(Some((position, ops)))
+    }
+
+    /// What was read so far may go.
+    pub fn release(&self) {
+        self.holds.lock().1.insert(self.id, self.reader.position());
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.holds.lock().1.remove(&self.id);
+    }
+}
