@@ -13,7 +13,7 @@ COMMANDS = [
     ({"replSetGetStatus": 1}, 59),
     ({"replSetInitiate": {}}, 59),
     ({"enableSharding": "d"}, 59),
-    ({"collMod": "c"}, 59),
+    ({"collMod": "c", "index": {"name": "a_1", "hidden": True}}, 238),
     ({"reIndex": "c"}, 59),
     ({"compact": "c"}, 59),
     ({"convertToCapped": "c", "size": 4096}, 59),

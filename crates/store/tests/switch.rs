@@ -48,9 +48,10 @@ fn filled() -> Rig {
     let rig = rig();
     rig.create_index(spec(&[("n", 1)], &[])).unwrap();
     rig.create_index(spec(&[("u", 1)], &[("unique", Value::Bool(true))])).unwrap();
-    for id in 0..ROWS {
-        rig.insert(&row(id, 0)).unwrap();
-    }
+    let fill = |txn: &mut Transaction, own: &Collection| {
+        (0..ROWS).try_for_each(|id| arbor_store::insert(txn, own, row(id, 0).as_doc()))
+    };
+    rig.write(fill).unwrap();
     rig.create_index(spec(&[("list", -1)], &[])).unwrap();
     rig
 }

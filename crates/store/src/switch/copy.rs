@@ -16,29 +16,57 @@ const STEP_BYTES: usize = 64 << 10;
 const ROOM_BYTES: usize = 1 << 20;
 
 pub(super) struct Copy<'s> {
-    pub engine: &'s Arc<dyn Engine>,
-    pub view: &'s ReadView,
-    pub watch: &'s dyn Watch,
-    pub throttle: &'s mut Throttle,
+    engine: &'s Arc<dyn Engine>,
+    view: &'s ReadView,
+    watch: &'s dyn Watch,
+    throttle: &'s mut Throttle,
     /// Rows over all trees.
     pub done: u64,
-    pub total: u64,
+    total: u64,
+    /// Bytes since the last look, and since the target was asked for room.
+    step: usize,
+    room: usize,
 }
 
-impl Copy<'_> {
+impl<'s> Copy<'s> {
+    pub fn new(
+        engine: &'s Arc<dyn Engine>,
+        view: &'s ReadView,
+        watch: &'s dyn Watch,
+        throttle: &'s mut Throttle,
+        total: u64,
+    ) -> Copy<'s> {
+        Copy { engine, view, watch, throttle, done: 0, total, step: 0, room: 0 }
+    }
+
     /// Answers the number of rows.
     pub fn tree(&mut self, from: TreeId, to: TreeId) -> Result<u64> {
         let (engine, before) = (self.engine, self.done);
         let cursor = self.view.cursor(from)?;
-        let mut rows = Rows { copy: self, cursor, begun: false, step: 0, room: 0, error: None };
+        let mut rows = Rows { copy: self, cursor, begun: false, error: None };
         let loaded = engine.bulk_load(to, &mut rows);
         match rows.error {
             Some(error) => Err(error),
             None => {
                 loaded?;
+                self.look_up()?;
                 Ok(self.done - before)
             }
         }
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<()> {
+        self.done += 1;
+        self.step += bytes;
+        if self.step < STEP_BYTES {
+            return Ok(());
+        }
+        self.room += std::mem::take(&mut self.step);
+        if self.room >= ROOM_BYTES {
+            self.room = 0;
+            self.engine.wait_for_room();
+        }
+        self.look_up()
     }
 
     fn look_up(&mut self) -> Result<()> {
@@ -53,8 +81,6 @@ struct Rows<'r, 's> {
     copy: &'r mut Copy<'s>,
     cursor: Box<dyn Cursor + 's>,
     begun: bool,
-    step: usize,
-    room: usize,
     error: Option<Error>,
 }
 
@@ -65,16 +91,7 @@ impl Rows<'_, '_> {
             return Ok(None);
         }
         let row = (self.cursor.key().to_vec(), self.cursor.value().to_vec());
-        self.copy.done += 1;
-        self.step += row.0.len() + row.1.len() + 16;
-        if self.step >= STEP_BYTES {
-            self.room += std::mem::take(&mut self.step);
-            if self.room >= ROOM_BYTES {
-                self.room = 0;
-                self.copy.engine.wait_for_room();
-            }
-            self.copy.look_up()?;
-        }
+        self.copy.count(row.0.len() + row.1.len() + 16)?;
         Ok(Some(row))
     }
 }

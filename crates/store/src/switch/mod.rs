@@ -189,7 +189,7 @@ impl Switch<'_> {
         let engine = self.store.transactions.engine();
         let documents = crate::count(view, &self.old)?;
         let total = documents * self.trees().count() as u64;
-        let mut copy = Copy { engine, view, watch: self, throttle, done: 0, total };
+        let mut copy = Copy::new(engine, view, self, throttle, total);
         for (old, new) in self.trees() {
             let rows = copy.tree(old, new)?;
             if old == self.old.tree && rows != documents {
