@@ -49,6 +49,7 @@ fn create(tree: TreeId) -> Op {
 }
 
 fn apply(forest: &Forest, ops: Vec<Op>) {
+    forest.wait_for_room();
     forest.apply(&[Batch { position: forest.applied().next(), ops }]).expect("the batch applies");
 }
 

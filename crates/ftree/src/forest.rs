@@ -116,6 +116,7 @@ impl Forest {
         for tree in core.trees.all() {
             core.plan_tree(&tree);
             core.note_buffered(&tree);
+            core.note_debt(&tree);
         }
         let threads = start_threads(&core)?;
         Ok(Forest { handles: Handles::new(&core), core, threads })
@@ -235,6 +236,7 @@ impl Core {
         figures.push(("memtable bytes", self.backlog.bytes() + self.filling_bytes()));
         figures.push(("frozen memtables", self.backlog.len() as u64));
         figures.push(("bytes waiting for flushes", self.work.scheduler.waiting_bytes()));
+        figures.push(("bytes beyond buffers", self.work.debt.bytes()));
         figures.push(("slots put aside", self.health.damaged.load(Ordering::Relaxed)));
         figures.push(("jobs that could not read", self.health.unread.load(Ordering::Relaxed)));
         figures.push(("work refused for want of space", self.health.refused.load(Ordering::Relaxed)));
@@ -261,8 +263,9 @@ impl Core {
         }
         apply::check(self, &fresh)?;
         let bytes = fresh.iter().copied().map(apply::bytes_of).sum();
-        self.admit(bytes, fresh.iter().copied().all(apply::only_frees))?;
+        self.admit(fresh.iter().copied().all(apply::only_frees))?;
         self.take(&fresh);
+        self.work.unpaced.fetch_add(bytes, Ordering::Relaxed);
         self.io.counters.add(Counter::AppliedBytes, bytes);
         if self.health.is_out_of_space() && fresh.iter().copied().any(apply::frees) {
             self.health.note_freeing();
@@ -456,6 +459,10 @@ impl Engine for Forest {
 
     fn compact(&self, tree: TreeId, stop: &dyn Fn() -> bool) -> Result<u64> {
         self.core.compact(tree, stop)
+    }
+
+    fn wait_for_room(&self) {
+        self.core.wait_for_room();
     }
 
     fn stats(&self) -> Result<EngineStats> {

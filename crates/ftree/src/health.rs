@@ -95,6 +95,14 @@ impl Health {
         self.damaged.load(Ordering::Relaxed) != 0 && self.lock().contains(key)
     }
 
+    /// Level and lower bound of the slots of a tree that are put aside.
+    pub fn put_aside(&self, serial: u64) -> Vec<(u8, Vec<u8>)> {
+        if self.damaged.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        self.lock().iter().filter(|key| key.0 == serial).map(|key| (key.1, key.2.clone())).collect()
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<Key>> {
         self.quarantine.lock().unwrap_or_else(PoisonError::into_inner)
     }

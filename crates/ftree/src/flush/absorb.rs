@@ -74,10 +74,12 @@ impl Turn<'_> {
     /// are, the others wait.
     pub fn absorb_one(&self, core: &Core) -> Result<Option<u64>> {
         let Some(generation) = self.backlog.lock().front().cloned() else { return Ok(None) };
+        let mut paid = 0;
         for (tree, part) in &generation.parts {
             absorb_part(core, tree, part, generation.last)?;
             core.installed();
             core.note_buffered(tree);
+            paid += core.note_debt(tree);
             core.plan_root(tree);
         }
         self.backlog.lock().pop_front();
@@ -85,6 +87,7 @@ impl Turn<'_> {
         let bytes = generation.memtable.bytes();
         core.io.counters.add(Counter::AbsorbJobs, 1);
         core.io.counters.add(Counter::AbsorbedBytes, bytes);
+        core.work.flushing.add(bytes as i64 + paid);
         Ok(Some(bytes))
     }
 }

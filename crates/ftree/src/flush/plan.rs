@@ -43,6 +43,17 @@ pub fn due(node: &Inner, own: &Bounds, settings: &TreeSettings, busy: &dyn Fn(&P
     due
 }
 
+/// Bytes of messages that wait in this node and those below beyond what each may hold.
+pub fn excess(node: &Inner, settings: &TreeSettings) -> u64 {
+    node.excess(|| {
+        let below = node.slots.iter().map(|slot| match &slot.child {
+            Child::Inner(inner) => excess(inner, settings),
+            _ => 0,
+        });
+        below.sum::<u64>() + node.buffered_bytes().saturating_sub(Limits::of(node, settings).node)
+    })
+}
+
 /// How much may wait.
 struct Limits {
     node: u64,

@@ -18,6 +18,8 @@ pub struct Inner {
     /// Where the last checkpoint wrote this node; set once.
     pub disk: OnceLock<NodeOnDisk>,
     totals: OnceLock<Totals>,
+    /// See [`Inner::excess`].
+    excess: OnceLock<u64>,
 }
 
 /// Sums over a node and all below it. Messages that wait are not counted as rows.
@@ -73,7 +75,7 @@ impl Inner {
     }
 
     pub fn of_parts(pivots: Arc<KeyIndex>, slots: Vec<Arc<Slot>>, level: u8, disk: OnceLock<NodeOnDisk>) -> Inner {
-        Inner { pivots, slots, level, disk, totals: OnceLock::new() }
+        Inner { pivots, slots, level, disk, totals: OnceLock::new(), excess: OnceLock::new() }
     }
 
     /// The root of a tree without rows.
@@ -112,6 +114,11 @@ impl Inner {
     /// Counted once for each node.
     pub fn totals(&self) -> Totals {
         *self.totals.get_or_init(|| self.slots.iter().map(|slot| slot.totals()).fold(Totals::default(), Totals::and))
+    }
+
+    /// Bytes of messages that wait here and below beyond what the nodes may hold, as `count` finds it the first time.
+    pub fn excess(&self, count: impl FnOnce() -> u64) -> u64 {
+        *self.excess.get_or_init(count)
     }
 
     /// Nothing here and below.

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::Seq;
 use crate::counters::Counter;
 use crate::forest::Core;
+use crate::work::PoisonOnPanic;
 use crate::work::idle::Idle;
-use crate::work::{PoisonOnPanic, pace};
-use crate::{Error, Result, Seq};
 
 const TICK: Duration = Duration::from_millis(50);
 /// So long after much was deleted its space comes back.
@@ -21,14 +21,6 @@ const CLEANING: Duration = Duration::from_millis(200);
 /// After so long without a write the memtable is absorbed, if there were so many snapshots since.
 const PAUSE: Duration = Duration::from_millis(250);
 const MET: u64 = 20;
-/// Frozen memtables and the one that is filled.
-const MEMTABLES: u64 = 4;
-/// Slot bytes that may wait for jobs, in memtables.
-const WAITING: u64 = 8;
-/// The part of the budget that may be taken by what cannot be evicted.
-const PINNED_MAX: f64 = 0.8;
-/// What only frees space may go on up to this debt.
-const RESERVE: f64 = 2.0;
 
 /// What the keeper remembers from tick to tick.
 struct Keeper {
@@ -78,7 +70,7 @@ impl Core {
     }
 
     /// Without space: a checkpoint frees what only the last one held, and what failed is tried again.
-    fn retry(&self) {
+    pub(super) fn retry(&self) {
         // What frees space may take from the reserve to get there.
         let reserve = self.health.take_freeing().then(|| self.io.space.open_reserve());
         let done = self.checkpoint_of_absorbed();
@@ -98,65 +90,6 @@ impl Core {
         // What follows from an error is in `health`; it is tried again when it is due again.
         let _ = self.checkpoint();
     }
-
-    /// Lets a writer of `bytes` in, sooner or later. Errors: writing is over, or there is no space.
-    pub(crate) fn admit(&self, bytes: u64, only_frees: bool) -> Result<()> {
-        let mut tried = false;
-        loop {
-            self.health.check()?;
-            let (memtables, slots) = (self.memtable_debt(), self.slot_debt());
-            let debt = memtables.max(slots);
-            if debt >= 1.0 && self.health.is_out_of_space() && self.options.threads == 0 && !tried {
-                tried = true;
-                self.retry();
-                self.run_due();
-                continue;
-            }
-            if debt >= 1.0 && self.health.is_out_of_space() {
-                return match only_frees && debt < RESERVE {
-                    true => Ok(()),
-                    false => Err(Error::OutOfSpace { context: "what was written before waits for space".to_owned() }),
-                };
-            }
-            if self.options.threads == 0 {
-                return Ok(());
-            }
-            let full = debt >= 1.0;
-            if full && self.backlog.is_empty() && self.work.scheduler.is_idle() {
-                // Memory that is not a memtable's is short: waiting would not change that.
-                if self.filling_bytes() == 0 {
-                    return Ok(());
-                }
-                self.freeze();
-                self.work.scheduler.absorb();
-            }
-            let delay = if full { pace::STEP } else { self.delay(memtables, slots, bytes) };
-            if !delay.is_zero() {
-                std::thread::sleep(delay);
-                self.io.counters.add(Counter::PaceSleeps, 1);
-                self.io.counters.add(Counter::PaceSleepUs, delay.as_micros() as u64);
-            }
-            if !full {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Memtables: frozen ones and the part of the active one that is full.
-    fn memtable_debt(&self) -> f64 {
-        let bytes = self.backlog.bytes() + self.filling_bytes();
-        let pinned = self.io.cache.pressure() / PINNED_MAX;
-        (bytes as f64 / (MEMTABLES * self.options.memtable_bytes) as f64).max(pinned)
-    }
-
-    fn slot_debt(&self) -> f64 {
-        self.work.scheduler.waiting_bytes() as f64 / (WAITING * self.options.memtable_bytes) as f64
-    }
-
-    fn delay(&self, memtables: f64, slots: f64, bytes: u64) -> Duration {
-        let absorbing = pace::delay(memtables, bytes, self.work.absorbing.get());
-        absorbing.max(pace::delay(slots, bytes, self.work.flushing.get()))
-    }
 }
 
 impl Keeper {
@@ -168,6 +101,7 @@ impl Keeper {
             (self.visible, self.written, self.snapshots) = (core.visible(), now, core.snapshots.registrations());
         }
         core.reap();
+        core.count_debt();
         self.retry(core, now);
         self.checkpoint(core, now);
         let idle = now.duration_since(self.written);

@@ -1,7 +1,7 @@
 //! Background work: who does it, when, and how it slows down writers.
 //!
 //! - [`scheduler`]: what waits
-//! - [`pace`]: debt and delays
+//! - [`debt`]: what waits beyond what may; [`pace`]: rates and delays; [`room`]: how writers are slowed and let in
 //! - [`keeper`]: what time brings: checkpoints, dropped trees; [`idle`]: what is done while nobody writes
 //!
 //! Workers take tasks one by one. Without workers (`threads = 0`) the writer does all that is due after each group, one
@@ -9,12 +9,17 @@
 //!
 //! Lock order: checkpoint state, writer, turn of absorbing, install lock of a tree, queue.
 
+pub mod debt;
 pub mod idle;
 pub mod keeper;
 pub mod pace;
+mod room;
 pub mod scheduler;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use crate::Result;
@@ -28,6 +33,7 @@ use crate::health::{Health, key_of};
 use crate::tree::install::find;
 use crate::tree::{Bounds, Inner, Place, Tree};
 
+pub use debt::Debt;
 pub use pace::Rate;
 pub use scheduler::{Scheduler, Task};
 
@@ -35,7 +41,11 @@ pub use scheduler::{Scheduler, Task};
 pub struct Work {
     pub scheduler: Scheduler,
     pub absorbing: Rate,
+    /// How much could be absorbed without more debt.
     pub flushing: Rate,
+    pub debt: Debt,
+    /// Bytes that were applied since a writer last waited for room.
+    pub unpaced: AtomicU64,
 }
 
 /// A thread that panicked leaves work half done: nothing is written any more.
@@ -90,7 +100,7 @@ impl Core {
         let more = match done {
             Ok(bytes) => {
                 let more = !self.backlog.is_empty() && !self.health.is_poisoned();
-                self.work.absorbing.done(bytes.unwrap_or(0), Instant::now(), more);
+                self.work.absorbing.done(bytes.unwrap_or(0) as i64, Instant::now(), more);
                 self.health.found_space();
                 more
             }
@@ -110,12 +120,12 @@ impl Core {
         self.work.flushing.begin(Instant::now());
         let done = flush(self, job);
         self.work.scheduler.flushed(job);
-        let bytes = match &done {
+        let paid = match &done {
             Ok(Flushed::Done(bytes)) => {
                 self.health.found_space();
                 self.installed();
                 self.io.counters.add(Counter::flushed_to(job.place.level - 1), *bytes);
-                *bytes
+                self.note_debt(&job.tree)
             }
             Ok(Flushed::Refused) => {
                 self.io.counters.add(Counter::InstallsDiscarded, 1);
@@ -127,7 +137,7 @@ impl Core {
             }
         };
         let more = self.work.scheduler.waiting_bytes() > 0;
-        self.work.flushing.done(bytes, Instant::now(), more);
+        self.work.flushing.done(paid, Instant::now(), more);
         if done.is_ok() {
             self.plan_again(job);
         }

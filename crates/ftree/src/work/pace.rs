@@ -1,16 +1,18 @@
 //! How much a writer is slowed down.
 //!
 //! Debt is work that was accepted and is not done, as a part of what may wait. Below one half a writer is not slowed at
-//! all; from there its pace goes down smoothly to that of the background work, and at full debt it waits in short steps.
-//! Nothing is remembered but measured rates, so a delay never outlives its cause.
+//! all; from there its pace goes down smoothly, is that of the background work at three quarters, and a quarter of it at full
+//! debt. So debt settles where the writer brings as much as is done: with debt `d` of `D` bytes and a pace of `r`, `D d' = r (1 /
+//! slowness(d) - 1)` has one fixed point, at three quarters, and goes there without swinging, within `D / 8 r` seconds, as long
+//! as one job is small beside `D`. Nothing is remembered but measured rates, so a delay never outlives its cause.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// No single sleep is longer.
 pub const SLEEP_MAX: Duration = Duration::from_millis(50);
-/// The step of waiting at full debt.
-pub const STEP: Duration = Duration::from_millis(20);
+/// The step of waiting where nobody is let in.
+pub const STEP: Duration = Duration::from_millis(5);
 
 const RATE_MIN: f64 = 1e6;
 const WINDOW: Duration = Duration::from_millis(100);
@@ -22,13 +24,9 @@ pub fn delay(debt: f64, bytes: u64, rate: f64) -> Duration {
     Duration::from_secs_f64(seconds.clamp(0.0, SLEEP_MAX.as_secs_f64()))
 }
 
-/// 0 up to half debt, 1 (the pace of the background work) at nine tenths, 4 at full debt.
+/// 0 up to half debt, 1 (the pace of the background work) at three quarters, 4 at full debt, 36 at twice that.
 fn slowness(debt: f64) -> f64 {
-    match debt {
-        debt if debt <= 0.5 => 0.0,
-        debt if debt <= 0.9 => ((debt - 0.5) / 0.4).powi(2),
-        debt => (1.0 + (debt - 0.9) * 30.0).min(4.0),
-    }
+    ((debt - 0.5).max(0.0) / 0.25).powi(2)
 }
 
 /// Bytes a second, averaged over some seconds of work. Time without work does not count.
@@ -38,7 +36,8 @@ pub struct Rate {
 
 struct State {
     average: f64,
-    bytes: u64,
+    /// Below zero: work made more work.
+    bytes: i64,
     since: Option<Instant>,
 }
 
@@ -58,8 +57,13 @@ impl Rate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).since.get_or_insert(now);
     }
 
+    /// So much was done meanwhile by other work.
+    pub fn add(&self, bytes: i64) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).bytes += bytes;
+    }
+
     /// So much was done. `more`: work goes on.
-    pub fn done(&self, bytes: u64, now: Instant, more: bool) {
+    pub fn done(&self, bytes: i64, now: Instant, more: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.bytes += bytes;
         let Some(since) = state.since else { return };
@@ -85,10 +89,10 @@ mod tests {
         for (debt, bytes, rate, expected_us) in [
             (0.0, 1 << 20, 1e6, 0),
             (0.5, 1 << 20, 1e6, 0),
-            (0.7, 1000, 10e6, 25),
-            (0.9, 1000, 10e6, 100),
+            (0.625, 1000, 10e6, 25),
+            (0.75, 1000, 10e6, 100),
             (1.0, 1000, 10e6, 400),
-            (7.0, 1000, 10e6, 400),
+            (2.0, 1000, 10e6, 3600),
             (1.0, 1000, 1.0, 4000),
             (1.0, 1 << 30, 10e6, 50_000),
         ] {
@@ -108,5 +112,80 @@ mod tests {
             now += Duration::from_secs(3);
         }
         assert!((rate.get() - 10e6).abs() < 1e5, "{}", rate.get());
+    }
+
+    /// A writer in batches beside work of some pace, in virtual time.
+    struct Play {
+        rate: Rate,
+        begin: Instant,
+        now: Instant,
+        debt: f64,
+        longest: Duration,
+        most: f64,
+    }
+
+    const BATCH: u64 = 16 << 10;
+    /// Debt that may be.
+    const FULL: f64 = 32e6;
+    const JOB: f64 = 300e3;
+
+    impl Play {
+        fn new() -> Play {
+            let now = Instant::now();
+            let rate = Rate::default();
+            rate.begin(now);
+            Play { rate, begin: now, now, debt: 0.0, longest: Duration::ZERO, most: 0.0 }
+        }
+
+        /// Writes for so long beside work of `pace(seconds)` bytes a second, and answers the bytes of each half second.
+        fn write(&mut self, seconds: f64, pace: impl Fn(f64) -> f64) -> Vec<f64> {
+            let (mut written, mut begun) = (vec![0.0], 0.0);
+            let (from, until) = (self.now, self.now + Duration::from_secs_f64(seconds));
+            while self.now < until {
+                let sleep = delay(self.debt / FULL, BATCH, self.rate.get());
+                let took = sleep + Duration::from_micros(60);
+                self.now += took;
+                (self.longest, self.debt) = (self.longest.max(sleep), self.debt + BATCH as f64);
+                self.most = self.most.max(self.debt);
+                begun += pace((self.now - self.begin).as_secs_f64()) * took.as_secs_f64();
+                while begun >= JOB && self.debt >= JOB {
+                    (begun, self.debt) = (begun - JOB, self.debt - JOB);
+                    self.rate.done(JOB as i64, self.now, true);
+                }
+                begun = begun.min(JOB);
+                let half = ((self.now - from).as_secs_f64() * 2.0) as usize;
+                written.resize(written.len().max(half + 1), 0.0);
+                written[half] += BATCH as f64;
+            }
+            written.truncate((seconds * 2.0) as usize);
+            written
+        }
+    }
+
+    #[test]
+    fn a_writer_comes_to_the_pace_of_the_work_and_does_not_swing() {
+        for pace in [5e6, 20e6, 70e6, 150e6] {
+            let mut play = Play::new();
+            let halves = play.write(40.0, |_| pace);
+            for (at, half) in halves.iter().enumerate().skip(30) {
+                let part = half * 2.0 / pace;
+                assert!((0.85..1.15).contains(&part), "{part} of {pace} at {at}: {halves:?}");
+            }
+            assert!(play.most < FULL * 1.5 && play.longest <= SLEEP_MAX, "{pace}: {} {:?}", play.most, play.longest);
+        }
+    }
+
+    #[test]
+    fn work_that_stops_now_and_then_stops_nobody() {
+        let mut play = Play::new();
+        // Every two seconds nothing is done for 300 ms.
+        let halves = play.write(30.0, |second| if second % 2.0 < 0.3 { 0.0 } else { 60e6 });
+        let mean = halves.iter().skip(10).sum::<f64>() / (halves.len() - 10) as f64;
+        let slowest = halves.iter().skip(10).copied().fold(f64::INFINITY, f64::min);
+        assert!(slowest > mean * 0.45, "{slowest} of {mean}");
+        assert!(play.longest < Duration::from_millis(5) && play.most < FULL * 1.2, "{:?} {}", play.longest, play.most);
+        // It stops for good: what waits stays bounded while calls sleep no longer than they may.
+        play.write(10.0, |_| 0.0);
+        assert!(play.longest <= SLEEP_MAX && play.most < FULL * 2.0, "{:?} {}", play.longest, play.most);
     }
 }

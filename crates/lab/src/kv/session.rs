@@ -52,6 +52,7 @@ impl Open {
     }
 
     pub fn apply(&self, ops: Vec<Op>) -> Result<Position> {
+        self.engine.wait_for_room();
         let position = match &self.journal {
             Some(journal) => journal.append(&ops)?,
             None => self.engine.applied().next(),
