@@ -111,6 +111,38 @@ fn main() {
     let (all, last) = (mean(&rates), mean(rates.split_at(rates.len() - rates.len() / 5).1));
     let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
     println!("mean {all:.0} rows/s, slowest slice {:.2}, last fifth {:.2} of the mean", slowest / all, last / all);
-    let disk = forest.stats().expect("statistics").disk_bytes;
-    println!("{} bytes per row on disk", disk / rows);
+    let stats = forest.stats().expect("statistics");
+    println!("{} bytes per row on disk, {} of them free", stats.disk_bytes / rows, stats.free_bytes / rows);
+    forest.checkpoint().expect("a checkpoint");
+    let stats = forest.stats().expect("statistics");
+    println!("{} bytes per row in use after a checkpoint", (stats.disk_bytes - stats.free_bytes) / rows);
+    drop(forest);
+    scan(&folder, memory_mb, &mut dice);
+}
+
+/// Scans of 100 rows past the page cache, in a forest that was just opened.
+fn scan(folder: &Path, memory_mb: u64, dice: &mut Random) {
+    const SCANS: u64 = 1000;
+    let mut options = Options::new(Arc::new(RealDisk), memory_mb << 20);
+    (options.direct_io, options.threads) = (true, 0);
+    let forest = Forest::open(folder, options).expect("the forest opens");
+    let before = figures(&forest);
+    for _ in 0..SCANS {
+        let snapshot = forest.snapshot().expect("a snapshot");
+        let mut cursor = snapshot.cursor(TREE).expect("the tree is there");
+        let mut more = cursor.seek(&dice.next_u64().to_be_bytes()).expect("seek answers");
+        for _ in 0..99 {
+            more = more && cursor.next().expect("next answers");
+        }
+    }
+    let after = figures(&forest);
+    let since = |name: &str| after[name] - before[name];
+    println!(
+        "cold scan of 100 rows: {} bytes read, {} of blocks ({:.1} blocks of leaves, {:.1} of runs), {} of bodies",
+        since("file bytes read") / SCANS,
+        since("bytes read for blocks") / SCANS,
+        since("leaf block misses") as f64 / SCANS as f64,
+        since("run block misses") as f64 / SCANS as f64,
+        since("bytes read for bodies") / SCANS,
+    );
 }

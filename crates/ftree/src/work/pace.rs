@@ -36,6 +36,8 @@ pub struct Rate {
 
 struct State {
     average: f64,
+    /// How long it was measured, in seconds: the first measurements count as much as they are long.
+    measured: f64,
     /// Below zero: work made more work.
     bytes: i64,
     since: Option<Instant>,
@@ -43,7 +45,7 @@ struct State {
 
 impl Default for Rate {
     fn default() -> Rate {
-        Rate { state: Mutex::new(State { average: 50e6, bytes: 0, since: None }) }
+        Rate { state: Mutex::new(State { average: 20e6, measured: 0.0, bytes: 0, since: None }) }
     }
 }
 
@@ -69,8 +71,10 @@ impl Rate {
         let Some(since) = state.since else { return };
         let took = now.saturating_duration_since(since);
         if took >= WINDOW {
-            let weight = 1.0 - (-took.as_secs_f64() / MEMORY.as_secs_f64()).exp();
-            let rate = state.bytes as f64 / took.as_secs_f64();
+            let took = took.as_secs_f64();
+            state.measured += took;
+            let weight = (1.0 - (-took / MEMORY.as_secs_f64()).exp()).max(took / state.measured);
+            let rate = state.bytes as f64 / took;
             state.average += weight * (rate - state.average);
             (state.bytes, state.since) = (0, Some(now));
         }

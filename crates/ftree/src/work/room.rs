@@ -21,8 +21,10 @@ const MEMTABLES: u64 = 4;
 const BEYOND: u64 = 8;
 /// The part of the budget that may be taken by what cannot be evicted.
 const PINNED_MAX: f64 = 0.8;
-/// The debt at which `apply` waits. What only frees space may go on up to this debt when there is none.
+/// The debt at which `apply` waits.
 const STOP: f64 = 2.0;
+/// Without space, what only frees some may go on up to this debt.
+const RESERVE: f64 = STOP + 1.0;
 /// Less is not slept: timers are not that exact. What it was for is slept for later.
 const SLEEP_MIN: Duration = Duration::from_micros(200);
 
@@ -55,7 +57,7 @@ impl Core {
                 continue;
             }
             if debt >= 1.0 && self.health.is_out_of_space() {
-                return match only_frees && debt < STOP {
+                return match only_frees && debt < RESERVE {
                     true => Ok(()),
                     false => Err(Error::OutOfSpace { context: "what was written before waits for space".to_owned() }),
                 };
