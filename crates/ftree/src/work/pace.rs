@@ -183,13 +183,13 @@ mod tests {
     fn work_that_stops_now_and_then_stops_nobody() {
         let mut play = Play::new();
         // Every two seconds nothing is done for 300 ms.
-        let halves = play.write(30.0, |second| if second % 2.0 < 0.3 { 0.0 } else { 60e6 });
+        let halves = play.write(30.0, |second| if second % 2.0 > 1.7 { 0.0 } else { 60e6 });
         let mean = halves.iter().skip(10).sum::<f64>() / (halves.len() - 10) as f64;
         let slowest = halves.iter().skip(10).copied().fold(f64::INFINITY, f64::min);
-        assert!(slowest > mean * 0.45, "{slowest} of {mean}");
+        assert!(slowest > mean * 0.7, "{slowest} of {mean}");
         assert!(play.longest < Duration::from_millis(5) && play.most < FULL * 1.2, "{:?} {}", play.longest, play.most);
         // It stops for good: what waits stays bounded while calls sleep no longer than they may.
-        play.write(10.0, |_| 0.0);
+        play.write(8.0, |_| 0.0);
         assert!(play.longest <= SLEEP_MAX && play.most < FULL * 2.0, "{:?} {}", play.longest, play.most);
     }
 }
