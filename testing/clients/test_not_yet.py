@@ -39,7 +39,7 @@ COMMANDS = [
     ({"find": "c", "filter": {"$where": "1"}}, 2),
 ]
 
-STAGES = ["$geoNear", "$setWindowFields", "$densify", "$fill", "$planCacheStats"]
+STAGES = ["$geoNear", "$planCacheStats"]
 
 INDEXES = [
     ({"key": {"a": "text"}}, 238),

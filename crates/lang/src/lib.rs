@@ -10,6 +10,7 @@
 //! | [`sort`] | sort patterns and sort keys |
 //! | [`accumulator`] | `$sum`, `$push` and friends |
 //! | [`stage`] | pipeline stages, one file each |
+//! | `window` | functions of `$setWindowFields` |
 //! | [`update`] | updates: operators (one file each), replacements, pipelines |
 //! | [`path`] | dotted paths and how they reach into arrays |
 //! | [`document`] | documents with one place changed |
@@ -32,6 +33,7 @@ pub mod sort;
 pub mod stage;
 pub mod text;
 pub mod update;
+mod window;
 
 pub use code::Code;
 pub use context::{Collation, Context, Limits};

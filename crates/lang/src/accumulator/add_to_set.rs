@@ -1,10 +1,10 @@
 //! `$addToSet`: each value once, by equality across types, in the order they were first seen.
 
 use arbor_bson::keystring::key_of;
-use arbor_bson::{ArrayBuf, Doc, Value};
+use arbor_bson::{ArrayBuf, Doc, Value, ValueRef};
 use hashbrown::HashSet;
 
-use super::State;
+use super::{State, elements};
 use crate::Result;
 use crate::expression::Evaluated;
 
@@ -15,15 +15,29 @@ pub struct AddToSet {
     seen_bytes: usize,
 }
 
-impl State for AddToSet {
-    fn add(&mut self, value: Evaluated, _root: Doc) -> Result<()> {
-        let Some(value) = value.get() else { return Ok(()) };
+impl AddToSet {
+    fn add_value(&mut self, value: ValueRef) {
         let key = key_of(value).bytes;
         let bytes = key.len();
         if self.seen.insert(key) {
             self.seen_bytes += bytes + size_of::<Vec<u8>>();
             self.values.push(value);
         }
+    }
+}
+
+impl State for AddToSet {
+    fn add(&mut self, value: Evaluated, _root: Doc) -> Result<()> {
+        value.get().into_iter().for_each(|value| self.add_value(value));
+        Ok(())
+    }
+
+    fn partial(&self) -> Value {
+        Value::Array(self.values.as_array().to_buf())
+    }
+
+    fn absorb(&mut self, partial: ValueRef) -> Result<()> {
+        elements(partial).for_each(|value| self.add_value(value));
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! `$avg`: the mean of the numbers, a double or a decimal; null without any.
 
-use arbor_bson::{Decimal128, Doc, Number, Value};
+use arbor_bson::{ArrayBuf, Decimal128, Doc, Number, Value, ValueRef};
 
-use super::{State, Sum};
+use super::{State, Sum, elements};
 use crate::Result;
 use crate::expression::Evaluated;
 
@@ -37,5 +37,22 @@ impl State for Avg {
 
     fn finish(self: Box<Self>) -> Value {
         self.mean()
+    }
+
+    /// The sum's partial form and the count.
+    fn partial(&self) -> Value {
+        let mut parts = ArrayBuf::new();
+        parts.push(&self.sum.partial()).push(self.count);
+        Value::Array(parts)
+    }
+
+    fn absorb(&mut self, partial: ValueRef) -> Result<()> {
+        for part in elements(partial) {
+            match part {
+                ValueRef::Int64(count) => self.count += count,
+                sum => self.sum.absorb(sum)?,
+            }
+        }
+        Ok(())
     }
 }

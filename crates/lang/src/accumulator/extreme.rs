@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use arbor_bson::{Doc, Value, ValueRef, compare};
 
-use super::{State, value_bytes};
+use super::{State, elements, optional, value_bytes};
 use crate::Result;
 use crate::expression::Evaluated;
 
@@ -47,6 +47,15 @@ impl State for Extreme {
 
     fn finish(self: Box<Self>) -> Value {
         self.best()
+    }
+
+    fn partial(&self) -> Value {
+        optional(&self.best)
+    }
+
+    fn absorb(&mut self, partial: ValueRef) -> Result<()> {
+        elements(partial).for_each(|value| self.consider(value));
+        Ok(())
     }
 
     fn size_bytes(&self) -> usize {

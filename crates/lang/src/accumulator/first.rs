@@ -1,8 +1,8 @@
 //! `$first`: the value of the first document; null when it has none.
 
-use arbor_bson::{Doc, Value};
+use arbor_bson::{Doc, Value, ValueRef};
 
-use super::{State, value_bytes};
+use super::{State, elements, optional, value_bytes};
 use crate::Result;
 use crate::expression::Evaluated;
 
@@ -19,6 +19,17 @@ impl State for First {
 
     fn finish(self: Box<Self>) -> Value {
         self.0.unwrap_or(Value::Null)
+    }
+
+    fn partial(&self) -> Value {
+        optional(&self.0)
+    }
+
+    fn absorb(&mut self, partial: ValueRef) -> Result<()> {
+        if self.0.is_none() {
+            self.0 = elements(partial).next().map(ValueRef::to_value);
+        }
+        Ok(())
     }
 
     fn size_bytes(&self) -> usize {

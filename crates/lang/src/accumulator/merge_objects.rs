@@ -27,6 +27,17 @@ impl State for MergeObjects {
         Value::Document(self.0)
     }
 
+    fn partial(&self) -> Value {
+        Value::Document(self.0.clone())
+    }
+
+    fn absorb(&mut self, partial: ValueRef) -> Result<()> {
+        if let ValueRef::Document(doc) = partial {
+            self.0 = merge_documents(std::mem::take(&mut self.0), doc);
+        }
+        Ok(())
+    }
+
     fn size_bytes(&self) -> usize {
         self.0.as_bytes().len()
     }

@@ -9,6 +9,7 @@ mod first;
 mod last;
 mod merge_objects;
 mod n_values;
+mod percentile;
 mod push;
 mod std_dev;
 mod sum;
@@ -16,13 +17,14 @@ mod sum;
 mod tests;
 mod top;
 
-use arbor_bson::{Doc, Value, ValueRef};
+use arbor_bson::{ArrayBuf, Doc, Value, ValueRef};
 
 use crate::expression::{Environment, Evaluated};
 use crate::{Context, Error, Expression, Result};
 
 pub use avg::Avg;
 pub use extreme::Extreme;
+pub use percentile::Percentile;
 pub use std_dev::{Over, StdDev};
 pub use sum::Sum;
 
@@ -31,6 +33,12 @@ pub trait State: std::fmt::Debug + Send {
     fn add(&mut self, value: Evaluated, root: Doc) -> Result<()>;
 
     fn finish(self: Box<Self>) -> Value;
+
+    /// What was gathered so far in a form that [`State::absorb`] of an equal state takes: for spilling and for windows.
+    fn partial(&self) -> Value;
+
+    /// Takes what a state that came later gathered.
+    fn absorb(&mut self, partial: ValueRef) -> Result<()>;
 
     /// Memory held, estimated.
     fn size_bytes(&self) -> usize {
@@ -50,6 +58,7 @@ enum Kind {
     Simple(fn() -> Box<dyn State>),
     NValues(n_values::Which, usize),
     Top(top::Top),
+    Percentile(percentile::Percentile),
 }
 
 impl Accumulator {
@@ -80,7 +89,11 @@ impl Accumulator {
                 let (argument, top) = top::Top::parse(name, operand, context)?;
                 Ok(Accumulator { argument, kind: Kind::Top(top) })
             }
-            "$accumulator" | "$median" | "$percentile" => Err(Error::not_implemented(name)),
+            "$median" | "$percentile" => {
+                let (argument, percentile) = percentile::Percentile::parse(name, operand, context)?;
+                Ok(Accumulator { argument, kind: Kind::Percentile(percentile) })
+            }
+            "$accumulator" => Err(Error::not_implemented(name)),
             _ => Err(Error::location(15952, format!("unknown group operator '{name}'"))),
         }
     }
@@ -96,6 +109,7 @@ impl Accumulator {
             Kind::Simple(start) => start(),
             Kind::NValues(which, n) => which.start(*n),
             Kind::Top(top) => top.start(),
+            Kind::Percentile(percentile) => percentile.start(),
         }
     }
 
@@ -137,8 +151,22 @@ fn argument(name: &str, operand: ValueRef, context: &Context) -> Result<Expressi
     Expression::parse(operand, context)
 }
 
+/// Nothing or one value as an array, the partial form of several states.
+fn optional(value: &Option<Value>) -> Value {
+    Value::Array(value.iter().collect::<ArrayBuf>())
+}
+
+/// The elements of a partial form that is an array.
+fn elements(partial: ValueRef<'_>) -> impl Iterator<Item = ValueRef<'_>> {
+    let array = match partial {
+        ValueRef::Array(array) => Some(array),
+        _ => None,
+    };
+    array.into_iter().flat_map(|array| array.iter())
+}
+
 /// Memory of a value, estimated.
-fn value_bytes(value: &Value) -> usize {
+pub(crate) fn value_bytes(value: &Value) -> usize {
     size_of::<Value>()
         + match value {
             Value::String(text) => text.len(),

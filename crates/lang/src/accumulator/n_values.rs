@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use arbor_bson::{ArrayBuf, Doc, Value, ValueRef, compare};
 
-use super::{State, value_bytes};
+use super::{State, elements, value_bytes};
 use crate::expression::Evaluated;
 use crate::{Context, Error, Expression, Result, number, text};
 
@@ -100,6 +100,14 @@ impl State for NValues {
 
     fn finish(self: Box<Self>) -> Value {
         Value::Array(self.values.iter().collect::<ArrayBuf>())
+    }
+
+    fn partial(&self) -> Value {
+        Value::Array(self.values.iter().collect::<ArrayBuf>())
+    }
+
+    fn absorb(&mut self, partial: ValueRef) -> Result<()> {
+        elements(partial).try_for_each(|value| self.add(Evaluated::Borrowed(value), Doc::empty()))
     }
 
     fn size_bytes(&self) -> usize {

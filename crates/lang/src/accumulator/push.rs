@@ -1,8 +1,8 @@
 //! `$push`: all values in order; missing ones are left out, null is kept.
 
-use arbor_bson::{ArrayBuf, Doc, Value};
+use arbor_bson::{ArrayBuf, Doc, Value, ValueRef};
 
-use super::State;
+use super::{State, elements};
 use crate::Result;
 use crate::expression::Evaluated;
 
@@ -19,6 +19,17 @@ impl State for Push {
 
     fn finish(self: Box<Self>) -> Value {
         Value::Array(self.0)
+    }
+
+    fn partial(&self) -> Value {
+        Value::Array(self.0.as_array().to_buf())
+    }
+
+    fn absorb(&mut self, partial: ValueRef) -> Result<()> {
+        for value in elements(partial) {
+            self.0.push(value);
+        }
+        Ok(())
     }
 
     fn size_bytes(&self) -> usize {

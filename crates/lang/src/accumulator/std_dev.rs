@@ -1,8 +1,8 @@
 //! `$stdDevPop`, `$stdDevSamp`: the standard deviation of the numbers (Welford's method), a double.
 
-use arbor_bson::{Doc, Number, Value};
+use arbor_bson::{ArrayBuf, Doc, Number, Value, ValueRef};
 
-use super::State;
+use super::{State, elements};
 use crate::Result;
 use crate::expression::Evaluated;
 
@@ -59,5 +59,24 @@ impl State for StdDev {
 
     fn finish(self: Box<Self>) -> Value {
         self.deviation()
+    }
+
+    /// `[count, mean, squares]`.
+    fn partial(&self) -> Value {
+        Value::Array([self.count as f64, self.mean, self.squares].into_iter().collect::<ArrayBuf>())
+    }
+
+    fn absorb(&mut self, partial: ValueRef) -> Result<()> {
+        let parts: Vec<f64> = elements(partial).filter_map(Number::of).map(Number::to_f64).collect();
+        if let [count, mean, squares] = parts.as_slice()
+            && *count > 0.0
+        {
+            let (own, distance) = (self.count as f64, mean - self.mean);
+            let all = own + count;
+            self.squares += squares + distance * distance * own * count / all;
+            self.mean += distance * count / all;
+            self.count += *count as u64;
+        }
+        Ok(())
     }
 }

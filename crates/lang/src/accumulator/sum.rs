@@ -2,9 +2,9 @@
 //!
 //! Whole numbers are summed exactly, doubles with compensation, so the order of the documents hardly matters.
 
-use arbor_bson::{Decimal128, Doc, Number, Value};
+use arbor_bson::{ArrayBuf, Decimal128, Doc, Number, Value, ValueRef};
 
-use super::State;
+use super::{State, elements};
 use crate::Result;
 use crate::expression::Evaluated;
 
@@ -75,5 +75,38 @@ impl State for Sum {
 
     fn finish(self: Box<Self>) -> Value {
         self.total().to_value()
+    }
+
+    /// `[high, low, double, lost, widest, decimal]`: the halves of the whole part, the others as they are.
+    fn partial(&self) -> Value {
+        let mut parts = ArrayBuf::new();
+        parts.push((self.whole >> 64) as i64).push(self.whole as u64 as i64).push(self.double).push(self.lost);
+        parts.push(self.widest as i32);
+        if let Some(decimal) = self.decimal {
+            parts.push(ValueRef::Decimal128(decimal));
+        }
+        Value::Array(parts)
+    }
+
+    fn absorb(&mut self, partial: ValueRef) -> Result<()> {
+        let parts: Vec<Number> = elements(partial).filter_map(Number::of).collect();
+        let [Number::Int64(high), Number::Int64(low), Number::Double(double), Number::Double(lost), widest, rest @ ..] =
+            parts.as_slice()
+        else {
+            return Ok(());
+        };
+        self.whole += (i128::from(*high) << 64) | i128::from(*low as u64);
+        let widest = match widest {
+            Number::Int32(0) => Widest::Int32,
+            Number::Int32(1) => Widest::Int64,
+            _ => Widest::Double,
+        };
+        self.widest = self.widest.max(widest);
+        if widest == Widest::Double {
+            self.add_double(*double);
+            self.lost += lost;
+        }
+        rest.iter().for_each(|decimal| self.add_number(*decimal));
+        Ok(())
     }
 }

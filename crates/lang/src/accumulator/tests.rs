@@ -21,9 +21,32 @@ fn check(table: &str) {
             let ValueRef::Document(document) = document else { panic!("{line}") };
             accumulator.add(&mut *state, document).unwrap();
         }
+        let halves = in_parts(&accumulator, documents.as_array());
         let expect = show(value(rest.strip_prefix("=> ").unwrap()).as_ref());
         assert_eq!(show(state.finish().as_ref()), expect, "{line}");
+        halves.iter().for_each(|half| assert_eq!(show(half.as_ref()), expect, "in parts: {line}"));
     }
+}
+
+/// The results when the documents are gathered in two parts, for every place to part them.
+fn in_parts(accumulator: &Accumulator, documents: arbor_bson::Array) -> Vec<Value> {
+    let gather = |documents: Vec<ValueRef>| {
+        let mut state = accumulator.start();
+        for document in documents {
+            let ValueRef::Document(document) = document else { panic!("{document}") };
+            accumulator.add(&mut *state, document).unwrap();
+        }
+        state.partial()
+    };
+    let parted = |at: usize| {
+        let mut whole = accumulator.start();
+        let first = gather(documents.iter().take(at).collect());
+        let second = gather(documents.iter().skip(at).collect());
+        whole.absorb(first.as_ref()).unwrap();
+        whole.absorb(second.as_ref()).unwrap();
+        whole.finish()
+    };
+    (0..=documents.len()).map(parted).collect()
 }
 
 #[test]
@@ -71,6 +94,10 @@ fn accumulators() {
         {$sum: 1, $avg: 1} => error 40238: The field 'f' must specify one accumulator
         {$sum: [1, 2]} => error 40237: The $sum accumulator is a unary operator
         {$count: 1} => error 14: $count takes no arguments, i.e. $count:{}
+        {$median: {input: '$a', method: 'approximate'}} on [{a: 5}, {a: 1}, {a: 'x'}, {a: 9}, {}] => 5.0
+        {$median: {input: '$a', method: 'approximate'}} on [] => null
+        {$percentile: {input: '$a', p: [0.5, 0.75, 0.9], method: 'approximate'}} on [{a: 62}, {a: 60}, {a: 67}, {a: 64}, {a: 60}] => [62.0, 64.0, 67.0]
+        {$percentile: {input: '$a', p: [0.5], method: 'approximate'}} on [{}] => [null]
         {$firstN: {input: 1, n: 0}} => error 5787908: 'n' must be greater than 0, found 0
         "#,
     );

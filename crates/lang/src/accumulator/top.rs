@@ -2,7 +2,7 @@
 
 use arbor_bson::{ArrayBuf, Doc, Value, ValueRef};
 
-use super::{State, n_values, value_bytes};
+use super::{State, elements, n_values, value_bytes};
 use crate::expression::Evaluated;
 use crate::{Context, Error, Expression, Result, SortPattern};
 
@@ -51,20 +51,42 @@ struct Kept {
     values: Vec<(Vec<u8>, Value)>,
 }
 
-impl State for Kept {
-    fn add(&mut self, value: Evaluated, root: Doc) -> Result<()> {
-        let key = self.top.pattern.key(root);
+impl Kept {
+    fn keep(&mut self, key: Vec<u8>, value: Evaluated) {
         let at = self.values.partition_point(|(known, _)| *known <= key);
         let n = self.top.n.unwrap_or(1);
         let full = self.values.len() == n;
         let falls_out = if self.top.bottom { full && at == 0 } else { at == n };
         if falls_out {
-            return Ok(());
+            return;
         }
         self.values.insert(at, (key, value.into_value().unwrap_or(Value::Null)));
         if full {
             let out = if self.top.bottom { 0 } else { n };
             self.values.remove(out);
+        }
+    }
+}
+
+impl State for Kept {
+    fn add(&mut self, value: Evaluated, root: Doc) -> Result<()> {
+        self.keep(self.top.pattern.key(root), value);
+        Ok(())
+    }
+
+    /// Sort keys and values in turn.
+    fn partial(&self) -> Value {
+        let mut parts = ArrayBuf::new();
+        for (key, value) in &self.values {
+            parts.push(ValueRef::Binary { subtype: 0, bytes: key }).push(value);
+        }
+        Value::Array(parts)
+    }
+
+    fn absorb(&mut self, partial: ValueRef) -> Result<()> {
+        let mut parts = elements(partial);
+        while let (Some(ValueRef::Binary { bytes, .. }), Some(value)) = (parts.next(), parts.next()) {
+            self.keep(bytes.to_vec(), Evaluated::Borrowed(value));
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ mod arguments;
 mod arithmetic;
 mod bitwise;
 mod convert;
-mod date;
+pub(crate) mod date;
 mod date_format;
 mod date_input;
 mod date_unit;
@@ -41,6 +41,7 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 
 use crate::{Context, Path, Result};
 
+pub(crate) use date_unit::Unit;
 pub use environment::Environment;
 pub use evaluated::{Evaluated, is_true};
 use form::Call;

@@ -10,7 +10,8 @@
 //! | `$count` | `$group`, `$project` |
 //! | `$sortByCount` | `$group`, `$sort` |
 //! | `$bucket` | `$group`, `$sort` |
-//! | `$bucketAuto $redact` | [`Stage::Flow`], driven through [`Flow`], above a [`Stage::Arrange`] where it needs an order |
+//! | `$fill` | `$setWindowFields`, `$addFields` |
+//! | `$bucketAuto $densify $redact $setWindowFields` | [`Stage::Flow`], driven through [`Flow`], above a [`Stage::Arrange`] where it needs an order |
 //!
 //! Stages that read collections or write them (`ELSEWHERE`) are `query`'s.
 
@@ -20,9 +21,11 @@ mod arrange;
 mod bucket;
 mod bucket_auto;
 mod count;
+mod densify;
 pub mod documents;
 #[cfg(test)]
 mod examples;
+mod fill;
 mod flow;
 mod granularity;
 mod group;
@@ -33,6 +36,7 @@ mod project;
 mod redact;
 mod replace_root;
 mod sample;
+mod set_window_fields;
 mod skip;
 mod sort;
 mod sort_by_count;
@@ -63,6 +67,8 @@ const HERE: &[&str] = &[
     "$bucketAuto",
     "$changeStream",
     "$count",
+    "$densify",
+    "$fill",
     "$group",
     "$limit",
     "$match",
@@ -72,6 +78,7 @@ const HERE: &[&str] = &[
     "$replaceWith",
     "$sample",
     "$set",
+    "$setWindowFields",
     "$skip",
     "$sort",
     "$sortByCount",
@@ -98,8 +105,6 @@ const ELSEWHERE: &[&str] = &[
 /// Stages MongoDB has and this server has not yet.
 const LATER: &[&str] = &[
     "$changeStreamSplitLargeEvent",
-    "$densify",
-    "$fill",
     "$geoNear",
     "$listSampledQueries",
     "$listSearchIndexes",
@@ -107,7 +112,6 @@ const LATER: &[&str] = &[
     "$queryStats",
     "$search",
     "$searchMeta",
-    "$setWindowFields",
     "$vectorSearch",
 ];
 
@@ -172,6 +176,9 @@ impl Stage {
             "$sample" => parsed.push(Stage::Sample(sample::parse(spec)?)),
             "$bucket" => parsed.extend(bucket::parse(spec, context)?),
             "$bucketAuto" => parsed.extend(bucket_auto::parse(spec, context)?),
+            "$densify" => parsed.extend(densify::parse(spec, context)?),
+            "$fill" => parsed.extend(fill::parse(spec, context)?),
+            "$setWindowFields" => parsed.extend(set_window_fields::parse(spec, context)?),
             "$redact" => parsed.push(Stage::Flow(redact::parse(spec, context)?)),
             "$count" => parsed.extend(count::parse(spec, context)?),
             "$sortByCount" => parsed.extend(sort_by_count::parse(spec, context)?),

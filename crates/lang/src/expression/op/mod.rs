@@ -77,6 +77,7 @@ mod ltrim;
 mod map;
 mod max;
 mod max_n;
+mod median;
 mod merge_objects;
 mod meta;
 mod millisecond;
@@ -90,6 +91,7 @@ mod ne;
 mod not;
 mod object_to_array;
 mod or;
+mod percentile;
 mod pow;
 mod radians_to_degrees;
 mod rand;
@@ -232,6 +234,7 @@ const OPERATORS: &[(&str, Form)] = &[
     ("$map", Form::Special(map::parse)),
     ("$max", Form::Nary(0, ANY, max::eval)),
     ("$maxN", Form::Special(max_n::parse)),
+    ("$median", Form::Special(median::parse)),
     ("$mergeObjects", Form::Nary(0, ANY, merge_objects::eval)),
     ("$meta", Form::Special(meta::parse)),
     ("$millisecond", Form::Special(millisecond::parse)),
@@ -245,6 +248,7 @@ const OPERATORS: &[(&str, Form)] = &[
     ("$not", Form::Unary(not::eval)),
     ("$objectToArray", Form::Unary(object_to_array::eval)),
     ("$or", Form::Special(or::parse)),
+    ("$percentile", Form::Special(percentile::parse)),
     ("$pow", Form::Binary(pow::eval)),
     ("$radiansToDegrees", Form::Unary(radians_to_degrees::eval)),
     ("$rand", Form::Special(rand::parse)),

@@ -1,0 +1,117 @@
+//! Functions of `$setWindowFields`: what they make of the rows of one partition.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `rows.rs` | the rows of a partition in order |
+//! | `bounds.rs` | windows: which rows belong to a row |
+//! | `sliding.rs` | accumulators over windows that move |
+//! | the others | the functions, one file each |
+//!
+//! W1: a [`Column`] is asked for its rows in order, each once, so windows only move forward.
+
+mod bounds;
+mod covariance;
+mod derivative;
+mod exp_moving_avg;
+mod gathered;
+mod integral;
+mod linear_fill;
+mod locf;
+mod rank;
+mod rows;
+mod shift;
+mod sliding;
+
+use std::sync::Arc;
+
+use arbor_bson::{Value, ValueRef};
+
+use crate::accumulator::Accumulator;
+use crate::{Context, Error, Result, SortPattern};
+
+pub use bounds::order;
+use bounds::{Bounds, Window};
+pub use rows::{Place, Rows};
+
+/// A parsed window function.
+pub trait WindowFunction: std::fmt::Debug + Send + Sync {
+    /// For a new partition.
+    fn start(&self) -> Box<dyn Column>;
+}
+
+/// The values that a function gives the rows of one partition.
+pub trait Column: Send {
+    /// The value of row `at`.
+    fn value(&mut self, at: usize, rows: &Rows) -> Result<Value>;
+
+    /// Memory held, estimated.
+    fn size_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// `{ <function>: <argument>, window: <bounds> }`, taken apart.
+struct Call<'v, 'c> {
+    name: &'v str,
+    argument: ValueRef<'v>,
+    window: Option<ValueRef<'v>>,
+    sort_by: &'c SortPattern,
+    context: &'c Context,
+}
+
+/// Parses what stands beside a field of `output`.
+pub fn parse(field: &str, spec: ValueRef, sort_by: &SortPattern, context: &Context) -> Result<Arc<dyn WindowFunction>> {
+    let ValueRef::Document(doc) = spec else {
+        return Err(Error::failed_to_parse(format!("The field '{field}' must be an object")));
+    };
+    let Some((name, argument)) = doc.iter().find(|(name, _)| name.starts_with('$')) else {
+        let found = doc.first().map_or("", |(name, _)| name);
+        return Err(Error::failed_to_parse(format!("Expected a $-prefixed window function, '{found}'")));
+    };
+    if let Some((other, _)) = doc.iter().find(|(other, _)| *other != name && *other != "window") {
+        let message = format!("Window function {name} found an unknown argument: {other}");
+        return Err(Error::failed_to_parse(message));
+    }
+    let call = Call { name, argument, window: doc.get("window"), sort_by, context };
+    match name {
+        "$rank" | "$denseRank" | "$documentNumber" => rank::parse(&call),
+        "$shift" => shift::parse(&call),
+        "$derivative" => derivative::parse(&call),
+        "$integral" => integral::parse(&call),
+        "$expMovingAvg" => exp_moving_avg::parse(&call),
+        "$covariancePop" | "$covarianceSamp" => covariance::parse(&call),
+        "$linearFill" => linear_fill::parse(&call),
+        "$locf" => locf::parse(&call),
+        _ => {
+            let document = arbor_bson::DocBuf::new().with(name, argument);
+            let parsed = Accumulator::parse(field, (&document).into(), context);
+            let accumulator = parsed.map_err(|error| match error.code.0 {
+                15952 => Error::failed_to_parse(format!("Unrecognized window function, {name}")),
+                _ => error,
+            })?;
+            gathered::parse(&call, accumulator)
+        }
+    }
+}
+
+impl Call<'_, '_> {
+    fn bounds(&self) -> Result<Bounds> {
+        Bounds::parse(self.window, self.sort_by)
+    }
+
+    fn refuse_window(&self) -> Result<()> {
+        match self.window {
+            None => Ok(()),
+            Some(_) => Err(Error::failed_to_parse(format!("{} does not accept a 'window' field", self.name))),
+        }
+    }
+
+    /// Refuses to go on without a `sortBy`, or with one of several fields.
+    fn require_single_sort(&self, code: i32) -> Result<()> {
+        match self.sort_by.parts() {
+            [_] => Ok(()),
+            [] => Err(Error::location(code, format!("{} requires a sortBy", self.name))),
+            _ => Err(Error::location(code, format!("{} requires a non-compound sortBy", self.name))),
+        }
+    }
+}
