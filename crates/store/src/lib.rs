@@ -48,7 +48,7 @@ pub use key_pattern::INDEX_FIELDS_MAX;
 pub use namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
 pub use record::{count, data_size, id_key, record};
 pub use store::{Store, StoreOptions};
-pub use switch::{Phase, Switched, Watch};
+pub use switch::{EngineChange, Phase, Switched, Watch};
 pub use tree_options::{EngineNames, TreeDefaults};
 pub use validate::{IndexReport, Report};
 pub use write::{delete, insert, update};

@@ -77,6 +77,11 @@ impl Transaction {
         }
     }
 
+    /// Gives an existing tree other options; its content stays. Not for a tree that this transaction reads or writes.
+    pub fn set_tree_options(&mut self, tree: TreeId, options: TreeOptions) {
+        self.writes.create_tree(tree, options);
+    }
+
     pub fn drop_tree(&mut self, tree: TreeId) {
         self.writes.drop_tree(tree);
     }

@@ -3,7 +3,7 @@
 use arbor_bson::{Doc, DocBuf};
 use arbor_lang::Code;
 use arbor_query::Interrupt;
-use arbor_store::{Namespace, Phase, Switched, Watch};
+use arbor_store::{EngineChange, Namespace, Phase, Switched, Watch};
 
 use crate::call::Call;
 use crate::operation::Slot;
@@ -41,11 +41,13 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 
 fn change_engine(call: &mut Call<'_>, namespace: &Namespace, storage_engine: Doc<'_>) -> Result<()> {
     let watcher = Watcher { interrupt: &call.interrupt, slot: &call.connection.slot };
-    let switched = call.database().store.switch_engine(namespace, &storage_engine.to_buf(), &watcher);
-    if let Err(arbor_store::Error::Interrupted) = switched {
+    let changed = call.database().store.change_engine(namespace, &storage_engine.to_buf(), &watcher);
+    if let Err(arbor_store::Error::Interrupted) = changed {
         call.interrupt.check()?;
     }
-    call.reply.append("engineSwitch", &described(&switched?));
+    if let EngineChange::Moved(switched) = changed? {
+        call.reply.append("engineSwitch", &described(&switched));
+    }
     Ok(())
 }
 

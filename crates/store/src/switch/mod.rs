@@ -64,6 +64,14 @@ pub struct Switched {
     pub blocked: Duration,
 }
 
+/// What a new `storageEngine` meant for a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineChange {
+    /// It is the engine that the collection lives on: what is written from now on has the new options.
+    Options,
+    Moved(Switched),
+}
+
 /// Catching up ends when fewer records than this are left...
 const LAG_RECORDS: u64 = 64;
 /// ...or after so many rounds.
@@ -75,7 +83,35 @@ const PATIENCE_MAX: Duration = Duration::from_secs(2);
 const VISIBLE_WITHIN: Duration = Duration::from_secs(1);
 
 impl Store {
-    /// Moves the collection to the engine that `storage_engine` (`{engine: {options}}`) names.
+    /// Gives the collection the engine and the options that `storage_engine` (`{engine: {options}}`) says.
+    ///
+    /// Errors: see [`Store::switch_engine`].
+    pub fn change_engine(&self, name: &Namespace, storage_engine: &DocBuf, watch: &dyn Watch) -> Result<EngineChange> {
+        let collection = self.collection(name).ok_or_else(|| Error::NamespaceNotFound(name.clone()))?;
+        let options = with_engine(&collection.options, storage_engine);
+        if self.options.trees.of_collection(options.as_doc())?.engine == *collection.engine {
+            return self.set_tree_options(name, storage_engine).map(|()| EngineChange::Options);
+        }
+        self.switch_engine(name, storage_engine, watch).map(EngineChange::Moved)
+    }
+
+    /// Requires options of the engine that the collection lives on.
+    fn set_tree_options(&self, name: &Namespace, storage_engine: &DocBuf) -> Result<()> {
+        let missing = || Error::NamespaceNotFound(name.clone());
+        let (collection, _guard) = self.hold_exclusive(name).ok_or_else(missing)?;
+        self.switches.refuse(&collection, "change the options of")?;
+        let trees = &self.options.trees;
+        let options = with_engine(&collection.options, storage_engine);
+        let own = trees.of_collection(options.as_doc())?;
+        let _changing = self.lock_changes();
+        let mut txn = self.transactions.begin()?;
+        txn.set_tree_options(collection.tree, own.options);
+        let changed = Collection { options, ..collection.copy() };
+        put_collection(&mut txn, &changed);
+        self.commit_change(txn, |catalogue| catalogue.put(Arc::new(changed)))
+    }
+
+    /// Moves the collection to new trees on the engine that `storage_engine` names.
     ///
     /// Errors: `ConflictingOperation` when a switch of the collection is running; `Interrupted` when it was broken off.
     /// After any error the collection is where it was.
