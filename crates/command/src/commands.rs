@@ -92,12 +92,18 @@ const PANICKED: Event = Event { component: Component::Command, id: 9_000_002, me
 
 impl Commands {
     pub fn new(
-        database: Database,
+        mut database: Database,
         log: Arc<Log>,
         parameters: Parameters,
         options: Options,
         host: Box<dyn Host>,
     ) -> Commands {
+        let bytes = |name: &str| parameters.int(name).and_then(|bytes| usize::try_from(bytes).ok());
+        let settings = &mut database.settings;
+        settings.sort_bytes_max =
+            bytes("internalQueryMaxBlockingSortMemoryUsageBytes").unwrap_or(settings.sort_bytes_max);
+        settings.group_bytes_max =
+            bytes("internalDocumentSourceGroupMaxMemoryBytes").unwrap_or(settings.group_bytes_max);
         let slow_ms = AtomicI32::new(options.slow_ms);
         Commands {
             database,

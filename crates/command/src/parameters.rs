@@ -40,6 +40,7 @@ const fn row(name: &'static str, kind: Kind, use_: Use, default: &'static str) -
 
 #[rustfmt::skip]
 static ROWS: &[Row] = &[
+    row("allowDiskUseByDefault", Kind::Bool, Use::Runtime, "true"),
     row("authenticationMechanisms", Kind::Text, Use::ReadOnly, ""),
     row("cursorTimeoutMillis", Kind::Int, Use::Runtime, "600000"),
     row("defaultCompression", Kind::Text, Use::Startup, "zstd"),
@@ -51,10 +52,10 @@ static ROWS: &[Row] = &[
     row("enableTestCommands", Kind::Bool, Use::Startup, "false"),
     row("failIndexKeyTooLong", Kind::Bool, Use::NoEffect, "true"),
     row("fastUpdates", Kind::Bool, Use::NoEffect, "false"),
-    row("internalDocumentSourceGroupMaxMemoryBytes", Kind::Int, Use::NoEffect, "104857600"),
+    row("internalDocumentSourceGroupMaxMemoryBytes", Kind::Int, Use::Startup, "104857600"),
     row("internalQueryExecYieldIterations", Kind::Int, Use::NoEffect, "1000"),
     row("internalQueryExecYieldPeriodMS", Kind::Int, Use::NoEffect, "10"),
-    row("internalQueryMaxBlockingSortMemoryUsageBytes", Kind::Int, Use::NoEffect, "104857600"),
+    row("internalQueryMaxBlockingSortMemoryUsageBytes", Kind::Int, Use::Startup, "104857600"),
     row("internalQueryPlannerMaxIndexedSolutions", Kind::Int, Use::NoEffect, "64"),
     row("localLogicalSessionTimeoutMinutes", Kind::Int, Use::ReadOnly, "30"),
     row("logLevel", Kind::Int, Use::Runtime, "0"),

@@ -1,5 +1,6 @@
 //! What every statement runs on: the store with its transactions, and the open cursors.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,6 +11,14 @@ use arbor_txn::{Durability, ReadView, Transactions};
 
 use crate::{CursorRegistry, Result};
 
+/// What one blocking operator may hold, and where the rest goes.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    pub bytes_max: usize,
+    /// Folder for sorted runs. None: what does not fit is an error.
+    pub scratch: Option<PathBuf>,
+}
+
 /// Bounds on the work of one statement.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -17,6 +26,8 @@ pub struct Settings {
     pub sort_bytes_max: usize,
     /// Bytes that one `$group` may hold.
     pub group_bytes_max: usize,
+    /// Folder for what exceeds these. None: it is an error.
+    pub scratch: Option<PathBuf>,
     /// Documents and bytes that one transaction of a multi-document write takes.
     pub write_docs_max: usize,
     pub write_bytes_max: usize,
@@ -27,9 +38,26 @@ impl Default for Settings {
         Settings {
             sort_bytes_max: 100 * 1024 * 1024,
             group_bytes_max: 100 * 1024 * 1024,
+            scratch: None,
             write_docs_max: 1000,
             write_bytes_max: 16 * 1024 * 1024,
         }
+    }
+}
+
+impl Settings {
+    /// For a statement that may use the disk, or may not.
+    pub fn with_disk_use(&self, allowed: bool) -> Settings {
+        let scratch = self.scratch.clone().filter(|_| allowed);
+        Settings { scratch, ..self.clone() }
+    }
+
+    pub fn sort_memory(&self) -> Memory {
+        Memory { bytes_max: self.sort_bytes_max, scratch: self.scratch.clone() }
+    }
+
+    pub fn group_memory(&self) -> Memory {
+        Memory { bytes_max: self.group_bytes_max, scratch: self.scratch.clone() }
     }
 }
 
@@ -44,7 +72,8 @@ pub struct Database {
 impl Database {
     pub fn new(store: Arc<Store>, transactions: Arc<Transactions>) -> Database {
         crate::aggregate::drop_unfinished(&store);
-        Database { store, transactions, cursors: CursorRegistry::default(), settings: Settings::default() }
+        let settings = Settings { scratch: Some(store.scratch().to_owned()), ..Settings::default() };
+        Database { store, transactions, cursors: CursorRegistry::default(), settings }
     }
 
     /// A collection with a snapshot in which it and its indexes are. None: there is no such collection.

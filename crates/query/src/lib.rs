@@ -31,7 +31,7 @@ mod write;
 
 pub use aggregate::{aggregate, aggregate_documents};
 pub use cursor::{BATCH_BYTES_MAX, Batch, BatchLimit, Cursor, FIRST_BATCH_DOCS};
-pub use database::{Database, Settings};
+pub use database::{Database, Memory, Settings};
 pub use error::{Error, Result};
 pub use explain::explain;
 pub use interrupt::Interrupt;

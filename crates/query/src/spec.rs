@@ -33,6 +33,8 @@ pub struct FindSpec<'a> {
     pub show_record_id: bool,
     /// Answers the index keys in place of the documents.
     pub return_key: bool,
+    /// A sort that does not fit into memory goes to disk; else it is an error.
+    pub allow_disk_use: bool,
 }
 
 impl<'a> FindSpec<'a> {
@@ -51,6 +53,7 @@ impl<'a> FindSpec<'a> {
             let_variables: None,
             show_record_id: false,
             return_key: false,
+            allow_disk_use: true,
         }
     }
 }
@@ -82,6 +85,8 @@ pub struct AggregateSpec<'a> {
     pub let_variables: Option<Doc<'a>>,
     /// Of what a stage at the end writes.
     pub durability: Durability,
+    /// Sorts and groups that do not fit into memory go to disk; else they are an error.
+    pub allow_disk_use: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -62,6 +62,7 @@ fn unknown_stages_are_named() {
 fn a_group_that_grows_too_large_is_refused() {
     let mut rig = filled();
     rig.database.settings.group_bytes_max = 1000;
+    rig.database.settings.scratch = None;
     let push = DocBuf::new().with("_id", 1i32).with("all", &doc("$push", "$$ROOT"));
     let error = rig.try_aggregate(&[doc("$group", &push)]).unwrap_err();
     assert!(error.to_string().contains("Exceeded memory limit for $group"), "{error}");

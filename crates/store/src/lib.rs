@@ -6,7 +6,8 @@
 //! | `catalogue.rs` | the catalogue in memory and its rows |
 //! | `change_collections.rs`, `change_indexes.rs` | changes of the catalogue |
 //! | `index_spec.rs`, `key_pattern.rs`, `index_conflict.rs` | what an index may be, and be beside others |
-//! | `build.rs`, `sorter.rs` | index builds |
+//! | `build.rs` | index builds |
+//! | `sorter.rs` | the external sort of index builds and of queries |
 //! | `switch/` | the live change of a collection's engine |
 //! | `record.rs`, `cursor.rs`, `entry.rs` | reading; the layout of records and index entries |
 //! | `write.rs`, `index_keys.rs` | [`insert`], [`update`], [`delete`] and the keys of a document |
@@ -47,6 +48,7 @@ pub use index_keys::{KEYS_PER_DOCUMENT_MAX, index_keys};
 pub use key_pattern::INDEX_FIELDS_MAX;
 pub use namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
 pub use record::{count, data_size, id_key, record};
+pub use sorter::{Merge, Sorter};
 pub use store::{Store, StoreOptions};
 pub use switch::{EngineChange, Phase, Switched, Watch};
 pub use tree_options::{EngineNames, TreeDefaults};

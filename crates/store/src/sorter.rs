@@ -1,4 +1,4 @@
-//! External merge sort of index rows: runs are sorted in memory, spilled to files, and merged while they are read.
+//! External merge sort of rows of bytes, for index builds and for queries: runs are sorted in memory, spilled to files, and merged while they are read.
 //!
 //! A run file is a row of rows: u32 length of the key, u32 length of the value (little-endian), key, value. Runs are
 //! scratch: nothing is synced, and a run's name is removed as soon as the file is open, so that nothing stays behind
@@ -14,7 +14,8 @@ use uuid::Uuid;
 
 use crate::{Error, Result};
 
-pub(crate) type Row = (Vec<u8>, Vec<u8>);
+/// Key and value.
+pub type Row = (Vec<u8>, Vec<u8>);
 
 /// Memory of one row beside its bytes.
 const ROW_OVERHEAD: usize = 64;
@@ -25,7 +26,8 @@ fn spill(context: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |source| Error::Spill { context: context.to_owned(), source }
 }
 
-pub(crate) struct Sorter {
+/// Rows to be sorted.
+pub struct Sorter {
     folder: PathBuf,
     bytes_max: usize,
     rows: Vec<Row>,
@@ -44,7 +46,11 @@ impl Sorter {
         if self.bytes > self.bytes_max { self.spill() } else { Ok(()) }
     }
 
-    fn spill(&mut self) -> Result<()> {
+    /// Writes the rows in memory to a run of their own.
+    pub fn spill(&mut self) -> Result<()> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
         self.rows.sort_unstable();
         let mut run = nameless_file(&self.folder).map_err(spill("create a sorted run"))?;
         write_run(&mut run, &self.rows).map_err(spill("write a sorted run"))?;
@@ -52,6 +58,11 @@ impl Sorter {
         self.rows.clear();
         self.bytes = 0;
         Ok(())
+    }
+
+    /// Runs on disk so far.
+    pub fn runs(&self) -> usize {
+        self.runs.len()
     }
 
     /// All rows in order of their keys.
@@ -140,7 +151,8 @@ impl PartialOrd for Head {
     }
 }
 
-pub(crate) struct Merge {
+/// Rows in order of their keys.
+pub struct Merge {
     heap: BinaryHeap<Reverse<Head>>,
     sources: Vec<Source>,
 }
@@ -154,6 +166,7 @@ impl Merge {
         Ok(())
     }
 
+    #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Row>> {
         let Some(Reverse(Head { row, source })) = self.heap.pop() else { return Ok(None) };
         self.refill(source)?;

@@ -1,6 +1,6 @@
 //! The door to collections: lookups, holding one for a write, opening.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -83,6 +83,11 @@ impl Store {
             changing: Mutex::new(()),
             publishing: AtomicBool::new(false),
         })
+    }
+
+    /// Folder for what does not fit into memory; created when needed.
+    pub fn scratch(&self) -> &Path {
+        &self.options.scratch
     }
 
     pub fn transactions(&self) -> &Arc<Transactions> {

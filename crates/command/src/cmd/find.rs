@@ -17,6 +17,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 /// Reads the command; `explain` uses it as well.
 pub fn parse<'c>(call: &Call<'c>) -> Result<(FindSpec<'c>, First)> {
     let mut spec = FindSpec::new(call.namespace()?);
+    spec.allow_disk_use = call.server.parameters.bool("allowDiskUseByDefault");
     let mut batch_size = None;
     let mut single_batch = false;
     let mut no_timeout = false;
@@ -39,7 +40,8 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<(FindSpec<'c>, First)> {
             "returnKey" => spec.return_key = field.bool(value)?,
             "collation" => collation(field, value)?,
             "tailable" | "awaitData" => refuse_if_given(field, value, "a tailable cursor")?,
-            "allowDiskUse" | "allowPartialResults" | "oplogReplay" => drop(field.bool(value)?),
+            "allowDiskUse" => spec.allow_disk_use = field.bool(value)?,
+            "allowPartialResults" | "oplogReplay" => drop(field.bool(value)?),
             _ => return Err(field.unknown()),
         }
     }

@@ -1,6 +1,6 @@
 //! Fields that accumulators fill: of `$group` and of the stages like it.
 
-use arbor_bson::{Doc, DocBuf};
+use arbor_bson::{Array, ArrayBuf, Doc, DocBuf};
 
 use crate::accumulator::{Accumulator, State};
 use crate::{Context, Error, Result};
@@ -55,6 +55,15 @@ impl FieldStates {
             after += state.size_bytes();
         }
         Ok((after, before))
+    }
+
+    /// What [`FieldStates::absorb`] of equal fields takes.
+    pub fn partials(&self) -> ArrayBuf {
+        self.0.iter().map(|state| state.partial()).collect::<Vec<_>>().iter().collect()
+    }
+
+    pub fn absorb(&mut self, partials: Array) -> Result<()> {
+        self.0.iter_mut().zip(partials.iter()).try_for_each(|(state, partial)| state.absorb(partial))
     }
 
     pub fn size_bytes(&self) -> usize {

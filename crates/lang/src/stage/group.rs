@@ -113,9 +113,52 @@ impl GroupState {
         self.groups.is_empty()
     }
 
+    /// Takes all groups out, each with the key that tells it from others and what it gathered in a form that
+    /// [`Regrouped`] takes: `{ i: <_id>, s: [<partial states>] }`.
+    pub fn drain(&mut self) -> impl Iterator<Item = (Vec<u8>, DocBuf)> + use<> {
+        self.size_bytes = 0;
+        let mut keys: Vec<(Box<[u8]>, usize)> = self.by_key.drain().collect();
+        keys.sort_unstable_by_key(|(_, at)| *at);
+        let groups = std::mem::take(&mut self.groups);
+        keys.into_iter().zip(groups).map(|((key, _), group)| {
+            (key.into_vec(), DocBuf::new().with("i", &group.id).with("s", &group.states.partials()))
+        })
+    }
+
     /// One document per group, in the order the groups were first seen.
     pub fn finish(self) -> Result<Groups> {
         Ok(Groups { fields: self.group.fields, groups: self.groups.into_iter() })
+    }
+}
+
+/// One group put together from what [`GroupState::drain`] gave at different times, in their order.
+pub struct Regrouped {
+    group: OneGroup,
+}
+
+impl Regrouped {
+    pub fn begin(group: &Group, partial: Doc) -> Result<Regrouped> {
+        let id = partial.get("i").map_or(Value::Null, ValueRef::to_value);
+        let mut regrouped = Regrouped { group: OneGroup { id, states: group.fields.start() } };
+        regrouped.absorb(partial)?;
+        Ok(regrouped)
+    }
+
+    pub fn absorb(&mut self, partial: Doc) -> Result<()> {
+        match partial.get("s") {
+            Some(ValueRef::Array(partials)) => self.group.states.absorb(partials),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn size_bytes(&self) -> usize {
+        self.group.states.size_bytes()
+    }
+
+    pub fn finish(self, group: &Group) -> DocBuf {
+        let mut doc = DocBuf::new().with("_id", &self.group.id);
+        self.group.states.finish(&group.fields, &mut doc);
+        doc
     }
 }
 

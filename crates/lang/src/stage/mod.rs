@@ -53,7 +53,7 @@ use crate::{Context, Error, Filter, Result, SortPattern};
 
 pub use arrange::Arrange;
 pub use flow::{Flow, FlowStage};
-pub use group::{Group, GroupState, Groups};
+pub use group::{Group, GroupState, Groups, Regrouped};
 pub use map::Map;
 pub use unwind::Unwind;
 

@@ -39,18 +39,28 @@ pub use lookup::Lookup;
 pub use out::drop_unfinished;
 pub use pipeline::Pipeline;
 use sink::Sink;
+pub use step::{Step, Surroundings};
 
 /// The documents that come out of a pipeline. Over a collection that does not exist, what an empty one would give.
 pub fn aggregate(database: &Database, spec: &AggregateSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
     interrupt.check()?;
     let pipeline = Pipeline::parse(database, spec)?;
+    let sink = pipeline.sink.clone();
+    let plan = start(database, spec, pipeline)?;
+    written(database, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
+}
+
+/// The operators of a whole pipeline, without what writes its documents.
+pub fn start(database: &Database, spec: &AggregateSpec<'_>, pipeline: Pipeline) -> Result<RunningPlan> {
+    let settings = database.settings.with_disk_use(spec.allow_disk_use);
     if let Some(documents) = &pipeline.documents {
         if !spec.collectionless {
             let message = "'$documents' can only be run with {aggregate: 1}";
             return Err(Error::new(Code::INVALID_NAMESPACE, message));
         }
         let source = Box::new(Documents::new(documents.clone()));
-        return over_documents(database, spec, pipeline, source, interrupt);
+        let root = pipeline.above(source, &settings);
+        return Ok(RunningPlan { view: database.transactions.read()?, collection: None, root, slots: 0 });
     }
     if spec.collectionless {
         return Err(needs_collection(spec));
@@ -60,14 +70,12 @@ pub fn aggregate(database: &Database, spec: &AggregateSpec<'_>, interrupt: &Inte
         None => (None, database.transactions.read()?, Box::new(Eof::default())),
         Some((collection, view)) => {
             let solution = plan::plan(&view, &collection, &pipeline.query)?.winner;
-            let source = pipeline.source(&database.settings, &solution, &mut slots);
+            let source = pipeline.source(&settings, &solution, &mut slots);
             (Some(collection), view, source)
         }
     };
-    let sink = pipeline.sink.clone();
-    let root = pipeline.above(source, &database.settings);
-    let plan = RunningPlan { view, collection, root, slots: slots.count() };
-    written(database, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
+    let root = pipeline.above(source, &settings);
+    Ok(RunningPlan { view, collection, root, slots: slots.count() })
 }
 
 /// A pipeline over documents that the caller has: what a stage that asks the server (`$currentOp`, `$collStats`) found.
@@ -80,18 +88,9 @@ pub fn aggregate_documents(
 ) -> Result<Cursor> {
     interrupt.check()?;
     let pipeline = Pipeline::parse_whole(database, spec)?;
-    over_documents(database, spec, pipeline, Box::new(Documents::new(documents)), interrupt)
-}
-
-fn over_documents(
-    database: &Database,
-    spec: &AggregateSpec<'_>,
-    pipeline: Pipeline,
-    source: Box<Documents>,
-    interrupt: &Interrupt,
-) -> Result<Cursor> {
     let sink = pipeline.sink.clone();
-    let root = pipeline.above(source, &database.settings);
+    let settings = database.settings.with_disk_use(spec.allow_disk_use);
+    let root = pipeline.above(Box::new(Documents::new(documents)), &settings);
     let plan = RunningPlan { view: database.transactions.read()?, collection: None, root, slots: 0 };
     written(database, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
 }

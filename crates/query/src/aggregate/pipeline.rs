@@ -93,6 +93,11 @@ impl Pipeline {
         }
     }
 
+    /// Stages above the query.
+    pub fn steps(&self) -> usize {
+        self.steps.len()
+    }
+
     /// The remaining stages as operators above the query's rows.
     pub fn above(mut self, source: Box<dyn Operator>, settings: &Settings) -> Box<dyn Operator> {
         let mut root = source;
@@ -112,11 +117,11 @@ impl Pipeline {
         match stage {
             Stage::Match(filter) => Box::new(FilterRows::new(input, filter)),
             Stage::Map(map) => Box::new(MapRows::new(input, map)),
-            Stage::Group(group) => Box::new(GroupRows::new(input, &group, settings.group_bytes_max)),
+            Stage::Group(group) => Box::new(GroupRows::new(input, &group, settings.group_memory())),
             Stage::Sort(pattern) => {
-                Box::new(Sort::new(input, pattern, sort_limit(&self.steps), settings.sort_bytes_max))
+                Box::new(Sort::new(input, pattern, sort_limit(&self.steps), settings.sort_memory()))
             }
-            Stage::Arrange(arrange) => Box::new(Sort::arranged(input, arrange, settings.sort_bytes_max)),
+            Stage::Arrange(arrange) => Box::new(Sort::arranged(input, arrange, settings.sort_memory())),
             Stage::Flow(stage) => Box::new(FlowRows::new(input, &*stage, settings.group_bytes_max)),
             Stage::Limit(count) => Box::new(Limit::new(input, count)),
             Stage::Skip(count) => Box::new(Skip::new(input, count)),

@@ -1,25 +1,84 @@
 //! Explaining a pipeline: as a query when one does all of it, else as a list of stages.
 
-use arbor_bson::{ArrayBuf, DocBuf};
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 
 use super::{Explainer, Shape};
-use crate::aggregate::Pipeline;
-use crate::{AggregateSpec, Result};
+use crate::aggregate::{Pipeline, Step, Surroundings, start};
+use crate::cursor::RunningPlan;
+use crate::operator::{Detail, Run};
+use crate::{AggregateSpec, Result, Verbosity};
 
 pub fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<DocBuf> {
     let pipeline = Pipeline::parse(explainer.database, spec)?;
     if pipeline.is_query() {
         return explainer.whole(&spec.namespace, &pipeline.query, &Shape::Rows);
     }
-    if pipeline.documents.is_some() {
-        let stages: ArrayBuf = spec.pipeline.iter().collect();
-        return Ok(DocBuf::new().with("explainVersion", "1").with("stages", &stages));
-    }
-    let cursor = explainer.sections(&spec.namespace, &pipeline.query, &Shape::Rows)?;
     let mut stages = ArrayBuf::new();
-    stages.push(&DocBuf::new().with("$cursor", &cursor));
+    if pipeline.documents.is_none() {
+        let cursor = explainer.sections(&spec.namespace, &pipeline.query, &Shape::Rows)?;
+        stages.push(&DocBuf::new().with("$cursor", &cursor));
+    }
+    let mut figures = match explainer.verbosity {
+        Verbosity::QueryPlanner => Vec::new(),
+        _ => executed(explainer, spec, &pipeline)?,
+    }
+    .into_iter();
     for stage in spec.pipeline.iter().skip(pipeline.pushed) {
-        stages.push(stage);
+        let ValueRef::Document(stage) = stage else { continue };
+        let mut shown = stage.to_buf();
+        // a stage of the client may be several operators; what it returned is what the last one did
+        let own: Vec<DocBuf> = figures.by_ref().take(operators_of(explainer, spec, stage)?).collect();
+        add_figures(&mut shown, &own);
+        stages.push(&shown);
     }
     Ok(DocBuf::new().with("explainVersion", "1").with("stages", &stages))
+}
+
+/// How many operators a stage of the client is.
+fn operators_of(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, stage: Doc<'_>) -> Result<usize> {
+    if stage.first().is_some_and(|(name, _)| matches!(name, "$documents" | "$out" | "$merge")) {
+        return Ok(0);
+    }
+    let context = explainer.database.context(spec.let_variables)?;
+    let around = Surroundings::outermost(explainer.database, spec, &context);
+    let alone: ArrayBuf = [stage].into_iter().collect();
+    Ok(Step::parse_all(alone.as_array(), &around)?.len())
+}
+
+/// Runs the pipeline; answers what each operator above the query did, the first one first. Nothing is written.
+fn executed(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, pipeline: &Pipeline) -> Result<Vec<DocBuf>> {
+    let steps = pipeline.steps();
+    let RunningPlan { view, collection, mut root, slots } = start(explainer.database, spec, pipeline.clone())?;
+    let mut run = Run::new(&view, collection.as_deref(), explainer.interrupt, slots);
+    while root.next(&mut run)?.is_some() {
+        explainer.interrupt.check()?;
+    }
+    let mut operators = Vec::new();
+    let mut next = Some(root.explain(Detail::Execution));
+    while let Some(operator) = next.filter(|_| operators.len() < steps) {
+        next = match operator.get("inputStage") {
+            Some(ValueRef::Document(input)) => Some(input.to_buf()),
+            _ => None,
+        };
+        operators.push(operator);
+    }
+    operators.reverse();
+    Ok(operators)
+}
+
+/// What is shown of an operator's figures beside the stage.
+const FIGURES: &[&str] = &["maxUsedMemBytes", "totalDataSizeSorted", "usedDisk", "spills"];
+
+fn add_figures(shown: &mut DocBuf, operators: &[DocBuf]) {
+    let Some(last) = operators.last() else { return };
+    for name in ["nReturned", "executionTimeMillisEstimate"] {
+        if let Some(value) = last.get(name) {
+            shown.append(name, value);
+        }
+    }
+    for name in FIGURES {
+        if let Some(value) = operators.iter().find_map(|operator| operator.get(name)) {
+            shown.append(name, value);
+        }
+    }
 }

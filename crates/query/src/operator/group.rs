@@ -1,47 +1,118 @@
-//! `$group`: blocking; all groups are in memory.
+//! `$group`: blocking. Groups that do not fit into memory go to sorted runs on disk, if the statement allows it: each run
+//! has the groups of that time with what they had gathered, in order of their keys, and in the end the runs are merged.
 
 use std::vec::IntoIter;
 
-use arbor_bson::DocBuf;
+use arbor_bson::{Doc, DocBuf};
 use arbor_lang::Code;
-use arbor_lang::stage::{Group, GroupState};
+use arbor_lang::stage::{Group, GroupState, Regrouped};
+use arbor_store::{Merge, Sorter};
 
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
-use crate::{Error, Result};
+use crate::{Error, Memory, Result};
 
 pub struct GroupRows {
     input: Box<dyn Operator>,
+    group: Group,
     state: State,
-    bytes_max: usize,
+    memory: Memory,
+    spills: u64,
+    bytes_most: usize,
     tally: Tally,
 }
 
 enum State {
     Collecting(Box<GroupState>),
     Done(IntoIter<DocBuf>),
+    Merging(Box<Merging>),
+}
+
+struct Merging {
+    merge: Merge,
+    /// The first row of the next group.
+    ahead: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// Documents between two looks at the memory held.
 const ROWS_PER_CHECK: u64 = 64;
 
 impl GroupRows {
-    pub fn new(input: Box<dyn Operator>, group: &Group, bytes_max: usize) -> GroupRows {
+    pub fn new(input: Box<dyn Operator>, group: &Group, memory: Memory) -> GroupRows {
         let state = State::Collecting(Box::new(GroupState::new(group)));
-        GroupRows { input, state, bytes_max, tally: Tally::default() }
+        GroupRows { input, group: group.clone(), state, memory, spills: 0, bytes_most: 0, tally: Tally::default() }
     }
 
-    fn collect(&mut self, run: &mut Run<'_>) -> Result<()> {
-        let State::Collecting(groups) = &mut self.state else { return Ok(()) };
+    /// Answers what the results come from.
+    fn collect(&mut self, run: &mut Run<'_>) -> Result<State> {
+        let State::Collecting(groups) = &mut self.state else { return Ok(State::Done(Vec::new().into_iter())) };
+        let mut sorter: Option<Sorter> = None;
         while let Some(row) = self.input.next(run)? {
             run.tick()?;
             groups.add(row.document.as_doc())?;
             self.tally.passed_over();
-            if self.tally.works.is_multiple_of(ROWS_PER_CHECK) && groups.size_bytes() > self.bytes_max {
-                return Err(too_large());
+            if self.tally.works.is_multiple_of(ROWS_PER_CHECK) && groups.size_bytes() > self.memory.bytes_max {
+                self.bytes_most = self.bytes_most.max(groups.size_bytes());
+                let folder = self.memory.scratch.as_ref().ok_or_else(too_large)?;
+                let sorter = sorter.get_or_insert_with(|| Sorter::new(folder, usize::MAX));
+                spill(groups, sorter)?;
             }
         }
-        Ok(())
+        self.bytes_most = self.bytes_most.max(groups.size_bytes());
+        match sorter {
+            None => {
+                let groups = std::mem::replace(&mut **groups, GroupState::new(&self.group));
+                Ok(State::Done(groups.finish()?.collect::<Vec<_>>().into_iter()))
+            }
+            Some(mut sorter) => {
+                spill(groups, &mut sorter)?;
+                self.spills = sorter.runs() as u64;
+                Ok(State::Merging(Box::new(Merging { merge: sorter.finish()?, ahead: None })))
+            }
+        }
     }
+}
+
+/// Moves all groups to a run of their own.
+fn spill(groups: &mut GroupState, sorter: &mut Sorter) -> Result<()> {
+    let run = sorter.runs() as u64;
+    for (mut key, partial) in groups.drain() {
+        // of equal keys, those that were gathered first come first
+        key.extend_from_slice(&run.to_be_bytes());
+        sorter.push((key, partial.into_bytes()))?;
+    }
+    Ok(sorter.spill()?)
+}
+
+impl Merging {
+    fn next(&mut self, group: &Group, bytes_max: usize) -> Result<Option<DocBuf>> {
+        let first = match self.ahead.take() {
+            Some(first) => first,
+            None => match self.merge.next()? {
+                Some(first) => first,
+                None => return Ok(None),
+            },
+        };
+        let mut whole = Regrouped::begin(group, Doc::trusted(&first.1))?;
+        while let Some(next) = self.merge.next()? {
+            if group_key(&next.0) != group_key(&first.0) {
+                self.ahead = Some(next);
+                break;
+            }
+            whole.absorb(Doc::trusted(&next.1))?;
+            if whole.size_bytes() > bytes_max {
+                let message = format!(
+                    "a group of $group used too much memory and cannot spill to disk. Memory limit: {bytes_max} bytes"
+                );
+                return Err(Error::new(Code::EXCEEDED_MEMORY_LIMIT, message));
+            }
+        }
+        Ok(Some(whole.finish(group)))
+    }
+}
+
+/// Without the number of the run.
+fn group_key(key: &[u8]) -> &[u8] {
+    key.split_last_chunk::<8>().map_or(key, |(key, _)| key)
 }
 
 fn too_large() -> Error {
@@ -53,17 +124,17 @@ fn too_large() -> Error {
 impl Operator for GroupRows {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
         if matches!(self.state, State::Collecting(_)) {
-            self.collect(run)?;
-            let ended = State::Done(Vec::new().into_iter());
-            if let State::Collecting(groups) = std::mem::replace(&mut self.state, ended) {
-                self.state = State::Done(groups.finish()?.collect::<Vec<_>>().into_iter());
-            }
+            self.state = self.collect(run)?;
         }
-        let row = match &mut self.state {
-            State::Done(documents) => documents.next().map(|document| Row { document, id_key: Vec::new() }),
+        let document = match &mut self.state {
+            State::Done(documents) => documents.next(),
+            State::Merging(merging) => {
+                run.tick()?;
+                merging.next(&self.group, self.memory.bytes_max)?
+            }
             State::Collecting(_) => None,
         };
-        Ok(self.tally.answer(row))
+        Ok(self.tally.answer(document.map(|document| Row { document, id_key: Vec::new() })))
     }
 
     fn suspend(&mut self, run: &mut Run<'_>) {
@@ -77,6 +148,10 @@ impl Operator for GroupRows {
     }
 
     fn explain(&self, detail: Detail) -> DocBuf {
-        StageDoc::new("GROUP", detail).tally(&self.tally).input(self.input.explain(detail))
+        StageDoc::new("GROUP", detail)
+            .tally(&self.tally)
+            .figure("maxUsedMemBytes", self.bytes_most as u64)
+            .disk_use(self.spills)
+            .input(self.input.explain(detail))
     }
 }

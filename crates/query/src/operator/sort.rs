@@ -1,4 +1,5 @@
-//! Blocking sort. With a limit it keeps the best `n` rows only (top-k).
+//! Blocking sort. With a limit it keeps the best `n` rows only (top-k). What does not fit into memory goes to sorted runs
+//! on disk, if the statement allows it.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -7,19 +8,23 @@ use std::vec::IntoIter;
 use arbor_bson::{Doc, DocBuf};
 use arbor_lang::stage::Arrange;
 use arbor_lang::{Code, SortPattern};
+use arbor_store::{Merge, Sorter};
 
 use super::stage_doc::int;
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
-use crate::{Error, Result};
+use crate::{Error, Memory, Result};
 
 pub struct Sort {
     input: Box<dyn Operator>,
     order: Order,
     limit: Option<u64>,
-    bytes_max: usize,
+    memory: Memory,
     state: State,
+    /// Bytes of the rows in memory, and of all.
     bytes: usize,
+    bytes_in_all: u64,
     read: u64,
+    spills: u64,
     tally: Tally,
 }
 
@@ -32,6 +37,7 @@ enum Order {
 enum State {
     Collecting,
     Sorted(IntoIter<Entry>),
+    Merging(Merge),
 }
 
 struct Entry {
@@ -42,45 +48,66 @@ struct Entry {
 }
 
 impl Sort {
-    pub fn new(input: Box<dyn Operator>, pattern: SortPattern, limit: Option<u64>, bytes_max: usize) -> Sort {
-        Sort::by(input, Order::Pattern(pattern), limit, bytes_max)
+    pub fn new(input: Box<dyn Operator>, pattern: SortPattern, limit: Option<u64>, memory: Memory) -> Sort {
+        Sort::by(input, Order::Pattern(pattern), limit, memory)
     }
 
     /// The order that the stage above needs.
-    pub fn arranged(input: Box<dyn Operator>, arrange: Arrange, bytes_max: usize) -> Sort {
-        Sort::by(input, Order::Arranged(arrange), None, bytes_max)
+    pub fn arranged(input: Box<dyn Operator>, arrange: Arrange, memory: Memory) -> Sort {
+        Sort::by(input, Order::Arranged(arrange), None, memory)
     }
 
-    fn by(input: Box<dyn Operator>, order: Order, limit: Option<u64>, bytes_max: usize) -> Sort {
+    fn by(input: Box<dyn Operator>, order: Order, limit: Option<u64>, memory: Memory) -> Sort {
         let (state, tally) = (State::Collecting, Tally::default());
-        Sort { input, order, limit, bytes_max, state, bytes: 0, read: 0, tally }
+        Sort { input, order, limit, memory, state, bytes: 0, bytes_in_all: 0, read: 0, spills: 0, tally }
     }
 
-    fn collect(&mut self, run: &mut Run<'_>) -> Result<Vec<Entry>> {
+    fn collect(&mut self, run: &mut Run<'_>) -> Result<State> {
         let limit = self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         if limit == 0 {
-            return Ok(Vec::new());
+            return Ok(State::Sorted(Vec::new().into_iter()));
         }
         let mut best = Best { heap: BinaryHeap::new(), all: Vec::new(), limit };
-        while let Some(row) = self.input.next(run)? {
-            run.tick()?;
-            self.tally.passed_over();
-            let entry = Entry { key: self.order.key(row.document.as_doc())?, order: self.read, row };
-            self.read += 1;
+        while let Some(entry) = self.next_entry(run)? {
             self.bytes += entry.bytes();
             self.bytes -= best.add(entry).map_or(0, |worst| worst.bytes());
-            if self.bytes > self.bytes_max {
-                return Err(self.too_large());
+            if self.bytes > self.memory.bytes_max {
+                return self.spill(best, run);
             }
         }
-        Ok(best.into_sorted())
+        Ok(State::Sorted(best.into_sorted().into_iter()))
+    }
+
+    fn next_entry(&mut self, run: &mut Run<'_>) -> Result<Option<Entry>> {
+        let Some(row) = self.input.next(run)? else { return Ok(None) };
+        run.tick()?;
+        self.tally.passed_over();
+        let entry = Entry { key: self.order.key(row.document.as_doc())?, order: self.read, row };
+        self.read += 1;
+        self.bytes_in_all += entry.bytes() as u64;
+        Ok(Some(entry))
+    }
+
+    /// The rest of the rows goes to runs, as do those that were kept. A limit is kept by the operator above.
+    fn spill(&mut self, best: Best, run: &mut Run<'_>) -> Result<State> {
+        let Some(folder) = &self.memory.scratch else { return Err(self.too_large()) };
+        let mut sorter = Sorter::new(folder, self.memory.bytes_max);
+        for entry in best.into_sorted() {
+            sorter.push(entry.into_pair())?;
+        }
+        while let Some(entry) = self.next_entry(run)? {
+            sorter.push(entry.into_pair())?;
+        }
+        self.bytes = 0;
+        self.spills = sorter.runs() as u64;
+        Ok(State::Merging(sorter.finish()?))
     }
 
     fn too_large(&self) -> Error {
         let message = format!(
             "Executor error during find command :: caused by :: Sort exceeded memory limit of {} bytes, but did not \
              opt in to external sorting.",
-            self.bytes_max
+            self.memory.bytes_max
         );
         Error::new(Code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED, message)
     }
@@ -141,6 +168,26 @@ impl Entry {
     fn bytes(&self) -> usize {
         size_of::<Entry>() + self.key.len() + self.row.document.as_bytes().len() + self.row.id_key.len()
     }
+
+    /// As a run keeps it: the key with the place in the input; length of the record's key (u32, little-endian), that key,
+    /// the document.
+    fn into_pair(self) -> (Vec<u8>, Vec<u8>) {
+        let Entry { mut key, order, row } = self;
+        key.extend_from_slice(&order.to_be_bytes());
+        let mut value = Vec::with_capacity(4 + row.id_key.len() + row.document.as_bytes().len());
+        value.extend_from_slice(&(row.id_key.len() as u32).to_le_bytes());
+        value.extend_from_slice(&row.id_key);
+        value.extend_from_slice(row.document.as_bytes());
+        (key, value)
+    }
+}
+
+fn row_of(value: &[u8]) -> Result<Row> {
+    let parts = value.split_first_chunk::<4>().and_then(|(length, rest)| {
+        let (id_key, document) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        Some(Row { document: DocBuf::from_trusted(document.to_vec()), id_key: id_key.to_vec() })
+    });
+    parts.ok_or_else(|| Error::internal("a row of a sorted run is cut off"))
 }
 
 impl PartialEq for Entry {
@@ -163,10 +210,14 @@ impl Ord for Entry {
 impl Operator for Sort {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
         if matches!(self.state, State::Collecting) {
-            self.state = State::Sorted(self.collect(run)?.into_iter());
+            self.state = self.collect(run)?;
         }
         let row = match &mut self.state {
             State::Sorted(entries) => entries.next().map(|entry| entry.row),
+            State::Merging(merge) => {
+                run.tick()?;
+                merge.next()?.map(|(_, value)| row_of(&value)).transpose()?
+            }
             State::Collecting => None,
         };
         Ok(self.tally.answer(row))
@@ -183,18 +234,18 @@ impl Operator for Sort {
     }
 
     fn rows_in_all(&self) -> Option<u64> {
-        matches!(self.state, State::Sorted(_)).then_some(self.read)
+        (!matches!(self.state, State::Collecting)).then_some(self.read)
     }
 
     fn explain(&self, detail: Detail) -> DocBuf {
         StageDoc::new("SORT", detail)
             .tally(&self.tally)
             .with("sortPattern", &self.order.shown())
-            .with("memLimit", int(self.bytes_max as u64).as_ref())
+            .with("memLimit", int(self.memory.bytes_max as u64).as_ref())
             .with_some("limitAmount", self.limit.map(int).as_ref())
             .with("type", "simple")
-            .figure("totalDataSizeSorted", self.bytes as u64)
-            .figure("usedDisk", 0)
+            .figure("totalDataSizeSorted", self.bytes_in_all)
+            .disk_use(self.spills)
             .input(self.input.explain(detail))
     }
 }

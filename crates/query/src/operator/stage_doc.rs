@@ -82,6 +82,12 @@ impl StageDoc {
         if self.detail == Detail::Execution { self.with(name, int(count).as_ref()) } else { self }
     }
 
+    /// Whether it needed the disk, and how often.
+    pub fn disk_use(self, spills: u64) -> StageDoc {
+        let used = matches!(self.detail, Detail::Execution).then_some(spills > 0);
+        self.with_some("usedDisk", used).figure("spills", spills)
+    }
+
     pub fn input(self, stage: DocBuf) -> DocBuf {
         self.with("inputStage", &stage).finish()
     }

@@ -27,7 +27,7 @@ impl Slots {
 pub fn operator(solution: &Solution, query: &Query, settings: &Settings, slots: &mut Slots) -> Box<dyn Operator> {
     let mut root = rows(solution, query, slots);
     if let Some(pattern) = query.sort.as_ref().filter(|_| solution.sorts) {
-        root = Box::new(Sort::new(root, pattern.clone(), query.sort_limit(), settings.sort_bytes_max));
+        root = Box::new(Sort::new(root, pattern.clone(), query.sort_limit(), settings.sort_memory()));
     }
     root = skip_and_limit(root, query);
     if let Some(shown) = query.projection.as_ref().filter(|_| solution.covered.is_none()) {

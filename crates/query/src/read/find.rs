@@ -22,8 +22,9 @@ pub fn find(database: &Database, spec: &FindSpec<'_>, interrupt: &Interrupt) -> 
         return Ok(Cursor::over_documents(spec.namespace.clone(), []));
     };
     let Plans { winner, .. } = plan::plan(&view, &collection, &query)?;
+    let settings = database.settings.with_disk_use(spec.allow_disk_use);
     let mut slots = Slots::default();
-    let root = plan::operator(&winner, &query, &database.settings, &mut slots);
+    let root = plan::operator(&winner, &query, &settings, &mut slots);
     let plan = RunningPlan { view, collection: Some(collection), root, slots: slots.count() };
     Ok(Cursor::over_plan(spec.namespace.clone(), plan))
 }

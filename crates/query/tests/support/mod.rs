@@ -154,6 +154,7 @@ impl Rig {
             hint: None,
             let_variables: None,
             durability: Durability::Applied,
+            allow_disk_use: true,
         }
     }
 
