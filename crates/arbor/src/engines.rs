@@ -1,7 +1,6 @@
 //! The storage engines of this build, and how the settings open them.
 
 mod ftree;
-mod several;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,12 +10,11 @@ use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 #[cfg(feature = "rocksdb-system")]
 use arbor_engine_rocksdb::{RocksEngine, RocksOptions};
 use arbor_lab::kv::KvEngine;
-use arbor_store::EngineNames;
+use arbor_store::{EngineNames, TreeDefaults};
 
 use crate::config::Settings;
 
 pub use ftree::inspection as ftree_options;
-pub use several::Engines;
 
 /// Used where no engine, or one that is not in this build, is asked for.
 pub const USUAL: &str = "ftree";
@@ -66,12 +64,19 @@ impl EngineChoice {
         Some(EngineChoice { name, cache_bytes: None, checkpoint_seconds: None, options: Vec::new() })
     }
 
-    /// With what the settings say for it.
-    fn from_settings(name: &'static str, settings: &Settings, cache_bytes: Option<u64>) -> EngineChoice {
+    /// What the settings ask for, else what the folder was made with, as far as this build has it.
+    pub fn of(settings: &Settings, found: Option<&str>) -> EngineChoice {
+        let asked = settings.engine.as_deref().and_then(EngineChoice::named);
+        let usual = || EngineChoice { name: USUAL, cache_bytes: None, checkpoint_seconds: None, options: Vec::new() };
+        let choice = asked.or_else(|| found.and_then(EngineChoice::named)).unwrap_or_else(usual);
         let mut options = settings.engine_options.clone();
         options.extend(settings.parameters.iter().filter_map(ftree::option_of_parameter));
-        let choice = EngineChoice { name, cache_bytes, checkpoint_seconds: settings.checkpoint_seconds_given, options };
-        EngineChoice { cache_bytes: cache_bytes.filter(|_| choice.has_cache()), ..choice }
+        EngineChoice {
+            cache_bytes: settings.cache_bytes.filter(|_| choice.has_cache()),
+            checkpoint_seconds: settings.checkpoint_seconds_given,
+            options,
+            ..choice
+        }
     }
 
     /// The options that the engine does not take, with the reason.
@@ -89,13 +94,14 @@ impl EngineChoice {
         self.name != "lmdb"
     }
 
-    /// How users call it, and what its new trees are created with. Errors: an option that the engine refuses.
-    fn names(&self) -> arbor_engine::Result<EngineNames> {
-        Ok(match self.name {
+    /// What new trees are created with. Errors: an option that the engine refuses.
+    pub fn tree_defaults(&self) -> arbor_engine::Result<TreeDefaults> {
+        let names = match self.name {
             "ftree" => ftree::names(&self.options)?,
             "lmdb" => EngineNames { name: "lmdb", aliases: &["mmapv1"], ..EngineNames::default() },
             name => EngineNames { name, ..EngineNames::default() },
-        })
+        };
+        Ok(TreeDefaults { engines: vec![names], default: self.name, home: self.name })
     }
 
     pub fn open(&self, folder: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
@@ -139,23 +145,40 @@ fn open_rocksdb(folder: &Path, options: RocksOptions) -> arbor_engine::Result<Ar
 mod tests {
     use super::*;
 
-    fn asked(name: &'static str) -> EngineChoice {
+    fn asked(engine: Option<&str>, found: Option<&str>) -> EngineChoice {
         let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let settings = Settings {
+            engine: engine.map(str::to_owned),
+            cache_bytes: Some(7),
             engine_options: vec![option("rocksdb.compression", "zstd"), option("ftree.cleanerPeriod", "1")],
             parameters: vec![option("defaultFanout", "128"), option("quiet", "true")],
             ..Settings::default()
         };
-        EngineChoice::from_settings(name, &settings, Some(7))
+        EngineChoice::of(&settings, found)
+    }
+
+    #[test]
+    fn the_folder_chooses_unless_the_user_does() {
+        for (engine, found, name) in [
+            (None, None, "ftree"),
+            (None, Some("lmdb"), "lmdb"),
+            (Some("lmdb"), Some("ftree"), "lmdb"),
+            (Some("wiredTiger"), None, "ftree"),
+            (Some("wiredTiger"), Some("lmdb"), "lmdb"),
+            (None, Some("paper"), "ftree"),
+        ] {
+            assert_eq!(asked(engine, found).name, name, "{engine:?} {found:?}");
+        }
+        assert!(EngineChoice::named("paper").is_none());
     }
 
     #[test]
     fn what_an_engine_does_not_take_is_named() {
-        let lmdb = asked("lmdb");
+        let lmdb = asked(Some("lmdb"), None);
         assert_eq!(lmdb.cache_bytes, None);
         let names: Vec<&str> = lmdb.refused().iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["rocksdb.compression", "ftree.cleanerPeriod", "ftree.fanout"]);
-        let ftree = asked("ftree");
+        let ftree = asked(None, None);
         assert_eq!(ftree.cache_bytes, Some(7));
         let refused = ftree.refused();
         assert_eq!(refused[0], ("rocksdb.compression", "the engine 'ftree' has no such option".to_owned()));
@@ -165,7 +188,7 @@ mod tests {
     #[cfg(feature = "rocksdb-system")]
     #[test]
     fn rocksdb_takes_its_options() {
-        let rocksdb = asked("rocksdb");
+        let rocksdb = asked(Some("rocksdb"), None);
         assert_eq!((rocksdb.name, rocksdb.cache_bytes), ("rocksdb", Some(7)));
         assert!(rocksdb.refused().iter().all(|(name, _)| *name != "rocksdb.compression"));
     }

@@ -90,6 +90,7 @@ static ROWS: &[Row] = &[
     slow("collMod", cmd::coll_mod::run, "Changes a collection: its storage engine").writing().v1(),
     slow("collStats", cmd::coll_stats::run, "Figures of a collection"),
     slow("collstats", cmd::coll_stats::run, "Old spelling of collStats"),
+    slow("compact", cmd::compact::run, "Gives space of a collection back to the file system"),
     slow("configureFailPoint", cmd::configure_fail_point::run, "Test aid: makes commands fail").admin(),
     quick("connectionStatus", cmd::connection_status::run, "Who is connected").v1(),
     read("count", cmd::count::run, "Counts documents").v1(),

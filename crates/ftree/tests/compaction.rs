@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use arbor_base::TreeId;
 use arbor_disk::{FaultyDisk, Random};
 use arbor_engine::{Batch, Engine, Error, Op, TreeOptions};
+use arbor_ftree::tree::{Child, Inner, Slot};
 use arbor_ftree::{Codec, Forest, Options, TreeSettings, check};
 
 const TREE: TreeId = TreeId(1);
@@ -166,6 +168,66 @@ fn new_settings_reach_all_leaves() {
     }
     drop(forest);
     verify(&disk);
+}
+
+#[test]
+fn under_filled_nodes_are_merged() {
+    let disk = FaultyDisk::new();
+    let forest = open(&disk, 0);
+    create(&forest, &[("pageSize", "4096"), ("fanout", "8")]);
+    apply(&forest, (0..4000).map(|number| put(number, vec![1; 100])).collect());
+    compact(&forest);
+    let before = nodes_of(&forest.core().trees.alive(TREE).unwrap().root());
+    let stays = |number: &u64| number.is_multiple_of(40);
+    let gone = (0..4000).filter(|number| !stays(number)).map(|number| Op::Delete { tree: TREE, key: key(number) });
+    apply(&forest, gone.collect());
+    compact(&forest);
+    let after = nodes_of(&forest.core().trees.alive(TREE).unwrap().root());
+    eprintln!("{before} nodes became {after} over {} leaves", leaves(&forest));
+    assert!(before > 15 && after <= 3 && leaves(&forest) <= 6, "{before} {after} {}", leaves(&forest));
+    assert_eq!(rows(&forest).0, 100);
+    drop(forest);
+    verify(&disk);
+}
+
+fn nodes_of(node: &Inner) -> u64 {
+    let below = |slot: &Arc<Slot>| if let Child::Inner(inner) = &slot.child { nodes_of(inner) } else { 0 };
+    1 + node.slots.iter().map(below).sum::<u64>()
+}
+
+#[test]
+fn idle_time_merges_small_leaves() {
+    let disk = FaultyDisk::new();
+    let forest = open(&disk, 2);
+    create(&forest, &[("pageSize", "4096")]);
+    for first in (0..4000).step_by(100) {
+        apply(&forest, (first..first + 100).map(|number| put(number, vec![1; 100])).collect());
+    }
+    compact(&forest);
+    let (content, before) = (rows(&forest), leaves(&forest));
+    create(&forest, &[("pageSize", "32768")]);
+    let begin = Instant::now();
+    while leaves(&forest) * 5 > before {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{} leaves of {before}", leaves(&forest));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    eprintln!("{before} leaves became {} in {:?}", leaves(&forest), begin.elapsed());
+    assert_eq!(rows(&forest), content);
+    forest.checkpoint().unwrap();
+    drop(forest);
+    verify(&disk);
+}
+
+fn leaves(forest: &Forest) -> u64 {
+    let mut count = 0;
+    forest
+        .core()
+        .trees
+        .alive(TREE)
+        .unwrap()
+        .root()
+        .for_each_table(&mut |table| count += u64::from(table.meta.level == 0));
+    count
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! | `build.rs` | index builds |
 //! | `sorter.rs` | the external sort of index builds and of queries |
 //! | `switch/` | the live change of a collection's engine |
+//! | `compact.rs` | compacting a collection's trees |
 //! | `record.rs`, `cursor.rs`, `entry.rs` | reading; the layout of records and index entries |
 //! | `write.rs`, `index_keys.rs` | [`insert`], [`update`], [`delete`] and the keys of a document |
 //! | `tree_options.rs` | on which engine new trees live, and with which settings |
@@ -19,6 +20,7 @@ mod catalogue;
 mod change_collections;
 mod change_indexes;
 mod collection;
+mod compact;
 mod cursor;
 mod entry;
 mod error;

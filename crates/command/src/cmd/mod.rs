@@ -4,6 +4,7 @@ pub mod aggregate;
 pub mod build_info;
 pub mod coll_mod;
 pub mod coll_stats;
+pub mod compact;
 pub mod configure_fail_point;
 pub mod connection_status;
 pub mod count;

@@ -11,13 +11,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::TreeSettings;
 use crate::flush::Job;
 use crate::flush::plan::Due;
 use crate::flush::small::small_groups;
 use crate::forest::Core;
 use crate::health::key_of;
 use crate::tree::{Bounds, Child, Inner, Place, Slot, Tree};
+use crate::{Seq, TreeSettings};
 
 /// The part of a leaf that is worth rewriting it.
 const LEAF_PART: u64 = 16;
@@ -27,8 +27,8 @@ const SLOT_PART: u64 = 4;
 /// Where idle work stands.
 #[derive(Default)]
 pub struct Idle {
-    /// Changes of trees when nothing was found the last time.
-    clean_at: Option<u64>,
+    /// Changes of trees, and what was applied, when nothing was found the last time.
+    clean_at: Option<(u64, Seq)>,
 }
 
 impl Idle {
@@ -42,7 +42,7 @@ impl Idle {
                 queued < at_most
             });
         }
-        let changes = core.changes();
+        let changes = (core.changes(), core.visible());
         if queued > 0 || self.clean_at == Some(changes) {
             return;
         }

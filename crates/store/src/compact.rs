@@ -1,0 +1,60 @@
+//! Compacting a collection: its records and its indexes, one tree after the other. Readers and writers go on beside it.
+
+use std::sync::Arc;
+
+use arbor_base::TreeId;
+use arbor_engine::Error as EngineError;
+use arbor_txn::Error as TxnError;
+
+use crate::{Collection, Error, Namespace, Result, Store};
+
+impl Store {
+    /// Answers the bytes that went back to the file system; when `stop` answers true, those up to then.
+    ///
+    /// Trees on engines that compact nothing are passed over. Errors: `Unsupported` when none of the trees is on another;
+    /// `NamespaceNotFound`, also when the collection was dropped meanwhile.
+    pub fn compact(&self, namespace: &Namespace, stop: &dyn Fn() -> bool) -> Result<u64> {
+        let collection = self.existing(namespace)?;
+        let engine = self.transactions.engine();
+        let (mut freed, mut compacted, mut unsupported) = (0, 0, None);
+        for tree in trees_of(&collection) {
+            if stop() {
+                break;
+            }
+            match engine.compact(tree, stop) {
+                Ok(bytes) => {
+                    freed += bytes;
+                    compacted += 1;
+                }
+                Err(error @ EngineError::Unsupported { .. }) => unsupported = Some(error),
+                // An index that was dropped meanwhile takes no space.
+                Err(EngineError::UnknownTree(_)) if tree != collection.tree => {}
+                Err(EngineError::UnknownTree(_)) => return Err(Error::NamespaceNotFound(namespace.clone())),
+                Err(error) => return Err(TxnError::from(error).into()),
+            }
+        }
+        match unsupported {
+            Some(error) if compacted == 0 => Err(TxnError::from(error).into()),
+            _ => Ok(freed),
+        }
+    }
+
+    /// About how many bytes compaction could give back: what is free in the engine's files, and in those of the trees.
+    pub fn compactable_bytes(&self, namespace: &Namespace) -> Result<u64> {
+        let collection = self.existing(namespace)?;
+        let engine = self.transactions.engine();
+        let mut bytes = engine.stats().map_err(TxnError::from)?.free_bytes;
+        for tree in trees_of(&collection) {
+            bytes += engine.tree_stats(tree).map_or(0, |stats| stats.free_bytes);
+        }
+        Ok(bytes)
+    }
+
+    fn existing(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
+        self.collection(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))
+    }
+}
+
+fn trees_of(collection: &Collection) -> impl Iterator<Item = TreeId> {
+    std::iter::once(collection.tree).chain(collection.indexes.iter().map(|index| index.tree))
+}
