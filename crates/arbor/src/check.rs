@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use arbor_engine::MemberState;
 use arbor_store::Store;
 use clap::{Arg, ArgMatches, Command};
 
-use crate::config::Settings;
-use crate::engines::{EngineChoice, USUAL, ftree_options};
+use crate::engines::{Engines, USUAL, ftree_options};
 use crate::failure::{CANNOT_START, Failure};
 use crate::folder::{self, Folder};
 use crate::storage::{Pace, Storage};
@@ -25,16 +25,14 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let pace = Pace { commit_interval: Duration::from_millis(100), checkpoint_interval: Duration::from_secs(60) };
     // The folder knows its engine; if this build lacks it, opening as another says so.
     let written = folder::engine_of(&path).unwrap_or_default();
-    let engine = EngineChoice::of(&Settings::default(), Some(&written));
-    if engine.name == USUAL {
-        check_file(&path.join(USUAL))?;
-    }
-    let storage = Storage::open(Folder::open(&path, engine.name)?, &engine, &pace)?;
-    let bad = check_all(&storage.store)?;
+    let engines = Engines::of_folder(Some(&written));
+    check_file(&path.join(USUAL))?;
+    let storage = Storage::open(Folder::open(&path, engines.home)?, &engines, &pace)?;
+    let bad = check_all(&storage.store)? + unavailable(&storage);
     storage.close()?;
     match bad {
         0 => Ok(()),
-        bad => Err(Failure::new(CANNOT_START, format!("{bad} collections have problems"))),
+        bad => Err(Failure::new(CANNOT_START, format!("{bad} collections or engines have problems"))),
     }
 }
 
@@ -54,6 +52,18 @@ fn check_file(folder: &Path) -> Result<(), Failure> {
         CANNOT_START,
         format!("{} problems in the data file; 'arbor salvage' carries over what can be read", report.findings.len()),
     ))
+}
+
+/// Prints the engines that do not open; answers how many.
+fn unavailable(storage: &Storage) -> usize {
+    let mut count = 0;
+    for member in storage.transactions.engine().members() {
+        if let MemberState::Unavailable { reason } = &member.state {
+            println!("PROBLEM   the storage engine {} is not available: {reason}", member.name);
+            count += 1;
+        }
+    }
+    count
 }
 
 /// Prints a line per collection; answers how many have problems.

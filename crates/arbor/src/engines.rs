@@ -1,6 +1,7 @@
 //! The storage engines of this build, and how the settings open them.
 
 mod ftree;
+mod several;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,11 +11,12 @@ use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 #[cfg(feature = "rocksdb-system")]
 use arbor_engine_rocksdb::{RocksEngine, RocksOptions};
 use arbor_lab::kv::KvEngine;
-use arbor_store::{EngineNames, TreeDefaults};
+use arbor_store::EngineNames;
 
 use crate::config::Settings;
 
 pub use ftree::inspection as ftree_options;
+pub use several::Engines;
 
 /// Used where no engine, or one that is not in this build, is asked for.
 pub const USUAL: &str = "ftree";
@@ -64,19 +66,12 @@ impl EngineChoice {
         Some(EngineChoice { name, cache_bytes: None, checkpoint_seconds: None, options: Vec::new() })
     }
 
-    /// What the settings ask for, else what the folder was made with, as far as this build has it.
-    pub fn of(settings: &Settings, found: Option<&str>) -> EngineChoice {
-        let asked = settings.engine.as_deref().and_then(EngineChoice::named);
-        let usual = || EngineChoice { name: USUAL, cache_bytes: None, checkpoint_seconds: None, options: Vec::new() };
-        let choice = asked.or_else(|| found.and_then(EngineChoice::named)).unwrap_or_else(usual);
+    /// With what the settings say for it.
+    fn from_settings(name: &'static str, settings: &Settings, cache_bytes: Option<u64>) -> EngineChoice {
         let mut options = settings.engine_options.clone();
         options.extend(settings.parameters.iter().filter_map(ftree::option_of_parameter));
-        EngineChoice {
-            cache_bytes: settings.cache_bytes.filter(|_| choice.has_cache()),
-            checkpoint_seconds: settings.checkpoint_seconds_given,
-            options,
-            ..choice
-        }
+        let choice = EngineChoice { name, cache_bytes, checkpoint_seconds: settings.checkpoint_seconds_given, options };
+        EngineChoice { cache_bytes: cache_bytes.filter(|_| choice.has_cache()), ..choice }
     }
 
     /// The options that the engine does not take, with the reason.
@@ -94,14 +89,13 @@ impl EngineChoice {
         self.name != "lmdb"
     }
 
-    /// What new trees are created with. Errors: an option that the engine refuses.
-    pub fn tree_defaults(&self) -> arbor_engine::Result<TreeDefaults> {
-        let names = match self.name {
+    /// How users call it, and what its new trees are created with. Errors: an option that the engine refuses.
+    fn names(&self) -> arbor_engine::Result<EngineNames> {
+        Ok(match self.name {
             "ftree" => ftree::names(&self.options)?,
             "lmdb" => EngineNames { name: "lmdb", aliases: &["mmapv1"], ..EngineNames::default() },
             name => EngineNames { name, ..EngineNames::default() },
-        };
-        Ok(TreeDefaults { engines: vec![names], default: self.name, home: self.name })
+        })
     }
 
     pub fn open(&self, folder: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
@@ -145,40 +139,23 @@ fn open_rocksdb(folder: &Path, options: RocksOptions) -> arbor_engine::Result<Ar
 mod tests {
     use super::*;
 
-    fn asked(engine: Option<&str>, found: Option<&str>) -> EngineChoice {
+    fn asked(name: &'static str) -> EngineChoice {
         let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let settings = Settings {
-            engine: engine.map(str::to_owned),
-            cache_bytes: Some(7),
             engine_options: vec![option("rocksdb.compression", "zstd"), option("ftree.cleanerPeriod", "1")],
             parameters: vec![option("defaultFanout", "128"), option("quiet", "true")],
             ..Settings::default()
         };
-        EngineChoice::of(&settings, found)
-    }
-
-    #[test]
-    fn the_folder_chooses_unless_the_user_does() {
-        for (engine, found, name) in [
-            (None, None, "ftree"),
-            (None, Some("lmdb"), "lmdb"),
-            (Some("lmdb"), Some("ftree"), "lmdb"),
-            (Some("wiredTiger"), None, "ftree"),
-            (Some("wiredTiger"), Some("lmdb"), "lmdb"),
-            (None, Some("paper"), "ftree"),
-        ] {
-            assert_eq!(asked(engine, found).name, name, "{engine:?} {found:?}");
-        }
-        assert!(EngineChoice::named("paper").is_none());
+        EngineChoice::from_settings(name, &settings, Some(7))
     }
 
     #[test]
     fn what_an_engine_does_not_take_is_named() {
-        let lmdb = asked(Some("lmdb"), None);
+        let lmdb = asked("lmdb");
         assert_eq!(lmdb.cache_bytes, None);
         let names: Vec<&str> = lmdb.refused().iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["rocksdb.compression", "ftree.cleanerPeriod", "ftree.fanout"]);
-        let ftree = asked(None, None);
+        let ftree = asked("ftree");
         assert_eq!(ftree.cache_bytes, Some(7));
         let refused = ftree.refused();
         assert_eq!(refused[0], ("rocksdb.compression", "the engine 'ftree' has no such option".to_owned()));
@@ -188,7 +165,7 @@ mod tests {
     #[cfg(feature = "rocksdb-system")]
     #[test]
     fn rocksdb_takes_its_options() {
-        let rocksdb = asked(Some("rocksdb"), None);
+        let rocksdb = asked("rocksdb");
         assert_eq!((rocksdb.name, rocksdb.cache_bytes), ("rocksdb", Some(7)));
         assert!(rocksdb.refused().iter().all(|(name, _)| *name != "rocksdb.compression"));
     }

@@ -3,9 +3,10 @@
 //! | name | what |
 //! |---|---|
 //! | `arbor.lock` | held by the one process that works on the folder; its text is the process id |
-//! | `arbor.format` | identity: `format`, `engine` and the release that made the folder, one `key = value` per line |
+//! | `arbor.format` | identity: `format`, `engine` (the home, which also holds the catalogue) and the release that made the folder, one `key = value` per line |
 //! | `log/` | the commit log |
-//! | `ftree/`, `lmdb/`, `rocksdb/` | the trees of the engine of that name |
+//! | `arbor.engines` | the engines that have trees here, one name per line (written by `engine-set`; without it the one of `arbor.format`) |
+//! | `ftree/`, `lmdb/`, `rocksdb/`, `wiredTiger/` | the trees of the engine of that name |
 //! | `scratch/` | temporary files; nothing in it survives a start |
 //!
 //! The identity is written before anything else and made durable with its name, so a folder without one is new (or not

@@ -26,7 +26,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 /// The command knows no other engine's files.
 pub fn require_ftree(command: &str, folder: &std::path::Path) -> Result<(), Failure> {
     match folder::engine_of(folder) {
-        Some(engine) if engine != USUAL => Err(Failure::new(
+        Some(engine) if engine != USUAL && !folder.join(USUAL).is_dir() => Err(Failure::new(
             BAD_OPTIONS,
             format!("arbor {command} knows the engine '{USUAL}'; {} was created with '{engine}'", folder.display()),
         )),

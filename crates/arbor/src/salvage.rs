@@ -2,7 +2,7 @@
 //!
 //! The rows that the fractal tree can still read go into a new folder as batches of a new log, then the records of the old
 //! log follow, as far as they can be read. The old folder is only read. What the catalogue does not know any more does not
-//! come back as a collection; `arbor check` on the new folder tells what is missing.
+//! come back as a collection; rows in other engines come only as far as the log holds them. `arbor check` on the new folder tells what is missing.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -41,6 +41,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let report = rows.take_rows(&from.join(USUAL)).map_err(Failure::cannot_start)?;
     print_report(&report);
     println!("{} rows of {} trees were carried over", rows.rows, rows.trees.len());
+    print_left_out(&from);
     match rows.take_log(&from.join("log"), &target.scratch()) {
         Ok(records) => println!("{records} records of the log were carried over"),
         Err(error) => println!("the log was carried over up to where it cannot be read: {error}"),
@@ -175,13 +176,33 @@ impl Target {
                 self.trees.contains(tree)
             }
         };
-        ops.into_iter().filter(known).collect()
+        ops.into_iter().filter(known).map(into_ftree).collect()
     }
 
     fn finish(self) -> Result<()> {
         self.log.wait_durable(self.log.appended()).map_err(log_error)?;
         self.engine.checkpoint()?;
         self.log.close().map_err(log_error)
+    }
+}
+
+/// All trees come into the fractal tree, whichever engine they lived in.
+fn into_ftree(op: Op) -> Op {
+    match op {
+        Op::CreateTree { tree, options } => {
+            let own = options.engine().is_none_or(|engine| engine == USUAL);
+            let options = if own { options.without_engine() } else { TreeOptions::default() };
+            Op::CreateTree { tree, options }
+        }
+        op => op,
+    }
+}
+
+/// Says which engines of the folder this command does not read.
+fn print_left_out(folder: &Path) {
+    let listed = std::fs::read_to_string(folder.join("arbor.engines")).unwrap_or_default();
+    for engine in listed.lines().filter(|engine| *engine != USUAL) {
+        println!("the rows in the engine '{engine}' are not carried over, but for those that the log still holds");
     }
 }
 

@@ -11,12 +11,13 @@ use std::time::Duration;
 use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_command::log::{Component, Event, Log};
 use arbor_command::{Commands, Options, Parameters};
+use arbor_engine::MemberState;
 use arbor_query::Database;
 use arbor_server::{Limits, Listeners, Server, Signal, Stop};
 
 use crate::background;
 use crate::config::{self, Settings};
-use crate::engines::EngineChoice;
+use crate::engines::{EngineChoice, Engines};
 use crate::failure::{BAD_OPTIONS, CANNOT_LISTEN, Failure};
 use crate::folder::{self, Folder};
 use crate::front::{Front, Later, Process};
@@ -35,6 +36,8 @@ const NO_ACCESS_CONTROL: Event = event(
     "Access control is not enabled for the database. Read and write access to data and configuration is unrestricted",
 );
 const RECOVERED: Event = event(Component::Recovery, 9_000_011, "Recovery done");
+const UNAVAILABLE: Event =
+    event(Component::Storage, 9_000_012, "A storage engine is not available, nor is what lives there");
 const WAITING: Event = event(Component::Network, 23_016, "Waiting for connections");
 const LISTENING: Event = event(Component::Network, 23_015, "Listening on");
 const SIGNAL: Event = event(Component::Control, 23_377, "Received signal");
@@ -70,13 +73,13 @@ fn open_log(settings: &Settings) -> Result<Log, Failure> {
 fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let (parameters, without_effect) =
         Parameters::new(&settings.parameters).map_err(|reason| Failure::new(BAD_OPTIONS, reason))?;
-    let engine = EngineChoice::of(&settings, folder::engine_of(&settings.dbpath).as_deref());
-    announce(&settings, &engine, log, without_effect.iter().map(|parameter| parameter.0.as_str()));
+    let engines = Engines::of(&settings, folder::engine_of(&settings.dbpath).as_deref())?;
+    announce(&settings, &engines, log, without_effect.iter().map(|parameter| parameter.0.as_str()));
     let later = Later::default();
     let server = Server::new(Limits { connections_max: settings.connections_max, ..Limits::default() });
     let (stop, metrics) = (server.stop(), server.metrics());
     arbor_server::watch_signals(on_signal(log.clone(), stop.clone(), later.clone())).map_err(Failure::cannot_start)?;
-    let folder = Folder::open(&settings.dbpath, engine.name)?;
+    let folder = Folder::open(&settings.dbpath, engines.home)?;
     write_pidfile(&settings)?;
     let listeners = bind(&settings)?;
     let pace = Pace {
@@ -84,8 +87,9 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
         // 0 meant "never" in MongoDB; the log would grow without end.
         checkpoint_interval: Duration::from_secs(settings.checkpoint_seconds.max(1)),
     };
-    let storage = Storage::open(folder, &engine, &pace)?;
+    let storage = Storage::open(folder, &engines, &pace)?;
     log_recovery(log, &storage);
+    warn_of_unavailable(log, &storage);
 
     let host = Process { metrics, stop: stop.clone() };
     let database = Database::new(storage.store.clone(), storage.transactions.clone());
@@ -105,14 +109,15 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
 }
 
 /// The lines at the head of the log: what was asked for, and what of it is not done.
-fn announce<'a>(settings: &Settings, engine: &EngineChoice, log: &Log, without_effect: impl Iterator<Item = &'a str>) {
-    let name = engine.name;
+fn announce<'a>(settings: &Settings, engines: &Engines, log: &Log, without_effect: impl Iterator<Item = &'a str>) {
+    let name = engines.default;
     let attributes = DocBuf::new()
         .with("pid", i64::from(std::process::id()))
         .with("port", i32::from(settings.port))
         .with("dbPath", &*settings.dbpath.to_string_lossy())
         .with("version", env!("CARGO_PKG_VERSION"))
-        .with("engine", name);
+        .with("engine", name)
+        .with("homeEngine", engines.home);
     log.info(STARTING, CONTEXT, attributes);
     log.info(OPTIONS, CONTEXT, DocBuf::new().with("options", &config::nested(&settings.given)));
     log.startup_warning(NO_ACCESS_CONTROL, DocBuf::new());
@@ -121,15 +126,12 @@ fn announce<'a>(settings: &Settings, engine: &EngineChoice, log: &Log, without_e
     };
     settings.warnings.iter().for_each(|warning| warn(&warning.key, &warning.text));
     without_effect.for_each(|name| warn(&format!("setParameter.{name}"), "the parameter has no effect here"));
-    if let Some(asked) = settings.engine.as_ref().filter(|asked| *asked != name) {
-        warn("storage.engine", &format!("the engine '{asked}' is not in this build yet; '{name}' is used instead"));
-    }
-    if settings.cache_bytes.is_some() && !engine.has_cache() {
+    if settings.cache_bytes.is_some() && !engines.default().is_some_and(EngineChoice::has_cache) {
         let text =
             format!("'{name}' reads through the page cache of the operating system; bound it with a control group");
         warn("cache size", &text);
     }
-    engine.refused().iter().for_each(|(option, reason)| warn(option, reason));
+    engines.refused().iter().for_each(|(option, reason)| warn(option, reason));
 }
 
 fn bind(settings: &Settings) -> Result<Listeners, Failure> {
@@ -198,6 +200,15 @@ fn log_recovery(log: &Log, storage: &Storage) {
         .with("databases", &storage.store.list_databases().iter().map(String::as_str).collect::<ArrayBuf>())
         .with("durationMillis", recovery.took.as_millis() as i64);
     log.info(RECOVERED, CONTEXT, attributes);
+}
+
+/// Collections on an engine that does not open are missed; the others are there.
+fn warn_of_unavailable(log: &Log, storage: &Storage) {
+    for member in storage.transactions.engine().members() {
+        if let MemberState::Unavailable { reason } = &member.state {
+            log.startup_warning(UNAVAILABLE, DocBuf::new().with("engine", &*member.name).with("reason", &**reason));
+        }
+    }
 }
 
 /// The first signal to end stops cleanly, a second one at once: the log holds what was acknowledged. Before the server

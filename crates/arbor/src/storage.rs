@@ -9,7 +9,7 @@ use arbor_log::{Log, LogOptions};
 use arbor_store::{Store, StoreOptions};
 use arbor_txn::Transactions;
 
-use crate::engines::EngineChoice;
+use crate::engines::Engines;
 use crate::failure::{BAD_OPTIONS, Failure};
 use crate::folder::Folder;
 
@@ -37,13 +37,13 @@ pub struct Pace {
 
 impl Storage {
     /// Opens everything in the folder; replays the log behind the engine.
-    pub fn open(folder: Folder, engine: &EngineChoice, pace: &Pace) -> Result<Storage, Failure> {
+    pub fn open(folder: Folder, engines: &Engines, pace: &Pace) -> Result<Storage, Failure> {
         let begun = Instant::now();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let options = LogOptions { commit_interval: pace.commit_interval, ..LogOptions::default() };
         let log = Log::open(disk.clone(), &folder.log(), options).map_err(Failure::cannot_start)?;
-        let trees = engine.tree_defaults().map_err(refused)?;
-        let engine = engine.open(&folder.engine(engine.name)).map_err(refused)?;
+        let trees = engines.tree_defaults().map_err(refused)?;
+        let engine = engines.open(&folder.path).map_err(refused)?;
         let (applied, end) = (engine.applied(), log.appended());
         let path = folder.path.clone();
         let options = arbor_txn::Options {

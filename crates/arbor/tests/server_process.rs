@@ -128,6 +128,12 @@ fn insert_some(server: &Server) {
     run(&mut server.client(), insert).unwrap();
 }
 
+fn insert_more(server: &Server, collection: &str, ids: std::ops::Range<i32>) {
+    let journaled = DocBuf::new().with("j", true);
+    let insert = DocBuf::new().with("insert", collection).with("documents", &numbered(ids));
+    run(&mut server.client(), insert.with("writeConcern", &journaled)).unwrap();
+}
+
 #[test]
 fn a_folder_keeps_its_engine() {
     let dir = tempfile::tempdir().unwrap();
@@ -135,16 +141,61 @@ fn a_folder_keeps_its_engine() {
     insert_some(&server);
     server.signal("-TERM");
     server.wait();
-    // The folder says which engine it is, and the user may not say another.
+    // The folder says which engine it is, as long as the user says no other.
     let server = Server::start(dir.path(), &[]);
     assert_eq!(found(&mut server.client(), DocBuf::new()), 100);
     server.signal("-TERM");
     server.wait();
-    let (code, out, errors) = arbor(&["serve", "--port", "0", "--storageEngine", "ftree"], dir.path());
-    assert_eq!(code, Some(62), "{out}{errors}");
-    assert!((out + &errors).contains("created with the storage engine 'lmdb', not 'ftree'"), "{errors}");
     let (code, _, errors) = arbor(&["inspect"], dir.path());
     assert!(code == Some(2) && errors.contains("was created with 'lmdb'"), "{errors}");
+    let (code, out, errors) = arbor(&["serve", "--port", "0", "--storageEngine", "paper"], dir.path());
+    assert!(code == Some(2) && (out + &errors).contains("paper"), "{errors}");
+}
+
+fn documents(client: &mut Client, collection: &str) -> usize {
+    let find = DocBuf::new().with("find", collection).with("filter", &DocBuf::new());
+    client.find("test", &find, |_| {}).unwrap()
+}
+
+/// Another engine than the folder's is where new collections go; what is on both survives together.
+#[test]
+fn one_folder_holds_collections_on_two_engines() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--storageEngine", "lmdb"]);
+    insert_some(&server);
+    server.signal("-TERM");
+    server.wait();
+    let server = Server::start(dir.path(), &["--storageEngine", "ftree"]);
+    let insert = DocBuf::new().with("insert", "other").with("documents", &numbered(0..50));
+    run(&mut server.client(), insert.with("writeConcern", &DocBuf::new().with("j", true))).unwrap();
+    insert_more(&server, "c", 100..120);
+    server.signal("-KILL");
+    server.wait();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = server.client();
+    assert_eq!((documents(&mut client, "c"), documents(&mut client, "other")), (120, 50));
+    let status = run(&mut client, DocBuf::new().with("serverStatus", 1i32)).unwrap();
+    let status = status.as_doc();
+    let name = |doc: Doc<'_>| doc.get("name").map(|name| format!("{name:?}"));
+    assert!(
+        matches!(status.get("storageEngine"), Some(ValueRef::Document(doc)) if name(doc).unwrap().contains("lmdb"))
+    );
+    assert!(status.get("ftree").is_some() && status.get("lmdb").is_some());
+    server.signal("-TERM");
+    server.wait();
+    // What is gone underneath does not take the rest with it.
+    std::fs::remove_dir_all(dir.path().join("ftree")).unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = server.client();
+    assert_eq!(documents(&mut client, "c"), 120);
+    let find = DocBuf::new().with("find", "other").with("filter", &DocBuf::new());
+    let error = format!("{:?}", client.find("test", &find, |_| {}).unwrap_err());
+    assert!(error.contains("ftree is not available") && error.contains("is missing"), "{error}");
+    insert_more(&server, "c", 120..130);
+    let insert = DocBuf::new().with("insert", "other").with("documents", &numbered(50..51));
+    let refused = format!("{:?}", run(&mut client, insert));
+    assert!(refused.contains("ftree is not available"), "{refused}");
+    assert_eq!(documents(&mut client, "c"), 130);
 }
 
 /// A byte of each table's first block is changed: the check names file and offset, what is whole is carried over.

@@ -96,12 +96,12 @@ impl EngineSet {
 }
 
 /// The batches as the home takes them when it is alone; `None`: as they are.
-fn for_home_alone(batches: &[Batch], home: &str) -> Result<Option<Vec<Batch>>> {
+fn for_home_alone(batches: &[Batch], gate: &Gate) -> Result<Option<Vec<Batch>>> {
     let mut names = false;
     for op in batches.iter().flat_map(|batch| &batch.ops) {
         let Op::CreateTree { options, .. } = op else { continue };
         match options.engine() {
-            Some(name) if name != home => return Err(not_a_member(name)),
+            Some(name) if gate.read().index_of(name) != Some(0) => return Err(not_a_member(name)),
             name => names |= name.is_some(),
         }
     }
@@ -125,7 +125,7 @@ impl Engine for EngineSet {
         if self.is_several() {
             return apply::apply(&self.gate, batches, self.lenient);
         }
-        match for_home_alone(batches, self.home.name())? {
+        match for_home_alone(batches, &self.gate)? {
             Some(stripped) => self.home.apply(&stripped),
             None => self.home.apply(batches),
         }

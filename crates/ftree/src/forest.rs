@@ -28,6 +28,9 @@ use crate::trees::Trees;
 use crate::work::Work;
 use crate::{Error, Options, Result, Seq, TreeSettings, bulk};
 
+/// The least budget that may be set while the forest is open.
+const MEMORY_BYTES_MIN: u64 = 16 << 20;
+
 /// An open forest. Dropping it stops the background work; what no checkpoint made durable is in the log.
 pub struct Forest {
     core: Arc<Core>,
@@ -463,6 +466,19 @@ impl Engine for Forest {
 
     fn wait_for_room(&self) {
         self.core.wait_for_room();
+    }
+
+    /// `cacheBytes`: the one memory budget. Less is reached by and by, as readers let go of what they hold.
+    fn set_parameter(&self, name: &str, value: &str) -> Result<()> {
+        let invalid = |reason: String| Error::InvalidOption { name: name.to_owned(), reason };
+        match (name, value.parse::<u64>()) {
+            ("cacheBytes", Ok(bytes)) if bytes >= MEMORY_BYTES_MIN => {
+                self.core.io.cache.set_limit(bytes);
+                Ok(())
+            }
+            ("cacheBytes", _) => Err(invalid(format!("'{value}' is not a number of bytes from {MEMORY_BYTES_MIN}"))),
+            _ => Err(invalid("the engine ftree cannot change it while it runs".to_owned())),
+        }
     }
 
     fn stats(&self) -> Result<EngineStats> {

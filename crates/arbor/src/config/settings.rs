@@ -23,7 +23,10 @@ pub struct Settings {
     pub engine: Option<String>,
     /// Options for engines by their own names, in the order given; each engine takes those it knows.
     pub engine_options: Vec<(String, String)>,
+    /// Of the default engine: the last flag of any.
     pub cache_bytes: Option<u64>,
+    /// Of an engine by its own flag; the last counts.
+    pub cache_bytes_of: Vec<(&'static str, u64)>,
     pub commit_interval_ms: u64,
     pub checkpoint_seconds: u64,
     /// The same, if it was given: engines that make checkpoints by themselves take it.
@@ -63,6 +66,7 @@ impl Default for Settings {
             engine: None,
             engine_options: Vec::new(),
             cache_bytes: None,
+            cache_bytes_of: Vec::new(),
             commit_interval_ms: 100,
             checkpoint_seconds: 60,
             checkpoint_seconds_given: None,

@@ -152,7 +152,7 @@ static ROWS: &[Row] = &[
     row("moveParanoia", "sharding.archiveMovedChunks", Switch, Ignore(NO_SHARDING), ""),
 
     // WiredTiger
-    row("wiredTigerCacheSizeGB", "storage.wiredTiger.engineConfig.cacheSizeGB", Real, Apply(cache_gb), "Cache of the engine in GB"),
+    row("wiredTigerCacheSizeGB", "storage.wiredTiger.engineConfig.cacheSizeGB", Real, Apply(wiredtiger_cache_gb), "Cache of the engine in GB"),
     row("wiredTigerCacheSizePct", "storage.wiredTiger.engineConfig.cacheSizePct", Real, Ignore("give --wiredTigerCacheSizeGB"), ""),
     row("wiredTigerJournalCompressor", "storage.wiredTiger.engineConfig.journalCompressor", Text, Ignore(NO_JOURNAL_COMPRESSION), ""),
     row("wiredTigerDirectoryForIndexes", "storage.wiredTiger.engineConfig.directoryForIndexes", Switch, Ignore("all trees share the files of their engine"), ""),
@@ -165,7 +165,7 @@ static ROWS: &[Row] = &[
     row("inMemorySizeGB", "storage.inMemory.engineConfig.inMemorySizeGB", Real, Apply(cache_gb), ""),
 
     // RocksDB
-    row("rocksdbCacheSizeGB", "storage.rocksdb.cacheSizeGB", Real, Apply(cache_gb), ""),
+    row("rocksdbCacheSizeGB", "storage.rocksdb.cacheSizeGB", Real, Apply(rocksdb_cache_gb), ""),
     row("rocksdbCompression", "storage.rocksdb.compression", Text, EngineOption("rocksdb.compression"), ""),
     row("rocksdbMaxWriteMBPerSec", "storage.rocksdb.maxWriteMBPerSec", COUNT, EngineOption("rocksdb.maxWriteMBPerSec"), ""),
     row("rocksdbConfigString", "storage.rocksdb.configString", Text, EngineOption("rocksdb.configString"), ""),
@@ -173,7 +173,7 @@ static ROWS: &[Row] = &[
     row("rocksdbCounters", "storage.rocksdb.counters", Switch, Ignore("figures are read through serverStatus"), ""),
 
     // the fractal tree
-    row("ftreeCacheSizeGB", "storage.ftree.cacheSizeGB", Real, Apply(cache_gb), "Memory of the fractal tree in GB [default: half of the machine's]"),
+    row("ftreeCacheSizeGB", "storage.ftree.cacheSizeGB", Real, Apply(ftree_cache_gb), "Memory of the fractal tree in GB [default: half of the machine's]"),
     row("ftreeDirectio", "storage.ftree.directio", Switch, EngineOption("ftree.directio"), "Reads and writes past the page cache"),
     row("ftreeCompression", "storage.ftree.compression", Text, EngineOption("ftree.compression"), "none, lz4 or zstd[:level] [default: zstd]"),
     row("ftreeReadPageSize", "storage.ftree.readPageSize", Bytes, EngineOption("ftree.readPageSize"), ""),
@@ -182,7 +182,7 @@ static ROWS: &[Row] = &[
     row("ftreeWriteBias", "storage.ftree.writeBias", Text, EngineOption("ftree.writeBias"), "low, normal or high: buffered share of the data [default: normal]"),
 
     // TokuFT in MongoDB, and TokuMX
-    row("tokuftEngineCacheSize", "storage.tokuft.engineOptions.cacheSize", Bytes, Apply(cache_bytes), ""),
+    row("tokuftEngineCacheSize", "storage.tokuft.engineOptions.cacheSize", Bytes, Apply(ftree_cache_bytes), ""),
     row("cacheSize", "", Bytes, Apply(cache_bytes), "Cache of the engine in bytes, or with a suffix (8G)"),
     row("tokuftEngineCleanerIterations", "storage.tokuft.engineOptions.cleanerIterations", COUNT, EngineOption("ftree.cleanerIterations"), ""),
     row("tokuftEngineCleanerPeriod", "storage.tokuft.engineOptions.cleanerPeriod", COUNT, EngineOption("ftree.cleanerPeriod"), ""),
@@ -324,6 +324,29 @@ fn on(value: ParsedValue) -> bool {
 fn cache_gb(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {
     settings.cache_bytes = Some((real(value) * (1u64 << 30) as f64) as u64);
     Ok(())
+}
+
+/// The flag of one engine; it serves whichever is the default as well, as long as that has none of its own.
+fn own_cache(settings: &mut Settings, engine: &'static str, bytes: u64) -> Result<(), String> {
+    settings.cache_bytes = Some(bytes);
+    settings.cache_bytes_of.push((engine, bytes));
+    Ok(())
+}
+
+fn ftree_cache_gb(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {
+    own_cache(settings, "ftree", (real(value) * (1u64 << 30) as f64) as u64)
+}
+
+fn ftree_cache_bytes(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {
+    own_cache(settings, "ftree", int(value) as u64)
+}
+
+fn rocksdb_cache_gb(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {
+    own_cache(settings, "rocksdb", (real(value) * (1u64 << 30) as f64) as u64)
+}
+
+fn wiredtiger_cache_gb(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {
+    own_cache(settings, "wiredTiger", (real(value) * (1u64 << 30) as f64) as u64)
 }
 
 fn cache_bytes(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {

@@ -7,7 +7,8 @@ use crate::{MONGODB_VERSION, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
-    let engine = call.database().transactions.engine().name();
+    let members = call.database().transactions.engine().members();
+    let engines: ArrayBuf = members.iter().map(|member| member.name.as_str()).collect();
     let numbers: ArrayBuf = MONGODB_VERSION.split('.').filter_map(|n| n.parse::<i32>().ok()).chain([0]).collect();
     let environment = DocBuf::new().with("target_arch", std::env::consts::ARCH).with("target_os", std::env::consts::OS);
     let reply = &mut call.reply;
@@ -15,7 +16,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     reply.append("allocator", "system").append("javascriptEngine", "none").append("sysInfo", "deprecated");
     reply.append("versionArray", &numbers).append("buildEnvironment", &environment).append("bits", usize::BITS as i32);
     reply.append("debug", cfg!(debug_assertions)).append("maxBsonObjectSize", super::hello::DOCUMENT_BYTES_MAX);
-    reply.append("storageEngines", &[engine].into_iter().collect::<ArrayBuf>());
+    reply.append("storageEngines", &engines);
     reply.append("arbor", &DocBuf::new().with("version", env!("CARGO_PKG_VERSION")));
     Ok(())
 }

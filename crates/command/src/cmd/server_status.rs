@@ -1,6 +1,7 @@
 //! `serverStatus`: figures of the server. Every one of them is counted somewhere; what is not counted is left out.
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_engine::{Member, MemberState};
 
 use crate::call::Call;
 use crate::log::now_ms;
@@ -20,10 +21,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             call.reply.append(name, &section);
         }
     }
-    let engine = call.database().transactions.engine().name();
-    if is_wanted(call.body, engine) {
-        let counters = counters(call)?;
-        call.reply.append(engine, &counters);
+    for member in open_members(call) {
+        if is_wanted(call.body, &member) {
+            let counters = counters(call, &member)?;
+            call.reply.append(&member, &counters);
+        }
     }
     Ok(())
 }
@@ -48,6 +50,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("opLatencies", |call| Ok(call.server.metrics.latencies())),
     ("opcounters", |call| Ok(call.server.metrics.opcounters())),
     ("storageEngine", storage_engine),
+    ("storageEngines", |call| Ok(storage_engines(call))),
     ("engine", engine),
     ("transactions", transactions),
     ("mem", memory),
@@ -99,9 +102,34 @@ fn storage_engine(call: &Call<'_>) -> Result<DocBuf> {
         .with("readOnly", false))
 }
 
-/// The engine's own counters, under its name as the section's.
-fn counters(call: &Call<'_>) -> Result<DocBuf> {
-    let stats = call.database().transactions.engine().stats().map_err(arbor_txn::Error::from)?;
+fn open_members(call: &Call<'_>) -> Vec<String> {
+    let members = call.database().transactions.engine().members().into_iter();
+    members.filter(|member| matches!(member.state, MemberState::Open { .. })).map(|member| member.name).collect()
+}
+
+/// The engines of this build, by name, and how they are.
+fn storage_engines(call: &Call<'_>) -> DocBuf {
+    let mut engines = DocBuf::new();
+    for Member { name, is_default, state } in call.database().transactions.engine().members() {
+        let engine = match state {
+            MemberState::Open { applied, durable } => DocBuf::new()
+                .with("state", "open")
+                .with("default", is_default)
+                .with("applied", applied.0 as i64)
+                .with("durable", durable.0 as i64),
+            MemberState::Closed => DocBuf::new().with("state", "closed").with("default", is_default),
+            MemberState::Unavailable { reason } => {
+                DocBuf::new().with("state", "unavailable").with("default", is_default).with("reason", &*reason)
+            }
+        };
+        engines.append(&name, &engine);
+    }
+    engines
+}
+
+/// An engine's own counters, under its name as the section's.
+fn counters(call: &Call<'_>, member: &str) -> Result<DocBuf> {
+    let stats = call.database().transactions.engine().member_stats(member).map_err(arbor_txn::Error::from)?;
     let mut counters = DocBuf::new();
     for (name, value) in &stats.counters {
         counters.append(name, *value as i64);

@@ -1,0 +1,160 @@
+//! The engines of one server together: which is the home, which the default, what memory each gets.
+//!
+//! Without flags the default has the usual memory. A home that is another engine shares it with the default, half each:
+//! both are open all the time. Every further engine gets an eighth, and only once something lives there.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arbor_engine::Engine;
+use arbor_engine_set::{EngineSet, Kind};
+use arbor_ftree::default_memory_bytes;
+use arbor_store::TreeDefaults;
+
+use super::{EngineChoice, NAMES, USUAL};
+use crate::config::Settings;
+use crate::failure::{BAD_OPTIONS, Failure};
+
+#[derive(Clone, Debug)]
+pub struct Engines {
+    /// Made the folder; holds what the server keeps for itself.
+    pub home: &'static str,
+    /// Where new collections go that name no engine.
+    pub default: &'static str,
+    choices: Vec<EngineChoice>,
+}
+
+impl Engines {
+    /// The default is what the settings ask for, else what the folder was made with. A folder of an engine that this build
+    /// lacks is refused when it is opened. Errors: the settings ask for an engine that this build lacks.
+    pub fn of(settings: &Settings, found: Option<&str>) -> Result<Engines, Failure> {
+        let home = found.and_then(known);
+        let default = match settings.engine.as_deref() {
+            Some(asked) => known(asked).ok_or_else(|| not_in_this_build(asked))?,
+            None => home.unwrap_or(USUAL),
+        };
+        let home = home.unwrap_or(default);
+        let choice =
+            |name: &&'static str| EngineChoice::from_settings(name, settings, cache_of(name, home, default, settings));
+        Ok(Engines { home, default, choices: NAMES.iter().map(choice).collect() })
+    }
+
+    /// As the folder was made, without settings of a user.
+    pub fn of_folder(found: Option<&str>) -> Engines {
+        let home = found.and_then(known).unwrap_or(USUAL);
+        let choice = |name: &&'static str| EngineChoice::from_settings(name, &Settings::default(), None);
+        Engines { home, default: home, choices: NAMES.iter().map(choice).collect() }
+    }
+
+    pub fn default(&self) -> Option<&EngineChoice> {
+        self.choices.iter().find(|choice| choice.name == self.default)
+    }
+
+    /// The options that change nothing, with the reason.
+    pub fn refused(&self) -> Vec<(&str, String)> {
+        let mut refused = Vec::new();
+        for choice in &self.choices {
+            let own = choice.refused().into_iter().filter(|(option, _)| owner_of(option) == choice.name);
+            refused.extend(own);
+        }
+        let first = self.choices.first().map(EngineChoice::refused).unwrap_or_default();
+        let strange = first.into_iter().filter(|(option, _)| known(owner_of(option)).is_none());
+        refused.extend(
+            strange.map(|(option, _)| (option, format!("the engine '{}' is not in this build", owner_of(option)))),
+        );
+        refused
+    }
+
+    /// What new trees are created with. Errors: an option that an engine refuses.
+    pub fn tree_defaults(&self) -> arbor_engine::Result<TreeDefaults> {
+        let engines = self.choices.iter().map(EngineChoice::names).collect::<arbor_engine::Result<_>>()?;
+        Ok(TreeDefaults { engines, default: self.default, home: self.home })
+    }
+
+    /// Opens home, default, and every other engine that something lives in.
+    pub fn open(&self, folder: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
+        let kind = |choice: &EngineChoice| {
+            let choice = choice.clone();
+            Kind::new(choice.name, move |folder| choice.open(folder))
+        };
+        let kinds = self.choices.iter().map(kind).collect();
+        Ok(Arc::new(EngineSet::open(folder, kinds, self.home, self.default)?))
+    }
+}
+
+fn known(name: &str) -> Option<&'static str> {
+    NAMES.iter().find(|known| **known == name).copied()
+}
+
+fn not_in_this_build(name: &str) -> Failure {
+    let text = format!("the storage engine '{name}' is not in this build, which has {}", NAMES.join(", "));
+    Failure::new(BAD_OPTIONS, text)
+}
+
+/// The engine that an option is for, by its name's first part. Options of TokuMX stand without one.
+fn owner_of(option: &str) -> &str {
+    option.split_once('.').map_or(USUAL, |(engine, _)| engine)
+}
+
+/// `None`: what the engine takes by itself.
+fn cache_of(name: &str, home: &str, default: &str, settings: &Settings) -> Option<u64> {
+    const LEAST: u64 = 32 << 20;
+    let own = settings.cache_bytes_of.iter().rfind(|(engine, _)| *engine == name).map(|(_, bytes)| *bytes);
+    if own.is_some() {
+        return own;
+    }
+    match (name == default, name == home) {
+        (true, _) if settings.cache_bytes.is_some() => settings.cache_bytes,
+        (true, true) => None,
+        (true, false) | (false, true) => Some((default_memory_bytes() / 2).max(LEAST)),
+        (false, false) => Some((default_memory_bytes() / 8).max(LEAST)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(engine: Option<&str>, found: Option<&str>) -> Result<(&'static str, &'static str), String> {
+        let settings = Settings { engine: engine.map(str::to_owned), ..Settings::default() };
+        Engines::of(&settings, found).map(|engines| (engines.home, engines.default)).map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn the_folder_says_the_home_and_the_user_the_default() {
+        for (engine, found, expect) in [
+            (None, None, ("ftree", "ftree")),
+            (None, Some("lmdb"), ("lmdb", "lmdb")),
+            (Some("lmdb"), Some("ftree"), ("ftree", "lmdb")),
+            (Some("lmdb"), None, ("lmdb", "lmdb")),
+            (None, Some("paper"), ("ftree", "ftree")),
+        ] {
+            assert_eq!(asked(engine, found), Ok(expect), "{engine:?} {found:?}");
+        }
+        let refused = asked(Some("paper"), None).unwrap_err();
+        assert!(refused.contains("'paper' is not in this build, which has ftree, lmdb"), "{refused}");
+    }
+
+    #[test]
+    fn each_engine_has_its_own_memory() {
+        let mut settings = Settings { cache_bytes: Some(7), ..Settings::default() };
+        assert_eq!(cache_of("ftree", "ftree", "ftree", &settings), Some(7));
+        assert_eq!(cache_of("ftree", "ftree", "ftree", &Settings::default()), None);
+        settings.cache_bytes_of = vec![("rocksdb", 6), ("rocksdb", 7)];
+        assert_eq!(cache_of("rocksdb", "ftree", "ftree", &settings), Some(7));
+        assert_eq!(cache_of("ftree", "ftree", "ftree", &settings), Some(7));
+        let half = cache_of("ftree", "ftree", "rocksdb", &settings).unwrap();
+        let eighth = cache_of("wiredTiger", "ftree", "rocksdb", &settings).unwrap();
+        assert!(eighth <= half && half <= default_memory_bytes().max(32 << 20), "{eighth} {half}");
+    }
+
+    #[test]
+    fn options_are_for_the_engine_that_they_name() {
+        let option = |name: &str| (name.to_owned(), "1".to_owned());
+        let names = ["ftree.cleanerPeriod", "ftree.directio", "paper.weight", "loaderMaxMemory"];
+        let settings = Settings { engine_options: names.map(option).to_vec(), ..Settings::default() };
+        let engines = Engines::of(&Settings { engine: Some("lmdb".to_owned()), ..settings }, None).unwrap();
+        let refused: Vec<&str> = engines.refused().iter().map(|(name, _)| *name).collect();
+        assert_eq!(refused, ["ftree.cleanerPeriod", "loaderMaxMemory", "paper.weight"]);
+    }
+}
