@@ -2,6 +2,8 @@
 
 mod ftree;
 mod several;
+#[cfg(feature = "wiredtiger-system")]
+mod wiredtiger;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +28,8 @@ const NAMES: &[&str] = &[
     "lmdb",
     #[cfg(feature = "rocksdb-system")]
     "rocksdb",
+    #[cfg(feature = "wiredtiger-system")]
+    "wiredTiger",
 ];
 
 /// What `arbor lab kv` measures.
@@ -43,6 +47,8 @@ pub const KV_ENGINES: &[KvEngine] = &[
         name: "rocksdb",
         open: |folder, settings| as_opened(open_rocksdb(folder, rocksdb_within(settings.cache_bytes))),
     },
+    #[cfg(feature = "wiredtiger-system")]
+    KvEngine { name: "wiredTiger", open: |folder, settings| as_opened(wiredtiger::open_alone(folder, settings)) },
 ];
 
 fn as_opened(engine: arbor_engine::Result<Arc<dyn Engine>>) -> arbor_lab::kv::Opened {
@@ -78,6 +84,8 @@ impl EngineChoice {
     pub fn refused(&self) -> Vec<(&str, String)> {
         let reason = |option: &str| match self.name {
             "rocksdb" if option == "rocksdb.compression" => None,
+            #[cfg(feature = "wiredtiger-system")]
+            "wiredTiger" if wiredtiger::takes(option) => None,
             "ftree" => ftree::refusal(option),
             name => Some(format!("the engine '{name}' has no such option")),
         };
@@ -94,6 +102,8 @@ impl EngineChoice {
         Ok(match self.name {
             "ftree" => ftree::names(&self.options)?,
             "lmdb" => EngineNames { name: "lmdb", aliases: &["mmapv1"], ..EngineNames::default() },
+            #[cfg(feature = "wiredtiger-system")]
+            "wiredTiger" => wiredtiger::names(&self.options),
             name => EngineNames { name, ..EngineNames::default() },
         })
     }
@@ -111,6 +121,8 @@ impl EngineChoice {
                 };
                 open_rocksdb(folder, options)
             }
+            #[cfg(feature = "wiredtiger-system")]
+            "wiredTiger" => wiredtiger::open(folder, self.cache_bytes, &self.options),
             "lmdb" => open_lmdb(folder, LmdbOptions::default()),
             _ => ftree::open(folder, ftree::options(self.cache_bytes, self.checkpoint_seconds, &self.options)?),
         }
