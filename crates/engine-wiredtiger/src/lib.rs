@@ -24,8 +24,9 @@
 //!
 //! - A snapshot is a transaction: WiredTiger keeps every version that it may need, in its cache and, when that is full,
 //!   in `WiredTigerLAS.wt`. A snapshot that is held for long beside many writes costs cache, then disk, then speed.
-//! - A block with a wrong checksum ends WiredTiger until it is opened again: every call answers the error that names the
-//!   file, or that it is poisoned. Nothing of it ends the process.
+//! - A block with a wrong checksum ends WiredTiger (it panics, in its word): the call answers the error that names the
+//!   file, and every later one that the engine is poisoned, until the process is started again. No damage that the tests
+//!   found ends the process or prints anything.
 //! - Making a tree syncs WiredTiger's metadata (a few fsyncs); what it makes before a crash that loses the batch is
 //!   dropped at open.
 

@@ -18,7 +18,7 @@ const EXTENSIONS: &str = env!("ARBOR_WIREDTIGER_EXTENSIONS");
 pub struct Connection {
     connection: *mut ffi::WT_CONNECTION,
     /// WiredTiger keeps its address.
-    events: Box<Events>,
+    events: Arc<Events>,
     dir: PathBuf,
 }
 
@@ -83,9 +83,13 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Closing makes a checkpoint of the stable generation.
+    /// Closing makes a checkpoint of the stable generation. After a panic WiredTiger ends no transaction, and closing would
+    /// wait for them for ever: then it stays as it is until the process ends, and so does its lock of the folder.
     #[allow(unsafe_code)]
     fn drop(&mut self) {
+        if self.events.panicked.load(Ordering::Acquire) {
+            return std::mem::forget(self.events.clone());
+        }
         // SAFETY: R1, R4.
         let _ = unsafe { call!(self.connection, close, ptr::null()) };
         take_said();

@@ -6,7 +6,8 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::ffi;
 
@@ -22,17 +23,19 @@ thread_local! {
 pub struct Events {
     handler: ffi::WT_EVENT_HANDLER,
     pub errors: AtomicU64,
+    /// WiredTiger gave up: every call fails from then on.
+    pub panicked: AtomicBool,
 }
 
 impl Events {
-    pub fn new() -> Box<Events> {
+    pub fn new() -> Arc<Events> {
         let handler = ffi::WT_EVENT_HANDLER {
             handle_error: Some(handle_error),
             handle_message: Some(handle_message),
             handle_progress: None,
             handle_close: None,
         };
-        Box::new(Events { handler, errors: AtomicU64::new(0) })
+        Arc::new(Events { handler, errors: AtomicU64::new(0), panicked: AtomicBool::new(false) })
     }
 
     pub fn pointer(&self) -> *mut ffi::WT_EVENT_HANDLER {
@@ -47,6 +50,14 @@ fn push(texts: &mut VecDeque<String>, text: String) {
     texts.push_back(text);
 }
 
+/// Without the time and the thread that WiredTiger puts before: `[1795275547:514199][605:0x7f85f2aa66c0], `.
+fn without_stamp(text: &str) -> &str {
+    match text.split_once("], ") {
+        Some((stamp, rest)) if stamp.starts_with('[') => rest,
+        _ => text,
+    }
+}
+
 /// The texts of this thread since it asked last.
 pub fn take_said() -> Vec<String> {
     SAID.try_with(|said| said.borrow_mut().drain(..).collect()).unwrap_or_default()
@@ -56,16 +67,19 @@ pub fn take_said() -> Vec<String> {
 unsafe extern "C" fn handle_error(
     handler: *mut ffi::WT_EVENT_HANDLER,
     _session: *mut ffi::WT_SESSION,
-    _error: c_int,
+    error: c_int,
     message: *const c_char,
 ) -> c_int {
     // SAFETY: R2; the handler is the first field of our `Events`, which lives as long as the connection.
     let (events, text) = unsafe {
-        let text = CStr::from_ptr(message).to_string_lossy().into_owned();
+        let text = without_stamp(&CStr::from_ptr(message).to_string_lossy()).to_owned();
         (&*handler.cast::<Events>(), text)
     };
     let _ = SAID.try_with(|said| push(&mut said.borrow_mut(), text));
     events.errors.fetch_add(1, Ordering::Relaxed);
+    if error == ffi::WT_PANIC {
+        events.panicked.store(true, Ordering::Release);
+    }
     0
 }
 

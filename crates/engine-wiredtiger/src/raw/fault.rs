@@ -74,8 +74,17 @@ impl Fault {
     }
 
     fn tells_damage(&self) -> bool {
-        let words =
-            ["checksum", "corrupt", "salvage", "read error", "No such file", "metadata", "not found", "unexpected"];
+        let words = [
+            "checksum",
+            "corrupt",
+            "salvage",
+            "read error",
+            "No such file",
+            "metadata",
+            "not found",
+            "unexpected",
+            "does not appear",
+        ];
         let text = self.text();
         self.code == ffi::WT_TRY_SALVAGE || words.iter().any(|word| text.contains(word))
     }
