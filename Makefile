@@ -7,7 +7,7 @@ PORT ?= 27017
 DBPATH ?= data
 
 .PHONY: run test build fmt lint unit clients crash ddl crash-images fuzz lab-points lab-kv lab-kv-rocksdb test-rocksdb
-.PHONY: setup-build setup-clients setup-rocksdb
+.PHONY: setup-build setup-clients setup-rocksdb test-wiredtiger unit-wiredtiger setup-wiredtiger
 
 run: build
 	@mkdir -p $(DBPATH)
@@ -16,7 +16,7 @@ run: build
 build: setup-build
 	cargo build --release --locked -p arbor
 
-test: lint unit clients
+test: lint unit unit-wiredtiger clients
 
 fmt:
 	cargo fmt --all
@@ -27,6 +27,11 @@ lint: setup-build
 
 unit: setup-build
 	cargo test --workspace --locked
+
+# The WiredTiger engine, where its package is there or can be installed.
+unit-wiredtiger: setup-build
+	@if scripts/setup wiredtiger; then $(MAKE) test-wiredtiger; \
+	else echo "note: the engine wiredTiger is not tested: libwiredtiger-dev 3.2.1 (Debian 12) cannot be installed here"; fi
 
 # The server as its users see it: PyMongo and mongosh against a real process.
 clients: setup-build setup-clients
@@ -65,6 +70,11 @@ test-rocksdb: setup-build setup-rocksdb
 	cargo test -p arbor-engine-rocksdb --features rocksdb-system --locked
 	cargo test -p arbor --features rocksdb-system --locked
 
+# the WiredTiger engine against the system's WiredTiger 3.2.1 (Debian's libwiredtiger-dev, GPL): contract, crashes, damage
+test-wiredtiger: setup-build setup-wiredtiger
+	cargo clippy -p arbor-engine-wiredtiger --features wiredtiger-system --all-targets --locked -- -D warnings
+	cargo test -p arbor-engine-wiredtiger --features wiredtiger-system --locked
+
 FUZZ_SECONDS ?= 600
 fuzz: setup-build
 	scripts/fuzz $(FUZZ_SECONDS)
@@ -95,6 +105,9 @@ setup-build:
 
 setup-rocksdb:
 	@scripts/setup rocksdb
+
+setup-wiredtiger:
+	@scripts/setup wiredtiger
 
 setup-clients:
 	@scripts/setup clients
