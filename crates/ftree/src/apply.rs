@@ -137,7 +137,7 @@ impl Writer {
         match core.trees.alive(id) {
             Some(tree) => tree.settings.store(Arc::new(settings)),
             None => {
-                let tree = Tree::new(id, seq, settings, Inner::empty(), core.no_part.clone());
+                let tree = Tree::new(id, seq, settings, Inner::empty(), core.no_part.clone(), &core.io.cache);
                 core.trees.add(Arc::new(tree));
             }
         }

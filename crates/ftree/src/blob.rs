@@ -64,6 +64,7 @@ pub fn write_with(io: &Io, codec: Codec, value: &[u8]) -> Result<(BlobPointer, A
     let mut stored = Vec::new();
     codec::compress(codec, value, &mut stored);
     let bytes = stored.len();
+    let _charge = io.cache.charge(stored.capacity() as u64);
     let checksum = xxhash_rust::xxh3::xxh3_64(&stored);
     stored.resize(bytes.next_multiple_of(UNIT as usize), 0);
     let extent = io.space.allocate(stored.len() as u64)?;

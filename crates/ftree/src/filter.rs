@@ -92,6 +92,10 @@ impl FilterBuilder {
         self.hashes.is_empty()
     }
 
+    pub fn memory_bytes(&self) -> usize {
+        self.hashes.capacity() * size_of::<u64>()
+    }
+
     pub fn finish(&self) -> Filter {
         let count = (self.hashes.len() * BITS_PER_KEY).div_ceil(8 * LINE_BYTES).max(1);
         let mut lines = vec![Line([0; 8]); count];

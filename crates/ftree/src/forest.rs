@@ -92,7 +92,7 @@ impl Forest {
         let no_part = Memtable::new(0).part(TreeId(0));
         let trees = Trees::default();
         for CapturedTree { id, created, settings, root, .. } in recovered.trees {
-            trees.add(Arc::new(Tree::new(id, created, settings, root, no_part.clone())));
+            trees.add(Arc::new(Tree::new(id, created, settings, root, no_part.clone(), &io.cache)));
         }
         let writer = Writer::new(options.memtable_bytes, recovered.applied, &io.cache);
         let core = Arc::new(Core {
@@ -378,7 +378,7 @@ impl Core {
         let too_many = || Error::Other("too many bulk loads behind one batch".to_owned());
         let seq = self.visible().next_bulk().ok_or_else(too_many)?;
         let settings = TreeSettings::clone(&tree.settings.load());
-        let full = Tree::new(id, seq, settings, loaded.root, self.no_part.clone());
+        let full = Tree::new(id, seq, settings, loaded.root, self.no_part.clone(), &self.io.cache);
         tree.dropped.store(seq.0, Ordering::Release);
         self.trees.add(Arc::new(full));
         self.dropped.add(tree);

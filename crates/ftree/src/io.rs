@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arbor_disk::{Disk, OpenMode};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, chargeable};
 use crate::counters::Counters;
 use crate::file::{DataFile, map_error};
 use crate::space::Space;
@@ -53,7 +53,7 @@ impl Io {
 
     fn with_file(disk: &Arc<dyn Disk>, dir: &Path, file: DataFile, memory_bytes_max: u64) -> Result<Arc<Io>> {
         let space = Space::new(disk.clone(), dir, file.len()?);
-        Ok(Arc::new(Io { file, space, cache: Cache::new(memory_bytes_max), counters: Counters::default() }))
+        Ok(Arc::new(Io { file, space, cache: Cache::new(chargeable(memory_bytes_max)), counters: Counters::default() }))
     }
 
     /// All figures by name.
@@ -66,6 +66,8 @@ impl Io {
         figures.push(("cache used bytes", self.cache.used()));
         figures.push(("cache limit bytes", self.cache.limit()));
         figures.push(("cache pinned bytes", self.cache.pinned()));
+        figures.push(("cache resident bytes", self.cache.resident()));
+        figures.push(("cache peak bytes", self.cache.peak()));
         figures
     }
 }

@@ -5,6 +5,7 @@
 //! fetched at once, where a binary search would wait for one after the other. Whole keys are compared only where heads
 //! are equal.
 
+use crate::cache::heap_bytes;
 use std::cmp::Ordering;
 
 /// Heads in a row that are counted rather than searched.
@@ -41,7 +42,7 @@ impl Heads {
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.heads.len() * 4
+        heap_bytes(self.heads.len() * 4)
     }
 
     /// How many keys are less than `probe`, or less than or equal to it.
@@ -155,7 +156,7 @@ impl KeyIndex {
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.heads.memory_bytes() + self.starts.len() * 4 + self.bytes.len()
+        self.heads.memory_bytes() + heap_bytes(self.starts.len() * 4) + heap_bytes(self.bytes.len())
     }
 }
 

@@ -51,7 +51,7 @@ impl PackedInts {
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.bytes.len()
+        crate::cache::heap_bytes(self.bytes.len())
     }
 
     /// Takes the array of `count` numbers off the front of `input`.

@@ -12,6 +12,7 @@ pub use encode::BlockBuilder;
 
 use std::ops::Range;
 
+use crate::cache::heap_bytes;
 use crate::key_index::Heads;
 use crate::packed::PackedInts;
 use crate::{Entry, Kind, Seq};
@@ -72,7 +73,7 @@ impl Spans {
     fn memory_bytes(&self) -> usize {
         match self {
             Spans::Fixed { .. } => 0,
-            Spans::Starts(starts) => starts.len() * 4,
+            Spans::Starts(starts) => heap_bytes(starts.len() * 4),
         }
     }
 }
@@ -180,8 +181,10 @@ impl Block {
         self
     }
 
+    /// As the allocator reserves it.
     pub fn memory_bytes(&self) -> usize {
-        let parts = [self.heads.memory_bytes(), self.keys.memory_bytes(), self.values.memory_bytes(), self.bytes.len()];
+        let bytes = heap_bytes(self.bytes.len());
+        let parts = [self.heads.memory_bytes(), self.keys.memory_bytes(), self.values.memory_bytes(), bytes];
         size_of::<Block>() + parts.iter().sum::<usize>() + self.kinds.memory_bytes() + self.seqs.memory_bytes()
     }
 

@@ -1,13 +1,18 @@
 //! The one memory budget, and what is thrown out when it is used up.
 //!
-//! Everything of size charges the [`Cache`]: memtables and buffers of background work hold *pinned* charges, cached
-//! blocks and table bodies stand in [`Cell`]s and can be evicted. There is no table of cached things: a block is found
-//! through the table that owns it, so a hit is one load and touches no shared line but the use flag when it is clear.
+//! Everything of size charges the [`Cache`]: memtables and buffers of background work hold *pinned* charges, inner nodes and
+//! metas of tables *resident* ones, cached blocks and table bodies stand in [`Cell`]s and can be evicted. There is no table of
+//! cached things: a block is found through the table that owns it, so a hit is one load and touches no shared line but the
+//! use flag when it is clear.
+//!
+//! Charges are what the allocator reserves ([`heap_bytes`]), and a part of the budget is left to what it loses between them
+//! ([`chargeable`]), so that the resident memory of a process is near the budget.
 //!
 //! **Invariants**
 //! - M1: `used` is the sum of all living charges. A charge of something evicted lives until its last reader is gone.
 //! - M2: whoever takes `used` above the limit evicts until it is below again or nothing more can be evicted, so `used`
-//!   is above the limit by at most one item per thread plus what is pinned above it.
+//!   is above the limit by at most one item per thread plus what is pinned above it. What is pinned is bounded: memtables by
+//!   the debt that writers are let in with, jobs by their shares (`work/shares.rs`).
 //! - M3: a full cell has exactly one entry in the queue: `Cell::put` says whether the cell was empty, and only then the
 //!   caller admits it; only the entry's holder empties the cell.
 //!
@@ -18,6 +23,35 @@ mod queue;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+
+/// What stands in memory for each cached thing besides itself: its `Arc` with charge and use flag, its entry in the queue.
+pub const ITEM_BYTES: usize = 128;
+
+/// Of the budget, what the allocator loses between allocations, in percent (measured: 2 to 4),
+const SLACK_PERCENT: u64 = 10;
+/// and what it keeps of freed pages for a moment, with stacks and buffers for reading, which are not charged (measured: 25 to
+/// 35 MB at full load, of any budget; what is more than this and the percents goes beyond the budget),
+const SLACK_BYTES_MAX: u64 = 8 << 20;
+/// but of small budgets at most one part in so many.
+const SLACK_PARTS: u64 = 8;
+
+/// The part of the limit that nodes and metas may take before writers are slowed for them, in percent.
+const RESIDENT_PERCENT: u64 = 30;
+
+/// How much may be charged under a budget of so much resident memory.
+pub fn chargeable(budget_bytes: u64) -> u64 {
+    let percents = (u128::from(budget_bytes) * u128::from(SLACK_PERCENT) / 100) as u64;
+    budget_bytes - percents - (budget_bytes / SLACK_PARTS).min(SLACK_BYTES_MAX)
+}
+
+/// What an allocator reserves for so much: size classes of jemalloc, four to a doubling.
+pub fn heap_bytes(bytes: usize) -> usize {
+    match bytes {
+        0 => 0,
+        1..=128 => bytes.next_multiple_of(16),
+        _ => bytes.next_multiple_of(1 << ((bytes - 1).ilog2() - 2)),
+    }
+}
 
 pub use cell::{Cached, Cell, Guard};
 use queue::Queue;
@@ -32,24 +66,36 @@ pub struct Cache {
 struct Shared {
     limit: AtomicU64,
     used: AtomicU64,
-    /// The part of `used` that cannot be evicted.
+    /// The part of `used` that goes when work is done.
     pinned: AtomicU64,
+    /// The part of `used` that stays as long as the data.
+    resident: AtomicU64,
+    /// The greatest that `used` was after room had been made.
+    peak: AtomicU64,
     queue: Queue,
 }
 
 impl Cache {
     pub fn new(limit_bytes: u64) -> Cache {
         let limit = AtomicU64::new(limit_bytes);
-        let (used, pinned) = (AtomicU64::new(0), AtomicU64::new(0));
-        Cache { shared: Arc::new(Shared { limit, used, pinned, queue: Queue::default() }) }
+        let [used, pinned, resident, peak] = [const { AtomicU64::new(0) }; 4];
+        Cache { shared: Arc::new(Shared { limit, used, pinned, resident, peak, queue: Queue::default() }) }
     }
 
     /// Charges memory that cannot be evicted until the value goes into a [`Cell`]. Makes room, but is never refused.
     pub fn charge(&self, bytes: u64) -> Charge {
-        self.shared.used.fetch_add(bytes, Ordering::Relaxed);
-        self.shared.pinned.fetch_add(bytes, Ordering::Relaxed);
-        self.make_room();
-        Charge { shared: self.shared.clone(), bytes, pinned: true }
+        self.charge_as(Hold::Pinned, bytes)
+    }
+
+    /// Charges what stays in memory as long as the data that it belongs to: inner nodes, metas of tables.
+    pub fn charge_resident(&self, bytes: u64) -> Charge {
+        self.charge_as(Hold::Resident, bytes)
+    }
+
+    fn charge_as(&self, hold: Hold, bytes: u64) -> Charge {
+        let mut charge = Charge { shared: self.shared.clone(), bytes: 0, hold };
+        charge.resize(bytes);
+        charge
     }
 
     /// Queues what has just been put into an empty cell. `owner.evict(item)` will be asked to empty it again.
@@ -77,16 +123,51 @@ impl Cache {
 
     /// Bytes that cannot be evicted.
     pub fn pinned(&self) -> u64 {
-        self.shared.pinned.load(Ordering::Relaxed)
+        self.shared.pinned.load(Ordering::Relaxed) + self.resident()
     }
 
-    /// The part of the limit that is taken by what cannot be evicted; above 1 the limit does not hold.
+    /// Of these, the ones that stay as long as the data.
+    pub fn resident(&self) -> u64 {
+        self.shared.resident.load(Ordering::Relaxed)
+    }
+
+    /// The most that was charged at any time.
+    pub fn peak(&self) -> u64 {
+        self.shared.peak.load(Ordering::Relaxed)
+    }
+
+    /// The part of the limit that is taken by what cannot be evicted; above 1 the limit does not hold. What is resident counts
+    /// where it is over its part: up to there the cache makes way, and slowing writers would not make it less.
     pub fn pressure(&self) -> f64 {
-        self.pinned() as f64 / self.limit().max(1) as f64
+        let over = self.resident().saturating_sub(self.limit() / 100 * RESIDENT_PERCENT);
+        (self.shared.pinned.load(Ordering::Relaxed) + over) as f64 / self.limit().max(1) as f64
     }
 
     fn make_room(&self) {
         while self.over() && self.shared.queue.evict_one() {}
+        let used = self.used();
+        if used > self.shared.peak.load(Ordering::Relaxed) {
+            self.shared.peak.fetch_max(used, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Why something is in memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    Evictable,
+    Pinned,
+    Resident,
+}
+
+impl Shared {
+    /// The sum that a charge is a part of besides `used`.
+    fn held(&self, hold: Hold) -> Option<&AtomicU64> {
+        match hold {
+            Hold::Evictable => None,
+            Hold::Pinned => Some(&self.pinned),
+            Hold::Resident => Some(&self.resident),
+        }
     }
 }
 
@@ -94,7 +175,7 @@ impl Cache {
 pub struct Charge {
     shared: Arc<Shared>,
     bytes: u64,
-    pinned: bool,
+    hold: Hold,
 }
 
 impl Charge {
@@ -106,8 +187,8 @@ impl Charge {
     pub fn resize(&mut self, bytes: u64) {
         let more = bytes.wrapping_sub(self.bytes);
         self.shared.used.fetch_add(more, Ordering::Relaxed);
-        if self.pinned {
-            self.shared.pinned.fetch_add(more, Ordering::Relaxed);
+        if let Some(held) = self.shared.held(self.hold) {
+            held.fetch_add(more, Ordering::Relaxed);
         }
         let grown = bytes > self.bytes;
         self.bytes = bytes;
@@ -116,9 +197,14 @@ impl Charge {
         }
     }
 
+    /// As much once more, for the same reason.
+    pub fn again(&self) -> Charge {
+        Cache { shared: self.shared.clone() }.charge_as(self.hold, self.bytes)
+    }
+
     fn unpin(&mut self) {
-        if std::mem::take(&mut self.pinned) {
-            self.shared.pinned.fetch_sub(self.bytes, Ordering::Relaxed);
+        if let Some(held) = self.shared.held(std::mem::replace(&mut self.hold, Hold::Evictable)) {
+            held.fetch_sub(self.bytes, Ordering::Relaxed);
         }
     }
 }

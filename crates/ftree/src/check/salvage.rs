@@ -195,7 +195,7 @@ impl Salvage<'_> {
         match space.adopt(meta.offset, meta.bytes.next_multiple_of(crate::space::UNIT)) {
             Ok(extent) => {
                 self.report.tables += 1;
-                Some(Table::adopt(meta.clone(), extent, Vec::new()))
+                Some(Table::adopt(meta.clone(), extent, Vec::new(), &self.io.cache))
             }
             Err(error) => {
                 self.report.find_error(format!("table at {}", meta.offset), &error);

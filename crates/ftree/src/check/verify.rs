@@ -2,8 +2,8 @@
 //!
 //! - structure: levels, pivots inside the bounds of their parents, leaves inside their slots
 //! - tables: checksums, order, filters, and what the metas claim ([`super::table`])
-//! - I1 and I2 by the tables' sequence numbers: in a slot, later runs are newer than earlier ones, and all are newer than
-//!   whatever is below
+//! - I1 and I2 by the tables' sequence numbers: in a slot, later runs are newer than earlier ones that they overlap, and all
+//!   are newer than whatever is below
 //! - extents: none overlaps another, all lie in the file (recovery checks both), and what the trees name is all that is in use
 
 use std::collections::HashMap;
@@ -90,17 +90,41 @@ impl Walk<'_> {
     }
 
     fn slot(&mut self, slot: &Slot, level: u8, bounds: &Bounds) -> Newest {
-        let mut newest = self.child(&slot.child, level, bounds);
+        let below = self.child(&slot.child, level, bounds);
+        let mut newest = below;
+        let mut passed: Vec<(Bounds, Seq)> = Vec::with_capacity(slot.runs.len());
         for run in &slot.runs {
             let meta = &run.table.meta;
-            if meta.min_seq <= newest.0 && newest.0 != Seq::ZERO {
-                let context = format!("I1: a run from {:?} stands above {:?}", meta.min_seq, newest.0);
+            let reach = self.reach(&run.table);
+            let older = passed.iter().filter(|(other, _)| other.overlaps(&reach)).map(|(_, seq)| *seq);
+            let older = older.fold(below.0, Seq::max);
+            if meta.min_seq <= older && older != Seq::ZERO {
+                let context = format!("I1: a run from {:?} stands above {older:?}", meta.min_seq);
                 self.report.find(self.place(bounds), context);
             }
             newest.0 = newest.0.max(meta.max_seq);
+            passed.push((reach, meta.max_seq));
             self.table(&run.table);
         }
         newest
+    }
+
+    /// The keys of which a run says something, range tombstones included; all keys when it cannot be read.
+    fn reach(&self, run: &Arc<Table>) -> Bounds {
+        let meta = &run.meta;
+        let after_last = [&meta.last_key[..], &[0]].concat();
+        let rows = (meta.rows > 0).then(|| Bounds { from: meta.first_key.clone(), to: Some(after_last) });
+        let tombstones = match run.body(self.io) {
+            Ok(body) if meta.has_tombstones => body.tombstones().to_vec(),
+            Ok(_) => Vec::new(),
+            Err(_) => return Bounds::all(),
+        };
+        let ranges = tombstones.into_iter().map(|one| Bounds { from: one.from, to: one.to });
+        let hull = |one: Bounds, other: Bounds| Bounds {
+            from: one.from.min(other.from),
+            to: one.to.zip(other.to).map(|(one, other)| one.max(other)),
+        };
+        ranges.chain(rows).reduce(hull).unwrap_or_else(Bounds::all)
     }
 
     fn child(&mut self, child: &Child, level: u8, bounds: &Bounds) -> Newest {

@@ -45,6 +45,7 @@ pub fn node(
     disk: NodeOnDisk,
     own: Extent,
     held: &[Arc<Extent>],
+    io: &Io,
 ) -> Arc<Inner> {
     let pointer = disk.pointer;
     let meta = TableMeta {
@@ -67,7 +68,7 @@ pub fn node(
         made_with: 0,
         blobs: held.iter().map(|extent| (extent.offset(), extent.bytes())).collect(),
     };
-    let mut child = Child::Leaf(Table::adopt(meta, own, held.to_vec()));
+    let mut child = Child::Leaf(Table::adopt(meta, own, held.to_vec(), &io.cache));
     for below in 1..level {
         child = Child::Inner(Inner::new(below, vec![placed(bounds, child)]));
     }

@@ -140,7 +140,7 @@ impl Claims<'_> {
         }
         let blobs = meta.blobs.iter().map(|(offset, bytes)| self.claim(*offset, *bytes)).collect::<Result<Vec<_>>>()?;
         let extent = adopt(self.io, offset, meta.bytes)?;
-        let table = Table::adopt(meta, extent, blobs);
+        let table = Table::adopt(meta, extent, blobs, &self.io.cache);
         self.tables.insert(offset, table.clone());
         Ok(table)
     }
@@ -290,7 +290,7 @@ fn build(
     let Pending { tree, disk, level, bounds, content } = pending;
     let Some((tables, slots)) = content else {
         let own = spare.own.pop().expect("there is one for each lost node");
-        return Ok(lost::node(tree, level, &bounds, disk, own, &spare.held));
+        return Ok(lost::node(tree, level, &bounds, disk, own, &spare.held, io));
     };
     let pivots = KeyIndex::new(slots.iter().skip(1).map(|slot| &*slot.from));
     let mut built = Vec::with_capacity(slots.len());

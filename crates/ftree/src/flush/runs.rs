@@ -10,6 +10,9 @@ use crate::table::Table;
 use crate::tree::{Bounds, Child, Inner, Tree};
 use crate::{RangeTombstone, Result};
 
+/// The part of the budget that jobs under way may take together.
+const JOBS_PARTS: u64 = 8;
+
 /// A run that waits to be given to slots.
 pub struct NewRun {
     pub table: Arc<Table>,
@@ -136,7 +139,7 @@ fn run(
     anew: Anew,
 ) -> Result<Vec<Output>> {
     let settings = tree.settings.load_full();
-    rewrite(&Rewrite {
+    let job = Rewrite {
         io: &core.io,
         tree: tree.id,
         settings: &settings,
@@ -148,7 +151,9 @@ fn run(
         updates: core.options.updates.as_deref(),
         keep_cached: anew.keep_cached,
         large_values_from: anew.large_values_from,
-    })
+    };
+    let _share = core.work.shares.take(job.memory_bytes(), core.io.cache.limit() / JOBS_PARTS);
+    rewrite(&job)
 }
 
 /// The range tombstones in the tables that no snapshot looks behind, clipped to the bounds.

@@ -9,6 +9,8 @@ use crate::cache::Charge;
 pub(super) struct Generation {
     filter: MemFilter,
     bytes: AtomicU64,
+    /// Of the parts' structures.
+    parts_bytes: AtomicU64,
     /// For the parts and the filter; given back when the last part goes.
     charge: Option<Mutex<Charge>>,
 }
@@ -19,6 +21,7 @@ impl Generation {
         let generation = Generation {
             filter: MemFilter::new(limit_bytes),
             bytes: AtomicU64::new(0),
+            parts_bytes: AtomicU64::new(0),
             charge: charge.map(Mutex::new),
         };
         generation.grow(0);
@@ -35,9 +38,20 @@ impl Generation {
 
     /// Notes that the parts take so much more. Parts grow by whole chunks, so this is not called per entry.
     pub fn grow(&self, bytes: u64) {
-        let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.charge();
+    }
+
+    /// One more part, of so many bytes without its entries.
+    pub fn add_part(&self, bytes: u64) {
+        self.parts_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.charge();
+    }
+
+    fn charge(&self) {
         if let Some(charge) = &self.charge {
-            charge.lock().unwrap_or_else(PoisonError::into_inner).resize(bytes + self.filter.bytes());
+            let bytes = self.bytes() + self.parts_bytes.load(Ordering::Relaxed) + self.filter.bytes();
+            charge.lock().unwrap_or_else(PoisonError::into_inner).resize(bytes);
         }
     }
 }

@@ -12,6 +12,9 @@ use super::sync::{AtomicU64, AtomicUsize, Ordering};
 use super::{MemCursor, OwnedMemCursor};
 use crate::{Entry, RangeTombstone, Seq};
 
+/// What a part takes without entries, with its places in the lists and maps of parts.
+const PART_BYTES: u64 = (size_of::<MemTree>() + 256) as u64;
+
 /// One thread at a time changes it, any number read it meanwhile.
 pub struct MemTree {
     tree: TreeId,
@@ -27,6 +30,7 @@ pub struct MemTree {
 
 impl MemTree {
     pub(super) fn new(tree: TreeId, generation: &Arc<Generation>) -> MemTree {
+        generation.add_part(PART_BYTES);
         MemTree {
             tree,
             salt: Salt::of(tree),

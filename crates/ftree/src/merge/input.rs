@@ -11,19 +11,81 @@ use crate::memtable::MemCursor;
 use crate::table::{Reading, StoredBlock, Table, TableCursor};
 use crate::{Entry, Result};
 
-/// Messages of one input.
+/// Messages of one input, or of several runs that follow each other in key order.
 pub enum Stream<'a> {
     Memtable(MemCursor<'a>),
-    Run(Box<TableCursor<'a>>),
+    Runs(Box<RunChain<'a>>),
 }
 
 impl<'a> Stream<'a> {
-    /// Requires: `seek` before anything else.
-    pub fn new(input: &'a Input, io: &'a Io) -> Stream<'a> {
-        match &input.messages {
+    /// Requires: `seek` before anything else. `inputs` are one memtable, or runs as [`follows`] says, the last in key order first.
+    pub fn new(inputs: &'a [Input], io: &'a Io) -> Option<Stream<'a>> {
+        let (last, before) = inputs.split_last()?;
+        Some(match &last.messages {
             Messages::Memtable(part) => Stream::Memtable(part.cursor()),
-            Messages::Run(run) => Stream::Run(Box::new(TableCursor::new(run.clone(), io, Reading::Sequential))),
+            Messages::Run(run) => {
+                let cursor = TableCursor::new(run.clone(), io, Reading::Sequential);
+                Stream::Runs(Box::new(RunChain { io, cursor, current: run, later: before }))
+            }
+        })
+    }
+}
+
+/// Whether the newer of two neighbouring inputs lies wholly behind the other, within the same bounds: one cursor does for both.
+/// The runs that a large part of a memtable was cut into do.
+pub fn follows(newer: &Input, older: &Input) -> bool {
+    match (&newer.messages, &older.messages) {
+        (Messages::Run(newer_run), Messages::Run(older_run)) => {
+            let rows = newer_run.meta.rows > 0 && older_run.meta.rows > 0;
+            let same = newer.from == older.from && newer.to == older.to;
+            rows && same && older_run.meta.last_key < newer_run.meta.first_key
         }
+        _ => false,
+    }
+}
+
+/// Runs that follow each other in key order, of which one is open.
+pub struct RunChain<'a> {
+    io: &'a Io,
+    cursor: TableCursor<'a>,
+    current: &'a Arc<Table>,
+    /// The next one last.
+    later: &'a [Input],
+}
+
+impl RunChain<'_> {
+    /// Answers whether there was one.
+    fn next_run(&mut self) -> bool {
+        while let Some((next, later)) = self.later.split_last() {
+            self.later = later;
+            if let Messages::Run(run) = &next.messages {
+                self.current = run;
+                self.cursor = TableCursor::new(run.clone(), self.io, Reading::Sequential);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Goes on where a run ended.
+    #[cold]
+    fn go_on(&mut self) -> Result<()> {
+        while self.cursor.block().is_none() && self.next_run() {
+            self.cursor.first()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        self.cursor.next()?;
+        if self.cursor.block().is_none() { self.go_on() } else { Ok(()) }
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        while self.current.meta.last_key.as_slice() < key && self.next_run() {}
+        self.cursor.seek(key)?;
+        self.go_on()
     }
 }
 
@@ -32,7 +94,7 @@ impl Source for Stream<'_> {
     fn entry(&self) -> Option<Entry<'_>> {
         match self {
             Stream::Memtable(cursor) => cursor.entry(),
-            Stream::Run(cursor) => cursor.entry(),
+            Stream::Runs(chain) => chain.cursor.entry(),
         }
     }
 
@@ -40,7 +102,7 @@ impl Source for Stream<'_> {
     fn key(&self) -> Option<&[u8]> {
         match self {
             Stream::Memtable(cursor) => cursor.entry().map(|entry| entry.key),
-            Stream::Run(cursor) => cursor.block().map(|(block, row)| block.key(row)),
+            Stream::Runs(chain) => chain.cursor.block().map(|(block, row)| block.key(row)),
         }
     }
 
@@ -51,7 +113,7 @@ impl Source for Stream<'_> {
                 cursor.next();
                 Ok(())
             }
-            Stream::Run(cursor) => cursor.next(),
+            Stream::Runs(chain) => chain.advance(),
         }
     }
 
@@ -61,7 +123,7 @@ impl Source for Stream<'_> {
                 cursor.seek(key);
                 Ok(())
             }
-            Stream::Run(cursor) => cursor.seek(key),
+            Stream::Runs(chain) => chain.seek(key),
         }
     }
 }

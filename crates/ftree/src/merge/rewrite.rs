@@ -12,14 +12,14 @@ use arbor_base::TreeId;
 use arbor_engine::UpdateFunction;
 
 use super::confluence::NoRows;
-use super::input::{LeafRows, Stream};
+use super::input::{self, LeafRows, Stream};
 use super::leaves::Leaves;
-use super::runs::Runs;
+use super::runs::{RUN_MAX, Runs};
 use super::{Clipped, Confluence, Fold, Fragments, Merge, Source, fragments};
 use crate::io::Io;
 use crate::key_index::{KeyIndex, common_prefix};
 use crate::memtable::MemTree;
-use crate::table::Table;
+use crate::table::{Table, read_bytes};
 use crate::{RangeTombstone, Result, Seq, TreeSettings, blob};
 
 #[derive(Clone)]
@@ -69,6 +69,18 @@ pub struct Rewrite<'a> {
 }
 
 impl<'a> Rewrite<'a> {
+    /// What the job holds in memory besides what it merges, at most, large values aside: a read ahead and a block of each
+    /// input that is open at a time, and an output with its blocks to be kept.
+    pub fn memory_bytes(&self) -> u64 {
+        let open = self.inputs.chunk_by(input::follows).count() as u64 + u64::from(!self.leaves().is_empty());
+        let reading = open * (read_bytes(self.io) as u64 + 2 * u64::from(self.settings.block_bytes));
+        let output = match self.target {
+            Target::Leaves(_) => u64::from(self.settings.leaf_bytes) * 3 / 2,
+            Target::Runs { .. } => u64::from(self.settings.run_bytes) * RUN_MAX,
+        };
+        reading + output * if self.keep_cached { 2 } else { 1 }
+    }
+
     pub(super) fn leaves(&self) -> &'a [Arc<Table>] {
         match self.target {
             Target::Leaves(leaves) => leaves,
@@ -122,14 +134,15 @@ pub fn rewrite(job: &Rewrite<'_>) -> Result<Vec<Output>> {
 
 fn merge<'a>(job: &'a Rewrite<'a>) -> Result<Merge<Clipped<Stream<'a>>>> {
     let mut sources = Vec::with_capacity(job.inputs.len());
-    for input in job.inputs {
+    for inputs in job.inputs.chunk_by(input::follows) {
+        let (Some(input), Some(stream)) = (inputs.first(), Stream::new(inputs, job.io)) else { continue };
         let last = match &input.messages {
             Messages::Memtable(_) => None,
             Messages::Run(run) => Some(run.meta.last_key.as_slice()),
         };
         // a run that ends within the bounds needs no look at the upper one for each entry
         let to = input.to.as_deref().filter(|to| last.is_none_or(|last| last >= *to));
-        sources.push(Clipped::new(Stream::new(input, job.io), &input.from, to)?);
+        sources.push(Clipped::new(stream, &input.from, to)?);
     }
     Ok(Merge::new(sources, common(job)))
 }

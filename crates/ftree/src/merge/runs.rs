@@ -1,7 +1,11 @@
-//! Where runs are cut: at the bounds of the slots that receive them.
+//! Where runs are cut: at the bounds of the slots that receive them, and by size.
 //!
 //! A run is cut at a slot's end once it holds `run_bytes`; what slots get less than that share a run with their neighbours. So a
-//! slot gets one run at most.
+//! slot gets one run, unless it gets much: a run is cut inside of a slot, between two keys, once it holds eight times
+//! `run_bytes`, so that no job has to hold more than that.
+//!
+//! - (C1) The runs of one job are disjoint, range tombstones included: a tombstone that reaches over a cut is cut there too.
+//!   (A reader ends at the first tombstone it meets; one with a lower number must not stand before a newer row of another run.)
 
 use std::ops::Range;
 
@@ -12,6 +16,9 @@ use crate::block::Block;
 use crate::key_index::KeyIndex;
 use crate::table::TableWriter;
 use crate::{Entry, RangeTombstone, Result};
+
+/// A run is cut inside of a slot when it holds so many times `run_bytes`.
+pub const RUN_MAX: u64 = 8;
 
 /// Takes messages and writes runs.
 pub struct Runs<'a> {
@@ -28,6 +35,11 @@ pub struct Runs<'a> {
     slot_begin: u64,
     tombstone_bytes: u64,
     slot: usize,
+    /// Where the current slot was cut last.
+    slot_from: Option<Vec<u8>>,
+    /// The same of the run in progress.
+    run_from: Option<Vec<u8>>,
+    run_bytes_max: u64,
     outputs: Vec<Output>,
 }
 
@@ -44,6 +56,9 @@ impl<'a> Runs<'a> {
             slot_begin: 0,
             tombstone_bytes: 0,
             slot: pivots.upper_bound(job.from),
+            slot_from: None,
+            run_from: None,
+            run_bytes_max: u64::from(job.settings.run_bytes) * RUN_MAX,
             outputs: Vec::new(),
         }
     }
@@ -60,6 +75,7 @@ impl<'a> Runs<'a> {
     fn go_to(&mut self, slot: usize) -> Result<()> {
         while self.slot < slot {
             self.end_slot()?;
+            self.slot_from = None;
             self.slot = if self.carried.is_empty() { slot } else { self.slot + 1 };
         }
         Ok(())
@@ -73,20 +89,36 @@ impl<'a> Runs<'a> {
     }
 
     fn end_slot(&mut self) -> Result<()> {
+        let end = self.end_part(None);
+        if end >= u64::from(self.job.settings.run_bytes) { self.end_run() } else { Ok(()) }
+    }
+
+    /// Cuts inside of the slot, before the key.
+    #[cold]
+    fn cut_slot(&mut self, key: &[u8]) -> Result<()> {
+        self.end_part(Some(key));
+        self.end_run()?;
+        (self.slot_from, self.run_from) = (Some(key.to_vec()), Some(key.to_vec()));
+        Ok(())
+    }
+
+    /// The run in progress has what it gets of the slot up to `before`, or to the slot's end. Answers what it holds now.
+    fn end_part(&mut self, before: Option<&[u8]>) -> u64 {
         if !self.carried.is_empty() {
             let (from, to) = self.bounds();
-            for tombstone in self.carried.within(from, to) {
+            let cut = self.slot_from.take();
+            for tombstone in self.carried.within(cut.as_deref().unwrap_or(from), before.or(to)) {
                 self.tombstone_bytes += weight(&tombstone);
                 self.writer().tombstone(tombstone);
             }
         }
-        let Some(writer) = &self.writer else { return Ok(()) };
+        let Some(writer) = &self.writer else { return 0 };
         let end = writer.raw_bytes() + self.tombstone_bytes;
         if end > self.slot_begin {
             self.slots.push((self.slot, end - self.slot_begin));
             self.slot_begin = end;
         }
-        if end >= u64::from(self.job.settings.run_bytes) { self.end_run() } else { Ok(()) }
+        end
     }
 
     fn end_run(&mut self) -> Result<()> {
@@ -94,7 +126,8 @@ impl<'a> Runs<'a> {
         let slots = std::mem::take(&mut self.slots);
         (self.slot_begin, self.tombstone_bytes) = (0, 0);
         let first = slots.first().map_or(self.slot, |slot| slot.0);
-        let from = first.checked_sub(1).map_or(self.job.from, |before| self.pivots.key(before)).to_vec();
+        let begin = || first.checked_sub(1).map_or(self.job.from, |before| self.pivots.key(before)).to_vec();
+        let from = self.run_from.take().unwrap_or_else(begin);
         let table = writer.finish(self.job.as_of())?;
         self.outputs.extend(table.map(|table| Output { table, from, slots }));
         Ok(())
@@ -117,6 +150,9 @@ impl Sink for Runs<'_> {
     fn begin(&mut self, key: &[u8]) -> Result<()> {
         if self.slot < self.pivots.len() && key >= self.pivots.key(self.slot) {
             self.go_to(self.pivots.upper_bound(key))?;
+        }
+        if self.writer().raw_bytes() >= self.run_bytes_max {
+            self.cut_slot(key)?;
         }
         self.writer();
         Ok(())

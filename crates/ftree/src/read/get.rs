@@ -81,7 +81,8 @@ impl Search<'_> {
 
     fn runs(&mut self, path: &Path<'_>) -> Result<bool> {
         for run in path.runs() {
-            if run.table.meta.max_seq > self.above && self.run(&run.table)? {
+            let meta = &run.table.meta;
+            if meta.max_seq > self.above && meta.may_hold(self.key) && self.run(&run.table)? {
                 return Ok(true);
             }
         }

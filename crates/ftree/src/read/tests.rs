@@ -235,7 +235,7 @@ impl Shape {
 
 fn tree(workshop: &Workshop, version: TreeVersion) -> Arc<Tree> {
     let active = workshop.memtable(Seq::ZERO, Seq::ZERO);
-    let tree = Tree::new(TREE, Seq::ZERO, settings(), Inner::empty(), active);
+    let tree = Tree::new(TREE, Seq::ZERO, settings(), Inner::empty(), active, &workshop.io.cache);
     tree.version.store(Arc::new(version));
     Arc::new(tree)
 }

@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 use super::meta::{HEADER_BYTES, corrupt, numbers, text};
 use super::{Table, corrupt_at, located};
 use crate::block::Block;
-use crate::cache::{Cell, Evicted, Guard};
+use crate::cache::{Cache, Cell, Charge, Evicted, Guard, ITEM_BYTES, heap_bytes};
 use crate::codec;
 use crate::counters::Counter;
 use crate::filter::Filter;
@@ -82,6 +82,11 @@ impl Deref for BlockRef {
             BlockRef::Own(block) => block,
         }
     }
+}
+
+/// The charge of a block that is to be kept.
+pub(super) fn charge_of(block: &Block, cache: &Cache) -> Charge {
+    cache.charge((block.memory_bytes() + ITEM_BYTES) as u64)
 }
 
 /// What a writer knows about a table's index.
@@ -340,9 +345,13 @@ impl TableBody {
         self.keep(at, block, io);
     }
 
-    pub(super) fn keep(&self, at: usize, block: Block, io: &Io) -> BlockRef {
+    fn keep(&self, at: usize, block: Block, io: &Io) -> BlockRef {
+        let charge = charge_of(&block, &io.cache);
+        self.keep_charged(at, block, charge, io)
+    }
+
+    pub(super) fn keep_charged(&self, at: usize, block: Block, charge: Charge, io: &Io) -> BlockRef {
         let Some(cell) = self.blocks.get(at) else { return BlockRef::Own(Box::new(block)) };
-        let charge = io.cache.charge(block.memory_bytes() as u64);
         let (guard, was_empty) = cell.put_and_get(block, charge);
         if was_empty {
             io.cache.admit(self.owner.clone(), at as u32);
@@ -356,8 +365,9 @@ impl TableBody {
 
     pub fn memory_bytes(&self) -> usize {
         let tombstones = self.tombstones.iter().map(|tombstone| 80 + tombstone.from.len() * 2).sum::<usize>();
-        let blocks = self.locations.len() * (size_of::<Location>() + size_of::<Cell<Block>>());
-        let filter = self.filter.as_ref().map_or(0, Filter::memory_bytes);
+        let each = |bytes| heap_bytes(self.locations.len() * bytes);
+        let blocks = each(size_of::<Location>()) + each(size_of::<Cell<Block>>());
+        let filter = self.filter.as_ref().map_or(0, |filter| heap_bytes(filter.memory_bytes()));
         size_of::<TableBody>() + self.index.memory_bytes() + self.last_key.len() + filter + tombstones + blocks
     }
 }

@@ -5,13 +5,19 @@ use std::sync::Arc;
 use super::body::BlockRef;
 use super::{Table, TableBody};
 use crate::block::Block;
-use crate::cache::Guard;
+use crate::cache::{Charge, Guard};
 use crate::counters::Counter;
 use crate::io::Io;
 use crate::{Entry, Result};
 
-/// Bytes of one read in sequence.
+/// Bytes of one read in sequence at most, and of the budget: a job has up to a dozen cursors.
 const READ_BYTES: usize = 256 << 10;
+const READ_PARTS: u64 = 256;
+
+/// Bytes of one read in sequence.
+pub(crate) fn read_bytes(io: &Io) -> usize {
+    READ_BYTES.min((io.cache.limit() / READ_PARTS) as usize)
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reading {
@@ -40,13 +46,25 @@ pub struct TableCursor<'io> {
     /// Stored forms of the blocks `ahead_of.0 .. ahead_of.1`.
     ahead: Vec<u8>,
     ahead_of: (usize, usize),
+    ahead_charge: Option<Charge>,
 }
 
 impl<'io> TableCursor<'io> {
     /// Rests on no entry yet.
     pub fn new(table: Arc<Table>, io: &'io Io, reading: Reading) -> TableCursor<'io> {
         let (body, block, ahead) = (None, None, Vec::new());
-        TableCursor { table, io, reading, body, block, block_at: 0, row: 0, ahead, ahead_of: (0, 0) }
+        TableCursor {
+            table,
+            io,
+            reading,
+            body,
+            block,
+            block_at: 0,
+            row: 0,
+            ahead,
+            ahead_of: (0, 0),
+            ahead_charge: None,
+        }
     }
 
     #[inline]
@@ -200,18 +218,22 @@ impl<'io> TableCursor<'io> {
             return Ok(());
         }
         let io = self.io;
+        let read_bytes = read_bytes(io);
         let body = self.body()?;
         let (mut from, mut to) = (at, at + 1);
         if at + 1 == before.0 {
-            while from > 0 && body.span(from - 1, to).1 <= READ_BYTES {
+            while from > 0 && body.span(from - 1, to).1 <= read_bytes {
                 from -= 1;
             }
         } else {
-            while to < body.block_count() && body.span(from, to + 1).1 <= READ_BYTES {
+            while to < body.block_count() && body.span(from, to + 1).1 <= read_bytes {
                 to += 1;
             }
         }
         let (offset, bytes) = body.span(from, to);
+        self.ahead_charge.get_or_insert_with(|| io.cache.charge(0)).resize(bytes as u64);
+        // The one before goes first.
+        self.ahead = Vec::new();
         self.ahead = io.file.read(offset, bytes as u64)?;
         self.ahead_of = (from, to);
         io.counters.add(Counter::ScanBytesRead, bytes as u64);

@@ -63,6 +63,12 @@ impl TableMeta {
         !(self.offset..self.offset.saturating_add(self.bytes)).contains(&self.index_offset)
     }
 
+    /// Whether the table may say something of the key. Range tombstones may reach beyond its rows.
+    #[inline]
+    pub fn may_hold(&self, key: &[u8]) -> bool {
+        self.has_tombstones || (self.first_key.as_slice() <= key && key <= self.last_key.as_slice())
+    }
+
     /// Appends the stored form.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let flag = |set: bool, flag: u64| if set { flag } else { 0 };

@@ -27,12 +27,13 @@ mod writer;
 use std::sync::Arc;
 
 pub use body::{BlockRef, TableBody};
+pub(crate) use cursor::read_bytes;
 pub use cursor::{Reading, StoredBlock, TableCursor};
 pub use meta::{HEADER_BYTES, TableMeta};
 pub use writer::TableWriter;
 
 use crate::blob::BlobPointer;
-use crate::cache::{Cell, Evictable, Evicted, Guard};
+use crate::cache::{Cache, Cell, Charge, Evictable, Evicted, Guard, ITEM_BYTES, heap_bytes};
 use crate::counters::Counter;
 use crate::io::Io;
 use crate::space::Extent;
@@ -47,24 +48,29 @@ pub struct Table {
     /// Of the large values that rows point to, by offset.
     blobs: Vec<Arc<Extent>>,
     body: Cell<TableBody>,
+    /// For all of this but the body.
+    charge: Charge,
 }
 
 impl Table {
     /// A table that a node on disk names, its extents claimed already (tables may share blobs).
-    pub fn adopt(meta: TableMeta, extent: Extent, blobs: Vec<Arc<Extent>>) -> Arc<Table> {
-        Arc::new(Table::new(meta, extent, blobs))
+    pub fn adopt(meta: TableMeta, extent: Extent, blobs: Vec<Arc<Extent>>, cache: &Cache) -> Arc<Table> {
+        Arc::new(Table::new(meta, extent, blobs, cache))
     }
 
-    fn new(meta: TableMeta, extent: Extent, mut blobs: Vec<Arc<Extent>>) -> Table {
+    fn new(meta: TableMeta, extent: Extent, mut blobs: Vec<Arc<Extent>>, cache: &Cache) -> Table {
         blobs.sort_by_key(|blob| blob.offset());
-        Table { meta, extent: Arc::new(extent), blobs, body: Cell::default() }
+        let keys = heap_bytes(meta.first_key.len()) + heap_bytes(meta.last_key.len());
+        let extents = heap_bytes(size_of::<Extent>() + 16) * (1 + blobs.len()) + 32 * blobs.len();
+        let charge = cache.charge_resident((heap_bytes(size_of::<Table>() + 16) + keys + extents) as u64);
+        Table { meta, extent: Arc::new(extent), blobs, body: Cell::default(), charge }
     }
 
     /// The same table with nothing in memory. For a leaf that stays while messages above it are consumed: its ripe blocks
     /// may hold some of them, and what undoes those is above no more. Readers of older versions keep the one they have.
     pub fn renewed(&self) -> Arc<Table> {
         let (meta, extent, blobs) = (self.meta.clone(), self.extent.clone(), self.blobs.clone());
-        Arc::new(Table { meta, extent, blobs, body: Cell::default() })
+        Arc::new(Table { meta, extent, blobs, body: Cell::default(), charge: self.charge.again() })
     }
 
     /// Whether half of the blocks are in memory.
@@ -96,7 +102,7 @@ impl Table {
     }
 
     fn keep_body(self: &Arc<Table>, body: TableBody, io: &Io) -> Guard<TableBody> {
-        let charge = io.cache.charge(body.memory_bytes() as u64);
+        let charge = io.cache.charge((body.memory_bytes() + ITEM_BYTES) as u64);
         let (guard, was_empty) = self.body.put_and_get(body, charge);
         if was_empty {
             let weak = Arc::downgrade(self);

@@ -35,6 +35,12 @@ impl Table {
             io.file.write(offset + begin, &piece)?;
             io.counters.add(Counter::LeafBytesWritten, bytes);
         }
-        Ok(Arc::new(Table { meta, extent: Arc::new(extent), blobs: self.blobs.clone(), body: Cell::default() }))
+        Ok(Arc::new(Table {
+            meta,
+            extent: Arc::new(extent),
+            blobs: self.blobs.clone(),
+            body: Cell::default(),
+            charge: self.charge.again(),
+        }))
     }
 }

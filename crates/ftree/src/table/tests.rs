@@ -187,7 +187,7 @@ fn every_flipped_bit_is_found() {
         damaged[at] ^= 1 << (at % 8);
         io.file.write(built.meta.offset, &damaged).unwrap();
         let extent = io.space.allocate(4096).unwrap();
-        let table = Table::adopt(built.meta.clone(), extent, Vec::new());
+        let table = Table::adopt(built.meta.clone(), extent, Vec::new(), &io.cache);
         let mut cursor = TableCursor::new(table, &io, Reading::Sequential);
         let walk = || -> Result<()> {
             cursor.first()?;

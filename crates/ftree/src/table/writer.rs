@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use arbor_base::TreeId;
 
-use super::body::{IndexParts, Location};
+use super::body::{IndexParts, Location, charge_of};
 use super::{HEADER_BYTES, StoredBlock, Table, TableBody, TableMeta};
 use crate::block::{Block, BlockBuilder};
+use crate::cache::Charge;
 use crate::counters::Counter;
 use crate::filter::{self, FilterBuilder};
 use crate::io::Io;
@@ -25,7 +26,9 @@ pub struct TableWriter<'io> {
     block_bytes: usize,
     filter: Option<FilterBuilder>,
     /// Blocks to leave in the cache.
-    kept: Option<Vec<Block>>,
+    kept: Option<Vec<(Block, Charge)>>,
+    /// For the table so far.
+    charge: Charge,
     builder: BlockBuilder,
     raw: Vec<u8>,
     /// The table as it will stand in the file.
@@ -59,6 +62,7 @@ impl<'io> TableWriter<'io> {
             block_bytes: settings.block_bytes as usize,
             filter: (level > 0 || settings.leaf_filters).then(FilterBuilder::default),
             kept: keep_cached.then(Vec::new),
+            charge: io.cache.charge(0),
             builder: BlockBuilder::default(),
             raw: Vec::new(),
             out: vec![0; HEADER_BYTES],
@@ -226,9 +230,18 @@ impl<'io> TableWriter<'io> {
         self.raw_bytes += self.builder.raw_bytes() as u64;
         self.seqs = (self.seqs.0.min(self.builder.min_seq()), self.seqs.1.max(self.builder.max_seq()));
         if let Some(kept) = &mut self.kept {
-            kept.push(self.builder.block());
+            let block = self.builder.block();
+            let charge = charge_of(&block, &self.io.cache);
+            kept.push((block, charge));
         }
         self.builder.clear();
+        self.charge.resize(self.memory_bytes());
+    }
+
+    /// About: the table so far, and for each row a hash, for each block its place and first key.
+    fn memory_bytes(&self) -> u64 {
+        let hashes = self.filter.as_ref().map_or(0, FilterBuilder::memory_bytes);
+        (self.out.capacity() + hashes + self.locations.capacity() * 2 * size_of::<Location>()) as u64
     }
 
     /// Writes the table. `as_of`: up to which number everything was merged in. `None`: there was nothing to write.
@@ -252,7 +265,9 @@ impl<'io> TableWriter<'io> {
         let table = Arc::new(self.write(index_begin, &parts, as_of)?);
         if let Some(kept) = self.kept.take() {
             let body = table.keep_body(TableBody::new(parts, &table), self.io);
-            kept.into_iter().enumerate().for_each(|(at, block)| drop(body.keep(at, block, self.io)));
+            for (at, (block, charge)) in kept.into_iter().enumerate() {
+                drop(body.keep_charged(at, block, charge, self.io));
+            }
         }
         Ok(Some(table))
     }
@@ -287,6 +302,7 @@ impl<'io> TableWriter<'io> {
         self.io.file.write(extent.offset(), &self.out)?;
         let counter = if self.level == 0 { Counter::LeafBytesWritten } else { Counter::RunBytesWritten };
         self.io.counters.add(counter, self.out.len() as u64);
-        Ok(Table::new(meta, extent, std::mem::take(&mut self.blobs).into_values().collect()))
+        let blobs = std::mem::take(&mut self.blobs).into_values().collect();
+        Ok(Table::new(meta, extent, blobs, &self.io.cache))
     }
 }

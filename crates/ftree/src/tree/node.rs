@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::Bounds;
+use crate::cache::{Cache, Charge, heap_bytes};
 use crate::checkpoint::NodeOnDisk;
 use crate::key_index::KeyIndex;
 use crate::table::Table;
@@ -20,6 +21,8 @@ pub struct Inner {
     totals: OnceLock<Totals>,
     /// See [`Inner::excess`].
     excess: OnceLock<u64>,
+    /// For this node with its slots; set once a tree has it.
+    charge: OnceLock<Charge>,
 }
 
 /// Sums over a node and all below it. Messages that wait are not counted as rows.
@@ -75,7 +78,8 @@ impl Inner {
     }
 
     pub fn of_parts(pivots: Arc<KeyIndex>, slots: Vec<Arc<Slot>>, level: u8, disk: OnceLock<NodeOnDisk>) -> Inner {
-        Inner { pivots, slots, level, disk, totals: OnceLock::new(), excess: OnceLock::new() }
+        let (totals, excess, charge) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Inner { pivots, slots, level, disk, totals, excess, charge }
     }
 
     /// The root of a tree without rows.
@@ -119,6 +123,27 @@ impl Inner {
     /// Bytes of messages that wait here and below beyond what the nodes may hold, as `count` finds it the first time.
     pub fn excess(&self, count: impl FnOnce() -> u64) -> u64 {
         *self.excess.get_or_init(count)
+    }
+
+    /// Charges this node and those below that are not charged yet.
+    pub fn charge(&self, cache: &Cache) {
+        if self.charge.get().is_some() {
+            return;
+        }
+        self.charge.get_or_init(|| cache.charge_resident(self.memory_bytes() as u64));
+        for slot in &self.slots {
+            if let Child::Inner(inner) = &slot.child {
+                inner.charge(cache);
+            }
+        }
+    }
+
+    /// Slots that it shares with the node that it was copied from are counted for both.
+    fn memory_bytes(&self) -> usize {
+        let slot =
+            |slot: &Arc<Slot>| heap_bytes(size_of::<Slot>() + 16) + heap_bytes(slot.runs.len() * size_of::<Run>());
+        let slots = heap_bytes(self.slots.len() * 8) + self.slots.iter().map(slot).sum::<usize>();
+        heap_bytes(size_of::<Inner>() + 16) + self.pivots.memory_bytes() + slots
     }
 
     /// Nothing here and below.

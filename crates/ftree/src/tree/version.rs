@@ -7,6 +7,7 @@ use arbor_base::TreeId;
 use arc_swap::ArcSwap;
 
 use super::node::Inner;
+use crate::cache::{Cache, Charge};
 use crate::memtable::MemTree;
 use crate::{Seq, TreeSettings};
 
@@ -24,7 +25,13 @@ pub struct Tree {
     pub(crate) generation: AtomicU64,
     /// Held while a new version is made from the current one.
     install: Mutex<()>,
+    cache: Cache,
+    /// For what a tree takes without nodes.
+    _charge: Charge,
 }
+
+/// A tree takes about this: itself, its settings, a version and the one before, its places in maps and lists.
+const TREE_BYTES: u64 = 1024;
 
 /// The content of a tree, newest part first: active, frozen from the back, root. Snapshots read it by sequence number.
 #[derive(Clone)]
@@ -37,8 +44,16 @@ pub struct TreeVersion {
 
 impl Tree {
     /// `active`: a part without entries, which stands there until something is applied.
-    pub fn new(id: TreeId, created: Seq, settings: TreeSettings, root: Arc<Inner>, active: Arc<MemTree>) -> Tree {
+    pub fn new(
+        id: TreeId,
+        created: Seq,
+        settings: TreeSettings,
+        root: Arc<Inner>,
+        active: Arc<MemTree>,
+        cache: &Cache,
+    ) -> Tree {
         static SERIAL: AtomicU64 = AtomicU64::new(1);
+        root.charge(cache);
         Tree {
             id,
             serial: SERIAL.fetch_add(1, Ordering::Relaxed),
@@ -48,6 +63,8 @@ impl Tree {
             version: ArcSwap::from_pointee(TreeVersion { active, frozen: Vec::new(), root }),
             generation: AtomicU64::new(0),
             install: Mutex::new(()),
+            cache: cache.clone(),
+            _charge: cache.charge_resident(TREE_BYTES),
         }
     }
 
@@ -70,9 +87,11 @@ impl Tree {
         let guard = self.install.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.version.load_full();
         let Some(next) = change(&current) else { return false };
+        let root = next.root.clone();
         self.version.store(Arc::new(next));
         drop(guard);
         drop(current);
+        root.charge(&self.cache);
         true
     }
 

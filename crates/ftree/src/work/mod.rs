@@ -2,6 +2,7 @@
 //!
 //! - [`scheduler`]: what waits
 //! - [`debt`]: what waits beyond what may; [`pace`]: rates and delays; [`room`]: how writers are slowed and let in
+//! - [`shares`]: how much memory jobs under way may take together
 //! - [`keeper`]: what time brings: checkpoints, dropped trees; [`idle`]: what is done while nobody writes
 //!
 //! Workers take tasks one by one. Without workers (`threads = 0`) the writer does all that is due after each group, one
@@ -15,6 +16,7 @@ pub mod keeper;
 pub mod pace;
 mod room;
 pub mod scheduler;
+pub mod shares;
 #[cfg(test)]
 mod tests;
 
@@ -36,10 +38,12 @@ use crate::tree::{Bounds, Inner, Place, Tree};
 pub use debt::Debt;
 pub use pace::Rate;
 pub use scheduler::{Scheduler, Task};
+pub use shares::Shares;
 
 #[derive(Default)]
 pub struct Work {
     pub scheduler: Scheduler,
+    pub shares: Shares,
     pub absorbing: Rate,
     /// How much could be absorbed without more debt.
     pub flushing: Rate,

@@ -1,0 +1,73 @@
+//! How much memory the jobs under way take together.
+//!
+//! A job says how much it may hold and waits until that fits beside the others. A job that runs alone always fits, and
+//! nobody who has a share waits for another one, so somebody always goes on.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+#[derive(Default)]
+pub struct Shares {
+    taken: Mutex<u64>,
+    freed: Condvar,
+}
+
+/// Given back when it is dropped.
+pub struct Share<'s> {
+    shares: &'s Shares,
+    bytes: u64,
+}
+
+impl Shares {
+    /// Waits until `bytes` fit beside what others have, `most` in all, or nobody has anything. Requires: the thread has none.
+    pub fn take(&self, bytes: u64, most: u64) -> Share<'_> {
+        // So that one that takes nothing counts as well.
+        let bytes = bytes.max(1);
+        let full = |taken: &mut u64| *taken > 0 && taken.saturating_add(bytes) > most;
+        let mut taken = self.freed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
+        *taken += bytes;
+        Share { shares: self, bytes }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        *self.shares.lock() -= self.bytes;
+        self.shares.freed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn jobs_together_stay_below_the_most_and_one_always_runs() {
+        let (shares, running, most_seen) = (Shares::default(), AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let (shares, running, most_seen) = (&shares, &running, &most_seen);
+                scope.spawn(move || {
+                    for round in 0..200u64 {
+                        // Some are larger than all that there is.
+                        let bytes = (thread * 7 + round) % 13 * 10;
+                        let _share = shares.take(bytes, 100);
+                        let others = running.fetch_add(bytes, Ordering::SeqCst);
+                        if others > 0 {
+                            most_seen.fetch_max(others + bytes, Ordering::SeqCst);
+                        }
+                        std::thread::yield_now();
+                        running.fetch_sub(bytes, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert!(most_seen.into_inner() <= 100);
+        assert_eq!(*shares.lock(), 0);
+    }
+}
