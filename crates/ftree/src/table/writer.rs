@@ -47,6 +47,11 @@ pub struct TableWriter<'io> {
     is_mixed: bool,
 }
 
+/// Blocks of runs are half as large: a scan needs a few rows of each of many runs, and of one or two leaves all.
+fn block_bytes(level: u8, settings: &TreeSettings) -> usize {
+    settings.block_bytes as usize / if level > 0 { 2 } else { 1 }
+}
+
 impl<'io> TableWriter<'io> {
     /// `level` 0: a leaf. `keep_cached`: its blocks are in the cache afterwards.
     pub fn new(io: &'io Io, tree: TreeId, level: u8, settings: &TreeSettings, keep_cached: bool) -> TableWriter<'io> {
@@ -59,7 +64,7 @@ impl<'io> TableWriter<'io> {
             tree,
             level,
             codec,
-            block_bytes: settings.block_bytes as usize,
+            block_bytes: block_bytes(level, settings),
             filter: (level > 0 || settings.leaf_filters).then(FilterBuilder::default),
             kept: keep_cached.then(Vec::new),
             charge: io.cache.charge(0),
