@@ -23,7 +23,8 @@ const BEYOND: u64 = 8;
 const PINNED_MAX: f64 = 0.8;
 /// The debt at which `apply` waits.
 const STOP: f64 = 2.0;
-/// Without space, what only frees some may go on up to this debt.
+/// Without space, what only frees some may go on up to this debt of memtables: what they held before may have become messages
+/// in nodes meanwhile, which take no memory.
 const RESERVE: f64 = STOP + 1.0;
 /// Less is not slept: timers are not that exact. What it was for is slept for later.
 const SLEEP_MIN: Duration = Duration::from_micros(200);
@@ -57,7 +58,7 @@ impl Core {
                 continue;
             }
             if debt >= 1.0 && self.health.is_out_of_space() {
-                return match only_frees && debt < RESERVE {
+                return match only_frees && self.memtable_debt() < RESERVE {
                     true => Ok(()),
                     false => Err(Error::OutOfSpace { context: "what was written before waits for space".to_owned() }),
                 };
