@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/arbor/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: run test build fmt lint unit clients crash ddl crash-images fuzz lab-points lab-kv lab-kv-rocksdb test-rocksdb
+.PHONY: run test build fmt lint unit clients crash crash-switch ddl crash-images fuzz lab-points lab-kv lab-kv-rocksdb test-rocksdb
 .PHONY: setup-build setup-clients setup-rocksdb test-wiredtiger unit-wiredtiger setup-wiredtiger
 
 run: build
@@ -44,6 +44,11 @@ clients: setup-build setup-clients
 KILLS ?= 20
 crash: build setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/kill_loop.py --kills $(KILLS)
+
+# kill -9 while a collection changes its engine under load: `make crash-switch KILLS=50`
+crash-switch: KILLS = 50
+crash-switch: build setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/switch_loop.py --kills $(KILLS)
 
 # catalogue changes under load, then kill -9 in the middle of them
 ddl: build setup-clients

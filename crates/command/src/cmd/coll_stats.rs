@@ -52,7 +52,14 @@ pub struct IndexFigures {
 }
 
 impl Figures {
+    /// Errors: the collection's engine is not available.
     pub fn of(call: &Call<'_>, collection: &Collection) -> Result<Figures> {
+        call.database().transactions.engine().check_tree(collection.tree).map_err(arbor_txn::Error::from)?;
+        Figures::reachable(call, collection)
+    }
+
+    /// For sums: what lives on an engine that is not available counts nothing on disk.
+    pub fn reachable(call: &Call<'_>, collection: &Collection) -> Result<Figures> {
         let transactions = &call.database().transactions;
         let view = transactions.read()?;
         let mut figures = Figures {
@@ -80,7 +87,7 @@ const BLOCK_BYTES: u64 = 4096;
 /// A tree that was dropped meanwhile counts nothing.
 fn tree(call: &Call<'_>, tree: arbor_base::TreeId) -> Result<TreeStats> {
     match call.database().transactions.engine().tree_stats(tree) {
-        Err(arbor_engine::Error::UnknownTree(_)) => Ok(TreeStats::default()),
+        Err(arbor_engine::Error::UnknownTree(_) | arbor_engine::Error::Unavailable { .. }) => Ok(TreeStats::default()),
         stats => {
             let stats = stats.map_err(arbor_txn::Error::from)?;
             // COMPAT: what stands in memory and in the log alone shows as one block, as a new file of WiredTiger does.

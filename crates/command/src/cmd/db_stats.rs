@@ -43,7 +43,7 @@ fn sums(call: &Call<'_>, db: &str) -> Result<Sums> {
     let mut sums = Sums::default();
     for collection in call.database().store.list_collections(db) {
         call.interrupt.check()?;
-        let figures = Figures::of(call, &collection)?;
+        let figures = Figures::reachable(call, &collection)?;
         sums.collections += 1;
         sums.documents += figures.documents;
         sums.data_bytes += figures.data_bytes;

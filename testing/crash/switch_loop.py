@@ -1,0 +1,155 @@
+"""kill -9 while a collection changes its engine under the load of 8 clients, again and again.
+
+The clients are those of kill_loop.py: each keeps a list of what was acknowledged, and compares it with the collection after
+each kill. Beside them one thread moves the collection from engine to engine. After a kill the collection is where it was
+before the last switch or where that switch was to take it (an acknowledged switch: only there), it holds every acknowledged
+document once, `validate` is clean, and no tree is left of what was broken off. Prints a line per round.
+"""
+
+import argparse
+import os
+import pathlib
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+
+import pymongo
+from pymongo.errors import PyMongoError
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from arbor_process import Arbor  # noqa: E402
+from kill_loop import CLIENTS, Client  # noqa: E402
+
+
+class Switcher(threading.Thread):
+    """Moves the collection until the server dies. `at` is where it is for sure, `towards` where it may be."""
+
+    def __init__(self, uri, engines, at):
+        super().__init__(daemon=True)
+        self.uri, self.engines, self.at, self.towards = uri, engines, at, None
+        self.done = []
+
+    def run(self):
+        client = pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=500, directConnection=True)
+        try:
+            while True:
+                self.towards = self.engines[(self.engines.index(self.at) + 1) % len(self.engines)]
+                answer = client.crash.command("collMod", "c", storageEngine={self.towards: {}})
+                self.at, self.towards = self.towards, None
+                self.done.append(answer["engineSwitch"])
+        except PyMongoError:
+            pass
+        finally:
+            client.close()
+
+
+def phase(uri):
+    """What the switch is doing, shortly before the kill."""
+    try:
+        with pymongo.MongoClient(uri, serverSelectionTimeoutMS=500, directConnection=True) as client:
+            shown = client.admin.command("currentOp", **{"command.collMod": "c"})["inprog"]
+            return shown[0].get("msg", "beginning or ending").removeprefix("Storage engine: ") if shown else "none"
+    except PyMongoError:
+        return "unknown"
+
+
+def prepare(client, documents):
+    client.crash.c.create_index("k")
+    client.crash.c.create_index("u", unique=True)
+    client.crash.c.create_index([("t", 1), ("k", -1)])
+    for start in range(0, documents, 1000):
+        client.crash.c.insert_many([{"_id": f"old-{i}", "k": i % 1000, "u": f"old-{i}", "t": [i % 7], "pad": "x" * 300}
+                                    for i in range(start, start + 1000)])
+
+
+def trees(client):
+    """Trees over all engines that count them."""
+    status = client.admin.command("serverStatus")
+    sections = [status[name] for name in ["ftree", "lmdb", "rocksdb", "wiredTiger"] if isinstance(status.get(name), dict)]
+    counts = [section["trees"] for section in sections if "trees" in section]
+    return sum(counts)
+
+
+def problems_of(client, clients, switcher, documents, trees_usual):
+    coll = client.crash.c
+    wrong = [w for c in clients for w in c.check(coll)]
+    found = [f"{_id}: allowed {allowed}, stored {stored}" for _id, allowed, stored in wrong[:5]]
+    kept = sum(1 for d in coll.find({"_id": {"$regex": "^old-"}}, {"pad": 1}) if d["pad"] == "x" * 300)
+    if kept != documents:
+        found.append(f"{kept} of {documents} old documents")
+    report = client.crash.command("validate", "c", full=True)
+    counted = sum(1 for _ in coll.find({}, {"_id": 1}))
+    if not report["valid"] or coll.estimated_document_count() != counted:
+        found.append(f"count {coll.estimated_document_count()}, documents {counted}, validate {report}")
+    stats = client.crash.command("collStats", "c")
+    engines = {stats["storageEngine"]["name"], *(index["storageEngine"] for index in stats["indexDetails"].values())}
+    allowed = [{switcher.at}] + ([{switcher.towards}] if switcher.towards else [])
+    if engines not in allowed:
+        found.append(f"the collection is on {engines}, allowed {allowed}")
+    if trees(client) != trees_usual:
+        found.append(f"{trees(client)} trees, {trees_usual} before the first switch")
+    switcher.at = stats["storageEngine"]["name"]
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=4.0, help="longest time between kills")
+    parser.add_argument("--documents", type=int, default=20_000)
+    parser.add_argument("--engines", default="ftree,lmdb")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    args = parser.parse_args()
+    print(f"seed {args.seed}", flush=True)
+    rng, engines = random.Random(args.seed), args.engines.split(",")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="arbor-switch-"))
+    arbor = Arbor(folder / "data", ["--syncdelay", "2", "--storageEngine", engines[0]])
+    arbor.start()
+    with pymongo.MongoClient(arbor.uri) as client:
+        for engine in engines:  # all are open from now on
+            client.other.create_collection(engine, storageEngine={engine: {}})
+        prepare(client, args.documents)
+        trees_usual = trees(client)
+    states, at = [{} for _ in range(CLIENTS)], engines[0]
+    operations, switched, during = 0, [], 0
+    for kill in range(args.kills):
+        clients = [Client(n, arbor.uri, states[n], rng.random()) for n in range(CLIENTS)]
+        switcher = Switcher(arbor.uri, engines, at)
+        for thread in [*clients, switcher]:
+            thread.start()
+        time.sleep(rng.uniform(0.1, args.seconds))
+        doing = phase(arbor.uri)
+        time.sleep(rng.uniform(0.0, 0.02))
+        arbor.kill()
+        for c in clients:
+            c.stopping = True
+        for thread in [*clients, switcher]:
+            thread.join(30)
+        seconds = arbor.start()
+        during += switcher.towards is not None
+        with pymongo.MongoClient(arbor.uri) as client:
+            found = problems_of(client, clients, switcher, args.documents, trees_usual)
+        at = switcher.at
+        switched += switcher.done
+        operations += sum(c.operations for c in clients)
+        print(f"kill {kill + 1}: {len(switcher.done)} switches, then {doing}; on {at}, served again after {seconds:.2f} s, "
+              f"{sum(c.operations for c in clients)} acknowledged operations, {'ok' if not found else 'PROBLEMS'}", flush=True)
+        if found:
+            print("\n".join(f"  {problem}" for problem in found))
+            print(f"  data kept in {folder}")
+            arbor.stop()
+            sys.exit(1)
+    arbor.stop()
+    shutil.rmtree(folder)
+    blocked = sorted(answer["writersBlockedMicros"] / 1000 for answer in switched) or [0]
+    print(f"{args.kills} kills, {during} of them during a switch, {len(switched)} switches, {operations} acknowledged operations, "
+          f"nothing lost; writers kept out for {blocked[len(blocked) // 2]:.1f} ms in the median, {blocked[-1]:.1f} ms at most")
+
+
+if __name__ == "__main__":
+    main()
