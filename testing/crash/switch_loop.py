@@ -67,17 +67,21 @@ def prepare(client, documents):
                                     for i in range(start, start + 1000)])
 
 
-def trees(client):
-    """Trees over all engines that count them."""
-    status = client.admin.command("serverStatus")
-    sections = [status[name] for name in ["ftree", "lmdb", "rocksdb", "wiredTiger"] if isinstance(status.get(name), dict)]
-    counts = [section["trees"] for section in sections if "trees" in section]
-    return sum(counts)
+def trees(client, usual=None):
+    """Trees over all engines that count them. Dropped ones go in the background: they have some seconds to do so."""
+    until = time.monotonic() + 10
+    while True:
+        status = client.admin.command("serverStatus")
+        sections = [status[name] for name in ["ftree", "lmdb", "rocksdb", "wiredTiger"] if isinstance(status.get(name), dict)]
+        count = sum(section["trees"] for section in sections if "trees" in section)
+        if usual in (None, count) or time.monotonic() > until:
+            return count
+        time.sleep(0.1)
 
 
 def problems_of(client, clients, switcher, documents, trees_usual):
     coll = client.crash.c
-    wrong = [w for c in clients for w in c.check(coll)]
+    wrong = [w for c in clients for w in c.check(client.crash)]
     found = [f"{_id}: allowed {allowed}, stored {stored}" for _id, allowed, stored in wrong[:5]]
     kept = sum(1 for d in coll.find({"_id": {"$regex": "^old-"}}, {"pad": 1}) if d["pad"] == "x" * 300)
     if kept != documents:
@@ -91,8 +95,8 @@ def problems_of(client, clients, switcher, documents, trees_usual):
     allowed = [{switcher.at}] + ([{switcher.towards}] if switcher.towards else [])
     if engines not in allowed:
         found.append(f"the collection is on {engines}, allowed {allowed}")
-    if trees(client) != trees_usual:
-        found.append(f"{trees(client)} trees, {trees_usual} before the first switch")
+    if (left := trees(client, trees_usual)) != trees_usual:
+        found.append(f"{left} trees, {trees_usual} before the first switch")
     switcher.at = stats["storageEngine"]["name"]
     return found
 
@@ -118,7 +122,7 @@ def main():
     states, at = [{} for _ in range(CLIENTS)], engines[0]
     operations, switched, during = 0, [], 0
     for kill in range(args.kills):
-        clients = [Client(n, arbor.uri, states[n], rng.random()) for n in range(CLIENTS)]
+        clients = [Client(n, arbor.uri, "c", states[n], rng.random()) for n in range(CLIENTS)]
         switcher = Switcher(arbor.uri, engines, at)
         for thread in [*clients, switcher]:
             thread.start()

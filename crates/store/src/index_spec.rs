@@ -196,6 +196,10 @@ impl IndexSpec {
                     return problem(IndexProblem::TypeMismatch, reason);
                 }
             },
+            "storageEngine" if !matches!(value, ValueRef::Document(_)) => {
+                let reason = format!("The field 'storageEngine' must be an object, but got {}", type_name(value));
+                return problem(IndexProblem::TypeMismatch, reason);
+            }
             "clustered" | "prepareUnique" if flag(option, value)? => {
                 return refused(&format!("the index option '{option}'"));
             }
