@@ -11,7 +11,6 @@ use arbor_base::TreeId;
 use arbor_engine::{Batch, Error, Op, Result, TreeOptions, limits};
 
 use crate::engine::{Core, Reading};
-use crate::options::check_tree_options;
 use crate::raw::{Called, Fault, RowCursor, Session, Table};
 use crate::records::{self, State, Tree};
 use crate::{estimate, published};
@@ -89,7 +88,7 @@ impl Core {
         for op in batches.iter().flat_map(|batch| &batch.ops) {
             let tree = match op {
                 Op::CreateTree { tree, options } => {
-                    check_tree_options(options)?;
+                    self.check_tree_options(options)?;
                     changed.insert(*tree, true);
                     continue;
                 }

@@ -16,9 +16,10 @@ use arbor_engine::{
 use crate::checkpoint::Stable;
 use crate::edit::Book;
 use crate::estimate::Samples;
-use crate::options::{CACHE_BYTES_MIN, COMPRESSORS, WiredTigerOptions, check_tree_options};
+use crate::options::{CACHE_BYTES_MIN, COMPRESSORS, WiredTigerOptions};
 use crate::pace::{Pace, Pacer};
 use crate::pool::Pool;
+use crate::probe::{PROBE, Probes};
 use crate::published::Published;
 use crate::raw::{Connection, Session};
 use crate::records::{self, CATALOGUE, State};
@@ -54,6 +55,7 @@ pub(crate) struct Core {
     /// Generation of the durable state.
     pub flushed_generation: AtomicU64,
     pub pace: Pace,
+    pub probes: Probes,
     pub counters: Counters,
     pub connection: Arc<Connection>,
 }
@@ -86,6 +88,7 @@ impl WiredTigerEngine {
         let connection = Connection::open(dir, &options.open_config())?;
         let core = Arc::new(Core::new(&connection, options)?);
         core.drop_orphans()?;
+        core.check_tree_options(&TreeOptions::default())?;
         let pacer = Pacer::start(&core)?;
         Ok(WiredTigerEngine { core, _pacer: pacer })
     }
@@ -105,7 +108,7 @@ impl Core {
         let tables: published::Map = trees.iter().map(|(tree, record)| (*tree, record.table)).collect();
         let tables = Arc::new(tables);
         let published = Arc::new(Published::new(state, tables.clone()));
-        let numbers = existing.iter().chain(tables.values()).map(|table| table.0);
+        let numbers = existing.iter().chain(tables.values()).filter(|table| **table != PROBE).map(|table| table.0);
         let next_table = numbers.max().unwrap_or(0) + 1;
         let reading =
             Reading { published: published.clone(), pool: Pool::new(connection), samples: Samples::default() };
@@ -124,6 +127,7 @@ impl Core {
             durable: AtomicU64::new(state.applied.0),
             flushed_generation: AtomicU64::new(state.generation),
             pace: Pace::new(options.cache_bytes),
+            probes: Probes::default(),
             counters: Counters::default(),
             options,
             connection: connection.clone(),
@@ -213,7 +217,7 @@ impl Engine for WiredTigerEngine {
     }
 
     fn check_options(&self, options: &TreeOptions) -> Result<()> {
-        check_tree_options(options)
+        self.core.check_tree_options(options)
     }
 
     fn trees(&self) -> Result<Vec<TreeId>> {

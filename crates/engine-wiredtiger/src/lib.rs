@@ -17,6 +17,7 @@
 //! - `sweep`: the tables of dropped trees
 //! - `compact`, `statistics`: what they say
 //! - `options`, `config_string`: what the user may choose
+//! - `probe`: whether options go together
 //! - `folder`: whose folder it is
 //! - `raw`: the calls into WiredTiger, and all unsafe code
 //!
@@ -54,6 +55,8 @@ mod options;
 mod pace;
 #[cfg(feature = "wiredtiger-system")]
 mod pool;
+#[cfg(feature = "wiredtiger-system")]
+mod probe;
 #[cfg(feature = "wiredtiger-system")]
 mod published;
 #[cfg(feature = "wiredtiger-system")]

@@ -76,10 +76,12 @@ fn folders_that_cannot_be_opened() {
     assert!(matches!(open(&file), Err(Error::CannotOpen { .. })));
 }
 
+type Damage = fn(&mut Vec<u8>);
+
 /// WiredTiger's own files: whatever is wrong with them, an error names one of them.
 #[test]
 fn damage_of_the_metadata_is_answered() {
-    let damages: [(&str, fn(&mut Vec<u8>)); 6] = [
+    let damages: [(&str, Damage); 6] = [
         ("WiredTiger.turtle", |bytes| bytes.truncate(10)),
         ("WiredTiger.turtle", |bytes| bytes.fill(b'x')),
         ("WiredTiger.wt", |bytes| bytes.truncate(4096)),
@@ -308,6 +310,18 @@ fn trees_have_options_of_their_own() {
     };
     let (none, zlib) = (compressed(1, "none"), compressed(2, "zlib"));
     assert!(none > 1_200_000 && zlib < 200_000, "{none} {zlib}");
+    // Right one by one, wrong together: refused before anything is logged, and nothing is left of the attempt.
+    let together = |list: &[(&str, &str)]| TreeOptions {
+        settings: list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+    };
+    engine.check_options(&together(&[("leafPageMax", "16KB"), ("allocationSize", "4KB")])).unwrap();
+    let wrong = together(&[("leafPageMax", "512B"), ("allocationSize", "16KB")]);
+    assert!(matches!(engine.check_options(&wrong), Err(Error::InvalidOption { .. })));
+    let position = engine.applied().next();
+    let op = Op::CreateTree { tree: TreeId(9), options: wrong };
+    assert!(engine.apply(&[Batch { position, ops: vec![op] }]).is_err());
+    apply(&engine, vec![put(1)]);
+    assert_eq!(tables(scratch.path()), ["t0.wt", "t1.wt", "t2.wt"]);
     let unknown = TreeOptions { settings: vec![("compression".to_owned(), "zstd".to_owned())] };
     let error = engine.check_options(&unknown).unwrap_err().to_string();
     assert!(error.contains("no block compressor 'zstd'; known are none, snappy, zlib"), "{error}");

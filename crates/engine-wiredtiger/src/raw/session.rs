@@ -237,6 +237,19 @@ impl Session {
         Ok(self.check("create a table", code)?)
     }
 
+    /// As [`Session::create`]; a configuration that WiredTiger refuses is answered with its reason.
+    #[allow(unsafe_code)]
+    pub fn try_create(&mut self, table: Table, config: &str) -> Result<std::result::Result<(), String>> {
+        let config = text(config)?;
+        // SAFETY: R1, R2.
+        let code = unsafe { call!(self.session, create, table.c_uri().as_ptr(), config.as_ptr()) };
+        match self.check("create a table", code) {
+            Ok(()) => Ok(Ok(())),
+            Err(fault) if fault.is_invalid() => Ok(Err(fault.text())),
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
     #[allow(unsafe_code)]
     pub fn drop_table(&mut self, table: Table) -> Called {
         self.close_cursor(table);

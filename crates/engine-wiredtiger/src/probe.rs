@@ -1,0 +1,46 @@
+//! Whether tables can be made with some options.
+//!
+//! Options that are right one by one may not go together (a page smaller than the unit of allocation), and only making a
+//! table tells. What is in the log must apply, so a table is made and dropped for options that were not seen before.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use arbor_engine::{Error, Result, TreeOptions};
+
+use crate::engine::Core;
+use crate::options::check_tree_options;
+use crate::raw::Table;
+
+/// Named by no tree: dropped at open if a crash leaves it.
+pub const PROBE: Table = Table(u64::MAX);
+
+/// Configurations that tables were made with, while one is tried.
+#[derive(Default)]
+pub struct Probes {
+    passed: Mutex<HashSet<String>>,
+}
+
+impl Core {
+    /// Errors: `InvalidOption` for a name, a value, or values that do not go together.
+    pub fn check_tree_options(&self, options: &TreeOptions) -> Result<()> {
+        check_tree_options(options)?;
+        if options.settings.is_empty() && self.options.tree_config_string.is_empty() {
+            return Ok(());
+        }
+        let config = self.options.create_config(options)?;
+        let mut passed = self.probes.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        if passed.contains(&config) {
+            return Ok(());
+        }
+        let mut session = self.connection.session()?;
+        let made = session.try_create(PROBE, &config)?;
+        if let Err(reason) = made {
+            let name = options.settings.last().map_or("wiredTiger.collectionConfigString", |(name, _)| name);
+            return Err(Error::InvalidOption { name: name.to_owned(), reason });
+        }
+        session.drop_table(PROBE)?;
+        passed.insert(config);
+        Ok(())
+    }
+}
