@@ -166,6 +166,11 @@ fn a_facet_whose_input_does_not_fit_is_refused() {
     let mut rig = filled();
     rig.database.settings.group_bytes_max = 1000;
     let stages: ArrayBuf = [&doc("$count", "n")].into_iter().collect();
+    let last: ArrayBuf = [&doc("$skip", 98i32), &doc("$project", &doc("a", 1i32))].into_iter().collect();
+    let both = doc("$facet", &DocBuf::new().with("n", &stages).with("last", &last));
+    let on_disk = ["{ n: [ { n: 100 } ], last: [ { _id: 98, a: 8 }, { _id: 99, a: 9 } ] }"];
+    assert_eq!(rig.aggregate(&[both]), on_disk);
+    rig.database.settings.scratch = None;
     let error = rig.try_aggregate(&[doc("$facet", &doc("a", &stages))]).unwrap_err();
     assert!(error.to_string().contains("memory limit for $facet"), "{error}");
 }

@@ -119,6 +119,11 @@ fn a_partition_that_does_not_fit_is_refused() {
     let whole = doc("$setWindowFields", &doc("output", &output));
     let error = rig.try_aggregate(&[whole]).unwrap_err();
     assert!(error.to_string().contains("Exceeded memory limit in DocumentSourceSetWindowFields"), "{error}");
+    let bounds: ArrayBuf = ["unbounded", "current"].into_iter().collect();
+    let running = DocBuf::new().with("$sum", 1i32).with("window", &doc("documents", &bounds));
+    let running = DocBuf::new().with("sortBy", &doc("_id", 1i32)).with("output", &doc("n", &running));
+    let last = [doc("$setWindowFields", &running), doc("$skip", 2999i32), doc("$project", &doc("n", 1i32))];
+    assert_eq!(rig.aggregate(&last), ["{ _id: 2999, n: 3000 }"], "nothing looks ahead, so rows go on at once");
     let parted = doc("$setWindowFields", &DocBuf::new().with("partitionBy", "$k").with("output", &output));
     assert_eq!(rig.aggregate(&[parted, doc("$match", &doc("n", 6i32)), doc("$count", "c")]), ["{ c: 3000 }"]);
 }

@@ -7,7 +7,7 @@
 //! | `change_collections.rs`, `change_indexes.rs` | changes of the catalogue |
 //! | `index_spec.rs`, `key_pattern.rs`, `index_conflict.rs` | what an index may be, and be beside others |
 //! | `build.rs` | index builds |
-//! | `sorter.rs` | the external sort of index builds and of queries |
+//! | `sorter.rs`, `spool.rs` | the external sort of index builds and of queries; rows that queries keep on disk |
 //! | `switch/` | the live change of a collection's engine |
 //! | `compact.rs` | compacting a collection's trees |
 //! | `record.rs`, `cursor.rs`, `entry.rs` | reading; the layout of records and index entries |
@@ -33,6 +33,7 @@ mod latch;
 mod namespace;
 mod record;
 mod sorter;
+mod spool;
 mod store;
 mod switch;
 pub mod testing;
@@ -51,6 +52,7 @@ pub use key_pattern::INDEX_FIELDS_MAX;
 pub use namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
 pub use record::{count, data_size, id_key, record};
 pub use sorter::{Merge, Sorter};
+pub use spool::{Spool, SpoolReader, SpoolWriter};
 pub use store::{Store, StoreOptions};
 pub use switch::{EngineChange, Phase, Switched, Watch};
 pub use tree_options::{EngineNames, TreeDefaults};

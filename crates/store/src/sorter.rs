@@ -20,9 +20,9 @@ pub type Row = (Vec<u8>, Vec<u8>);
 /// Memory of one row beside its bytes.
 const ROW_OVERHEAD: usize = 64;
 /// Of one file being written or read.
-const BUFFER_BYTES: usize = 256 << 10;
+pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
-fn spill(context: &'static str) -> impl Fn(std::io::Error) -> Error {
+pub(crate) fn spill(context: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |source| Error::Spill { context: context.to_owned(), source }
 }
 
@@ -79,7 +79,7 @@ impl Sorter {
 }
 
 /// A file that nobody else can open and that is gone once it is closed.
-fn nameless_file(folder: &Path) -> std::io::Result<File> {
+pub(crate) fn nameless_file(folder: &Path) -> std::io::Result<File> {
     std::fs::create_dir_all(folder)?;
     let path = folder.join(format!("sorted-run-{}", Uuid::new_v4()));
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;

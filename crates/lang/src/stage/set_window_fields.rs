@@ -36,7 +36,8 @@
 //! [{$setWindowFields: {sortBy: {a: 1}, output: {a: {$sum: 1, window: {documents: [0, 1], unit: 'day'}}}}}] => error 9: 'window' field can only contain 'documents' as the only argument or 'range' with an optional 'unit' field
 //! ```
 //!
-//! Below it stands a sort by the partition and `sortBy`. One partition at a time is in memory.
+//! Below it stands a sort by the partition and `sortBy`. One partition at a time is in memory; when no function looks
+//! ahead, only as many rows as they look back, and each row goes on at once.
 
 use std::sync::Arc;
 
@@ -120,12 +121,13 @@ impl FlowStage for SetWindowFields {
     }
 
     fn start(&self) -> Box<dyn Flow> {
-        let rows = Rows { docs: Vec::new(), sort_by: self.sort_by.clone() };
+        let reaches = self.output.iter().map(|(_, function)| function.look_back());
+        let look_back = reaches.reduce(|a, b| Some(a?.max(b?))).flatten();
         Box::new(Partitions {
             stage: self.clone(),
-            rows,
+            look_back,
+            rows: Rows::new(self.sort_by.clone()),
             key: Vec::new(),
-            row_bytes: 0,
             columns: Vec::new(),
             at: None,
             waiting: None,
@@ -136,9 +138,10 @@ impl FlowStage for SetWindowFields {
 /// One partition after the other.
 struct Partitions {
     stage: SetWindowFields,
+    /// Rows that are kept behind the current one. None: all.
+    look_back: Option<usize>,
     rows: Rows,
     key: Vec<u8>,
-    row_bytes: usize,
     columns: Vec<Box<dyn Column>>,
     /// The row that is given next; none while rows are collected.
     at: Option<usize>,
@@ -157,58 +160,74 @@ impl Partitions {
         Ok(KeyBuilder::new().push(value.or_null(), false).finish().bytes)
     }
 
-    fn collect(&mut self, key: Vec<u8>, doc: DocBuf) {
+    fn begin(&mut self, key: Vec<u8>) {
         self.key = key;
-        self.row_bytes += doc.as_bytes().len() + size_of::<DocBuf>();
-        self.rows.docs.push(doc);
+        self.rows.clear();
+        self.columns = self.stage.output.iter().map(|(_, function)| function.start()).collect();
     }
 
-    /// The partition is whole.
-    fn give(&mut self) {
-        self.columns = self.stage.output.iter().map(|(_, function)| function.start()).collect();
-        self.at = Some(0);
+    fn collect(&mut self, key: Vec<u8>, doc: DocBuf) {
+        if self.rows.is_empty() || key != self.key {
+            self.begin(key);
+        }
+        self.rows.push(doc);
+        if self.look_back.is_some() {
+            self.at = Some(self.rows.len() - 1);
+        }
+    }
+
+    /// The row with its new fields.
+    fn row(&mut self, at: usize) -> Result<Option<DocBuf>> {
+        let Some(row) = self.rows.get(at) else { return Ok(None) };
+        let mut doc = row.clone();
+        for ((path, _), column) in self.stage.output.iter().zip(&mut self.columns) {
+            let value = column.value(at, &self.rows)?;
+            doc = with_value(doc.as_doc(), path.components(), Some(value.as_ref()));
+        }
+        Ok(Some(doc))
     }
 }
 
 impl Flow for Partitions {
     fn feed(&mut self, doc: DocBuf) -> Result<()> {
         let key = self.key_of(&doc)?;
-        if self.rows.docs.is_empty() || key == self.key {
+        let goes_on = self.look_back.is_some() || self.rows.is_empty() || key == self.key;
+        if goes_on {
             self.collect(key, doc);
         } else {
             self.waiting = Some((key, doc));
-            self.give();
+            self.at = Some(0);
         }
         Ok(())
     }
 
     fn end(&mut self) -> Result<()> {
-        self.give();
+        self.at = Some(if self.look_back.is_some() { self.rows.len() } else { 0 });
         Ok(())
     }
 
     fn next(&mut self) -> Result<Option<DocBuf>> {
         let Some(at) = self.at else { return Ok(None) };
-        let Some(row) = self.rows.get(at) else {
-            self.rows.docs.clear();
-            (self.row_bytes, self.at) = (0, None);
-            self.columns.clear();
-            if let Some((key, doc)) = self.waiting.take() {
-                self.collect(key, doc);
-            }
-            return Ok(None);
-        };
-        let mut doc = row.clone();
-        for ((path, _), column) in self.stage.output.iter().zip(&mut self.columns) {
-            let value = column.value(at, &self.rows)?;
-            doc = with_value(doc.as_doc(), path.components(), Some(value.as_ref()));
+        if let Some(doc) = self.row(at)? {
+            self.at = match self.look_back {
+                Some(rows) => {
+                    self.rows.keep_last(rows);
+                    None
+                }
+                None => Some(at + 1),
+            };
+            return Ok(Some(doc));
         }
-        self.at = Some(at + 1);
-        Ok(Some(doc))
+        self.at = None;
+        self.rows.clear();
+        if let Some((key, doc)) = self.waiting.take() {
+            self.collect(key, doc);
+        }
+        Ok(None)
     }
 
     fn size_bytes(&self) -> usize {
-        self.row_bytes + self.columns.iter().map(|column| column.size_bytes()).sum::<usize>()
+        self.rows.size_bytes() + self.columns.iter().map(|column| column.size_bytes()).sum::<usize>()
     }
 
     fn too_large(&self, allowed_bytes: usize) -> Error {

@@ -90,6 +90,17 @@ impl Bounds {
         Window { bounds: self.clone(), low: 0, high: 0 }
     }
 
+    /// How many rows back the last row of the window lies, and the first one (none: at the begin). None: the window may
+    /// reach behind its row, or peers of the row may belong to it.
+    pub fn behind(&self) -> Option<(usize, Option<usize>)> {
+        match self {
+            Bounds::Documents(low, Some(high)) if *high <= 0 => {
+                Some((high.unsigned_abs() as usize, low.map(|low| low.unsigned_abs() as usize)))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether rows that entered the window may leave it again.
     pub fn lets_go(&self) -> bool {
         !matches!(self, Bounds::Documents(None, _) | Bounds::Range { low: Edge::Unbounded, .. })

@@ -65,6 +65,10 @@ impl WindowFunction for Derivative {
     fn start(&self) -> Box<dyn Column> {
         Box::new(Slope { function: self.clone(), window: self.bounds.start() })
     }
+
+    fn look_back(&self) -> Option<usize> {
+        self.bounds.behind().and_then(|(_, first)| first)
+    }
 }
 
 struct Slope {

@@ -47,6 +47,10 @@ impl WindowFunction for ExpMovingAvg {
     fn start(&self) -> Box<dyn Column> {
         Box::new(Moving { function: self.clone(), average: None })
     }
+
+    fn look_back(&self) -> Option<usize> {
+        Some(0)
+    }
 }
 
 struct Moving {

@@ -23,6 +23,10 @@ impl WindowFunction for Gathered {
     fn start(&self) -> Box<dyn Column> {
         Box::new(GatheredColumn { function: self.clone(), window: self.bounds.start(), sliding: Sliding::default() })
     }
+
+    fn look_back(&self) -> Option<usize> {
+        self.bounds.behind().map(|(last, _)| last)
+    }
 }
 
 struct GatheredColumn {

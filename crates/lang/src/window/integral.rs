@@ -27,6 +27,10 @@ impl WindowFunction for Integral {
     fn start(&self) -> Box<dyn Column> {
         Box::new(Area { function: self.clone(), window: self.bounds.start(), sliding: Sliding::default() })
     }
+
+    fn look_back(&self) -> Option<usize> {
+        self.bounds.behind().map(|(last, _)| last + 1)
+    }
 }
 
 struct Area {

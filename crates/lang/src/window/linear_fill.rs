@@ -112,7 +112,8 @@ mod tests {
         let sort_by = SortPattern::parse(doc("{x: 1}").as_doc()).unwrap();
         let mut docs: Vec<_> = (0..20_000).map(|n| doc(&format!("{{x: {n}}}"))).collect();
         docs[0] = doc("{x: 0, v: 0}");
-        let rows = Rows { docs, sort_by: sort_by.clone() };
+        let mut rows = Rows::new(sort_by.clone());
+        docs.into_iter().for_each(|doc| rows.push(doc));
         let spec = crate::notation::value("{$linearFill: '$v'}");
         let function = super::super::parse("f", spec.as_ref(), &sort_by, &Context::default()).unwrap();
         let mut column = function.start();

@@ -24,6 +24,10 @@ impl WindowFunction for Locf {
     fn start(&self) -> Box<dyn Column> {
         Box::new(Carried { function: self.clone(), last: Value::Null })
     }
+
+    fn look_back(&self) -> Option<usize> {
+        Some(0)
+    }
 }
 
 struct Carried {

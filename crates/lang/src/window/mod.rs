@@ -37,6 +37,11 @@ pub use rows::{Place, Rows};
 pub trait WindowFunction: std::fmt::Debug + Send + Sync {
     /// For a new partition.
     fn start(&self) -> Box<dyn Column>;
+
+    /// How many rows back it looks, when it never looks ahead. None: it needs the whole partition.
+    fn look_back(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// The values that a function gives the rows of one partition.

@@ -38,6 +38,10 @@ impl WindowFunction for Rank {
     fn start(&self) -> Box<dyn Column> {
         Box::new(Ranks { rank: *self, key: None, current: 0 })
     }
+
+    fn look_back(&self) -> Option<usize> {
+        Some(0)
+    }
 }
 
 struct Ranks {

@@ -1,12 +1,17 @@
 //! The rows of one partition, in order.
 
+use std::collections::VecDeque;
+
 use arbor_bson::{DocBuf, Number, ValueRef};
 
 use crate::{Error, Result, SortPattern, text};
 
+/// Rows are counted from the begin of the partition; the first ones may be forgotten already.
 #[derive(Debug, Default)]
 pub struct Rows {
-    pub docs: Vec<DocBuf>,
+    docs: VecDeque<DocBuf>,
+    forgotten: usize,
+    bytes: usize,
     pub sort_by: SortPattern,
 }
 
@@ -19,17 +24,51 @@ pub enum Place {
 }
 
 impl Rows {
+    pub fn new(sort_by: SortPattern) -> Rows {
+        Rows { sort_by, ..Rows::default() }
+    }
+
+    pub fn push(&mut self, doc: DocBuf) {
+        self.bytes += doc_bytes(&doc);
+        self.docs.push_back(doc);
+    }
+
+    /// For the next partition.
+    pub fn clear(&mut self) {
+        self.docs.clear();
+        (self.forgotten, self.bytes) = (0, 0);
+    }
+
+    /// Forgets all but the last rows.
+    pub fn keep_last(&mut self, count: usize) {
+        while self.docs.len() > count
+            && let Some(doc) = self.docs.pop_front()
+        {
+            self.bytes = self.bytes.saturating_sub(doc_bytes(&doc));
+            self.forgotten += 1;
+        }
+    }
+
     pub fn len(&self) -> usize {
-        self.docs.len()
+        self.forgotten + self.docs.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     pub fn get(&self, at: usize) -> Option<&DocBuf> {
-        self.docs.get(at)
+        self.docs.get(at.checked_sub(self.forgotten)?)
+    }
+
+    /// Memory held, estimated.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The value of the one field of `sortBy`.
     pub fn sort_value(&self, at: usize) -> ValueRef<'_> {
-        match (self.docs.get(at), self.sort_by.parts().first()) {
+        match (self.get(at), self.sort_by.parts().first()) {
             (Some(doc), Some(part)) => part.path.get_strict(doc.as_doc()).unwrap_or(ValueRef::Null),
             _ => ValueRef::Null,
         }
@@ -57,4 +96,8 @@ impl Rows {
             }
         }
     }
+}
+
+fn doc_bytes(doc: &DocBuf) -> usize {
+    doc.as_bytes().len() + size_of::<DocBuf>()
 }

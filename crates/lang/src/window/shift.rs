@@ -53,6 +53,10 @@ impl WindowFunction for Shift {
     fn start(&self) -> Box<dyn Column> {
         Box::new(self.clone())
     }
+
+    fn look_back(&self) -> Option<usize> {
+        (self.by <= 0).then_some(self.by.unsigned_abs() as usize)
+    }
 }
 
 impl Column for Shift {

@@ -1,38 +1,33 @@
 //! `$facet`: one row from several pipelines over the rows of the input.
 
 use arbor_bson::DocBuf;
-use arbor_lang::Code;
 
-use super::{Detail, Operator, Row, Run, Shared, StageDoc, Tally};
+use super::{Detail, Operator, Row, Run, Shared, Sharing, StageDoc, Tally};
 use crate::aggregate::Facet;
-use crate::{Error, Result, Settings};
+use crate::{Result, Settings};
 
 pub struct FacetRow {
     input: Box<dyn Operator>,
     facet: Facet,
     settings: Settings,
     done: bool,
+    used_disk: bool,
     tally: Tally,
 }
 
 impl FacetRow {
     pub fn new(input: Box<dyn Operator>, facet: Facet, settings: Settings) -> FacetRow {
-        FacetRow { input, facet, settings, done: false, tally: Tally::default() }
+        FacetRow { input, facet, settings, done: false, used_disk: false, tally: Tally::default() }
     }
 
     fn collect(&mut self, run: &mut Run<'_>) -> Result<Shared> {
-        let (mut documents, mut bytes) = (Vec::new(), 0);
+        let mut sharing = Sharing::new(self.settings.group_memory());
         while let Some(row) = self.input.next(run)? {
             run.tick()?;
             self.tally.passed_over();
-            bytes += row.document.as_bytes().len() + size_of::<DocBuf>();
-            if bytes > self.settings.group_bytes_max {
-                let message = "Exceeded memory limit for $facet: its input does not fit into memory";
-                return Err(Error::new(Code::EXCEEDED_MEMORY_LIMIT, message));
-            }
-            documents.push(row.document);
+            sharing.push(row.document)?;
         }
-        Ok(Shared::new(documents))
+        sharing.finish()
     }
 }
 
@@ -42,6 +37,7 @@ impl Operator for FacetRow {
             return Ok(self.tally.answer(None));
         }
         let input = self.collect(run)?;
+        self.used_disk = input.used_disk();
         let document = self.facet.document(&input, &self.settings, run)?;
         Ok(self.tally.answer(Some(Row { document, id_key: Vec::new() })))
     }
@@ -57,6 +53,9 @@ impl Operator for FacetRow {
     }
 
     fn explain(&self, detail: Detail) -> DocBuf {
-        StageDoc::new("FACET", detail).tally(&self.tally).input(self.input.explain(detail))
+        StageDoc::new("FACET", detail)
+            .tally(&self.tally)
+            .disk_use(u64::from(self.used_disk))
+            .input(self.input.explain(detail))
     }
 }

@@ -61,7 +61,7 @@ pub use record_fetch::RecordFetch;
 pub use record_ids::RecordIds;
 pub use run::{Examined, Run, Slot};
 pub use sample::Sample;
-pub use shared::{Shared, SharedRows};
+pub use shared::{Shared, SharedRows, Sharing};
 pub use skip::Skip;
 pub use sort::Sort;
 pub use stage_doc::{Detail, StageDoc, Tally, int};

@@ -1,40 +1,89 @@
-//! Rows that several operators read one after the other: the input of `$facet`.
+//! Rows that several operators read one after the other: the input of `$facet`. The first ones are in memory; what does not
+//! fit is on disk, if the statement allows it.
 
 use std::sync::Arc;
 
 use arbor_bson::DocBuf;
+use arbor_lang::Code;
+use arbor_store::{Spool, SpoolReader, SpoolWriter};
 
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
-use crate::Result;
+use crate::{Error, Memory, Result};
 
-/// Documents in memory; copies share them.
+/// Documents being collected.
+pub struct Sharing {
+    memory: Memory,
+    documents: Vec<DocBuf>,
+    bytes: usize,
+    rest: Option<SpoolWriter>,
+}
+
+/// Documents that were collected; copies share them.
 #[derive(Clone)]
-pub struct Shared(Arc<Vec<DocBuf>>);
+pub struct Shared {
+    documents: Arc<Vec<DocBuf>>,
+    rest: Option<Spool>,
+}
+
+impl Sharing {
+    pub fn new(memory: Memory) -> Sharing {
+        Sharing { memory, documents: Vec::new(), bytes: 0, rest: None }
+    }
+
+    pub fn push(&mut self, document: DocBuf) -> Result<()> {
+        if let Some(rest) = &mut self.rest {
+            return Ok(rest.push(document.as_bytes())?);
+        }
+        self.bytes += document.as_bytes().len() + size_of::<DocBuf>();
+        if self.bytes <= self.memory.bytes_max {
+            self.documents.push(document);
+            return Ok(());
+        }
+        let Some(folder) = &self.memory.scratch else {
+            let message = "Exceeded memory limit for $facet, but didn't allow external storage. Pass allowDiskUse:true \
+                           to opt in.";
+            return Err(Error::new(Code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED, message));
+        };
+        let rest = self.rest.insert(SpoolWriter::new(folder)?);
+        Ok(rest.push(document.as_bytes())?)
+    }
+
+    pub fn finish(self) -> Result<Shared> {
+        let rest = self.rest.map(SpoolWriter::finish).transpose()?;
+        Ok(Shared { documents: Arc::new(self.documents), rest })
+    }
+}
 
 impl Shared {
-    pub fn new(documents: Vec<DocBuf>) -> Shared {
-        Shared(Arc::new(documents))
+    pub fn used_disk(&self) -> bool {
+        self.rest.is_some()
     }
 }
 
 pub struct SharedRows {
-    rows: Shared,
+    documents: Arc<Vec<DocBuf>>,
     at: usize,
+    rest: Option<SpoolReader>,
     tally: Tally,
 }
 
 impl SharedRows {
     pub fn new(rows: Shared) -> SharedRows {
-        SharedRows { rows, at: 0, tally: Tally::default() }
+        let rest = rows.rest.as_ref().map(Spool::read);
+        SharedRows { documents: rows.documents, at: 0, rest, tally: Tally::default() }
     }
 }
 
 impl Operator for SharedRows {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
         run.tick()?;
-        let row = self.rows.0.get(self.at).map(|document| Row { document: document.clone(), id_key: Vec::new() });
+        let document = match (self.documents.get(self.at), &mut self.rest) {
+            (Some(document), _) => Some(document.clone()),
+            (None, Some(rest)) => rest.next()?.map(DocBuf::from_trusted),
+            (None, None) => None,
+        };
         self.at += 1;
-        Ok(self.tally.answer(row))
+        Ok(self.tally.answer(document.map(|document| Row { document, id_key: Vec::new() })))
     }
 
     fn suspend(&mut self, _run: &mut Run<'_>) {}
