@@ -5,7 +5,7 @@ use arbor_bson::{ArrayBuf, Decimal128, Doc, DocBuf, ObjectId, Timestamp, Value, 
 use arbor_lang::accumulator::Accumulator;
 use arbor_lang::expression::operator_names;
 use arbor_lang::projection::ProjectionKind;
-use arbor_lang::stage::GroupState;
+use arbor_lang::stage::{FlowStage, GroupState};
 use arbor_lang::{Context, Expression, Filter, Projection, SortPattern, Stage};
 
 const SEED: u64 = 0x5EED_0000_0000_0001;
@@ -121,7 +121,13 @@ const FILTER_OPERATORS: [&str; 30] = [
     "$sampleRate",
     "$alwaysFalse",
 ];
-const STAGES: [&str; 16] = [
+const STAGES: [&str; 22] = [
+    "$bucket",
+    "$bucketAuto",
+    "$densify",
+    "$fill",
+    "$redact",
+    "$setWindowFields",
     "$match",
     "$project",
     "$addFields",
@@ -139,7 +145,9 @@ const STAGES: [&str; 16] = [
     "$sample",
     "$lookup",
 ];
-const ACCUMULATORS: [&str; 17] = [
+const ACCUMULATORS: [&str; 19] = [
+    "$median",
+    "$percentile",
     "$sum",
     "$avg",
     "$min",
@@ -284,6 +292,117 @@ fn pipelines() {
             }
         }
     }
+}
+
+/// A pipeline that parses more often than a random one: the shapes are right, the values are not.
+fn shaped(random: &mut Random) -> DocBuf {
+    let field = |random: &mut Random| random.pick(&["$a", "$b", "$a.b", "$_id"]);
+    let doc = |pairs: &[(&str, &Value)]| pairs.iter().map(|(name, value)| (*name, value.as_ref())).collect::<DocBuf>();
+    let edge = |random: &mut Random| match random.below(4) {
+        0 => Value::String("unbounded".to_owned()),
+        1 => Value::String("current".to_owned()),
+        _ => scalar(random),
+    };
+    let path: Value = Value::String(field(random).to_owned());
+    let (one, other, third) = (scalar(random), scalar(random), scalar(random));
+    let edges: ArrayBuf = [edge(random), edge(random)].iter().collect();
+    let (kind, unit) = (random.pick(&["documents", "range"]), random.pick(&["day", "month", "millisecond", "year"]));
+    let mut bounds = DocBuf::new().with(kind, &edges);
+    if kind == "range" && random.below(2) == 0 {
+        bounds.append("unit", unit);
+    }
+    match random.below(4) {
+        0 => {
+            let granularity = Value::String(random.pick(&["R5", "E192", "1-2-5", "POWERSOF2"]).to_owned());
+            let spec = doc(&[("groupBy", &path), ("buckets", &Value::Int32(1 + random.below(4) as i32))]);
+            let spec = if random.below(2) == 0 { spec.with("granularity", &granularity) } else { spec };
+            DocBuf::new().with("$bucketAuto", &spec)
+        }
+        1 => {
+            let ends: ArrayBuf = [&one, &other].into_iter().collect();
+            let mut range = doc(&[("step", &third)]).with("bounds", &ends);
+            if random.below(2) == 0 {
+                range = DocBuf::new().with("step", random.pick(&[1.0, 7.0, 0.25])).with("bounds", "full");
+            }
+            if random.below(2) == 0 {
+                range.append("unit", unit);
+            }
+            DocBuf::new().with("$densify", &DocBuf::new().with("field", "a").with("range", &range))
+        }
+        2 => {
+            let method = DocBuf::new().with("method", random.pick(&["linear", "locf"]));
+            let output = DocBuf::new().with("b", &method).with("c", &DocBuf::new().with("value", &one));
+            let spec = DocBuf::new().with("sortBy", &DocBuf::new().with("a", 1)).with("output", &output);
+            DocBuf::new().with("$fill", &spec)
+        }
+        _ => {
+            let input = DocBuf::new().with("input", path.as_ref());
+            let pair: ArrayBuf = [field(random), field(random)].into_iter().collect();
+            let shift = input.clone();
+            let (name, argument): (&str, Value) = match random.below(9) {
+                0 => ("$sum", path.clone()),
+                1 => ("$push", path.clone()),
+                2 => ("$derivative", Value::Document(input)),
+                3 => ("$integral", Value::Document(input.with("unit", unit))),
+                4 => ("$expMovingAvg", Value::Document(shift.with("N", &one))),
+                5 => ("$covarianceSamp", Value::Array(pair)),
+                6 => ("$shift", Value::Document(DocBuf::new().with("output", path.as_ref()).with("by", &one))),
+                7 => ("$linearFill", path.clone()),
+                _ => ("$stdDevPop", path.clone()),
+            };
+            let mut function = DocBuf::new().with(name, &argument);
+            if matches!(name, "$sum" | "$push" | "$derivative" | "$integral" | "$covarianceSamp" | "$stdDevPop") {
+                function.append("window", &bounds);
+            }
+            let order = DocBuf::new().with("a", 1);
+            let spec = DocBuf::new().with("sortBy", &order).with("output", &DocBuf::new().with("f", &function));
+            DocBuf::new().with("$setWindowFields", &spec)
+        }
+    }
+}
+
+/// Answers how many documents came out.
+fn run_flow(stage: &dyn FlowStage, input: &[DocBuf]) -> Result<usize, arbor_lang::Error> {
+    let (mut flow, mut count) = (stage.start(), 0);
+    flow.expect(input.len() as u64);
+    for doc in input {
+        flow.feed(doc.clone())?;
+        while count < 5000 && flow.next()?.is_some() {
+            count += 1;
+        }
+        flow.size_bytes();
+    }
+    flow.end()?;
+    while count < 5000 && flow.next()?.is_some() {
+        count += 1;
+    }
+    Ok(count)
+}
+
+#[test]
+fn flows() {
+    let mut random = Random(SEED);
+    let (mut parsed, mut given) = (0, 0);
+    for _ in 0..20_000 {
+        let stage = shaped(&mut random);
+        let pipeline: ArrayBuf = [&stage].into_iter().collect();
+        let Ok(stages) = Stage::parse_pipeline(pipeline.as_array(), &Context::default()) else { continue };
+        parsed += 1;
+        let plain = random.below(3) > 0;
+        let number = |random: &mut Random, n: usize| {
+            let date = random.below(2) == 0;
+            let a = if date { Value::DateTime(n as i64 * 3_600_000) } else { Value::Int32(n as i32) };
+            DocBuf::new().with("a", &a).with("b", &scalar(random)).with("_id", n as i32)
+        };
+        let docs: Vec<DocBuf> =
+            (0..5).map(|n| if plain { number(&mut random, n) } else { document(&mut random, 2, &[]) }).collect();
+        for stage in &stages {
+            if let Stage::Flow(flow) = stage {
+                given += run_flow(&**flow, &docs).unwrap_or(0);
+            }
+        }
+    }
+    assert!(parsed > 5000 && given > 5000, "{parsed} parsed, {given} documents: the shapes are no longer right");
 }
 
 #[test]
