@@ -7,7 +7,7 @@ PORT ?= 27017
 DBPATH ?= data
 
 .PHONY: run test build fmt lint unit clients crash crash-switch ddl crash-images fuzz lab-points lab-kv lab-kv-rocksdb test-rocksdb
-.PHONY: setup-build setup-clients setup-rocksdb test-wiredtiger unit-wiredtiger setup-wiredtiger
+.PHONY: setup-build setup-clients setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
 
 run: build
 	@mkdir -p $(DBPATH)
@@ -16,7 +16,7 @@ run: build
 build: setup-build
 	cargo build --release --locked -p arbor
 
-test: lint unit unit-wiredtiger clients
+test: lint unit unit-rocksdb unit-wiredtiger clients
 
 fmt:
 	cargo fmt --all
@@ -27,6 +27,13 @@ lint: setup-build
 
 unit: setup-build
 	cargo test --workspace --locked
+
+# The RocksDB engine on the RocksDB that the system has (tested with Debian 12's 7.8), where there is one or it can be installed.
+unit-rocksdb: setup-build
+	@if scripts/setup rocksdb; then \
+	  cargo clippy -p arbor-engine-rocksdb --features rocksdb-system --all-targets --locked -- -D warnings && \
+	  cargo test -p arbor-engine-rocksdb --features rocksdb-system --locked; \
+	else echo "NOTE: the RocksDB engine was NOT built or tested: librocksdb-dev or libclang-dev cannot be installed here"; fi
 
 # The WiredTiger engine, where its package is there or can be installed.
 unit-wiredtiger: setup-build
@@ -61,18 +68,9 @@ crash-images: setup-build
 	cargo run --release --locked -p arbor-engine-lmdb --example crash_images -- $(IMAGES)
 	cargo run --release --locked -p arbor-ftree --example crash_images -- $(IMAGES)
 
-# the RocksDB engine against the system's RocksDB 7.8 (Debian 12's; the bindings take no other), with the variables that
-# make the bindings link it instead of building one
-SYSTEM_LIBS ?= $(firstword $(dir $(wildcard /usr/lib/*/librocksdb.so /usr/lib/librocksdb.so)))
-test-rocksdb: export ROCKSDB_LIB_DIR = $(SYSTEM_LIBS)
-test-rocksdb: export ROCKSDB_INCLUDE_DIR = /usr/include
-test-rocksdb: export SNAPPY_LIB_DIR = $(SYSTEM_LIBS)
-test-rocksdb: export LZ4_LIB_DIR = $(SYSTEM_LIBS)
-test-rocksdb: export ZSTD_LIB_DIR = $(SYSTEM_LIBS)
-test-rocksdb: setup-build setup-rocksdb
-	cargo clippy -p arbor-engine-rocksdb -p arbor --features arbor/rocksdb-system,arbor-engine-rocksdb/rocksdb-system \
-	  --all-targets --locked -- -D warnings
-	cargo test -p arbor-engine-rocksdb --features rocksdb-system --locked
+# the whole server with the RocksDB engine; `make test` has the crate's own tests only
+test-rocksdb: setup-build setup-rocksdb unit-rocksdb
+	cargo clippy -p arbor --features rocksdb-system --all-targets --locked -- -D warnings
 	cargo test -p arbor --features rocksdb-system --locked
 
 # the WiredTiger engine against the system's WiredTiger 3.2.1 (Debian's libwiredtiger-dev, GPL): contract, crashes, damage
@@ -95,11 +93,6 @@ lab-kv: build
 	$(CARGO_TARGET_DIR)/release/arbor lab kv --log --cold --rows 13000000
 
 # the same beside the system's RocksDB
-lab-kv-rocksdb: export ROCKSDB_LIB_DIR = $(SYSTEM_LIBS)
-lab-kv-rocksdb: export ROCKSDB_INCLUDE_DIR = /usr/include
-lab-kv-rocksdb: export SNAPPY_LIB_DIR = $(SYSTEM_LIBS)
-lab-kv-rocksdb: export LZ4_LIB_DIR = $(SYSTEM_LIBS)
-lab-kv-rocksdb: export ZSTD_LIB_DIR = $(SYSTEM_LIBS)
 lab-kv-rocksdb: setup-build setup-rocksdb
 	cargo build --release --locked -p arbor --features rocksdb-system
 	$(CARGO_TARGET_DIR)/release/arbor lab kv --engines ftree,lmdb,rocksdb --log

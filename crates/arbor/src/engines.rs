@@ -1,6 +1,8 @@
 //! The storage engines of this build, and how the settings open them.
 
 mod ftree;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
 mod several;
 #[cfg(feature = "wiredtiger-system")]
 mod wiredtiger;
@@ -10,8 +12,6 @@ use std::sync::Arc;
 
 use arbor_engine::Engine;
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
-#[cfg(feature = "rocksdb-system")]
-use arbor_engine_rocksdb::{RocksEngine, RocksOptions};
 use arbor_lab::kv::KvEngine;
 use arbor_store::EngineNames;
 
@@ -26,7 +26,7 @@ pub const USUAL: &str = "ftree";
 const NAMES: &[&str] = &[
     USUAL,
     "lmdb",
-    #[cfg(feature = "rocksdb-system")]
+    #[cfg(feature = "rocksdb")]
     "rocksdb",
     #[cfg(feature = "wiredtiger-system")]
     "wiredTiger",
@@ -42,11 +42,8 @@ pub const KV_ENGINES: &[KvEngine] = &[
             as_opened(open_lmdb(folder, options))
         },
     },
-    #[cfg(feature = "rocksdb-system")]
-    KvEngine {
-        name: "rocksdb",
-        open: |folder, settings| as_opened(open_rocksdb(folder, rocksdb_within(settings.cache_bytes))),
-    },
+    #[cfg(feature = "rocksdb")]
+    KvEngine { name: "rocksdb", open: |folder, settings| as_opened(rocksdb::open_alone(folder, settings)) },
     #[cfg(feature = "wiredtiger-system")]
     KvEngine { name: "wiredTiger", open: |folder, settings| as_opened(wiredtiger::open_alone(folder, settings)) },
 ];
@@ -83,7 +80,8 @@ impl EngineChoice {
     /// The options that the engine does not take, with the reason.
     pub fn refused(&self) -> Vec<(&str, String)> {
         let reason = |option: &str| match self.name {
-            "rocksdb" if option == "rocksdb.compression" => None,
+            #[cfg(feature = "rocksdb")]
+            "rocksdb" if rocksdb::takes(option) => rocksdb::warning(option, &self.options),
             #[cfg(feature = "wiredtiger-system")]
             "wiredTiger" if wiredtiger::takes(option) => None,
             "ftree" => ftree::refusal(option),
@@ -110,17 +108,8 @@ impl EngineChoice {
 
     pub fn open(&self, folder: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
         match self.name {
-            #[cfg(feature = "rocksdb-system")]
-            "rocksdb" => {
-                let usual = RocksOptions::default();
-                let compression = self.options.iter().rfind(|(name, _)| name == "rocksdb.compression");
-                let options = RocksOptions {
-                    cache_bytes: self.cache_bytes.map_or(usual.cache_bytes, |bytes| bytes as usize),
-                    compression: compression.map_or(usual.compression, |(_, value)| value.clone()),
-                    ..usual
-                };
-                open_rocksdb(folder, options)
-            }
+            #[cfg(feature = "rocksdb")]
+            "rocksdb" => rocksdb::open(folder, self.cache_bytes, &self.options),
             #[cfg(feature = "wiredtiger-system")]
             "wiredTiger" => wiredtiger::open(folder, self.cache_bytes, &self.options),
             "lmdb" => open_lmdb(folder, LmdbOptions::default()),
@@ -131,20 +120,6 @@ impl EngineChoice {
 
 fn open_lmdb(folder: &Path, options: LmdbOptions) -> arbor_engine::Result<Arc<dyn Engine>> {
     Ok(Arc::new(LmdbEngine::open(folder, options)?))
-}
-
-/// One budget for RocksDB's cache and the up to four memtables beside it.
-#[cfg(feature = "rocksdb-system")]
-fn rocksdb_within(bytes: u64) -> RocksOptions {
-    let memtable_bytes = (bytes / 16).clamp(1 << 20, 64 << 20);
-    let cache_bytes = bytes.saturating_sub(4 * memtable_bytes) as usize;
-    // Nothing reads the counts, and no write of RocksDB's own would read for them.
-    RocksOptions { cache_bytes, memtable_bytes, exact_counts: false, ..RocksOptions::default() }
-}
-
-#[cfg(feature = "rocksdb-system")]
-fn open_rocksdb(folder: &Path, options: RocksOptions) -> arbor_engine::Result<Arc<dyn Engine>> {
-    Ok(Arc::new(RocksEngine::open(folder, options)?))
 }
 
 #[cfg(test)]
@@ -174,7 +149,7 @@ mod tests {
         assert!(refused.len() == 2 && refused[1].1.contains("no cleaner"), "{refused:?}");
     }
 
-    #[cfg(feature = "rocksdb-system")]
+    #[cfg(feature = "rocksdb")]
     #[test]
     fn rocksdb_takes_its_options() {
         let rocksdb = asked("rocksdb");

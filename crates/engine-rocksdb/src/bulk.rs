@@ -16,7 +16,7 @@ use arbor_engine::{Result, limits};
 use crate::engine::Core;
 use crate::folder::load_file;
 use crate::raw::SortedFile;
-use crate::records::{self, Content, Tree};
+use crate::records::{self, Content};
 
 type RowSource<'r> = &'r mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>;
 
@@ -31,12 +31,12 @@ pub fn load(core: &Core, tree: TreeId, rows: RowSource<'_>) -> Result<()> {
         Ok(content)
     })?;
     let mut files = Files { core, content, paths: Vec::new() };
-    let loaded = files.fill(rows).and_then(|loaded| {
+    let loaded = files.fill(rows).and_then(|()| {
         core.edit(|edit| {
             edit.check_empty(tree)?;
-            let old = edit.tree(tree)?;
-            edit.doom(old.content);
-            edit.set_tree(tree, loaded);
+            let old = edit.tree(tree)?.content;
+            edit.doom(old);
+            edit.set_content(tree, content);
             records::delete_loading(&mut edit.batch, content);
             Ok(())
         })
@@ -60,8 +60,7 @@ struct Files<'c> {
 }
 
 impl<'c> Files<'c> {
-    fn fill(&mut self, rows: RowSource<'_>) -> Result<Tree> {
-        let mut tree = Tree::empty(self.content);
+    fn fill(&mut self, rows: RowSource<'_>) -> Result<()> {
         let (mut last, mut file, mut file_bytes) = (None::<Vec<u8>>, None::<SortedFile<'c>>, 0);
         for (key, value) in rows {
             limits::check_row(&key, &value)?;
@@ -74,18 +73,16 @@ impl<'c> Files<'c> {
                 Some(open) => open,
                 None => file.insert(self.next_file()?),
             };
-            open.put(&self.content.row(&key), &value)?;
-            let bytes = (key.len() + value.len()) as u64;
-            tree.keys += 1;
-            tree.bytes += bytes;
-            file_bytes += bytes;
+            open.put(self.content, &key, &value)?;
+            file_bytes += (key.len() + value.len()) as u64;
             last = Some(key);
         }
         file.take().map_or(Ok(()), SortedFile::finish)?;
         if !self.paths.is_empty() {
             self.core.db.ingest(&self.paths)?;
+            self.core.expansion.refresh(&self.core.db);
         }
-        Ok(tree)
+        Ok(())
     }
 
     fn next_file(&mut self) -> Result<SortedFile<'c>> {

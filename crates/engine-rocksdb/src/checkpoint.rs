@@ -6,10 +6,10 @@
 //!
 //! **The barrier.** RocksDB flushes by itself when a memtable is full, when it is closed, when it recovers from a failed
 //! flush, before a manual compaction and before it takes a file over that overlaps. Each of these could make a batch
-//! durable that the log has not synced. So none of them happens: the memtable's limit is far above what the adapter lets
-//! it hold (16 and 4 times `memtable_bytes`; a write that comes to half the limit, which only a huge group can, waits for
-//! the barrier first), closing does not flush, failed flushes are not repeated, compactions are only suggested,
-//! and loads refuse to flush. Rejected: a listener that waits when a flush begins; the C interface has none, and it could
+//! durable that the log has not synced. So none of them happens: the memtable's limit is four times what the adapter lets
+//! it hold (a write that comes to half the limit, which only a huge group can, waits for the barrier first), closing does
+//! not flush, failed flushes are not repeated, loads refuse to flush, and while a manual compaction runs every write waits
+//! for the barrier ([`compact`](crate::compact)). Rejected: a listener that waits when a flush begins; the C interface has none, and it could
 //! not refuse.
 //!
 //! **A checkpoint:**
@@ -22,8 +22,8 @@
 //!
 //! A crash before the manifest's sync in 3 leaves the checkpoint before.
 //!
-//! **Memory.** When `memtable_bytes` were written, the background thread makes a checkpoint; at four times that the
-//! writer makes it itself.
+//! **Memory.** When `memtable_bytes` were written, the background thread makes a checkpoint; at `memtables_max` times that
+//! writers wait ([`room`](crate::room)), and a writer that came past that makes it itself.
 //!
 //! **A failed flush** ends writing (poisoned), but for a full disk: there RocksDB refuses writes, waits for space and then
 //! flushes its memtables by itself. The barrier is therefore waited for once more when the failure is seen; RocksDB looks
@@ -40,6 +40,7 @@ use arbor_engine::{Error, Result};
 use crate::engine::Core;
 use crate::raw::WriteBatch;
 use crate::records::StateRecord;
+use crate::sweep::Span;
 
 const SEALED_MEMTABLES: &CStr = c"rocksdb.num-immutable-mem-table";
 const FAILURES: &CStr = c"rocksdb.background-errors";
@@ -53,38 +54,40 @@ impl Core {
         let begin = Instant::now();
         let result = self.flush();
         self.counters.checkpoint_ms.fetch_add(begin.elapsed().as_millis() as u64, Ordering::Relaxed);
-        let StateRecord { applied: position, generation, .. } = result?;
+        let (StateRecord { applied: position, generation, .. }, sunk) = result?;
         self.flushed_generation.store(generation, Ordering::Release);
         self.durable.store(position.0, Ordering::Release);
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.expansion.refresh(&self.db);
         // A sweep that fails is tried again at the next checkpoint; if writing is over, the next `apply` says so.
-        if self.sweep().is_err() {
+        if self.sweep().and_then(|()| self.sink(sunk)).is_err() {
             self.counters.background_errors.fetch_add(1, Ordering::Relaxed);
         }
         Ok(position)
     }
 
-    /// Answers the state that is durable.
-    fn flush(&self) -> Result<StateRecord> {
+    /// Answers the state that is durable, and the deleted ranges whose tombstones are in files now.
+    fn flush(&self) -> Result<(StateRecord, Vec<Span>)> {
         self.wait_for_log(Position(self.applied.load(Ordering::Acquire)))?;
         let failures = self.db.figure(FAILURES);
-        let state = {
+        let (state, sunk) = {
             let mut book = self.lock_book();
             if let Some(reason) = &book.poisoned {
                 return Err(Error::Poisoned { context: reason.clone() });
             }
             let state = book.state;
             if !book.dirty {
-                return Ok(state);
+                return Ok((state, Vec::new()));
             }
             self.wait_for_log(state.applied)?;
             self.db.begin_flush().map_err(|error| self.judge(&mut book, error))?;
-            book.dirty = false;
+            book.flushing();
             self.unflushed_bytes.store(0, Ordering::Relaxed);
-            state
+            (state, std::mem::take(&mut book.sunk))
         };
         self.wait_for_flush(failures)?;
-        Ok(state)
+        self.lock_book().trees.values().for_each(|tree| tree.flushed());
+        Ok((state, sunk))
     }
 
     pub(crate) fn wait_for_log(&self, position: Position) -> Result<()> {

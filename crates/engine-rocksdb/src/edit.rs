@@ -1,28 +1,28 @@
-//! A group of batches becomes one write of RocksDB, with exact counts unless they are not asked for
-//! (`RocksOptions::exact_counts`); the records of trees then count what bulk loads put there.
-//!
-//! Within the group, rows that it changed are looked up in `rows` (length of the value, `None` if deleted), then in
-//! `ranges` (what it deleted as a range), then in RocksDB. Nothing is changed before the write, so a group that fails
-//! leaves nothing.
+//! A group of batches becomes one write of RocksDB. Nothing is read for it, and nothing is changed before the write, so a
+//! group that fails leaves nothing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arbor_base::TreeId;
-use arbor_engine::{Batch, Error, Op, Result, limits};
+use arbor_engine::{Batch, Error, Op, Result, TreeOptions, limits};
 
-use crate::options::check_tree_options;
+use crate::options::check_names;
 use crate::raw::{Db, WriteBatch};
-use crate::records::{self, Content, StateRecord, Tree};
+use crate::records::{self, Content, StateRecord, Tree, Trees};
+use crate::sweep::{SPANS_MAX, Span};
 
 /// What the writer knows of the newest state.
 pub struct Book {
-    pub trees: HashMap<TreeId, Tree>,
     /// Changes only when trees come, go or are loaded; snapshots share it.
-    pub contents: Arc<HashMap<TreeId, Content>>,
+    pub trees: Arc<Trees>,
     pub state: StateRecord,
     /// Contents to sweep, with the first generation that does not show them.
     pub doomed: Vec<(Content, u64)>,
+    /// Deleted ranges of trees that stay, whose space is to return.
+    pub sunk: Vec<Span>,
+    /// The database is marked as holding update messages.
+    pub updates_marked: bool,
     /// Something was written since the last flush began.
     pub dirty: bool,
     pub poisoned: Option<String>,
@@ -33,24 +33,27 @@ pub struct Edit<'b> {
     book: &'b Book,
     pub batch: WriteBatch,
     pub state: StateRecord,
-    trees: HashMap<TreeId, Option<Tree>>,
-    rows: BTreeMap<Vec<u8>, Option<usize>>,
-    ranges: Vec<(Vec<u8>, Vec<u8>)>,
+    trees: HashMap<TreeId, Option<Arc<Tree>>>,
     doomed: Vec<Content>,
-    reshaped: bool,
-    exact_counts: bool,
+    sunk: Vec<Span>,
+    /// By tree, for estimates.
+    put_bytes: HashMap<TreeId, u64>,
+    takes_updates: bool,
+    updates_marked: bool,
 }
 
 /// What a written edit changes in the book.
 pub struct Outcome {
     pub state: StateRecord,
-    pub trees: HashMap<TreeId, Option<Tree>>,
+    pub trees: Arc<Trees>,
     pub doomed: Vec<Content>,
-    pub contents: Arc<HashMap<TreeId, Content>>,
+    pub sunk: Vec<Span>,
+    pub put_bytes: HashMap<TreeId, u64>,
+    pub updates_marked: bool,
 }
 
 impl<'b> Edit<'b> {
-    pub fn begin(db: &'b Db, book: &'b Book, exact_counts: bool) -> Result<Edit<'b>> {
+    pub fn begin(db: &'b Db, book: &'b Book, takes_updates: bool) -> Result<Edit<'b>> {
         if let Some(reason) = &book.poisoned {
             return Err(Error::Poisoned { context: reason.clone() });
         }
@@ -61,11 +64,11 @@ impl<'b> Edit<'b> {
             batch: WriteBatch::new(),
             state,
             trees: HashMap::new(),
-            rows: BTreeMap::new(),
-            ranges: Vec::new(),
             doomed: Vec::new(),
-            reshaped: false,
-            exact_counts,
+            sunk: Vec::new(),
+            put_bytes: HashMap::new(),
+            takes_updates,
+            updates_marked: book.updates_marked,
         })
     }
 
@@ -87,44 +90,60 @@ impl<'b> Edit<'b> {
                 self.drop_tree(*tree);
                 Ok(())
             }
-            Op::Put { tree, key, value } => self.put(*tree, key, value),
-            Op::Update { .. } => Err(Error::no_updates("rocksdb")),
-            Op::Delete { tree, key } => self.delete(*tree, key),
+            Op::Put { tree, key, value } => {
+                limits::check_row(key, value)?;
+                let content = self.count(*tree, key.len() + value.len())?;
+                self.batch.put(content, key, value);
+                Ok(())
+            }
+            Op::Update { tree, key, update } => self.update(*tree, key, update),
+            Op::Delete { tree, key } => {
+                let content = self.content(*tree)?;
+                self.batch.delete(content, key);
+                Ok(())
+            }
             Op::DeleteRange { tree, from, to } => self.delete_range(*tree, from, to.as_deref()),
         }
     }
 
-    pub fn tree(&self, tree: TreeId) -> Result<Tree> {
+    pub fn tree(&self, tree: TreeId) -> Result<&Tree> {
         let found = match self.trees.get(&tree) {
-            Some(changed) => *changed,
-            None => self.book.trees.get(&tree).copied(),
+            Some(changed) => changed.as_ref(),
+            None => self.book.trees.get(&tree),
         };
-        found.ok_or(Error::UnknownTree(tree))
+        found.map(Arc::as_ref).ok_or(Error::UnknownTree(tree))
+    }
+
+    fn content(&self, tree: TreeId) -> Result<Content> {
+        self.tree(tree).map(|tree| tree.content)
+    }
+
+    fn count(&mut self, tree: TreeId, bytes: usize) -> Result<Content> {
+        let content = self.content(tree)?;
+        *self.put_bytes.entry(tree).or_default() += bytes as u64;
+        Ok(content)
     }
 
     /// Errors: the tree holds rows, or is not there. Requires: nothing was changed before in this edit.
     pub fn check_empty(&self, tree: TreeId) -> Result<()> {
-        let record = self.tree(tree)?;
-        if self.exact_counts {
-            return limits::check_empty(tree, record.keys);
-        }
-        limits::check_empty(tree, u64::from(self.db.rows(record.content, None)?.seek(&[])?))
+        let content = self.content(tree)?;
+        limits::check_empty(tree, u64::from(self.db.rows(content, None)?.seek(&[])?))
     }
 
-    fn create_tree(&mut self, tree: TreeId, options: &arbor_engine::TreeOptions) -> Result<()> {
-        check_tree_options(options)?;
+    fn create_tree(&mut self, tree: TreeId, options: &TreeOptions) -> Result<()> {
+        check_names(options)?;
         if self.tree(tree).is_err() {
             let content = self.new_content();
-            self.set_tree(tree, Tree::empty(content));
+            self.set_content(tree, content);
         }
         Ok(())
     }
 
     fn drop_tree(&mut self, tree: TreeId) {
-        let Ok(record) = self.tree(tree) else { return };
-        self.doom(record.content);
+        let Ok(content) = self.content(tree) else { return };
+        self.doom(content);
+        records::delete_tree(&mut self.batch, tree);
         self.trees.insert(tree, None);
-        self.reshaped = true;
     }
 
     pub fn new_content(&mut self) -> Content {
@@ -133,10 +152,10 @@ impl<'b> Edit<'b> {
         content
     }
 
-    /// Gives a tree another content or other counts.
-    pub fn set_tree(&mut self, tree: TreeId, record: Tree) {
-        self.reshaped |= self.tree(tree).ok().map(|old| old.content) != Some(record.content);
-        self.trees.insert(tree, Some(record));
+    /// Gives a tree another content.
+    pub fn set_content(&mut self, tree: TreeId, content: Content) {
+        records::put_tree(&mut self.batch, tree, content);
+        self.trees.insert(tree, Some(Arc::new(Tree::new(content))));
     }
 
     pub fn doom(&mut self, content: Content) {
@@ -144,141 +163,77 @@ impl<'b> Edit<'b> {
         self.doomed.push(content);
     }
 
-    fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
-        limits::check_row(key, value)?;
-        let mut record = self.tree(tree)?;
-        let row = record.content.row(key);
-        if !self.exact_counts {
-            self.batch.put(&row, value);
-            return Ok(());
+    fn update(&mut self, tree: TreeId, key: &[u8], update: &[u8]) -> Result<()> {
+        if !self.takes_updates {
+            return Err(Error::no_updates("rocksdb"));
         }
-        match self.value_length(&row)? {
-            Some(length) => record.bytes = record.bytes - length as u64 + value.len() as u64,
-            None => {
-                record.keys += 1;
-                record.bytes += (key.len() + value.len()) as u64;
-            }
+        limits::check_row(key, update)?;
+        let content = self.count(tree, key.len() + update.len())?;
+        if !self.updates_marked {
+            records::put_updates(&mut self.batch);
+            self.updates_marked = true;
         }
-        self.batch.put(&row, value);
-        self.rows.insert(row, Some(value.len()));
-        self.trees.insert(tree, Some(record));
-        Ok(())
-    }
-
-    fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
-        let mut record = self.tree(tree)?;
-        let row = record.content.row(key);
-        if !self.exact_counts {
-            self.batch.delete(&row);
-            return Ok(());
-        }
-        // No tombstone for a row that is not there.
-        let Some(length) = self.value_length(&row)? else { return Ok(()) };
-        record.keys -= 1;
-        record.bytes -= (key.len() + length) as u64;
-        self.batch.delete(&row);
-        self.rows.insert(row, None);
-        self.trees.insert(tree, Some(record));
+        self.batch.update(content, key, update);
         Ok(())
     }
 
     fn delete_range(&mut self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<()> {
-        let mut record = self.tree(tree)?;
-        let begin = record.content.row(from);
-        let end = to.map_or(record.content.end().to_vec(), |to| record.content.row(to));
-        if begin >= end {
-            return Ok(());
+        let content = self.content(tree)?;
+        let span = Span { begin: content.row(from), end: to.map_or(content.end().to_vec(), |to| content.row(to)) };
+        if span.begin < span.end {
+            self.batch.delete_range(&span.begin, &span.end);
+            self.sunk.push(span);
         }
-        if !self.exact_counts {
-            self.batch.delete_range(&begin, &end);
-            return Ok(());
-        }
-        let (mut keys, mut bytes) = (0, 0);
-        let mut count = |row: &[u8], length: usize| {
-            keys += 1;
-            bytes += (row.len() - record.content.prefix().len() + length) as u64;
-        };
-        let mut stored = self.db.rows(record.content, None)?;
-        let mut more = stored.seek(from)?;
-        while more && to.is_none_or(|to| stored.key() < to) {
-            let row = record.content.row(stored.key());
-            if !self.rows.contains_key(&row) && !self.in_deleted_range(&row) {
-                count(&row, stored.value().len());
-            }
-            more = stored.next()?;
-        }
-        for (row, length) in self.rows.range_mut(begin.clone()..end.clone()) {
-            if let Some(length) = length.take() {
-                count(row, length);
-            }
-        }
-        if keys == 0 {
-            return Ok(());
-        }
-        record.keys -= keys;
-        record.bytes -= bytes;
-        self.batch.delete_range(&begin, &end);
-        self.ranges.push((begin, end));
-        self.trees.insert(tree, Some(record));
         Ok(())
-    }
-
-    fn in_deleted_range(&self, row: &[u8]) -> bool {
-        self.ranges.iter().any(|(begin, end)| (begin.as_slice()..end.as_slice()).contains(&row))
-    }
-
-    fn value_length(&self, row: &[u8]) -> Result<Option<usize>> {
-        match self.rows.get(row) {
-            Some(changed) => Ok(*changed),
-            None if self.in_deleted_range(row) => Ok(None),
-            None => self.db.value_length(row),
-        }
     }
 
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.batch.bytes == 0 && self.trees.is_empty() && self.state.applied == self.book.state.applied
+        self.batch.bytes == 0 && self.state == StateRecord { generation: self.state.generation, ..self.book.state }
     }
 
     /// The write, complete with the records. Answers it with what it changes.
     pub fn finish(mut self) -> (WriteBatch, Outcome) {
-        for (tree, record) in &self.trees {
-            match record {
-                Some(record) => records::put_tree(&mut self.batch, *tree, record),
-                None => records::delete_tree(&mut self.batch, *tree),
-            }
-        }
         records::put_state(&mut self.batch, &self.state);
-        let contents = if self.reshaped { self.contents() } else { self.book.contents.clone() };
-        let Edit { batch, state, trees, doomed, .. } = self;
-        (batch, Outcome { state, trees, doomed, contents })
+        let trees = if self.trees.is_empty() { self.book.trees.clone() } else { self.changed_trees() };
+        let Edit { batch, state, doomed, sunk, put_bytes, updates_marked, .. } = self;
+        (batch, Outcome { state, trees, doomed, sunk, put_bytes, updates_marked })
     }
 
-    fn contents(&self) -> Arc<HashMap<TreeId, Content>> {
-        let mut contents = (*self.book.contents).clone();
-        for (tree, record) in &self.trees {
-            match record {
-                Some(record) => contents.insert(*tree, record.content),
-                None => contents.remove(tree),
+    fn changed_trees(&self) -> Arc<Trees> {
+        let mut trees = (*self.book.trees).clone();
+        for (id, tree) in &self.trees {
+            match tree {
+                Some(tree) => trees.insert(*id, tree.clone()),
+                None => trees.remove(id),
             };
         }
-        Arc::new(contents)
+        Arc::new(trees)
     }
 }
 
 impl Book {
     /// Takes what was written.
     pub fn take(&mut self, outcome: Outcome) {
-        let Outcome { state, trees, doomed, contents } = outcome;
-        for (tree, record) in trees {
-            match record {
-                Some(record) => self.trees.insert(tree, record),
-                None => self.trees.remove(&tree),
-            };
-        }
+        let Outcome { state, trees, doomed, sunk, put_bytes, updates_marked } = outcome;
         self.doomed.extend(doomed.into_iter().map(|content| (content, state.generation)));
+        let room = SPANS_MAX.saturating_sub(self.sunk.len());
+        self.sunk.extend(sunk.into_iter().take(room));
         self.state = state;
-        self.contents = contents;
+        self.trees = trees;
+        for (tree, bytes) in put_bytes {
+            // Not of a tree that the same group dropped.
+            if let Some(tree) = self.trees.get(&tree) {
+                tree.count(bytes);
+            }
+        }
+        self.updates_marked = updates_marked;
         self.dirty = true;
+    }
+
+    /// A flush of all that was written begins.
+    pub fn flushing(&mut self) {
+        self.dirty = false;
+        self.trees.values().for_each(|tree| tree.flush_begins());
     }
 }

@@ -1,12 +1,11 @@
 //! The engine: one writer, many readers, checkpoints beside them.
 //!
-//! Locks, in the order in which they are taken: `flushing` (checkpoints, one at a time), `covered`, `book` (the writer: a
-//! group of batches), `published` (short; taking a snapshot), RocksDB's own. Readers take `published` only.
+//! Locks, in the order in which they are taken: `compacting` (manual compactions, one at a time), `flushing` (checkpoints,
+//! one at a time), `covered`, `book` (the writer: a group of batches), `published` (short; taking a snapshot), RocksDB's
+//! own. Readers take `published` only.
 
-use std::collections::HashMap;
-use std::ffi::CStr;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arbor_base::{Position, TreeId};
@@ -14,35 +13,21 @@ use arbor_engine::{
     Barrier, Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeOptions, TreeStats,
 };
 
+use crate::background::{Alarm, Background, Compactor};
 use crate::edit::{Book, Edit};
-use crate::options::{COMPRESSIONS, RocksOptions, check_tree_options};
+use crate::estimate::Expansion;
+use crate::options::{COMPRESSIONS, RocksOptions, check_tree, compression_list, find_compression};
 use crate::published::{Published, State};
 use crate::raw::Db;
 use crate::records::{self, Content, StateRecord};
 use crate::snapshot::RocksSnapshot;
-use crate::sweep::{Alarm, Flusher};
 use crate::{bulk, folder};
-
-/// From this multiple of `memtable_bytes` on the writer makes the checkpoint itself.
-const MEMTABLES_MAX: u64 = 4;
-
-/// RocksDB's figures that `stats` shows, by the names that they have there.
-const FIGURES: &[(&str, &CStr)] = &[
-    ("memtable_bytes", c"rocksdb.cur-size-all-mem-tables"),
-    ("pending_compaction_bytes", c"rocksdb.estimate-pending-compaction-bytes"),
-    ("running_compactions", c"rocksdb.num-running-compactions"),
-    ("running_flushes", c"rocksdb.num-running-flushes"),
-    ("table_reader_bytes", c"rocksdb.estimate-table-readers-mem"),
-    ("background_errors", c"rocksdb.background-errors"),
-    ("held_snapshots", c"rocksdb.num-snapshots"),
-    ("write_stopped", c"rocksdb.is-write-stopped"),
-];
 
 /// The RocksDB engine. Dropping it keeps the state of its last checkpoint.
 pub struct RocksEngine {
     core: Arc<Core>,
-    /// Stops and joins its thread when dropped.
-    _flusher: Flusher,
+    /// Stops and joins its threads when dropped.
+    _background: Background,
 }
 
 pub(crate) struct Core {
@@ -52,6 +37,10 @@ pub(crate) struct Core {
     pub published: Arc<Published>,
     pub barrier: Mutex<Option<Barrier>>,
     pub flushing: Mutex<()>,
+    /// Held while a manual compaction runs.
+    pub compacting: Mutex<()>,
+    /// Every write waits for the log, so RocksDB may flush by itself.
+    pub lawful_flushes: AtomicBool,
     /// Swept contents whose tombstone is to be compacted.
     pub covered: Mutex<Vec<Content>>,
     pub applied: AtomicU64,
@@ -60,8 +49,15 @@ pub(crate) struct Core {
     pub flushed_generation: AtomicU64,
     /// Written since the last flush began.
     pub unflushed_bytes: AtomicU64,
+    pub last_write_bytes: AtomicU64,
+    /// At most what `options` says.
+    pub memtable_bytes: AtomicU64,
+    /// Of files that are written now; index into [`COMPRESSIONS`].
+    pub compression: AtomicUsize,
+    pub expansion: Arc<Expansion>,
     pub counters: Counters,
     pub alarm: Alarm,
+    pub compactor: Compactor,
 }
 
 #[derive(Default)]
@@ -70,6 +66,9 @@ pub(crate) struct Counters {
     pub checkpoints: AtomicU64,
     pub checkpoint_ms: AtomicU64,
     pub swept_trees: AtomicU64,
+    pub manual_compactions: AtomicU64,
+    /// Time that writers were held back.
+    pub room_us: AtomicU64,
     pub background_errors: AtomicU64,
 }
 
@@ -81,8 +80,9 @@ impl RocksEngine {
         folder::remove_load_files(dir)?;
         let core = Arc::new(Core::new(db, options)?);
         core.clear_unfinished_loads()?;
-        let flusher = Flusher::start(&core)?;
-        Ok(RocksEngine { core, _flusher: flusher })
+        let background = Background::start(&core)?;
+        core.alarm.ring();
+        Ok(RocksEngine { core, _background: background })
     }
 }
 
@@ -91,17 +91,23 @@ impl Core {
         let found = records::state(&db, None)?;
         let state = found.unwrap_or(StateRecord { next_content: 1, ..StateRecord::default() });
         let all = records::all(&db)?;
-        let contents: HashMap<_, _> = all.trees.iter().map(|(tree, record)| (*tree, record.content)).collect();
-        let contents = Arc::new(contents);
-        let published = State { generation: state.generation, position: state.applied, trees: contents.clone() };
+        if all.updates && options.updates.is_none() {
+            let reason = "its tables hold update messages, and the engine rocksdb was opened without their function";
+            return Err(Error::CannotOpen { path: db.dir().display().to_string(), reason: reason.to_owned() });
+        }
+        let trees = Arc::new(all.trees);
+        let published = State { generation: state.generation, position: state.applied, trees: trees.clone() };
         let book = Book {
-            trees: all.trees.into_iter().collect(),
-            contents,
+            trees,
             state,
             doomed: all.doomed.into_iter().map(|content| (content, 0)).collect(),
+            sunk: Vec::new(),
+            updates_marked: all.updates,
             dirty: false,
             poisoned: None,
         };
+        let (compression, _) = find_compression(&options.compression)?;
+        let (memtable_bytes, expansion) = (options.memtable_bytes, Expansion::of(&db));
         Ok(Core {
             db,
             options,
@@ -114,6 +120,13 @@ impl Core {
             durable: AtomicU64::new(state.applied.0),
             flushed_generation: AtomicU64::new(state.generation),
             unflushed_bytes: AtomicU64::new(0),
+            last_write_bytes: AtomicU64::new(0),
+            memtable_bytes: AtomicU64::new(memtable_bytes),
+            compression: AtomicUsize::new(compression),
+            expansion: Arc::new(expansion),
+            compacting: Mutex::new(()),
+            lawful_flushes: AtomicBool::new(false),
+            compactor: Compactor::default(),
             counters: Counters::default(),
             alarm: Alarm::default(),
         })
@@ -147,11 +160,11 @@ impl Core {
 
     /// Makes one write. After an error nothing of it is applied; an error of the change itself leaves the engine usable.
     pub fn edit<T>(&self, change: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<T> {
-        if self.unflushed_bytes.load(Ordering::Relaxed) > self.options.memtable_bytes.saturating_mul(MEMTABLES_MAX) {
+        if self.unflushed_bytes.load(Ordering::Relaxed) > self.unflushed_bytes_max() {
             self.checkpoint()?;
         }
         let mut book = self.lock_book();
-        let mut edit = Edit::begin(&self.db, &book, self.options.exact_counts)?;
+        let mut edit = Edit::begin(&self.db, &book, self.options.updates.is_some())?;
         let answer = change(&mut edit)?;
         if edit.is_empty() {
             return Ok(answer);
@@ -159,25 +172,37 @@ impl Core {
         let (batch, outcome) = edit.finish();
         let StateRecord { generation, applied: position, .. } = outcome.state;
         // Near the size at which RocksDB flushes by itself, after which that is lawful: see `checkpoint.rs`.
-        if self.unflushed_bytes.load(Ordering::Relaxed) + batch.bytes > self.options.write_buffer_bytes() / 2 {
+        let filled = self.unflushed_bytes.load(Ordering::Relaxed) + batch.bytes;
+        if filled > self.options.write_buffer_bytes() / 2 || self.lawful_flushes.load(Ordering::SeqCst) {
             self.wait_for_log(position)?;
         }
-        self.published.announce(State { generation, position, trees: outcome.contents.clone() });
+        self.published.announce(State { generation, position, trees: outcome.trees.clone() });
         let written = self.db.write(&batch);
         self.published.settle(written.is_ok());
         written.map_err(|error| self.judge(&mut book, error))?;
+        let gone = !(outcome.doomed.is_empty() && outcome.sunk.is_empty());
         book.take(outcome);
         self.applied.store(position.0, Ordering::Release);
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
         self.unflushed_bytes.fetch_add(batch.bytes, Ordering::Relaxed);
-        if self.wants_checkpoint() {
-            self.alarm.checkpoint();
+        self.last_write_bytes.store(batch.bytes, Ordering::Relaxed);
+        if gone || self.wants_checkpoint() {
+            self.alarm.ring();
         }
         Ok(answer)
     }
 
     pub fn wants_checkpoint(&self) -> bool {
-        self.unflushed_bytes.load(Ordering::Relaxed) > self.options.memtable_bytes
+        self.unflushed_bytes.load(Ordering::Relaxed) > self.memtable_bytes.load(Ordering::Relaxed)
+    }
+
+    /// From here on writers wait for a checkpoint.
+    pub fn unflushed_bytes_max(&self) -> u64 {
+        self.memtable_bytes.load(Ordering::Relaxed).saturating_mul(self.options.memtables_max)
+    }
+
+    fn compression_name(&self) -> &'static str {
+        COMPRESSIONS[self.compression.load(Ordering::Relaxed)].name
     }
 
     /// What a failed write or flush means: no space, or the end of writing.
@@ -203,7 +228,7 @@ impl Engine for RocksEngine {
     }
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
-        Ok(Box::new(RocksSnapshot::new(&self.core.db, &self.core.published)?))
+        Ok(Box::new(RocksSnapshot::new(&self.core.db, &self.core.published, &self.core.expansion)?))
     }
 
     fn checkpoint(&self) -> Result<Position> {
@@ -223,7 +248,19 @@ impl Engine for RocksEngine {
     }
 
     fn check_options(&self, options: &TreeOptions) -> Result<()> {
-        check_tree_options(options)
+        check_tree(options, self.core.compression_name())
+    }
+
+    fn wait_for_room(&self) {
+        self.core.wait_for_room();
+    }
+
+    fn compact(&self, tree: TreeId, stop: &dyn Fn() -> bool) -> Result<u64> {
+        self.core.compact_tree(tree, stop)
+    }
+
+    fn set_parameter(&self, name: &str, value: &str) -> Result<()> {
+        self.core.set_parameter(name, value)
     }
 
     fn trees(&self) -> Result<Vec<TreeId>> {
@@ -233,45 +270,23 @@ impl Engine for RocksEngine {
     }
 
     fn stats(&self) -> Result<EngineStats> {
-        let core = &self.core;
-        let own = [
-            ("trees", core.lock_book().trees.len() as u64),
-            ("unflushed_bytes", core.unflushed_bytes.load(Ordering::Relaxed)),
-            ("writes", core.counters.writes.load(Ordering::Relaxed)),
-            ("checkpoints", core.counters.checkpoints.load(Ordering::Relaxed)),
-            ("checkpoint_ms", core.counters.checkpoint_ms.load(Ordering::Relaxed)),
-            ("swept_trees", core.counters.swept_trees.load(Ordering::Relaxed)),
-            ("checkpoint_errors", core.counters.background_errors.load(Ordering::Relaxed)),
-        ];
-        let figures = FIGURES.iter().map(|(name, figure)| (*name, core.db.figure(figure)));
-        let total = core.db.figure(c"rocksdb.total-sst-files-size");
-        Ok(EngineStats {
-            disk_bytes: total,
-            // Files of old versions that snapshots or iterators still hold.
-            free_bytes: total.saturating_sub(core.db.figure(c"rocksdb.live-sst-files-size")),
-            cache_bytes: core.db.cache_bytes() + core.db.figure(c"rocksdb.cur-size-all-mem-tables"),
-            counters: own.into_iter().chain(figures).collect(),
-        })
+        Ok(self.core.stats())
     }
 
     fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
-        let record = self.core.lock_book().trees.get(&tree).copied().ok_or(Error::UnknownTree(tree))?;
-        let disk_bytes = self.core.db.file_bytes(&record.content.prefix(), &record.content.end())?;
-        if !self.core.options.exact_counts {
-            let whole = self.snapshot()?.estimate(tree, &[], None)?;
-            return Ok(TreeStats { keys: whole.keys, data_bytes: whole.bytes, disk_bytes, free_bytes: 0 });
-        }
-        Ok(TreeStats { keys: record.keys, data_bytes: record.bytes, disk_bytes, free_bytes: 0 })
+        let content =
+            self.core.lock_book().trees.get(&tree).map(|tree| tree.content).ok_or(Error::UnknownTree(tree))?;
+        let disk_bytes = self.core.db.file_bytes(&content.prefix(), &content.end())?;
+        let whole = self.snapshot()?.estimate(tree, &[], None)?;
+        Ok(TreeStats { keys: whole.keys, data_bytes: whole.bytes, disk_bytes, free_bytes: 0 })
     }
 
     fn capabilities(&self) -> Capabilities {
-        // For exact counts a range delete reads what it deletes.
-        let exact_counts = self.core.options.exact_counts;
         Capabilities {
-            update_messages: false,
-            exact_counts,
-            cheap_range_delete: !exact_counts,
-            compression: COMPRESSIONS,
+            update_messages: self.core.options.updates.is_some(),
+            exact_counts: false,
+            cheap_range_delete: true,
+            compression: compression_list(self.core.compression_name()),
         }
     }
 }

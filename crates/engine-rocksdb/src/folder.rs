@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `ARBOR_ENGINE` | `rocksdb 1`: the folder is Arbor's, and the version of [`records`](crate::records) |
+//! | `ARBOR_ENGINE` | `rocksdb 2`: the folder is Arbor's, and the version of [`records`](crate::records) |
 //! | `LOAD_*.sst` | files of a bulk load before RocksDB takes them over; left ones are removed at open |
 //! | all others | RocksDB's own: `CURRENT`, `MANIFEST-*`, `*.sst`, `LOCK`, `LOG` ... |
 //!
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use arbor_engine::{Error, Result};
 
 const MARKER: &str = "ARBOR_ENGINE";
-const CONTENT: &str = "rocksdb 1\n";
+const CONTENT: &str = "rocksdb 2\n";
 const LOAD_PREFIX: &str = "LOAD_";
 
 fn cannot(path: &Path, reason: impl Into<String>) -> Error {
@@ -31,7 +31,7 @@ pub fn prepare(path: &Path) -> Result<()> {
         Ok(text) if text == CONTENT => check_current(path),
         // A crash while the marker was written: nothing else can be there.
         Ok(text) if CONTENT.starts_with(&text) => mark(path),
-        Ok(text) => Err(cannot(path, format!("{MARKER} says '{}', this build reads 'rocksdb 1'", text.trim()))),
+        Ok(text) => Err(cannot(path, format!("{MARKER} says '{}', this build reads 'rocksdb 2'", text.trim()))),
         Err(e) if e.kind() == io::ErrorKind::NotFound => mark(path),
         Err(e) => Err(fails(e)),
     }

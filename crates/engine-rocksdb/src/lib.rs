@@ -1,53 +1,52 @@
 //! RocksDB behind the engine trait: a log-structured merge tree.
 //!
-//! Only with the feature `rocksdb-system`, which links the RocksDB 7.8 that Debian ships; without it this crate is empty.
+//! Only with the feature `rocksdb-system` (the library that the system has, RocksDB 7.8 in Debian 12) or
+//! `rocksdb-vendored` (the newest, built from source); without either this crate is empty.
 //!
 //! - `engine`: the trait, the one writer
 //! - `records`: where rows and the adapter's own records stand in RocksDB's one column family
-//! - `edit`: a group of batches becomes one write, with exact counts
+//! - `edit`: a group of batches becomes one write
 //! - `published`: which state a snapshot shows, and which snapshots are held
 //! - `snapshot`, `cursor`, `estimate`: reading
 //! - `bulk`: filling a tree from sorted files
 //! - `checkpoint`: what survives a crash, and the log's barrier
-//! - `sweep`: the space of dropped trees; the background thread
+//! - `sweep`, `background`: the space of dropped trees and deleted ranges, and the threads that give it back
+//! - `compact`: rewriting a tree on demand
+//! - `room`: how writers are slowed
+//! - `options`, `option_string`, `parameters`: what the user may choose, at start and later
+//! - `figures`: statistics
 //! - `folder`: whose folder it is
 //! - `raw`: the calls into RocksDB, and all unsafe code
 //!
-//! What follows from RocksDB and from the contract:
+//! What follows from RocksDB and from the design:
 //!
-//! - Counts are exact, so each put and delete looks for the row that it replaces. Bloom filters make that cheap for new
-//!   keys; RocksDB's blind writes are not to be had.
+//! - Writes read nothing: a put, a delete and a range delete go in blindly, an update message becomes an operand of
+//!   RocksDB's merge operator. So counts are estimates (the exact ones of collections are the ledger's, above the engine).
 //! - Compression is a choice of the engine, not of the tree: all trees share one column family.
-//! - Update messages (merge operators) are not used: the trait has none.
+#![cfg(feature = "rocksdb")]
 
-#[cfg(feature = "rocksdb-system")]
+#[cfg(not(any(feature = "rocksdb-system", feature = "rocksdb-vendored")))]
+compile_error!("choose the feature rocksdb-system or rocksdb-vendored");
+
+mod background;
 mod bulk;
-#[cfg(feature = "rocksdb-system")]
 mod checkpoint;
-#[cfg(feature = "rocksdb-system")]
+mod compact;
 mod cursor;
-#[cfg(feature = "rocksdb-system")]
 mod edit;
-#[cfg(feature = "rocksdb-system")]
 mod engine;
-#[cfg(feature = "rocksdb-system")]
 mod estimate;
-#[cfg(feature = "rocksdb-system")]
+mod figures;
 mod folder;
-#[cfg(feature = "rocksdb-system")]
+mod option_string;
 mod options;
-#[cfg(feature = "rocksdb-system")]
+mod parameters;
 mod published;
-#[cfg(feature = "rocksdb-system")]
 mod raw;
-#[cfg(feature = "rocksdb-system")]
 mod records;
-#[cfg(feature = "rocksdb-system")]
+mod room;
 mod snapshot;
-#[cfg(feature = "rocksdb-system")]
 mod sweep;
 
-#[cfg(feature = "rocksdb-system")]
 pub use engine::RocksEngine;
-#[cfg(feature = "rocksdb-system")]
 pub use options::{COMPRESSIONS, RocksOptions};

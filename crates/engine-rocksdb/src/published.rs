@@ -5,20 +5,20 @@
 //! writer announces `next` under the lock before it writes, and the announcement before it has become `current` by then.
 //! So taking a snapshot never waits for a write.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arbor_base::{Position, TreeId};
+use arbor_base::Position;
 use arbor_engine::{Error, Result};
 
 use crate::raw::{Db, RawSnapshot};
-use crate::records::{self, Content};
+use crate::records::{self, Trees};
 
 /// What all trees were after one write.
 pub struct State {
     pub generation: u64,
     pub position: Position,
-    pub trees: Arc<HashMap<TreeId, Content>>,
+    pub trees: Arc<Trees>,
 }
 
 pub struct Published {

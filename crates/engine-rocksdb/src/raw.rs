@@ -8,15 +8,34 @@
 //! - R3: RocksDB's database, snapshots and options may be used from any thread at the same time; batches, iterators and
 //!   file writers from one thread at a time, and may move between threads.
 //! - R4: snapshots hold the database with an `Arc`, iterators borrow it, so it is closed last.
+//!
+//! **Stored values.** The value of a row, then one byte [`ROW`]. A stored value without any byte is no row: that is what
+//! an update message leaves that ends a row, since RocksDB's merge operator cannot delete. Such leftovers are passed over
+//! by all reads here, and removed by compactions.
 
 mod batch;
 mod db;
 mod error;
+#[cfg(not(feature = "rocksdb-vendored"))]
+mod ffi;
 mod rows;
 mod settings;
 mod sorted_file;
+mod updates;
+
+#[cfg(feature = "rocksdb-vendored")]
+use librocksdb_sys as ffi;
 
 pub use batch::WriteBatch;
 pub use db::{Db, RawSnapshot};
 pub use rows::Rows;
+pub use settings::{c_text, check_option};
 pub use sorted_file::SortedFile;
+
+/// The last byte of the stored value of a row that is there.
+const ROW: u8 = 1;
+
+/// The value of a row in what is stored; `None`: there is no row.
+fn value_of(stored: &[u8]) -> Option<&[u8]> {
+    stored.split_last().map(|(_, value)| value)
+}

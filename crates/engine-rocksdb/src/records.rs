@@ -5,16 +5,24 @@
 //! | 8 zero bytes, `a` | the state: generation, applied position, next content; each u64 LE |
 //! | 8 zero bytes, `d`, content (u64 BE) | a doomed content, whose rows are to go; empty |
 //! | 8 zero bytes, `l`, content (u64 BE) | a content that a bulk load fills; empty |
-//! | 8 zero bytes, `t`, tree (u64 BE) | a tree: content, keys, bytes of keys and values; each u64 LE |
+//! | 8 zero bytes, `t`, tree (u64 BE) | a tree: its content, u64 LE |
+//! | 8 zero bytes, `u`, 8 zero bytes | there since the first update message was written; empty |
 //! | content (u64 BE), key | a row |
+//!
+//! Behind each value stands one more byte (see [`raw`](crate::raw)).
 //!
 //! A **content** is the set of rows of one tree. A tree that is dropped and made again gets another content, and numbers
 //! are never used twice, so a drop writes two records and no row. Contents begin at 1. Numbers inside keys are big-endian
 //! because RocksDB sorts bytes.
 //!
 //! One column family with prefixes, not a column family per tree: one memtable and one flush make a state durable as a
-//! whole, thousands of trees (MongoDB has one per index) cost nothing at rest, and drops are a range of keys. The price
-//! is that options of RocksDB cannot differ by tree.
+//! whole (RocksDB 7.8's C interface cannot flush several families together), thousands of trees (MongoDB has one per
+//! index) cost nothing at rest, and drops are a range of keys. The price is that options of RocksDB cannot differ by
+//! tree. Figures: docs/engines.md.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Error, Result};
@@ -43,19 +51,39 @@ impl Content {
     }
 }
 
-/// What is known of a tree.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A tree, shared by the writer and the snapshots that show it.
+#[derive(Debug)]
 pub struct Tree {
     pub content: Content,
-    pub keys: u64,
-    pub bytes: u64,
+    /// Bytes of keys and values that were put since the last flush began, and those that it takes while it runs. For
+    /// estimates: no figure of RocksDB tells what a memtable holds of a range.
+    unflushed_bytes: AtomicU64,
+    flushing_bytes: AtomicU64,
 }
 
 impl Tree {
-    pub fn empty(content: Content) -> Tree {
-        Tree { content, keys: 0, bytes: 0 }
+    pub fn new(content: Content) -> Tree {
+        Tree { content, unflushed_bytes: AtomicU64::new(0), flushing_bytes: AtomicU64::new(0) }
+    }
+
+    pub fn count(&self, bytes: u64) {
+        self.unflushed_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn bytes_in_memory(&self) -> u64 {
+        self.unflushed_bytes.load(Ordering::Relaxed) + self.flushing_bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn flush_begins(&self) {
+        self.flushing_bytes.fetch_add(self.unflushed_bytes.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    pub fn flushed(&self) {
+        self.flushing_bytes.store(0, Ordering::Relaxed);
     }
 }
+
+pub type Trees = HashMap<TreeId, Arc<Tree>>;
 
 /// The record that names a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -66,84 +94,79 @@ pub struct StateRecord {
     pub next_content: u64,
 }
 
+/// Without the prefix of the records.
 fn record_key(tag: u8, number: u64) -> Vec<u8> {
-    let mut key = Content::RECORDS.row(&[tag]);
+    let mut key = vec![tag];
     key.extend(number.to_be_bytes());
     key
 }
 
-fn state_key() -> Vec<u8> {
-    Content::RECORDS.row(b"a")
-}
+const STATE: &[u8] = b"a";
 
-fn numbers(db: &Db, what: &str, bytes: &[u8]) -> Result<[u64; 3]> {
-    let corrupt = || Error::Corrupt {
-        place: db.dir().display().to_string(),
-        context: format!("the record of {what} has {} bytes, not 24", bytes.len()),
-    };
-    let number = |at: usize| {
-        let bytes = bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-        bytes.map(u64::from_le_bytes).ok_or_else(corrupt)
-    };
-    match bytes.len() {
-        24 => Ok([number(0)?, number(8)?, number(16)?]),
-        _ => Err(corrupt()),
+fn numbers<const N: usize>(db: &Db, what: &str, bytes: &[u8]) -> Result<[u64; N]> {
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    match (<[[u8; 8]; N]>::try_from(chunks), rest) {
+        (Ok(chunks), []) => Ok(chunks.map(u64::from_le_bytes)),
+        _ => Err(Error::Corrupt {
+            place: db.dir().display().to_string(),
+            context: format!("rocksdb, the record of {what} has {} bytes, not {}", bytes.len(), N * 8),
+        }),
     }
 }
 
 /// The state record; `None` in a new database.
 pub fn state(db: &Db, snapshot: Option<&RawSnapshot>) -> Result<Option<StateRecord>> {
-    let Some(bytes) = db.get(&state_key(), snapshot)? else { return Ok(None) };
+    let Some(bytes) = db.get(&Content::RECORDS.row(STATE), snapshot)? else { return Ok(None) };
     let [generation, applied, next_content] = numbers(db, "the state", &bytes)?;
     Ok(Some(StateRecord { generation, applied: Position(applied), next_content }))
 }
 
+fn put(batch: &mut WriteBatch, key: &[u8], value: &[u8]) {
+    batch.put(Content::RECORDS, key, value);
+}
+
 pub fn put_state(batch: &mut WriteBatch, state: &StateRecord) {
     let value = [state.generation, state.applied.0, state.next_content].map(u64::to_le_bytes).concat();
-    batch.put(&state_key(), &value);
+    put(batch, STATE, &value);
 }
 
-/// A tree as a snapshot shows it.
-pub fn tree(db: &Db, snapshot: &RawSnapshot, tree: TreeId) -> Result<Option<Tree>> {
-    db.get(&record_key(b't', tree.0), Some(snapshot))?.map(|bytes| tree_of(db, &bytes)).transpose()
-}
-
-fn tree_of(db: &Db, bytes: &[u8]) -> Result<Tree> {
-    let [content, keys, bytes] = numbers(db, "a tree", bytes)?;
-    Ok(Tree { content: Content(content), keys, bytes })
-}
-
-pub fn put_tree(batch: &mut WriteBatch, tree: TreeId, record: &Tree) {
-    let value = [record.content.0, record.keys, record.bytes].map(u64::to_le_bytes).concat();
-    batch.put(&record_key(b't', tree.0), &value);
+pub fn put_tree(batch: &mut WriteBatch, tree: TreeId, content: Content) {
+    put(batch, &record_key(b't', tree.0), &content.0.to_le_bytes());
 }
 
 pub fn delete_tree(batch: &mut WriteBatch, tree: TreeId) {
-    batch.delete(&record_key(b't', tree.0));
+    batch.delete(Content::RECORDS, &record_key(b't', tree.0));
 }
 
 pub fn put_doomed(batch: &mut WriteBatch, content: Content) {
-    batch.put(&record_key(b'd', content.0), b"");
+    put(batch, &record_key(b'd', content.0), b"");
 }
 
 pub fn delete_doomed(batch: &mut WriteBatch, content: Content) {
-    batch.delete(&record_key(b'd', content.0));
+    batch.delete(Content::RECORDS, &record_key(b'd', content.0));
 }
 
 pub fn put_loading(batch: &mut WriteBatch, content: Content) {
-    batch.put(&record_key(b'l', content.0), b"");
+    put(batch, &record_key(b'l', content.0), b"");
 }
 
 pub fn delete_loading(batch: &mut WriteBatch, content: Content) {
-    batch.delete(&record_key(b'l', content.0));
+    batch.delete(Content::RECORDS, &record_key(b'l', content.0));
+}
+
+/// From now on the database opens only with a function for update messages.
+pub fn put_updates(batch: &mut WriteBatch) {
+    put(batch, &record_key(b'u', 0), b"");
 }
 
 /// All records but the state.
 #[derive(Default)]
 pub struct All {
-    pub trees: Vec<(TreeId, Tree)>,
+    pub trees: Trees,
     pub doomed: Vec<Content>,
     pub loading: Vec<Content>,
+    /// Update messages may be stored.
+    pub updates: bool,
 }
 
 pub fn all(db: &Db) -> Result<All> {
@@ -156,7 +179,11 @@ pub fn all(db: &Db) -> Result<All> {
         match (key.first(), number) {
             (Some(b'd'), Some(content)) => all.doomed.push(Content(content)),
             (Some(b'l'), Some(content)) => all.loading.push(Content(content)),
-            (Some(b't'), Some(tree)) => all.trees.push((TreeId(tree), tree_of(db, value)?)),
+            (Some(b't'), Some(tree)) => {
+                let [content] = numbers(db, "a tree", value)?;
+                all.trees.insert(TreeId(tree), Arc::new(Tree::new(Content(content))));
+            }
+            (Some(b'u'), Some(_)) => all.updates = true,
             _ => {}
         }
         more = rows.next()?;

@@ -7,26 +7,27 @@ use arbor_base::{Position, TreeId};
 use arbor_engine::{Cursor, Error, RangeEstimate, Result, Snapshot};
 
 use crate::cursor::RocksCursor;
-use crate::estimate;
+use crate::estimate::{self, Expansion};
 use crate::published::{Published, State};
 use crate::raw::{Db, RawSnapshot};
-use crate::records::Content;
+use crate::records::Tree;
 
 /// Keeps the database open, so it may outlive the engine.
 pub struct RocksSnapshot {
     raw: RawSnapshot,
     state: Arc<State>,
     published: Arc<Published>,
+    expansion: Arc<Expansion>,
 }
 
 impl RocksSnapshot {
-    pub fn new(db: &Arc<Db>, published: &Arc<Published>) -> Result<RocksSnapshot> {
+    pub fn new(db: &Arc<Db>, published: &Arc<Published>, expansion: &Arc<Expansion>) -> Result<RocksSnapshot> {
         let (raw, state) = published.hold(db)?;
-        Ok(RocksSnapshot { raw, state, published: published.clone() })
+        Ok(RocksSnapshot { raw, state, published: published.clone(), expansion: expansion.clone() })
     }
 
-    fn content(&self, tree: TreeId) -> Result<Content> {
-        self.state.trees.get(&tree).copied().ok_or(Error::UnknownTree(tree))
+    fn tree(&self, tree: TreeId) -> Result<&Tree> {
+        self.state.trees.get(&tree).map(Arc::as_ref).ok_or(Error::UnknownTree(tree))
     }
 }
 
@@ -42,17 +43,16 @@ impl Snapshot for RocksSnapshot {
     }
 
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
-        let row = self.content(tree)?.row(key);
+        let row = self.tree(tree)?.content.row(key);
         Ok(self.raw.db.get(&row, Some(&self.raw))?.map(Cow::Owned))
     }
 
     fn cursor(&self, tree: TreeId) -> Result<Box<dyn Cursor + '_>> {
-        let content = self.content(tree)?;
+        let content = self.tree(tree)?.content;
         Ok(Box::new(RocksCursor::new(self.raw.db.rows(content, Some(&self.raw))?)))
     }
 
     fn estimate(&self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {
-        self.content(tree)?;
-        estimate::of_range(&self.raw, tree, from, to)
+        estimate::of_range(&self.raw, &self.expansion, self.tree(tree)?, from, to)
     }
 }

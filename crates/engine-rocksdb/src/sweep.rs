@@ -1,13 +1,18 @@
-//! The space of dropped trees, and the background thread.
+//! The space of dropped trees and of deleted ranges.
 //!
 //! A dropped tree leaves a doomed content. Its files can be removed when the drop is durable (the removal is, at once)
 //! and no snapshot from before the drop is held (the removal does not ask for snapshots). So it is done at the end of a
-//! checkpoint: whole files go, a range tombstone covers the rows in shared files and memtables, and at the checkpoint
-//! after that, when the tombstone is in a file, RocksDB is asked to compact the range.
+//! checkpoint: whole files go, and a range tombstone covers the rows in shared files, in the first level and in
+//! memtables. At the checkpoint after that, when the tombstone is in a file, the range is compacted.
+//!
+//! A range that was deleted from a tree is one tombstone. New rows may stand between the old ones, so no file is removed;
+//! when the tombstone is in a file, the range is compacted if it is worth it.
+//!
+//! Who calls: [`background`](crate::background) makes the checkpoints that this needs soon after a drop, and its second
+//! thread compacts.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 use arbor_engine::{Error, Result};
 
@@ -15,12 +20,31 @@ use crate::engine::Core;
 use crate::raw::WriteBatch;
 use crate::records::{self, Content};
 
+/// Ranges that take less in files wait for RocksDB's own compactions.
+const WORTH_BYTES: u64 = 1 << 20;
+/// More deleted ranges than this between two checkpoints are left to RocksDB's own compactions.
+pub const SPANS_MAX: usize = 100;
+
+/// Keys with their content's prefix, `begin <= key < end`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    pub begin: Vec<u8>,
+    pub end: Vec<u8>,
+}
+
+impl Span {
+    /// Inside a content, so that no key of a neighbour counts as part of it.
+    pub fn within(content: Content) -> Span {
+        Span { begin: content.row(&[0]), end: content.row(&[0xff; 16]) }
+    }
+}
+
 impl Core {
     /// Requires: a checkpoint was just made, and no other is being made.
     pub(crate) fn sweep(&self) -> Result<()> {
         let mut covered = self.covered.lock().unwrap_or_else(PoisonError::into_inner);
         for content in covered.drain(..) {
-            self.db.suggest_compaction(content)?;
+            self.compactor.add(Span::within(content));
         }
         for content in self.removable() {
             self.db.delete_files(content)?;
@@ -30,11 +54,36 @@ impl Core {
         Ok(())
     }
 
+    /// What a checkpoint that just ended made ready: deleted ranges that were taken out of the book when it began.
+    pub(crate) fn sink(&self, spans: Vec<Span>) -> Result<()> {
+        for span in spans {
+            if self.db.file_bytes(&span.begin, &span.end)? >= WORTH_BYTES {
+                self.compactor.add(span);
+            }
+        }
+        Ok(())
+    }
+
     fn removable(&self) -> Vec<Content> {
         let durable = self.flushed_generation.load(Ordering::Acquire);
         let ready = |generation: u64| generation <= durable && !self.published.held_before(generation);
         let book = self.lock_book();
         book.doomed.iter().filter(|(_, generation)| ready(*generation)).map(|(content, _)| *content).collect()
+    }
+
+    /// Whether a checkpoint would bring dropped trees or deleted ranges nearer to the return of their space.
+    pub(crate) fn wants_sweep(&self) -> bool {
+        let covered = !self.covered.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let book = self.lock_book();
+        let durable = self.flushed_generation.load(Ordering::Acquire);
+        let fresh = book.doomed.iter().any(|(_, generation)| *generation > durable);
+        book.poisoned.is_none() && (fresh || covered || !book.sunk.is_empty())
+    }
+
+    /// Whether there are dropped trees whose files wait for a snapshot to go.
+    pub(crate) fn has_doomed(&self) -> bool {
+        let book = self.lock_book();
+        book.poisoned.is_none() && !book.doomed.is_empty()
     }
 
     /// Covers what is left of a content. The state stays the same, so this needs no new generation.
@@ -51,73 +100,5 @@ impl Core {
         book.doomed.retain(|(doomed, _)| *doomed != content);
         self.counters.swept_trees.fetch_add(1, Ordering::Relaxed);
         Ok(())
-    }
-}
-
-/// What the thread is wanted for.
-#[derive(Default)]
-pub struct Alarm {
-    wanted: Mutex<Wanted>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Wanted {
-    checkpoint: bool,
-    stop: bool,
-}
-
-impl Alarm {
-    pub fn checkpoint(&self) {
-        self.lock().checkpoint = true;
-        self.changed.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until a checkpoint is wanted. Answers `false` when the thread is to end.
-    fn wait(&self) -> bool {
-        let idle = |wanted: &mut Wanted| !(wanted.checkpoint || wanted.stop);
-        let mut wanted = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
-        wanted.checkpoint = false;
-        !wanted.stop
-    }
-}
-
-/// Makes the checkpoints that the writer asks for.
-pub struct Flusher {
-    core: Arc<Core>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Flusher {
-    pub fn start(core: &Arc<Core>) -> Result<Flusher> {
-        let worker = core.clone();
-        let run = move || {
-            while worker.alarm.wait() {
-                if worker.wants_checkpoint() && worker.checkpoint().is_err() {
-                    // The next `checkpoint` or `apply` of the engine's user answers the same error.
-                    worker.counters.background_errors.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        };
-        let thread = std::thread::Builder::new()
-            .name("rocksdb-flush".to_owned())
-            .spawn(run)
-            .map_err(|source| Error::Io { context: "start the flusher".to_owned(), source })?;
-        Ok(Flusher { core: core.clone(), thread: Some(thread) })
-    }
-}
-
-impl Drop for Flusher {
-    fn drop(&mut self) {
-        self.core.alarm.lock().stop = true;
-        self.core.alarm.changed.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported on its own.
-            let _ = thread.join();
-        }
     }
 }

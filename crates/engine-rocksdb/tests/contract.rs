@@ -1,11 +1,12 @@
 //! The engine contract on RocksDB, with several options and several kinds of crash.
-#![cfg(feature = "rocksdb-system")]
+#![cfg(feature = "rocksdb")]
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use arbor_engine::Engine;
-use arbor_engine::contract::{self, Factory};
+use arbor_engine::contract::{self, Adder, Factory};
 use arbor_engine_rocksdb::{RocksEngine, RocksOptions};
 
 /// Crashes by dropping, which does not flush.
@@ -59,14 +60,18 @@ fn copy(from: &Path, to: &Path) -> bool {
     copied && list(from) == files && sizes(&files) == before
 }
 
+fn usual() -> RocksOptions {
+    RocksOptions { updates: Some(Arc::new(Adder)), ..RocksOptions::default() }
+}
+
 #[test]
 fn contract_with_usual_options() {
-    contract::run(&Dropped { options: RocksOptions::default() }, 20);
+    contract::run(&Dropped { options: usual() }, 20);
 }
 
 #[test]
 fn contract_with_copies_of_the_folder() {
-    contract::run(&Copied { options: RocksOptions::default() }, 10);
+    contract::run(&Copied { options: usual() }, 10);
 }
 
 /// Checkpoints by the background thread and the writer all the time, many small files.
@@ -77,22 +82,36 @@ fn contract_with_small_memtables() {
         memtable_bytes: 1 << 12,
         compression: "zstd".to_owned(),
         load_file_bytes: 1 << 14,
-        ..RocksOptions::default()
+        ..usual()
     };
     contract::run(&Dropped { options: options.clone() }, 10);
     contract::run_histories(&Copied { options }, 10);
 }
 
 #[test]
-fn contract_with_estimated_counts() {
-    let options = RocksOptions { exact_counts: false, memtable_bytes: 1 << 14, ..RocksOptions::default() };
+fn contract_without_updates() {
+    let options =
+        RocksOptions { memtable_bytes: 1 << 14, memtables_max: 2, counters: false, ..RocksOptions::default() };
     contract::run(&Dropped { options }, 10);
+}
+
+/// Tiny blocks and files, compactions at every second file, universal style.
+#[test]
+fn contract_with_an_option_string() {
+    let text = "block_based_table_factory={block_size=256;format_version=5};level0_file_num_compaction_trigger=2;\
+        target_file_size_base=16k;max_bytes_for_level_base=64k;compaction_style=kCompactionStyleUniversal;\
+        write_buffer_size=16k;max_write_buffer_number=2;optimize_filters_for_hits=true";
+    let settings = [("rocksdb.configString".to_owned(), text.to_owned())];
+    let (options, warnings) = RocksOptions::from_settings(&settings).unwrap();
+    assert_eq!(warnings, Vec::<String>::new());
+    let options = RocksOptions { updates: Some(Arc::new(Adder)), ..options };
+    contract::run(&Copied { options }, 10);
 }
 
 #[test]
 fn contract_with_other_compressions() {
-    for compression in ["none", "lz4", "zlib"] {
-        let options = RocksOptions { compression: compression.to_owned(), ..RocksOptions::default() };
+    for compression in ["none", "lz4", "lz4hc", "zlib"] {
+        let options = RocksOptions { compression: compression.to_owned(), ..usual() };
         contract::run_histories(&Dropped { options }, 4);
     }
 }

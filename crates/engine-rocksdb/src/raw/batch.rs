@@ -2,7 +2,8 @@
 
 use std::ffi::c_char;
 
-use librocksdb_sys as ffi;
+use super::{ROW, ffi};
+use crate::records::Content;
 
 pub struct WriteBatch {
     pub(super) batch: *mut ffi::rocksdb_writebatch_t,
@@ -26,20 +27,36 @@ impl WriteBatch {
     }
 
     #[allow(unsafe_code)]
-    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+    pub fn put(&mut self, content: Content, key: &[u8], value: &[u8]) {
         self.bytes += (key.len() + value.len()) as u64 + ROW_OVERHEAD_BYTES;
+        let (prefix, end) = (content.prefix(), [ROW]);
+        let (keys, lengths) = ([chars(&prefix), chars(key)], [prefix.len(), key.len()]);
+        let (values, value_lengths) = ([chars(value), chars(&end)], [value.len(), end.len()]);
+        // SAFETY: R1, R2; two parts of the key and two of the value.
+        unsafe {
+            let (keys, lengths) = (keys.as_ptr(), lengths.as_ptr());
+            ffi::rocksdb_writebatch_putv(self.batch, 2, keys, lengths, 2, values.as_ptr(), value_lengths.as_ptr());
+        }
+    }
+
+    /// An update message. Requires: the database was opened with a function for them.
+    #[allow(unsafe_code)]
+    pub fn update(&mut self, content: Content, key: &[u8], update: &[u8]) {
+        let row = content.row(key);
+        self.bytes += (key.len() + update.len()) as u64 + ROW_OVERHEAD_BYTES;
         // SAFETY: R1, R2.
-        unsafe { ffi::rocksdb_writebatch_put(self.batch, chars(key), key.len(), chars(value), value.len()) }
+        unsafe { ffi::rocksdb_writebatch_merge(self.batch, chars(&row), row.len(), chars(update), update.len()) }
     }
 
     #[allow(unsafe_code)]
-    pub fn delete(&mut self, key: &[u8]) {
+    pub fn delete(&mut self, content: Content, key: &[u8]) {
+        let row = content.row(key);
         self.bytes += key.len() as u64 + ROW_OVERHEAD_BYTES;
         // SAFETY: R1, R2.
-        unsafe { ffi::rocksdb_writebatch_delete(self.batch, chars(key), key.len()) }
+        unsafe { ffi::rocksdb_writebatch_delete(self.batch, chars(&row), row.len()) }
     }
 
-    /// Requires: `from < to`.
+    /// Requires: `from < to`. Both with the content's prefix.
     #[allow(unsafe_code)]
     pub fn delete_range(&mut self, from: &[u8], to: &[u8]) {
         debug_assert!(from < to);

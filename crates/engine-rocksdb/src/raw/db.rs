@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::{ptr, slice};
 
 use arbor_engine::{Error, Result};
-use librocksdb_sys as ffi;
 
 use super::batch::chars;
 use super::error::checked;
 use super::settings::Settings;
 use super::sorted_file::{SortedFile, c_path};
-use super::{Rows, WriteBatch};
+use super::{Rows, WriteBatch, ffi, value_of};
 use crate::options::RocksOptions;
 use crate::records::Content;
+
+/// `BottommostLevelCompaction::kForceOptimized`: files of the last level too, but not those just written.
+const FORCE_BOTTOM: u8 = 3;
 
 pub struct Db {
     db: *mut ffi::rocksdb_t,
@@ -63,17 +65,9 @@ impl Db {
         checked(&self.dir, "write", |error| unsafe { ffi::rocksdb_write(self.db, self.write, batch.batch, error) })
     }
 
-    pub fn get(&self, key: &[u8], snapshot: Option<&RawSnapshot>) -> Result<Option<Vec<u8>>> {
-        self.read(key, snapshot, <[u8]>::to_vec)
-    }
-
-    /// Length of a value, without copying it.
-    pub fn value_length(&self, key: &[u8]) -> Result<Option<usize>> {
-        self.read(key, None, <[u8]>::len)
-    }
-
+    /// The value of a row; `key` is with its content's prefix.
     #[allow(unsafe_code)]
-    fn read<T>(&self, key: &[u8], snapshot: Option<&RawSnapshot>, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+    pub fn get(&self, key: &[u8], snapshot: Option<&RawSnapshot>) -> Result<Option<Vec<u8>>> {
         let read = snapshot.map_or(self.read, |snapshot| snapshot.read);
         // SAFETY: R1, R2, R4.
         let pinned = checked(&self.dir, "read", |error| unsafe {
@@ -83,12 +77,13 @@ impl Db {
             return Ok(None);
         }
         let mut length = 0;
-        // SAFETY: the value's bytes stay until the handle is destroyed, after `take` had them.
+        // SAFETY: the value's bytes stay until the handle is destroyed, after they were copied.
         unsafe {
             let bytes = ffi::rocksdb_pinnableslice_value(pinned, &mut length);
-            let taken = take(if length == 0 { &[] } else { slice::from_raw_parts(bytes.cast(), length) });
+            let stored = if length == 0 { &[] } else { slice::from_raw_parts(bytes.cast(), length) };
+            let value = value_of(stored).map(<[u8]>::to_vec);
             ffi::rocksdb_pinnableslice_destroy(pinned);
-            Ok(Some(taken))
+            Ok(value)
         }
     }
 
@@ -139,8 +134,36 @@ impl Db {
         }
     }
 
+    /// A report of RocksDB; empty if it has none by that name.
+    #[allow(unsafe_code)]
+    pub fn report(&self, name: &CStr) -> String {
+        // SAFETY: R1; the name ends with a zero byte.
+        owned_text(unsafe { ffi::rocksdb_property_value(self.db, name.as_ptr()) })
+    }
+
+    /// RocksDB's counters as text; empty unless they are on.
+    #[allow(unsafe_code)]
+    pub fn counters(&self) -> String {
+        // SAFETY: R1, R3.
+        owned_text(unsafe { ffi::rocksdb_options_statistics_get_string(self.settings.options) })
+    }
+
     pub fn cache_bytes(&self) -> u64 {
         self.settings.cache_bytes()
+    }
+
+    pub fn set_cache_bytes(&self, bytes: usize) {
+        self.settings.set_cache_bytes(bytes);
+    }
+
+    /// Changes an option of the running database.
+    #[allow(unsafe_code)]
+    pub fn set_option(&self, name: &CStr, value: &CStr) -> Result<()> {
+        let (names, values) = ([name.as_ptr()], [value.as_ptr()]);
+        // SAFETY: R1; one name and one value, which end with zero bytes and are copied.
+        checked(&self.dir, "set an option", |error| unsafe {
+            ffi::rocksdb_set_options(self.db, 1, names.as_ptr(), values.as_ptr(), error)
+        })
     }
 
     /// Bytes of table files between two keys, about; memtables are not counted.
@@ -176,14 +199,32 @@ impl Db {
         })
     }
 
-    /// Asks the background compaction to go through the files that hold rows of this content.
+    /// Rewrites the files that hold rows from `from` to `to`, both with the content's prefix and both included. Returns
+    /// when it is done or cancelled; what fails is counted by RocksDB as a background error. RocksDB flushes the
+    /// memtable first if it has a row in the range: the caller sees to it that this is lawful.
     #[allow(unsafe_code)]
-    pub fn suggest_compaction(&self, content: Content) -> Result<()> {
-        let (from, to) = (content.prefix(), content.end());
-        // SAFETY: R1, R2.
-        checked(&self.dir, "compact", |error| unsafe {
-            ffi::rocksdb_suggest_compact_range(self.db, chars(&from), from.len(), chars(&to), to.len(), error)
-        })
+    pub fn compact(&self, from: &[u8], to: &[u8]) {
+        // SAFETY: R1, R2; the options are destroyed after the call.
+        unsafe {
+            let options = ffi::rocksdb_compactoptions_create();
+            ffi::rocksdb_compactoptions_set_exclusive_manual_compaction(options, 0);
+            ffi::rocksdb_compactoptions_set_bottommost_level_compaction(options, FORCE_BOTTOM);
+            ffi::rocksdb_compact_range_opt(self.db, options, chars(from), from.len(), chars(to), to.len());
+            ffi::rocksdb_compactoptions_destroy(options);
+        }
+    }
+
+    /// Cancels the compactions that [`Db::compact`] runs, and makes all later ones return at once until they are allowed.
+    #[allow(unsafe_code)]
+    pub fn cancel_compactions(&self) {
+        // SAFETY: R1, R3.
+        unsafe { ffi::rocksdb_disable_manual_compaction(self.db) }
+    }
+
+    #[allow(unsafe_code)]
+    pub fn allow_compactions(&self) {
+        // SAFETY: R1, R3.
+        unsafe { ffi::rocksdb_enable_manual_compaction(self.db) }
     }
 
     pub fn sorted_file(&self, path: &Path) -> Result<SortedFile<'_>> {
@@ -206,6 +247,20 @@ impl Db {
             ffi::rocksdb_ingestexternalfileoptions_destroy(options);
             taken
         }
+    }
+}
+
+/// A text that RocksDB made for its caller.
+#[allow(unsafe_code)]
+fn owned_text(text: *mut c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: it ends with a zero byte and is ours to free.
+    unsafe {
+        let owned = CStr::from_ptr(text).to_string_lossy().into_owned();
+        ffi::rocksdb_free(text.cast());
+        owned
     }
 }
 

@@ -6,28 +6,33 @@ use std::path::Path;
 use std::ptr;
 
 use arbor_engine::{Error, Result};
-use librocksdb_sys as ffi;
+
+use super::ffi;
 
 /// Runs a call that reports through an error pointer.
-#[allow(unsafe_code)]
 pub fn checked<T>(dir: &Path, what: &str, call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
+    message_of(call).map_err(|text| error_of(dir, what, &text))
+}
+
+/// The same, with RocksDB's text as the error.
+#[allow(unsafe_code)]
+pub fn message_of<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> std::result::Result<T, String> {
     let mut message: *mut c_char = ptr::null_mut();
     let answer = call(&mut message);
     if message.is_null() {
         return Ok(answer);
     }
     // SAFETY: RocksDB set the pointer to a text that ends with a zero byte and is ours to free.
-    let text = unsafe {
+    unsafe {
         let text = CStr::from_ptr(message).to_string_lossy().into_owned();
         ffi::rocksdb_free(message.cast());
-        text
-    };
-    Err(error_of(dir, what, &text))
+        Err(text)
+    }
 }
 
 /// What a text of RocksDB means. Its first word is the kind.
 pub fn error_of(dir: &Path, what: &str, text: &str) -> Error {
-    let context = format!("{what}: {text}");
+    let context = format!("rocksdb, {what}: {text}");
     if text.contains("No space left on device") || text.contains("Disk quota exceeded") {
         return Error::OutOfSpace { context };
     }
@@ -35,7 +40,7 @@ pub fn error_of(dir: &Path, what: &str, text: &str) -> Error {
         return Error::Corrupt { place: place_in(dir, text), context };
     }
     match text.starts_with("IO error") {
-        true => Error::Io { context: what.to_owned(), source: io::Error::other(text.to_owned()) },
+        true => Error::Io { context: format!("rocksdb, {what}"), source: io::Error::other(text.to_owned()) },
         false => Error::Other(context),
     }
 }
@@ -61,18 +66,18 @@ mod tests {
             |text: &str, expected: &str| assert_eq!(error_of(Path::new("/d"), "read", text).to_string(), expected);
         check(
             "Corruption: block checksum mismatch: stored = 1 in /d/000012.sst offset 0 size 9",
-            "corrupt data in /d/000012.sst: read: Corruption: block checksum mismatch: stored = 1 in /d/000012.sst offset 0 size 9",
+            "corrupt data in /d/000012.sst: rocksdb, read: Corruption: block checksum mismatch: stored = 1 in /d/000012.sst offset 0 size 9",
         );
         check(
             "Corruption: IO error: No such file or directory: /d/000008.ldb: No such file in file /d/MANIFEST-000012",
-            "corrupt data in /d/000008.sst: read: Corruption: IO error: No such file or directory: /d/000008.ldb: No such file in file /d/MANIFEST-000012",
+            "corrupt data in /d/000008.sst: rocksdb, read: Corruption: IO error: No such file or directory: /d/000008.ldb: No such file in file /d/MANIFEST-000012",
         );
-        check("Corruption: odd", "corrupt data in /d: read: Corruption: odd");
+        check("Corruption: odd", "corrupt data in /d: rocksdb, read: Corruption: odd");
         check(
             "IO error: No space left on device: x",
-            "no space left on the device: read: IO error: No space left on device: x",
+            "no space left on the device: rocksdb, read: IO error: No space left on device: x",
         );
-        check("IO error: x", "read: IO error: x");
-        check("Busy: x", "read: Busy: x");
+        check("IO error: x", "rocksdb, read: IO error: x");
+        check("Busy: x", "rocksdb, read: Busy: x");
     }
 }

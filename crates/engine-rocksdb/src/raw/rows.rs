@@ -6,11 +6,11 @@ use std::path::Path;
 use std::{ptr, slice};
 
 use arbor_engine::Result;
-use librocksdb_sys as ffi;
 
 use super::batch::chars;
 use super::db::{Db, RawSnapshot};
 use super::error::checked;
+use super::{ffi, value_of};
 use crate::records::Content;
 
 /// Keys here are without the content's prefix. Stands nowhere at first. Every move answers whether it stands on a row.
@@ -54,11 +54,15 @@ impl<'d> Rows<'d> {
         unsafe { ffi::rocksdb_iter_valid(self.iterator) != 0 }
     }
 
-    /// An iterator that ran off an end and one that failed look alike.
+    /// Goes on over leftovers of ended rows. An iterator that ran off an end and one that failed look alike.
     #[allow(unsafe_code)]
-    fn arrived(&self) -> Result<bool> {
-        if self.valid() {
-            return Ok(true);
+    fn arrived(&mut self, step: unsafe extern "C" fn(*mut ffi::rocksdb_iterator_t)) -> Result<bool> {
+        while self.valid() {
+            if !self.slice(ffi::rocksdb_iter_value).is_empty() {
+                return Ok(true);
+            }
+            // SAFETY: R1; it stands on a row.
+            unsafe { step(self.iterator) }
         }
         // SAFETY: R1.
         checked(self.dir, "read", |error| unsafe { ffi::rocksdb_iter_get_error(self.iterator, error) })?;
@@ -71,7 +75,7 @@ impl<'d> Rows<'d> {
         let target = self.row(target);
         // SAFETY: R1, R2.
         unsafe { ffi::rocksdb_iter_seek(self.iterator, chars(&target), target.len()) }
-        self.arrived()
+        self.arrived(ffi::rocksdb_iter_next)
     }
 
     /// To the last row with `key <= target`.
@@ -80,14 +84,14 @@ impl<'d> Rows<'d> {
         let target = self.row(target);
         // SAFETY: R1, R2.
         unsafe { ffi::rocksdb_iter_seek_for_prev(self.iterator, chars(&target), target.len()) }
-        self.arrived()
+        self.arrived(ffi::rocksdb_iter_prev)
     }
 
     #[allow(unsafe_code)]
     pub fn last(&mut self) -> Result<bool> {
         // SAFETY: R1.
         unsafe { ffi::rocksdb_iter_seek_to_last(self.iterator) }
-        self.arrived()
+        self.arrived(ffi::rocksdb_iter_prev)
     }
 
     /// From nowhere it goes nowhere.
@@ -98,7 +102,7 @@ impl<'d> Rows<'d> {
         }
         // SAFETY: R1; it stands on a row.
         unsafe { ffi::rocksdb_iter_next(self.iterator) }
-        self.arrived()
+        self.arrived(ffi::rocksdb_iter_next)
     }
 
     #[allow(unsafe_code)]
@@ -108,7 +112,7 @@ impl<'d> Rows<'d> {
         }
         // SAFETY: R1; it stands on a row.
         unsafe { ffi::rocksdb_iter_prev(self.iterator) }
-        self.arrived()
+        self.arrived(ffi::rocksdb_iter_prev)
     }
 
     pub fn key(&self) -> &[u8] {
@@ -116,7 +120,7 @@ impl<'d> Rows<'d> {
     }
 
     pub fn value(&self) -> &[u8] {
-        self.slice(ffi::rocksdb_iter_value)
+        value_of(self.slice(ffi::rocksdb_iter_value)).expect("I2: it stands on a row that is there")
     }
 
     #[allow(unsafe_code)]

@@ -5,11 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use arbor_engine::{Error, Result};
-use librocksdb_sys as ffi;
 
 use super::batch::chars;
 use super::error::checked;
 use super::settings::Settings;
+use super::{ROW, ffi};
+use crate::records::Content;
 
 pub fn c_path(path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::CannotOpen {
@@ -22,6 +23,8 @@ pub struct SortedFile<'d> {
     writer: *mut ffi::rocksdb_sstfilewriter_t,
     environment: *mut ffi::rocksdb_envoptions_t,
     dir: &'d Path,
+    /// The stored value of the row at hand.
+    stored: Vec<u8>,
 }
 
 // SAFETY: R3.
@@ -36,7 +39,7 @@ impl<'d> SortedFile<'d> {
         let file = unsafe {
             let environment = ffi::rocksdb_envoptions_create();
             let writer = ffi::rocksdb_sstfilewriter_create(environment, settings.options);
-            SortedFile { writer, environment, dir }
+            SortedFile { writer, environment, dir, stored: Vec::new() }
         };
         // SAFETY: R1, R2.
         checked(dir, "bulk load", |error| unsafe {
@@ -47,10 +50,15 @@ impl<'d> SortedFile<'d> {
 
     /// Requires: keys rise strictly.
     #[allow(unsafe_code)]
-    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn put(&mut self, content: Content, key: &[u8], value: &[u8]) -> Result<()> {
+        let key = content.row(key);
+        self.stored.clear();
+        self.stored.extend_from_slice(value);
+        self.stored.push(ROW);
+        let value = &self.stored;
         // SAFETY: R1, R2.
         checked(self.dir, "bulk load", |error| unsafe {
-            ffi::rocksdb_sstfilewriter_put(self.writer, chars(key), key.len(), chars(value), value.len(), error)
+            ffi::rocksdb_sstfilewriter_put(self.writer, chars(&key), key.len(), chars(value), value.len(), error)
         })
     }
 
