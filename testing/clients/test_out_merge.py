@@ -77,7 +77,7 @@ def test_where_they_may_stand(db, books):
     refused(lambda: books.aggregate([{"$out": 1}]), 16990)
     refused(lambda: books.aggregate([{"$out": "system.x"}]), 17385)
     refused(lambda: books.aggregate([{"$out": {"db": "local", "coll": "x"}}]), 31321)
-    refused(lambda: books.aggregate([{"$merge": 1}]), 51182)
+    refused(lambda: books.aggregate([{"$merge": 1}]), 14)
     refused(lambda: books.aggregate([{"$merge": {"into": "x", "nope": 1}}]), 40415)
     refused(lambda: books.aggregate([{"$merge": {"into": "x", "on": "title"}}]), 51183)
     refused(lambda: books.aggregate([{"$merge": {"into": "x", "on": []}}]), 51187)

@@ -32,6 +32,8 @@
 //! [{$setWindowFields: {output: {a: {$sum: 1, window: {documents: [0, 1]}}}}}] => error 5339901: Document-based bounds require a sortBy
 //! [{$setWindowFields: {sortBy: {a: 1}, output: {a: {$sum: 1, window: {documents: [1, 0]}}}}}] => error 5339900: Lower bound must not exceed upper bound: [ 1, 0 ]
 //! [{$setWindowFields: {sortBy: {a: 1}, output: {a: {$sum: 1, window: {documents: [1.5, 2]}}}}}] => error 9: Numeric document-based bounds must be an integer
+//! [{$setWindowFields: {sortBy: {a: 1}, output: {a: {$integral: {input: '$b', unit: 'year'}}}}}] => error 5490710: unit must be 'week' or smaller
+//! [{$setWindowFields: {sortBy: {a: 1}, output: {a: {$sum: 1, window: {range: [0.5, 1], unit: 'day'}}}}}] => error 9: With 'unit', range-based bounds must be an integer
 //! [{$setWindowFields: {sortBy: {a: 1, b: 1}, output: {a: {$sum: 1, window: {range: [0, 1]}}}}}] => error 5339902: Range-based bounds require sortBy a single field
 //! [{$setWindowFields: {sortBy: {a: 1}, output: {a: {$sum: 1, window: {documents: [0, 1], unit: 'day'}}}}}] => error 9: 'window' field can only contain 'documents' as the only argument or 'range' with an optional 'unit' field
 //! ```

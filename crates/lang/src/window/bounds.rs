@@ -81,7 +81,7 @@ impl Bounds {
         }
         if unit.is_some() && [low, high].iter().any(|edge| matches!(edge, Edge::By(n) if n.to_i64_exact().is_none())) {
             let message = "With 'unit', range-based bounds must be an integer";
-            return Err(Error::location(5339903, message));
+            return Err(Error::failed_to_parse(message));
         }
         Ok(Bounds::Range { low, high, unit })
     }

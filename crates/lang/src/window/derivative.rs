@@ -40,7 +40,7 @@ pub(super) fn input_and_unit(call: &Call) -> Result<(Expression, Option<i64>)> {
     let unit = match Unit::of(name, &Evaluated::Borrowed(unit), 5490704)? {
         Unit::Week => 7 * 24 * 3_600_000,
         Unit::Day => 24 * 3_600_000,
-        other => other.millis().ok_or_else(|| Error::location(5490704, "unit must be 'week' or smaller"))?,
+        other => other.millis().ok_or_else(|| Error::location(5490710, "unit must be 'week' or smaller"))?,
     };
     Ok((input, Some(unit)))
 }

@@ -20,12 +20,12 @@ pub(super) fn parse(call: &Call) -> Result<Arc<dyn WindowFunction>> {
     if call.window.is_some() {
         return Err(Error::location(5371601, "Rank style window functions take no other arguments"));
     }
+    if !matches!(call.argument, ValueRef::Document(doc) if doc.is_empty()) {
+        return Err(Error::location(5371603, format!("{name} must be specified with '{{}}' as the value")));
+    }
     if call.sort_by.parts().len() != 1 {
         let message = format!("{name} must be specified with a top level sortBy expression with exactly one element");
         return Err(Error::location(5371602, message));
-    }
-    if !matches!(call.argument, ValueRef::Document(doc) if doc.is_empty()) {
-        return Err(Error::location(5371603, format!("{name} must be specified with '{{}}' as the value")));
     }
     Ok(Arc::new(match name {
         "$rank" => Rank::WithGaps,

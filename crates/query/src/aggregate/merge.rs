@@ -53,7 +53,7 @@ impl Merge {
                 other => {
                     let found = text::type_name(Some(other));
                     let message = format!("$merge requires a string or object argument, but found {found}");
-                    return Err(location(51182, message));
+                    return Err(Error::new(Code::TYPE_MISMATCH, message));
                 }
             },
             on: vec![Path::new("_id")],
@@ -82,7 +82,7 @@ impl Merge {
                 ("whenMatched", other) => {
                     let found = text::type_name(Some(other));
                     let message =
-                        format!("$merge 'whenMatched' field must be either a string or an array, but found {found}");
+                        format!("$merge 'whenMatched' field  must be either a string or an array, but found {found}");
                     return Err(location(51191, message));
                 }
                 ("whenNotMatched", ValueRef::String(mode)) => self.not_matched = not_matched_mode(mode)?,
@@ -344,7 +344,7 @@ fn target(spec: Doc<'_>, db: &str) -> Result<Namespace> {
         }
         Some(other) => {
             let found = text::type_name(Some(other));
-            let message = format!("$merge 'into' field must be either a string or an object, but found {found}");
+            let message = format!("$merge 'into' field  must be either a string or an object, but found {found}");
             Err(location(51178, message))
         }
         None => Err(location(40414, "BSON field '$merge.into' is missing but a required field")),
@@ -376,7 +376,7 @@ fn on_fields(value: ValueRef<'_>) -> Result<Vec<Path>> {
         other => {
             let found = text::type_name(Some(other));
             let message =
-                format!("$merge 'on' field must be either a string or an array of strings, but found {found}");
+                format!("$merge 'on' field  must be either a string or an array of strings, but found {found}");
             Err(location(51186, message))
         }
     }
@@ -397,12 +397,12 @@ fn not_matched_mode(mode: &str) -> Result<NotMatched> {
         "insert" => NotMatched::Insert,
         "discard" => NotMatched::Discard,
         "fail" => NotMatched::Fail,
-        _ => return Err(not_a_mode("whenNotMatched", mode)),
+        _ => return Err(not_a_mode("$merge.whenNotMatched", mode)),
     })
 }
 
 fn not_a_mode(field: &str, mode: &str) -> Error {
-    Error::bad_value(format!("Enumeration value '{mode}' for field '$merge.{field}' is not a valid value."))
+    Error::bad_value(format!("Enumeration value '{mode}' for field '{field}' is not a valid value."))
 }
 
 /// The value that a document is found by.
