@@ -151,6 +151,7 @@ fn explain_tells_of_the_disk() {
             assert_eq!(at(&shown, &path("usedDisk")).to_string(), used_disk.to_string(), "{shown:?}");
         }
     }
+    assert_ne!(at(&shown, "stages.3.totalDataSizeSortedBytesEstimate").to_string(), "0");
     let pushed = explain(&[sorted(&[("k", 1)])]);
     assert_eq!(at(&pushed, "executionStats.executionStages.usedDisk").to_string(), "true");
     assert_ne!(at(&pushed, "executionStats.executionStages.spills").to_string(), "0");

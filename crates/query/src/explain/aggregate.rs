@@ -66,8 +66,13 @@ fn executed(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, pipeline: &Pipe
     Ok(operators)
 }
 
-/// What is shown of an operator's figures beside the stage.
-const FIGURES: &[&str] = &["maxUsedMemBytes", "totalDataSizeSorted", "usedDisk", "spills"];
+/// Figures of an operator, and what MongoDB calls them beside a stage.
+const FIGURES: &[(&str, &str)] = &[
+    ("maxUsedMemBytes", "maxTotalMemoryUsageBytes"),
+    ("totalDataSizeSorted", "totalDataSizeSortedBytesEstimate"),
+    ("usedDisk", "usedDisk"),
+    ("spills", "spills"),
+];
 
 fn add_figures(shown: &mut DocBuf, operators: &[DocBuf]) {
     let Some(last) = operators.last() else { return };
@@ -76,8 +81,8 @@ fn add_figures(shown: &mut DocBuf, operators: &[DocBuf]) {
             shown.append(name, value);
         }
     }
-    for name in FIGURES {
-        if let Some(value) = operators.iter().find_map(|operator| operator.get(name)) {
+    for (own, name) in FIGURES {
+        if let Some(value) = operators.iter().find_map(|operator| operator.get(own)) {
             shown.append(name, value);
         }
     }
