@@ -1,16 +1,19 @@
 //! Keeps a long copy to the processors that nobody else wants, and to a small share of them when all are wanted.
 //!
-//! Every [`WINDOW`] the system says how long its processors were idle. What was idle, and what the copy itself used, is
-//! there to be used; of this the copy takes four fifths, but never less than its floor. Below the floor a switch would
-//! not end; the floor is what running clients can lose.
+//! Every [`WINDOW`] the system says how long its processors were idle. While a good part of them is, the share of the copy
+//! doubles; once hardly any is, it falls to a quarter, down to its floor. Below the floor a switch would not end; the
+//! floor is what running clients can lose. The share rises from the floor, since clients that wait for each other's
+//! answers leave processors idle for moments and still lose what the copy takes.
 
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+/// Idle parts of all processors from which on the share rises, and below which it falls.
+const MUCH_IDLE: f64 = 0.2;
+const LITTLE_IDLE: f64 = 0.1;
 /// The copy may take this share of all processors from those who want them.
 const FLOOR: f64 = 0.06;
-/// The first one is not slowed, which lets small collections through.
 const WINDOW: Duration = Duration::from_millis(250);
 /// Longest sleep at once, so that a switch that is broken off ends soon.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
@@ -39,7 +42,7 @@ impl Throttle {
         let floor = (processors * FLOOR).min(1.0);
         let window = Window { began: Instant::now(), used: used(), idle: idle() };
         let (since, used_then) = (window.began, window.used);
-        Throttle { processors, share: 1.0, floor, window, since, used_then }
+        Throttle { processors, share: floor, floor, window, since, used_then }
     }
 
     /// Takes more from others: for a copy that does not get ahead of them. No further than one processor.
@@ -64,8 +67,13 @@ impl Throttle {
     fn measure(&mut self) {
         let now = Window { began: Instant::now(), used: used(), idle: idle() };
         let elapsed = (now.began - self.window.began).as_secs_f64();
-        let free = (now.idle + now.used).saturating_sub(self.window.idle + self.window.used).as_secs_f64() / elapsed;
-        self.share = (free.min(self.processors) * 0.8).clamp(self.floor, 1.0);
+        let idle = now.idle.saturating_sub(self.window.idle).as_secs_f64() / elapsed / self.processors;
+        if idle >= MUCH_IDLE {
+            self.share *= 2.0;
+        } else if idle < LITTLE_IDLE {
+            self.share /= 4.0;
+        }
+        self.share = self.share.clamp(self.floor, 1.0);
         // What was used or saved before counts no longer, or a busy second would be paid for in an idle one.
         (self.since, self.used_then) = (now.began, now.used);
         self.window = now;
@@ -118,16 +126,17 @@ mod tests {
     }
 
     #[test]
-    fn the_share_is_what_is_free_and_never_below_the_floor() {
-        let share_after = |idle_then: Duration| {
-            let mut throttle = throttle(0.5);
+    fn the_share_rises_while_processors_are_idle_and_falls_to_the_floor() {
+        let after = |share: f64, idle_then: Duration| {
+            let mut throttle = throttle(share);
             throttle.window.began -= Duration::from_secs(1);
             throttle.window.idle = idle_then;
             throttle.measure();
             throttle.share
         };
-        assert_eq!(share_after(idle() + Duration::from_secs(60)), 0.1, "nothing was idle");
-        assert_eq!(share_after(idle().saturating_sub(Duration::from_secs(2))), 1.0, "both were");
+        let (none, both) = (idle() + Duration::from_secs(60), idle().saturating_sub(Duration::from_secs(2)));
+        assert_eq!((after(0.2, both), after(0.8, both)), (0.4, 1.0));
+        assert_eq!((after(0.8, none), after(0.2, none)), (0.2, 0.1));
         let mut pressed = throttle(0.1);
         (0..9).for_each(|_| pressed.press_on());
         assert_eq!(pressed.share, 1.0);
