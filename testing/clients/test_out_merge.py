@@ -122,6 +122,15 @@ def test_merge_modes_that_fail(db, books):
     assert db.authors.find_one({"_id": "Dante"})["n"] == 5
 
 
+def test_merge_makes_a_collection_only_to_insert(db, books):
+    books.aggregate([{"$match": {"_id": 0}}, {"$merge": "nothing"}])
+    books.aggregate([{"$merge": {"into": "nothing", "whenNotMatched": "discard"}}])
+    refused(lambda: books.aggregate([{"$merge": {"into": "nothing", "whenNotMatched": "fail"}}]), 13113)
+    assert db.list_collection_names() == ["books"]
+    books.aggregate([{"$merge": "made"}])
+    assert everything(db.made) == everything(books)
+
+
 def test_merge_on_other_fields(db, books):
     db.stock.create_index([("author", 1), ("shelf.row", -1)], unique=True)
     db.stock.insert_one({"_id": 1, "author": "Dante", "shelf": {"row": 3}, "n": 0})

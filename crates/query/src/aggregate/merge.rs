@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, Value, ValueRef, compare};
 use arbor_lang::update::Update;
 use arbor_lang::{Code, Context, Expression, Filter, Path, field_path, text};
-use arbor_store::{Collection, Namespace};
+use arbor_store::{Collection, Held, Namespace};
 use arbor_txn::{Durability, MaybeConflict, Transaction};
 
 use super::sink::next_documents;
@@ -135,10 +135,8 @@ impl Merge {
 
     pub fn write(&self, database: &Database, mut cursor: Cursor, interrupt: &Interrupt) -> Result<()> {
         self.check_unique(database)?;
-        // an empty pipeline makes the collection too
-        drop(database.store.hold_or_create(&self.into)?);
         while let Some(documents) = next_documents(database, &mut cursor, interrupt)? {
-            let held = database.store.hold_or_create(&self.into)?;
+            let Some(held) = self.hold(database)? else { continue };
             let mut rest = documents.as_slice();
             while !rest.is_empty() {
                 let write = |txn: &mut Transaction| self.write_group(database, &held, txn, rest, interrupt);
@@ -150,6 +148,16 @@ impl Merge {
             }
         }
         Ok(())
+    }
+
+    /// The collection; made if documents are to be inserted. None: it does not exist, and nothing is to be done.
+    fn hold(&self, database: &Database) -> Result<Option<Held>> {
+        match (self.not_matched, database.store.hold(&self.into)) {
+            (_, Some(held)) => Ok(Some(held)),
+            (NotMatched::Insert, None) => Ok(Some(database.store.hold_or_create(&self.into)?)),
+            (NotMatched::Discard, None) => Ok(None),
+            (NotMatched::Fail, None) => Err(no_match()),
+        }
     }
 
     /// Answers how many documents were written, and why the next one was not.
@@ -195,11 +203,7 @@ impl Merge {
                     Ok(arbor_store::insert(txn, collection, Doc::trusted(&prepared))?)
                 }
                 NotMatched::Discard => Ok(()),
-                NotMatched::Fail => {
-                    let message = "$merge could not find a matching document in the target collection for at least \
-                                   one document in the source collection";
-                    Err(location(13113, message))
-                }
+                NotMatched::Fail => Err(no_match()),
             },
         }
     }
@@ -322,6 +326,12 @@ impl NotMatched {
             NotMatched::Fail => "fail",
         }
     }
+}
+
+fn no_match() -> Error {
+    let message = "$merge could not find a matching document in the target collection for at least one document in the \
+                   source collection";
+    location(13113, message)
 }
 
 fn target(spec: Doc<'_>, db: &str) -> Result<Namespace> {
