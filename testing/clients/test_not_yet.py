@@ -13,7 +13,6 @@ COMMANDS = [
     ({"replSetGetStatus": 1}, 59),
     ({"replSetInitiate": {}}, 59),
     ({"enableSharding": "d"}, 59),
-    ({"collMod": "c", "index": {"name": "a_1", "hidden": True}}, 238),
     ({"reIndex": "c"}, 59),
     ({"convertToCapped": "c", "size": 4096}, 59),
     ({"bulkWrite": 1, "ops": [], "nsInfo": []}, 59),
@@ -89,10 +88,6 @@ def test_transactions_need_a_replica_set(client, db):
 def test_drivers_poll(client):
     assert "topologyVersion" not in client.admin.command("hello")
 
-
-def test_a_ttl_index_is_listed(db):
-    db.c.create_index("at", expireAfterSeconds=60)
-    assert db.c.index_information()["at_1"]["expireAfterSeconds"] == 60
 
 
 def test_encryption_that_was_asked_for_is_not_left_out(tmp_path):

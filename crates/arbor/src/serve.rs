@@ -6,7 +6,7 @@
 
 use std::io::IsTerminal;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_command::log::{Component, Event, Log};
@@ -97,11 +97,13 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
         Arc::new(Commands::new(database, log.clone(), parameters, options(&settings, &listeners), Box::new(host)));
     let _ = later.set(commands.clone());
 
-    let clock = start_clock(commands.clone(), stop)?;
+    let clock = start_clock(commands.clone(), stop.clone())?;
+    let ttl = start_ttl_monitor(commands.clone(), stop)?;
     listen(&settings, log, &listeners)?;
     let served = server.run(listeners, Arc::new(Front { commands: commands.clone() }));
     log.info(CLOSING, CONTEXT, DocBuf::new());
     let _ = clock.join();
+    let _ = ttl.join();
     drop(commands);
     let closed = storage.close();
     remove_pidfile(&settings);
@@ -233,9 +235,26 @@ fn on_signal(log: Arc<Log>, stop: Stop, commands: Later) -> impl Fn(Signal) + Se
     }
 }
 
+/// How soon the clock and the monitor notice that the server stops.
+const TICK: Duration = Duration::from_millis(250);
+
+/// The thread that deletes expired documents. It looks at its parameters each time, since they may change.
+fn start_ttl_monitor(commands: Arc<Commands>, stop: Stop) -> Result<std::thread::JoinHandle<()>, Failure> {
+    let monitor = move || {
+        let mut last = Instant::now();
+        while !stop.is_stopping() {
+            std::thread::sleep(TICK);
+            if commands.ttl_pause().is_some_and(|pause| last.elapsed() >= pause) {
+                commands.delete_expired();
+                last = Instant::now();
+            }
+        }
+    };
+    std::thread::Builder::new().name("arbor-ttl".to_owned()).spawn(monitor).map_err(Failure::cannot_start)
+}
+
 /// The thread that closes forgotten cursors and sessions.
 fn start_clock(commands: Arc<Commands>, stop: Stop) -> Result<std::thread::JoinHandle<()>, Failure> {
-    const TICK: Duration = Duration::from_millis(250);
     let clock = move || {
         for tick in 0u64.. {
             if stop.is_stopping() {

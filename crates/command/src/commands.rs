@@ -76,7 +76,7 @@ pub struct Commands {
     pub(crate) fail_points: FailPoints,
     pub(crate) started: Instant,
     pub(crate) slow_ms: AtomicI32,
-    stopping: AtomicBool,
+    pub(crate) stopping: AtomicBool,
 }
 
 const ACCEPTED: Event = Event { component: Component::Network, id: 22943, message: "Connection accepted" };

@@ -45,6 +45,10 @@ impl From<arbor_store::Error> for Error {
             E::AmbiguousArrayField { .. } => Error::new(Code(16746), text),
             E::TooManyKeys { .. } => Error::new(Code::CANNOT_BUILD_INDEX_KEYS, text),
             E::UnknownEngine { .. } => Error::new(Code::INVALID_OPTIONS, text),
+            E::CannotConvertToUnique { violations } => {
+                let details = DocBuf::new().with("violations", &violations);
+                Error { details: Some(details), ..Error::new(Code::CANNOT_CONVERT_INDEX_TO_UNIQUE, text) }
+            }
             E::ConflictingOperation(_) => Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text),
             E::Interrupted => Error::new(Code::INTERRUPTED, "operation was interrupted"),
             E::BadStorageEngine(_) => Error::bad_value(text),

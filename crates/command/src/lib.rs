@@ -14,6 +14,7 @@
 //! | `operation` | what runs now: `currentOp`, `killOp` |
 //! | `sessions`, `fail_points`, `parameters` | logical sessions, `configureFailPoint`, `setParameter` |
 //! | `metrics`, `process` | counts for `serverStatus`; figures of the process and the machine |
+//! | `ttl` | passes that delete expired documents |
 //! | `log`, `slow_log` | JSON log lines in MongoDB's layout |
 
 mod arguments;
@@ -34,6 +35,7 @@ mod process;
 mod registry;
 mod sessions;
 mod slow_log;
+mod ttl;
 
 pub use commands::{After, Commands, Host, NetworkFigures, Options};
 pub use connection::{Connection, Peer};

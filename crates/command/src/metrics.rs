@@ -34,6 +34,7 @@ pub struct Metrics {
     commands: Vec<CommandCount>,
     pub unknown_commands: ShardedCounter,
     pub documents: Documents,
+    pub ttl: Ttl,
     pub asserts_user: ShardedCounter,
 }
 
@@ -55,6 +56,13 @@ pub struct Documents {
     pub returned: ShardedCounter,
     pub updated: ShardedCounter,
     pub deleted: ShardedCounter,
+}
+
+/// The work of the TTL monitor.
+#[derive(Default)]
+pub struct Ttl {
+    pub deleted: ShardedCounter,
+    pub passes: ShardedCounter,
 }
 
 impl Metrics {

@@ -42,4 +42,4 @@ pub use spec::{
     AggregateSpec, Change, CountSpec, DeleteSpec, DeleteStatement, DistinctSpec, ExplainSpec, FindAndModifySpec,
     FindSpec, Hint, InsertSpec, UpdateSpec, UpdateStatement, Verbosity,
 };
-pub use write::{delete, find_and_modify, insert, update};
+pub use write::{delete, expire, find_and_modify, insert, update};

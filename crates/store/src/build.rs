@@ -28,6 +28,8 @@ use crate::{Collection, Index, RecordCursor, Result, Store, data_size, entry};
 pub(crate) struct Build<'a> {
     pub store: &'a Store,
     pub collection: &'a Collection,
+    /// The index in whose place the new one comes; its tree goes.
+    pub replaced: Option<Arc<Index>>,
 }
 
 impl Build<'_> {
@@ -136,10 +138,25 @@ impl Build<'_> {
             txn.delete(CATALOGUE, catalogue::build_key(index.tree));
         }
         let _changing = self.store.lock_changes();
-        let indexes = self.collection.indexes.iter().cloned().chain(built).collect();
-        let changed = Collection { indexes, ..self.collection.copy() };
+        let changed = self.joined_by(&mut txn, built);
         put_collection(&mut txn, &changed);
         self.store.commit_change(txn, |catalogue| catalogue.put(Arc::new(changed)))
+    }
+
+    /// The collection with the new indexes.
+    fn joined_by(&self, txn: &mut Transaction, built: Vec<Arc<Index>>) -> Collection {
+        let mut changed = self.collection.copy();
+        for new in built {
+            match &self.replaced {
+                Some(old) => {
+                    txn.drop_tree(old.tree);
+                    txn.delete(CATALOGUE, catalogue::multikey_key(old.tree));
+                    changed = changed.with_index_replaced(old, new);
+                }
+                None => changed.indexes.push(new),
+            }
+        }
+        changed
     }
 
     fn give_up(&self, indexes: &[Arc<Index>]) -> Result<()> {

@@ -58,7 +58,7 @@ impl Store {
         let created: Vec<String> = new.iter().map(|spec| spec.name.clone()).collect();
         if !new.is_empty() {
             self.switches.refuse(&collection, "create indexes on")?;
-            Build { store: self, collection: &collection }.run(new)?;
+            Build { store: self, collection: &collection, replaced: None }.run(new)?;
         }
         Ok(IndexesCreated { before, after: before + created.len(), created_collection, created })
     }
@@ -101,29 +101,6 @@ impl Store {
         self.commit_change(txn, |catalogue| catalogue.put(Arc::new(changed)))?;
         Ok(before)
     }
-
-    /// Changes settings of an index that need no rebuild (collMod). The specification keeps its name and key.
-    pub fn replace_index_spec(&self, namespace: &Namespace, name: &str, spec: &DocBuf) -> Result<()> {
-        let spec = IndexSpec::parse(spec.as_doc())?;
-        let (collection, _guard) =
-            self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
-        self.switches.refuse(&collection, "change an index of")?;
-        let Some(at) = collection.indexes.iter().position(|index| index.name == name) else {
-            return problem(IndexProblem::NotFound, format!("index not found with name [{name}]"));
-        };
-        let mut indexes = collection.indexes.clone();
-        if let Some(index) = indexes.get_mut(at) {
-            if !spec.only_settings_differ(index) {
-                return problem(IndexProblem::InvalidOptions, "only settings of an index can be changed");
-            }
-            *index = Arc::new(spec.into_index(index.tree, index.engine.clone(), index.multikey.copy()));
-        }
-        let _changing = self.lock_changes();
-        let changed = Collection { indexes, ..collection.copy() };
-        let mut txn = self.transactions.begin()?;
-        put_collection(&mut txn, &changed);
-        self.commit_change(txn, |catalogue| catalogue.put(Arc::new(changed)))
-    }
 }
 
 /// The specifications that are neither there nor the `_id` index, nor twice in the request.
@@ -155,7 +132,7 @@ fn select(collection: &Collection, which: &IndexSelection) -> Result<Vec<Arc<Ind
     }
 }
 
-fn by_name(collection: &Collection, name: &str) -> Result<Arc<Index>> {
+pub(crate) fn by_name(collection: &Collection, name: &str) -> Result<Arc<Index>> {
     match collection.index(name) {
         Some(index) => Ok(index.clone()),
         None if name == "_id_" => problem(IndexProblem::InvalidOptions, "cannot drop _id index"),
@@ -163,7 +140,7 @@ fn by_name(collection: &Collection, name: &str) -> Result<Arc<Index>> {
     }
 }
 
-fn by_key(collection: &Collection, key: &DocBuf) -> Result<Arc<Index>> {
+pub(crate) fn by_key(collection: &Collection, key: &DocBuf) -> Result<Arc<Index>> {
     let same = |other: &DocBuf| compare_docs(other.as_doc(), key.as_doc()).is_eq();
     if same(&DocBuf::new().with("_id", 1i32)) {
         return problem(IndexProblem::InvalidOptions, "cannot drop _id index");

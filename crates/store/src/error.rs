@@ -1,6 +1,6 @@
 //! Errors by what the caller can do about them. `command` maps them to MongoDB's codes.
 
-use arbor_bson::DocBuf;
+use arbor_bson::{ArrayBuf, DocBuf};
 
 use crate::Namespace;
 
@@ -47,6 +47,9 @@ pub enum Error {
     /// 2 BadValue: `storageEngine` is not the options of one engine.
     #[error("{0}")]
     BadStorageEngine(String),
+    /// 359 CannotConvertIndexToUnique: `{ids: [...]}` for each key that several documents have.
+    #[error("Cannot convert the index to unique. Please resolve conflicting documents before running collMod again.")]
+    CannotConvertToUnique { violations: ArrayBuf },
     /// 117 ConflictingOperationInProgress.
     #[error("{0}")]
     ConflictingOperation(String),

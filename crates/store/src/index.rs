@@ -28,6 +28,8 @@ pub struct Index {
     pub name: String,
     pub key_pattern: Vec<KeyField>,
     pub unique: bool,
+    /// Not unique yet, but refuses new duplicates.
+    pub prepare_unique: bool,
     pub sparse: bool,
     pub hidden: bool,
     /// `expireAfterSeconds`, when the specification has it.

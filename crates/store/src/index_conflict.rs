@@ -28,11 +28,6 @@ impl IndexSpec {
         if same_settings { Likeness::Identical } else { Likeness::Equivalent }
     }
 
-    /// Whether it is the same index with the same name, settings aside.
-    pub fn only_settings_differ(&self, existing: &Index) -> bool {
-        self.name == existing.name && self.likeness(existing) != Likeness::Different
-    }
-
     /// Whether it has to be built beside `existing`; an identical one need not.
     pub fn is_new(&self, existing: &[impl AsRef<Index>]) -> Result<bool> {
         let both = |index: &Index| {

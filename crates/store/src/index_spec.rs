@@ -35,6 +35,7 @@ pub(crate) struct IndexSpec {
     pub key: DocBuf,
     pub key_pattern: Vec<KeyField>,
     pub unique: bool,
+    pub prepare_unique: bool,
     pub sparse: bool,
     pub hidden: bool,
     pub expire_after_seconds: Option<i64>,
@@ -146,6 +147,7 @@ impl IndexSpec {
             key: key.to_buf(),
             key_pattern,
             unique: false,
+            prepare_unique: false,
             sparse: false,
             hidden: false,
             expire_after_seconds: None,
@@ -200,10 +202,9 @@ impl IndexSpec {
                 let reason = format!("The field 'storageEngine' must be an object, but got {}", type_name(value));
                 return problem(IndexProblem::TypeMismatch, reason);
             }
-            "clustered" | "prepareUnique" if flag(option, value)? => {
-                return refused(&format!("the index option '{option}'"));
-            }
-            "clustered" | "prepareUnique" => {}
+            "prepareUnique" => self.prepare_unique = self.keep_flag(option, value)?,
+            "clustered" if flag(option, value)? => return refused("the index option 'clustered'"),
+            "clustered" => {}
             _ if INERT_OPTIONS.contains(&option) || TOKUMX_SETTINGS.contains(&option) => {
                 self.doc.append(option, value);
             }
@@ -270,6 +271,7 @@ impl IndexSpec {
             name: self.name,
             key_pattern: self.key_pattern,
             unique: self.unique,
+            prepare_unique: self.prepare_unique,
             sparse: self.sparse,
             hidden: self.hidden,
             expire_after_seconds: self.expire_after_seconds,

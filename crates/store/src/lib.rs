@@ -5,6 +5,7 @@
 //! | `store.rs`, `collection.rs`, `index.rs`, `latch.rs`, `namespace.rs` | [`Store`] and what it shows |
 //! | `catalogue.rs` | the catalogue in memory and its rows |
 //! | `change_collections.rs`, `change_indexes.rs` | changes of the catalogue |
+//! | `change_index.rs` | changes of one index (collMod) |
 //! | `index_spec.rs`, `key_pattern.rs`, `index_conflict.rs` | what an index may be, and be beside others |
 //! | `build.rs` | index builds |
 //! | `sorter.rs`, `spool.rs` | the external sort of index builds and of queries; rows that queries keep on disk |
@@ -18,6 +19,7 @@
 mod build;
 mod catalogue;
 mod change_collections;
+mod change_index;
 mod change_indexes;
 mod collection;
 mod compact;
@@ -42,6 +44,7 @@ mod validate;
 mod write;
 
 pub use change_collections::Created;
+pub use change_index::{Conversion, IndexChange, IndexChanged, IndexChosen};
 pub use change_indexes::{INDEXES_MAX, IndexSelection, IndexesCreated};
 pub use collection::{Collection, Held};
 pub use cursor::{IndexCursor, RecordCursor};

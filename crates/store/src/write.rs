@@ -11,7 +11,7 @@ use arbor_txn::{Transaction, View};
 use crate::catalogue::{self, CATALOGUE};
 use crate::entry::{self, Parts};
 use crate::index_keys::keys;
-use crate::{Collection, Error, Index, Result, id_key};
+use crate::{Collection, Error, Index, IndexCursor, Result, id_key};
 
 /// Adds a document, which has an `_id`. Nothing is written on an error.
 pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> Result<()> {
@@ -129,10 +129,15 @@ pub(crate) fn duplicate_key(collection: &Collection, index: &Index, key: &Key) -
 
 /// Requires a key that the document itself does not have yet.
 pub(crate) fn check_unique(txn: &Transaction, collection: &Collection, index: &Index, key: &Key) -> Result<()> {
-    if index.unique && txn.get(index.tree, &key.bytes)?.is_some() {
-        return Err(duplicate_key(collection, index, key));
-    }
-    Ok(())
+    let taken = match index {
+        Index { unique: true, .. } => txn.get(index.tree, &key.bytes)?.is_some(),
+        Index { prepare_unique: true, .. } => {
+            let mut cursor = IndexCursor::new(txn, index)?;
+            cursor.seek(&key.bytes)? && cursor.key() == key.bytes
+        }
+        _ => false,
+    };
+    if taken { Err(duplicate_key(collection, index, key)) } else { Ok(()) }
 }
 
 /// The entry of one key of one document.

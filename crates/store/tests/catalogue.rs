@@ -3,7 +3,10 @@
 mod support;
 
 use arbor_bson::{DocBuf, Value};
-use arbor_store::{Collection, Created, Error, IndexProblem, IndexSelection, Namespace, Store, StoreOptions};
+use arbor_store::{
+    Collection, Conversion, Created, Error, IndexChange, IndexChosen, IndexProblem, IndexSelection, Namespace, Store,
+    StoreOptions,
+};
 use arbor_txn::{Durability, View};
 use support::{Rig, array, doc, rig, spec};
 
@@ -162,14 +165,50 @@ fn settings_of_an_index_can_be_replaced() {
     let rig = rig();
     rig.create_index(spec(&[("a", 1)], &[("expireAfterSeconds", Value::Int32(10))])).unwrap();
     rig.insert(&row(1)).unwrap();
-    let changed = spec(&[("a", 1)], &[("expireAfterSeconds", Value::Int32(99)), ("hidden", Value::Bool(true))]);
-    rig.store.replace_index_spec(&rig.ns, "a_1", &changed).unwrap();
-    assert!(rig.store.replace_index_spec(&rig.ns, "a_1", &spec(&[("b", 1)], &[])).is_err());
-    assert!(rig.store.replace_index_spec(&rig.ns, "b_1", &changed).is_err());
+    let change = IndexChange { expire_after_seconds: Some(99), hidden: Some(true), ..IndexChange::default() };
+    let named = |name: &str| IndexChosen::Name(name.to_owned());
+    let changed = rig.store.change_index(&rig.ns, &named("a_1"), &change).unwrap();
+    assert_eq!((changed.expire_after_seconds, changed.hidden), (Some((Some(10), 99)), Some((false, true))));
+    let again = rig.store.change_index(&rig.ns, &IndexChosen::Key(support::key(&[("a", 1)])), &change).unwrap();
+    assert_eq!((again.expire_after_seconds, again.hidden), (Some((Some(99), 99)), None));
+    assert!(rig.store.change_index(&rig.ns, &named("b_1"), &change).is_err());
+    assert!(rig.store.change_index(&rig.ns, &named("_id_"), &change).is_err());
     sync(&rig);
     for rig in [&rig, &rig.crash(1)] {
         let index = rig.collection().indexes[0].clone();
         assert_eq!((index.expire_after_seconds, index.hidden), (Some(99), true));
+        rig.check_valid();
+    }
+}
+
+#[test]
+fn an_index_becomes_unique_once_no_two_documents_share_a_key() {
+    let rig = rig();
+    rig.create_index(spec(&[("a", 1)], &[("expireAfterSeconds", Value::Int32(10))])).unwrap();
+    let of = |id: i32, a: i32| doc(&[("_id", Value::Int32(id)), ("a", Value::Int32(a))]);
+    [of(1, 1), of(2, 1), of(3, 3)].iter().for_each(|doc| rig.insert(doc).unwrap());
+    let change = |change: IndexChange| rig.store.change_index(&rig.ns, &IndexChosen::Name("a_1".to_owned()), &change);
+    let to_unique = |conversion| change(IndexChange { unique: Some(conversion), ..IndexChange::default() });
+    let unprepared = to_unique(Conversion::Convert);
+    assert!(matches!(unprepared, Err(Error::Index { kind: IndexProblem::InvalidOptions, .. })), "{unprepared:?}");
+    change(IndexChange { prepare_unique: Some(true), ..IndexChange::default() }).unwrap();
+    assert!(matches!(rig.insert(&of(4, 3)), Err(Error::DuplicateKey { .. })));
+    rig.insert(&of(4, 4)).unwrap();
+    assert!(matches!(rig.update(&of(4, 4), &of(4, 1)), Err(Error::DuplicateKey { .. })));
+    for conversion in [Conversion::DryRun, Conversion::Convert] {
+        match to_unique(conversion) {
+            Err(Error::CannotConvertToUnique { violations }) => assert_eq!(violations.as_array().iter().count(), 1),
+            other => panic!("{other:?}"),
+        }
+    }
+    rig.delete(&of(2, 1)).unwrap();
+    assert!(!to_unique(Conversion::DryRun).unwrap().made_unique);
+    assert!(to_unique(Conversion::Convert).unwrap().made_unique);
+    sync(&rig);
+    for rig in [&rig, &rig.crash(1)] {
+        let index = rig.collection().indexes[0].clone();
+        assert_eq!((index.unique, index.prepare_unique, index.expire_after_seconds), (true, false, Some(10)));
+        assert!(matches!(rig.insert(&of(9, 3)), Err(Error::DuplicateKey { .. })));
         rig.check_valid();
     }
 }
@@ -215,8 +254,8 @@ fn settings_of_an_index_change_without_its_arrays_being_lost() {
     let mut given_up = rig.store.transactions().begin().unwrap();
     arbor_store::insert(&mut given_up, &rig.collection(), with_array.as_doc()).unwrap();
     drop(given_up);
-    let hidden = spec(&[("a", 1)], &[("hidden", Value::Bool(true))]);
-    rig.store.replace_index_spec(&rig.ns, "a_1", &hidden).unwrap();
+    let hidden = IndexChange { hidden: Some(true), ..IndexChange::default() };
+    rig.store.change_index(&rig.ns, &IndexChosen::Name("a_1".to_owned()), &hidden).unwrap();
     rig.insert(&with_array).unwrap();
     let again = rig.crash(1);
     again.check_valid();

@@ -1,23 +1,25 @@
-//! `collMod`: `storageEngine` moves the collection to another engine while it is in use.
+//! `collMod`: `index` changes an index, `storageEngine` moves the collection to another engine while it is in use.
 
 use arbor_bson::{Doc, DocBuf};
 use arbor_lang::Code;
 use arbor_query::Interrupt;
 use arbor_store::{EngineChange, Namespace, Phase, Switched, Watch};
 
+use super::coll_mod_index;
 use crate::call::Call;
 use crate::operation::Slot;
 use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let namespace = call.namespace()?;
-    let mut storage_engine = None;
+    let (mut storage_engine, mut index, mut dry_run) = (None, None, false);
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
             "storageEngine" => storage_engine = Some(field.document(value)?),
-            "index"
-            | "validator"
+            "index" => index = Some(field.document(value)?),
+            "dryRun" => dry_run = field.bool(value)?,
+            "validator"
             | "validationLevel"
             | "validationAction"
             | "viewOn"
@@ -32,6 +34,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     }
     if call.database().store.collection(&namespace).is_none() {
         return Err(Error::new(Code::NAMESPACE_NOT_FOUND, format!("ns does not exist: {namespace}")));
+    }
+    match index {
+        Some(index) => coll_mod_index::run(call, &namespace, index, dry_run)?,
+        None if dry_run => return Err(coll_mod_index::only_with_unique()),
+        None => {}
     }
     match storage_engine {
         Some(storage_engine) => change_engine(call, &namespace, storage_engine),

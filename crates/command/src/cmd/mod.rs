@@ -3,6 +3,7 @@
 pub mod aggregate;
 pub mod build_info;
 pub mod coll_mod;
+pub mod coll_mod_index;
 pub mod coll_stats;
 pub mod compact;
 pub mod configure_fail_point;

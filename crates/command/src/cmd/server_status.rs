@@ -206,8 +206,12 @@ fn metrics(call: &Call<'_>) -> Result<DocBuf> {
         .with("noTimeout", cursors.iter().filter(|cursor| cursor.no_timeout).count() as i64)
         .with("pinned", cursors.iter().filter(|cursor| cursor.in_use).count() as i64)
         .with("total", cursors.len() as i64);
+    let ttl = DocBuf::new()
+        .with("deletedDocuments", metrics.ttl.deleted.sum() as i64)
+        .with("passes", metrics.ttl.passes.sum() as i64);
     Ok(DocBuf::new()
         .with("commands", &metrics.commands())
         .with("cursor", &DocBuf::new().with("open", &open))
-        .with("document", &document))
+        .with("document", &document)
+        .with("ttl", &ttl))
 }

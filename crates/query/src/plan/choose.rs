@@ -233,10 +233,15 @@ impl Planner<'_> {
         let fits = |shape: &IndexShape| match hint {
             ChosenIndex::Name(name) => shape.name == *name,
             ChosenIndex::Pattern(pattern) => same_pattern(pattern, &shape.key_pattern()),
+            ChosenIndex::HiddenToo(name) => shape.name == *name,
             ChosenIndex::Natural(_) => false,
         };
         let unknown = || Error::bad_value("hint provided does not correspond to an existing index");
-        IndexShape::of(self.collection).into_iter().find(fits).ok_or_else(unknown)
+        let shapes = match hint {
+            ChosenIndex::HiddenToo(_) => IndexShape::all(self.collection),
+            _ => IndexShape::of(self.collection),
+        };
+        shapes.into_iter().find(fits).ok_or_else(unknown)
     }
 
     fn min_max(&self) -> Result<Plans> {

@@ -65,9 +65,19 @@ impl IndexShape {
         }
     }
 
-    /// Requires that the snapshot that is going to be read is taken already: arrays may come with any commit.
+    /// Those that queries may use. Requires that the snapshot that is going to be read is taken already: arrays may come
+    /// with any commit.
     pub fn of(collection: &Collection) -> Vec<IndexShape> {
-        let secondary = collection.indexes.iter().enumerate().filter(|(_, index)| !index.hidden);
+        IndexShape::those(collection, |index| !index.hidden)
+    }
+
+    /// Hidden ones too.
+    pub fn all(collection: &Collection) -> Vec<IndexShape> {
+        IndexShape::those(collection, |_| true)
+    }
+
+    fn those(collection: &Collection, wanted: impl Fn(&Index) -> bool) -> Vec<IndexShape> {
+        let secondary = collection.indexes.iter().enumerate().filter(|(_, index)| wanted(index));
         std::iter::once(IndexShape::primary())
             .chain(secondary.map(|(at, index)| IndexShape::secondary(at, index)))
             .collect()

@@ -31,5 +31,5 @@ pub use distinct::distinct_access;
 pub use index_shape::IndexSource;
 pub use key_bounds::{KeyBounds, Span, Verdict};
 pub use predicate::conjuncts;
-pub use query::Query;
+pub use query::{ChosenIndex, Query};
 pub use sort_order::Direction;

@@ -32,6 +32,8 @@ pub struct ShownAs {
 pub enum ChosenIndex {
     Natural(Direction),
     Name(String),
+    /// By name, whether hidden or not: for the server's own scans.
+    HiddenToo(String),
     Pattern(DocBuf),
 }
 

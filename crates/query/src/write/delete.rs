@@ -45,7 +45,7 @@ fn delete_one(
     Ok(1)
 }
 
-fn delete_all(
+pub fn delete_all(
     database: &Database,
     collection: Option<&Collection>,
     query: &Query,

@@ -3,11 +3,13 @@
 //! | file | holds |
 //! |---|---|
 //! | `insert.rs`, `update.rs`, `delete.rs`, `find_and_modify.rs` | the statements |
+//! | `expire.rs` | deleting what has expired |
 //! | `statements.rs` | running the statements of one command in shared transactions |
 //! | `target.rs` | the documents that a statement is about |
 //! | `modifier.rs`, `new_document.rs`, `object_id.rs` | documents after an update, before an insert |
 
 mod delete;
+mod expire;
 mod find_and_modify;
 mod insert;
 mod modifier;
@@ -18,6 +20,7 @@ mod target;
 mod update;
 
 pub use delete::delete;
+pub use expire::expire;
 pub use find_and_modify::find_and_modify;
 pub use insert::insert;
 pub use new_document::prepare;

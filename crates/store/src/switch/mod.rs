@@ -342,6 +342,7 @@ impl Index {
             name: self.name.clone(),
             key_pattern: self.key_pattern.clone(),
             unique: self.unique,
+            prepare_unique: self.prepare_unique,
             sparse: self.sparse,
             hidden: self.hidden,
             expire_after_seconds: self.expire_after_seconds,

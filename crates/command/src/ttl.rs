@@ -1,0 +1,75 @@
+//! The TTL monitor's work: passes over all TTL indexes that delete what has expired. The thread is the process's own.
+//!
+//! A pass goes round the indexes, one batch of each in turn, so that one with a backlog does not keep the others waiting,
+//! and ends when none has more. An index that fails is left until the next pass; the others go on.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use arbor_bson::DocBuf;
+use arbor_query::Interrupt;
+use arbor_store::Namespace;
+
+use crate::Commands;
+use crate::log::{Component, Event, now_ms};
+
+/// Documents of one index that are deleted before the next index has its turn: one or a few transactions.
+const BATCH_DOCUMENTS: u64 = 1000;
+
+const FAILED: Event =
+    Event { component: Component::Index, id: 5_400_703, message: "Error running TTL job on collection" };
+
+/// One TTL index, by its names, since it may be dropped at any time.
+struct Job {
+    namespace: Namespace,
+    index: String,
+}
+
+impl Commands {
+    /// Time between two passes. None: the monitor is switched off.
+    pub fn ttl_pause(&self) -> Option<Duration> {
+        let seconds = self.parameters.int("ttlMonitorSleepSecs").unwrap_or(60).max(1) as u64;
+        self.parameters.bool("ttlMonitorEnabled").then_some(Duration::from_secs(seconds))
+    }
+
+    /// One pass.
+    pub fn delete_expired(&self) {
+        let now = now_ms();
+        let mut jobs = self.ttl_jobs();
+        while !jobs.is_empty() {
+            jobs.retain(|job| !self.stopping.load(Ordering::Relaxed) && self.run_job(job, now));
+        }
+        self.metrics.ttl.passes.add(1);
+    }
+
+    fn ttl_jobs(&self) -> Vec<Job> {
+        let store = &self.database.store;
+        let collections = store.list_databases().into_iter().flat_map(|db| store.list_collections(&db));
+        let jobs = collections.flat_map(|collection| {
+            let expiring = collection.indexes.iter().filter(|index| index.expire_after_seconds.is_some());
+            let job = |index: &std::sync::Arc<arbor_store::Index>| Job {
+                namespace: collection.namespace.clone(),
+                index: index.name.clone(),
+            };
+            expiring.map(job).collect::<Vec<_>>()
+        });
+        jobs.collect()
+    }
+
+    /// One batch; answers whether there may be more.
+    fn run_job(&self, job: &Job, now_ms: i64) -> bool {
+        let Job { namespace, index } = job;
+        let never = Interrupt::never();
+        match arbor_query::expire(&self.database, namespace, index, now_ms, BATCH_DOCUMENTS, &never) {
+            Ok(deleted) => {
+                self.metrics.ttl.deleted.add(deleted);
+                deleted == BATCH_DOCUMENTS
+            }
+            Err(error) => {
+                let attributes = DocBuf::new().with("namespace", namespace.as_str()).with("index", index);
+                self.log.warn(FAILED, "TTLMonitor", attributes.with("error", &error.to_string()));
+                false
+            }
+        }
+    }
+}

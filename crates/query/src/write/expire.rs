@@ -1,0 +1,39 @@
+//! Deleting what has expired, one batch of one TTL index.
+//!
+//! A document has expired when a date under the indexed path is old enough; with several, the lowest one counts. Whatever
+//! is no date never expires. Documents go through the ordinary write path, found by a scan of the index.
+
+use arbor_bson::{DocBuf, ValueRef};
+use arbor_store::{Index, Namespace};
+
+use super::delete::delete_all;
+use crate::plan::{ChosenIndex, Query};
+use crate::{Database, Interrupt, Result};
+
+/// Deletes at most `documents_max` documents that have expired at `now_ms`; answers how many. Fewer than that: there are
+/// no more. Nothing is done for an index that is not there any more.
+pub fn expire(
+    database: &Database,
+    namespace: &Namespace,
+    index: &str,
+    now_ms: i64,
+    documents_max: u64,
+    interrupt: &Interrupt,
+) -> Result<u64> {
+    let held = database.store.hold(namespace);
+    let Some(collection) = held.as_deref() else { return Ok(0) };
+    let Some(index) = collection.index(index) else { return Ok(0) };
+    let Some(filter) = expired(index, now_ms) else { return Ok(0) };
+    let mut query = Query::parse(filter.as_doc(), None, &database.context(None)?)?;
+    query.hint = Some(ChosenIndex::HiddenToo(index.name.clone()));
+    query.limit = Some(documents_max);
+    delete_all(database, Some(collection), &query, interrupt)
+}
+
+/// The filter of the documents that have expired.
+fn expired(index: &Index, now_ms: i64) -> Option<DocBuf> {
+    let age_ms = index.expire_after_seconds?.saturating_mul(1000);
+    let [field] = index.key_pattern.as_slice() else { return None };
+    let oldest = ValueRef::DateTime(now_ms.saturating_sub(age_ms));
+    Some(DocBuf::new().with(&field.path, &DocBuf::new().with("$lte", oldest)))
+}

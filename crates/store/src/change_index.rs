@@ -1,0 +1,228 @@
+//! `collMod` of one index: settings that need no rebuild, and the way to a unique index.
+//!
+//! `prepareUnique` first refuses new duplicates; two transactions that add the same key side by side may still both get
+//! through, and so the conversion looks at every key itself, under the collection's exclusive latch. It then builds the
+//! index anew, since unique indexes have another layout (`entry.rs`), and puts it in the place of the old one.
+
+use std::sync::Arc;
+
+use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
+
+use crate::build::Build;
+use crate::change_collections::put_collection;
+use crate::change_indexes::{by_key, by_name};
+use crate::index_spec::{IndexSpec, problem};
+use crate::record::record;
+use crate::{Collection, Error, Index, IndexCursor, IndexProblem, Namespace, Result, Store};
+
+/// Documents that share a key, at most so many of one key and so many keys, that an error names.
+const VIOLATIONS_MAX: usize = 100;
+
+/// The index that is meant.
+#[derive(Clone, Debug)]
+pub enum IndexChosen {
+    Name(String),
+    Key(DocBuf),
+}
+
+/// What is to be changed; `None` stays as it is.
+#[derive(Clone, Debug, Default)]
+pub struct IndexChange {
+    pub expire_after_seconds: Option<i64>,
+    pub hidden: Option<bool>,
+    pub prepare_unique: Option<bool>,
+    pub unique: Option<Conversion>,
+}
+
+/// To a unique index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conversion {
+    /// Only look for what stands in the way.
+    DryRun,
+    Convert,
+}
+
+/// The settings before and after; `None`: it was not changed (of the first, or that there was none before).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexChanged {
+    pub expire_after_seconds: Option<(Option<i64>, i64)>,
+    pub hidden: Option<(bool, bool)>,
+    pub prepare_unique: Option<(bool, bool)>,
+    /// It is unique now and was not.
+    pub made_unique: bool,
+}
+
+fn invalid<T>(reason: impl Into<String>) -> Result<T> {
+    problem(IndexProblem::InvalidOptions, reason)
+}
+
+impl Store {
+    pub fn change_index(
+        &self,
+        namespace: &Namespace,
+        which: &IndexChosen,
+        change: &IndexChange,
+    ) -> Result<IndexChanged> {
+        let (collection, _guard) =
+            self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
+        let index = chosen(&collection, which, change)?;
+        self.switches.refuse(&collection, "change an index of")?;
+        let changed = check(&index, change)?;
+        match change.unique.filter(|_| !index.unique) {
+            Some(conversion) => self.convert(&collection, &index, change, conversion, changed),
+            None if changed == IndexChanged::default() => Ok(changed),
+            None => {
+                let spec = IndexSpec::parse(changed_spec(&index, change).as_doc())?;
+                let new = spec.into_index(index.tree, index.engine.clone(), index.multikey.copy());
+                self.replace(&collection, &index, new)?;
+                Ok(changed)
+            }
+        }
+    }
+
+    fn replace(&self, collection: &Collection, old: &Arc<Index>, new: Index) -> Result<()> {
+        let _changing = self.lock_changes();
+        let changed = collection.with_index_replaced(old, Arc::new(new));
+        let mut txn = self.transactions.begin()?;
+        put_collection(&mut txn, &changed);
+        self.commit_change(txn, |catalogue| catalogue.put(Arc::new(changed)))
+    }
+
+    fn convert(
+        &self,
+        collection: &Collection,
+        index: &Arc<Index>,
+        change: &IndexChange,
+        conversion: Conversion,
+        changed: IndexChanged,
+    ) -> Result<IndexChanged> {
+        if conversion == Conversion::Convert && !index.prepare_unique {
+            return invalid(format!(
+                "Cannot make index {} unique: set 'prepareUnique' to true for it with collMod first",
+                index.name
+            ));
+        }
+        let violations = self.violations(collection, index)?;
+        if !violations.is_empty() {
+            return Err(Error::CannotConvertToUnique { violations });
+        }
+        if conversion == Conversion::DryRun {
+            return Ok(IndexChanged::default());
+        }
+        let spec = IndexSpec::parse(changed_spec(index, change).as_doc())?;
+        Build { store: self, collection, replaced: Some(index.clone()) }.run(vec![spec])?;
+        Ok(IndexChanged { made_unique: true, ..changed })
+    }
+
+    /// The documents that have a key in common, as `{ids: [...]}` for each such key.
+    fn violations(&self, collection: &Collection, index: &Index) -> Result<ArrayBuf> {
+        let view = self.transactions.read()?;
+        let mut cursor = IndexCursor::new(&view, index)?;
+        let (mut groups, mut key, mut ids): (Vec<DocBuf>, Vec<u8>, Vec<Vec<u8>>) = Default::default();
+        let described = |ids: &[Vec<u8>]| -> Result<DocBuf> {
+            let mut shown = ArrayBuf::new();
+            for id_key in ids {
+                if let Some(doc) = record(&view, collection, id_key)? {
+                    shown.push(arbor_bson::Doc::trusted(&doc).get("_id").unwrap_or(ValueRef::Null));
+                }
+            }
+            Ok(DocBuf::new().with("ids", &shown))
+        };
+        let mut stands = cursor.first()?;
+        while stands && groups.len() < VIOLATIONS_MAX {
+            if cursor.key() != key {
+                if ids.len() > 1 {
+                    groups.push(described(&ids)?);
+                }
+                ids.clear();
+                key = cursor.key().to_vec();
+            }
+            if ids.len() < VIOLATIONS_MAX {
+                ids.push(cursor.id_key().to_vec());
+            }
+            stands = cursor.next()?;
+        }
+        if ids.len() > 1 && groups.len() < VIOLATIONS_MAX {
+            groups.push(described(&ids)?);
+        }
+        Ok(groups.iter().collect())
+    }
+}
+
+fn chosen(collection: &Collection, which: &IndexChosen, change: &IndexChange) -> Result<Arc<Index>> {
+    let is_id = match which {
+        IndexChosen::Name(name) => name == "_id_",
+        IndexChosen::Key(key) => {
+            arbor_bson::compare_docs(key.as_doc(), DocBuf::new().with("_id", 1i32).as_doc()).is_eq()
+        }
+    };
+    match which {
+        _ if is_id && change.hidden.is_some() => problem(IndexProblem::BadValue, "can't hide _id index"),
+        _ if is_id && change.expire_after_seconds.is_some() => invalid("the _id field does not support TTL indexes"),
+        _ if is_id => invalid("the _id index cannot be changed"),
+        IndexChosen::Name(name) => by_name(collection, name),
+        IndexChosen::Key(key) => by_key(collection, key),
+    }
+}
+
+/// What would be changed. Errors: settings that this index may not have.
+fn check(index: &Index, change: &IndexChange) -> Result<IndexChanged> {
+    let flag = |old: bool, new: Option<bool>| new.filter(|new| *new != old).map(|new| (old, new));
+    let mut changed = IndexChanged { hidden: flag(index.hidden, change.hidden), ..IndexChanged::default() };
+    changed.prepare_unique = flag(index.prepare_unique, change.prepare_unique);
+    if let Some(seconds) = change.expire_after_seconds {
+        if index.key_pattern.len() > 1 {
+            return invalid("TTL indexes are single-field indexes, compound indexes do not support TTL");
+        }
+        if !(0..=i64::from(i32::MAX)).contains(&seconds) {
+            return invalid(format!(
+                "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a different value than {seconds}"
+            ));
+        }
+        changed.expire_after_seconds = Some((index.expire_after_seconds, seconds));
+    }
+    Ok(changed)
+}
+
+/// The specification with the new settings, which stand where the old ones did or at the end.
+fn changed_spec(index: &Index, change: &IndexChange) -> DocBuf {
+    let makes_unique = change.unique == Some(Conversion::Convert) && !index.unique;
+    let seconds = change.expire_after_seconds.map(|seconds| ValueRef::Int32(seconds as i32));
+    // MongoDB shows these flags only while they are set
+    let settings = [
+        ("expireAfterSeconds", seconds.map(Some)),
+        ("hidden", change.hidden.map(|on| on.then_some(ValueRef::Bool(true)))),
+        ("unique", makes_unique.then_some(Some(ValueRef::Bool(true)))),
+        (
+            "prepareUnique",
+            match makes_unique {
+                true => Some(None),
+                false => change.prepare_unique.map(|on| on.then_some(ValueRef::Bool(true))),
+            },
+        ),
+    ];
+    let mut spec = DocBuf::new();
+    for (name, value) in index.spec.as_doc() {
+        match settings.iter().find(|(own, new)| *own == name && new.is_some()) {
+            None => drop(spec.append(name, value)),
+            Some((_, Some(Some(value)))) => drop(spec.append(name, *value)),
+            Some(_) => {}
+        }
+    }
+    for (name, value) in settings {
+        if let Some(Some(value)) = value
+            && index.spec.get(name).is_none()
+        {
+            spec.append(name, value);
+        }
+    }
+    spec
+}
+
+impl Collection {
+    pub(crate) fn with_index_replaced(&self, old: &Arc<Index>, new: Arc<Index>) -> Collection {
+        let indexes = self.indexes.iter();
+        let indexes = indexes.map(|index| if Arc::ptr_eq(index, old) { new.clone() } else { index.clone() });
+        Collection { indexes: indexes.collect(), ..self.copy() }
+    }
+}
