@@ -95,6 +95,7 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let database = Database::new(storage.store.clone(), storage.transactions.clone());
     let commands =
         Arc::new(Commands::new(database, log.clone(), parameters, options(&settings, &listeners), Box::new(host)));
+    set_storage_parameters(&commands, log)?;
     let _ = later.set(commands.clone());
 
     let clock = start_clock(commands.clone(), stop.clone())?;
@@ -134,6 +135,16 @@ fn announce<'a>(settings: &Settings, engines: &Engines, log: &Log, without_effec
         warn("cache size", &text);
     }
     engines.refused().iter().for_each(|(option, reason)| warn(option, reason));
+}
+
+/// What `--setParameter` says to log, checkpoints and engines, which are open now.
+fn set_storage_parameters(commands: &Commands, log: &Log) -> Result<(), Failure> {
+    let set = commands.set_storage_parameters().map_err(|error| Failure::new(BAD_OPTIONS, error.to_string()))?;
+    for (name, reason) in set {
+        let attributes = DocBuf::new().with("setting", &*format!("setParameter.{name}")).with("reason", &*reason);
+        log.startup_warning(SETTING, attributes);
+    }
+    Ok(())
 }
 
 fn bind(settings: &Settings) -> Result<Listeners, Failure> {

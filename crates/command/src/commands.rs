@@ -21,6 +21,7 @@ use crate::operation::{About, Begin, Operations};
 use crate::place::{self, Place};
 use crate::registry::{self, Row};
 use crate::sessions::{REFRESH, Sessions};
+use crate::storage_parameters::StorageParameters;
 use crate::{Connection, Error, Parameters, Result, error_map};
 
 /// How the server was started, as far as commands show it.
@@ -119,6 +120,17 @@ impl Commands {
             slow_ms,
             stopping: AtomicBool::new(false),
         }
+    }
+
+    /// Sets what was given at the start for log, checkpoints and engines; answers what has no effect, with the reason.
+    /// Errors: an unknown parameter, a bad value.
+    pub fn set_storage_parameters(&self) -> Result<Vec<(&str, String)>> {
+        let storage = StorageParameters(&self.database.transactions);
+        let mut without_effect = Vec::new();
+        for (name, text) in &self.parameters.for_storage {
+            without_effect.extend(storage.set_at_start(name, text)?.map(|reason| (name.as_str(), reason)));
+        }
+        Ok(without_effect)
     }
 
     pub fn open(&self, peer: Peer, open: usize) -> Connection {
@@ -309,7 +321,7 @@ impl Commands {
         let (mut reply, plan) = (call.reply, call.plan);
         connection.slot.end();
         self.count(row, begun.elapsed(), outcome.is_err());
-        let error = outcome.err().map(|error| self.at_shutdown(error));
+        let error = outcome.err().map(|error| self.with_namespace(self.at_shutdown(error)));
         self.log_if_slow(connection, request, begun.elapsed(), &plan, reply.as_bytes().len(), error.as_ref());
         match &error {
             Some(error) => reply = error.to_reply(),
@@ -367,6 +379,14 @@ impl Commands {
         // Inserts, updates and deletes count their own statements.
         if !matches!(row.kind, Kind::Insert | Kind::Update | Kind::Delete) {
             self.metrics.count(row.kind, 1);
+        }
+    }
+
+    /// Names the collection whose tree is not available.
+    pub(crate) fn with_namespace(&self, error: Error) -> Error {
+        match error.tree.and_then(|tree| self.database.store.namespace_of(tree)) {
+            Some(namespace) => Error { message: format!("{namespace}: {}", error.message), tree: None, ..error },
+            None => error,
         }
     }
 

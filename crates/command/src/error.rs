@@ -1,5 +1,6 @@
 //! The one error of this crate: what the client is told.
 
+use arbor_base::TreeId;
 use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_lang::Code;
 
@@ -13,11 +14,13 @@ pub struct Error {
     /// Further fields of the error document (`keyPattern`, `keyValue`).
     pub details: Option<DocBuf>,
     pub labels: Vec<String>,
+    /// Of which tree the text speaks; its collection's name is to come before the text.
+    pub tree: Option<TreeId>,
 }
 
 impl Error {
     pub fn new(code: Code, message: impl Into<String>) -> Error {
-        Error { code, message: message.into(), details: None, labels: Vec::new() }
+        Error { code, message: message.into(), details: None, labels: Vec::new(), tree: None }
     }
 
     pub fn bad_value(message: impl Into<String>) -> Error {

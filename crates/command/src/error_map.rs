@@ -79,7 +79,9 @@ impl From<arbor_txn::Error> for Error {
             E::CorruptRecord { .. } | E::LogGap { .. } => Error::new(Code::DATA_CORRUPTION_DETECTED, text),
             E::Engine(arbor_engine::Error::Corrupt { .. }) => Error::new(Code::DATA_CORRUPTION_DETECTED, text),
             E::Engine(arbor_engine::Error::InvalidOption { .. }) => Error::new(Code::INVALID_OPTIONS, text),
-            E::Engine(arbor_engine::Error::Unavailable { .. }) => Error::new(Code::OPERATION_FAILED, text),
+            E::Engine(arbor_engine::Error::Unavailable { tree, .. }) => {
+                Error { tree, ..Error::new(Code::OPERATION_FAILED, text) }
+            }
             E::Engine(arbor_engine::Error::Unsupported { .. }) => Error::new(Code::COMMAND_NOT_SUPPORTED, text),
             E::Poisoned { .. } | E::Engine(_) | E::Log(_) | E::Refused { .. } => Error::new(Code::INTERNAL_ERROR, text),
         }

@@ -12,7 +12,7 @@
 //! | `error`, `error_map` | the one error of this crate; the one place that turns other crates' errors into MongoDB's |
 //! | `place` | whether a request may run where it arrived |
 //! | `operation` | what runs now: `currentOp`, `killOp` |
-//! | `sessions`, `fail_points`, `parameters` | logical sessions, `configureFailPoint`, `setParameter` |
+//! | `sessions`, `fail_points`, `parameters`, `storage_parameters` | logical sessions, `configureFailPoint`, `setParameter` |
 //! | `metrics`, `process` | counts for `serverStatus`; figures of the process and the machine |
 //! | `ttl` | passes that delete expired documents |
 //! | `log`, `slow_log` | JSON log lines in MongoDB's layout |
@@ -35,6 +35,7 @@ mod process;
 mod registry;
 mod sessions;
 mod slow_log;
+mod storage_parameters;
 mod ttl;
 
 pub use commands::{After, Commands, Host, NetworkFigures, Options};

@@ -1,11 +1,12 @@
-//! Server parameters: one table, set at the start with `--setParameter` and some of them later with `setParameter`.
+//! Server parameters: one table, set at the start with `--setParameter` and some of them later with `setParameter`. Those of
+//! log, checkpoints and engines are in `storage_parameters.rs`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arbor_bson::{DocBuf, Value, ValueRef};
 use arbor_lang::Code;
 
-use crate::{Error, Result};
+use crate::{Error, Result, storage_parameters};
 
 /// When a parameter may be set, and whether setting it does anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,12 +72,13 @@ static ROWS: &[Row] = &[
     row("ttlMonitorSleepSecs", Kind::Int, Use::Runtime, "60"),
     row("wiredTigerConcurrentReadTransactions", Kind::Int, Use::NoEffect, "128"),
     row("wiredTigerConcurrentWriteTransactions", Kind::Int, Use::NoEffect, "128"),
-    row("wiredTigerEngineRuntimeConfig", Kind::Text, Use::NoEffect, ""),
 ];
 
 /// Values beside the rows of the table.
 pub struct Parameters {
     values: Mutex<Vec<Value>>,
+    /// Given at the start, for what is not open yet then.
+    pub(crate) for_storage: Vec<(String, String)>,
     test_commands: bool,
 }
 
@@ -89,8 +91,12 @@ impl Parameters {
     pub fn new(given: &[(String, String)]) -> std::result::Result<(Parameters, Vec<WithoutEffect>), String> {
         let default = |row: &Row| row.kind.parse(row.default).unwrap_or(Value::Null);
         let mut values: Vec<Value> = ROWS.iter().map(default).collect();
-        let mut without_effect = Vec::new();
+        let (mut without_effect, mut for_storage) = (Vec::new(), Vec::new());
         for (name, text) in given {
+            if storage_parameters::is_one(name) {
+                for_storage.push((name.clone(), text.clone()));
+                continue;
+            }
             let index = index_of(name);
             // Query knobs come and go with MongoDB's versions; none of them has a meaning here.
             if index.is_none() && name.starts_with("internalQuery") {
@@ -110,7 +116,7 @@ impl Parameters {
                 without_effect.push(WithoutEffect(name.clone()));
             }
         }
-        let parameters = Parameters { values: Mutex::new(values), test_commands: false };
+        let parameters = Parameters { values: Mutex::new(values), for_storage, test_commands: false };
         let test_commands = parameters.bool("enableTestCommands");
         Ok((Parameters { test_commands, ..parameters }, without_effect))
     }
@@ -153,12 +159,7 @@ impl Parameters {
 
     /// Sets a parameter while the server runs; answers the value before.
     pub fn set(&self, name: &str, value: ValueRef<'_>) -> Result<Value> {
-        let unknown = || {
-            Error::new(
-                Code::INVALID_OPTIONS,
-                format!("attempted to set unrecognized parameter [{name}], use help:true to see options"),
-            )
-        };
+        let unknown = || storage_parameters::unknown(name);
         let (index, row) = index_of(name).ok_or_else(unknown)?;
         if matches!(row.use_, Use::Startup | Use::ReadOnly) {
             let text = format!("not allowed to change [{name}] at runtime");
@@ -189,11 +190,16 @@ fn index_of(name: &str) -> Option<(usize, &'static Row)> {
     ROWS.iter().enumerate().find(|(_, row)| row.name == name)
 }
 
+/// A parameter as `showDetails` has it.
+pub fn detail(value: &Value, runtime: bool, startup: bool) -> DocBuf {
+    DocBuf::new().with("value", value).with("settableAtRuntime", runtime).with("settableAtStartup", startup)
+}
+
 impl Row {
     fn detailed(&self, value: &Value) -> DocBuf {
         let runtime = matches!(self.use_, Use::Runtime | Use::NoEffect);
         let startup = self.use_ != Use::ReadOnly;
-        DocBuf::new().with("value", value).with("settableAtRuntime", runtime).with("settableAtStartup", startup)
+        detail(value, runtime, startup)
     }
 }
 

@@ -145,7 +145,7 @@ static ROWS: &[Row] = &[
     quick("saslStart", cmd::sasl::run, "Access control is not in this build yet"),
     slow("serverStatus", cmd::server_status::run, "Figures of the server"),
     quick("setFeatureCompatibilityVersion", cmd::set_feature_compatibility_version::run, "Fixed at 7.0").admin().writing(),
-    quick("setParameter", cmd::set_parameter::run, "Sets a server parameter").admin(),
+    slow("setParameter", cmd::set_parameter::run, "Sets a server parameter").admin(),
     slow("shutdown", cmd::shutdown::run, "Stops the server").admin(),
     quick("startSession", cmd::start_session::run, "Makes a session id"),
     slow("top", cmd::top::run, "Use per collection").admin(),

@@ -263,6 +263,10 @@ impl Engine for RocksEngine {
         self.core.set_parameter(name, value)
     }
 
+    fn parameter(&self, name: &str) -> Option<String> {
+        self.core.parameter(name)
+    }
+
     fn trees(&self) -> Result<Vec<TreeId>> {
         let mut trees: Vec<TreeId> = self.core.lock_book().trees.keys().copied().collect();
         trees.sort_unstable();

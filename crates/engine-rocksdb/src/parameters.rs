@@ -3,11 +3,11 @@
 //! | name | what |
 //! |---|---|
 //! | `cacheBytes` | the block cache |
-//! | `memtableBytes`, `rocksdb.write_buffer_size` | when a checkpoint begins by itself; up to what the engine was opened with |
-//! | `rocksdb.compression` | of files written from now on |
-//! | `rocksdb.NAME` | what RocksDB lets change of the options that the option string takes |
+//! | `memtableBytes`, `write_buffer_size` | when a checkpoint begins by itself; up to what the engine was opened with |
+//! | `compression` | of files written from now on |
+//! | any other | what RocksDB lets change of the options that the option string takes |
 //!
-//! Nothing of this is kept: the next start has the settings again.
+//! A `rocksdb.` before a name changes nothing. Nothing of this is kept: the next start has the settings again.
 
 use std::sync::atomic::Ordering;
 
@@ -21,11 +21,15 @@ use crate::raw::c_text;
 /// Less would be a file per group.
 const MEMTABLE_BYTES_MIN: u64 = 1 << 10;
 
+fn bare(name: &str) -> &str {
+    name.strip_prefix("rocksdb.").unwrap_or(name)
+}
+
 impl Core {
     pub(crate) fn set_parameter(&self, name: &str, value: &str) -> Result<()> {
         let invalid = |reason: String| Error::InvalidOption { name: name.to_owned(), reason };
         let bytes = || option_string::bytes(name, value).map_err(|_| invalid(format!("'{value}' is not a size")));
-        match name.strip_prefix("rocksdb.").unwrap_or(name) {
+        match bare(name) {
             "cacheBytes" => {
                 let bytes = usize::try_from(bytes()?).map_err(|error| invalid(error.to_string()))?;
                 self.db.set_cache_bytes(bytes);
@@ -48,9 +52,6 @@ impl Core {
                 self.compression.store(at, Ordering::Relaxed);
                 Ok(())
             }
-            _ if !name.starts_with("rocksdb.") => {
-                Err(invalid("the engine rocksdb cannot change it while it runs".to_owned()))
-            }
             option => {
                 option_string::check(option, value).map_err(|error| match error {
                     Error::InvalidOption { reason, .. } => invalid(reason),
@@ -58,6 +59,16 @@ impl Core {
                 })?;
                 self.set_library_option(name, option, value)
             }
+        }
+    }
+
+    /// The present value, of what the adapter keeps itself.
+    pub(crate) fn parameter(&self, name: &str) -> Option<String> {
+        match bare(name) {
+            "cacheBytes" => Some(self.db.cache_bytes_max().to_string()),
+            "memtableBytes" | "write_buffer_size" => Some(self.memtable_bytes.load(Ordering::Relaxed).to_string()),
+            "compression" => Some(COMPRESSIONS[self.compression.load(Ordering::Relaxed)].name.to_owned()),
+            _ => None,
         }
     }
 

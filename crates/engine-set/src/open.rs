@@ -65,7 +65,7 @@ impl EngineSet {
     fn open_member(&self, name: &str) -> Result<Option<Arc<dyn Engine>>> {
         let members = self.gate.read();
         if let Some(lost) = members.routes.lost.iter().find(|lost| lost.name == name) {
-            return Err(Error::Unavailable { engine: name.to_owned(), reason: lost.reason.clone() });
+            return Err(Error::Unavailable { engine: name.to_owned(), reason: lost.reason.clone(), tree: None });
         }
         Ok(members.index_of(name).map(|index| members.list[index].engine.clone()))
     }

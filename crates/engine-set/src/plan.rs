@@ -161,5 +161,5 @@ impl Planner<'_> {
 
 pub(crate) fn not_a_member(name: &str) -> Error {
     let reason = "it is not among the engines of this folder (see arbor.engines)".to_owned();
-    Error::Unavailable { engine: name.to_owned(), reason }
+    Error::Unavailable { engine: name.to_owned(), reason, tree: None }
 }

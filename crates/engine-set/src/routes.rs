@@ -57,11 +57,11 @@ impl Routes {
         match self.lost.as_slice() {
             _ if tree.0 < FIXED_TREES_END => Error::UnknownTree(tree),
             [] => Error::UnknownTree(tree),
-            [lost] => Error::Unavailable { engine: lost.name.clone(), reason: lost.reason.clone() },
+            [lost] => Error::Unavailable { engine: lost.name.clone(), reason: lost.reason.clone(), tree: Some(tree) },
             several => {
                 let names: Vec<&str> = several.iter().map(|lost| lost.name.as_str()).collect();
                 let reasons: Vec<&str> = several.iter().map(|lost| lost.reason.as_str()).collect();
-                Error::Unavailable { engine: names.join(" or "), reason: reasons.join("; ") }
+                Error::Unavailable { engine: names.join(" or "), reason: reasons.join("; "), tree: Some(tree) }
             }
         }
     }

@@ -80,7 +80,7 @@ impl EngineSet {
         let index = members.index_of(name);
         index.map(|index| members.list[index].clone()).ok_or_else(|| {
             let reason = "it is not open".to_owned();
-            Error::Unavailable { engine: name.to_owned(), reason }
+            Error::Unavailable { engine: name.to_owned(), reason, tree: None }
         })
     }
 
@@ -213,6 +213,11 @@ impl Engine for EngineSet {
             }
             None => self.named(self.default)?.engine.set_parameter(name, value),
         }
+    }
+
+    fn parameter(&self, name: &str) -> Option<String> {
+        let (engine, name) = name.split_once('.').unwrap_or((self.default, name));
+        self.named(engine).ok()?.engine.parameter(name)
     }
 
     /// Sums; the counters are those of a single member.

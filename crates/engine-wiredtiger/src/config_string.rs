@@ -30,6 +30,22 @@ const OPEN: &[&str] = &[
     "statistics",
 ];
 
+/// Names of `WT_CONNECTION.reconfigure` that a user may set.
+const RUNNING: &[&str] = &[
+    "cache_max_wait_ms",
+    "cache_overhead",
+    "cache_size",
+    "eviction",
+    "eviction_checkpoint_target",
+    "eviction_dirty_target",
+    "eviction_dirty_trigger",
+    "eviction_target",
+    "eviction_trigger",
+    "file_manager",
+    "io_capacity",
+    "statistics",
+];
+
 /// Names of `WT_SESSION.create` that a user may set.
 const CREATE: &[&str] = &[
     "access_pattern_hint",
@@ -57,6 +73,27 @@ const CREATE: &[&str] = &[
 /// Errors: `InvalidOption` of this name, for what the engine cannot be opened with.
 pub fn check_open(name: &str, text: &str) -> Result<()> {
     check(name, "wiredtiger_open", OPEN, text)
+}
+
+/// For the running engine: the bytes of `cache_size`, if it is there, and the rest of the text.
+pub fn split_running(name: &str, text: &str) -> Result<(Option<String>, String)> {
+    check(name, "WT_CONNECTION.reconfigure", RUNNING, text)?;
+    let (sizes, rest): (Vec<_>, Vec<_>) =
+        parts(text).unwrap_or_default().into_iter().partition(|(key, _)| *key == "cache_size");
+    let rest: Vec<String> = rest.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let size =
+        sizes.last().map(|(_, size)| bytes(size).ok_or_else(|| invalid(name, format!("'{size}' is not a size"))));
+    Ok((size.transpose()?.map(|bytes| bytes.to_string()), rest.join(",")))
+}
+
+/// WiredTiger's way to write sizes.
+fn bytes(size: &str) -> Option<u64> {
+    let size = size.to_ascii_uppercase();
+    let size = size.trim_end_matches('B');
+    let shift = |suffix: &str, shift: u32| size.strip_suffix(suffix).map(|digits| (digits.to_owned(), shift));
+    let found = shift("K", 10).or_else(|| shift("M", 20)).or_else(|| shift("G", 30)).or_else(|| shift("T", 40));
+    let (digits, shift) = found.unwrap_or_else(|| (size.to_owned(), 0));
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// Errors: `InvalidOption` of this name, for what no table can be made with.
@@ -131,6 +168,20 @@ mod tests {
         check("\"log\"=(enabled),x=\"a,b\"", &[("log", "(enabled)"), ("x", "\"a,b\"")]);
         for wrong in ["a=(1", "a=)", "a=(1]", "a=\"1", "a=\\\"1"] {
             assert!(parts(wrong).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_cache_of_a_running_engine_is_set_apart() {
+        let check = |text: &str, size: Option<&str>, rest: &str| {
+            assert_eq!(split_running("r", text).unwrap(), (size.map(str::to_owned), rest.to_owned()), "{text}");
+        };
+        check("cache_size=2G", Some("2147483648"), "");
+        check("eviction=(threads_max=8), cache_size=512MB", Some("536870912"), "eviction=(threads_max=8)");
+        check("eviction_target=70", None, "eviction_target=70");
+        check("", None, "");
+        for wrong in ["cache_size=lots", "log=(enabled)", "checkpoint=(wait=1)", "shared_cache=(name=x)"] {
+            assert!(split_running("r", wrong).is_err(), "{wrong}");
         }
     }
 

@@ -24,7 +24,7 @@ use crate::published::Published;
 use crate::raw::{Connection, Session};
 use crate::records::{self, CATALOGUE, State};
 use crate::snapshot::WiredTigerSnapshot;
-use crate::{bulk, folder, published};
+use crate::{bulk, config_string, folder, published};
 
 /// The WiredTiger engine. Dropping it keeps the state of its last checkpoint, or of a later stable generation.
 pub struct WiredTigerEngine {
@@ -152,6 +152,19 @@ impl Core {
         self.cache_bytes.load(Ordering::Relaxed)
     }
 
+    /// By WiredTiger's own configuration string.
+    fn reconfigure(&self, name: &str, text: &str) -> Result<()> {
+        let (cache_bytes, rest) = config_string::split_running(name, text)?;
+        if let Some(bytes) = cache_bytes {
+            self.set_cache_bytes(&bytes)?;
+        }
+        let _book = self.lock_book();
+        self.connection.reconfigure(&rest).map_err(|fault| match fault.is_invalid() {
+            true => Error::InvalidOption { name: name.to_owned(), reason: fault.text() },
+            false => fault.into(),
+        })
+    }
+
     fn set_cache_bytes(&self, value: &str) -> Result<()> {
         let invalid = |reason: String| Error::InvalidOption { name: "cacheBytes".to_owned(), reason };
         let bytes: u64 = value.parse().map_err(|_| invalid(format!("'{value}' is no number of bytes")))?;
@@ -233,10 +246,19 @@ impl Engine for WiredTigerEngine {
     fn set_parameter(&self, name: &str, value: &str) -> Result<()> {
         match name {
             "cacheBytes" => self.core.set_cache_bytes(value),
+            "runtimeConfig" => self.core.reconfigure(name, value),
             _ => {
                 let reason = "the engine wiredTiger cannot change it while it runs".to_owned();
                 Err(Error::InvalidOption { name: name.to_owned(), reason })
             }
+        }
+    }
+
+    fn parameter(&self, name: &str) -> Option<String> {
+        match name {
+            "cacheBytes" => Some(self.core.cache_bytes.load(Ordering::Relaxed).to_string()),
+            "runtimeConfig" => Some(format!("cache_size={}", self.core.cache_bytes.load(Ordering::Relaxed))),
+            _ => None,
         }
     }
 

@@ -227,6 +227,9 @@ fn the_cache_changes_while_the_engine_runs() {
     assert_eq!(figure("cache: maximum bytes configured"), 256 << 20);
     engine.set_parameter("cacheBytes", "100000000").unwrap();
     assert_eq!(figure("cache: maximum bytes configured"), 100_000_000);
+    engine.set_parameter("runtimeConfig", "cache_size=200M,eviction=(threads_max=6)").unwrap();
+    assert_eq!(figure("cache: maximum bytes configured"), 200 << 20);
+    assert_eq!(engine.parameter("cacheBytes").unwrap(), (200 << 20).to_string());
     for name in [
         "cache: bytes currently in the cache",
         "cache: tracked dirty bytes in the cache",
@@ -237,7 +240,9 @@ fn the_cache_changes_while_the_engine_runs() {
     ] {
         figure(name);
     }
-    for (name, value) in [("cacheBytes", "lots"), ("cacheBytes", "1000"), ("fanout", "1")] {
+    for (name, value) in
+        [("cacheBytes", "lots"), ("cacheBytes", "1000"), ("fanout", "1"), ("runtimeConfig", "log=(enabled)")]
+    {
         assert!(
             matches!(engine.set_parameter(name, value), Err(Error::InvalidOption { name: said, .. }) if said == name)
         );

@@ -26,7 +26,7 @@ pub enum Error {
     Unsupported { engine: &'static str, what: &'static str },
     /// What is asked for lives in an engine that could not be opened; everything else works.
     #[error("the storage engine {engine} is not available: {reason}")]
-    Unavailable { engine: String, reason: String },
+    Unavailable { engine: String, reason: String, tree: Option<TreeId> },
     #[error("{context}: {source}")]
     Io { context: String, source: std::io::Error },
     #[error("{0}")]

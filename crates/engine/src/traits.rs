@@ -91,6 +91,12 @@ pub trait Engine: Send + Sync + 'static {
         Err(Error::InvalidOption { name: name.to_owned(), reason })
     }
 
+    /// The present value of what [`Engine::set_parameter`] changes; `None`: it cannot tell, or is not open.
+    fn parameter(&self, name: &str) -> Option<String> {
+        let _ = name;
+        None
+    }
+
     fn stats(&self) -> Result<EngineStats>;
     fn tree_stats(&self, tree: TreeId) -> Result<TreeStats>;
     fn capabilities(&self) -> Capabilities;
@@ -209,6 +215,10 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
 
     fn set_parameter(&self, name: &str, value: &str) -> Result<()> {
         (**self).set_parameter(name, value)
+    }
+
+    fn parameter(&self, name: &str) -> Option<String> {
+        (**self).parameter(name)
     }
 
     fn stats(&self) -> Result<EngineStats> {

@@ -61,6 +61,8 @@ pub struct Core {
     /// Changes of roots since opening, and at the last checkpoint.
     installs: AtomicU64,
     captured_installs: AtomicU64,
+    /// 0: checkpoints begin by bytes alone.
+    pub(crate) checkpoint_interval_ms: AtomicU64,
     /// Bytes absorbed since opening when the last checkpoint began by itself.
     pub(crate) checkpointed_bytes: AtomicU64,
     /// Goes last: the folder is ours as long as a snapshot reads from it.
@@ -111,6 +113,7 @@ impl Forest {
             no_part,
             installs: AtomicU64::new(0),
             captured_installs: AtomicU64::new(0),
+            checkpoint_interval_ms: AtomicU64::new(options.checkpoint_interval_ms),
             checkpointed_bytes: AtomicU64::new(0),
             options,
             _lock: lock,
@@ -476,8 +479,21 @@ impl Engine for Forest {
                 self.core.io.cache.set_limit(bytes);
                 Ok(())
             }
+            ("checkpointIntervalMs", Ok(interval)) => {
+                self.core.checkpoint_interval_ms.store(interval, Ordering::Relaxed);
+                Ok(())
+            }
+            ("checkpointIntervalMs", Err(_)) => Err(invalid(format!("'{value}' is not a number of milliseconds"))),
             ("cacheBytes", _) => Err(invalid(format!("'{value}' is not a number of bytes from {MEMORY_BYTES_MIN}"))),
             _ => Err(invalid("the engine ftree cannot change it while it runs".to_owned())),
+        }
+    }
+
+    fn parameter(&self, name: &str) -> Option<String> {
+        match name {
+            "cacheBytes" => Some(self.core.io.cache.limit().to_string()),
+            "checkpointIntervalMs" => Some(self.core.checkpoint_interval_ms.load(Ordering::Relaxed).to_string()),
+            _ => None,
         }
     }
 

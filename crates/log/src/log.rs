@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use arbor_base::Position;
 use arbor_disk::Disk;
@@ -69,14 +70,14 @@ impl Log {
             prepared: Mutex::new(None),
             appended: appended.into(),
             sync: SyncState::new(appended),
-            alarm: Alarm::default(),
+            alarm: Alarm::new(options.commit_interval),
             alarmed: AtomicBool::new(false),
             trimming: Mutex::new(()),
             poisoned: OnceLock::new(),
             closed: AtomicBool::new(false),
             counters: Counters::default(),
         });
-        let syncer = spawn_syncer(shared.clone(), &options)?;
+        let syncer = spawn_syncer(shared.clone())?;
         Ok(Log { shared, syncer: Mutex::new(Some(syncer)) })
     }
 
@@ -110,6 +111,15 @@ impl Log {
     /// Asks the background thread to sync soon, without waiting.
     pub fn request_sync(&self) {
         self.shared.alarm.request();
+    }
+
+    /// How long after an append the background thread syncs.
+    pub fn commit_interval(&self) -> Duration {
+        self.shared.alarm.interval()
+    }
+
+    pub fn set_commit_interval(&self, interval: Duration) {
+        self.shared.alarm.set_interval(interval);
     }
 
     /// Creates the next segment file ahead when the current one is half full, so that no append waits for it. The
@@ -171,11 +181,11 @@ impl Drop for Log {
     }
 }
 
-fn spawn_syncer(shared: Arc<Shared>, options: &LogOptions) -> Result<JoinHandle<()>> {
-    let (interval, dir) = (options.commit_interval, shared.dir.clone());
+fn spawn_syncer(shared: Arc<Shared>) -> Result<JoinHandle<()>> {
+    let dir = shared.dir.clone();
     let thread = std::thread::Builder::new().name("log-sync".into());
     thread
-        .spawn(move || sync::run(&shared, interval))
+        .spawn(move || sync::run(&shared))
         .map_err(|error| Error::from(arbor_disk::Error::from_io("start the syncing thread of", &dir, error)))
 }
 

@@ -91,7 +91,7 @@ impl Shared {
 }
 
 /// What the background thread sleeps on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Alarm {
     state: Mutex<AlarmState>,
     rung: Condvar,
@@ -104,9 +104,24 @@ struct AlarmState {
     /// Somebody wants the sync now.
     requested: bool,
     closing: bool,
+    /// From the first append that nobody has synced to the sync.
+    interval: Duration,
 }
 
 impl Alarm {
+    pub fn new(interval: Duration) -> Alarm {
+        Alarm { state: Mutex::new(AlarmState { interval, ..AlarmState::default() }), rung: Condvar::new() }
+    }
+
+    pub fn interval(&self) -> Duration {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).interval
+    }
+
+    /// A shorter interval counts for what waits already.
+    pub fn set_interval(&self, interval: Duration) {
+        self.change(|state| state.interval = interval);
+    }
+
     fn change(&self, change: impl FnOnce(&mut AlarmState)) {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
         self.rung.notify_all();
@@ -125,21 +140,22 @@ impl Alarm {
     }
 
     /// Sleeps until a sync is due; false when the log closes.
-    fn wait(&self, interval: Duration) -> bool {
-        let timed = interval < Duration::MAX;
-        let mut deadline = None;
+    fn wait(&self) -> bool {
+        let mut dirty_since = None;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let now = Instant::now();
+            if state.dirty {
+                dirty_since.get_or_insert(now);
+            }
+            // None, too, for an interval beyond what the clock can say.
+            let deadline = dirty_since.and_then(|since: Instant| since.checked_add(state.interval));
             if state.closing {
                 return false;
             }
             if state.requested || deadline.is_some_and(|deadline| deadline <= now) {
                 (state.dirty, state.requested) = (false, false);
                 return true;
-            }
-            if state.dirty && timed && deadline.is_none() {
-                deadline = now.checked_add(interval);
             }
             state = match deadline {
                 None => self.rung.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -153,8 +169,8 @@ impl Alarm {
 }
 
 /// The background thread: syncs `commit_interval` after the first append that nobody has synced yet.
-pub(crate) fn run(shared: &Shared, interval: Duration) {
-    while shared.alarm.wait(interval) {
+pub(crate) fn run(shared: &Shared) {
+    while shared.alarm.wait() {
         // A failure is met again by the append that needs the segment.
         let _ = shared.prepare_segment();
         let Position(appended) = shared.appended();

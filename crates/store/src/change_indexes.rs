@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arbor_bson::{Doc, DocBuf, compare_docs};
+use arbor_engine::Error as EngineError;
 
 use crate::build::Build;
 use crate::catalogue::{self, CATALOGUE};
@@ -73,7 +74,14 @@ impl Store {
         };
         for spec in specs {
             let new = self.options.trees.of_index(spec.doc.as_doc(), options, engine)?;
-            self.transactions.engine().check_options(&new.options)?;
+            let checked = self.transactions.engine().check_options(&new.options);
+            // Says whose index it would be.
+            checked.map_err(|error| match (error, &collection) {
+                (EngineError::Unavailable { engine, reason, .. }, Some(own)) => {
+                    EngineError::Unavailable { engine, reason, tree: Some(own.tree) }
+                }
+                (error, _) => error,
+            })?;
         }
         Ok(())
     }

@@ -174,6 +174,16 @@ impl Store {
         self.catalogue.load().databases.keys().cloned().collect()
     }
 
+    /// The collection that a tree belongs to, by its records or an index. Looks at all of them: for errors.
+    pub fn namespace_of(&self, tree: TreeId) -> Option<Namespace> {
+        let catalogue = self.catalogue.load();
+        let mut all = catalogue.databases.values().flat_map(|database| database.values());
+        let has = |collection: &Collection| {
+            collection.tree == tree || collection.indexes.iter().any(|index| index.tree == tree)
+        };
+        all.find(|collection| has(collection)).map(|collection| collection.namespace.clone())
+    }
+
     /// Collections in order of their names.
     pub fn list_collections(&self, db: &str) -> Vec<Arc<Collection>> {
         let catalogue = self.catalogue.load();

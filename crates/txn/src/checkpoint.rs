@@ -4,7 +4,7 @@
 //! (and behind the position that is held for other readers of the log). The log comes first, so that the engine does not
 //! survive a power failure at a position that the log never reached.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -36,6 +36,8 @@ pub(crate) struct Checkpoints {
     /// One checkpoint at a time; the last checkpointed position.
     running: Mutex<Position>,
     stats: Mutex<CheckpointStats>,
+    /// A checkpoint starts at the latest after this time with new commits.
+    interval_ms: AtomicU64,
     stop: Mutex<bool>,
     wake: Condvar,
 }
@@ -44,10 +46,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn in_ms(interval: Duration) -> u64 {
+    u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Checkpoints {
     pub fn new(path: Arc<CommitPath>) -> Checkpoints {
         Checkpoints {
             running: Mutex::new(path.engine().durable()),
+            interval_ms: AtomicU64::new(in_ms(path.options().checkpoint_interval)),
             path,
             holds: Arc::default(),
             stats: Mutex::default(),
@@ -74,6 +81,14 @@ impl Checkpoints {
         lock(&self.stats).clone()
     }
 
+    pub fn interval(&self) -> Duration {
+        Duration::from_millis(self.interval_ms.load(Ordering::Relaxed))
+    }
+
+    pub fn set_interval(&self, interval: Duration) {
+        self.interval_ms.store(in_ms(interval), Ordering::Relaxed);
+    }
+
     fn run(&self) {
         let mut last = Instant::now();
         let mut stop = lock(&self.stop);
@@ -96,7 +111,7 @@ impl Checkpoints {
         let options = self.path.options();
         let changed = self.path.engine().applied() > *lock(&self.running);
         let full = self.path.log_bytes().load(Ordering::Relaxed) >= options.checkpoint_log_bytes;
-        changed && (full || last.elapsed() >= options.checkpoint_interval)
+        changed && (full || last.elapsed() >= self.interval())
     }
 
     /// Refuses writes below the reserve, and tries to apply what waits for space.

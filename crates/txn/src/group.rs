@@ -83,8 +83,13 @@ impl Request {
 /// What the engine would refuse must not reach the log.
 fn check_ops(engine: &dyn Engine, ops: &[Op]) -> Result<()> {
     let mut checked = LEDGER;
+    // The engine does not know these yet.
+    let mut created = HashSet::new();
     for op in ops {
-        if let Some(tree) = op.tree_with_rows().filter(|tree| *tree != checked) {
+        if let Op::CreateTree { tree, .. } = op {
+            created.insert(*tree);
+        }
+        if let Some(tree) = op.tree_with_rows().filter(|tree| *tree != checked && !created.contains(tree)) {
             engine.check_tree(tree)?;
             checked = tree;
         }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use arbor_base::Position;
 use arbor_engine::Engine;
@@ -109,6 +110,15 @@ impl Transactions {
 
     pub fn checkpoint_now(&self) -> Result<Position> {
         self.checkpoints.checkpoint()
+    }
+
+    /// At the latest after this time with new commits a checkpoint begins.
+    pub fn checkpoint_interval(&self) -> Duration {
+        self.checkpoints.interval()
+    }
+
+    pub fn set_checkpoint_interval(&self, interval: Duration) {
+        self.checkpoints.set_interval(interval);
     }
 
     pub fn checkpoint_stats(&self) -> CheckpointStats {

@@ -1,18 +1,24 @@
 //! `getParameter`.
 
-use arbor_bson::{DocBuf, ValueRef};
+use arbor_bson::{DocBuf, Value, ValueRef};
 use arbor_lang::Code;
 
 use crate::call::Call;
+use crate::parameters::detail;
+use crate::storage_parameters::StorageParameters;
 use crate::{Error, Result};
 
 const FEATURE_VERSION: &str = "featureCompatibilityVersion";
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let parameters = &call.server.parameters;
+    let storage = StorageParameters(&call.server.database.transactions);
     let (all, detailed) = wanted(call)?;
     if all {
         call.reply = if detailed { parameters.all_detailed() } else { parameters.all() };
+        for (name, value) in storage.all() {
+            append(&mut call.reply, name, &value, detailed);
+        }
         call.reply.append(FEATURE_VERSION, &feature_version());
         return Ok(());
     }
@@ -24,6 +30,8 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             found.append(name, &value);
         } else if let Some(value) = parameters.get(name) {
             found.append(name, &value);
+        } else if let Some(value) = storage.get(name) {
+            append(&mut found, name, &value, detailed);
         }
     }
     if found.as_doc().is_empty() {
@@ -31,6 +39,14 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     }
     call.reply = found;
     Ok(())
+}
+
+/// One of log, checkpoints and engines; all of them may be set at any time.
+fn append(reply: &mut DocBuf, name: &str, value: &Value, detailed: bool) {
+    match detailed {
+        true => reply.append(name, &detail(value, true, true)),
+        false => reply.append(name, value),
+    };
 }
 
 /// Whether all are asked for, and with their details: `"*"` or `{ allParameters, showDetails }`.

@@ -3,14 +3,18 @@
 use arbor_lang::Code;
 
 use crate::call::Call;
+use crate::storage_parameters::{self, StorageParameters};
 use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let server = call.server;
     let mut count = 0;
     for (name, value) in call.own_fields() {
-        let before = server.parameters.set(name, value)?;
-        if count == 0 {
+        let before = match storage_parameters::is_one(name) {
+            true => StorageParameters(&server.database.transactions).set(name, value)?,
+            false => Some(server.parameters.set(name, value)?),
+        };
+        if let (0, Some(before)) = (count, before) {
             call.reply.append("was", &before);
         }
         count += 1;

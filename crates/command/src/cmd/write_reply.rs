@@ -25,7 +25,7 @@ pub fn check_count(call: &Call<'_>, statements: usize) -> Result<()> {
 pub fn append_errors(call: &mut Call<'_>, errors: Vec<WriteError>) -> Result<()> {
     let mut array = ArrayBuf::new();
     for WriteError { index, error } in errors {
-        let error = Error::from(error);
+        let error = call.server.with_namespace(Error::from(error));
         if matches!(error.code, Code::MAX_TIME_MS_EXPIRED | Code::INTERRUPTED | Code::SHUTDOWN_IN_PROGRESS) {
             return Err(error);
         }

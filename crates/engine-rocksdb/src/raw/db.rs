@@ -152,6 +152,10 @@ impl Db {
         self.settings.cache_bytes()
     }
 
+    pub fn cache_bytes_max(&self) -> u64 {
+        self.settings.cache_bytes_max()
+    }
+
     pub fn set_cache_bytes(&self, bytes: usize) {
         self.settings.set_cache_bytes(bytes);
     }

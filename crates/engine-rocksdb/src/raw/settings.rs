@@ -144,6 +144,12 @@ impl Settings {
     }
 
     #[allow(unsafe_code)]
+    pub fn cache_bytes_max(&self) -> u64 {
+        // SAFETY: R1.
+        unsafe { ffi::rocksdb_cache_get_capacity(self.cache) as u64 }
+    }
+
+    #[allow(unsafe_code)]
     pub fn set_cache_bytes(&self, bytes: usize) {
         // SAFETY: R1, R3.
         unsafe { ffi::rocksdb_cache_set_capacity(self.cache, bytes) }

@@ -125,7 +125,7 @@ impl Keeper {
     }
 
     fn checkpoint(&mut self, core: &Core, now: Instant) {
-        let interval = Duration::from_millis(core.options.checkpoint_interval_ms);
+        let interval = Duration::from_millis(core.checkpoint_interval_ms.load(Ordering::Relaxed));
         let timed = !interval.is_zero() && now.duration_since(self.checkpointed) >= interval;
         let full = core.absorbed_since_checkpoint() >= core.options.checkpoint_bytes;
         if full || (timed && core.has_changed()) || self.returns_space(core, now) {
