@@ -20,6 +20,7 @@ mod background;
 mod check;
 mod config;
 mod echo;
+mod engine_copy;
 mod engines;
 mod failure;
 mod folder;

@@ -1,24 +1,28 @@
 //! `arbor salvage`: carries what can be read of a damaged folder over into a new one.
 //!
-//! The rows that the fractal tree can still read go into a new folder as batches of a new log, then the records of the old
-//! log follow, as far as they can be read. The old folder is only read. What the catalogue does not know any more does not
-//! come back as a collection; rows in other engines come only as far as the log holds them. `arbor check` on the new folder tells what is missing.
+//! The rows that the engines can still read go into the fractal tree of a new folder, as batches of a new log; then the
+//! records of the old log follow, as far as they can be read. The old folder is only read: the fractal tree's files are
+//! read as they are, other engines are opened on a copy, of which a tree comes up to where a row cannot be read. Of an
+//! engine that does not open comes what the log still holds.
+//!
+//! What the catalogue does not know any more does not come back as a collection. `arbor check` on the new folder tells what
+//! is missing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arbor_base::TreeId;
+use arbor_base::{Position, TreeId};
 use arbor_disk::RealDisk;
 use arbor_engine::{Batch, Engine, Error, Op, TreeOptions};
 use arbor_ftree::check::{Report, salvage};
 use arbor_log::{Log, LogOptions};
 use clap::{Arg, ArgMatches, Command};
 
+use crate::engine_copy::{EngineCopy, copy_files, engines_in};
 use crate::engines::{EngineChoice, USUAL, ftree_options};
 use crate::failure::{BAD_OPTIONS, Failure};
 use crate::folder::Folder;
-use crate::inspect::require_ftree;
 
 /// Bytes of rows per batch.
 const BATCH_BYTES: usize = 1 << 20;
@@ -26,7 +30,7 @@ const BATCH_BYTES: usize = 1 << 20;
 pub fn command() -> Command {
     let folder = |name: &'static str, help| Arg::new(name).long(name).value_name("FOLDER").required(true).help(help);
     Command::new("salvage")
-        .about("Carries what can be read of a damaged folder of the fractal tree over into a new folder")
+        .about("Carries what can be read of a damaged folder over into a new folder of the fractal tree")
         .arg(folder("dbpath", "The damaged folder; it is only read"))
         .arg(folder("into", "An empty folder"))
 }
@@ -34,14 +38,18 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = |name| PathBuf::from(matches.get_one::<String>(name).map_or("", String::as_str));
     let (from, into) = (path("dbpath"), path("into"));
-    require_ftree("salvage", &from)?;
     require_empty(&into)?;
     let target = Folder::open(&into, USUAL)?;
     let mut rows = Target::open(&target).map_err(Failure::cannot_start)?;
-    let report = rows.take_rows(&from.join(USUAL)).map_err(Failure::cannot_start)?;
-    print_report(&report);
+    if from.join(USUAL).is_dir() {
+        let report = rows.take_rows(&from.join(USUAL)).map_err(Failure::cannot_start)?;
+        print_report(&report);
+    }
+    for name in engines_in(&from).iter().filter(|name| *name != USUAL) {
+        rows.take_engine(name, &from.join(name), &target.scratch()).map_err(Failure::cannot_start)?;
+    }
+    rows.create_known_trees().map_err(Failure::cannot_start)?;
     println!("{} rows of {} trees were carried over", rows.rows, rows.trees.len());
-    print_left_out(&from);
     match rows.take_log(&from.join("log"), &target.scratch()) {
         Ok(records) => println!("{records} records of the log were carried over"),
         Err(error) => println!("the log was carried over up to where it cannot be read: {error}"),
@@ -75,6 +83,8 @@ struct Target {
     log: Log,
     engine: Arc<dyn Engine>,
     trees: BTreeSet<TreeId>,
+    /// Trees that came whole, with the last record of the log that they have.
+    complete: BTreeMap<TreeId, Position>,
     rows: u64,
     ops: Vec<Op>,
     bytes: usize,
@@ -85,7 +95,15 @@ impl Target {
         let log = Log::open(Arc::new(RealDisk), &folder.log(), LogOptions::default()).map_err(log_error)?;
         let choice = EngineChoice::named(USUAL).ok_or_else(|| Error::no_updates(USUAL))?;
         let engine = choice.open(&folder.engine(USUAL))?;
-        Ok(Target { log, engine, trees: BTreeSet::new(), rows: 0, ops: Vec::new(), bytes: 0 })
+        Ok(Target {
+            log,
+            engine,
+            trees: BTreeSet::new(),
+            complete: BTreeMap::new(),
+            rows: 0,
+            ops: Vec::new(),
+            bytes: 0,
+        })
     }
 
     fn take_rows(&mut self, from: &Path) -> Result<Report> {
@@ -97,7 +115,52 @@ impl Target {
         })?;
         match failure {
             Some(error) => Err(error),
-            None => self.flush().and_then(|()| self.create_known_trees()).map(|()| report),
+            None => self.flush().map(|()| report),
+        }
+    }
+
+    /// Another engine's rows, from a copy. What cannot be read is printed.
+    fn take_engine(&mut self, name: &str, from: &Path, scratch: &Path) -> Result<()> {
+        let copy = match EngineCopy::open(name, from, scratch) {
+            Ok(copy) => copy,
+            Err(error) => {
+                println!("the rows in the engine '{name}' come only as far as the log holds them: {error}");
+                return Ok(());
+            }
+        };
+        let applied = copy.engine().applied();
+        for tree in copy.engine().trees()? {
+            // The fractal tree's, should both have it: its files were read without opening them.
+            if self.trees.contains(&tree) {
+                continue;
+            }
+            match self.take_tree(copy.engine(), tree)? {
+                None => drop(self.complete.insert(tree, applied)),
+                Some(error) => println!("tree {tree} in the engine '{name}' is not whole: {error}"),
+            }
+        }
+        self.flush()
+    }
+
+    /// Answers what ended the reading before the tree's end.
+    fn take_tree(&mut self, engine: &dyn Engine, tree: TreeId) -> Result<Option<Error>> {
+        self.create(tree);
+        let snapshot = match engine.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(error) => return Ok(Some(error)),
+        };
+        let mut cursor = match snapshot.cursor(tree) {
+            Ok(cursor) => cursor,
+            Err(error) => return Ok(Some(error)),
+        };
+        let mut more = cursor.seek(&[]);
+        loop {
+            match more {
+                Ok(true) => self.put(tree, cursor.key(), cursor.value())?,
+                Ok(false) => return Ok(None),
+                Err(error) => return Ok(Some(error)),
+            }
+            more = cursor.next();
         }
     }
 
@@ -155,7 +218,7 @@ impl Target {
                 place: format!("log record {position}"),
                 context: reason.to_owned(),
             })?;
-            let ops = self.known(ops);
+            let ops = self.known(ops, position);
             if !ops.is_empty() {
                 self.apply(ops)?;
             }
@@ -164,9 +227,11 @@ impl Target {
         Ok(records)
     }
 
-    /// Without the changes of trees that are not there: they were dropped later, or are lost.
-    fn known(&mut self, ops: Vec<Op>) -> Vec<Op> {
+    /// Without the changes of trees that are not there (they were dropped later, or are lost), and without those that the
+    /// rows of a whole tree have already.
+    fn known(&mut self, ops: Vec<Op>, position: Position) -> Vec<Op> {
         let known = |op: &Op| match op {
+            op if self.complete.get(&op.tree()).is_some_and(|applied| position <= *applied) => false,
             Op::CreateTree { tree, .. } => {
                 self.trees.insert(*tree);
                 true
@@ -196,23 +261,4 @@ fn into_ftree(op: Op) -> Op {
         }
         op => op,
     }
-}
-
-/// Says which engines of the folder this command does not read.
-fn print_left_out(folder: &Path) {
-    let listed = std::fs::read_to_string(folder.join("arbor.engines")).unwrap_or_default();
-    for engine in listed.lines().filter(|engine| *engine != USUAL) {
-        println!("the rows in the engine '{engine}' are not carried over, but for those that the log still holds");
-    }
-}
-
-fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        if entry.file_type()?.is_file() {
-            std::fs::copy(entry.path(), to.join(entry.file_name()))?;
-        }
-    }
-    Ok(())
 }

@@ -146,8 +146,11 @@ fn a_folder_keeps_its_engine() {
     assert_eq!(found(&mut server.client(), DocBuf::new()), 100);
     server.signal("-TERM");
     server.wait();
-    let (code, _, errors) = arbor(&["inspect"], dir.path());
-    assert!(code == Some(2) && errors.contains("was created with 'lmdb'"), "{errors}");
+    let (code, out, errors) = arbor(&["inspect"], dir.path());
+    assert!(
+        code == Some(0) && out.contains("engine lmdb at position ") && out.contains(": 100 rows, "),
+        "{out}{errors}"
+    );
     let (code, out, errors) = arbor(&["serve", "--port", "0", "--storageEngine", "paper"], dir.path());
     assert!(code == Some(2) && (out + &errors).contains("paper"), "{errors}");
 }
@@ -259,6 +262,49 @@ fn trees_are_shown_and_damaged_folders_salvaged() {
     assert!(code == Some(0) && out.contains("test.c 120 documents"), "{out}{errors}");
     let (code, _, errors) = arbor(&["salvage", "--into", target], dir.path());
     assert!(code == Some(2) && errors.contains("the folder is not empty"), "{errors}");
+}
+
+/// Rows of LMDB come from a copy of its files, those after its last checkpoint from the log; without its files from the log.
+#[test]
+fn other_engines_are_shown_and_salvaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let options = DocBuf::new().with("lmdb", &DocBuf::new());
+    run(&mut server.client(), DocBuf::new().with("create", "l").with("storageEngine", &options)).unwrap();
+    let insert = |collection: &str, ids: std::ops::Range<i32>| {
+        DocBuf::new().with("insert", collection).with("documents", &numbered(ids))
+    };
+    run(&mut server.client(), insert("l", 0..50)).unwrap();
+    insert_some(&server);
+    server.signal("-TERM");
+    server.wait();
+    let (code, out, errors) = arbor(&["inspect"], dir.path());
+    assert!(
+        code == Some(0) && out.contains("engine ftree\n") && out.contains("engine lmdb at position "),
+        "{out}{errors}"
+    );
+    assert!(out.contains(": 50 rows, "), "{out}");
+    let server = Server::start(dir.path(), &[]);
+    let journaled = DocBuf::new().with("j", true);
+    run(&mut server.client(), insert("l", 50..70).with("writeConcern", &journaled)).unwrap();
+    server.signal("-KILL");
+    server.wait();
+    let salvaged = |expect: &str| {
+        let into = tempfile::tempdir().unwrap();
+        let (code, out, errors) = arbor(&["salvage", "--into", into.path().to_str().unwrap()], dir.path());
+        assert!(code == Some(0) && out.contains(expect), "{out}{errors}");
+        let (code, out, errors) = arbor(&["check"], into.path());
+        assert!(code == Some(0) && out.contains("test.l 70 documents"), "{out}{errors}");
+        assert!(out.contains("test.c 100 documents"), "{out}{errors}");
+    };
+    salvaged("rows of");
+    for file in std::fs::read_dir(dir.path().join("lmdb")).unwrap() {
+        std::fs::write(file.unwrap().path(), "not what it was").unwrap();
+    }
+    // The log still has everything.
+    salvaged("the rows in the engine 'lmdb' come only as far as the log holds them: ");
+    let (code, out, errors) = arbor(&["inspect"], dir.path());
+    assert!(code == Some(0) && out.contains("engine lmdb does not open: "), "{out}{errors}");
 }
 
 #[cfg(feature = "rocksdb-system")]
