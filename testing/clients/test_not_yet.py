@@ -43,11 +43,8 @@ INDEXES = [
     ({"key": {"a": "text"}}, 238),
     ({"key": {"a": "2dsphere"}}, 238),
     ({"key": {"a": "2d"}}, 238),
-    ({"key": {"a": "hashed"}}, 238),
     ({"key": {"$**": 1}}, 238),
-    ({"key": {"a": 1}, "partialFilterExpression": {"a": {"$gt": 1}}}, 238),
     ({"key": {"a": 1}, "collation": {"locale": "fr"}}, 238),
-    ({"key": {"a": 1}, "clustering": True}, 197),
 ]
 
 

@@ -94,6 +94,14 @@ def test_an_index_that_becomes_a_ttl_index(server):
     assert ids(client.d.c) == [2]
 
 
+def test_a_partial_ttl_index(server):
+    _, client = server
+    client.d.c.create_index("at", expireAfterSeconds=60, partialFilterExpression={"done": True})
+    client.d.c.insert_many([{"_id": 1, "at": OLD, "done": True}, {"_id": 2, "at": OLD}, {"_id": 3, "at": NEW, "done": True}])
+    wait_for_pass(client)
+    assert ids(client.d.c) == [2, 3]
+
+
 def test_it_goes_on_after_a_restart(tmp_path):
     quiet = ["--setParameter", "ttlMonitorEnabled=false"]
     with Arbor(tmp_path / "data", quiet) as arbor, pymongo.MongoClient(arbor.uri) as client:

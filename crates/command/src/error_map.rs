@@ -43,6 +43,8 @@ impl From<arbor_store::Error> for Error {
             E::InvalidId(_) => Error::bad_value(text),
             E::CannotIndexParallelArrays { .. } => Error::new(Code::CANNOT_INDEX_PARALLEL_ARRAYS, text),
             E::AmbiguousArrayField { .. } => Error::new(Code(16746), text),
+            E::HashedArray { .. } => Error::new(Code(16766), text),
+            E::Filter(error) => error.into(),
             E::TooManyKeys { .. } => Error::new(Code::CANNOT_BUILD_INDEX_KEYS, text),
             E::UnknownEngine { .. } => Error::new(Code::INVALID_OPTIONS, text),
             E::CannotConvertToUnique { violations } => {
@@ -119,6 +121,7 @@ fn index_code(problem: IndexProblem) -> Code {
         IndexProblem::InvalidOptions => Code::INVALID_OPTIONS,
         IndexProblem::NotImplemented => Code::NOT_IMPLEMENTED,
         IndexProblem::Illegal => Code::ILLEGAL_OPERATION,
+        IndexProblem::Location(code) => Code(code),
         IndexProblem::Ambiguous => Code::AMBIGUOUS_INDEX_KEY_PATTERN,
     }
 }

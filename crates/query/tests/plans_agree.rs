@@ -16,10 +16,26 @@ use arbor_query::{FindSpec, Hint};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use support::{Rig, doc, ids, rig};
+use support::{Rig, doc, ids, rig, statement};
 
 const INDEXES: &[&str] = &["a", "-a", "b", "a,b", "b,-a", "x,a.b", "a.b", "a.b,a.c", "-a.c,x", "a.0", "x,b,a", "-b,x"];
 const SPARSE: &[&str] = &["c", "a.c, b"];
+/// Hashed fields have `#`.
+const HASHED: &[&str] = &["#a", "#b", "x,#a.b", "#c,x", "#x,b", "-x,#b"];
+const CLUSTERING: &[&str] = &["a", "b,-x", "a.b", "-a.c,x", "x,b,a"];
+const PARTIAL: &[&str] = &["a", "-b", "x,a.b", "c,a", "x", "a.b,a.c"];
+
+/// What documents and indexes a run has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Documents without arrays, so that no index is multikey.
+    Plain,
+    Arrays,
+    Hashed,
+    Clustering,
+    /// Each index holds the documents of a random filter.
+    Partial,
+}
 const SORTS: &[&[(&str, i32)]] = &[
     &[],
     &[("a", 1)],
@@ -184,26 +200,67 @@ impl Random {
     }
 }
 
-fn filled(random: &mut Random, plain: bool) -> (Rig, Vec<DocBuf>, Vec<&'static str>) {
-    let rig = rig();
-    let mut indexes = Vec::new();
-    for index in INDEXES {
-        rig.index(index);
-        indexes.push(*index);
-    }
-    rig.index_with("a,_id", doc("unique", true));
-    indexes.push("a,_id");
-    for index in SPARSE {
-        rig.index_with(index, doc("sparse", true));
-    }
-    let mut docs = Vec::new();
-    for id in 0..60 {
-        let document = random.document(id, plain);
-        // parallel arrays and the like cannot be indexed
-        if rig.insert(std::slice::from_ref(&document)).inserted == 1 {
-            docs.push(document);
+/// A filter that a partial index may have.
+fn partial_filter(random: &mut Random) -> DocBuf {
+    let path = random.path();
+    match random.below(8) {
+        0 => doc(path, &random.scalar()),
+        1 => doc(path, &doc("$exists", true)),
+        2 => doc(path, &doc("$in", &random.list())),
+        3 => doc(path, &doc("$type", "number")),
+        4 => {
+            let list: ArrayBuf = [partial_filter(random), partial_filter(random)].iter().collect();
+            doc(random.pick(&["$and", "$or"]), &list)
         }
+        _ => doc(path, &doc(random.pick(&["$gt", "$gte", "$lt", "$lte"]), &random.scalar())),
     }
+}
+
+/// The indexes of a run; answers the names of those that hold all documents.
+fn make_indexes(rig: &Rig, random: &mut Random, kind: Kind) -> Vec<&'static str> {
+    let (fields, options): (&[&str], &[(&str, bool)]) = match kind {
+        Kind::Plain | Kind::Arrays => (INDEXES, &[]),
+        Kind::Hashed => (HASHED, &[]),
+        Kind::Clustering => (CLUSTERING, &[("clustering", true)]),
+        Kind::Partial => {
+            for index in PARTIAL {
+                rig.index_with(index, doc("partialFilterExpression", &partial_filter(random)));
+            }
+            return Vec::new();
+        }
+    };
+    fields.iter().for_each(|index| rig.index_with(index, options.iter().copied().collect()));
+    let mut names = fields.to_vec();
+    if matches!(kind, Kind::Plain | Kind::Arrays) {
+        rig.index_with("a,_id", doc("unique", true));
+        names.push("a,_id");
+        SPARSE.iter().for_each(|index| rig.index_with(index, doc("sparse", true)));
+    }
+    if kind == Kind::Clustering {
+        rig.index_with("b,_id", [("unique", true), ("clustering", true)].into_iter().collect());
+        rig.index_with("c", [("sparse", true), ("clustering", true)].into_iter().collect());
+        names.push("b,_id");
+    }
+    names
+}
+
+fn filled(random: &mut Random, kind: Kind) -> (Rig, Vec<DocBuf>, Vec<&'static str>) {
+    let rig = rig();
+    let plain = matches!(kind, Kind::Plain | Kind::Hashed) || (kind == Kind::Partial && random.below(2) == 0);
+    let count = 60;
+    let indexes = make_indexes(&rig, random, kind);
+    // parallel arrays and the like cannot be indexed
+    (0..count).for_each(|id| drop(rig.insert(&[random.document(id, plain)])));
+    for _ in 0..30 {
+        let id = random.below(count as usize) as i32;
+        let new = random.document(id, plain);
+        rig.update(statement(&doc("_id", id), &new));
+    }
+    for _ in 0..10 {
+        rig.delete(&doc("_id", random.below(count as usize) as i32), false);
+    }
+    let docs = rig.find(&DocBuf::new());
+    assert!(docs.len() > 20, "{} documents", docs.len());
     (rig, docs, indexes)
 }
 
@@ -306,15 +363,20 @@ fn check_shown(rig: &Rig, spec: &FindSpec<'_>, found: &[DocBuf], seed: u64) {
 }
 
 /// `count` seeds, or as many as `ARBOR_SEEDS` says.
-fn run(first: u64, count: u64, plain: bool) {
+fn run(first: u64, count: u64, kind: Kind) {
     let count = std::env::var("ARBOR_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(count);
+    let mut partial_used = 0;
     for seed in first..first + count {
         let mut random = Random(StdRng::seed_from_u64(seed));
-        let (rig, docs, indexes) = filled(&mut random, plain);
+        let (rig, docs, indexes) = filled(&mut random, kind);
         for _ in 0..40 {
             let filter = random.filter(1);
             let sort = random.pick(SORTS);
             check(&rig, &docs, &indexes, &filter, sort, seed);
+            if kind == Kind::Partial && Filter::parse(filter.as_doc(), &Context::new(0)).is_ok() {
+                partial_used +=
+                    usize::from(rig.explain(rig.find_spec(&filter)).as_doc().to_string().contains("isPartial: true"));
+            }
         }
         for key in ["a", "b", "c", "x", "a.b"] {
             check_distinct(&rig, &docs, &DocBuf::new(), key, seed);
@@ -323,14 +385,30 @@ fn run(first: u64, count: u64, plain: bool) {
         }
         rig.check_valid();
     }
+    assert!(kind != Kind::Partial || partial_used as u64 > count, "{partial_used} queries used a partial index");
 }
 
 #[test]
 fn every_plan_gives_the_same_answer_without_arrays() {
-    run(0, 3, true);
+    run(0, 3, Kind::Plain);
 }
 
 #[test]
 fn every_plan_gives_the_same_answer_with_arrays() {
-    run(100_000, 3, false);
+    run(100_000, 3, Kind::Arrays);
+}
+
+#[test]
+fn every_plan_gives_the_same_answer_with_hashed_indexes() {
+    run(200_000, 1, Kind::Hashed);
+}
+
+#[test]
+fn every_plan_gives_the_same_answer_with_clustering_indexes() {
+    run(300_000, 1, Kind::Clustering);
+}
+
+#[test]
+fn every_plan_gives_the_same_answer_with_partial_indexes() {
+    run(400_000, 5, Kind::Partial);
 }

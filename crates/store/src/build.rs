@@ -18,7 +18,6 @@ use arbor_txn::{Durability, Transaction, Transactions};
 use crate::catalogue::{self, CATALOGUE};
 use crate::change_collections::put_collection;
 use crate::index::Multikey;
-use crate::index_keys::keys;
 use crate::index_spec::IndexSpec;
 use crate::sorter::{Merge, Row, Sorter};
 use crate::write::{check_unique, duplicate_key, entry_of};
@@ -68,30 +67,28 @@ impl Build<'_> {
     fn run_in_transaction(&self, specs: Vec<IndexSpec>) -> Result<()> {
         let mut txn = self.transactions().begin()?;
         let indexes = self.create(&mut txn, specs)?;
-        self.scan(&indexes, |_, index, key, id_key| {
-            check_unique(&txn, self.collection, index, key)?;
-            let (key, value) = entry_of(index, key, id_key);
-            txn.put(index.tree, key, value);
+        self.scan(&indexes, |at, key, (entry, value)| {
+            if let Some(index) = indexes.get(at) {
+                check_unique(&txn, self.collection, index, key)?;
+                txn.put(index.tree, entry, value);
+            }
             Ok(())
         })?;
         self.complete(txn, indexes)
     }
 
-    /// Calls `each` with every key of every document, and notes the multikey components.
-    fn scan(
-        &self,
-        indexes: &[Arc<Index>],
-        mut each: impl FnMut(usize, &Index, &Key, &[u8]) -> Result<()>,
-    ) -> Result<()> {
+    /// Calls `each` with every key of every document and the entry for it, and notes the multikey components.
+    fn scan(&self, indexes: &[Arc<Index>], mut each: impl FnMut(usize, &Key, Row) -> Result<()>) -> Result<()> {
         let view = self.transactions().read()?;
         let mut cursor = RecordCursor::new(&view, self.collection)?;
         let mut stands = cursor.first()?;
         while stands {
             let doc: Doc<'_> = cursor.doc();
             for (at, index) in indexes.iter().enumerate() {
-                let keys = keys(&index.key_pattern, index.sparse, doc)?;
+                let keys = index.keys_of(doc)?;
                 index.multikey.expect(&keys.multikey);
-                keys.keys.iter().try_for_each(|key| each(at, index, key, cursor.id_key()))?;
+                let row = |key| (entry_of(index, key, cursor.id_key(), doc), key);
+                keys.keys.iter().map(row).try_for_each(|(row, key)| each(at, key, row))?;
             }
             stands = cursor.next()?;
         }
@@ -112,8 +109,8 @@ impl Build<'_> {
         let options = &self.store.options;
         let memory = options.build_memory_bytes / indexes.len().max(1);
         let mut sorters: Vec<Sorter> = indexes.iter().map(|_| Sorter::new(&options.scratch, memory)).collect();
-        self.scan(indexes, |at, index, key, id_key| match sorters.get_mut(at) {
-            Some(sorter) => sorter.push(entry_of(index, key, id_key)),
+        self.scan(indexes, |at, _, row| match sorters.get_mut(at) {
+            Some(sorter) => sorter.push(row),
             None => Ok(()),
         })?;
         indexes.iter().zip(sorters).try_for_each(|(index, sorter)| self.load(index, sorter.finish()?))

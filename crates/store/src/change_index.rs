@@ -73,7 +73,7 @@ impl Store {
             None if changed == IndexChanged::default() => Ok(changed),
             None => {
                 let spec = IndexSpec::parse(changed_spec(&index, change).as_doc())?;
-                let new = spec.into_index(index.tree, index.engine.clone(), index.multikey.copy());
+                let new = spec.into_index(index.tree, index.engine.clone(), index.multikey.clone());
                 self.replace(&collection, &index, new)?;
                 Ok(changed)
             }

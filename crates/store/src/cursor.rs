@@ -80,14 +80,14 @@ impl<'v> IndexCursor<'v> {
 
     fn moved(&mut self, stands: bool) -> Result<bool> {
         if stands {
-            let cuts = entry::cuts(self.index.unique, self.cursor.key(), self.cursor.value());
+            let cuts = entry::cuts(self.index, self.cursor.key(), self.cursor.value());
             self.cuts = cuts.ok_or_else(|| entry::corrupt(self.index))?;
         }
         Ok(stands)
     }
 
     fn parts(&self) -> entry::Parts<'_> {
-        self.cuts.parts(self.index.unique, self.cursor.key(), self.cursor.value())
+        self.cuts.parts(self.index, self.cursor.key(), self.cursor.value())
     }
 
     /// KeyString of the values.
@@ -102,6 +102,11 @@ impl<'v> IndexCursor<'v> {
 
     pub fn type_bits(&self) -> &[u8] {
         self.parts().type_bits
+    }
+
+    /// The document itself. None: the index is not clustering, the document has to be fetched.
+    pub fn document(&self) -> Option<Doc<'_>> {
+        self.index.clustering.then(|| Doc::trusted(self.parts().document))
     }
 
     /// The entry's whole key, to seek to it again.

@@ -6,6 +6,8 @@
 //! | index, not unique | KeyString(values) ++ KeyString(`_id`) | varint length of KeyString(values), type bits of values |
 //! | index, unique | KeyString(values) | varint length of KeyString(`_id`), KeyString(`_id`), type bits of values |
 //!
+//! A clustering index has the length of the type bits (varint) before them, and behind them the document.
+//!
 //! The type bits restore what KeyStrings do not tell apart (int 1 and double 1.0); they are often empty. A varint is
 //! LEB128. The type bits of the `_id` are not kept: the document has the `_id` itself.
 
@@ -17,6 +19,8 @@ pub(crate) struct Parts<'a> {
     pub values: &'a [u8],
     pub id_key: &'a [u8],
     pub type_bits: &'a [u8],
+    /// Kept by clustering indexes only.
+    pub document: &'a [u8],
 }
 
 pub(crate) fn push_varint(out: &mut Vec<u8>, mut n: usize) {
@@ -38,55 +42,68 @@ fn take_varint(bytes: &[u8]) -> Option<(usize, &[u8])> {
     None
 }
 
-/// Key and value of an entry.
-pub(crate) fn encode(unique: bool, parts: Parts<'_>) -> (Vec<u8>, Vec<u8>) {
-    let Parts { values, id_key, type_bits } = parts;
-    if unique {
-        let mut value = Vec::with_capacity(3 + id_key.len() + type_bits.len());
-        push_varint(&mut value, id_key.len());
-        value.extend_from_slice(id_key);
-        value.extend_from_slice(type_bits);
-        return (values.to_vec(), value);
-    }
-    let mut key = Vec::with_capacity(values.len() + id_key.len());
-    key.extend_from_slice(values);
-    key.extend_from_slice(id_key);
-    let mut value = Vec::with_capacity(2 + type_bits.len());
-    push_varint(&mut value, values.len());
-    value.extend_from_slice(type_bits);
-    (key, value)
+pub(crate) fn key_of(index: &Index, values: &[u8], id_key: &[u8]) -> Vec<u8> {
+    if index.unique { values.to_vec() } else { [values, id_key].concat() }
 }
 
-/// Lengths of the parts, so that a cursor need not hold borrows: (values, id key in value).
+/// Key and value of an entry.
+pub(crate) fn encode(index: &Index, parts: Parts<'_>) -> (Vec<u8>, Vec<u8>) {
+    let Parts { values, id_key, type_bits, document } = parts;
+    let document = if index.clustering { document } else { &[] };
+    let in_value = if index.unique { id_key } else { &[] };
+    let mut value = Vec::with_capacity(8 + in_value.len() + type_bits.len() + document.len());
+    push_varint(&mut value, if index.unique { id_key.len() } else { values.len() });
+    value.extend_from_slice(in_value);
+    if index.clustering {
+        push_varint(&mut value, type_bits.len());
+    }
+    value.extend_from_slice(type_bits);
+    value.extend_from_slice(document);
+    (key_of(index, values, id_key), value)
+}
+
+/// Where the parts are, so that a cursor need not hold borrows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cuts {
+    /// Length of the values in the key, or of the id key in the value.
     len: usize,
-    header: usize,
+    /// Where the id key begins, or would, in the value.
+    id_key: usize,
+    type_bits: usize,
+    document: usize,
 }
 
-pub(crate) fn cuts(unique: bool, key: &[u8], value: &[u8]) -> Option<Cuts> {
+pub(crate) fn cuts(index: &Index, key: &[u8], value: &[u8]) -> Option<Cuts> {
     let (len, rest) = take_varint(value)?;
-    let fits = if unique { len <= rest.len() } else { len <= key.len() };
-    fits.then_some(Cuts { len, header: value.len() - rest.len() })
+    let id_key = value.len() - rest.len();
+    let rest = rest.get(if index.unique { len } else { 0 }..)?;
+    if !index.unique && len > key.len() {
+        return None;
+    }
+    if !index.clustering {
+        return Some(Cuts { len, id_key, type_bits: value.len() - rest.len(), document: value.len() });
+    }
+    let (bits, rest) = take_varint(rest)?;
+    let type_bits = value.len() - rest.len();
+    (bits <= rest.len()).then_some(Cuts { len, id_key, type_bits, document: type_bits + bits })
 }
 
 impl Cuts {
     /// Requires the key and value that the cuts were made for.
-    pub fn parts<'a>(self, unique: bool, key: &'a [u8], value: &'a [u8]) -> Parts<'a> {
-        let rest = value.get(self.header..).unwrap_or_default();
-        let whole = if unique { rest } else { key };
-        let (head, tail) = whole.split_at_checked(self.len).unwrap_or_default();
-        if unique {
-            Parts { values: key, id_key: head, type_bits: tail }
-        } else {
-            Parts { values: head, id_key: tail, type_bits: rest }
-        }
+    pub fn parts<'a>(self, index: &Index, key: &'a [u8], value: &'a [u8]) -> Parts<'a> {
+        let type_bits = value.get(self.type_bits..self.document).unwrap_or_default();
+        let document = value.get(self.document..).unwrap_or_default();
+        let (values, id_key) = match index.unique {
+            true => (key, value.get(self.id_key..self.id_key + self.len).unwrap_or_default()),
+            false => key.split_at_checked(self.len).unwrap_or_default(),
+        };
+        Parts { values, id_key, type_bits, document }
     }
 }
 
 pub(crate) fn decode<'a>(index: &Index, key: &'a [u8], value: &'a [u8]) -> Result<Parts<'a>> {
-    match cuts(index.unique, key, value) {
-        Some(cuts) => Ok(cuts.parts(index.unique, key, value)),
+    match cuts(index, key, value) {
+        Some(cuts) => Ok(cuts.parts(index, key, value)),
         None => Err(corrupt(index)),
     }
 }

@@ -38,6 +38,12 @@ pub enum Error {
          field: '{field}' for array"
     )]
     AmbiguousArrayField { field: String },
+    /// 16766.
+    #[error("hashed indexes do not currently support array values. Found array at path: {path}")]
+    HashedArray { path: String },
+    /// The filter of a partial index does not parse.
+    #[error("{0}")]
+    Filter(#[from] arbor_lang::Error),
     /// 201 CannotBuildIndexKeys.
     #[error("Index key generation produced too many keys; the maximum is {keys_max}")]
     TooManyKeys { keys_max: usize },
@@ -95,6 +101,8 @@ pub enum IndexProblem {
     Illegal,
     /// 181 AmbiguousIndexKeyPattern: several indexes have this key pattern.
     Ambiguous,
+    /// A code without a name.
+    Location(i32),
 }
 
 impl arbor_txn::MaybeConflict for Error {

@@ -6,10 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arbor_base::TreeId;
 use arbor_bson::DocBuf;
 
+use crate::PartialFilter;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     Ascending,
     Descending,
+}
+
+/// What stands in the key for a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldKind {
+    /// Its value.
+    Plain,
+    /// The hash of its value ([`crate::hash_of`]) as an int64.
+    Hashed,
 }
 
 /// One field of a key pattern.
@@ -17,13 +28,14 @@ pub enum Direction {
 pub struct KeyField {
     /// Dotted path.
     pub path: String,
+    pub kind: FieldKind,
     pub direction: Direction,
 }
 
 /// The `_id` index is not one of these: it is the collection's own tree.
 ///
 /// Shared by all versions of its collection; everything but the multikey flags is fixed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Index {
     pub name: String,
     pub key_pattern: Vec<KeyField>,
@@ -32,6 +44,10 @@ pub struct Index {
     pub prepare_unique: bool,
     pub sparse: bool,
     pub hidden: bool,
+    /// Its entries hold the whole documents.
+    pub clustering: bool,
+    /// Which documents have entries; `None`: all.
+    pub partial: Option<Arc<PartialFilter>>,
     /// `expireAfterSeconds`, when the specification has it.
     pub expire_after_seconds: Option<i64>,
     /// Name of the engine that the tree lives on.
@@ -52,18 +68,20 @@ pub(crate) struct Multikey {
     stored: Vec<AtomicU64>,
 }
 
+/// The same flags for an index of the same tree. What is expected need not be stored: the transaction may have been
+/// given up.
+impl Clone for Multikey {
+    fn clone(&self) -> Multikey {
+        let copy =
+            |flags: &[AtomicU64]| flags.iter().map(|mask| AtomicU64::new(mask.load(Ordering::Acquire))).collect();
+        Multikey { expected: copy(&self.expected), stored: copy(&self.stored) }
+    }
+}
+
 impl Multikey {
     pub fn new(masks: &[u64]) -> Multikey {
         let atomics = || masks.iter().map(|mask| AtomicU64::new(*mask)).collect();
         Multikey { expected: atomics(), stored: atomics() }
-    }
-
-    /// The same flags for an index of the same tree. What is expected need not be stored: the transaction may have been
-    /// given up.
-    pub fn copy(&self) -> Multikey {
-        let copy =
-            |flags: &[AtomicU64]| flags.iter().map(|mask| AtomicU64::new(mask.load(Ordering::Acquire))).collect();
-        Multikey { expected: copy(&self.expected), stored: copy(&self.stored) }
     }
 
     pub fn expected(&self) -> Vec<u64> {

@@ -1,6 +1,6 @@
 //! Whether a wanted index is there already, is new, or contradicts one that is there.
 //!
-//! Key pattern, `unique` and `sparse` make an index what it is; its name and the other options are settings of it.
+//! Key pattern, `unique`, `sparse` and the partial filter make an index what it is; its name and the other options are settings of it.
 
 use arbor_bson::compare_docs;
 
@@ -20,11 +20,17 @@ enum Likeness {
 impl IndexSpec {
     fn likeness(&self, existing: &Index) -> Likeness {
         let same_key = compare_docs(self.key.as_doc(), existing.key_document().as_doc()).is_eq();
-        if !same_key || self.unique != existing.unique || self.sparse != existing.sparse {
+        let same_filter = match (&self.partial, &existing.partial) {
+            (None, None) => true,
+            (Some(own), Some(other)) => compare_docs(own.doc().as_doc(), other.doc().as_doc()).is_eq(),
+            _ => false,
+        };
+        if !same_key || !same_filter || self.unique != existing.unique || self.sparse != existing.sparse {
             return Likeness::Different;
         }
-        let same_settings =
-            self.hidden == existing.hidden && self.expire_after_seconds == existing.expire_after_seconds;
+        let same_settings = self.hidden == existing.hidden
+            && self.clustering == existing.clustering
+            && self.expire_after_seconds == existing.expire_after_seconds;
         if same_settings { Likeness::Identical } else { Likeness::Equivalent }
     }
 

@@ -15,12 +15,13 @@
 //! | `{a: [5, 6]}` | `a.1` | 6 |
 //! | `{a: [1, 2], b: 3}` | `a, b` | (1, 3), (2, 3) |
 //!
-//! A sparse index leaves out keys in which every field is missing.
+//! A hashed field stands in the key as its hash, and no field of such an index may meet an array. A partial index has no keys
+//! of documents that its filter does not match. A sparse index leaves out keys in which every field is missing.
 
 use arbor_bson::keystring::{Key, KeyBuilder};
 use arbor_bson::{Array, Doc, ValueRef};
 
-use crate::{Direction, Error, Index, KeyField, Result};
+use crate::{Direction, Error, FieldKind, Index, KeyField, Result, hash_of};
 
 /// Most keys that one document may have in one index.
 pub const KEYS_PER_DOCUMENT_MAX: usize = 100_000;
@@ -30,7 +31,16 @@ const LAST_COMPONENT_BIT: usize = 63;
 
 /// The keys of `doc`, in order, each once.
 pub fn index_keys(index: &Index, doc: Doc<'_>) -> Result<Vec<Key>> {
-    keys(&index.key_pattern, index.sparse, doc).map(|keys| keys.keys)
+    index.keys_of(doc).map(|keys| keys.keys)
+}
+
+impl Index {
+    pub(crate) fn keys_of(&self, doc: Doc<'_>) -> Result<Keys> {
+        match &self.partial {
+            Some(partial) if !partial.matches(doc)? => Ok(Keys::none(self.key_pattern.len())),
+            _ => keys(&self.key_pattern, self.sparse, doc),
+        }
+    }
 }
 
 pub(crate) struct Keys {
@@ -38,6 +48,13 @@ pub(crate) struct Keys {
     pub keys: Vec<Key>,
     /// Per field, the components at which arrays stood; see [`Index::multikey_components`].
     pub multikey: Vec<u64>,
+}
+
+impl Keys {
+    /// Of a document without entries.
+    fn none(fields: usize) -> Keys {
+        Keys { keys: Vec::new(), multikey: vec![0; fields] }
+    }
 }
 
 /// Where one field of the pattern stands.
@@ -105,7 +122,7 @@ fn is_position(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_digit()) && (name.len() == 1 || !name.starts_with('0'))
 }
 
-pub(crate) fn keys(pattern: &[KeyField], sparse: bool, doc: Doc<'_>) -> Result<Keys> {
+fn keys(pattern: &[KeyField], sparse: bool, doc: Doc<'_>) -> Result<Keys> {
     let steps: Vec<Step> = pattern.iter().map(|field| Step::Walk { doc, rest: &field.path }.walk()).collect();
     let mut generator =
         Generator { pattern, sparse, builder: KeyBuilder::new(), keys: Vec::new(), multikey: vec![0; pattern.len()] };
@@ -130,6 +147,9 @@ impl<'p> Generator<'p> {
     /// Requires walked steps. Recursion is bounded by the depth of the document.
     fn expand(&mut self, steps: &[Step<'_, 'p>]) -> Result<()> {
         let Some(array) = self.the_array(steps)? else { return self.emit(steps) };
+        if let Some(hashed) = self.pattern.iter().find(|field| field.kind == FieldKind::Hashed) {
+            return Err(Error::HashedArray { path: hashed.path.clone() });
+        }
         if array.is_empty() {
             return self.expand_element(steps, Element::OfEmpty);
         }
@@ -189,7 +209,10 @@ impl<'p> Generator<'p> {
                 Step::Done(Some(value)) => *value,
                 _ => ValueRef::Null,
             };
-            self.builder.push(value, field.direction == Direction::Descending);
+            match field.kind {
+                FieldKind::Plain => self.builder.push(value, field.direction == Direction::Descending),
+                FieldKind::Hashed => self.builder.push(ValueRef::Int64(hash_of(value)), false),
+            };
         }
         self.keys.push(self.builder.finish());
         if self.keys.len() > KEYS_PER_DOCUMENT_MAX {
@@ -206,8 +229,8 @@ mod tests {
 
     fn pattern(text: &str) -> Vec<KeyField> {
         let field = |path: &str| match path.strip_prefix('-') {
-            Some(path) => KeyField { path: path.into(), direction: Direction::Descending },
-            None => KeyField { path: path.into(), direction: Direction::Ascending },
+            Some(path) => KeyField { path: path.into(), kind: FieldKind::Plain, direction: Direction::Descending },
+            None => KeyField { path: path.into(), kind: FieldKind::Plain, direction: Direction::Ascending },
         };
         text.split(' ').map(field).collect()
     }

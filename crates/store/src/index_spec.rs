@@ -8,7 +8,7 @@ use arbor_bson::{Doc, DocBuf, ValueRef};
 use crate::index::Multikey;
 use crate::key_pattern::{default_name, parse_key_pattern};
 use crate::tree_options::TOKUMX_SETTINGS;
-use crate::{Direction, Error, Index, IndexProblem, KeyField, Result};
+use crate::{Direction, Error, FieldKind, Index, IndexProblem, KeyField, PartialFilter, Result};
 
 /// Options that are kept as they are and change nothing here.
 const INERT_OPTIONS: &[&str] = &[
@@ -38,6 +38,8 @@ pub(crate) struct IndexSpec {
     pub prepare_unique: bool,
     pub sparse: bool,
     pub hidden: bool,
+    pub clustering: bool,
+    pub partial: Option<Arc<PartialFilter>>,
     pub expire_after_seconds: Option<i64>,
     /// `v`, `key`, `name`, then the options in the order in which they were given.
     pub doc: DocBuf,
@@ -150,6 +152,8 @@ impl IndexSpec {
             prepare_unique: false,
             sparse: false,
             hidden: false,
+            clustering: false,
+            partial: None,
             expire_after_seconds: None,
             doc: DocBuf::new(),
         };
@@ -157,11 +161,30 @@ impl IndexSpec {
         for (option, value) in given {
             spec.option(option, value, given)?;
         }
-        if spec.expire_after_seconds.is_some() && spec.key_pattern.len() > 1 {
-            return cannot("TTL indexes are single-field indexes, compound indexes do not support TTL");
-        }
+        spec.check_together()?;
         spec.check_id(given)?;
         Ok(spec)
+    }
+
+    /// Options that do not go together.
+    fn check_together(&self) -> Result<()> {
+        let hashed = self.key_pattern.iter().filter(|field| field.kind == FieldKind::Hashed).count();
+        if self.expire_after_seconds.is_some() && self.key_pattern.len() > 1 {
+            return cannot("TTL indexes are single-field indexes, compound indexes do not support TTL");
+        }
+        if self.partial.is_some() && self.sparse {
+            return cannot("cannot mix \"partialFilterExpression\" and \"sparse\" options");
+        }
+        if hashed > 1 {
+            let text = "A maximum of one index field is allowed to be hashed but found";
+            let reason = format!("{text} {hashed} for 'key' {}", shown(self.key.as_doc()));
+            return problem(IndexProblem::Location(31_303), reason);
+        }
+        if hashed > 0 && (self.unique || self.prepare_unique) {
+            let reason = "Currently hashed indexes cannot guarantee uniqueness. Use a regular index.";
+            return problem(IndexProblem::Location(16_764), reason);
+        }
+        Ok(())
     }
 
     fn option(&mut self, option: &str, value: ValueRef<'_>, given: Doc<'_>) -> Result<()> {
@@ -187,7 +210,15 @@ impl IndexSpec {
                 self.expire_after_seconds = Some(expiry(value)?);
                 self.doc.append(option, value);
             }
-            "partialFilterExpression" => return refused("a partial index (partialFilterExpression)"),
+            "clustering" => self.clustering = self.keep_flag(option, value)?,
+            "partialFilterExpression" => {
+                let ValueRef::Document(filter) = value else {
+                    let reason = format!("The field '{option}' must be an object, but got {}", type_name(value));
+                    return problem(IndexProblem::TypeMismatch, reason);
+                };
+                self.partial = Some(Arc::new(PartialFilter::parse(filter)?));
+                self.doc.append(option, value);
+            }
             "wildcardProjection" => return refused("a wildcard index"),
             "collation" => match value {
                 ValueRef::Document(collation)
@@ -274,6 +305,8 @@ impl IndexSpec {
             prepare_unique: self.prepare_unique,
             sparse: self.sparse,
             hidden: self.hidden,
+            clustering: self.clustering,
+            partial: self.partial,
             expire_after_seconds: self.expire_after_seconds,
             engine,
             tree,
@@ -374,7 +407,8 @@ mod tests {
         check(spec(&[("a", ONE), ("a", ONE)], &[]), BadValue, "twice");
         check(spec(&[("a", text("text"))], &[]), NotImplemented, "'text'");
         check(spec(&[("a", text("2dsphere"))], &[]), NotImplemented, "'2dsphere'");
-        check(spec(&[("a", text("hashed"))], &[]), NotImplemented, "'hashed'");
+        check(spec(&[("a", text("hashed"))], &[("unique", Value::Bool(true))]), Location(16_764), "uniqueness");
+        check(spec(&[("a", text("hashed")), ("b", text("hashed"))], &[]), Location(31_303), "found 2");
         check(spec(&[("$**", ONE)], &[]), NotImplemented, "wildcard");
         check(spec(&[("a", text("x"))], &[]), CannotCreate, "Unknown index plugin 'x'");
         let many: Vec<(String, Value)> = (0..33).map(|i| (format!("f{i}"), ONE)).collect();
@@ -392,7 +426,10 @@ mod tests {
         check(one("v", Value::Int32(3)), CannotCreate, "v=3");
         check(one("expireAfterSeconds", text("x")), CannotCreate, "must be numeric");
         check(one("expireAfterSeconds", Value::Int32(-1)), CannotCreate, "acceptable range");
-        check(one("partialFilterExpression", Value::Document(DocBuf::new())), NotImplemented, "partial");
+        check(one("partialFilterExpression", ONE), TypeMismatch, "must be an object");
+        let partial = ("partialFilterExpression", Value::Document(DocBuf::new().with("a", 1i32)));
+        check(spec(&[("a", ONE)], &[partial, ("sparse", Value::Bool(true))]), CannotCreate, "cannot mix");
+        check(one("clustering", text("yes")), TypeMismatch, "not convertible to bool");
         check(one("collation", Value::Document(DocBuf::new().with("locale", "de"))), NotImplemented, "collation");
         check(one("clustered", Value::Bool(true)), NotImplemented, "clustered");
         check(spec(&[("a", ONE), ("b", ONE)], &[("expireAfterSeconds", ONE)]), CannotCreate, "single-field");

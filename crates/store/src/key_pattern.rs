@@ -3,17 +3,21 @@
 use arbor_bson::{Doc, ValueRef};
 
 use crate::index_spec::{cannot, number, problem, refused, shown, type_name};
-use crate::{Direction, IndexProblem, KeyField, Result};
+use crate::{Direction, FieldKind, IndexProblem, KeyField, Result};
 
 /// Most fields of a compound index.
 pub const INDEX_FIELDS_MAX: usize = 32;
 
+const HASHED: &str = "hashed";
+
 /// Index types by the word in the key pattern that this release refuses.
-const REFUSED_TYPES: &[&str] =
-    &["text", "2d", "2dsphere", "2dsphere_bucket", "geoHaystack", "hashed", "wildcard", "columnstore"];
+const REFUSED_TYPES: &[&str] = &["text", "2d", "2dsphere", "2dsphere_bucket", "geoHaystack", "wildcard", "columnstore"];
 
 fn direction(path: &str, value: ValueRef<'_>) -> Result<Direction> {
     if let ValueRef::String(kind) = value {
+        if kind == HASHED {
+            return Ok(Direction::Ascending);
+        }
         if REFUSED_TYPES.contains(&kind) {
             return refused(&format!("an index of type '{kind}'"));
         }
@@ -62,7 +66,9 @@ pub(crate) fn parse_key_pattern(key: Doc<'_>) -> Result<Vec<KeyField>> {
                 format!("The field '{path}' appears twice in the index key pattern {}", shown(key)),
             );
         }
-        fields.push(KeyField { path: path.to_owned(), direction });
+        let is_hashed = matches!(value, ValueRef::String(HASHED));
+        let kind = if is_hashed { FieldKind::Hashed } else { FieldKind::Plain };
+        fields.push(KeyField { path: path.to_owned(), kind, direction });
     }
     if fields.len() > INDEX_FIELDS_MAX {
         return cannot(format!("Index key pattern {} has more than {INDEX_FIELDS_MAX} fields", shown(key)));

@@ -13,6 +13,7 @@
 //! | `compact.rs` | compacting a collection's trees |
 //! | `record.rs`, `cursor.rs`, `entry.rs` | reading; the layout of records and index entries |
 //! | `write.rs`, `index_keys.rs` | [`insert`], [`update`], [`delete`] and the keys of a document |
+//! | `partial.rs`, `hashed.rs` | the filter of a partial index; the hash of a value in a hashed one |
 //! | `tree_options.rs` | on which engine new trees live, and with which settings |
 //! | `validate.rs` | the proof that indexes and collection agree |
 
@@ -26,6 +27,7 @@ mod compact;
 mod cursor;
 mod entry;
 mod error;
+mod hashed;
 mod index;
 mod index_conflict;
 mod index_keys;
@@ -33,6 +35,7 @@ mod index_spec;
 mod key_pattern;
 mod latch;
 mod namespace;
+mod partial;
 mod record;
 mod sorter;
 mod spool;
@@ -49,10 +52,12 @@ pub use change_indexes::{INDEXES_MAX, IndexSelection, IndexesCreated};
 pub use collection::{Collection, Held};
 pub use cursor::{IndexCursor, RecordCursor};
 pub use error::{Error, IndexProblem, Result};
-pub use index::{Direction, Index, KeyField};
+pub use hashed::hash_of;
+pub use index::{Direction, FieldKind, Index, KeyField};
 pub use index_keys::{KEYS_PER_DOCUMENT_MAX, index_keys};
 pub use key_pattern::INDEX_FIELDS_MAX;
 pub use namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
+pub use partial::PartialFilter;
 pub use record::{count, data_size, id_key, record};
 pub use sorter::{Merge, Sorter};
 pub use spool::{Spool, SpoolReader, SpoolWriter};

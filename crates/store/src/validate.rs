@@ -8,7 +8,6 @@ use arbor_bson::keystring;
 use arbor_bson::{Doc, Limits};
 use arbor_txn::{ReadView, View};
 
-use crate::index_keys::keys;
 use crate::write::entry_of;
 use crate::{Collection, Error, Index, Namespace, RecordCursor, Result, Store, entry, record};
 
@@ -118,7 +117,7 @@ impl Check<'_> {
             return Ok(());
         }
         for (index, expected) in self.collection.indexes.iter().zip(expected) {
-            let keys = match keys(&index.key_pattern, index.sparse, doc) {
+            let keys = match index.keys_of(doc) {
                 Ok(keys) => keys,
                 Err(error) => {
                     self.report.found(format!("index {}: the record at {}: {error}", index.name, hex(id_key)));
@@ -131,7 +130,7 @@ impl Check<'_> {
             }
             *expected += keys.keys.len() as u64;
             for key in &keys.keys {
-                let (at, value) = entry_of(index, key, id_key);
+                let (at, value) = entry_of(index, key, id_key, doc);
                 match self.view.get(index.tree, &at)? {
                     Some(stored) if *stored == value => {}
                     Some(_) => self.report.found(format!("index {}: wrong entry at {}", index.name, hex(&at))),
@@ -180,7 +179,7 @@ impl Check<'_> {
         match record(self.view, self.collection, parts.id_key)? {
             None => self.report.found(format!("index {}: the entry at {} has no document", index.name, hex(key))),
             Some(doc) => {
-                let keys = keys(&index.key_pattern, index.sparse, Doc::trusted(&doc));
+                let keys = index.keys_of(Doc::trusted(&doc));
                 if !keys.is_ok_and(|keys| keys.keys.iter().any(|own| own.bytes == parts.values)) {
                     self.report.found(format!("index {}: the document of {} has not this key", index.name, hex(key)));
                 }

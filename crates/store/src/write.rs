@@ -10,7 +10,6 @@ use arbor_txn::{Transaction, View};
 
 use crate::catalogue::{self, CATALOGUE};
 use crate::entry::{self, Parts};
-use crate::index_keys::keys;
 use crate::{Collection, Error, Index, IndexCursor, Result, id_key};
 
 /// Adds a document, which has an `_id`. Nothing is written on an error.
@@ -22,7 +21,7 @@ pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> R
     }
     let mut changes = Vec::with_capacity(collection.indexes.len());
     for index in &collection.indexes {
-        let keys = keys(&index.key_pattern, index.sparse, doc)?;
+        let keys = index.keys_of(doc)?;
         for key in &keys.keys {
             check_unique(txn, collection, index, key)?;
         }
@@ -33,7 +32,7 @@ pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> R
     }
     for (index, keys) in &changes {
         for key in &keys.keys {
-            put_entry(txn, index, key, &id_key);
+            put_entry(txn, index, key, &id_key, doc);
         }
     }
     txn.put(collection.tree, id_key, doc.as_bytes());
@@ -51,9 +50,9 @@ pub fn update(txn: &mut Transaction, collection: &Collection, old: Doc<'_>, new:
         if index.same_fields(old, new) {
             continue;
         }
-        let before = keys(&index.key_pattern, index.sparse, old)?;
-        let after = keys(&index.key_pattern, index.sparse, new)?;
-        let change = difference(before.keys, after.keys);
+        let before = index.keys_of(old)?;
+        let after = index.keys_of(new)?;
+        let change = difference(before.keys, after.keys, index.clustering);
         for key in &change.added {
             check_unique(txn, collection, index, key)?;
         }
@@ -66,8 +65,8 @@ pub fn update(txn: &mut Transaction, collection: &Collection, old: Doc<'_>, new:
         for key in &change.removed {
             delete_entry(txn, index, key, &id_key);
         }
-        for key in change.added.iter().chain(&change.retyped) {
-            put_entry(txn, index, key, &id_key);
+        for key in change.added.iter().chain(&change.rewritten) {
+            put_entry(txn, index, key, &id_key, new);
         }
     }
     txn.put(collection.tree, id_key, new.as_bytes());
@@ -83,7 +82,7 @@ pub fn delete(txn: &mut Transaction, collection: &Collection, old: Doc<'_>) -> R
     let id_key = id_key(checked_id(old)?);
     let mut changes = Vec::with_capacity(collection.indexes.len());
     for index in &collection.indexes {
-        changes.push((&**index, keys(&index.key_pattern, index.sparse, old)?));
+        changes.push((&**index, index.keys_of(old)?));
     }
     for (index, keys) in changes {
         for key in &keys.keys {
@@ -141,17 +140,18 @@ pub(crate) fn check_unique(txn: &Transaction, collection: &Collection, index: &I
 }
 
 /// The entry of one key of one document.
-pub(crate) fn entry_of(index: &Index, key: &Key, id_key: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    entry::encode(index.unique, Parts { values: &key.bytes, id_key, type_bits: &key.type_bits })
+pub(crate) fn entry_of(index: &Index, key: &Key, id_key: &[u8], doc: Doc<'_>) -> (Vec<u8>, Vec<u8>) {
+    let document = doc.as_bytes();
+    entry::encode(index, Parts { values: &key.bytes, id_key, type_bits: &key.type_bits, document })
 }
 
-fn put_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key: &[u8]) {
-    let (key, value) = entry_of(index, key, id_key);
+fn put_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key: &[u8], doc: Doc<'_>) {
+    let (key, value) = entry_of(index, key, id_key, doc);
     txn.put(index.tree, key, value);
 }
 
 fn delete_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key: &[u8]) {
-    txn.delete(index.tree, entry_of(index, key, id_key).0);
+    txn.delete(index.tree, entry::key_of(index, &key.bytes, id_key));
 }
 
 /// Sees to it that readers and the catalogue know about the arrays of this document.
@@ -182,12 +182,12 @@ fn note_multikey(txn: &mut Transaction, index: &Index, masks: &[u64]) -> Result<
 struct Difference {
     removed: Vec<Key>,
     added: Vec<Key>,
-    /// Equal values of another type: the entry stays, its type bits change.
-    retyped: Vec<Key>,
+    /// The entry stays and its value changes: equal values of another type, or the document in a clustering index.
+    rewritten: Vec<Key>,
 }
 
 /// Requires keys in order, each once.
-fn difference(before: Vec<Key>, after: Vec<Key>) -> Difference {
+fn difference(before: Vec<Key>, after: Vec<Key>, clustering: bool) -> Difference {
     let mut found = Difference::default();
     let (mut old, mut new) = (before.into_iter().peekable(), after.into_iter().peekable());
     loop {
@@ -202,7 +202,7 @@ fn difference(before: Vec<Key>, after: Vec<Key>) -> Difference {
             Ordering::Greater => found.added.extend(new.next()),
             Ordering::Equal => {
                 let retyped = old.next().map(|key| key.type_bits) != new.peek().map(|key| key.type_bits.clone());
-                found.retyped.extend(new.next().filter(|_| retyped));
+                found.rewritten.extend(new.next().filter(|_| retyped || clustering));
             }
         }
     }
@@ -211,6 +211,9 @@ fn difference(before: Vec<Key>, after: Vec<Key>) -> Difference {
 impl Index {
     /// Whether both documents have identical values in every top-level field that the index looks at.
     fn same_fields(&self, old: Doc<'_>, new: Doc<'_>) -> bool {
+        if self.clustering || self.partial.is_some() {
+            return old.as_bytes() == new.as_bytes();
+        }
         let same = |name: &str| match (old.get(name), new.get(name)) {
             (None, None) => true,
             (Some(old), Some(new)) => identical(old, new),

@@ -1,4 +1,5 @@
-//! FETCH: the documents of index entries, filtered by what the bounds do not say.
+//! FETCH: the documents of index entries, filtered by what the bounds do not say. Entries of a clustering index hold their
+//! documents: nothing is fetched, and explain shows the scan alone.
 
 use std::borrow::Cow;
 
@@ -26,8 +27,10 @@ impl Fetch {
 impl Operator for Fetch {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
         while self.scan.advance(run)? {
-            self.examined += 1;
-            run.examined.documents += 1;
+            if !self.scan.access().shape.clustering {
+                self.examined += 1;
+                run.examined.documents += 1;
+            }
             let record = record_of_entry(&self.scan, run)?;
             if self.filter.as_ref().map_or(Ok(true), |filter| filter.matches(Doc::trusted(&record)))? {
                 let document = DocBuf::from_trusted(record.into_owned());
@@ -48,8 +51,12 @@ impl Operator for Fetch {
     }
 
     fn explain(&self, detail: Detail) -> DocBuf {
+        let filter = self.filter.as_ref().map(filter_doc::of_filter);
+        if self.scan.access().shape.clustering {
+            return self.scan.explain_alone(detail, filter.as_ref(), &self.tally);
+        }
         StageDoc::new("FETCH", detail)
-            .with_some("filter", self.filter.as_ref().map(filter_doc::of_filter).as_ref())
+            .with_some("filter", filter.as_ref())
             .tally(&self.tally)
             .figure("docsExamined", self.examined)
             .input(self.scan.explain("IXSCAN", detail))
@@ -60,8 +67,13 @@ impl Operator for Fetch {
 pub fn record_of_entry<'r>(scan: &IndexScan, run: &'r mut Run<'_>) -> Result<Cow<'r, [u8]>> {
     let (view, collection) = (run.view, run.collection()?);
     let Some(entry) = scan.entry(run) else { return Err(Error::internal("an index scan stands nowhere")) };
-    if let EntryCursor::Records(records) = entry {
-        return Ok(Cow::Borrowed(records.doc().as_bytes()));
+    let entry: &'r EntryCursor<'_> = entry;
+    let held = match entry {
+        EntryCursor::Records(records) => Some(records.doc()),
+        EntryCursor::Index(entries) => entries.document(),
+    };
+    if let Some(doc) = held {
+        return Ok(Cow::Borrowed(doc.as_bytes()));
     }
     arbor_store::record(view, collection, entry.id_key())?.ok_or_else(|| {
         let place = format!("index {} of {}", scan.access().shape.name, collection.namespace);

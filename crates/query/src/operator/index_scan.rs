@@ -145,20 +145,31 @@ impl IndexScan {
 
     /// `stage`: IXSCAN, or COUNT_SCAN.
     pub fn explain(&self, stage: &str, detail: Detail) -> DocBuf {
+        self.stage_doc(stage, detail, None, &self.tally)
+    }
+
+    /// Of a clustering index, whose documents are filtered where they are found.
+    pub fn explain_alone(&self, detail: Detail, filter: Option<&DocBuf>, tally: &Tally) -> DocBuf {
+        self.stage_doc("IXSCAN", detail, filter, tally)
+    }
+
+    fn stage_doc(&self, stage: &str, detail: Detail, filter: Option<&DocBuf>, tally: &Tally) -> DocBuf {
         let shape = &self.access.shape;
         let mut multikey_paths = DocBuf::new();
         for part in &shape.parts {
             multikey_paths.append(&part.path, &part.array_paths());
         }
         let mut stage = StageDoc::new(stage, detail)
-            .tally(&self.tally)
+            .with_some("filter", filter)
+            .tally(tally)
             .with("keyPattern", &shape.key_pattern())
             .with("indexName", &shape.name)
             .with("isMultiKey", shape.is_multikey())
             .with("multiKeyPaths", &multikey_paths)
             .with("isUnique", shape.unique)
             .with("isSparse", shape.sparse)
-            .with("isPartial", false)
+            .with("isPartial", shape.partial.is_some())
+            .with_some("isClustering", shape.clustering.then_some(true))
             .with("indexVersion", 2i32)
             .with("direction", self.access.direction.name())
             .with("indexBounds", &self.bounds_doc())

@@ -19,7 +19,7 @@ pub fn distinct_access(collection: &Collection, key: &str, query: &Query) -> Opt
     let settled = conjuncts(query.filter.root()).len();
     IndexShape::of(collection).into_iter().find_map(|shape| {
         let first = shape.parts.first()?;
-        if shape.source == IndexSource::Records || first.path != key || first.is_multikey() {
+        if shape.source == IndexSource::Records || first.path != key || !first.is_plain() || first.is_multikey() {
             return None;
         }
         let bounds = IndexBounds::of(&shape, &predicates);
@@ -27,7 +27,7 @@ pub fn distinct_access(collection: &Collection, key: &str, query: &Query) -> Opt
         // what a sparse index of this field alone leaves out has no value here
         let complete = bounds.complete || shape.parts.len() == 1;
         let keys = bounds.keys(&shape);
-        (alone && complete && !keys.is_empty()).then_some(IndexAccess {
+        (alone && complete && shape.holds_all_of(&query.filter) && !keys.is_empty()).then_some(IndexAccess {
             range: ScanRange::Components(keys),
             intervals: bounds.intervals,
             direction: Direction::Forward,

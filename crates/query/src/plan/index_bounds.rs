@@ -1,12 +1,16 @@
 //! Bounds of one index for one filter.
 //!
+//! H1: a hashed component is bounded by single values only, and settles nothing.
 //! M1: on a component with arrays two predicates may be true through two different keys, so only one of them bounds the
 //! scan, unless one `$elemMatch` holds both and no array stands below its elements.
 //! M2: of two components below one array only the first is bounded, unless the predicates of both stand in one
 //! `$elemMatch` at exactly the path that they share: two predicates may be true through two different elements.
 
+use arbor_bson::Value;
+use arbor_store::{FieldKind, hash_of};
+
 use super::index_shape::IndexShape;
-use super::interval::Intervals;
+use super::interval::{Interval, Intervals};
 use super::key_bounds::KeyBounds;
 use super::predicate::Predicate;
 use super::value_bounds::Exact;
@@ -31,9 +35,16 @@ impl IndexBounds {
                 .collect();
             bounds.complete |= own.iter().any(|p| p.bounds.needs_field);
             let chosen = if part.is_multikey() { chosen_on_arrays(shape, at, &own, &used) } else { own };
-            bounds.settle(&chosen, part.is_multikey());
             let all = chosen.iter().map(|p| &p.bounds.intervals);
-            bounds.intervals.push(all.fold(Intervals::full(), |sum, next| sum.intersect(next)));
+            let intervals = all.fold(Intervals::full(), |sum, next| sum.intersect(next));
+            let intervals = match part.kind {
+                FieldKind::Plain => {
+                    bounds.settle(&chosen, part.is_multikey());
+                    intervals
+                }
+                FieldKind::Hashed => hashed(&intervals),
+            };
+            bounds.intervals.push(intervals);
             used.push(chosen);
         }
         bounds
@@ -58,6 +69,16 @@ impl IndexBounds {
     pub fn keys(&self, shape: &IndexShape) -> KeyBounds {
         KeyBounds::new(self.intervals.iter().zip(shape.parts.iter().map(|part| part.descending)))
     }
+}
+
+/// Hashes of single values; nothing can be said about ranges. Different values may have one hash, so nothing is settled.
+fn hashed(intervals: &Intervals) -> Intervals {
+    let all = intervals.as_slice();
+    if !all.iter().all(Interval::is_point) {
+        return Intervals::full();
+    }
+    let hash = |interval: &Interval| Interval::point(Value::Int64(hash_of(interval.low.value.as_ref())));
+    Intervals::of(all.iter().map(hash).collect())
 }
 
 /// M1 and M2.
@@ -106,7 +127,7 @@ fn shared_names(a: &str, b: &str) -> usize {
 /// Smaller is narrower.
 fn breadth(intervals: &Intervals) -> usize {
     const RANGE: usize = 1 << 20;
-    let of = |interval: &super::interval::Interval| match () {
+    let of = |interval: &Interval| match () {
         _ if interval.is_point() => 1,
         _ if interval.is_full() => 8 * RANGE,
         _ if !interval.low.inclusive && !interval.high.inclusive => RANGE,
@@ -121,7 +142,6 @@ mod tests {
     use crate::plan::index_shape::testing::shape;
     use crate::plan::predicate::Element;
     use crate::plan::value_bounds;
-    use arbor_bson::Value;
     use arbor_lang::matcher::Compare;
 
     fn predicate(path: &str, op: Compare, value: i32, element: Option<(usize, &str)>) -> Predicate {

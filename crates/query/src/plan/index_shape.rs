@@ -1,7 +1,12 @@
 //! An index as the planner sees it: the primary tree with its `_id` order, or a secondary index.
 
-use arbor_bson::{ArrayBuf, DocBuf};
-use arbor_store::{Collection, Direction, Index};
+use std::sync::Arc;
+
+use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
+use arbor_lang::Filter;
+use arbor_store::{Collection, Direction, FieldKind, Index, PartialFilter};
+
+use super::implication::implies;
 
 #[derive(Clone, Debug)]
 pub struct IndexShape {
@@ -9,6 +14,10 @@ pub struct IndexShape {
     pub parts: Vec<IndexPart>,
     pub unique: bool,
     pub sparse: bool,
+    /// The filter of the documents that it holds; `None`: it holds all.
+    pub partial: Option<Arc<PartialFilter>>,
+    /// Its entries hold the documents.
+    pub clustering: bool,
     pub source: IndexSource,
 }
 
@@ -24,12 +33,18 @@ pub enum IndexSource {
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexPart {
     pub path: String,
+    pub kind: FieldKind,
     pub descending: bool,
     /// Bit `n`: some document has an array at component `n` of the path.
     pub arrays: u64,
 }
 
 impl IndexPart {
+    /// The key holds the value itself.
+    pub fn is_plain(&self) -> bool {
+        self.kind == FieldKind::Plain
+    }
+
     /// One document may have several keys.
     pub fn is_multikey(&self) -> bool {
         self.arrays != 0
@@ -55,12 +70,14 @@ impl IndexPart {
 
 impl IndexShape {
     pub fn primary() -> IndexShape {
-        let part = IndexPart { path: "_id".to_owned(), descending: false, arrays: 0 };
+        let part = IndexPart { path: "_id".to_owned(), kind: FieldKind::Plain, descending: false, arrays: 0 };
         IndexShape {
             name: "_id_".to_owned(),
             parts: vec![part],
             unique: true,
             sparse: false,
+            partial: None,
+            clustering: false,
             source: IndexSource::Records,
         }
     }
@@ -86,6 +103,7 @@ impl IndexShape {
     fn secondary(at: usize, index: &Index) -> IndexShape {
         let part = |(field, key): (usize, &arbor_store::KeyField)| IndexPart {
             path: key.path.clone(),
+            kind: key.kind,
             descending: key.direction == Direction::Descending,
             arrays: index.multikey_components(field),
         };
@@ -94,6 +112,8 @@ impl IndexShape {
             parts: index.key_pattern.iter().enumerate().map(part).collect(),
             unique: index.unique,
             sparse: index.sparse,
+            partial: index.partial.clone(),
+            clustering: index.clustering,
             source: IndexSource::Secondary(at),
         }
     }
@@ -107,7 +127,16 @@ impl IndexShape {
     }
 
     pub fn key_pattern(&self) -> DocBuf {
-        self.parts.iter().map(|part| (&part.path, if part.descending { -1i32 } else { 1 })).collect()
+        let shown = |part: &IndexPart| match part.kind {
+            FieldKind::Hashed => ValueRef::String("hashed"),
+            FieldKind::Plain => ValueRef::Int32(if part.descending { -1 } else { 1 }),
+        };
+        self.parts.iter().map(|part| (part.path.as_str(), shown(part))).collect()
+    }
+
+    /// Every document that matches this filter has entries, as far as the filter of a partial index goes.
+    pub fn holds_all_of(&self, filter: &Filter) -> bool {
+        self.partial.as_ref().is_none_or(|partial| implies(filter.root(), partial.filter().root()))
     }
 }
 
@@ -124,13 +153,20 @@ pub mod testing {
                 1 => 1 << path.matches('.').count(),
                 _ => 1,
             };
-            IndexPart { path: path.to_owned(), descending: text.trim().starts_with('-'), arrays }
+            IndexPart {
+                path: path.to_owned(),
+                kind: FieldKind::Plain,
+                descending: text.trim().starts_with('-'),
+                arrays,
+            }
         };
         IndexShape {
             name: text.to_owned(),
             parts: text.split(',').map(part).collect(),
             unique: false,
             sparse: false,
+            partial: None,
+            clustering: false,
             source: IndexSource::Records,
         }
     }

@@ -5,6 +5,7 @@
 //! | `predicate.rs`, `value_bounds.rs` | what a filter says about single paths, as intervals of values |
 //! | `interval.rs`, `key_bounds.rs` | intervals of values; the same as spans of key bytes |
 //! | `index_shape.rs`, `index_bounds.rs` | an index as planned with; its bounds for a filter |
+//! | `implication.rs` | whether a query implies the filter of a partial index |
 //! | `sort_order.rs` | whether a scan gives the order that is asked for |
 //! | `query.rs`, `choose.rs`, `access.rs` | a parsed query; the choice among indexes; the ways to choose from |
 //! | `distinct.rs` | the index that answers `distinct` alone |
@@ -15,6 +16,7 @@ mod build;
 mod choose;
 mod distinct;
 mod hinted_range;
+mod implication;
 mod index_bounds;
 mod index_shape;
 mod interval;

@@ -37,7 +37,7 @@ pub fn direction(shape: &IndexShape, bounds: &IndexBounds, sort: &[SortPart]) ->
         while shape.parts.get(at).is_some_and(|own| own.path != path) && bounds.intervals.get(at)?.is_point() {
             at += 1;
         }
-        let own = shape.parts.get(at).filter(|own| own.path == path)?;
+        let own = shape.parts.get(at).filter(|own| own.path == path && own.is_plain())?;
         if own.is_multikey() && !(sort.len() == 1 && gives_order_of_arrays(at, path, bounds)) {
             return None;
         }
@@ -58,5 +58,5 @@ fn gives_order_of_arrays(at: usize, path: &str, bounds: &IndexBounds) -> bool {
 
 fn is_constant(shape: &IndexShape, bounds: &IndexBounds, path: &str) -> bool {
     let mut parts = shape.parts.iter().zip(&bounds.intervals);
-    parts.any(|(part, intervals)| part.path == path && !part.is_multikey() && intervals.is_point())
+    parts.any(|(part, intervals)| part.path == path && part.is_plain() && !part.is_multikey() && intervals.is_point())
 }

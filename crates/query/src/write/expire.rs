@@ -3,7 +3,7 @@
 //! A document has expired when a date under the indexed path is old enough; with several, the lowest one counts. Whatever
 //! is no date never expires. Documents go through the ordinary write path, found by a scan of the index.
 
-use arbor_bson::{DocBuf, ValueRef};
+use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
 use arbor_store::{Index, Namespace};
 
 use super::delete::delete_all;
@@ -35,5 +35,13 @@ fn expired(index: &Index, now_ms: i64) -> Option<DocBuf> {
     let age_ms = index.expire_after_seconds?.saturating_mul(1000);
     let [field] = index.key_pattern.as_slice() else { return None };
     let oldest = ValueRef::DateTime(now_ms.saturating_sub(age_ms));
-    Some(DocBuf::new().with(&field.path, &DocBuf::new().with("$lte", oldest)))
+    let expired = DocBuf::new().with(&field.path, &DocBuf::new().with("$lte", oldest));
+    match &index.partial {
+        // a document may leave the index between the scan and its deletion
+        Some(partial) => {
+            let both: ArrayBuf = [&expired, partial.doc()].into_iter().collect();
+            Some(DocBuf::new().with("$and", &both))
+        }
+        None => Some(expired),
+    }
 }

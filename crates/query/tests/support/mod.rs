@@ -54,12 +54,17 @@ impl Rig {
         self.index_with(fields, DocBuf::new());
     }
 
+    /// `-` is descending, `#` hashed. The index is named by the text.
     pub fn index_with(&self, fields: &str, options: DocBuf) {
-        let key: DocBuf = fields
-            .split(',')
-            .map(|field| field.trim())
-            .map(|field| (field.trim_start_matches('-').to_owned(), if field.starts_with('-') { -1i32 } else { 1 }))
-            .collect();
+        let kind = |field: &str| match field.chars().next() {
+            Some('#') => Value::String("hashed".to_owned()),
+            Some('-') => Value::Int32(-1),
+            _ => Value::Int32(1),
+        };
+        let mut key = DocBuf::new();
+        for field in fields.split(',').map(str::trim) {
+            key.append(field.trim_start_matches(['-', '#']), &kind(field));
+        }
         let mut spec = DocBuf::new().with("key", &key).with("name", fields);
         for (name, value) in options.as_doc() {
             spec.append(name, value);

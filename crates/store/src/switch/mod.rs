@@ -338,19 +338,7 @@ impl Switch<'_> {
 impl Index {
     /// The same index in another tree.
     fn moved(&self, engine: Arc<str>, tree: TreeId) -> Index {
-        Index {
-            name: self.name.clone(),
-            key_pattern: self.key_pattern.clone(),
-            unique: self.unique,
-            prepare_unique: self.prepare_unique,
-            sparse: self.sparse,
-            hidden: self.hidden,
-            expire_after_seconds: self.expire_after_seconds,
-            engine,
-            tree,
-            spec: self.spec.clone(),
-            multikey: self.multikey.copy(),
-        }
+        Index { engine, tree, ..self.clone() }
     }
 }
 

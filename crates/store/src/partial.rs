@@ -1,0 +1,70 @@
+//! The filter of a partial index: which documents have entries in it.
+
+use arbor_bson::{Doc, DocBuf};
+use arbor_lang::matcher::Node;
+use arbor_lang::{Context, Filter};
+
+use crate::Result;
+use crate::index_spec::{cannot, shown};
+
+/// `partialFilterExpression`, parsed.
+#[derive(Clone, Debug)]
+pub struct PartialFilter {
+    filter: Filter,
+    /// As the user wrote it.
+    doc: DocBuf,
+}
+
+impl PartialFilter {
+    pub(crate) fn parse(doc: Doc<'_>) -> Result<PartialFilter> {
+        let filter = Filter::parse(doc, &Context::new(0))?;
+        check(filter.root(), doc)?;
+        Ok(PartialFilter { filter, doc: doc.to_buf() })
+    }
+
+    pub fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    pub fn doc(&self) -> &DocBuf {
+        &self.doc
+    }
+
+    pub(crate) fn matches(&self, doc: Doc<'_>) -> Result<bool> {
+        Ok(self.filter.matches(doc)?)
+    }
+}
+
+/// MongoDB takes equality, `$exists: true`, comparisons, `$in`, `$type`, `$and` and `$or`.
+fn check(node: &Node, doc: Doc<'_>) -> Result<()> {
+    match node {
+        Node::And(nodes) | Node::Or(nodes) => nodes.iter().try_for_each(|node| check(node, doc)),
+        Node::In(membership) if membership.regexes.is_empty() => Ok(()),
+        Node::Compare { .. } | Node::Exists { .. } | Node::Type { .. } => Ok(()),
+        Node::AlwaysTrue | Node::AlwaysFalse => Ok(()),
+        _ => cannot(format!("Expression not supported in partial index: {}", shown(doc))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Error, IndexProblem};
+    use arbor_bson::Value;
+
+    fn on_a(operator: &str, value: impl Into<Value>) -> DocBuf {
+        DocBuf::new().with("a", &DocBuf::new().with(operator, &value.into()))
+    }
+
+    #[test]
+    fn what_a_filter_may_say() {
+        for good in [DocBuf::new(), on_a("$gt", 1), on_a("$exists", true), on_a("$type", "string"), on_a("$eq", 1)] {
+            assert!(PartialFilter::parse(good.as_doc()).is_ok(), "{good:?}");
+        }
+        for bad in [on_a("$exists", false), on_a("$ne", 1), on_a("$regex", "^a"), on_a("$size", 1)] {
+            let error = PartialFilter::parse(bad.as_doc()).unwrap_err();
+            assert!(matches!(error, Error::Index { kind: IndexProblem::CannotCreate, .. }), "{error}");
+        }
+        assert!(matches!(PartialFilter::parse(on_a("$what", 1).as_doc()), Err(Error::Filter(_))));
+    }
+}
