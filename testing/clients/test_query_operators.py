@@ -20,6 +20,9 @@ DOCUMENTS = [
 CASES = [
     ({}, [1, 2, 3, 4, 5, 6, 7]),
     ({"n": 1}, [1, 5]),
+    ({"$jsonSchema": {"required": ["s"], "properties": {"s": {"bsonType": "string", "maxLength": 5}}}}, [1]),
+    ({"$jsonSchema": {"properties": {"tags": {"items": {"enum": ["red", "blue"]}}}}, "_id": {"$gt": 1}}, [2, 3, 5, 6, 7]),
+    ({"$nor": [{"$jsonSchema": {"not": {"required": ["items"]}}}]}, [2, 4]),
     ({"n": {"$eq": 3.0}}, [3]),
     ({"n": {"$gt": 2}}, [2, 3, 4, 5]),
     ({"n": {"$gte": 2.5, "$lt": 4.5}}, [2, 3, 5]),

@@ -5,6 +5,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`matcher`] | query predicates: [`Filter`] over a tree of [`matcher::Node`]s that the planner reads |
+//! | [`json_schema`] | `$jsonSchema`, and why a document does not fit |
 //! | [`expression`] | aggregation expressions, one file per operator |
 //! | [`projection`] | what `find` and `$project` show of a document |
 //! | [`sort`] | sort patterns and sort keys |
@@ -23,6 +24,7 @@ pub mod document;
 pub mod error;
 pub mod expression;
 pub mod field_path;
+pub mod json_schema;
 pub mod matcher;
 #[cfg(test)]
 mod notation;

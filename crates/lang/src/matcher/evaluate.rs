@@ -43,6 +43,10 @@ impl Node {
                 let result = expression.eval_bool(doc);
                 state.fail(result)
             }
+            Node::Schema(schema) => {
+                let result = schema.matches(ValueRef::Document(doc));
+                state.fail(result)
+            }
             Node::SampleRate(rate) => rand::random::<f64>() < *rate,
             Node::AlwaysTrue => true,
             Node::AlwaysFalse => false,
@@ -99,6 +103,10 @@ impl Node {
             Node::Or(nodes) => nodes.iter().any(|node| node.matches_value(value, state)),
             Node::Nor(nodes) => !nodes.iter().any(|node| node.matches_value(value, state)),
             Node::Not(node) => without_position(state, |state| !node.matches_value(value, state)),
+            Node::Schema(schema) => {
+                let result = value.map_or(Ok(false), |value| schema.matches(value));
+                state.fail(result)
+            }
             Node::Expr(_) | Node::AlwaysFalse => false,
             Node::SampleRate(_) | Node::AlwaysTrue => true,
         }

@@ -7,6 +7,7 @@ use arbor_bson::Value;
 use super::bits::BitTest;
 use super::regex::Regex;
 use super::type_set::TypeSet;
+use crate::json_schema::Schema;
 use crate::{Expression, Path};
 
 /// One predicate. `$ne`, `$nin` and `$not` are `Not` around what they negate; `$all` is an `And` of its parts.
@@ -57,6 +58,7 @@ pub enum Node {
         inner: Box<Node>,
     },
     Expr(Expression),
+    Schema(Arc<Schema>),
     /// True for this share of all documents.
     SampleRate(f64),
     AlwaysTrue,

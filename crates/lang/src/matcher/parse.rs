@@ -7,6 +7,7 @@ use arbor_bson::{Doc, ValueRef};
 use super::bits::{BitKind, BitTest};
 use super::{Compare, In, Node, Regex, TypeSet, array, compare, modulo, unsupported};
 use crate::expression::is_true;
+use crate::json_schema::Schema;
 use crate::{Context, Error, Expression, Path, Result};
 
 pub(super) struct Parser<'c> {
@@ -65,6 +66,7 @@ impl<'c> Parser<'c> {
             "$comment" => Ok(Node::AlwaysTrue),
             "$expr" if self.nested => Err(Error::bad_value("$expr can only be applied to the top-level document")),
             "$expr" => Ok(Node::Expr(Expression::parse(value, self.context)?)),
+            "$jsonSchema" => Ok(Node::Schema(Arc::new(Schema::parse(value)?))),
             "$sampleRate" => unsupported::sample_rate(value),
             "$alwaysTrue" => unsupported::always(name, value).map(|()| Node::AlwaysTrue),
             "$alwaysFalse" => unsupported::always(name, value).map(|()| Node::AlwaysFalse),

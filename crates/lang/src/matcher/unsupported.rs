@@ -1,4 +1,4 @@
-//! Predicates that need what this server has not: text and geo indexes, JavaScript, JSON Schema. Each is refused with
+//! Predicates that need what this server has not: text and geo indexes, JavaScript. Each is refused with
 //! an error that says so. The constant predicates are here too.
 
 use arbor_bson::ValueRef;
@@ -11,7 +11,6 @@ pub(super) fn top_level(name: &str) -> Error {
     match name {
         "$text" => Error::new(Code::INDEX_NOT_FOUND, "text index required for $text query"),
         "$where" => Error::bad_value("no globalScriptEngine in $where parsing"),
-        "$jsonSchema" => Error::not_implemented("$jsonSchema"),
         _ => Error::bad_value(format!(
             "unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, consider \
              using $getField or $setField."

@@ -1,0 +1,169 @@
+//! Whether a rule holds for a value.
+
+use std::collections::HashSet;
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf, Number, Value, ValueRef, keystring};
+
+use super::{Allowed, Dependency, Measure, Rule, Schema, Test};
+use crate::matcher::{Compare, Regex, holds};
+use crate::{Result, number};
+
+impl Rule {
+    pub fn holds(&self, value: ValueRef<'_>) -> Result<bool> {
+        match (&self.test, value) {
+            (Test::Types(types), value) => Ok(types.contains(value.ty())),
+            (Test::Bound { least, exclusive, bound }, value) if number::is_number(value) => {
+                Ok(holds(comparison(*least, *exclusive), Some(value), bound))
+            }
+            (Test::MultipleOf(divisor), value) => Ok(is_multiple(value, divisor)),
+            (Test::Size { of, least, count }, value) => Ok(match of.of(value) {
+                Some(found) if *least => found >= *count,
+                Some(found) => found <= *count,
+                None => true,
+            }),
+            (Test::Pattern(regex), ValueRef::String(text)) => regex.is_match(text),
+            (Test::Enum(keys), value) => Ok(keys.contains(&unordered_key(value))),
+            (Test::UniqueItems, ValueRef::Array(_)) => Ok(repeated_item(value).is_none()),
+            (Test::EachItem(schema), ValueRef::Array(items)) => all(items.iter(), |item| schema.matches(item)),
+            (Test::Items(schemas), ValueRef::Array(items)) => {
+                all(items.iter().zip(schemas), |(item, schema)| schema.matches(item))
+            }
+            (Test::AdditionalItems { from, allowed }, ValueRef::Array(items)) => {
+                all(items.iter().skip(*from), |item| allowed.allows(item))
+            }
+            (Test::Required(names), ValueRef::Document(doc)) => Ok(missing(names, doc).is_empty()),
+            (Test::Properties(properties), ValueRef::Document(doc)) => {
+                all(properties.iter(), |(name, schema)| doc.get(name).map_or(Ok(true), |value| schema.matches(value)))
+            }
+            (Test::PatternProperties(patterns), ValueRef::Document(doc)) => all(patterns.iter(), |(regex, schema)| {
+                all(doc.iter(), |(name, value)| Ok(!regex.is_match(name)? || schema.matches(value)?))
+            }),
+            (Test::AdditionalProperties { names, patterns, allowed }, ValueRef::Document(doc)) => {
+                all(doc.iter(), |(name, value)| Ok(!is_additional(name, names, patterns)? || allowed.allows(value)?))
+            }
+            (Test::Dependencies(dependencies), ValueRef::Document(doc)) => {
+                all(dependencies.iter(), |(name, dependency)| Ok(doc.get(name).is_none() || dependency.holds(doc)?))
+            }
+            (Test::AllOf(schemas), value) => all(schemas.iter(), |schema| schema.matches(value)),
+            (Test::AnyOf(schemas), value) => Ok(!matching(schemas, value)?.is_empty()),
+            (Test::OneOf(schemas), value) => Ok(matching(schemas, value)?.len() == 1),
+            (Test::Not(schema), value) => Ok(!schema.matches(value)?),
+            _ => Ok(true),
+        }
+    }
+}
+
+impl Measure {
+    /// None: the value is of another type.
+    pub fn of(self, value: ValueRef<'_>) -> Option<u64> {
+        match (self, value) {
+            (Measure::Characters, ValueRef::String(text)) => Some(text.chars().count() as u64),
+            (Measure::Items, ValueRef::Array(items)) => Some(items.len() as u64),
+            (Measure::Properties, ValueRef::Document(doc)) => Some(doc.iter().count() as u64),
+            _ => None,
+        }
+    }
+}
+
+impl Allowed {
+    pub fn allows(&self, value: ValueRef<'_>) -> Result<bool> {
+        match self {
+            Allowed::Nothing => Ok(false),
+            Allowed::Fitting(schema) => schema.matches(value),
+        }
+    }
+}
+
+impl Dependency {
+    /// Requires that the property is there.
+    pub fn holds(&self, doc: Doc<'_>) -> Result<bool> {
+        match self {
+            Dependency::Properties(names) => Ok(missing(names, doc).is_empty()),
+            Dependency::Schema(schema) => schema.matches(ValueRef::Document(doc)),
+        }
+    }
+}
+
+fn comparison(least: bool, exclusive: bool) -> Compare {
+    match (least, exclusive) {
+        (true, true) => Compare::Gt,
+        (true, false) => Compare::Gte,
+        (false, true) => Compare::Lt,
+        (false, false) => Compare::Lte,
+    }
+}
+
+fn all<T>(items: impl Iterator<Item = T>, mut holds: impl FnMut(T) -> Result<bool>) -> Result<bool> {
+    for item in items {
+        if !holds(item)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Positions of the schemas that fit.
+pub fn matching(schemas: &[Schema], value: ValueRef<'_>) -> Result<Vec<usize>> {
+    let mut found = Vec::new();
+    for (at, schema) in schemas.iter().enumerate() {
+        if schema.matches(value)? {
+            found.push(at);
+        }
+    }
+    Ok(found)
+}
+
+pub fn missing<'n>(names: &'n [String], doc: Doc<'_>) -> Vec<&'n str> {
+    names.iter().map(String::as_str).filter(|name| doc.get(name).is_none()).collect()
+}
+
+pub fn is_additional(name: &str, names: &[String], patterns: &[Regex]) -> Result<bool> {
+    if names.iter().any(|known| known == name) {
+        return Ok(false);
+    }
+    all(patterns.iter(), |regex| Ok(!regex.is_match(name)?))
+}
+
+/// What is no number is a multiple of everything.
+fn is_multiple(value: ValueRef<'_>, divisor: &Value) -> bool {
+    let (Some(value), Some(divisor)) = (Number::of(value), Number::of(divisor.as_ref())) else { return true };
+    match (value, divisor) {
+        (Number::Int32(_) | Number::Int64(_), Number::Int32(_) | Number::Int64(_)) => {
+            let whole = |number: Number| number.to_i64_exact().unwrap_or(1);
+            whole(value).checked_rem(whole(divisor)).unwrap_or(0) == 0
+        }
+        _ => Number::Decimal(value.to_decimal() % divisor.to_decimal()).is_zero(),
+    }
+}
+
+/// The first item that stands in the array before, whatever the order of fields in documents.
+pub fn repeated_item(value: ValueRef<'_>) -> Option<ValueRef<'_>> {
+    let ValueRef::Array(items) = value else { return None };
+    let mut seen = HashSet::new();
+    items.iter().find(|item| !seen.insert(unordered_key(*item)))
+}
+
+/// Equal for values that compare equal when the order of fields does not count.
+pub fn unordered_key(value: ValueRef<'_>) -> Vec<u8> {
+    keystring::key_of(sorted(value).as_ref()).bytes
+}
+
+/// The value with the fields of all documents in it in order of their names.
+fn sorted(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Document(doc) => {
+            let mut fields: Vec<(&str, Value)> = doc.iter().map(|(name, value)| (name, sorted(value))).collect();
+            fields.sort_by_key(|(name, _)| *name);
+            let mut out = DocBuf::new();
+            for (name, value) in &fields {
+                out.append(name, value);
+            }
+            Value::Document(out)
+        }
+        ValueRef::Array(items) => {
+            let items: Vec<Value> = items.iter().map(sorted).collect();
+            Value::Array(items.iter().collect::<ArrayBuf>())
+        }
+        other => other.to_value(),
+    }
+}
