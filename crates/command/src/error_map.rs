@@ -35,6 +35,9 @@ impl From<arbor_store::Error> for Error {
             E::NamespaceExists(namespace) => {
                 Error::new(Code::NAMESPACE_EXISTS, format!("Collection {namespace} already exists."))
             }
+            E::NamespaceIsView(_) => Error::new(Code::COMMAND_NOT_SUPPORTED_ON_VIEW, text),
+            E::ViewCycle(_) => Error::new(Code::GRAPH_CONTAINS_CYCLE, text),
+            E::ViewTooDeep => Error::new(Code::VIEW_DEPTH_LIMIT_EXCEEDED, text),
             E::DatabaseDifferCase { .. } => Error::new(Code::DATABASE_DIFFER_CASE, text),
             E::IllegalOperation(_) => Error::new(Code::ILLEGAL_OPERATION, text),
             E::DuplicateKey { namespace, index_name, key_pattern, key_value } => {

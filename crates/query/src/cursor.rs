@@ -104,6 +104,11 @@ impl Cursor {
         &self.namespace
     }
 
+    /// The same under the name that the client knows: that of a view.
+    pub(crate) fn named(self, namespace: Namespace) -> Cursor {
+        Cursor { namespace, ..self }
+    }
+
     pub(crate) fn kill_flag(&mut self) -> Arc<AtomicBool> {
         self.killed.get_or_insert_default().clone()
     }

@@ -11,6 +11,7 @@
 //! | `read` | find, count, distinct |
 //! | `write` | insert, update, delete, findAndModify |
 //! | `aggregate` | pipelines |
+//! | `view` | statements over views become pipelines |
 //! | [`cursor`], [`registry`] | results in batches; the open cursors of the server |
 //! | `explain` | plans as documents |
 //! | [`interrupt`] | time limits and kills |
@@ -27,6 +28,7 @@ mod plan;
 mod read;
 pub mod registry;
 pub mod spec;
+mod view;
 mod write;
 
 pub use aggregate::{aggregate, aggregate_documents};
@@ -42,4 +44,5 @@ pub use spec::{
     AggregateSpec, Change, CountSpec, DeleteSpec, DeleteStatement, DistinctSpec, ExplainSpec, FindAndModifySpec,
     FindSpec, Hint, InsertSpec, UpdateSpec, UpdateStatement, Verbosity,
 };
+pub use view::check_view;
 pub use write::{delete, expire, find_and_modify, insert, update};

@@ -174,6 +174,20 @@ pub enum ExplainSpec<'a> {
     FindAndModify(FindAndModifySpec<'a>),
 }
 
+impl ExplainSpec<'_> {
+    pub fn namespace(&self) -> &Namespace {
+        match self {
+            ExplainSpec::Find(spec) => &spec.namespace,
+            ExplainSpec::Count(spec) => &spec.namespace,
+            ExplainSpec::Distinct(spec) => &spec.namespace,
+            ExplainSpec::Aggregate(spec) => &spec.namespace,
+            ExplainSpec::Update(spec) => &spec.namespace,
+            ExplainSpec::Delete(spec) => &spec.namespace,
+            ExplainSpec::FindAndModify(spec) => &spec.namespace,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verbosity {
     QueryPlanner,

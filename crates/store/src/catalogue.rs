@@ -3,6 +3,7 @@
 //! | key | value |
 //! |---|---|
 //! | `c` + namespace | document `{uuid, engine, tree, options, indexes: [{engine, tree, spec}]}`; `indexes` holds ready ones only |
+//! | `v` + namespace | a view: document `{viewOn, pipeline}`, see [`ViewDefinition`] |
 //! | `m` + index tree (u64 big-endian) | multikey components, one u64 little-endian per field |
 //! | `b` + index tree (u64 big-endian) | the namespace; this tree is being built or copied, and is not in use yet |
 //!
@@ -20,11 +21,12 @@ use uuid::Uuid;
 
 use crate::index::Multikey;
 use crate::index_spec::IndexSpec;
-use crate::{Collection, Error, Index, Namespace, Result};
+use crate::{Collection, Error, Index, Namespace, Result, ViewDefinition};
 
 pub(crate) const CATALOGUE: TreeId = TreeId(2);
 
 const COLLECTION_PREFIX: u8 = b'c';
+const VIEW_PREFIX: u8 = b'v';
 const MULTIKEY_PREFIX: u8 = b'm';
 const BUILD_PREFIX: u8 = b'b';
 
@@ -34,10 +36,14 @@ const UUID_SUBTYPE: u8 = 4;
 /// An entry wraps a user's options, which are as deep as a document may be.
 const LIMITS: Limits = Limits { depth_max: 250, size_max: arbor_engine::limits::VALUE_BYTES_MAX };
 
-/// One database's collections by name.
-pub(crate) type Database = BTreeMap<String, Arc<Collection>>;
+/// One database's collections and views by name. A name is one or the other.
+#[derive(Clone, Default)]
+pub(crate) struct Database {
+    pub collections: BTreeMap<String, Arc<Collection>>,
+    pub views: BTreeMap<String, Arc<ViewDefinition>>,
+}
 
-/// All databases by name. A database is there while it has collections. Cloning shares the databases.
+/// All databases by name. A database is there while it has collections or views. Cloning shares the databases.
 #[derive(Clone, Default)]
 pub(crate) struct Catalogue {
     pub databases: BTreeMap<String, Arc<Database>>,
@@ -45,18 +51,30 @@ pub(crate) struct Catalogue {
 
 impl Catalogue {
     pub fn collection(&self, namespace: &Namespace) -> Option<&Arc<Collection>> {
-        self.databases.get(namespace.db())?.get(namespace.collection())
+        self.databases.get(namespace.db())?.collections.get(namespace.collection())
+    }
+
+    pub fn view(&self, namespace: &Namespace) -> Option<&Arc<ViewDefinition>> {
+        self.databases.get(namespace.db())?.views.get(namespace.collection())
     }
 
     pub fn put(&mut self, collection: Arc<Collection>) {
         let database = self.databases.entry(collection.namespace.db().to_owned()).or_default();
-        Arc::make_mut(database).insert(collection.namespace.collection().to_owned(), collection);
+        Arc::make_mut(database).collections.insert(collection.namespace.collection().to_owned(), collection);
     }
 
+    pub fn put_view(&mut self, view: Arc<ViewDefinition>) {
+        let database = self.databases.entry(view.namespace.db().to_owned()).or_default();
+        Arc::make_mut(database).views.insert(view.namespace.collection().to_owned(), view);
+    }
+
+    /// Removes the collection or the view.
     pub fn remove(&mut self, namespace: &Namespace) {
         let Some(database) = self.databases.get_mut(namespace.db()) else { return };
-        Arc::make_mut(database).remove(namespace.collection());
-        if database.is_empty() {
+        let own = Arc::make_mut(database);
+        own.collections.remove(namespace.collection());
+        own.views.remove(namespace.collection());
+        if own.collections.is_empty() && own.views.is_empty() {
             self.databases.remove(namespace.db());
         }
     }
@@ -75,6 +93,10 @@ impl Catalogue {
 
 pub(crate) fn collection_key(namespace: &Namespace) -> Vec<u8> {
     [&[COLLECTION_PREFIX], namespace.as_str().as_bytes()].concat()
+}
+
+pub(crate) fn view_key(namespace: &Namespace) -> Vec<u8> {
+    [&[VIEW_PREFIX], namespace.as_str().as_bytes()].concat()
 }
 
 pub(crate) fn multikey_key(tree: TreeId) -> Vec<u8> {
@@ -164,6 +186,19 @@ fn decode_collection(view: &impl View, namespace: Namespace, bytes: &[u8], home:
     Ok(Collection { uuid, namespace, options, engine, tree, indexes, latch: Arc::default() })
 }
 
+fn decode_view(namespace: Namespace, bytes: &[u8]) -> Result<ViewDefinition> {
+    let place = namespace.as_str().to_owned();
+    let doc = arbor_bson::validate(bytes, LIMITS).map_err(|error| corrupt(&place, error.to_string()))?;
+    match (doc.get("viewOn"), doc.get("pipeline")) {
+        (Some(ValueRef::String(view_on)), Some(ValueRef::Array(pipeline))) => {
+            let view_on =
+                Namespace::new(namespace.db(), view_on).map_err(|error| corrupt(&place, error.to_string()))?;
+            Ok(ViewDefinition { namespace, view_on, pipeline: pipeline.to_buf() })
+        }
+        _ => Err(corrupt(&place, "no view")),
+    }
+}
+
 /// What the tree holds: the collections, and the trees of what was broken off. Entries without an engine are
 /// those of `home`.
 pub(crate) fn load(view: &impl View, home: &str) -> Result<(Catalogue, Vec<TreeId>)> {
@@ -177,6 +212,11 @@ pub(crate) fn load(view: &impl View, home: &str) -> Result<(Catalogue, Vec<TreeI
                 let name = String::from_utf8_lossy(name);
                 let namespace = Namespace::parse(&name).map_err(|error| corrupt(&name, error.to_string()))?;
                 catalogue.put(Arc::new(decode_collection(view, namespace, cursor.value(), home)?));
+            }
+            Some((&VIEW_PREFIX, name)) => {
+                let name = String::from_utf8_lossy(name);
+                let namespace = Namespace::parse(&name).map_err(|error| corrupt(&name, error.to_string()))?;
+                catalogue.put_view(Arc::new(decode_view(namespace, cursor.value())?));
             }
             Some((&BUILD_PREFIX, tree)) => {
                 let tree = tree.try_into().map_err(|_| corrupt("of a build", "no tree"))?;

@@ -19,7 +19,7 @@ pub enum Created {
 }
 
 impl Store {
-    /// Errors: `NamespaceExists` when it is there with other options.
+    /// Errors: `NamespaceExists` when it is there with other options, `NamespaceIsView`.
     pub fn create_collection(&self, namespace: &Namespace, options: &DocBuf) -> Result<Created> {
         namespace.check_creatable()?;
         let _changing = self.lock_changes();
@@ -27,6 +27,9 @@ impl Store {
         if let Some(existing) = catalogue.collection(namespace) {
             let same = compare_docs(existing.options.as_doc(), options.as_doc()).is_eq();
             return if same { Ok(Created::Before) } else { Err(Error::NamespaceExists(namespace.clone())) };
+        }
+        if catalogue.view(namespace).is_some() {
+            return Err(Error::NamespaceIsView(namespace.clone()));
         }
         catalogue.check_case(namespace.db())?;
         let new = self.options.trees.of_collection(options.as_doc())?;
@@ -81,20 +84,25 @@ impl Store {
         Ok(collection)
     }
 
-    /// Drops the collections that are there when it begins. Answers whether there were any.
+    /// Drops the collections and views that are there when it begins. Answers whether there were any.
     pub fn drop_database(&self, db: &str) -> Result<bool> {
         check_database_name(db)?;
         let _several = self.lock_several();
         let listed = self.list_collections(db);
         let held: Vec<_> = listed.iter().filter_map(|own| self.hold_exclusive(&own.namespace)).collect();
-        if held.is_empty() {
-            return Ok(false);
-        }
         held.iter().for_each(|(collection, _)| self.switches.break_off(collection));
         let _changing = self.lock_changes();
+        let views = self.list_views(db);
+        if held.is_empty() && views.is_empty() {
+            return Ok(false);
+        }
         let mut txn = self.transactions.begin()?;
         held.iter().for_each(|(collection, _)| drop_collection(&mut txn, collection));
-        self.commit_change(txn, |catalogue| held.iter().for_each(|(own, _)| catalogue.remove(&own.namespace)))?;
+        views.iter().for_each(|view| txn.delete(CATALOGUE, catalogue::view_key(&view.namespace)));
+        self.commit_change(txn, |catalogue| {
+            held.iter().for_each(|(own, _)| catalogue.remove(&own.namespace));
+            views.iter().for_each(|view| catalogue.remove(&view.namespace));
+        })?;
         Ok(true)
     }
 
@@ -110,12 +118,15 @@ impl Store {
                 [from, to].into_iter().filter_map(|name| Some((name, self.hold_exclusive(name)?))).collect();
             let _changing = self.lock_changes();
             let catalogue = self.current();
-            let Some((source, _)) = held.get(from) else { return Err(Error::NamespaceNotFound(from.clone())) };
+            let Some((source, _)) = held.get(from) else {
+                self.refuse_view(from)?;
+                return Err(Error::NamespaceNotFound(from.clone()));
+            };
             let target = held.get(to).map(|(collection, _)| collection);
             if target.is_none() && catalogue.collection(to).is_some() {
                 continue;
             }
-            if target.is_some() && !drop_target {
+            if catalogue.view(to).is_some() || (target.is_some() && !drop_target) {
                 return Err(Error::NamespaceExists(to.clone()));
             }
             catalogue.check_case(to.db())?;

@@ -17,6 +17,15 @@ pub enum Error {
     /// 48 NamespaceExists.
     #[error("namespace {0} exists")]
     NamespaceExists(Namespace),
+    /// 166 CommandNotSupportedOnView.
+    #[error("Namespace {0} is a view, not a collection")]
+    NamespaceIsView(Namespace),
+    /// 5 GraphContainsCycle.
+    #[error("View cycle detected: {0}")]
+    ViewCycle(String),
+    /// 165 ViewDepthLimitExceeded.
+    #[error("View depth too deep or view cycle detected; maximum depth is {max}", max = crate::VIEW_DEPTH_MAX)]
+    ViewTooDeep,
     /// 13297 DatabaseDifferCase.
     #[error("db already exists with different case already have: [{existing}] trying to create [{wanted}]")]
     DatabaseDifferCase { existing: String, wanted: String },

@@ -4,8 +4,9 @@
 //! |---|---|
 //! | `store.rs`, `collection.rs`, `index.rs`, `latch.rs`, `namespace.rs` | [`Store`] and what it shows |
 //! | `catalogue.rs` | the catalogue in memory and its rows |
-//! | `change_collections.rs`, `change_indexes.rs` | changes of the catalogue |
+//! | `change_collections.rs`, `change_views.rs`, `change_indexes.rs` | changes of the catalogue |
 //! | `change_index.rs` | changes of one index (collMod) |
+//! | `view.rs` | views |
 //! | `index_spec.rs`, `key_pattern.rs`, `index_conflict.rs` | what an index may be, and be beside others |
 //! | `build.rs` | index builds |
 //! | `sorter.rs`, `spool.rs` | the external sort of index builds and of queries; rows that queries keep on disk |
@@ -22,6 +23,7 @@ mod catalogue;
 mod change_collections;
 mod change_index;
 mod change_indexes;
+mod change_views;
 mod collection;
 mod compact;
 mod cursor;
@@ -44,6 +46,7 @@ mod switch;
 pub mod testing;
 mod tree_options;
 mod validate;
+mod view;
 mod write;
 
 pub use change_collections::Created;
@@ -65,4 +68,5 @@ pub use store::{Store, StoreOptions};
 pub use switch::{EngineChange, Phase, Switched, Watch};
 pub use tree_options::{EngineNames, TreeDefaults};
 pub use validate::{IndexReport, Report};
+pub use view::{VIEW_DEPTH_MAX, ViewDefinition};
 pub use write::{delete, insert, update};

@@ -177,7 +177,7 @@ impl Store {
     /// The collection that a tree belongs to, by its records or an index. Looks at all of them: for errors.
     pub fn namespace_of(&self, tree: TreeId) -> Option<Namespace> {
         let catalogue = self.catalogue.load();
-        let mut all = catalogue.databases.values().flat_map(|database| database.values());
+        let mut all = catalogue.databases.values().flat_map(|database| database.collections.values());
         let has = |collection: &Collection| {
             collection.tree == tree || collection.indexes.iter().any(|index| index.tree == tree)
         };
@@ -187,7 +187,11 @@ impl Store {
     /// Collections in order of their names.
     pub fn list_collections(&self, db: &str) -> Vec<Arc<Collection>> {
         let catalogue = self.catalogue.load();
-        catalogue.databases.get(db).map(|all| all.values().cloned().collect()).unwrap_or_default()
+        catalogue.databases.get(db).map(|own| own.collections.values().cloned().collect()).unwrap_or_default()
+    }
+
+    pub(crate) fn look_at_catalogue<T>(&self, work: impl FnOnce(&Catalogue) -> T) -> T {
+        work(&self.catalogue.load())
     }
 
     /// To be held by who takes more than one latch, from before the first of them.

@@ -121,6 +121,9 @@ fn is_explained(call: &Call<'_>) -> bool {
 fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Option<Vec<DocBuf>>> {
     let Some(ValueRef::Document(stage)) = spec.pipeline.get(0) else { return Ok(None) };
     let Some((name, options)) = stage.first() else { return Ok(None) };
+    if matches!(name, "$collStats" | "$indexStats") {
+        call.database().store.refuse_view(&spec.namespace)?;
+    }
     let documents = match (name, spec.collectionless) {
         ("$currentOp", true) if call.db != "admin" => {
             let text = "$currentOp must be run against the 'admin' database with {aggregate: 1}";

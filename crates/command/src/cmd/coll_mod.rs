@@ -1,17 +1,22 @@
-//! `collMod`: `index` changes an index, `storageEngine` moves the collection to another engine while it is in use.
+//! `collMod`: `index` changes an index, `storageEngine` moves the collection to another engine while it is in use, `viewOn`
+//! and `pipeline` give a view another definition.
 
 use arbor_bson::{Doc, DocBuf};
 use arbor_lang::Code;
 use arbor_query::Interrupt;
-use arbor_store::{EngineChange, Namespace, Phase, Switched, Watch};
+use arbor_store::{EngineChange, Namespace, Phase, Switched, ViewDefinition, Watch};
 
 use super::coll_mod_index;
+use super::create::view_source;
 use crate::call::Call;
 use crate::operation::Slot;
 use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let namespace = call.namespace()?;
+    if call.database().store.view(&namespace).is_some() {
+        return change_view(call, namespace);
+    }
     let (mut storage_engine, mut index, mut dry_run) = (None, None, false);
     for (name, value) in call.own_fields() {
         let field = call.field(name);
@@ -19,11 +24,13 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "storageEngine" => storage_engine = Some(field.document(value)?),
             "index" => index = Some(field.document(value)?),
             "dryRun" => dry_run = field.bool(value)?,
+            "viewOn" | "pipeline" => {
+                let text = format!("option not supported on a collection: {name}");
+                return Err(Error::new(Code::INVALID_OPTIONS, text));
+            }
             "validator"
             | "validationLevel"
             | "validationAction"
-            | "viewOn"
-            | "pipeline"
             | "expireAfterSeconds"
             | "timeseries"
             | "changeStreamPreAndPostImages"
@@ -44,6 +51,42 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         Some(storage_engine) => change_engine(call, &namespace, storage_engine),
         None => Ok(()),
     }
+}
+
+fn change_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {
+    let (mut view_on, mut pipeline) = (None, None);
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "viewOn" => view_on = Some(view_source(call, field.string(value)?)?),
+            "pipeline" => pipeline = Some(field.array(value)?),
+            "index"
+            | "validator"
+            | "validationLevel"
+            | "validationAction"
+            | "expireAfterSeconds"
+            | "timeseries"
+            | "changeStreamPreAndPostImages"
+            | "cappedSize"
+            | "cappedMax"
+            | "storageEngine" => {
+                let text = format!("option not supported on a view: {name}");
+                return Err(Error::new(Code::INVALID_OPTIONS, text));
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    let (view_on, pipeline) = match (view_on, pipeline) {
+        (Some(view_on), Some(pipeline)) => (view_on, pipeline),
+        (None, None) => return Ok(()),
+        _ => {
+            let text = "Must specify both 'viewOn' and 'pipeline' when modifying a view";
+            return Err(Error::new(Code::INVALID_OPTIONS, text));
+        }
+    };
+    let view = ViewDefinition { namespace, view_on, pipeline: pipeline.to_buf() };
+    arbor_query::check_view(call.database(), &view)?;
+    Ok(call.database().store.change_view(view)?)
 }
 
 fn change_engine(call: &mut Call<'_>, namespace: &Namespace, storage_engine: Doc<'_>) -> Result<()> {

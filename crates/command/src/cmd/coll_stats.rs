@@ -18,6 +18,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             _ => return Err(field.unknown()),
         }
     }
+    call.database().store.refuse_view(&namespace)?;
     call.reply.append("ns", namespace.as_str());
     append_figures(call, &namespace, scale)?;
     Ok(())

@@ -20,6 +20,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     }
     let store = &call.database().store;
     if store.collection(&namespace).is_none() {
+        if store.view(&namespace).is_some() {
+            return Err(Error::new(Code::COMMAND_NOT_SUPPORTED_ON_VIEW, "can't compact a view"));
+        }
         return Err(Error::new(Code::NAMESPACE_NOT_FOUND, "collection does not exist"));
     }
     if dry_run {

@@ -1,7 +1,8 @@
-//! `create`.
+//! `create`: a collection, or a view.
 
-use arbor_bson::{DocBuf, ValueRef};
-use arbor_store::Created;
+use arbor_bson::{Array, DocBuf, ValueRef};
+use arbor_lang::Code;
+use arbor_store::{Created, Namespace, ViewDefinition};
 
 use super::cursor_reply::{collation, refuse_if_given};
 use crate::call::Call;
@@ -9,6 +10,9 @@ use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let namespace = call.namespace()?;
+    if call.body.get("viewOn").is_some() {
+        return create_view(call, namespace);
+    }
     let mut options = DocBuf::new();
     for (name, value) in call.own_fields() {
         let field = call.field(name);
@@ -16,7 +20,10 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "capped" => refuse_if_given(field, value, "a capped collection")?,
             "timeseries" => refuse_if_given(field, value, "a time series collection")?,
             "clusteredIndex" => refuse_if_given(field, value, "a clustered collection")?,
-            "viewOn" | "pipeline" => refuse_if_given(field, value, "a view")?,
+            "pipeline" => {
+                let text = "'pipeline' requires 'viewOn' to also be specified";
+                return Err(Error::new(Code::INVALID_OPTIONS, text));
+            }
             "validator" => refuse_if_given(field, value, "a validator")?,
             "encryptedFields" => refuse_if_given(field, value, "queryable encryption")?,
             "expireAfterSeconds" => refuse_if_given(field, value, "a time to live of a collection")?,
@@ -33,9 +40,71 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             _ => return Err(field.unknown()),
         }
     }
-    match call.database().store.create_collection(&namespace, &options)? {
-        Created::Now | Created::Before => Ok(()),
+    match call.database().store.create_collection(&namespace, &options) {
+        Ok(Created::Now | Created::Before) => Ok(()),
+        Err(arbor_store::Error::NamespaceIsView(_)) => {
+            let text = format!("Cannot create collection {namespace} - view already exists.");
+            Err(Error::new(Code::NAMESPACE_EXISTS, text))
+        }
+        Err(error) => Err(error.into()),
     }
+}
+
+fn create_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {
+    let (mut view_on, mut pipeline) = (None, Array::empty());
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "viewOn" => view_on = Some(view_source(call, field.string(value)?)?),
+            "pipeline" => pipeline = field.array(value)?,
+            "collation" => collation(field, value)?,
+            "writeConcern" => {}
+            "capped" | "autoIndexId" | "temp" if !field.bool(value)? => {}
+            "capped"
+            | "timeseries"
+            | "clusteredIndex"
+            | "validator"
+            | "validationLevel"
+            | "validationAction"
+            | "encryptedFields"
+            | "expireAfterSeconds"
+            | "changeStreamPreAndPostImages"
+            | "storageEngine"
+            | "indexOptionDefaults"
+            | "compression"
+            | "pageSize"
+            | "readPageSize"
+            | "fanout"
+            | "size"
+            | "max"
+            | "flags"
+            | "autoIndexId"
+            | "temp"
+            | "idIndex" => {
+                let text = format!("option not supported on a view: {name}");
+                return Err(Error::new(Code::INVALID_OPTIONS, text));
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    if namespace.is_system() {
+        let text =
+            format!("View name cannot start with 'system.', which is reserved for system namespaces: {namespace}");
+        return Err(Error::new(Code::INVALID_NAMESPACE, text));
+    }
+    let view_on = view_on.ok_or_else(|| call.field("viewOn").missing())?;
+    let view = ViewDefinition { namespace, view_on, pipeline: pipeline.to_buf() };
+    arbor_query::check_view(call.database(), &view)?;
+    call.database().store.create_view(view)?;
+    Ok(())
+}
+
+/// The collection or view that a view reads.
+pub fn view_source(call: &Call<'_>, name: &str) -> Result<Namespace> {
+    if name.is_empty() {
+        return Err(Error::bad_value("'viewOn' cannot be empty"));
+    }
+    Ok(Namespace::new(call.db, name)?)
 }
 
 fn refuse_images(value: ValueRef<'_>) -> Result<()> {

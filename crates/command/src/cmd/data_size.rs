@@ -20,6 +20,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         }
     }
     let namespace = Namespace::parse(call.field("dataSize").string(call.target())?)?;
+    call.database().store.refuse_view(&namespace)?;
     let (mut bytes, mut documents) = (0, 0);
     if let Some(collection) = call.database().store.collection(&namespace) {
         let view = call.database().transactions.read()?;

@@ -15,10 +15,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         }
     }
     let sums = sums(call, call.db)?;
+    let views = call.database().store.list_views(call.db).len();
     let scaled = |bytes: u64| (bytes / scale) as f64;
     let (total, used) = file_system(&call.server.options.dbpath);
     let reply = &mut call.reply;
-    reply.append("db", call.db).append("collections", sums.collections as i64).append("views", 0i64);
+    reply.append("db", call.db).append("collections", sums.collections as i64).append("views", views as i64);
     reply.append("objects", sums.documents as i64);
     let average = if sums.documents == 0 { 0.0 } else { sums.data_bytes as f64 / sums.documents as f64 };
     reply.append("avgObjSize", average).append("dataSize", scaled(sums.data_bytes));

@@ -1,4 +1,4 @@
-//! `drop`. A collection that is not there is no error, as in MongoDB 7.0.
+//! `drop`: a collection or a view. One that is not there is no error, as in MongoDB 7.0.
 
 use crate::Result;
 use crate::call::Call;
@@ -6,7 +6,12 @@ use crate::call::Call;
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&["collectionUUID"])?;
     let namespace = call.namespace()?;
-    let Some(collection) = call.database().store.collection(&namespace) else { return Ok(()) };
+    let Some(collection) = call.database().store.collection(&namespace) else {
+        if call.database().store.drop_view(&namespace)? {
+            call.reply.append("ns", namespace.as_str());
+        }
+        return Ok(());
+    };
     let indexes = collection.indexes.len() as i32 + 1;
     match call.database().store.drop_collection(&namespace) {
         // Somebody else was faster.

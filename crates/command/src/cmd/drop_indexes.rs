@@ -22,6 +22,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         }
         other => return Err(wrong_type(other.ty())),
     };
+    call.database().store.refuse_view(&namespace)?;
     match call.database().store.drop_indexes(&namespace, &which) {
         Err(arbor_store::Error::NamespaceNotFound(_)) => {
             Err(Error::new(Code::NAMESPACE_NOT_FOUND, format!("ns not found {namespace}")))

@@ -2,7 +2,7 @@
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::{Context, Filter};
-use arbor_store::{Collection, Namespace};
+use arbor_store::{Collection, Namespace, ViewDefinition};
 
 use super::cursor_reply::{answer_documents, cursor_option};
 use crate::Result;
@@ -22,9 +22,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         }
     }
     let filter = Filter::parse(filter, &Context::new(crate::log::now_ms()))?;
+    let store = &call.database().store;
+    let collections = store.list_collections(call.db).into_iter().map(|own| describe(&own, name_only));
+    let views = store.list_views(call.db).into_iter().map(|own| describe_view(&own, name_only));
     let mut listed = Vec::new();
-    for collection in call.database().store.list_collections(call.db) {
-        let entry = describe(&collection, name_only);
+    for entry in collections.chain(views) {
         if filter.matches(entry.as_doc())? {
             listed.push(entry);
         }
@@ -40,4 +42,12 @@ fn describe(collection: &Collection, name_only: bool) -> DocBuf {
     let uuid = ValueRef::Binary { subtype: 4, bytes: collection.uuid.as_bytes() };
     let info = DocBuf::new().with("readOnly", false).with("uuid", uuid);
     entry.with("options", &collection.options).with("info", &info).with("idIndex", &Collection::id_index_spec())
+}
+
+fn describe_view(view: &ViewDefinition, name_only: bool) -> DocBuf {
+    let entry = DocBuf::new().with("name", view.namespace.collection()).with("type", "view");
+    if name_only {
+        return entry;
+    }
+    entry.with("options", &view.options()).with("info", &DocBuf::new().with("readOnly", true))
 }

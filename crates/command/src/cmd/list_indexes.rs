@@ -17,6 +17,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             _ => return Err(field.unknown()),
         }
     }
+    call.database().store.refuse_view(&namespace)?;
     let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("ns does not exist: {namespace}"));
     let collection = call.database().store.collection(&namespace).ok_or_else(missing)?;
     answer_documents(call, namespace, collection.index_specs(), batch_size)

@@ -24,6 +24,10 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         Err(arbor_store::Error::NamespaceExists(_)) => {
             Err(Error::new(arbor_lang::Code::NAMESPACE_EXISTS, "target namespace exists"))
         }
+        Err(arbor_store::Error::NamespaceIsView(_)) => {
+            let text = format!("cannot rename view: {from}");
+            Err(Error::new(arbor_lang::Code::COMMAND_NOT_SUPPORTED_ON_VIEW, text))
+        }
         done => Ok(done?),
     }
 }

@@ -30,6 +30,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         return Err(Error::new(Code::INVALID_OPTIONS, text));
     }
     if call.database().store.collection(&namespace).is_none() {
+        if call.database().store.view(&namespace).is_some() {
+            return Err(Error::new(Code::COMMAND_NOT_SUPPORTED_ON_VIEW, "Cannot validate a view"));
+        }
         let text = format!("Collection '{namespace}' does not exist to validate.");
         return Err(Error::new(Code::NAMESPACE_NOT_FOUND, text));
     }

@@ -16,10 +16,12 @@ use arbor_lang::path::Leaf;
 use arbor_lang::{Code, Expression, Filter, Path, field_path, number, text};
 use arbor_store::{Collection, Namespace};
 
+use super::inner::{InnerRows, check_depth};
+use super::pipeline::Pipeline;
 use super::pushdown::both;
 use super::step::Surroundings;
 use crate::operator::Run;
-use crate::plan::{self, Query, Slots};
+use crate::view::Foreign;
 use crate::{Error, Result, Settings};
 
 #[derive(Clone)]
@@ -34,6 +36,8 @@ pub struct GraphLookup {
     max_depth: u64,
     depth_field: Option<Path>,
     restriction: Filter,
+    /// The stages of the view that is searched; of a collection, none.
+    source: Pipeline,
 }
 
 impl GraphLookup {
@@ -77,8 +81,20 @@ impl GraphLookup {
                            be specified.";
             return Err(location(40105, message));
         };
-        let foreign = around.store.collection(&Namespace::new(around.db, from)?);
-        Ok(GraphLookup { foreign, start_with, connect_from, connect_to, into, max_depth, depth_field, restriction })
+        check_depth(around)?;
+        let Foreign { collection: foreign, stages } = Foreign::of(around.store, &Namespace::new(around.db, from)?)?;
+        let source = Pipeline::parse_stages(stages.as_array(), &around.inside("$graphLookup"))?;
+        Ok(GraphLookup {
+            foreign,
+            start_with,
+            connect_from,
+            connect_to,
+            into,
+            max_depth,
+            depth_field,
+            restriction,
+            source,
+        })
     }
 
     /// The document with all that was reached from it.
@@ -105,19 +121,16 @@ impl GraphLookup {
         run: &mut Run<'_>,
         reached: &mut Reached,
     ) -> Result<()> {
-        let Some(collection) = &self.foreign else { return Ok(()) };
         let wanted = Node::In(In { path: self.connect_to.clone(), values, regexes: Vec::new() });
-        let query = Query::new(both(&Filter::from_root(wanted), &self.restriction));
-        let solution = plan::plan(run.view, collection, &query)?.winner;
-        let mut slots = Slots::default();
-        let mut root = plan::operator(&solution, &query, settings, &mut slots);
-        let mut inner = Run::new(run.view, Some(collection), run.interrupt, slots.count());
-        while let Some(row) = root.next(&mut inner)? {
-            inner.tick()?;
-            if !reached.is_new(row.id_key) {
+        let wanted = both(&Filter::from_root(wanted), &self.restriction);
+        let pipeline = self.source.clone().filtered(wanted);
+        let mut rows = InnerRows::open(pipeline, self.foreign.clone(), run.view, settings)?;
+        while let Some(row) = rows.next(run)? {
+            run.tick()?;
+            let doc = row.document.as_doc();
+            if !reached.is_new(doc.get("_id").map(|id| key_of(id).bytes).unwrap_or_default()) {
                 continue;
             }
-            let doc = row.document.as_doc();
             self.connect_from.visit(doc, Leaf::Whole, &mut |visit| {
                 reached.note(visit.value);
                 false
@@ -133,8 +146,6 @@ impl GraphLookup {
                 return Err(location(40099, "$graphLookup reached maximum memory consumption"));
             }
         }
-        run.examined.keys += inner.examined.keys;
-        run.examined.documents += inner.examined.documents;
         Ok(())
     }
 }

@@ -12,6 +12,7 @@ use super::pipeline::Pipeline;
 use super::step::Surroundings;
 use crate::operator::{Documents, Eof, Operator, Row, Run};
 use crate::plan::{self, Slots};
+use crate::view::Foreign;
 use crate::{Error, Result, Settings};
 
 /// Pipelines inside pipelines.
@@ -36,12 +37,12 @@ impl Inner {
         around: &Surroundings<'_>,
     ) -> Result<Inner> {
         check_depth(around)?;
-        let collection = match from {
-            Some(from) => around.store.collection(&Namespace::new(around.db, from)?),
-            None => None,
+        let Foreign { collection, stages: view } = match from {
+            Some(from) => Foreign::of(around.store, &Namespace::new(around.db, from)?)?,
+            None => Foreign { collection: None, stages: ArrayBuf::new() },
         };
         let every = Filter::from_root(arbor_lang::matcher::Node::And(Vec::new()));
-        let pipeline = Pipeline::parse_inner(every, stages, &around.inside(stage))?;
+        let pipeline = Pipeline::parse_inner(view.as_array(), every, stages, &around.inside(stage))?;
         if from.is_none() && pipeline.documents.is_none() {
             let message = format!(
                 "{stage} stage without explicit collection must have a pipeline with $documents as first stage"

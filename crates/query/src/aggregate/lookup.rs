@@ -17,6 +17,7 @@ use super::inner::{InnerRows, check_depth, documents_first};
 use super::pipeline::Pipeline;
 use super::step::Surroundings;
 use crate::operator::Run;
+use crate::view::Foreign;
 use crate::{Error, Result, Settings};
 
 /// Bytes of the documents that one document finds.
@@ -26,6 +27,8 @@ const BYTES_MAX: usize = 16 * 1024 * 1024 + 16 * 1024;
 pub struct Lookup {
     /// None: it does not exist.
     foreign: Option<Arc<Collection>>,
+    /// Stages of the view that `from` is; none for a collection.
+    view: ArrayBuf,
     join: Option<Join>,
     inner: Option<Inner>,
     pub into: String,
@@ -103,7 +106,7 @@ impl Lookup {
         };
         let around =
             Surroundings { store: &self.store, db: &self.db, context: &context, depth: self.depth, inside: None };
-        Pipeline::parse_inner(filter, stages.as_array(), &around.inside("$lookup"))
+        Pipeline::parse_inner(self.view.as_array(), filter, stages.as_array(), &around.inside("$lookup"))
     }
 
     fn too_large(&self) -> Error {
@@ -165,8 +168,8 @@ impl<'f> Fields<'f> {
         let into = self.into.ok_or_else(|| failed("must specify 'as' field for a $lookup"))?;
         let brings_documents = pipeline.as_ref().is_some_and(|pipeline| documents_first(pipeline.as_array()));
         let foreign = match self.from {
-            Some(from) => around.store.collection(&Namespace::new(around.db, from)?),
-            None if brings_documents => None,
+            Some(from) => Foreign::of(around.store, &Namespace::new(around.db, from)?)?,
+            None if brings_documents => Foreign { collection: None, stages: ArrayBuf::new() },
             None => return Err(failed("must specify 'from' field for a $lookup")),
         };
         let join = match (self.local, self.foreign) {
@@ -180,7 +183,8 @@ impl<'f> Fields<'f> {
         };
         let inner = pipeline.map(|pipeline| Inner { pipeline, variables });
         let lookup = Lookup {
-            foreign,
+            foreign: foreign.collection,
+            view: foreign.stages,
             join,
             inner,
             into: into.to_owned(),

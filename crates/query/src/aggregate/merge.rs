@@ -134,6 +134,7 @@ impl Merge {
     }
 
     pub fn write(&self, database: &Database, mut cursor: Cursor, interrupt: &Interrupt) -> Result<()> {
+        database.store.refuse_view(&self.into)?;
         self.check_unique(database)?;
         while let Some(documents) = next_documents(database, &mut cursor, interrupt)? {
             let Some(held) = self.hold(database)? else { continue };

@@ -30,6 +30,7 @@ use arbor_lang::Code;
 use crate::cursor::RunningPlan;
 use crate::operator::{Documents, Eof, Operator};
 use crate::plan::{self, Slots};
+use crate::view::ResolvedView;
 use crate::{AggregateSpec, Cursor, Database, Error, Interrupt, Result};
 
 pub use facet::Facet;
@@ -44,6 +45,11 @@ pub use step::{Step, Surroundings};
 /// The documents that come out of a pipeline. Over a collection that does not exist, what an empty one would give.
 pub fn aggregate(database: &Database, spec: &AggregateSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
     interrupt.check()?;
+    if let Some(view) = ResolvedView::of(&database.store, &spec.namespace)? {
+        let stages = view.followed_by(spec.pipeline.iter());
+        let behind = AggregateSpec { namespace: view.namespace, pipeline: stages.as_array(), ..spec.clone() };
+        return Ok(aggregate(database, &behind, interrupt)?.named(spec.namespace.clone()));
+    }
     let pipeline = Pipeline::parse(database, spec)?;
     let sink = pipeline.sink.clone();
     let plan = start(database, spec, pipeline)?;

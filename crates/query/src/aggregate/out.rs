@@ -64,6 +64,7 @@ impl Out {
     }
 
     pub fn write(&self, database: &Database, cursor: Cursor, interrupt: &Interrupt) -> Result<()> {
+        database.store.refuse_view(&self.into)?;
         let name = format!("{UNFINISHED}{}", new_object_id());
         let unfinished = Namespace::new(self.into.db(), &name)?;
         let written = self.fill(database, &unfinished, cursor, interrupt);

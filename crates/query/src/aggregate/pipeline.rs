@@ -53,14 +53,35 @@ impl Pipeline {
         Ok(Pipeline { query: Query::new(every_document()), pushed: 0, documents: None, sink: None, steps })
     }
 
-    /// A pipeline inside another one, whose documents pass `filter` first.
-    pub fn parse_inner(filter: Filter, stages: Array<'_>, around: &Surroundings<'_>) -> Result<Pipeline> {
+    /// A pipeline inside another one, whose documents pass `filter` first; before that, the stages of a view if it is
+    /// one that is read.
+    pub fn parse_inner(
+        view: Array<'_>,
+        filter: Filter,
+        stages: Array<'_>,
+        around: &Surroundings<'_>,
+    ) -> Result<Pipeline> {
+        if !view.is_empty() {
+            let mut pipeline = Pipeline::parse_own_source(view, around)?.filtered(filter);
+            pipeline.steps.extend(Step::parse_all(stages, around)?);
+            push_down(&mut pipeline.steps, &mut pipeline.query);
+            return Ok(pipeline);
+        }
         let mut pipeline = Pipeline::parse_own_source(stages, around)?;
         match pipeline.documents {
             Some(_) => pipeline.steps.push_front(Step::Pure(Stage::Match(filter))),
             None => pipeline.query.filter = both(&filter, &pipeline.query.filter),
         }
         Ok(pipeline)
+    }
+
+    /// With one more `$match` behind all stages.
+    pub fn filtered(mut self, filter: Filter) -> Pipeline {
+        if !filter.matches_everything() {
+            self.steps.push_back(Step::Pure(Stage::Match(filter)));
+            push_down(&mut self.steps, &mut self.query);
+        }
+        self
     }
 
     /// With a query or a `$documents` in front.

@@ -12,6 +12,7 @@ use arbor_txn::ReadView;
 use crate::operator::{Detail, DistinctScan, Examined, Operator, Run, StageDoc, int};
 use crate::plan::{self, IndexAccess, Plans, Query, Slots, Solution};
 use crate::read::{count_rows, counting_operator, query_of};
+use crate::view::ResolvedView;
 use crate::{
     Change, CountSpec, Database, DeleteSpec, DistinctSpec, ExplainSpec, FindAndModifySpec, Interrupt, Result,
     UpdateSpec, Verbosity,
@@ -28,6 +29,10 @@ pub fn explain(
     interrupt: &Interrupt,
 ) -> Result<DocBuf> {
     let explainer = Explainer { database, verbosity, interrupt };
+    if let Some(view) = ResolvedView::of(&database.store, spec.namespace())? {
+        let stages = view.explained_stages(spec)?;
+        return aggregate::explain(&explainer, &view.spec(&stages));
+    }
     match spec {
         ExplainSpec::Find(spec) => explainer.whole(&spec.namespace, &query_of(database, spec)?, &Shape::Rows),
         ExplainSpec::Count(spec) => explainer.count(spec),

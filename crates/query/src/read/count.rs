@@ -2,14 +2,17 @@
 
 use crate::operator::{CountScan, Operator, RecordCount, Run};
 use crate::plan::{self, Access, Query, Slots, Solution};
-use crate::{CountSpec, Database, Interrupt, Result, Settings};
+use crate::view::ResolvedView;
+use crate::{AggregateSpec, CountSpec, Database, Interrupt, Result, Settings, aggregate};
 
 /// How many documents a query finds. Without a filter the collection's counter knows; exact index bounds are counted
 /// without reading documents.
 pub fn count(database: &Database, spec: &CountSpec<'_>, interrupt: &Interrupt) -> Result<u64> {
     interrupt.check()?;
     let query = Query::parse(spec.query, spec.hint, &database.context(None)?)?;
-    let Some((collection, view)) = database.snapshot(&spec.namespace)? else { return Ok(0) };
+    let Some((collection, view)) = database.snapshot(&spec.namespace)? else {
+        return count_view(database, spec, interrupt);
+    };
     if query.filter.matches_everything() && query.hint.is_none() {
         let all = arbor_store::count(&view, &collection)?;
         return Ok(all.saturating_sub(spec.skip).min(spec.limit.unwrap_or(u64::MAX)));
@@ -19,6 +22,16 @@ pub fn count(database: &Database, spec: &CountSpec<'_>, interrupt: &Interrupt) -
     let mut root = counting_operator(&database.settings, &solution, &query, &mut slots);
     let mut run = Run::new(&view, Some(&collection), interrupt, slots.count());
     count_rows(root.as_mut(), &mut run, spec)
+}
+
+/// Nothing is in what does not exist.
+fn count_view(database: &Database, spec: &CountSpec<'_>, interrupt: &Interrupt) -> Result<u64> {
+    let Some(view) = ResolvedView::of(&database.store, &spec.namespace)? else { return Ok(0) };
+    let stages = view.count_stages(spec);
+    let behind = AggregateSpec { hint: spec.hint, ..view.spec(&stages) };
+    let counted = aggregate(database, &behind, interrupt)?.all(interrupt)?;
+    let count = counted.first().and_then(|doc| arbor_lang::number::exact_i64(doc.get("count")?));
+    Ok(count.unwrap_or(0) as u64)
 }
 
 /// As many rows as there are documents; no document is read unless one must be looked at.

@@ -2,19 +2,22 @@
 
 use std::collections::HashSet;
 
-use arbor_bson::{ArrayBuf, ValueRef, keystring};
+use arbor_bson::{ArrayBuf, Doc, ValueRef, keystring};
 use arbor_lang::path::{Leaf, Path};
 
 use crate::operator::{DistinctScan, Run};
 use crate::plan::{self, Query, Slots};
-use crate::{Database, DistinctSpec, Error, Interrupt, Result};
+use crate::view::ResolvedView;
+use crate::{AggregateSpec, BatchLimit, Database, DistinctSpec, Error, Interrupt, Result, aggregate};
 
 /// The values that the documents of a query have at one path, each once; elements of an array count one by one.
 pub fn distinct(database: &Database, spec: &DistinctSpec<'_>, interrupt: &Interrupt) -> Result<ArrayBuf> {
     interrupt.check()?;
     let query = Query::parse(spec.query, spec.hint, &database.context(None)?)?;
     let mut values = Values::default();
-    let Some((collection, view)) = database.snapshot(&spec.namespace)? else { return Ok(values.array) };
+    let Some((collection, view)) = database.snapshot(&spec.namespace)? else {
+        return distinct_of_view(database, spec, interrupt);
+    };
     if let Some(access) = plan::distinct_access(&collection, spec.key, &query) {
         let mut slots = Slots::default();
         let mut scan = DistinctScan::new(plan::index_scan(&access, &mut slots));
@@ -31,17 +34,30 @@ pub fn distinct(database: &Database, spec: &DistinctSpec<'_>, interrupt: &Interr
     let mut run = Run::new(&view, Some(&collection), interrupt, slots.count());
     let path = Path::new(spec.key);
     while let Some(row) = root.next(&mut run)? {
-        path.visit(row.document.as_doc(), Leaf::Whole, &mut |visit| {
-            match visit.value {
-                Some(ValueRef::Array(array)) => array.iter().for_each(|element| values.add(element)),
-                Some(value) => values.add(value),
-                None => {}
-            }
-            false
-        });
-        values.check_size()?;
+        values.add_all(&path, row.document.as_doc())?;
     }
     Ok(values.array)
+}
+
+/// Nothing is in what does not exist.
+fn distinct_of_view(database: &Database, spec: &DistinctSpec<'_>, interrupt: &Interrupt) -> Result<ArrayBuf> {
+    let mut values = Values::default();
+    let Some(view) = ResolvedView::of(&database.store, &spec.namespace)? else { return Ok(values.array) };
+    let stages = view.distinct_stages(spec);
+    let behind = AggregateSpec { hint: spec.hint, ..view.spec(&stages) };
+    let mut cursor = aggregate(database, &behind, interrupt)?;
+    let path = Path::new(spec.key);
+    loop {
+        let batch = cursor.next_batch(BatchLimit::more(), interrupt)?;
+        for document in batch.docs.as_array().iter() {
+            if let ValueRef::Document(document) = document {
+                values.add_all(&path, document)?;
+            }
+        }
+        if batch.exhausted {
+            return Ok(values.array);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -58,6 +74,18 @@ impl Values {
         if self.seen.insert(keystring::key_of(value).bytes) {
             self.array.push(value);
         }
+    }
+
+    fn add_all(&mut self, path: &Path, document: Doc<'_>) -> Result<()> {
+        path.visit(document, Leaf::Whole, &mut |visit| {
+            match visit.value {
+                Some(ValueRef::Array(array)) => array.iter().for_each(|element| self.add(element)),
+                Some(value) => self.add(value),
+                None => {}
+            }
+            false
+        });
+        self.check_size()
     }
 
     fn check_size(&self) -> Result<()> {

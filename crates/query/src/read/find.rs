@@ -9,13 +9,19 @@ use arbor_store::Namespace;
 
 use crate::cursor::RunningPlan;
 use crate::plan::{self, Plans, Query, Slots};
-use crate::{Cursor, Database, FindSpec, Interrupt, Result};
+use crate::view::ResolvedView;
+use crate::{AggregateSpec, Cursor, Database, FindSpec, Interrupt, Result, aggregate};
 
 /// The documents that a query finds. The plan is made at once; rows are read batch by batch.
 pub fn find(database: &Database, spec: &FindSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
     interrupt.check()?;
-    if let Some(id) = id_of_point_query(spec) {
-        return find_by_id(database, spec, id);
+    if let Some(id) = id_of_point_query(spec)
+        && let Some(cursor) = find_by_id(database, spec, id)?
+    {
+        return Ok(cursor);
+    }
+    if let Some(view) = ResolvedView::of(&database.store, &spec.namespace)? {
+        return find_in_view(database, spec, &view, interrupt);
     }
     let query = query_of(database, spec)?;
     let Some((collection, view)) = database.snapshot(&spec.namespace)? else {
@@ -76,29 +82,48 @@ fn is_value(value: ValueRef<'_>) -> bool {
     }
 }
 
-fn find_by_id(database: &Database, spec: &FindSpec<'_>, id: ValueRef<'_>) -> Result<Cursor> {
+fn find_in_view(
+    database: &Database,
+    spec: &FindSpec<'_>,
+    view: &ResolvedView,
+    interrupt: &Interrupt,
+) -> Result<Cursor> {
+    let stages = view.find_stages(spec)?;
+    let behind = AggregateSpec {
+        hint: spec.hint,
+        let_variables: spec.let_variables,
+        allow_disk_use: spec.allow_disk_use,
+        ..view.spec(&stages)
+    };
+    Ok(aggregate(database, &behind, interrupt)?.named(spec.namespace.clone()))
+}
+
+/// None: there is no such collection.
+fn find_by_id(database: &Database, spec: &FindSpec<'_>, id: ValueRef<'_>) -> Result<Option<Cursor>> {
+    let Some(record) = record_by_id(database, &spec.namespace, id)? else { return Ok(None) };
     let projection = match spec.projection.filter(|projection| !projection.is_empty()) {
         Some(projection) => Some(parse_projection(database, spec.filter, projection)?),
         None => None,
     };
-    let document = match (record_by_id(database, &spec.namespace, id)?, projection) {
+    let document = match (record, projection) {
         (Some(record), Some(projection)) => Some(projection.apply(record.as_doc(), None)?),
         (record, _) => record,
     };
-    Ok(Cursor::over_document(spec.namespace.clone(), document))
+    Ok(Some(Cursor::over_document(spec.namespace.clone(), document)))
 }
 
-fn record_by_id(database: &Database, namespace: &Namespace, id: ValueRef<'_>) -> Result<Option<DocBuf>> {
+/// None: there is no such collection; Some(None): it has no such document.
+fn record_by_id(database: &Database, namespace: &Namespace, id: ValueRef<'_>) -> Result<Option<Option<DocBuf>>> {
     let Some(collection) = database.store.collection(namespace) else { return Ok(None) };
     let id_key = arbor_store::id_key(id);
     let own = |record: Option<Cow<'_, [u8]>>| record.map(|record| DocBuf::from_trusted(record.into_owned()));
     match arbor_store::record(&database.transactions.read()?, &collection, &id_key) {
         // dropped or replaced a moment ago
         Err(arbor_store::Error::Txn(arbor_txn::Error::UnknownTree(_))) => {}
-        record => return Ok(own(record?)),
+        record => return Ok(Some(own(record?))),
     }
     match database.snapshot(namespace)? {
-        Some((collection, view)) => Ok(own(arbor_store::record(&view, &collection, &id_key)?)),
+        Some((collection, view)) => Ok(Some(own(arbor_store::record(&view, &collection, &id_key)?))),
         None => Ok(None),
     }
 }

@@ -12,6 +12,9 @@ use crate::{Database, DeleteOutcome, DeleteSpec, DeleteStatement, Interrupt, Res
 pub fn delete(database: &Database, spec: &DeleteSpec<'_>, interrupt: &Interrupt) -> Result<DeleteOutcome> {
     let context = database.context(spec.let_variables)?;
     let held = database.store.hold(&spec.namespace);
+    if held.is_none() {
+        database.store.refuse_view(&spec.namespace)?;
+    }
     let collection = held.as_deref();
     let done = statements::run(
         database,

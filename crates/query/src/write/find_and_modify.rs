@@ -28,7 +28,10 @@ pub fn find_and_modify(
         None if action.may_insert() => Some(database.store.hold_or_create(&spec.namespace)?),
         held => held,
     };
-    let Some(collection) = held.as_deref() else { return Ok(FindAndModifyOutcome::default()) };
+    let Some(collection) = held.as_deref() else {
+        database.store.refuse_view(&spec.namespace)?;
+        return Ok(FindAndModifyOutcome::default());
+    };
     let modify = |txn: &mut Transaction| act(database, txn, collection, &query, &action, interrupt);
     let (mut outcome, _) = database.transactions.retry(Durability::Applied, modify)?;
     if let (Some(shown), Some(document)) = (&shown, &outcome.value) {

@@ -16,6 +16,10 @@ pub fn update(database: &Database, spec: &UpdateSpec<'_>, interrupt: &Interrupt)
     let may_insert = spec.updates.iter().any(|statement| statement.upsert);
     let held = match database.store.hold(&spec.namespace) {
         None if may_insert => Some(database.store.hold_or_create(&spec.namespace)?),
+        None => {
+            database.store.refuse_view(&spec.namespace)?;
+            None
+        }
         held => held,
     };
     let updater = Updater { database, collection: held.as_deref(), interrupt };

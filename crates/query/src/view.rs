@@ -1,0 +1,166 @@
+//! Statements over views: the name is followed to the collection behind it, and the statement becomes a pipeline there.
+
+use std::sync::Arc;
+
+use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, USER_SIZE_MAX, ValueRef};
+use arbor_lang::{Code, text};
+use arbor_store::{Collection, Namespace, Store, VIEW_DEPTH_MAX, ViewDefinition};
+use arbor_txn::Durability;
+
+use crate::aggregate::Pipeline;
+use crate::{AggregateSpec, CountSpec, Database, DistinctSpec, Error, ExplainSpec, FindSpec, Result};
+
+/// A view with all views below it.
+pub struct ResolvedView {
+    /// The collection behind it, which need not exist.
+    pub namespace: Namespace,
+    /// The stages of all views on the way, the innermost first.
+    pub stages: ArrayBuf,
+}
+
+impl ResolvedView {
+    /// None: there is no view of this name.
+    pub fn of(store: &Store, namespace: &Namespace) -> Result<Option<ResolvedView>> {
+        let Some(mut view) = store.view(namespace) else { return Ok(None) };
+        let mut on_way = Vec::new();
+        loop {
+            on_way.push(view.clone());
+            match store.view(&view.view_on) {
+                // the last view may have been dropped, and changed what a name is, meanwhile: then it ends here
+                Some(_) if on_way.len() == VIEW_DEPTH_MAX => return Err(arbor_store::Error::ViewTooDeep.into()),
+                Some(below) => view = below,
+                None => break,
+            }
+        }
+        let stages: ArrayBuf = on_way.iter().rev().flat_map(|view| view.pipeline.as_array().iter()).collect();
+        if stages.as_array().as_bytes().len() > USER_SIZE_MAX {
+            let message = format!("View pipeline exceeds maximum size; maximum size is {USER_SIZE_MAX}");
+            return Err(Error::new(Code::VIEW_PIPELINE_MAX_SIZE_EXCEEDED, message));
+        }
+        Ok(Some(ResolvedView { namespace: view.view_on.clone(), stages }))
+    }
+
+    /// The stages of the view and those of a statement over it.
+    pub fn followed_by<'s>(&self, stages: impl IntoIterator<Item = ValueRef<'s>>) -> ArrayBuf {
+        let mut all = self.stages.clone();
+        for stage in stages {
+            all.push(stage);
+        }
+        all
+    }
+
+    /// What `find` asks for, as stages.
+    pub fn find_stages(&self, spec: &FindSpec<'_>) -> Result<ArrayBuf> {
+        let refused = [
+            (spec.min.is_some(), "min"),
+            (spec.max.is_some(), "max"),
+            (spec.show_record_id, "showRecordId"),
+            (spec.return_key, "returnKey"),
+        ];
+        if let Some((_, name)) = refused.iter().find(|(given, _)| *given) {
+            let message = format!("Option {name} not supported in aggregation.");
+            return Err(Error::new(Code::INVALID_PIPELINE_OPERATOR, message));
+        }
+        let mut stages = vec![stage("$match", spec.filter)];
+        stages.extend(spec.sort.map(|sort| stage("$sort", sort)));
+        stages.extend((spec.skip > 0).then(|| stage("$skip", spec.skip as i64)));
+        stages.extend(spec.limit.map(|limit| stage("$limit", limit as i64)));
+        stages.extend(spec.projection.map(|projection| stage("$project", projection)));
+        Ok(self.followed_by(stages.iter().map(ValueRef::from)))
+    }
+
+    /// Ends in one document `{ count: n }`, or in none.
+    pub fn count_stages(&self, spec: &CountSpec<'_>) -> ArrayBuf {
+        let mut stages = vec![stage("$match", spec.query)];
+        stages.extend((spec.skip > 0).then(|| stage("$skip", spec.skip as i64)));
+        stages.extend(spec.limit.map(|limit| stage("$limit", limit as i64)));
+        stages.push(stage("$count", "count"));
+        self.followed_by(stages.iter().map(ValueRef::from))
+    }
+
+    /// The documents whose values are asked for.
+    pub fn distinct_stages(&self, spec: &DistinctSpec<'_>) -> ArrayBuf {
+        self.followed_by([&stage("$match", spec.query)].map(ValueRef::from))
+    }
+
+    /// What is asked of the view, as stages. Errors: `NamespaceIsView` for what would write.
+    pub fn explained_stages(&self, spec: &ExplainSpec<'_>) -> Result<ArrayBuf> {
+        match spec {
+            ExplainSpec::Find(spec) => self.find_stages(spec),
+            ExplainSpec::Count(spec) => Ok(self.count_stages(spec)),
+            ExplainSpec::Distinct(spec) => Ok(self.distinct_stages(spec)),
+            ExplainSpec::Aggregate(spec) => Ok(self.followed_by(spec.pipeline.iter())),
+            ExplainSpec::Update(_) | ExplainSpec::Delete(_) | ExplainSpec::FindAndModify(_) => {
+                Err(arbor_store::Error::NamespaceIsView(spec.namespace().clone()).into())
+            }
+        }
+    }
+
+    /// A pipeline over the collection behind the view.
+    pub fn spec<'s>(&self, pipeline: &'s ArrayBuf) -> AggregateSpec<'s> {
+        AggregateSpec {
+            namespace: self.namespace.clone(),
+            collectionless: false,
+            pipeline: pipeline.as_array(),
+            hint: None,
+            let_variables: None,
+            durability: Durability::Applied,
+            allow_disk_use: true,
+        }
+    }
+}
+
+fn stage<'v>(name: &str, spec: impl Into<ValueRef<'v>>) -> DocBuf {
+    DocBuf::new().with(name, spec)
+}
+
+/// What a stage that reads another collection finds under its name.
+pub struct Foreign {
+    /// None: it does not exist.
+    pub collection: Option<Arc<Collection>>,
+    /// The stages of the views on the way to it.
+    pub stages: ArrayBuf,
+}
+
+impl Foreign {
+    pub fn of(store: &Store, namespace: &Namespace) -> Result<Foreign> {
+        match ResolvedView::of(store, namespace)? {
+            Some(view) => Ok(Foreign { collection: store.collection(&view.namespace), stages: view.stages }),
+            None => Ok(Foreign { collection: store.collection(namespace), stages: ArrayBuf::new() }),
+        }
+    }
+}
+
+/// Refuses a definition whose pipeline does not parse, writes, or reads something else than a collection.
+pub fn check_view(database: &Database, view: &ViewDefinition) -> Result<()> {
+    check_stages(view.pipeline.as_array(), &view.namespace)?;
+    let over = ResolvedView { namespace: view.view_on.clone(), stages: ArrayBuf::new() };
+    Pipeline::parse(database, &over.spec(&view.pipeline)).map(drop)
+}
+
+/// Stages that have no place at the top of a view, and why.
+const REFUSED: &[(&str, &str)] = &[
+    ("$out", "because it writes to disk"),
+    ("$merge", "because it writes to disk"),
+    ("$changeStream", "because it watches changes"),
+    ("$documents", "because it does not read the collection"),
+];
+
+fn check_stages(pipeline: Array<'_>, namespace: &Namespace) -> Result<()> {
+    for (at, stage) in pipeline.iter().enumerate() {
+        let ValueRef::Document(stage) = stage else {
+            let found = text::type_name(Some(stage));
+            let message = format!("Each element of the 'pipeline' array must be an object, but found {found}");
+            return Err(Error::new(Code::TYPE_MISMATCH, message));
+        };
+        let name = Doc::first(stage).map_or("", |(name, _)| name);
+        if let Some((name, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+            let message = format!(
+                "The aggregation stage {name} in location {at} of the pipeline cannot be used in the view definition of \
+                 {namespace} {why}"
+            );
+            return Err(Error::new(Code::OPTION_NOT_SUPPORTED_ON_VIEW, message));
+        }
+    }
+    Ok(())
+}
