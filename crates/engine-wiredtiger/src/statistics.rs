@@ -23,16 +23,16 @@ impl Core {
         };
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let own = [
-            ("arbor: trees", trees),
-            ("arbor: tables waiting to be dropped", doomed),
-            ("arbor: tables dropped", load(&self.counters.swept_tables)),
-            ("arbor: transactions committed", load(&self.counters.transactions)),
-            ("arbor: transactions tried again", load(&self.counters.rollbacks)),
-            ("arbor: checkpoints", load(&self.counters.checkpoints)),
-            ("arbor: checkpoint ms", load(&self.counters.checkpoint_ms)),
-            ("arbor: snapshots held", self.published.held()),
-            ("arbor: background errors", load(&self.counters.background_errors)),
-            ("arbor: errors reported", self.connection.errors()),
+            ("trees", trees),
+            ("tables waiting to be dropped", doomed),
+            ("tables dropped", load(&self.counters.swept_tables)),
+            ("transactions committed", load(&self.counters.transactions)),
+            ("transactions tried again", load(&self.counters.rollbacks)),
+            ("checkpoints", load(&self.counters.checkpoints)),
+            ("checkpoint ms", load(&self.counters.checkpoint_ms)),
+            ("snapshots held", self.published.held()),
+            ("background errors", load(&self.counters.background_errors)),
+            ("errors reported", self.connection.errors()),
         ];
         let figures = self.connection.session()?.statistics(None)?;
         let cache_bytes = figures.iter().find(|(name, _)| *name == CACHE_BYTES).map_or(0, |(_, bytes)| *bytes);

@@ -236,7 +236,7 @@ fn the_cache_changes_while_the_engine_runs() {
         "cache: pages read into cache",
         "cache: pages written from cache",
         "transaction: transaction checkpoints",
-        "arbor: snapshots held",
+        "snapshots held",
     ] {
         figure(name);
     }

@@ -1,5 +1,7 @@
 //! `serverStatus`: figures of the server. Every one of them is counted somewhere; what is not counted is left out.
 
+use std::collections::BTreeMap;
+
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_engine::{Member, MemberState};
 
@@ -127,12 +129,20 @@ fn storage_engines(call: &Call<'_>) -> DocBuf {
     engines
 }
 
-/// An engine's own counters, under its name as the section's.
+/// An engine's own counters, under its name as the section's. A counter `group: name` stands in the section `group`, as
+/// those of WiredTiger do in MongoDB.
 fn counters(call: &Call<'_>, member: &str) -> Result<DocBuf> {
     let stats = call.database().transactions.engine().member_stats(member).map_err(arbor_txn::Error::from)?;
     let mut counters = DocBuf::new();
+    let mut groups: BTreeMap<&str, DocBuf> = BTreeMap::new();
     for (name, value) in &stats.counters {
-        counters.append(name, *value as i64);
+        match name.split_once(": ") {
+            Some((group, name)) => groups.entry(group).or_default().append(name, *value as i64),
+            None => counters.append(name, *value as i64),
+        };
+    }
+    for (group, own) in &groups {
+        counters.append(group, own);
     }
     Ok(counters)
 }
