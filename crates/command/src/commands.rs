@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_engine::{Error as EngineError, MemberState};
 use arbor_lang::Code;
 use arbor_query::Database;
 use arbor_wire::{Command, Error as WireError, Limits, ReplyTo, Request, Sequence, decode};
@@ -382,12 +383,20 @@ impl Commands {
         }
     }
 
-    /// Names the collection whose tree is not available.
+    /// Names the collection whose tree is not available, and its engine alone where several are missing.
     pub(crate) fn with_namespace(&self, error: Error) -> Error {
-        match error.tree.and_then(|tree| self.database.store.namespace_of(tree)) {
-            Some(namespace) => Error { message: format!("{namespace}: {}", error.message), tree: None, ..error },
-            None => error,
-        }
+        let Some((namespace, engine)) = error.tree.and_then(|tree| self.database.store.owner_of(tree)) else {
+            return error;
+        };
+        let members = self.database.transactions.engine().members();
+        let own = members.into_iter().find_map(|member| match member.state {
+            MemberState::Unavailable { reason } if *member.name == *engine => {
+                Some(EngineError::Unavailable { engine: member.name, reason, tree: None }.to_string())
+            }
+            _ => None,
+        });
+        let text = own.unwrap_or(error.message);
+        Error { message: format!("{namespace}: {text}"), tree: None, ..error }
     }
 
     fn at_shutdown(&self, error: Error) -> Error {

@@ -281,7 +281,11 @@ impl Engine for EngineSet {
                 return MemberState::Unavailable { reason: lost.reason.clone() };
             }
             match members.index_of(name).map(|index| &members.list[index].engine) {
-                Some(engine) => MemberState::Open { applied: engine.applied(), durable: engine.durable() },
+                // It has everything up to the set's position that concerns it (S2).
+                Some(engine) => {
+                    let applied = engine.applied().max(self.applied());
+                    MemberState::Open { applied, durable: engine.durable() }
+                }
                 None => MemberState::Closed,
             }
         };

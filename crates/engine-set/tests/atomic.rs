@@ -144,6 +144,9 @@ fn members_come_in_when_they_are_wanted_and_stay() {
     assert_eq!((set.applied(), set.trees().unwrap()), (Position(2), vec![TreeId(1), TreeId(2)]));
     assert_eq!(value(&*set.snapshot().unwrap(), 2, "n"), Some(8));
     assert_eq!(states(&set)[2], MemberState::Closed);
+    // Nothing of this concerns the other member, so it has all of it.
+    apply(&set, vec![put(1, "n", "10")]).unwrap();
+    assert!(matches!(states(&set)[1], MemberState::Open { applied: Position(3), .. }));
 }
 
 /// One engine's files are gone: what lives there says so, the rest works, the log is kept, and it comes back.

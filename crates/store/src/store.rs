@@ -174,14 +174,15 @@ impl Store {
         self.catalogue.load().databases.keys().cloned().collect()
     }
 
-    /// The collection that a tree belongs to, by its records or an index. Looks at all of them: for errors.
-    pub fn namespace_of(&self, tree: TreeId) -> Option<Namespace> {
+    /// The collection that a tree belongs to, by its records or an index, and the tree's engine. Looks at all: for errors.
+    pub fn owner_of(&self, tree: TreeId) -> Option<(Namespace, Arc<str>)> {
         let catalogue = self.catalogue.load();
         let mut all = catalogue.databases.values().flat_map(|database| database.collections.values());
-        let has = |collection: &Collection| {
-            collection.tree == tree || collection.indexes.iter().any(|index| index.tree == tree)
-        };
-        all.find(|collection| has(collection)).map(|collection| collection.namespace.clone())
+        all.find_map(|collection| {
+            let of_index = || collection.indexes.iter().find(|index| index.tree == tree).map(|index| &index.engine);
+            let engine = (collection.tree == tree).then_some(&collection.engine).or_else(of_index)?;
+            Some((collection.namespace.clone(), engine.clone()))
+        })
     }
 
     /// Collections in order of their names.
