@@ -25,7 +25,6 @@ COMMANDS = [
     ({"create": "x", "capped": True, "size": 4096}, 238),
     ({"create": "x", "timeseries": {"timeField": "t"}}, 238),
     ({"create": "x", "clusteredIndex": {"key": {"_id": 1}, "unique": True}}, 238),
-    ({"create": "x", "validator": {"a": 1}}, 238),
     ({"create": "x", "collation": {"locale": "fr"}}, 238),
     ({"find": "c", "tailable": True}, 238),
     ({"find": "c", "returnKey": True}, 238),

@@ -92,6 +92,9 @@ const BAD_FRAME: Event =
     Event { component: Component::Network, id: 9_000_001, message: "Connection closed for a bad frame" };
 const PANICKED: Event = Event { component: Component::Command, id: 9_000_002, message: "Request failed by a panic" };
 
+const INVALID_DOCUMENT: Event =
+    Event { component: Component::Write, id: 20294, message: "Document would fail validation" };
+
 impl Commands {
     pub fn new(
         mut database: Database,
@@ -107,6 +110,11 @@ impl Commands {
         settings.group_bytes_max =
             bytes("internalDocumentSourceGroupMaxMemoryBytes").unwrap_or(settings.group_bytes_max);
         let slow_ms = AtomicI32::new(options.slow_ms);
+        let own_log = log.clone();
+        database.on_mismatch = Some(Box::new(move |namespace, info| {
+            let attributes = DocBuf::new().with("namespace", namespace.as_str()).with("errInfo", info);
+            own_log.warn(INVALID_DOCUMENT, "write", attributes);
+        }));
         Commands {
             database,
             log,

@@ -19,6 +19,11 @@ impl From<arbor_query::Error> for Error {
             E::Lang(error) => error.into(),
             E::Store(error) => error.into(),
             E::Txn(error) => error.into(),
+            E::DocumentInvalid { info } => {
+                let details = DocBuf::new().with("errInfo", &*info);
+                let text = "Document failed validation";
+                Error { details: Some(details), ..Error::new(Code::DOCUMENT_VALIDATION_FAILURE, text) }
+            }
             E::TimeExpired => Error::new(Code::MAX_TIME_MS_EXPIRED, "operation exceeded time limit"),
             E::Killed => Error::new(Code::INTERRUPTED, "operation was interrupted"),
         }

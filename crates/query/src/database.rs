@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use arbor_bson::Doc;
+use arbor_bson::{Doc, DocBuf};
 use arbor_lang::Context;
 use arbor_store::{Collection, Namespace, Store};
 use arbor_txn::{Durability, ReadView, Transactions};
@@ -61,19 +61,25 @@ impl Settings {
     }
 }
 
+/// Told of a document that was written although the validator of its collection does not let it in: the collection, and
+/// which document and why.
+pub type WarnOfMismatch = Box<dyn Fn(&Namespace, &DocBuf) + Send + Sync>;
+
 /// Shared by all connections.
 pub struct Database {
     pub store: Arc<Store>,
     pub transactions: Arc<Transactions>,
     pub cursors: CursorRegistry,
     pub settings: Settings,
+    /// None: nobody wants to know.
+    pub on_mismatch: Option<WarnOfMismatch>,
 }
 
 impl Database {
     pub fn new(store: Arc<Store>, transactions: Arc<Transactions>) -> Database {
         crate::aggregate::drop_unfinished(&store);
         let settings = Settings { scratch: Some(store.scratch().to_owned()), ..Settings::default() };
-        Database { store, transactions, cursors: CursorRegistry::default(), settings }
+        Database { store, transactions, cursors: CursorRegistry::default(), settings, on_mismatch: None }
     }
 
     /// A collection with a snapshot in which it and its indexes are. None: there is no such collection.
@@ -88,6 +94,12 @@ impl Database {
         match let_variables {
             Some(variables) => Ok(context.with_let(variables)?),
             None => Ok(context),
+        }
+    }
+
+    pub(crate) fn warn_of_mismatch(&self, collection: &Collection, info: &DocBuf) {
+        if let Some(warn) = &self.on_mismatch {
+            warn(&collection.namespace, info);
         }
     }
 

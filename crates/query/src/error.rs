@@ -1,5 +1,6 @@
 //! Errors by what the caller can do: each has the MongoDB code and text that a client sees.
 
+use arbor_bson::DocBuf;
 use arbor_lang::Code;
 use arbor_txn::MaybeConflict;
 
@@ -14,6 +15,9 @@ pub enum Error {
     Store(#[from] arbor_store::Error),
     #[error(transparent)]
     Txn(#[from] arbor_txn::Error),
+    /// The validator of the collection refuses the document; `info` says which one and why.
+    #[error("Document failed validation")]
+    DocumentInvalid { info: Box<DocBuf> },
     #[error("operation exceeded time limit")]
     TimeExpired,
     #[error("operation was interrupted")]
@@ -37,7 +41,7 @@ impl Error {
     /// The statement failed for the client's own documents; the batch may go on when it is unordered.
     pub fn concerns_document(&self) -> bool {
         match self {
-            Error::Lang(_) => true,
+            Error::Lang(_) | Error::DocumentInvalid { .. } => true,
             Error::Store(error) => !matches!(error, arbor_store::Error::Txn(_)),
             _ => false,
         }

@@ -11,6 +11,7 @@
 //! | `read` | find, count, distinct |
 //! | `write` | insert, update, delete, findAndModify |
 //! | `aggregate` | pipelines |
+//! | `validator` | what a collection says about its documents, and why one does not fit |
 //! | `view` | statements over views become pipelines |
 //! | [`cursor`], [`registry`] | results in batches; the open cursors of the server |
 //! | `explain` | plans as documents |
@@ -28,12 +29,13 @@ mod plan;
 mod read;
 pub mod registry;
 pub mod spec;
+mod validator;
 mod view;
 mod write;
 
 pub use aggregate::{aggregate, aggregate_documents};
 pub use cursor::{BATCH_BYTES_MAX, Batch, BatchLimit, Cursor, FIRST_BATCH_DOCS};
-pub use database::{Database, Memory, Settings};
+pub use database::{Database, Memory, Settings, WarnOfMismatch};
 pub use error::{Error, Result};
 pub use explain::explain;
 pub use interrupt::Interrupt;
@@ -44,5 +46,6 @@ pub use spec::{
     AggregateSpec, Change, CountSpec, DeleteSpec, DeleteStatement, DistinctSpec, ExplainSpec, FindAndModifySpec,
     FindSpec, Hint, InsertSpec, UpdateSpec, UpdateStatement, Verbosity,
 };
+pub use validator::{check_validator, count_mismatches};
 pub use view::check_view;
 pub use write::{delete, expire, find_and_modify, insert, update};

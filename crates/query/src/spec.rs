@@ -87,6 +87,8 @@ pub struct AggregateSpec<'a> {
     pub durability: Durability,
     /// Sorts and groups that do not fit into memory go to disk; else they are an error.
     pub allow_disk_use: bool,
+    /// What it writes is not asked of the collection's validator.
+    pub bypass_validation: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -95,6 +97,8 @@ pub struct InsertSpec<'a> {
     pub documents: Vec<Doc<'a>>,
     pub ordered: bool,
     pub durability: Durability,
+    /// What it writes is not asked of the collection's validator.
+    pub bypass_validation: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -104,6 +108,8 @@ pub struct UpdateSpec<'a> {
     pub ordered: bool,
     pub let_variables: Option<Doc<'a>>,
     pub durability: Durability,
+    /// What it writes is not asked of the collection's validator.
+    pub bypass_validation: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -146,6 +152,8 @@ pub struct FindAndModifySpec<'a> {
     pub hint: Option<Hint<'a>>,
     pub let_variables: Option<Doc<'a>>,
     pub durability: Durability,
+    /// What it writes is not asked of the collection's validator.
+    pub bypass_validation: bool,
 }
 
 /// What findAndModify does with the document that it finds.

@@ -106,6 +106,7 @@ impl ResolvedView {
             let_variables: None,
             durability: Durability::Applied,
             allow_disk_use: true,
+            bypass_validation: false,
         }
     }
 }

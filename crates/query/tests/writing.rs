@@ -109,6 +109,7 @@ fn modify(rig: &Rig, query: &DocBuf, sort: &DocBuf, fields: &DocBuf, change: Cha
         hint: None,
         let_variables: None,
         durability: Durability::Journaled,
+        bypass_validation: false,
     };
     arbor_query::find_and_modify(&rig.database, &spec, &Interrupt::never()).unwrap()
 }

@@ -47,7 +47,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
         }
     };
     let (mut pipeline, mut hint, mut let_variables) = (None, None, None);
-    let (mut cursor, mut explain) = (None, false);
+    let (mut cursor, mut explain, mut bypass_validation) = (None, false, false);
     let mut allow_disk_use = call.server.parameters.bool("allowDiskUseByDefault");
     for (name, value) in call.own_fields() {
         let field = call.field(name);
@@ -59,7 +59,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
             "let" => let_variables = Some(field.document(value)?),
             "collation" => collation(field, value)?,
             "allowDiskUse" => allow_disk_use = field.bool(value)?,
-            "bypassDocumentValidation" => drop(field.bool(value)?),
+            "bypassDocumentValidation" => bypass_validation = field.bool(value)?,
             "exchange" => refuse_if_given(field, value, "exchange")?,
             _ => return Err(field.unknown()),
         }
@@ -76,7 +76,16 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
     }
     let first = First::of(cursor.flatten());
     let durability = call.generic.write_concern.durability();
-    let spec = AggregateSpec { namespace, collectionless, pipeline, hint, let_variables, durability, allow_disk_use };
+    let spec = AggregateSpec {
+        namespace,
+        collectionless,
+        pipeline,
+        hint,
+        let_variables,
+        durability,
+        allow_disk_use,
+        bypass_validation,
+    };
     Ok(Parsed { spec, first, explain })
 }
 

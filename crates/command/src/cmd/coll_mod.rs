@@ -1,13 +1,15 @@
 //! `collMod`: `index` changes an index, `storageEngine` moves the collection to another engine while it is in use, `viewOn`
-//! and `pipeline` give a view another definition.
+//! and `pipeline` give a view another definition, `validator`, `validationLevel` and `validationAction` change what a
+//! collection says about its documents.
 
-use arbor_bson::{Doc, DocBuf};
+use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::Code;
 use arbor_query::Interrupt;
 use arbor_store::{EngineChange, Namespace, Phase, Switched, ViewDefinition, Watch};
 
 use super::coll_mod_index;
 use super::create::view_source;
+use super::validation::Validation;
 use crate::call::Call;
 use crate::operation::Slot;
 use crate::{Error, Result};
@@ -18,6 +20,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         return change_view(call, namespace);
     }
     let (mut storage_engine, mut index, mut dry_run) = (None, None, false);
+    let mut validation = Vec::new();
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
@@ -28,14 +31,10 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
                 let text = format!("option not supported on a collection: {name}");
                 return Err(Error::new(Code::INVALID_OPTIONS, text));
             }
-            "validator"
-            | "validationLevel"
-            | "validationAction"
-            | "expireAfterSeconds"
-            | "timeseries"
-            | "changeStreamPreAndPostImages"
-            | "cappedSize"
-            | "cappedMax" => return Err(Error::not_supported(&format!("collMod with '{name}'"))),
+            "validator" | "validationLevel" | "validationAction" => validation.push((name, value)),
+            "expireAfterSeconds" | "timeseries" | "changeStreamPreAndPostImages" | "cappedSize" | "cappedMax" => {
+                return Err(Error::not_supported(&format!("collMod with '{name}'")));
+            }
             _ => return Err(field.unknown()),
         }
     }
@@ -47,11 +46,30 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         None if dry_run => return Err(coll_mod_index::only_with_unique()),
         None => {}
     }
+    if !validation.is_empty() {
+        change_validation(call, &namespace, &validation)?;
+    }
     match storage_engine {
         Some(storage_engine) => change_engine(call, &namespace, storage_engine),
         None => Ok(()),
     }
 }
+
+fn change_validation(call: &Call<'_>, namespace: &Namespace, given: &[(&str, ValueRef<'_>)]) -> Result<()> {
+    let store = &call.database().store;
+    let Some(collection) = store.collection(namespace) else { return Ok(()) };
+    let mut validation = Validation::of(collection.options.as_doc());
+    for (name, value) in given {
+        validation.read(call.field(name), *value)?;
+    }
+    validation.check(namespace)?;
+    let others = collection.options.as_doc().iter();
+    let mut options: DocBuf = others.filter(|(name, _)| !VALIDATION.contains(name)).collect();
+    validation.append_to(&mut options);
+    Ok(store.set_options(namespace, &options)?)
+}
+
+const VALIDATION: &[&str] = &["validator", "validationLevel", "validationAction"];
 
 fn change_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {
     let (mut view_on, mut pipeline) = (None, None);

@@ -5,6 +5,7 @@ use arbor_lang::Code;
 use arbor_store::{Created, Namespace, ViewDefinition};
 
 use super::cursor_reply::{collation, refuse_if_given};
+use super::validation::Validation;
 use crate::call::Call;
 use crate::{Error, Result};
 
@@ -13,7 +14,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     if call.body.get("viewOn").is_some() {
         return create_view(call, namespace);
     }
-    let mut options = DocBuf::new();
+    let (mut options, mut validation) = (DocBuf::new(), Validation::default());
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
@@ -24,7 +25,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
                 let text = "'pipeline' requires 'viewOn' to also be specified";
                 return Err(Error::new(Code::INVALID_OPTIONS, text));
             }
-            "validator" => refuse_if_given(field, value, "a validator")?,
+            "validator" | "validationLevel" | "validationAction" => validation.read(field, value)?,
             "encryptedFields" => refuse_if_given(field, value, "queryable encryption")?,
             "expireAfterSeconds" => refuse_if_given(field, value, "a time to live of a collection")?,
             "changeStreamPreAndPostImages" => refuse_images(value)?,
@@ -32,7 +33,6 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "storageEngine" | "indexOptionDefaults" => drop(options.append(name, field.document(value)?)),
             // TokuMX took the settings of its trees beside the other options.
             "compression" | "pageSize" | "readPageSize" | "fanout" => drop(options.append(name, value)),
-            "validationLevel" | "validationAction" => drop(field.string(value)?),
             "size" | "max" | "flags" => drop(field.integer(value)?),
             "autoIndexId" | "temp" => drop(field.bool(value)?),
             "idIndex" => drop(field.document(value)?),
@@ -40,6 +40,8 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             _ => return Err(field.unknown()),
         }
     }
+    validation.check(&namespace)?;
+    validation.append_to(&mut options);
     match call.database().store.create_collection(&namespace, &options) {
         Ok(Created::Now | Created::Before) => Ok(()),
         Err(arbor_store::Error::NamespaceIsView(_)) => {

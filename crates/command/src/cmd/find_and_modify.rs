@@ -37,6 +37,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<FindAndModifySpec<'c>> {
         hint: None,
         let_variables: None,
         durability: call.generic.write_concern.durability(),
+        bypass_validation: false,
     };
     let mut wish = Wish::default();
     for (name, value) in call.own_fields() {
@@ -53,7 +54,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<FindAndModifySpec<'c>> {
             "upsert" => wish.upsert = field.bool(value)?,
             "arrayFilters" => wish.array_filters = field.documents(value)?,
             "collation" => collation(field, value)?,
-            "bypassDocumentValidation" => drop(field.bool(value)?),
+            "bypassDocumentValidation" => spec.bypass_validation = field.bool(value)?,
             "stmtId" | "sampleId" => {}
             _ => return Err(field.unknown()),
         }

@@ -18,18 +18,19 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 
 fn parse<'c>(call: &Call<'c>) -> Result<InsertSpec<'c>> {
     let namespace = call.namespace()?;
-    let mut ordered = true;
+    let (mut ordered, mut bypass_validation) = (true, false);
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
             "documents" => {}
             "ordered" => ordered = field.bool(value)?,
-            "bypassDocumentValidation" => drop(field.bool(value)?),
+            "bypassDocumentValidation" => bypass_validation = field.bool(value)?,
             "stmtIds" => drop(field.array(value)?),
             _ => return Err(field.unknown()),
         }
     }
     let documents = call.documents("documents")?;
     check_count(call, documents.len())?;
-    Ok(InsertSpec { namespace, documents, ordered, durability: call.generic.write_concern.durability() })
+    let durability = call.generic.write_concern.durability();
+    Ok(InsertSpec { namespace, documents, ordered, durability, bypass_validation })
 }

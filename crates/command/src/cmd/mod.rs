@@ -59,5 +59,6 @@ pub mod top;
 pub mod update;
 pub mod users_info;
 pub mod validate;
+mod validation;
 pub mod whatsmyuri;
 mod write_reply;

@@ -31,14 +31,14 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 /// Reads the command; `explain` uses it as well.
 pub fn parse<'c>(call: &Call<'c>) -> Result<UpdateSpec<'c>> {
     let namespace = call.namespace()?;
-    let (mut ordered, mut let_variables) = (true, None);
+    let (mut ordered, mut let_variables, mut bypass_validation) = (true, None, false);
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
             "updates" => {}
             "ordered" => ordered = field.bool(value)?,
             "let" => let_variables = Some(field.document(value)?),
-            "bypassDocumentValidation" => drop(field.bool(value)?),
+            "bypassDocumentValidation" => bypass_validation = field.bool(value)?,
             "stmtIds" => drop(field.array(value)?),
             _ => return Err(field.unknown()),
         }
@@ -47,7 +47,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<UpdateSpec<'c>> {
     check_count(call, statements.len())?;
     let updates = statements.into_iter().map(statement).collect::<Result<Vec<_>>>()?;
     let durability = call.generic.write_concern.durability();
-    Ok(UpdateSpec { namespace, updates, ordered, let_variables, durability })
+    Ok(UpdateSpec { namespace, updates, ordered, let_variables, durability, bypass_validation })
 }
 
 fn statement(doc: Doc<'_>) -> Result<UpdateStatement<'_>> {

@@ -37,6 +37,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         return Err(Error::new(Code::NAMESPACE_NOT_FOUND, text));
     }
     let report = call.database().store.validate(&namespace, full)?;
+    let wrong = arbor_query::count_mismatches(call.database(), &namespace, &call.interrupt)?;
+    let mut warnings = ArrayBuf::new();
+    if wrong > 0 {
+        warnings.push("Detected one or more documents not compliant with the collection's schema.");
+    }
     let (mut keys, mut details) = (DocBuf::new(), DocBuf::new());
     for index in &report.indexes {
         keys.append(&index.name, index.keys as i64);
@@ -49,11 +54,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     let valid = report.is_valid();
     let reply = &mut call.reply;
     reply.append("ns", namespace.as_str()).append("nInvalidDocuments", report.corrupt_records as i64);
-    reply.append("nNonCompliantDocuments", 0i64).append("nrecords", report.records as i64);
+    reply.append("nNonCompliantDocuments", wrong as i64).append("nrecords", report.records as i64);
     reply.append("nIndexes", report.indexes.len() as i32);
     reply.append("keysPerIndex", &keys).append("indexDetails", &details).append("valid", valid);
     reply.append("repaired", false).append("readTimestamp", arbor_bson::ValueRef::Null);
-    reply.append("warnings", &ArrayBuf::new()).append("errors", &errors);
+    reply.append("warnings", &warnings).append("errors", &errors);
     reply.append("extraIndexEntries", &ArrayBuf::new()).append("missingIndexEntries", &ArrayBuf::new());
     reply.append("corruptRecords", &ArrayBuf::new());
     Ok(())

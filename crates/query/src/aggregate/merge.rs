@@ -14,7 +14,7 @@ use arbor_txn::{Durability, MaybeConflict, Transaction};
 
 use super::sink::next_documents;
 use crate::plan::Query;
-use crate::write::{find_one, is_full, new_object_id, prepare};
+use crate::write::{Validated, find_one, is_full, new_object_id, prepare};
 use crate::{Cursor, Database, Error, Interrupt, Result};
 
 #[derive(Clone)]
@@ -133,14 +133,15 @@ impl Merge {
         Ok(())
     }
 
-    pub fn write(&self, database: &Database, mut cursor: Cursor, interrupt: &Interrupt) -> Result<()> {
+    pub fn write(&self, database: &Database, mut cursor: Cursor, bypass: bool, interrupt: &Interrupt) -> Result<()> {
         database.store.refuse_view(&self.into)?;
         self.check_unique(database)?;
         while let Some(documents) = next_documents(database, &mut cursor, interrupt)? {
             let Some(held) = self.hold(database)? else { continue };
+            let collection = Validated::new(database, &held, bypass)?;
             let mut rest = documents.as_slice();
             while !rest.is_empty() {
-                let write = |txn: &mut Transaction| self.write_group(database, &held, txn, rest, interrupt);
+                let write = |txn: &mut Transaction| self.write_group(database, &collection, txn, rest, interrupt);
                 let (done, failed) = database.transactions.retry(Durability::Applied, write)?.0;
                 if let Some(error) = failed {
                     return Err(error);
@@ -165,7 +166,7 @@ impl Merge {
     fn write_group(
         &self,
         database: &Database,
-        collection: &Collection,
+        collection: &Validated<'_>,
         txn: &mut Transaction,
         documents: &[DocBuf],
         interrupt: &Interrupt,
@@ -186,7 +187,7 @@ impl Merge {
     fn write_one(
         &self,
         database: &Database,
-        collection: &Collection,
+        collection: &Validated<'_>,
         txn: &mut Transaction,
         document: &DocBuf,
         interrupt: &Interrupt,
@@ -195,13 +196,13 @@ impl Merge {
         let document = with_id.as_ref().unwrap_or(document).as_doc();
         match self.find(database, collection, txn, document, interrupt)? {
             Some(old) => match self.changed(collection, old.as_doc(), document)? {
-                Some(new) => Ok(arbor_store::update(txn, collection, old.as_doc(), new.as_doc())?),
+                Some(new) => collection.update(txn, old.as_doc(), new.as_doc()),
                 None => Ok(()),
             },
             None => match self.not_matched {
                 NotMatched::Insert => {
                     let prepared = prepare(document)?;
-                    Ok(arbor_store::insert(txn, collection, Doc::trusted(&prepared))?)
+                    collection.insert(txn, Doc::trusted(&prepared))
                 }
                 NotMatched::Discard => Ok(()),
                 NotMatched::Fail => Err(no_match()),

@@ -110,7 +110,7 @@ fn written(
     interrupt: &Interrupt,
 ) -> Result<Cursor> {
     let Some(sink) = sink else { return Ok(cursor) };
-    sink.write(database, cursor, interrupt)?;
+    sink.write(database, cursor, spec.bypass_validation, interrupt)?;
     database.make_durable(spec.durability)?;
     Ok(Cursor::over_documents(spec.namespace.clone(), []))
 }

@@ -63,11 +63,11 @@ impl Out {
         Ok(Out { into })
     }
 
-    pub fn write(&self, database: &Database, cursor: Cursor, interrupt: &Interrupt) -> Result<()> {
+    pub fn write(&self, database: &Database, cursor: Cursor, bypass: bool, interrupt: &Interrupt) -> Result<()> {
         database.store.refuse_view(&self.into)?;
         let name = format!("{UNFINISHED}{}", new_object_id());
         let unfinished = Namespace::new(self.into.db(), &name)?;
-        let written = self.fill(database, &unfinished, cursor, interrupt);
+        let written = self.fill(database, &unfinished, cursor, bypass, interrupt);
         match written.and_then(|()| Ok(database.store.rename(&unfinished, &self.into, true)?)) {
             Ok(()) => Ok(()),
             Err(error) => {
@@ -83,6 +83,7 @@ impl Out {
         database: &Database,
         unfinished: &Namespace,
         mut cursor: Cursor,
+        bypass: bool,
         interrupt: &Interrupt,
     ) -> Result<()> {
         let old = database.store.collection(&self.into);
@@ -97,6 +98,7 @@ impl Out {
                 documents: documents.iter().map(|doc| doc.as_doc()).collect(),
                 ordered: true,
                 durability: Durability::Applied,
+                bypass_validation: bypass,
             };
             if let Some(failed) = insert(database, &spec, interrupt)?.errors.into_iter().next() {
                 return Err(failed.error);

@@ -30,10 +30,11 @@ impl Sink {
         Ok((all.into_iter().collect(), sink))
     }
 
-    pub fn write(&self, database: &Database, cursor: Cursor, interrupt: &Interrupt) -> Result<()> {
+    /// With `bypass` the validator of the target is not asked.
+    pub fn write(&self, database: &Database, cursor: Cursor, bypass: bool, interrupt: &Interrupt) -> Result<()> {
         match self {
-            Sink::Out(out) => out.write(database, cursor, interrupt),
-            Sink::Merge(merge) => merge.write(database, cursor, interrupt),
+            Sink::Out(out) => out.write(database, cursor, bypass, interrupt),
+            Sink::Merge(merge) => merge.write(database, cursor, bypass, interrupt),
         }
     }
 }

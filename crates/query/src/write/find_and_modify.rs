@@ -1,11 +1,11 @@
 //! `findAndModify`.
 
 use arbor_bson::{DocBuf, ValueRef};
-use arbor_store::Collection;
 use arbor_txn::{Durability, Transaction};
 
 use super::modifier::{Modification, Modifier};
 use super::target::find_one;
+use super::validated::Validated;
 use crate::operator::project;
 use crate::plan::Query;
 use crate::{Change, Database, FindAndModifyOutcome, FindAndModifySpec, Interrupt, Result};
@@ -32,6 +32,7 @@ pub fn find_and_modify(
         database.store.refuse_view(&spec.namespace)?;
         return Ok(FindAndModifyOutcome::default());
     };
+    let collection = &Validated::new(database, collection, spec.bypass_validation)?;
     let modify = |txn: &mut Transaction| act(database, txn, collection, &query, &action, interrupt);
     let (mut outcome, _) = database.transactions.retry(Durability::Applied, modify)?;
     if let (Some(shown), Some(document)) = (&shown, &outcome.value) {
@@ -67,7 +68,7 @@ impl Action {
 fn act(
     database: &Database,
     txn: &mut Transaction,
-    collection: &Collection,
+    collection: &Validated<'_>,
     query: &Query,
     action: &Action,
     interrupt: &Interrupt,
@@ -82,14 +83,14 @@ fn act(
         (Action::Update { modifier, return_new, .. }, Some(old)) => {
             let new = modifier.apply(&query.filter, old.as_doc())?;
             if let Some(new) = &new {
-                arbor_store::update(txn, collection, old.as_doc(), new.as_doc())?;
+                collection.update(txn, old.as_doc(), new.as_doc())?;
             }
             let value = if *return_new { new.unwrap_or(old) } else { old };
             Ok(FindAndModifyOutcome { value: Some(value), n: 1, updated_existing: true, upserted: None })
         }
         (Action::Update { modifier, return_new, .. }, None) => {
             let document = modifier.upserted(&query.filter)?;
-            arbor_store::insert(txn, collection, document.as_doc())?;
+            collection.insert(txn, document.as_doc())?;
             let upserted = document.get("_id").map(ValueRef::to_value);
             let value: Option<DocBuf> = return_new.then_some(document);
             Ok(FindAndModifyOutcome { value, n: 1, updated_existing: false, upserted })

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use arbor_bson::Doc;
-use arbor_store::Collection;
 use arbor_txn::{Durability, Transaction};
 
 use super::new_document::prepare;
+use super::validated::Validated;
 use crate::{Database, Error, InsertOutcome, InsertSpec, Interrupt, Result, WriteError};
 
 /// Adds documents, many in one transaction. A document that cannot be added is an error in the outcome; an ordered
@@ -15,6 +15,7 @@ use crate::{Database, Error, InsertOutcome, InsertSpec, Interrupt, Result, Write
 pub fn insert(database: &Database, spec: &InsertSpec<'_>, interrupt: &Interrupt) -> Result<InsertOutcome> {
     interrupt.check()?;
     let held = database.store.hold_or_create(&spec.namespace)?;
+    let collection = Validated::new(database, &held, spec.bypass_validation)?;
     let prepared: Vec<Prepared<'_>> = spec.documents.iter().map(|doc| prepare(*doc)).collect();
     let mut outcome = InsertOutcome::default();
     let mut next = 0;
@@ -22,7 +23,8 @@ pub fn insert(database: &Database, spec: &InsertSpec<'_>, interrupt: &Interrupt)
         let group = group_from(database, &prepared, next);
         next = group.end;
         let first = group.start;
-        let added = interrupt.check().and_then(|()| insert_group(database, &held, spec.ordered, &prepared, group));
+        let added =
+            interrupt.check().and_then(|()| insert_group(database, &collection, spec.ordered, &prepared, group));
         match added {
             Ok(added) => {
                 outcome.inserted += added.inserted;
@@ -58,7 +60,7 @@ fn group_from(database: &Database, prepared: &[Prepared<'_>], start: usize) -> R
 
 fn insert_group(
     database: &Database,
-    collection: &Collection,
+    collection: &Validated<'_>,
     ordered: bool,
     prepared: &[Prepared<'_>],
     group: Range<usize>,
@@ -69,10 +71,10 @@ fn insert_group(
             let Some(prepared) = prepared.get(index) else { break };
             match prepared {
                 Err(error) => added.errors.push(WriteError { index, error: Error::Lang(error.clone()) }),
-                Ok(doc) => match arbor_store::insert(txn, collection, Doc::trusted(doc)) {
+                Ok(doc) => match collection.insert(txn, Doc::trusted(doc)) {
                     Ok(()) => added.inserted += 1,
-                    Err(arbor_store::Error::Txn(error)) => return Err(Error::Txn(error)),
-                    Err(error) => added.errors.push(WriteError { index, error: Error::Store(error) }),
+                    Err(error) if !error.concerns_document() => return Err(error),
+                    Err(error) => added.errors.push(WriteError { index, error }),
                 },
             }
             if ordered && !added.errors.is_empty() {

@@ -5,6 +5,7 @@
 //! | `insert.rs`, `update.rs`, `delete.rs`, `find_and_modify.rs` | the statements |
 //! | `expire.rs` | deleting what has expired |
 //! | `statements.rs` | running the statements of one command in shared transactions |
+//! | `validated.rs` | writing what the validator of the collection lets in |
 //! | `target.rs` | the documents that a statement is about |
 //! | `modifier.rs`, `new_document.rs`, `object_id.rs` | documents after an update, before an insert |
 
@@ -18,6 +19,7 @@ mod object_id;
 mod statements;
 mod target;
 mod update;
+mod validated;
 
 pub use delete::delete;
 pub use expire::expire;
@@ -28,3 +30,4 @@ pub use object_id::new_object_id;
 pub use statements::is_full;
 pub use target::find_one;
 pub use update::update;
+pub use validated::Validated;

@@ -2,12 +2,12 @@
 
 use arbor_bson::{Value, ValueRef};
 use arbor_lang::Context;
-use arbor_store::Collection;
 use arbor_txn::{Durability, Transaction};
 
 use super::modifier::{Modification, Modifier};
 use super::statements::{self, is_full, settle};
 use super::target::{Targets, find_one};
+use super::validated::Validated;
 use crate::plan::Query;
 use crate::{Database, Error, Interrupt, Result, UpdateOutcome, UpdateSpec, UpdateStatement, Upserted};
 
@@ -22,7 +22,11 @@ pub fn update(database: &Database, spec: &UpdateSpec<'_>, interrupt: &Interrupt)
         }
         held => held,
     };
-    let updater = Updater { database, collection: held.as_deref(), interrupt };
+    let collection = match held.as_deref() {
+        Some(collection) => Some(Validated::new(database, collection, spec.bypass_validation)?),
+        None => None,
+    };
+    let updater = Updater { database, collection: collection.as_ref(), interrupt };
     let done = statements::run(
         database,
         &spec.updates,
@@ -73,7 +77,7 @@ struct Updated {
 
 struct Updater<'u> {
     database: &'u Database,
-    collection: Option<&'u Collection>,
+    collection: Option<&'u Validated<'u>>,
     interrupt: &'u Interrupt,
 }
 
@@ -85,7 +89,7 @@ impl Updater<'_> {
             Some(row) => {
                 let changed = parsed.modifier.apply(&parsed.query.filter, row.document.as_doc())?;
                 if let Some(new) = &changed {
-                    arbor_store::update(txn, collection, row.document.as_doc(), new.as_doc())?;
+                    collection.update(txn, row.document.as_doc(), new.as_doc())?;
                 }
                 Ok(Updated { matched: 1, modified: u64::from(changed.is_some()), upserted: None })
             }
@@ -110,7 +114,7 @@ impl Updater<'_> {
         }
     }
 
-    fn update_matches(&self, collection: &Collection, parsed: &Parsed) -> Result<Updated> {
+    fn update_matches(&self, collection: &Validated<'_>, parsed: &Parsed) -> Result<Updated> {
         let mut targets = Targets::of(self.database, collection, &parsed.query, self.interrupt)?;
         let mut all = Updated::default();
         loop {
@@ -130,7 +134,7 @@ impl Updater<'_> {
                         let Some(old) = targets.current(txn, row)? else { continue };
                         some.matched += 1;
                         if let Some(new) = parsed.modifier.apply(&parsed.query.filter, old.as_doc())? {
-                            arbor_store::update(txn, collection, old.as_doc(), new.as_doc())?;
+                            collection.update(txn, old.as_doc(), new.as_doc())?;
                             some.modified += 1;
                         }
                     }
@@ -145,7 +149,7 @@ impl Updater<'_> {
     }
 
     /// None: another client inserted a document that matches.
-    fn upsert_unless_found(&self, collection: &Collection, parsed: &Parsed) -> Result<Option<Value>> {
+    fn upsert_unless_found(&self, collection: &Validated<'_>, parsed: &Parsed) -> Result<Option<Value>> {
         let insert = |txn: &mut Transaction| -> Result<Option<Value>> {
             match find_one(self.database, &*txn, collection, &parsed.query, self.interrupt)? {
                 Some(_) => Ok(None),
@@ -157,9 +161,9 @@ impl Updater<'_> {
 }
 
 /// Answers the `_id`.
-fn upsert(txn: &mut Transaction, collection: &Collection, parsed: &Parsed) -> Result<Value> {
+fn upsert(txn: &mut Transaction, collection: &Validated<'_>, parsed: &Parsed) -> Result<Value> {
     let document = parsed.modifier.upserted(&parsed.query.filter)?;
-    arbor_store::insert(txn, collection, document.as_doc())?;
+    collection.insert(txn, document.as_doc())?;
     let id = document.get("_id").map(ValueRef::to_value);
     id.ok_or_else(|| Error::internal("an upserted document has no _id"))
 }

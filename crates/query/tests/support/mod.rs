@@ -28,7 +28,13 @@ impl Rig {
 
     pub fn insert_with(&self, docs: &[DocBuf], ordered: bool) -> InsertOutcome {
         let documents = docs.iter().map(DocBuf::as_doc).collect();
-        let spec = InsertSpec { namespace: self.ns.clone(), documents, ordered, durability: Durability::Journaled };
+        let spec = InsertSpec {
+            namespace: self.ns.clone(),
+            documents,
+            ordered,
+            durability: Durability::Journaled,
+            bypass_validation: false,
+        };
         arbor_query::insert(&self.database, &spec, &Interrupt::never()).unwrap()
     }
 
@@ -44,6 +50,7 @@ impl Rig {
             documents: docs.iter().map(DocBuf::as_doc).collect(),
             ordered: true,
             durability: Durability::Applied,
+            bypass_validation: false,
         };
         let outcome = arbor_query::insert(&self.database, &spec, &Interrupt::never()).unwrap();
         assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
@@ -134,6 +141,7 @@ impl Rig {
             ordered: true,
             let_variables: None,
             durability: Durability::Applied,
+            bypass_validation: false,
         }
     }
 
@@ -160,6 +168,7 @@ impl Rig {
             let_variables: None,
             durability: Durability::Applied,
             allow_disk_use: true,
+            bypass_validation: false,
         }
     }
 

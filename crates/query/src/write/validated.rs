@@ -1,0 +1,56 @@
+//! A collection as statements write to it: documents pass its validator first.
+
+use std::ops::Deref;
+
+use arbor_bson::{Doc, DocBuf};
+use arbor_store::Collection;
+use arbor_txn::Transaction;
+
+use crate::validator::Validator;
+use crate::{Database, Error, Result};
+
+pub struct Validated<'c> {
+    database: &'c Database,
+    collection: &'c Collection,
+    /// None: any document may be written.
+    validator: Option<Validator>,
+}
+
+impl<'c> Validated<'c> {
+    /// With `bypass` the validator is not asked.
+    pub fn new(database: &'c Database, collection: &'c Collection, bypass: bool) -> Result<Validated<'c>> {
+        let validator = if bypass { None } else { Validator::of(collection)? };
+        Ok(Validated { database, collection, validator })
+    }
+
+    /// Nothing is written on an error.
+    pub fn insert(&self, txn: &mut Transaction, doc: Doc<'_>) -> Result<()> {
+        self.check(None, doc)?;
+        Ok(arbor_store::insert(txn, self.collection, doc)?)
+    }
+
+    /// Nothing is written on an error.
+    pub fn update(&self, txn: &mut Transaction, old: Doc<'_>, new: Doc<'_>) -> Result<()> {
+        self.check(Some(old), new)?;
+        Ok(arbor_store::update(txn, self.collection, old, new)?)
+    }
+
+    fn check(&self, old: Option<Doc<'_>>, new: Doc<'_>) -> Result<()> {
+        let Some(validator) = &self.validator else { return Ok(()) };
+        match validator.mismatch(old, new)? {
+            Some(info) if validator.only_warns() => {
+                self.database.warn_of_mismatch(self.collection, &info);
+                Ok(())
+            }
+            Some(info) => Err(Error::DocumentInvalid { info: Box::<DocBuf>::new(info) }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Deref for Validated<'_> {
+    type Target = Collection;
+    fn deref(&self) -> &Collection {
+        self.collection
+    }
+}
