@@ -35,6 +35,8 @@ enum Kind {
     Clustering,
     /// Each index holds the documents of a random filter.
     Partial,
+    /// Of documents with arrays or without.
+    Wildcard,
 }
 const SORTS: &[&[(&str, i32)]] = &[
     &[],
@@ -228,6 +230,16 @@ fn make_indexes(rig: &Rig, random: &mut Random, kind: Kind) -> Vec<&'static str>
             }
             return Vec::new();
         }
+        Kind::Wildcard => {
+            let scope = random.pick(&["$**", "-$**", "a.$**", "a.b.$**"]);
+            let projections: &[&[(&str, i32)]] =
+                &[&[("a", 1), ("_id", 1)], &[("a.b", 0)], &[("_id", 0)], &[("b", 1), ("a.c", 1)]];
+            let projects = random.below(2) == 0 && !scope.starts_with('a');
+            let fields: DocBuf = random.pick(projections).iter().copied().collect();
+            let options = if projects { doc("wildcardProjection", &fields) } else { DocBuf::new() };
+            rig.index_with(scope, options);
+            return Vec::new();
+        }
     };
     fields.iter().for_each(|index| rig.index_with(index, options.iter().copied().collect()));
     let mut names = fields.to_vec();
@@ -246,7 +258,8 @@ fn make_indexes(rig: &Rig, random: &mut Random, kind: Kind) -> Vec<&'static str>
 
 fn filled(random: &mut Random, kind: Kind) -> (Rig, Vec<DocBuf>, Vec<&'static str>) {
     let rig = rig();
-    let plain = matches!(kind, Kind::Plain | Kind::Hashed) || (kind == Kind::Partial && random.below(2) == 0);
+    let plain = matches!(kind, Kind::Plain | Kind::Hashed)
+        || (matches!(kind, Kind::Partial | Kind::Wildcard) && random.below(2) == 0);
     let count = 60;
     let indexes = make_indexes(&rig, random, kind);
     // parallel arrays and the like cannot be indexed
@@ -365,7 +378,12 @@ fn check_shown(rig: &Rig, spec: &FindSpec<'_>, found: &[DocBuf], seed: u64) {
 /// `count` seeds, or as many as `ARBOR_SEEDS` says.
 fn run(first: u64, count: u64, kind: Kind) {
     let count = std::env::var("ARBOR_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(count);
-    let mut partial_used = 0;
+    let mark = match kind {
+        Kind::Partial => "isPartial: true",
+        Kind::Wildcard => "$_path",
+        _ => "IXSCAN",
+    };
+    let mut used = 0;
     for seed in first..first + count {
         let mut random = Random(StdRng::seed_from_u64(seed));
         let (rig, docs, indexes) = filled(&mut random, kind);
@@ -373,9 +391,8 @@ fn run(first: u64, count: u64, kind: Kind) {
             let filter = random.filter(1);
             let sort = random.pick(SORTS);
             check(&rig, &docs, &indexes, &filter, sort, seed);
-            if kind == Kind::Partial && Filter::parse(filter.as_doc(), &Context::new(0)).is_ok() {
-                partial_used +=
-                    usize::from(rig.explain(rig.find_spec(&filter)).as_doc().to_string().contains("isPartial: true"));
+            if Filter::parse(filter.as_doc(), &Context::new(0)).is_ok() {
+                used += u64::from(rig.explain(rig.find_spec(&filter)).as_doc().to_string().contains(mark));
             }
         }
         for key in ["a", "b", "c", "x", "a.b"] {
@@ -385,7 +402,7 @@ fn run(first: u64, count: u64, kind: Kind) {
         }
         rig.check_valid();
     }
-    assert!(kind != Kind::Partial || partial_used as u64 > count, "{partial_used} queries used a partial index");
+    assert!(used > count, "{used} queries used such an index");
 }
 
 #[test]
@@ -411,4 +428,9 @@ fn every_plan_gives_the_same_answer_with_clustering_indexes() {
 #[test]
 fn every_plan_gives_the_same_answer_with_partial_indexes() {
     run(400_000, 5, Kind::Partial);
+}
+
+#[test]
+fn every_plan_gives_the_same_answer_with_wildcard_indexes() {
+    run(500_010, 5, Kind::Wildcard);
 }

@@ -25,7 +25,12 @@ impl IndexSpec {
             (Some(own), Some(other)) => compare_docs(own.doc().as_doc(), other.doc().as_doc()).is_eq(),
             _ => false,
         };
-        if !same_key || !same_filter || self.unique != existing.unique || self.sparse != existing.sparse {
+        if !same_key
+            || !same_filter
+            || self.wildcard != existing.wildcard
+            || self.unique != existing.unique
+            || self.sparse != existing.sparse
+        {
             return Likeness::Different;
         }
         let same_settings = self.hidden == existing.hidden

@@ -38,7 +38,10 @@ impl Index {
     pub(crate) fn keys_of(&self, doc: Doc<'_>) -> Result<Keys> {
         match &self.partial {
             Some(partial) if !partial.matches(doc)? => Ok(Keys::none(self.key_pattern.len())),
-            _ => keys(&self.key_pattern, self.sparse, doc),
+            _ => match &self.wildcard {
+                Some(wildcard) => wildcard.keys(doc),
+                None => keys(&self.key_pattern, self.sparse, doc),
+            },
         }
     }
 }

@@ -8,7 +8,8 @@ use arbor_bson::{Doc, DocBuf, ValueRef};
 use crate::index::Multikey;
 use crate::key_pattern::{default_name, parse_key_pattern};
 use crate::tree_options::TOKUMX_SETTINGS;
-use crate::{Direction, Error, FieldKind, Index, IndexProblem, KeyField, PartialFilter, Result};
+use crate::wildcard::WILDCARD;
+use crate::{Direction, Error, FieldKind, Index, IndexProblem, KeyField, PartialFilter, Result, Wildcard};
 
 /// Options that are kept as they are and change nothing here.
 const INERT_OPTIONS: &[&str] = &[
@@ -39,6 +40,7 @@ pub(crate) struct IndexSpec {
     pub sparse: bool,
     pub hidden: bool,
     pub clustering: bool,
+    pub wildcard: Option<Arc<Wildcard>>,
     pub partial: Option<Arc<PartialFilter>>,
     pub expire_after_seconds: Option<i64>,
     /// `v`, `key`, `name`, then the options in the order in which they were given.
@@ -153,10 +155,15 @@ impl IndexSpec {
             sparse: false,
             hidden: false,
             clustering: false,
+            wildcard: None,
             partial: None,
             expire_after_seconds: None,
             doc: DocBuf::new(),
         };
+        if let [field] = spec.key_pattern.as_slice() {
+            let descending = field.direction == Direction::Descending;
+            spec.wildcard = Wildcard::of(&field.path, descending).map(Arc::new);
+        }
         spec.doc.append("v", 2i32).append("key", key).append("name", &spec.name.clone());
         for (option, value) in given {
             spec.option(option, value, given)?;
@@ -174,6 +181,20 @@ impl IndexSpec {
         }
         if self.partial.is_some() && self.sparse {
             return cannot("cannot mix \"partialFilterExpression\" and \"sparse\" options");
+        }
+        if self.wildcard.is_none() && self.key_pattern.iter().any(|field| field.path.contains(WILDCARD)) {
+            return refused("a compound wildcard index");
+        }
+        if self.wildcard.is_some() {
+            let set = [
+                ("unique", self.unique),
+                ("prepareUnique", self.prepare_unique),
+                ("sparse", self.sparse),
+                ("expireAfterSeconds", self.expire_after_seconds.is_some()),
+            ];
+            if let Some((option, _)) = set.iter().find(|(_, set)| *set) {
+                return cannot(format!("Index type 'wildcard' does not support the {option} option"));
+            }
         }
         if hashed > 1 {
             let text = "A maximum of one index field is allowed to be hashed but found";
@@ -219,7 +240,21 @@ impl IndexSpec {
                 self.partial = Some(Arc::new(PartialFilter::parse(filter)?));
                 self.doc.append(option, value);
             }
-            "wildcardProjection" => return refused("a wildcard index"),
+            "wildcardProjection" => {
+                let ValueRef::Document(fields) = value else {
+                    let reason =
+                        format!("The field '{option}' must be a non-empty object, but got {}", type_name(value));
+                    return problem(IndexProblem::TypeMismatch, reason);
+                };
+                let Some(wildcard) = &mut self.wildcard else {
+                    return problem(
+                        IndexProblem::BadValue,
+                        "The field 'wildcardProjection' is only allowed in an 'wildcard' index",
+                    );
+                };
+                Arc::make_mut(wildcard).project(fields)?;
+                self.doc.append(option, value);
+            }
             "collation" => match value {
                 ValueRef::Document(collation)
                     if matches!(collation.get("locale"), Some(ValueRef::String("simple"))) => {}
@@ -306,6 +341,7 @@ impl IndexSpec {
             sparse: self.sparse,
             hidden: self.hidden,
             clustering: self.clustering,
+            wildcard: self.wildcard,
             partial: self.partial,
             expire_after_seconds: self.expire_after_seconds,
             engine,
@@ -409,7 +445,10 @@ mod tests {
         check(spec(&[("a", text("2dsphere"))], &[]), NotImplemented, "'2dsphere'");
         check(spec(&[("a", text("hashed"))], &[("unique", Value::Bool(true))]), Location(16_764), "uniqueness");
         check(spec(&[("a", text("hashed")), ("b", text("hashed"))], &[]), Location(31_303), "found 2");
-        check(spec(&[("$**", ONE)], &[]), NotImplemented, "wildcard");
+        check(spec(&[("$**", ONE), ("a", ONE)], &[]), NotImplemented, "compound wildcard");
+        check(spec(&[("$**", ONE)], &[("unique", Value::Bool(true))]), CannotCreate, "'wildcard' does not support");
+        check(spec(&[("$**.a", ONE)], &[]), CannotCreate, "illegal field name");
+        check(spec(&[("a", ONE)], &[("wildcardProjection", Value::Document(DocBuf::new()))]), BadValue, "only allowed");
         check(spec(&[("a", text("x"))], &[]), CannotCreate, "Unknown index plugin 'x'");
         let many: Vec<(String, Value)> = (0..33).map(|i| (format!("f{i}"), ONE)).collect();
         let many: Vec<(&str, Value)> = many.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();

@@ -3,6 +3,7 @@
 use arbor_bson::{Doc, ValueRef};
 
 use crate::index_spec::{cannot, number, problem, refused, shown, type_name};
+use crate::wildcard::WILDCARD;
 use crate::{Direction, FieldKind, IndexProblem, KeyField, Result};
 
 /// Most fields of a compound index.
@@ -13,7 +14,7 @@ const HASHED: &str = "hashed";
 /// Index types by the word in the key pattern that this release refuses.
 const REFUSED_TYPES: &[&str] = &["text", "2d", "2dsphere", "2dsphere_bucket", "geoHaystack", "wildcard", "columnstore"];
 
-fn direction(path: &str, value: ValueRef<'_>) -> Result<Direction> {
+fn direction(value: ValueRef<'_>) -> Result<Direction> {
     if let ValueRef::String(kind) = value {
         if kind == HASHED {
             return Ok(Direction::Ascending);
@@ -30,7 +31,6 @@ fn direction(path: &str, value: ValueRef<'_>) -> Result<Direction> {
         )),
         Some(n) if n.is_nan() => cannot("Values in the index key pattern cannot be NaN."),
         Some(0.0) => cannot("Values in the index key pattern cannot be 0."),
-        Some(_) if path.contains("$**") => refused("a wildcard index"),
         Some(n) if n < 0.0 => Ok(Direction::Descending),
         Some(_) => Ok(Direction::Ascending),
     }
@@ -40,12 +40,13 @@ fn check_path(path: &str) -> Result<()> {
     if path.is_empty() {
         return cannot("Index keys cannot be an empty field.");
     }
-    for component in path.split('.') {
+    let fixed = path.strip_suffix(WILDCARD).unwrap_or(path);
+    for component in fixed.strip_suffix('.').unwrap_or(fixed).split('.').filter(|_| !fixed.is_empty()) {
         if component.is_empty() {
             return cannot("Index keys cannot contain an empty field.");
         }
         let is_reference = matches!(component, "$id" | "$ref" | "$db") && path.contains('.');
-        if component.starts_with('$') && !is_reference && component != "$**" {
+        if component.starts_with('$') && !is_reference {
             return cannot("Index key contains an illegal field name: field name starts with '$'.");
         }
     }
@@ -58,7 +59,7 @@ pub(crate) fn parse_key_pattern(key: Doc<'_>) -> Result<Vec<KeyField>> {
     }
     let mut fields: Vec<KeyField> = Vec::new();
     for (path, value) in key {
-        let direction = direction(path, value)?;
+        let direction = direction(value)?;
         check_path(path)?;
         if fields.iter().any(|field| field.path == path) {
             return problem(

@@ -14,6 +14,7 @@
 //! | `compact.rs` | compacting a collection's trees |
 //! | `record.rs`, `cursor.rs`, `entry.rs` | reading; the layout of records and index entries |
 //! | `write.rs`, `index_keys.rs` | [`insert`], [`update`], [`delete`] and the keys of a document |
+//! | `wildcard.rs` | the scope of a wildcard index and the keys of a document there |
 //! | `partial.rs`, `hashed.rs` | the filter of a partial index; the hash of a value in a hashed one |
 //! | `tree_options.rs` | on which engine new trees live, and with which settings |
 //! | `validate.rs` | the proof that indexes and collection agree |
@@ -47,6 +48,7 @@ pub mod testing;
 mod tree_options;
 mod validate;
 mod view;
+mod wildcard;
 mod write;
 
 pub use change_collections::Created;
@@ -69,4 +71,5 @@ pub use switch::{EngineChange, Phase, Switched, Watch};
 pub use tree_options::{EngineNames, TreeDefaults};
 pub use validate::{IndexReport, Report};
 pub use view::{VIEW_DEPTH_MAX, ViewDefinition};
+pub use wildcard::Wildcard;
 pub use write::{delete, insert, update};

@@ -5,9 +5,9 @@
 //! scan is the last resort, as in MongoDB.
 
 use arbor_bson::{DocBuf, Value, ValueRef};
-use arbor_lang::Filter;
 use arbor_lang::matcher::{Compare, Node};
-use arbor_store::Collection;
+use arbor_lang::{Code, Filter};
+use arbor_store::{Collection, Index};
 use arbor_txn::View;
 
 use super::access::{Access, Branch, IndexAccess, Plans, ScanRange, Solution};
@@ -16,7 +16,7 @@ use super::index_shape::{IndexShape, IndexSource};
 use super::predicate::{conjuncts, predicates};
 use super::query::{ChosenIndex, Query};
 use super::sort_order::{self, Direction};
-use super::{hinted_range, predicate::Predicate};
+use super::{hinted_range, predicate::Predicate, wildcard};
 use crate::{Error, Result};
 
 /// Ranges of one index that are estimated one by one.
@@ -70,9 +70,8 @@ impl Planner<'_> {
         if predicates.is_empty() && self.query.sort.is_none() && !matches!(root, Node::Or(_) | Node::And(_)) {
             return Ok(Plans::only(self.collection_scan(Direction::Forward)));
         }
-        let candidates: Vec<Candidate> = IndexShape::of(self.collection)
-            .into_iter()
-            .map(|shape| self.candidate(shape, &predicates))
+        let candidates: Vec<Candidate> = self
+            .candidates(&predicates)
             .filter(|candidate| self.is_complete(candidate))
             .filter(|candidate| candidate.bounds.narrows() || (self.query.sort.is_some() && candidate.order.is_some()))
             .collect();
@@ -88,8 +87,19 @@ impl Planner<'_> {
         Ok(Plans { winner, rejected: solutions })
     }
 
+    /// Every index, whether it can answer the query or not.
+    fn candidates(&self, predicates: &[Predicate]) -> impl Iterator<Item = Candidate> {
+        let fixed = IndexShape::of(self.collection).into_iter().map(|shape| self.candidate(shape, predicates));
+        let wildcards = wildcard::candidates(self.collection, predicates).into_iter();
+        fixed.chain(wildcards.map(|(shape, bounds)| self.with_bounds(shape, bounds)))
+    }
+
     fn candidate(&self, shape: IndexShape, predicates: &[Predicate]) -> Candidate {
         let bounds = IndexBounds::of(&shape, predicates);
+        self.with_bounds(shape, bounds)
+    }
+
+    fn with_bounds(&self, shape: IndexShape, bounds: IndexBounds) -> Candidate {
         let sort = self.query.sort.as_ref().map_or(&[][..], |sort| sort.parts());
         let order = sort_order::direction(&shape, &bounds, sort);
         Candidate { shape, bounds, order }
@@ -220,9 +230,8 @@ impl Planner<'_> {
         query.limit = self.query.limit.filter(|_| self.query.sort.is_none());
         let planner = Planner { query: &query, ..*self };
         let predicates = predicates(query.filter.root());
-        let candidates: Vec<Candidate> = IndexShape::of(self.collection)
-            .into_iter()
-            .map(|shape| planner.candidate(shape, &predicates))
+        let candidates: Vec<Candidate> = planner
+            .candidates(&predicates)
             .filter(|candidate| candidate.bounds.narrows() && planner.is_complete(candidate))
             .collect();
         let best = planner.by_cost(candidates)?.into_iter().next().map(|candidate| planner.solution(candidate));
@@ -235,12 +244,41 @@ impl Planner<'_> {
     // ---- hints
 
     fn hinted(&self, hint: &ChosenIndex) -> Result<Plans> {
+        if let Some(name) = self.hinted_wildcard(hint) {
+            return self.wildcard(name);
+        }
         let shape = self.hinted_shape(hint)?;
         if let (IndexSource::Records, Some((at, id))) = (shape.source, id_equality(self.query.filter.root())) {
             return Ok(Plans::only(self.record(at, id)));
         }
         let candidate = self.candidate(shape, &predicates(self.query.filter.root()));
         Ok(Plans::only(self.solution(candidate)))
+    }
+
+    fn hinted_wildcard(&self, hint: &ChosenIndex) -> Option<&str> {
+        let fits = |index: &Index| match hint {
+            ChosenIndex::Name(name) => index.name == *name,
+            ChosenIndex::Pattern(pattern) => same_pattern(pattern, &index.key_document()),
+            ChosenIndex::HiddenToo(_) | ChosenIndex::Natural(_) => false,
+        };
+        let mut wildcards = self.collection.indexes.iter().filter(|index| index.wildcard.is_some() && !index.hidden);
+        wildcards.find(|index| fits(index)).map(|index| index.name.as_str())
+    }
+
+    /// The best way to use this wildcard index.
+    fn wildcard(&self, name: &str) -> Result<Plans> {
+        let ways = wildcard::candidates(self.collection, &predicates(self.query.filter.root())).into_iter();
+        let ways = ways.filter(|(shape, _)| shape.name == name);
+        let candidates = ways.map(|(shape, bounds)| self.with_bounds(shape, bounds)).collect();
+        let mut solutions = self.solutions(self.by_cost(candidates)?);
+        if solutions.is_empty() {
+            return Err(Error::new(
+                Code::NO_QUERY_EXECUTION_PLANS,
+                "error processing query: planner returned error :: caused by :: No query solutions",
+            ));
+        }
+        let winner = solutions.remove(0);
+        Ok(Plans { winner, rejected: solutions })
     }
 
     fn hinted_shape(&self, hint: &ChosenIndex) -> Result<IndexShape> {

@@ -39,7 +39,7 @@ fn of_query(query: &Node, filter: &Node) -> bool {
 /// A predicate of the query lies inside what the filter admits.
 fn of_predicates(query: &[Predicate], filter: &Node) -> bool {
     if let Node::Exists { path } = filter {
-        return query.iter().any(|own| own.path == path.as_str() && own.bounds.needs_field);
+        return query.iter().any(|own| own.path == path.as_str() && own.proves_field());
     }
     let wanted = predicates(filter);
     let [wanted] = wanted.as_slice() else { return false };
@@ -139,6 +139,8 @@ mod tests {
 
     #[test]
     fn conjunctions_and_alternatives() {
+        // true of `{ a: [1] }`, which has no a.b
+        check(&on("a.b", "$ne", Value::Null), &on("a.b", "$exists", true), false);
         let filter = both(on("a", "$gt", 5), on("b", "$eq", "open"));
         check(&both(on("a", "$eq", 9), on("b", "$eq", "open")), &filter, true);
         check(&on("a", "$eq", 9), &filter, false);

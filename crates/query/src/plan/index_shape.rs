@@ -94,7 +94,9 @@ impl IndexShape {
     }
 
     fn those(collection: &Collection, wanted: impl Fn(&Index) -> bool) -> Vec<IndexShape> {
-        let secondary = collection.indexes.iter().enumerate().filter(|(_, index)| wanted(index));
+        let secondary = collection.indexes.iter().enumerate();
+        // wildcard indexes have no order of their own, see [`super::wildcard`]
+        let secondary = secondary.filter(|(_, index)| index.wildcard.is_none() && wanted(index));
         std::iter::once(IndexShape::primary())
             .chain(secondary.map(|(at, index)| IndexShape::secondary(at, index)))
             .collect()

@@ -114,6 +114,10 @@ fn endpoint_text(value: ValueRef<'_>) -> String {
 pub struct Intervals(Vec<Interval>);
 
 impl Intervals {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn full() -> Intervals {
         Intervals(vec![Interval::full()])
     }

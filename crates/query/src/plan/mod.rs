@@ -8,6 +8,7 @@
 //! | `implication.rs` | whether a query implies the filter of a partial index |
 //! | `sort_order.rs` | whether a scan gives the order that is asked for |
 //! | `query.rs`, `choose.rs`, `access.rs` | a parsed query; the choice among indexes; the ways to choose from |
+//! | `wildcard.rs` | wildcard indexes as indexes of single paths |
 //! | `distinct.rs` | the index that answers `distinct` alone |
 //! | `build.rs` | from the chosen way to operators |
 
@@ -25,6 +26,7 @@ mod predicate;
 mod query;
 mod sort_order;
 mod value_bounds;
+mod wildcard;
 
 pub use access::{Access, IndexAccess, Plans, ScanRange, Solution};
 pub use build::{Slots, index_scan, operator, skip_and_limit};

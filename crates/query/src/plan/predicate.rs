@@ -17,6 +17,14 @@ pub struct Predicate {
     pub element: Option<Element>,
 }
 
+impl Predicate {
+    /// Every document that matches has the field. Below an array `{ $ne: null }` is true of elements that could not have
+    /// the field: `{ "a.b": { $ne: null } }` of `{ a: [1] }`.
+    pub fn proves_field(&self) -> bool {
+        self.bounds.needs_field && !(self.bounds.single_key_only && self.path.contains('.'))
+    }
+}
+
 /// One `$elemMatch`: its predicates hold for one and the same element of the array at `path`.
 #[derive(Clone, Debug)]
 pub struct Element {

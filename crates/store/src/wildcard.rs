@@ -1,0 +1,240 @@
+//! Wildcard indexes: an entry for every path of a document that is in scope.
+//!
+//! A key has two components: the path, as a string without positions in arrays, and the value.
+//!
+//! | document | keys of `$**` |
+//! |---|---|
+//! | `{a: 1, b: {c: 2}}` | (a, 1), (b.c, 2) |
+//! | `{a: {}}`, `{a: []}` | (a, {}), (a, undefined) |
+//! | `{a: [1, {b: 2}, [3]]}` | (a, 1), (a.b, 2), (a, [3]) |
+//!
+//! Documents that are not empty have no key of their own, so equality with one cannot be looked up here. `_id` is left
+//! out unless the projection asks for it. The index counts as multikey once a document has an array on the way to a path in scope, or two keys for
+//! one path.
+
+use arbor_bson::keystring::{Key, KeyBuilder};
+use arbor_bson::{Array, Doc, ValueRef};
+
+use crate::index_keys::{KEYS_PER_DOCUMENT_MAX, Keys};
+use crate::index_spec::{cannot, number};
+use crate::{Error, Result};
+
+/// The component of a key pattern that stands for all paths.
+pub(crate) const WILDCARD: &str = "$**";
+
+/// Which paths have entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wildcard {
+    /// `a` of `a.$**`.
+    root: Option<String>,
+    projection: Projection,
+    with_id: bool,
+    descending: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Projection {
+    All,
+    /// These and what is below them.
+    Only(Vec<String>),
+    AllBut(Vec<String>),
+}
+
+impl Wildcard {
+    /// None: the path of the key pattern is no wildcard.
+    pub(crate) fn of(path: &str, descending: bool) -> Option<Wildcard> {
+        let root = match path.strip_suffix(WILDCARD)? {
+            "" => None,
+            root => Some(root.strip_suffix('.')?.to_owned()),
+        };
+        Some(Wildcard { root, projection: Projection::All, with_id: false, descending })
+    }
+
+    /// `wildcardProjection`: fields to be taken or fields to be left out, and `_id` either way.
+    pub(crate) fn project(&mut self, given: Doc<'_>) -> Result<()> {
+        if self.root.is_some() {
+            return cannot("The field 'wildcardProjection' is only allowed when 'key' is {\"$**\": ±1}");
+        }
+        if given.is_empty() {
+            return cannot("The 'wildcardProjection' field can't be an empty object");
+        }
+        let (mut only, mut all_but) = (Vec::new(), Vec::new());
+        flatten("", given, &mut |path, taken| match (path, taken) {
+            ("_id", taken) => self.with_id = taken,
+            (path, true) => only.push(path.to_owned()),
+            (path, false) => all_but.push(path.to_owned()),
+        })?;
+        self.projection = match (only.is_empty(), all_but.is_empty()) {
+            (false, false) => return cannot("wildcardProjection: fields cannot be both taken and left out"),
+            (false, true) => Projection::Only(only),
+            (true, false) => Projection::AllBut(all_but),
+            // `{_id: 1}` takes that alone, `{_id: 0}` says what is usual
+            (true, true) if self.with_id => Projection::Only(Vec::new()),
+            (true, true) => Projection::All,
+        };
+        Ok(())
+    }
+
+    /// Whether values at this path have entries.
+    pub fn covers(&self, path: &str) -> bool {
+        if is_within(path, "_id") {
+            return self.with_id || self.root.as_deref().is_some_and(|root| is_within(path, root));
+        }
+        self.root.as_deref().is_none_or(|root| is_within(path, root))
+            && match &self.projection {
+                Projection::All => true,
+                Projection::Only(paths) => paths.iter().any(|own| is_within(path, own)),
+                Projection::AllBut(paths) => !paths.iter().any(|own| is_within(path, own)),
+            }
+    }
+
+    /// Whether everything below this path has entries as well.
+    pub fn covers_all_below(&self, path: &str) -> bool {
+        let left_out = match &self.projection {
+            Projection::AllBut(paths) => paths.iter().any(|own| is_within(own, path)),
+            _ => false,
+        };
+        self.covers(path) && !left_out
+    }
+
+    /// The directions of the two components.
+    pub fn descending(&self) -> [bool; 2] {
+        [false, self.descending]
+    }
+
+    pub(crate) fn keys(&self, doc: Doc<'_>) -> Result<Keys> {
+        let mut walk = Walk { scope: self, builder: KeyBuilder::new(), found: Vec::new(), arrays: false };
+        walk.document("", doc)?;
+        let Walk { mut found, mut arrays, .. } = walk;
+        found.sort_by(|(_, a), (_, b)| a.bytes.cmp(&b.bytes));
+        found.dedup_by(|(_, a), (_, b)| a.bytes == b.bytes);
+        // also what no array made: names with dots, and names that stand twice
+        arrays |= found.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b));
+        let keys = found.into_iter().map(|(_, key)| key).collect();
+        Ok(Keys { keys, multikey: vec![u64::from(arrays)] })
+    }
+}
+
+/// `path` is `root` or below it.
+fn is_within(path: &str, root: &str) -> bool {
+    path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+fn join(prefix: &str, name: &str) -> String {
+    if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
+}
+
+fn flatten(prefix: &str, given: Doc<'_>, take: &mut impl FnMut(&str, bool)) -> Result<()> {
+    for (name, value) in given {
+        let path = join(prefix, name);
+        match (value, number(value)) {
+            (ValueRef::Document(inner), _) => flatten(&path, inner, take)?,
+            (ValueRef::Bool(taken), _) => take(&path, taken),
+            (_, Some(n)) => take(&path, n != 0.0),
+            _ => return cannot("wildcardProjection: only fields to be taken or left out are allowed"),
+        }
+    }
+    Ok(())
+}
+
+struct Walk<'s> {
+    scope: &'s Wildcard,
+    builder: KeyBuilder,
+    /// Paths with their keys.
+    found: Vec<(String, Key)>,
+    arrays: bool,
+}
+
+impl Walk<'_> {
+    /// Recursion is bounded by the depth of the document.
+    fn document(&mut self, prefix: &str, doc: Doc<'_>) -> Result<()> {
+        for (name, value) in doc {
+            let path = join(prefix, name);
+            match value {
+                ValueRef::Array(array) => self.array(&path, array)?,
+                value => self.value(&path, value)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn array(&mut self, path: &str, array: Array<'_>) -> Result<()> {
+        self.arrays |= self.scope.root.as_deref().is_none_or(|root| is_within(path, root) || is_within(root, path));
+        if array.is_empty() {
+            return self.value(path, ValueRef::Undefined);
+        }
+        array.iter().try_for_each(|element| self.value(path, element))
+    }
+
+    fn value(&mut self, path: &str, value: ValueRef<'_>) -> Result<()> {
+        match value {
+            ValueRef::Document(inner) if !inner.is_empty() => return self.document(path, inner),
+            _ if !self.scope.covers(path) => return Ok(()),
+            value => self.builder.push(ValueRef::String(path), false).push(value, self.scope.descending),
+        };
+        self.found.push((path.to_owned(), self.builder.finish()));
+        if self.found.len() > KEYS_PER_DOCUMENT_MAX {
+            return Err(Error::TooManyKeys { keys_max: KEYS_PER_DOCUMENT_MAX });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arbor_bson::{ArrayBuf, DocBuf, Value, display, keystring};
+
+    fn inner(name: &str, value: impl Into<Value>) -> Value {
+        Value::Document(DocBuf::new().with(name, &value.into()))
+    }
+
+    fn array(values: &[Value]) -> Value {
+        Value::Array(values.iter().collect::<ArrayBuf>())
+    }
+
+    #[track_caller]
+    fn check(scope: &Wildcard, fields: &[(&str, Value)], wanted: &str, multikey: bool) {
+        let doc: DocBuf = fields.iter().map(|(name, value)| (*name, value)).collect();
+        let keys = scope.keys(doc.as_doc()).unwrap();
+        let shown = |key: &Key| {
+            let values = keystring::decode(&key.bytes, &key.type_bits, &scope.descending()).unwrap();
+            values.iter().map(|value| display::shell(value.as_ref()).to_string()).collect::<Vec<_>>().join("=")
+        };
+        let shown: Vec<String> = keys.keys.iter().map(shown).collect();
+        assert_eq!(shown.join(" ").replace('"', ""), wanted);
+        assert_eq!(keys.multikey, [u64::from(multikey)], "{wanted}");
+    }
+
+    #[test]
+    fn every_path_has_its_keys() {
+        let all = Wildcard::of("$**", false).unwrap();
+        let one = || Value::Int32(1);
+        check(&all, &[("_id", one()), ("a", one()), ("b", inner("c", 2))], "a=1 b.c=2", false);
+        check(&all, &[("a", Value::Document(DocBuf::new())), ("b", Value::Null)], "a={} b=null", false);
+        check(&all, &[("a", array(&[]))], "a=undefined", true);
+        check(&all, &[("a", array(&[one(), inner("b", 2), array(&[one()])]))], "a=1 a=[ 1 ] a.b=2", true);
+        check(&all, &[("a.b", one()), ("a", inner("b", 2))], "a.b=1 a.b=2", true);
+        let down = Wildcard::of("$**", true).unwrap();
+        check(&down, &[("a", array(&[one(), Value::Int32(2)]))], "a=2 a=1", true);
+    }
+
+    #[test]
+    fn what_is_in_scope() {
+        let below = Wildcard::of("a.$**", false).unwrap();
+        check(&below, &[("a", inner("b", 1)), ("ab", Value::Int32(2))], "a.b=1", false);
+        assert!(Wildcard::of("a", false).is_none() && below.covers("a") && !below.covers("b"));
+        let projected = |fields: &[(&str, i32)]| {
+            let mut scope = Wildcard::of("$**", false).unwrap();
+            let fields: DocBuf = fields.iter().copied().collect();
+            scope.project(fields.as_doc()).map(|()| scope)
+        };
+        let only = projected(&[("a.b", 1), ("_id", 1)]).unwrap();
+        assert!(only.covers("a.b.c") && only.covers("_id") && !only.covers("a") && !only.covers("c"));
+        let all_but = projected(&[("a.b", 0)]).unwrap();
+        assert!(all_but.covers("a") && !all_but.covers("a.b.c") && !all_but.covers("_id"));
+        assert!(!all_but.covers_all_below("a") && all_but.covers_all_below("c"));
+        assert!(projected(&[("a", 1), ("b", 0)]).is_err() && projected(&[]).is_err());
+        assert!(below.clone().project(DocBuf::new().with("a", 1i32).as_doc()).is_err());
+    }
+}
