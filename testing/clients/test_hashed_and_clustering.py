@@ -37,6 +37,15 @@ def test_hashed(db):
     assert check(db, "a_hashed") == [106]
 
 
+def test_hashed_by_id(db):
+    db.c.create_index([("_id", HASHED)])
+    db.c.insert_many([{"_id": i} for i in range(10)] + [{"_id": {"a": 1}}])
+    assert check(db, "_id_hashed") == [11] and "_id_hashed" in db.c.index_information()
+    assert db.c.find_one({"_id": {"a": 1}}) and len(list(db.c.find({"_id": {"$in": [1, 5, 77]}}).hint("_id_hashed"))) == 2
+    db.c.drop_index([("_id", HASHED)])
+    assert list(db.c.index_information()) == ["_id_"]
+
+
 def test_what_hashed_indexes_refuse(db):
     db.c.create_index([("a", HASHED)])
     assert code_of(lambda: db.c.create_index([("b", HASHED)], unique=True)) == 16764

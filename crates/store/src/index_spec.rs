@@ -293,7 +293,7 @@ impl IndexSpec {
 
     /// Whether it is the index on `_id` that every collection has.
     pub fn is_id_index(&self) -> bool {
-        matches!(self.key_pattern.as_slice(), [field] if field.path == "_id")
+        matches!(self.key_pattern.as_slice(), [field] if field.path == "_id" && field.kind == FieldKind::Plain)
     }
 
     fn check_id(&self, given: Doc<'_>) -> Result<()> {
