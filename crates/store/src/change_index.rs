@@ -1,8 +1,8 @@
 //! `collMod` of one index: settings that need no rebuild, and the way to a unique index.
 //!
-//! `prepareUnique` first refuses new duplicates; two transactions that add the same key side by side may still both get
-//! through, and so the conversion looks at every key itself, under the collection's exclusive latch. It then builds the
-//! index anew, since unique indexes have another layout (`entry.rs`), and puts it in the place of the old one.
+//! `prepareUnique` first refuses new duplicates. The conversion then looks for those that were there before, under the
+//! collection's exclusive latch, builds the index anew, since unique indexes have another layout (`entry.rs`), and puts it
+//! in the place of the old one.
 
 use std::sync::Arc;
 

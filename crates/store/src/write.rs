@@ -146,6 +146,10 @@ pub(crate) fn entry_of(index: &Index, key: &Key, id_key: &[u8], doc: Doc<'_>) ->
 }
 
 fn put_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key: &[u8], doc: Doc<'_>) {
+    if index.prepare_unique {
+        // Nothing stands at the values alone: it makes transactions that add the same key side by side conflict.
+        txn.delete(index.tree, key.bytes.clone());
+    }
     let (key, value) = entry_of(index, key, id_key, doc);
     txn.put(index.tree, key, value);
 }

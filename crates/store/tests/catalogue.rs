@@ -194,6 +194,13 @@ fn an_index_becomes_unique_once_no_two_documents_share_a_key() {
     change(IndexChange { prepare_unique: Some(true), ..IndexChange::default() }).unwrap();
     assert!(matches!(rig.insert(&of(4, 3)), Err(Error::DuplicateKey { .. })));
     rig.insert(&of(4, 4)).unwrap();
+    let side_by_side = [of(5, 5), of(6, 5)].map(|doc| {
+        let mut txn = rig.store.transactions().begin().unwrap();
+        arbor_store::insert(&mut txn, &rig.collection(), doc.as_doc()).unwrap();
+        txn
+    });
+    let committed = side_by_side.map(|txn| txn.commit(Durability::Applied).is_ok());
+    assert_eq!(committed, [true, false]);
     assert!(matches!(rig.update(&of(4, 4), &of(4, 1)), Err(Error::DuplicateKey { .. })));
     for conversion in [Conversion::DryRun, Conversion::Convert] {
         match to_unique(conversion) {
