@@ -48,7 +48,7 @@ impl From<arbor_store::Error> for Error {
             E::DuplicateKey { namespace, index_name, key_pattern, key_value } => {
                 duplicate_key(namespace.as_str(), &index_name, key_pattern, key_value)
             }
-            E::InvalidId(_) => Error::bad_value(text),
+            E::LargerThanCapped | E::InvalidId(_) => Error::bad_value(text),
             E::CannotIndexParallelArrays { .. } => Error::new(Code::CANNOT_INDEX_PARALLEL_ARRAYS, text),
             E::AmbiguousArrayField { .. } => Error::new(Code(16746), text),
             E::HashedArray { .. } => Error::new(Code(16766), text),

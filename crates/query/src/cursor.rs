@@ -14,6 +14,7 @@ use arbor_store::{Collection, Namespace};
 use arbor_txn::ReadView;
 
 use crate::operator::{Operator, Run};
+use crate::tail::Tail;
 use crate::{Error, Interrupt, Result};
 
 /// Documents of the first batch when the client does not say.
@@ -68,6 +69,8 @@ pub struct Cursor {
 enum Source {
     Plan(RunningPlan),
     Documents(VecDeque<DocBuf>),
+    /// Of a capped collection.
+    Tail(Box<Tail>),
     /// Of a query for one `_id`.
     Document(Option<DocBuf>),
 }
@@ -90,6 +93,21 @@ impl Cursor {
     /// A cursor over documents that are already there (listCollections and the like).
     pub fn over_documents(namespace: Namespace, docs: impl IntoIterator<Item = DocBuf>) -> Cursor {
         Cursor::new(namespace, Source::Documents(docs.into_iter().collect()))
+    }
+
+    pub(crate) fn over_tail(namespace: Namespace, tail: Tail) -> Cursor {
+        Cursor::new(namespace, Source::Tail(Box::new(tail)))
+    }
+
+    /// Whether a batch waits when there is nothing new; if so, how long from now on.
+    pub fn await_for(&mut self, patience: Option<Duration>) -> bool {
+        match &mut self.source {
+            Source::Tail(tail) if tail.patience.is_some() => {
+                tail.patience = patience.or(tail.patience);
+                true
+            }
+            _ => false,
+        }
     }
 
     pub(crate) fn over_document(namespace: Namespace, doc: Option<DocBuf>) -> Cursor {
@@ -137,6 +155,7 @@ impl Cursor {
                 filler.fill(|| Ok(docs.pop_front()))?;
                 docs.is_empty()
             }
+            Source::Tail(tail) => tail.fill(&mut filler, interrupt)?,
             Source::Document(doc) => {
                 filler.fill(|| Ok(doc.take()))?;
                 doc.is_none()
@@ -151,7 +170,7 @@ impl Cursor {
                 exhausted
             }
         };
-        self.time_left = interrupt.remaining();
+        self.time_left = interrupt.remaining().filter(|_| !matches!(self.source, Source::Tail(_)));
         self.waiting = filler.waiting;
         self.returned += filler.docs.len() as u64;
         self.batches += 1;
@@ -195,15 +214,19 @@ fn check_size(doc: &DocBuf) -> Result<()> {
     Err(Error::new(Code::BSON_OBJECT_TOO_LARGE, message))
 }
 
-struct Filler {
+pub(crate) struct Filler {
     docs: ArrayBuf,
     limit: BatchLimit,
     waiting: Option<DocBuf>,
 }
 
 impl Filler {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.docs.is_empty() && self.waiting.is_none()
+    }
+
     /// Answers whether the source ended.
-    fn fill(&mut self, mut next: impl FnMut() -> Result<Option<DocBuf>>) -> Result<bool> {
+    pub(crate) fn fill(&mut self, mut next: impl FnMut() -> Result<Option<DocBuf>>) -> Result<bool> {
         while self.docs.len() < self.limit.docs {
             let doc = match self.waiting.take() {
                 Some(doc) => doc,

@@ -45,6 +45,11 @@ impl Interrupt {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
+    /// The same for work that ends in time by itself.
+    pub(crate) fn without_deadline(&self) -> Interrupt {
+        Interrupt { deadline: None, ..self.clone() }
+    }
+
     /// The same with a deadline no later than `limit` from now.
     pub fn within(&self, limit: Duration) -> Interrupt {
         let end = Instant::now() + limit;

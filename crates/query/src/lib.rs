@@ -11,6 +11,7 @@
 //! | `read` | find, count, distinct |
 //! | `write` | insert, update, delete, findAndModify |
 //! | `aggregate` | pipelines |
+//! | `tail` | tailable cursors |
 //! | `validator` | what a collection says about its documents, and why one does not fit |
 //! | `view` | statements over views become pipelines |
 //! | [`cursor`], [`registry`] | results in batches; the open cursors of the server |
@@ -29,6 +30,7 @@ mod plan;
 mod read;
 pub mod registry;
 pub mod spec;
+mod tail;
 mod validator;
 mod view;
 mod write;

@@ -33,6 +33,10 @@ pub struct FindSpec<'a> {
     pub show_record_id: bool,
     /// Answers the index keys in place of the documents.
     pub return_key: bool,
+    /// Of a capped collection: documents that are inserted later follow.
+    pub tailable: bool,
+    /// A batch of a tailable cursor waits when there is nothing new.
+    pub await_data: bool,
     /// A sort that does not fit into memory goes to disk; else it is an error.
     pub allow_disk_use: bool,
 }
@@ -53,6 +57,8 @@ impl<'a> FindSpec<'a> {
             let_variables: None,
             show_record_id: false,
             return_key: false,
+            tailable: false,
+            await_data: false,
             allow_disk_use: true,
         }
     }

@@ -56,6 +56,7 @@ impl ResolvedView {
             (spec.max.is_some(), "max"),
             (spec.show_record_id, "showRecordId"),
             (spec.return_key, "returnKey"),
+            (spec.tailable, "tailable"),
         ];
         if let Some((_, name)) = refused.iter().find(|(given, _)| *given) {
             let message = format!("Option {name} not supported in aggregation.");

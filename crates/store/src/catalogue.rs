@@ -2,7 +2,8 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `c` + namespace | document `{uuid, engine, tree, options, indexes: [{engine, tree, spec}]}`; `indexes` holds ready ones only |
+//! | `c` + namespace | document `{uuid, engine, tree, order, options, indexes: [{engine, tree, spec}]}`; `indexes` holds ready ones only,
+//! | | `order` is there for capped collections |
 //! | `v` + namespace | a view: document `{viewOn, pipeline}`, see [`ViewDefinition`] |
 //! | `m` + index tree (u64 big-endian) | multikey components, one u64 little-endian per field |
 //! | `b` + index tree (u64 big-endian) | the namespace; this tree is being built or copied, and is not in use yet |
@@ -126,12 +127,12 @@ pub(crate) fn encode_collection(collection: &Collection) -> DocBuf {
     };
     let indexes: Vec<DocBuf> = collection.indexes.iter().map(index).collect();
     let indexes: arbor_bson::ArrayBuf = indexes.iter().collect();
-    DocBuf::new()
-        .with("uuid", uuid)
-        .with("engine", &*collection.engine)
-        .with("tree", collection.tree.0 as i64)
-        .with("options", &collection.options)
-        .with("indexes", &indexes)
+    let mut doc =
+        DocBuf::new().with("uuid", uuid).with("engine", &*collection.engine).with("tree", collection.tree.0 as i64);
+    if let Some(order) = collection.order {
+        doc.append("order", order.0 as i64);
+    }
+    doc.with("options", &collection.options).with("indexes", &indexes)
 }
 
 fn corrupt(place: &str, reason: impl Into<String>) -> Error {
@@ -183,7 +184,12 @@ fn decode_collection(view: &impl View, namespace: Namespace, bytes: &[u8], home:
         }
     }
     let (engine, tree) = (engine_in(doc, home), tree_in(doc, &place)?);
-    Ok(Collection { uuid, namespace, options, engine, tree, indexes, latch: Arc::default() })
+    let order = match doc.get("order") {
+        Some(ValueRef::Int64(order)) => Some(TreeId(order as u64)),
+        _ => None,
+    };
+    let (latch, arrivals) = (Arc::default(), Arc::default());
+    Ok(Collection { uuid, namespace, options, engine, tree, order, indexes, latch, arrivals })
 }
 
 fn decode_view(namespace: Namespace, bytes: &[u8]) -> Result<ViewDefinition> {

@@ -7,6 +7,7 @@ use arbor_bson::{DocBuf, compare_docs};
 use arbor_txn::Transaction;
 use uuid::Uuid;
 
+use crate::capped;
 use crate::catalogue::{self, CATALOGUE};
 use crate::{Collection, Error, Namespace, Result, Store, check_database_name};
 
@@ -39,9 +40,11 @@ impl Store {
             namespace: namespace.clone(),
             options: options.clone(),
             engine: new.engine.into(),
+            order: capped::is_capped(options.as_doc()).then(|| txn.create_tree(new.options.clone())),
             tree: txn.create_tree(new.options),
             indexes: Vec::new(),
             latch: Arc::default(),
+            arrivals: Arc::default(),
         };
         put_collection(&mut txn, &collection);
         self.commit_change(txn, |catalogue| catalogue.put(Arc::new(collection)))?;
@@ -158,6 +161,7 @@ fn drop_collection(txn: &mut Transaction, collection: &Collection) {
         txn.delete(CATALOGUE, catalogue::multikey_key(index.tree));
     }
     txn.drop_tree(collection.tree);
+    collection.order.into_iter().for_each(|order| txn.drop_tree(order));
     txn.drop_counter(collection.count_counter());
     txn.drop_counter(collection.bytes_counter());
     txn.delete(CATALOGUE, catalogue::collection_key(&collection.namespace));

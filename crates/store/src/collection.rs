@@ -8,6 +8,7 @@ use arbor_bson::DocBuf;
 use arbor_txn::CounterId;
 use uuid::Uuid;
 
+use crate::capped::Arrivals;
 use crate::latch::{Latch, SharedGuard};
 use crate::{Index, Namespace};
 
@@ -21,9 +22,12 @@ pub struct Collection {
     pub engine: Arc<str>,
     /// Records: KeyString of `_id` -> document.
     pub tree: TreeId,
+    /// The order of insertion, see [`crate::capped`]. None: the collection is not capped.
+    pub order: Option<TreeId>,
     /// Secondary indexes, ready ones only, in order of creation. The `_id` index is the tree of records itself.
     pub indexes: Vec<Arc<Index>>,
     pub(crate) latch: Arc<Latch>,
+    pub(crate) arrivals: Arc<Arrivals>,
 }
 
 impl Collection {
@@ -51,9 +55,21 @@ impl Collection {
             options: self.options.clone(),
             engine: self.engine.clone(),
             tree: self.tree,
+            order: self.order,
             indexes: self.indexes.clone(),
             latch: self.latch.clone(),
+            arrivals: self.arrivals.clone(),
         }
+    }
+
+    /// All trees that are its own.
+    pub(crate) fn trees(&self) -> impl Iterator<Item = TreeId> + '_ {
+        std::iter::once(self.tree).chain(self.order).chain(self.indexes.iter().map(|index| index.tree))
+    }
+
+    /// Tells of writers that are done; of a capped collection only.
+    pub fn arrivals(&self) -> &Arc<Arrivals> {
+        &self.arrivals
     }
 
     pub(crate) fn count_counter(&self) -> CounterId {
@@ -83,5 +99,14 @@ impl Deref for Held {
     type Target = Collection;
     fn deref(&self) -> &Collection {
         &self.collection
+    }
+}
+
+/// Whoever held it has committed, or given up.
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.collection.order.is_some() {
+            self.collection.arrivals.note();
+        }
     }
 }

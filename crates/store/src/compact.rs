@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use arbor_base::TreeId;
 use arbor_engine::Error as EngineError;
 use arbor_txn::Error as TxnError;
 
@@ -17,7 +16,7 @@ impl Store {
         let collection = self.existing(namespace)?;
         let engine = self.transactions.engine();
         let (mut freed, mut compacted, mut unsupported) = (0, 0, None);
-        for tree in trees_of(&collection) {
+        for tree in collection.trees() {
             if stop() {
                 break;
             }
@@ -44,7 +43,7 @@ impl Store {
         let collection = self.existing(namespace)?;
         let engine = self.transactions.engine();
         let mut bytes = engine.stats().map_err(TxnError::from)?.free_bytes;
-        for tree in trees_of(&collection) {
+        for tree in collection.trees() {
             bytes += engine.tree_stats(tree).map_or(0, |stats| stats.free_bytes);
         }
         Ok(bytes)
@@ -53,8 +52,4 @@ impl Store {
     fn existing(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
         self.collection(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))
     }
-}
-
-fn trees_of(collection: &Collection) -> impl Iterator<Item = TreeId> {
-    std::iter::once(collection.tree).chain(collection.indexes.iter().map(|index| index.tree))
 }

@@ -56,6 +56,9 @@ pub enum Error {
     /// 201 CannotBuildIndexKeys.
     #[error("Index key generation produced too many keys; the maximum is {keys_max}")]
     TooManyKeys { keys_max: usize },
+    /// 2 BadValue.
+    #[error("object to insert exceeds cappedMaxSize")]
+    LargerThanCapped,
     /// 72 InvalidOptions: an engine that nobody knows, or that is not in this build.
     #[error("{name} is not a registered storage engine for this server, which has {known}")]
     UnknownEngine { name: String, known: String },

@@ -6,7 +6,7 @@
 //! | `catalogue.rs` | the catalogue in memory and its rows |
 //! | `change_collections.rs`, `change_views.rs`, `change_indexes.rs` | changes of the catalogue |
 //! | `change_index.rs` | changes of one index (collMod) |
-//! | `view.rs` | views |
+//! | `view.rs`, `capped.rs` | views; capped collections |
 //! | `index_spec.rs`, `key_pattern.rs`, `index_conflict.rs` | what an index may be, and be beside others |
 //! | `build.rs` | index builds |
 //! | `sorter.rs`, `spool.rs` | the external sort of index builds and of queries; rows that queries keep on disk |
@@ -20,6 +20,7 @@
 //! | `validate.rs` | the proof that indexes and collection agree |
 
 mod build;
+mod capped;
 mod catalogue;
 mod change_collections;
 mod change_index;
@@ -51,6 +52,7 @@ mod view;
 mod wildcard;
 mod write;
 
+pub use capped::{Arrivals, CappedBounds, OrderCursor};
 pub use change_collections::Created;
 pub use change_index::{Conversion, IndexChange, IndexChanged, IndexChosen};
 pub use change_indexes::{INDEXES_MAX, IndexSelection, IndexesCreated};

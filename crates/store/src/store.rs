@@ -254,7 +254,6 @@ impl Drop for Publishing<'_> {
 
 impl Collection {
     fn is_whole_in(&self, view: &ReadView) -> bool {
-        let trees = std::iter::once(self.tree).chain(self.indexes.iter().map(|index| index.tree));
-        trees.into_iter().all(|tree| view.cursor(tree).is_ok())
+        self.trees().all(|tree| view.cursor(tree).is_ok())
     }
 }

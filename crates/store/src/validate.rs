@@ -91,7 +91,17 @@ impl Check<'_> {
             stands = cursor.next()?;
         }
         self.counters()?;
+        self.order()?;
         Ok(expected)
+    }
+
+    /// Every record of a capped collection has its place.
+    fn order(&mut self) -> Result<()> {
+        let found = crate::capped::places(self.view, self.collection)?;
+        if let Some(problem) = found.problem(self.report.records) {
+            self.report.found(problem);
+        }
+        Ok(())
     }
 
     fn counters(&mut self) -> Result<()> {

@@ -8,6 +8,7 @@ use arbor_bson::keystring::{self, Key};
 use arbor_bson::{Doc, DocBuf, ValueRef, identical};
 use arbor_txn::{Transaction, View};
 
+use crate::capped;
 use crate::catalogue::{self, CATALOGUE};
 use crate::entry::{self, Parts};
 use crate::{Collection, Error, Index, IndexCursor, Result, id_key};
@@ -16,6 +17,7 @@ use crate::{Collection, Error, Index, IndexCursor, Result, id_key};
 pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> Result<()> {
     let id = checked_id(doc)?;
     let id_key = id_key(id);
+    capped::check_fits(collection, doc)?;
     if txn.get(collection.tree, &id_key)?.is_some() {
         return Err(duplicate_id(collection, id));
     }
@@ -35,10 +37,10 @@ pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> R
             put_entry(txn, index, key, &id_key, doc);
         }
     }
-    txn.put(collection.tree, id_key, doc.as_bytes());
+    txn.put(collection.tree, id_key.as_slice(), doc.as_bytes());
     txn.add_counter(collection.count_counter(), 1);
     txn.add_counter(collection.bytes_counter(), doc.as_bytes().len() as i64);
-    Ok(())
+    capped::inserted(txn, collection, &id_key)
 }
 
 /// Replaces `old` by `new`, which has the same `_id`. Only indexes whose keys change are touched. Nothing is written on
@@ -89,6 +91,7 @@ pub fn delete(txn: &mut Transaction, collection: &Collection, old: Doc<'_>) -> R
             delete_entry(txn, index, key, &id_key);
         }
     }
+    capped::deleted(txn, collection, &id_key)?;
     txn.delete(collection.tree, id_key);
     txn.add_counter(collection.count_counter(), -1);
     txn.add_counter(collection.bytes_counter(), -(old.as_bytes().len() as i64));

@@ -7,6 +7,7 @@ use arbor_lang::Code;
 use arbor_query::Interrupt;
 use arbor_store::{EngineChange, Namespace, Phase, Switched, ViewDefinition, Watch};
 
+use super::capped::size as capped_size;
 use super::coll_mod_index;
 use super::create::view_source;
 use super::validation::Validation;
@@ -20,10 +21,12 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         return change_view(call, namespace);
     }
     let (mut storage_engine, mut index, mut dry_run) = (None, None, false);
-    let mut validation = Vec::new();
+    let (mut validation, mut capped) = (Vec::new(), Vec::new());
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
+            "cappedSize" => capped.push(("size", capped_size(field, value)?)),
+            "cappedMax" => capped.push(("max", field.integer(value)?)),
             "storageEngine" => storage_engine = Some(field.document(value)?),
             "index" => index = Some(field.document(value)?),
             "dryRun" => dry_run = field.bool(value)?,
@@ -32,7 +35,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
                 return Err(Error::new(Code::INVALID_OPTIONS, text));
             }
             "validator" | "validationLevel" | "validationAction" => validation.push((name, value)),
-            "expireAfterSeconds" | "timeseries" | "changeStreamPreAndPostImages" | "cappedSize" | "cappedMax" => {
+            "expireAfterSeconds" | "timeseries" | "changeStreamPreAndPostImages" => {
                 return Err(Error::not_supported(&format!("collMod with '{name}'")));
             }
             _ => return Err(field.unknown()),
@@ -46,6 +49,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         None if dry_run => return Err(coll_mod_index::only_with_unique()),
         None => {}
     }
+    if !capped.is_empty() {
+        change_capped(call, &namespace, &capped)?;
+    }
     if !validation.is_empty() {
         change_validation(call, &namespace, &validation)?;
     }
@@ -53,6 +59,21 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         Some(storage_engine) => change_engine(call, &namespace, storage_engine),
         None => Ok(()),
     }
+}
+
+/// The documents that have no room any more go with the next insert.
+fn change_capped(call: &Call<'_>, namespace: &Namespace, given: &[(&str, i64)]) -> Result<()> {
+    let store = &call.database().store;
+    let Some(collection) = store.collection(namespace) else { return Ok(()) };
+    if collection.capped().is_none() {
+        return Err(Error::new(Code::INVALID_OPTIONS, "Collection must be capped."));
+    }
+    let others = collection.options.as_doc().iter();
+    let mut options: DocBuf = others.filter(|(name, _)| given.iter().all(|(changed, _)| changed != name)).collect();
+    for (name, value) in given.iter().filter(|(_, value)| *value > 0) {
+        options.append(name, *value);
+    }
+    Ok(store.set_options(namespace, &options)?)
 }
 
 fn change_validation(call: &Call<'_>, namespace: &Namespace, given: &[(&str, ValueRef<'_>)]) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use arbor_bson::{DocBuf, ValueRef};
 use arbor_engine::TreeStats;
-use arbor_store::{Collection, Namespace};
+use arbor_store::{CappedBounds, Collection, Namespace};
 
 use crate::call::Call;
 use crate::{Error, Result};
@@ -39,6 +39,8 @@ pub fn read_scale(field: crate::arguments::Field<'_>, value: ValueRef<'_>) -> Re
 pub struct Figures {
     /// Engine of the documents; empty for a collection that is not there.
     pub engine: String,
+    /// Of a capped collection.
+    pub capped: Option<CappedBounds>,
     pub documents: u64,
     pub data_bytes: u64,
     pub disk: TreeStats,
@@ -65,6 +67,7 @@ impl Figures {
         let view = transactions.read()?;
         let mut figures = Figures {
             engine: collection.engine.to_string(),
+            capped: collection.capped(),
             documents: arbor_store::count(&view, collection)?,
             data_bytes: arbor_store::data_size(&view, collection)?,
             disk: tree(call, collection.tree)?,
@@ -119,7 +122,11 @@ pub fn figures_doc(call: &Call<'_>, figures: &Figures, exists: bool, scale: u64)
     }
     doc.append("numOrphanDocs", 0i32);
     doc.append("storageSize", scaled(figures.disk.disk_bytes));
-    doc.append("freeStorageSize", scaled(figures.disk.free_bytes)).append("capped", false);
+    doc.append("freeStorageSize", scaled(figures.disk.free_bytes));
+    doc.append("capped", figures.capped.is_some());
+    if let Some(bounds) = figures.capped {
+        doc.append("max", bounds.docs_max.map_or(0, |max| max as i64)).append("maxSize", scaled(bounds.bytes_max));
+    }
     let (mut sizes, mut details) = (DocBuf::new(), DocBuf::new());
     if exists {
         doc.append(&figures.engine, &tree_section(&figures.disk));

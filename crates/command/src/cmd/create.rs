@@ -4,6 +4,7 @@ use arbor_bson::{Array, DocBuf, ValueRef};
 use arbor_lang::Code;
 use arbor_store::{Created, Namespace, ViewDefinition};
 
+use super::capped::{self, Capped};
 use super::cursor_reply::{collation, refuse_if_given};
 use super::validation::Validation;
 use crate::call::Call;
@@ -15,10 +16,13 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         return create_view(call, namespace);
     }
     let (mut options, mut validation) = (DocBuf::new(), Validation::default());
+    let mut capped = Capped::default();
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
-            "capped" => refuse_if_given(field, value, "a capped collection")?,
+            "capped" => capped.capped = field.bool(value)?,
+            "size" => capped.size = Some(capped::size(field, value)?),
+            "max" => capped.max = Some(field.integer(value)?),
             "timeseries" => refuse_if_given(field, value, "a time series collection")?,
             "clusteredIndex" => refuse_if_given(field, value, "a clustered collection")?,
             "pipeline" => {
@@ -33,13 +37,14 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "storageEngine" | "indexOptionDefaults" => drop(options.append(name, field.document(value)?)),
             // TokuMX took the settings of its trees beside the other options.
             "compression" | "pageSize" | "readPageSize" | "fanout" => drop(options.append(name, value)),
-            "size" | "max" | "flags" => drop(field.integer(value)?),
+            "flags" => drop(field.integer(value)?),
             "autoIndexId" | "temp" => drop(field.bool(value)?),
             "idIndex" => drop(field.document(value)?),
             "writeConcern" => {}
             _ => return Err(field.unknown()),
         }
     }
+    capped.append_to(&mut options)?;
     validation.check(&namespace)?;
     validation.append_to(&mut options);
     match call.database().store.create_collection(&namespace, &options) {

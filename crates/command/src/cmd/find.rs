@@ -4,7 +4,7 @@ use arbor_bson::Doc;
 use arbor_lang::Code;
 use arbor_query::FindSpec;
 
-use super::cursor_reply::{First, answer_first, collation, refuse_if_given};
+use super::cursor_reply::{First, answer_first, collation};
 use crate::call::Call;
 use crate::{Error, Result};
 
@@ -39,13 +39,20 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<(FindSpec<'c>, First)> {
             "showRecordId" => spec.show_record_id = field.bool(value)?,
             "returnKey" => spec.return_key = field.bool(value)?,
             "collation" => collation(field, value)?,
-            "tailable" | "awaitData" => refuse_if_given(field, value, "a tailable cursor")?,
+            "tailable" => spec.tailable = field.bool(value)?,
+            "awaitData" => spec.await_data = field.bool(value)?,
             "allowDiskUse" => spec.allow_disk_use = field.bool(value)?,
             "allowPartialResults" | "oplogReplay" => drop(field.bool(value)?),
             _ => return Err(field.unknown()),
         }
     }
     check_min_max(spec.min, spec.max)?;
+    if spec.await_data && !spec.tailable {
+        return Err(Error::failed_to_parse("Cannot set 'awaitData' without also setting 'tailable'"));
+    }
+    if spec.tailable && single_batch {
+        return Err(Error::failed_to_parse("Cannot use tailable option with the 'singleBatch' option"));
+    }
     Ok((spec, First { single_batch, no_timeout, ..First::of(batch_size) }))
 }
 

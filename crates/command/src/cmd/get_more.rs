@@ -14,6 +14,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     let server = call.server;
     check_session(call, id)?;
     let mut cursor = server.database.cursors.check_out(id, &namespace)?;
+    let awaits = cursor.cursor().await_for(call.generic.max_time);
+    if call.generic.max_time.is_some() && !awaits {
+        cursor.keep();
+        return Err(Error::bad_value("cannot set maxTimeMS on getMore command for a non-awaitData cursor"));
+    }
     if server.time_limit(cursor.cursor().time_left()).1 {
         return Err(arbor_query::Error::TimeExpired.into());
     }
@@ -44,9 +49,6 @@ fn parse(call: &Call<'_>) -> Result<(i64, Namespace, BatchLimit)> {
             "term" | "lastKnownCommittedOpTime" => {}
             _ => return Err(field.unknown()),
         }
-    }
-    if call.generic.max_time.is_some() {
-        return Err(Error::bad_value("cannot set maxTimeMS on getMore command for a non-awaitData cursor"));
     }
     let collection = collection.ok_or_else(|| call.field("collection").missing())?;
     Ok((id, Namespace::new(call.db, collection)?, limit))

@@ -87,6 +87,9 @@ impl Out {
         interrupt: &Interrupt,
     ) -> Result<()> {
         let old = database.store.collection(&self.into);
+        if old.as_ref().is_some_and(|old| old.order.is_some()) {
+            return Err(location(17152, format!("namespace '{}' is capped so it can't be used for $out", self.into)));
+        }
         let options = old.as_ref().map(|old| old.options.clone()).unwrap_or_default();
         database.store.create_collection(unfinished, &options)?;
         if let Some(old) = &old {

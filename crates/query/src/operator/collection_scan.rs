@@ -1,4 +1,4 @@
-//! COLLSCAN: every record in `_id` order, forward or backward.
+//! COLLSCAN: every record in natural order, forward or backward.
 
 use arbor_bson::DocBuf;
 use arbor_lang::Filter;
@@ -18,7 +18,7 @@ pub struct CollectionScan {
 
 impl CollectionScan {
     pub fn new(slot: Slot, direction: Direction, filter: Option<Filter>) -> CollectionScan {
-        let walk = Walk::new(slot, IndexSource::Records, direction);
+        let walk = Walk::new(slot, IndexSource::Natural, direction);
         CollectionScan { walk, filter, examined: 0, tally: Tally::default() }
     }
 }

@@ -70,6 +70,7 @@ pub fn record_of_entry<'r>(scan: &IndexScan, run: &'r mut Run<'_>) -> Result<Cow
     let entry: &'r EntryCursor<'_> = entry;
     let held = match entry {
         EntryCursor::Records(records) => Some(records.doc()),
+        EntryCursor::Order(records) => Some(records.doc()),
         EntryCursor::Index(entries) => entries.document(),
     };
     if let Some(doc) = held {

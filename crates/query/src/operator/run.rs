@@ -4,7 +4,7 @@
 //! [`super::Operator::suspend`] lets each leaf note its place first, and the next run seeks to it.
 
 use arbor_bson::Doc;
-use arbor_store::{Collection, IndexCursor, RecordCursor};
+use arbor_store::{Collection, IndexCursor, OrderCursor, RecordCursor};
 use arbor_txn::View;
 
 use crate::plan::IndexSource;
@@ -37,6 +37,8 @@ pub struct Slot(pub usize);
 /// A cursor over the records or over a secondary index.
 pub enum EntryCursor<'v> {
     Records(RecordCursor<'v>),
+    /// Of a capped collection.
+    Order(OrderCursor<'v>),
     Index(IndexCursor<'v>),
 }
 
@@ -44,6 +46,7 @@ macro_rules! each {
     ($self:ident, $cursor:ident => $call:expr) => {
         match $self {
             EntryCursor::Records($cursor) => $call,
+            EntryCursor::Order($cursor) => $call,
             EntryCursor::Index($cursor) => $call,
         }
     };
@@ -79,6 +82,7 @@ impl EntryCursor<'_> {
     pub fn position(&self) -> &[u8] {
         match self {
             EntryCursor::Records(cursor) => cursor.id_key(),
+            EntryCursor::Order(cursor) => cursor.position(),
             EntryCursor::Index(cursor) => cursor.position(),
         }
     }
@@ -87,6 +91,7 @@ impl EntryCursor<'_> {
     pub fn doc(&self) -> Option<Doc<'_>> {
         match self {
             EntryCursor::Records(cursor) => Some(cursor.doc()),
+            EntryCursor::Order(cursor) => Some(cursor.doc()),
             EntryCursor::Index(_) => None,
         }
     }
@@ -121,7 +126,12 @@ impl<'v> Run<'v> {
     pub fn open(&mut self, slot: Slot, source: IndexSource) -> Result<&mut EntryCursor<'v>> {
         let collection = self.collection()?;
         let cursor = match source {
-            IndexSource::Records => EntryCursor::Records(RecordCursor::new(self.view, collection)?),
+            IndexSource::Natural if collection.order.is_some() => {
+                EntryCursor::Order(OrderCursor::new(self.view, collection)?)
+            }
+            IndexSource::Records | IndexSource::Natural => {
+                EntryCursor::Records(RecordCursor::new(self.view, collection)?)
+            }
             IndexSource::Secondary(at) => {
                 let missing = || Error::internal("a scan of an index that does not exist");
                 EntryCursor::Index(IndexCursor::new(self.view, collection.indexes.get(at).ok_or_else(missing)?)?)

@@ -190,7 +190,7 @@ impl Planner<'_> {
             return Ok(1.0);
         }
         let tree = match shape.source {
-            IndexSource::Records => self.collection.tree,
+            IndexSource::Records | IndexSource::Natural => self.collection.tree,
             IndexSource::Secondary(at) => match self.collection.indexes.get(at) {
                 Some(index) => index.tree,
                 None => return Ok(f64::MAX),

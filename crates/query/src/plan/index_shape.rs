@@ -26,6 +26,8 @@ pub struct IndexShape {
 pub enum IndexSource {
     /// The tree of records: its keys are the `_id`s and its values the documents.
     Records,
+    /// The records in their natural order: that of insertion in a capped collection, else the same.
+    Natural,
     /// Place in `Collection::indexes`.
     Secondary(usize),
 }

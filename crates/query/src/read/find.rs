@@ -9,6 +9,7 @@ use arbor_store::Namespace;
 
 use crate::cursor::RunningPlan;
 use crate::plan::{self, Plans, Query, Slots};
+use crate::tail::tail;
 use crate::view::ResolvedView;
 use crate::{AggregateSpec, Cursor, Database, FindSpec, Interrupt, Result, aggregate};
 
@@ -24,6 +25,9 @@ pub fn find(database: &Database, spec: &FindSpec<'_>, interrupt: &Interrupt) -> 
         return find_in_view(database, spec, &view, interrupt);
     }
     let query = query_of(database, spec)?;
+    if spec.tailable {
+        return tail(database, spec, query);
+    }
     let Some((collection, view)) = database.snapshot(&spec.namespace)? else {
         return Ok(Cursor::over_documents(spec.namespace.clone(), []));
     };
@@ -60,6 +64,7 @@ fn id_of_point_query<'s>(spec: &FindSpec<'s>) -> Option<ValueRef<'s>> {
         && spec.sort.is_none_or(|sort| sort.is_empty())
         && spec.let_variables.is_none()
         && !spec.show_record_id
+        && !spec.tailable
         && !spec.return_key;
     if plain { id_equality(spec.filter) } else { None }
 }

@@ -151,8 +151,9 @@ impl Store {
         let mut txn = self.transactions.begin()?;
         let new = trees.of_collection(options.as_doc())?;
         let mut collection =
-            Collection { options, engine: new.engine.into(), tree: txn.create_tree(new.options), ..old.copy() };
-        let mut noted = vec![collection.tree];
+            Collection { options, engine: new.engine.into(), tree: txn.create_tree(new.options.clone()), ..old.copy() };
+        collection.order = old.order.map(|_| txn.create_tree(new.options));
+        let mut noted: Vec<TreeId> = std::iter::once(collection.tree).chain(collection.order).collect();
         for index in &mut collection.indexes {
             if !trees.follows_collection(index.spec.as_doc(), collection.options.as_doc()) {
                 continue;
@@ -201,7 +202,8 @@ impl Switch<'_> {
     /// Old and new tree of everything that moves.
     fn trees(&self) -> impl Iterator<Item = (TreeId, TreeId)> {
         let indexes = self.old.indexes.iter().zip(&self.new.indexes).map(|(old, new)| (old.tree, new.tree));
-        std::iter::once((self.old.tree, self.new.tree)).chain(indexes).filter(|(old, new)| old != new)
+        let order = self.old.order.zip(self.new.order);
+        std::iter::once((self.old.tree, self.new.tree)).chain(order).chain(indexes).filter(|(old, new)| old != new)
     }
 
     fn run(&self) -> Result<Switched> {

@@ -1,0 +1,253 @@
+//! Capped collections: bounded in bytes and perhaps in documents, read in the order of insertion, the oldest documents
+//! making room for new ones in the transaction that inserts these.
+//!
+//! The records stand by their `_id` as everywhere. A tree of its own keeps the order:
+//!
+//! | key | value |
+//! |---|---|
+//! | `0`, position (u64 big-endian) | KeyString(`_id`) |
+//! | `1`, KeyString(`_id`) | position (u64 big-endian) |
+//! | `2` | the last position that was given, whether its record is still there or not |
+//!
+//! The next position is one more than the last, read in the transaction that writes it: of two that insert at the same
+//! time one meets a conflict and runs again, so positions are in the order of the commits, and who has read up to a
+//! position misses nothing behind it.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arbor_base::TreeId;
+use arbor_bson::{Doc, ValueRef};
+use arbor_txn::{Cursor, Transaction, View};
+
+use crate::{Collection, Error, RecordCursor, Result};
+
+const POSITIONS: u8 = 0;
+const IDS: u8 = 1;
+const LAST: u8 = 2;
+
+/// What a capped collection may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CappedBounds {
+    pub bytes_max: u64,
+    pub docs_max: Option<u64>,
+}
+
+impl Collection {
+    /// None: it is not capped.
+    pub fn capped(&self) -> Option<CappedBounds> {
+        self.order?;
+        let number = |name| match self.options.get(name) {
+            Some(ValueRef::Int32(value)) => u64::try_from(value).ok(),
+            Some(ValueRef::Int64(value)) => u64::try_from(value).ok(),
+            Some(ValueRef::Double(value)) => Some(value.max(0.0) as u64),
+            _ => None,
+        };
+        let docs_max = number("max").filter(|max| *max > 0);
+        Some(CappedBounds { bytes_max: number("size").unwrap_or(u64::MAX), docs_max })
+    }
+}
+
+/// Whether `options` are those of a capped collection.
+pub(crate) fn is_capped(options: Doc<'_>) -> bool {
+    matches!(options.get("capped"), Some(ValueRef::Bool(true)))
+}
+
+fn position_key(position: u64) -> Vec<u8> {
+    [&[POSITIONS], position.to_be_bytes().as_slice()].concat()
+}
+
+fn id_row_key(id_key: &[u8]) -> Vec<u8> {
+    [&[IDS], id_key].concat()
+}
+
+/// Refuses what would not fit into the empty collection.
+pub(crate) fn check_fits(collection: &Collection, doc: Doc<'_>) -> Result<()> {
+    match collection.capped() {
+        Some(bounds) if doc.as_bytes().len() as u64 > bounds.bytes_max => Err(Error::LargerThanCapped),
+        _ => Ok(()),
+    }
+}
+
+/// Notes the place of a record that was just put, and lets the oldest ones go that have no room beside it.
+pub(crate) fn inserted(txn: &mut Transaction, collection: &Collection, id_key: &[u8]) -> Result<()> {
+    let (Some(order), Some(bounds)) = (collection.order, collection.capped()) else { return Ok(()) };
+    let position = last_position(txn, order)? + 1;
+    txn.put(order, [LAST], position.to_be_bytes());
+    txn.put(order, position_key(position), id_key);
+    txn.put(order, id_row_key(id_key), position.to_be_bytes());
+    make_room(txn, collection, bounds)
+}
+
+/// Lets the oldest records go until the others are within bounds.
+pub(crate) fn make_room(txn: &mut Transaction, collection: &Collection, bounds: CappedBounds) -> Result<()> {
+    loop {
+        let (count, bytes) = (crate::count(txn, collection)?, crate::data_size(txn, collection)?);
+        if bytes <= bounds.bytes_max && bounds.docs_max.is_none_or(|max| count <= max) {
+            return Ok(());
+        }
+        let mut oldest = OrderCursor::new(&*txn, collection)?;
+        if !oldest.seek(&[])? {
+            return Ok(());
+        }
+        let doc = oldest.doc().to_buf();
+        drop(oldest);
+        crate::delete(txn, collection, doc.as_doc())?;
+    }
+}
+
+/// Forgets the place of a record that was deleted.
+pub(crate) fn deleted(txn: &mut Transaction, collection: &Collection, id_key: &[u8]) -> Result<()> {
+    let Some(order) = collection.order else { return Ok(()) };
+    let row = id_row_key(id_key);
+    if let Some(position) = txn.get(order, &row)?.map(|position| position.into_owned()) {
+        txn.delete(order, [&[POSITIONS], position.as_slice()].concat());
+    }
+    txn.delete(order, row);
+    Ok(())
+}
+
+fn last_position(view: &(impl View + ?Sized), order: TreeId) -> Result<u64> {
+    let last = view.get(order, &[LAST])?;
+    Ok(last.and_then(|last| <[u8; 8]>::try_from(&*last).ok()).map_or(0, u64::from_be_bytes))
+}
+
+/// What the tree of the order holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Places {
+    is_capped: bool,
+    positions: u64,
+    ids: u64,
+    /// Positions whose record is missing, or whose id stands at another position.
+    astray: u64,
+}
+
+impl Places {
+    /// Requires the number of records.
+    pub fn problem(&self, records: u64) -> Option<String> {
+        let Places { is_capped, positions, ids, astray } = *self;
+        let sound = !is_capped || (positions == records && ids == records && astray == 0);
+        (!sound).then(|| format!("order: {positions} positions, {ids} ids, {astray} astray for {records} documents"))
+    }
+}
+
+pub(crate) fn places(view: &(impl View + ?Sized), collection: &Collection) -> Result<Places> {
+    let Some(order) = collection.order else { return Ok(Places::default()) };
+    let mut found = Places { is_capped: true, ..Places::default() };
+    let mut cursor = view.cursor(order)?;
+    let mut stands = cursor.first()?;
+    while stands {
+        match cursor.key().split_first() {
+            Some((&POSITIONS, position)) => {
+                let id_key = cursor.value();
+                let back = view.get(order, &id_row_key(id_key))?;
+                let is_record = view.get(collection.tree, id_key)?.is_some();
+                found.positions += 1;
+                found.astray += u64::from(!is_record || back.as_deref() != Some(position));
+            }
+            Some((&IDS, _)) => found.ids += 1,
+            _ => {}
+        }
+        stands = cursor.next()?;
+    }
+    Ok(found)
+}
+
+/// Records of a capped collection in the order of insertion. Every move answers whether the cursor stands on a record
+/// afterwards.
+pub struct OrderCursor<'v> {
+    order: Box<dyn Cursor + 'v>,
+    records: RecordCursor<'v>,
+}
+
+impl<'v> OrderCursor<'v> {
+    /// Requires a capped collection.
+    pub fn new(view: &'v (impl View + ?Sized), collection: &Collection) -> Result<OrderCursor<'v>> {
+        let order = collection.order.ok_or_else(|| corrupt(collection, "it has no order"))?;
+        Ok(OrderCursor { order: view.cursor(order)?, records: RecordCursor::new(view, collection)? })
+    }
+
+    /// To the first record at or after a position; an empty target is the oldest one.
+    pub fn seek(&mut self, target: &[u8]) -> Result<bool> {
+        let stands = self.order.seek(target)?;
+        self.moved(stands)
+    }
+
+    pub fn seek_before(&mut self, target: &[u8]) -> Result<bool> {
+        let stands = self.order.seek_before(target)?;
+        self.moved(stands)
+    }
+
+    pub fn last(&mut self) -> Result<bool> {
+        let stands = self.order.seek_before(&[IDS])?;
+        self.moved(stands)
+    }
+
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<bool> {
+        let stands = self.order.next()?;
+        self.moved(stands)
+    }
+
+    pub fn prev(&mut self) -> Result<bool> {
+        let stands = self.order.prev()?;
+        self.moved(stands)
+    }
+
+    fn moved(&mut self, stands: bool) -> Result<bool> {
+        if !stands || self.order.key().first() != Some(&POSITIONS) {
+            return Ok(false);
+        }
+        let id_key = self.order.value().to_vec();
+        if self.records.seek(&id_key)? && self.records.id_key() == id_key {
+            return Ok(true);
+        }
+        Err(Error::Corrupt { place: "the order of a capped collection".into(), reason: "a record is missing".into() })
+    }
+
+    /// Finds this record again, as long as it is there.
+    pub fn position(&self) -> &[u8] {
+        self.order.key()
+    }
+
+    pub fn id_key(&self) -> &[u8] {
+        self.records.id_key()
+    }
+
+    pub fn doc(&self) -> Doc<'_> {
+        self.records.doc()
+    }
+}
+
+fn corrupt(collection: &Collection, reason: &str) -> Error {
+    Error::Corrupt { place: format!("capped collection {}", collection.namespace), reason: reason.into() }
+}
+
+/// Wakes who waits for new documents of a capped collection.
+#[derive(Debug, Default)]
+pub struct Arrivals {
+    writes: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Arrivals {
+    /// Writers that are done. To be read before the snapshot that is looked at.
+    pub fn writes(&self) -> u64 {
+        *self.lock()
+    }
+
+    /// Waits until more than `seen` writers are done, or for `patience`.
+    pub fn wait_beyond(&self, seen: u64, patience: Duration) {
+        let waited = self.changed.wait_timeout_while(self.lock(), patience, |writes| *writes <= seen);
+        drop(waited);
+    }
+
+    pub(crate) fn note(&self) {
+        *self.lock() += 1;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
