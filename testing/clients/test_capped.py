@@ -102,6 +102,25 @@ def test_options(db, capped):
     assert "other" not in db.list_collection_names()
 
 
+def test_conversion(db):
+    db.c.insert_many([{"_id": n, "t": "x" * 200} for n in range(50)])
+    db.c.create_index("t")
+    db.command("convertToCapped", "c", size=2048)
+    left = ids(db.c.find())
+    assert left == list(range(50 - len(left), 50)) and 7 <= len(left) <= 9
+    assert db.c.options() == {"capped": True, "size": 2048} and list(db.c.index_information()) == ["_id_"]
+    assert db.command("validate", "c", full=True)["valid"]
+    db.c.insert_one({"_id": -1, "t": "x" * 200})
+    assert ids(db.c.find())[-1] == -1 and ids(db.c.find())[0] == left[1]
+    db.command("convertToCapped", "c", size=1024)
+    assert ids(db.c.find())[-2:] == [49, -1] and db.c.count_documents({}) < 5
+    assert db.command("validate", "c", full=True)["valid"]
+    db.c.insert_one({"_id": 0})
+    assert ids(db.c.find())[-1] == 0
+    refused(lambda: db.command("convertToCapped", "nope", size=1024), 26)
+    refused(lambda: db.command("convertToCapped", "c"), 40414)
+
+
 def test_a_tail_goes_on(capped):
     capped.insert_many([{"_id": n, "a": n % 2} for n in [3, 1, 2]])
     tail = capped.find({}, {"_id": 1}, cursor_type=CursorType.TAILABLE)

@@ -79,6 +79,17 @@ pub(crate) fn inserted(txn: &mut Transaction, collection: &Collection, id_key: &
     make_room(txn, collection, bounds)
 }
 
+/// Notes the places of records, the first one first, in an order that is empty.
+pub(crate) fn place_all<'k>(txn: &mut Transaction, order: TreeId, id_keys: impl Iterator<Item = &'k [u8]>) {
+    let mut last = 0u64;
+    for id_key in id_keys {
+        last += 1;
+        txn.put(order, position_key(last), id_key);
+        txn.put(order, id_row_key(id_key), last.to_be_bytes());
+    }
+    txn.put(order, [LAST], last.to_be_bytes());
+}
+
 /// Lets the oldest records go until the others are within bounds.
 pub(crate) fn make_room(txn: &mut Transaction, collection: &Collection, bounds: CappedBounds) -> Result<()> {
     loop {

@@ -6,7 +6,7 @@
 //! | `catalogue.rs` | the catalogue in memory and its rows |
 //! | `change_collections.rs`, `change_views.rs`, `change_indexes.rs` | changes of the catalogue |
 //! | `change_index.rs` | changes of one index (collMod) |
-//! | `view.rs`, `capped.rs` | views; capped collections |
+//! | `view.rs`, `capped.rs`, `change_capped.rs` | views; capped collections |
 //! | `index_spec.rs`, `key_pattern.rs`, `index_conflict.rs` | what an index may be, and be beside others |
 //! | `build.rs` | index builds |
 //! | `sorter.rs`, `spool.rs` | the external sort of index builds and of queries; rows that queries keep on disk |
@@ -22,6 +22,7 @@
 mod build;
 mod capped;
 mod catalogue;
+mod change_capped;
 mod change_collections;
 mod change_index;
 mod change_indexes;

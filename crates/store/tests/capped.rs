@@ -136,3 +136,18 @@ fn of_two_that_insert_one_runs_again() {
     rig.insert(&row(3)).unwrap();
     assert_eq!((order(&rig), collection.arrivals().writes()), (vec![1, 3], before + 1));
 }
+
+#[test]
+fn a_collection_is_converted() {
+    let rig = rig();
+    (0..6).rev().for_each(|id| rig.insert(&row(id)).unwrap());
+    let size = row(0).as_bytes().len() as i64;
+    rig.store.convert_to_capped(&rig.ns, 4 * size).unwrap();
+    assert_eq!(order(&rig), [2, 3, 4, 5]);
+    rig.insert(&row(0)).unwrap();
+    assert_eq!(order(&rig), [3, 4, 5, 0]);
+    rig.store.convert_to_capped(&rig.ns, 2 * size).unwrap();
+    assert_eq!(order(&rig), [5, 0]);
+    let missing = rig.store.convert_to_capped(&arbor_store::Namespace::new("test", "x").unwrap(), 1);
+    assert!(matches!(missing, Err(Error::NamespaceNotFound(_))));
+}

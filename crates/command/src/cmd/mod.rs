@@ -9,6 +9,7 @@ pub mod coll_stats;
 pub mod compact;
 pub mod configure_fail_point;
 pub mod connection_status;
+pub mod convert_to_capped;
 pub mod count;
 pub mod create;
 pub mod create_indexes;

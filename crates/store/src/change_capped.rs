@@ -1,0 +1,78 @@
+//! `convertToCapped`: a collection becomes a capped one, in the order of its `_id`s.
+
+use std::sync::Arc;
+
+use arbor_bson::DocBuf;
+use arbor_txn::Transaction;
+use uuid::Uuid;
+
+use crate::catalogue::{self, CATALOGUE};
+use crate::change_collections::put_collection;
+use crate::{Collection, Error, Namespace, RecordCursor, Result, Store, capped};
+
+/// Key and size of a record.
+type Record = (Vec<u8>, u64);
+
+impl Store {
+    /// The last documents that fit stay, the indexes go. All of it is one transaction, so a collection of some millions of
+    /// documents is refused (`Txn(TooLarge)`).
+    pub fn convert_to_capped(&self, namespace: &Namespace, bytes_max: i64) -> Result<()> {
+        let (old, _guard) =
+            self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
+        self.switches.refuse(&old, "convert")?;
+        let _changing = self.lock_changes();
+        let others = old.options.as_doc().iter().filter(|(name, _)| !matches!(*name, "capped" | "size" | "max"));
+        let options = others.collect::<DocBuf>().with("capped", true).with("size", bytes_max);
+        let trees = self.options.trees.of_collection(options.as_doc())?;
+        let mut txn = self.transactions.begin()?;
+        let order = txn.create_tree(trees.options);
+        // another identity: who follows the old order must not go on in the new one
+        let uuid = Uuid::new_v4();
+        let new = Collection { uuid, options, order: Some(order), indexes: Vec::new(), ..old.copy() };
+        let records = records_in_order(&txn, &old)?;
+        old.order.into_iter().for_each(|order| txn.drop_tree(order));
+        let kept = last_that_fit(&records, bytes_max as u64);
+        let (gone, stay) = records.split_at(records.len() - kept);
+        let bytes: u64 = gone.iter().map(|(_, bytes)| bytes).sum();
+        gone.iter().for_each(|(id_key, _)| txn.delete(new.tree, id_key.as_slice()));
+        txn.add_counter(new.count_counter(), -(gone.len() as i64));
+        txn.add_counter(new.bytes_counter(), -(bytes as i64));
+        capped::place_all(&mut txn, order, stay.iter().map(|(id_key, _)| id_key.as_slice()));
+        for index in &old.indexes {
+            txn.drop_tree(index.tree);
+            txn.delete(CATALOGUE, catalogue::multikey_key(index.tree));
+        }
+        put_collection(&mut txn, &new);
+        self.commit_change(txn, |catalogue| catalogue.put(Arc::new(new)))
+    }
+}
+
+/// In the order of insertion, if there is one.
+fn records_in_order(txn: &Transaction, collection: &Collection) -> Result<Vec<Record>> {
+    let mut records = Vec::new();
+    if collection.order.is_some() {
+        let mut cursor = capped::OrderCursor::new(txn, collection)?;
+        let mut stands = cursor.seek(&[])?;
+        while stands {
+            records.push((cursor.id_key().to_vec(), cursor.doc().as_bytes().len() as u64));
+            stands = cursor.next()?;
+        }
+        return Ok(records);
+    }
+    let mut cursor = RecordCursor::new(txn, collection)?;
+    let mut stands = cursor.first()?;
+    while stands {
+        records.push((cursor.id_key().to_vec(), cursor.doc().as_bytes().len() as u64));
+        stands = cursor.next()?;
+    }
+    Ok(records)
+}
+
+fn last_that_fit(records: &[Record], bytes_max: u64) -> usize {
+    let mut bytes = 0;
+    let fits = |(_, own): &&Record| {
+        bytes += own;
+        bytes <= bytes_max
+    };
+    records.iter().rev().take_while(fits).count()
+}
