@@ -57,6 +57,12 @@ crash-switch: KILLS = 50
 crash-switch: build setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/switch_loop.py --kills $(KILLS)
 
+# the same operations on every engine, and on a server that mixes them; ENGINES=ftree,lmdb,rocksdb,wiredTiger with a build that has them
+ENGINES ?= ftree,lmdb
+HISTORIES ?= 20
+same-history: build setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/engines/same_history.py --engines $(ENGINES) --histories $(HISTORIES)
+
 # catalogue changes under load, then kill -9 in the middle of them
 ddl: build setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/ddl_under_load.py
