@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/arbor/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: run test build fmt lint unit clients crash crash-switch ddl crash-images fuzz lab-points lab-kv lab-kv-rocksdb test-rocksdb
+.PHONY: run test build fmt lint unit clients crash crash-switch same-history ddl crash-images fuzz lab-points lab-kv lab-kv-rocksdb test-rocksdb
 .PHONY: setup-build setup-clients setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
 
 run: build
