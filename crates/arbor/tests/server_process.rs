@@ -381,7 +381,16 @@ fn errors_have_mongodbs_codes() {
         (DocBuf::new().with("find", 1i32), 73, "collection name has invalid type int"),
         (DocBuf::new().with("listDatabases", 1i32), 13, "may only be run against the admin database"),
         (DocBuf::new().with("getMore", 77i64).with("collection", "c"), 43, "cursor id 77 not found"),
-        (DocBuf::new().with("create", "c").with("capped", true), 238, "capped"),
+        (
+            DocBuf::new().with("create", "c").with("capped", true),
+            72,
+            "the 'size' field is required when 'capped' is true",
+        ),
+        (
+            DocBuf::new().with("create", "c").with("timeseries", &DocBuf::new().with("timeField", "t")),
+            238,
+            "timeseries",
+        ),
         (DocBuf::new().with("configureFailPoint", "failCommand"), 13, "admin"),
         (DocBuf::new().with("ping", 1i32).with("txnNumber", 1i64), 20, "Transaction numbers are only allowed"),
     ] {
