@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/arbor/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: run test build fmt lint unit clients crash crash-switch same-history ddl crash-images fuzz lab-points lab-kv lab-kv-rocksdb test-rocksdb
+.PHONY: run test build fmt lint unit clients crash crash-switch same-history ddl crash-images fuzz lab-points lab-kv lab-kv-all test-rocksdb
 .PHONY: setup-build setup-clients setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
 
 run: build
@@ -98,11 +98,11 @@ lab-kv: build
 	$(CARGO_TARGET_DIR)/release/arbor lab kv --log
 	$(CARGO_TARGET_DIR)/release/arbor lab kv --log --cold --rows 13000000
 
-# the same beside the system's RocksDB
-lab-kv-rocksdb: setup-build setup-rocksdb
-	cargo build --release --locked -p arbor --features rocksdb-system
-	$(CARGO_TARGET_DIR)/release/arbor lab kv --engines ftree,lmdb,rocksdb --log
-	$(CARGO_TARGET_DIR)/release/arbor lab kv --engines ftree,lmdb,rocksdb --log --cold --rows 13000000
+# all four engines side by side, RocksDB and WiredTiger as the system has them (a binary with WiredTiger is under the GPL)
+lab-kv-all: setup-build setup-rocksdb setup-wiredtiger
+	cargo build --release --locked -p arbor --features rocksdb-system,wiredtiger-system
+	$(CARGO_TARGET_DIR)/release/arbor lab kv --engines ftree,rocksdb,wiredTiger,lmdb --log
+	$(CARGO_TARGET_DIR)/release/arbor lab kv --engines ftree,rocksdb,wiredTiger,lmdb --log --cold --rows 13000000
 
 setup-build:
 	@scripts/setup build

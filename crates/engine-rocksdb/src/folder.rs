@@ -5,63 +5,36 @@
 //! | `ARBOR_ENGINE` | `rocksdb 2`: the folder is Arbor's, and the version of [`records`](crate::records) |
 //! | `LOAD_*.sst` | files of a bulk load before RocksDB takes them over; left ones are removed at open |
 //! | all others | RocksDB's own: `CURRENT`, `MANIFEST-*`, `*.sst`, `LOCK`, `LOG` ... |
-//!
-//! The marker is written before RocksDB makes its first file, so a folder with files and without it is not Arbor's, and
-//! RocksDB does not get to see it (it would write to it).
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use arbor_engine::{Error, Result};
+use arbor_engine::{Error, FolderMarker, FoundFolder, Result};
 
-const MARKER: &str = "ARBOR_ENGINE";
-const CONTENT: &str = "rocksdb 2\n";
+const MARKER: FolderMarker = FolderMarker { library: "RocksDB", version: "rocksdb 2" };
 const LOAD_PREFIX: &str = "LOAD_";
-
-fn cannot(path: &Path, reason: impl Into<String>) -> Error {
-    Error::CannotOpen { path: path.display().to_string(), reason: reason.into() }
-}
 
 /// Makes the folder or finds that it is Arbor's.
 pub fn prepare(path: &Path) -> Result<()> {
-    let fails = |e: io::Error| cannot(path, e.to_string());
-    fs::create_dir_all(path).map_err(fails)?;
-    match fs::read_to_string(path.join(MARKER)) {
-        Ok(text) if text == CONTENT => check_current(path),
-        // A crash while the marker was written: nothing else can be there.
-        Ok(text) if CONTENT.starts_with(&text) => mark(path),
-        Ok(text) => Err(cannot(path, format!("{MARKER} says '{}', this build reads 'rocksdb 2'", text.trim()))),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => mark(path),
-        Err(e) => Err(fails(e)),
+    match MARKER.prepare(path)? {
+        FoundFolder::New => Ok(()),
+        FoundFolder::Marked => check_current(path),
     }
 }
 
 /// RocksDB would make a new database where `CURRENT` is missing.
 fn check_current(path: &Path) -> Result<()> {
-    let fails = |e: io::Error| cannot(path, e.to_string());
+    let fails = |e: io::Error| Error::cannot_open(path, e.to_string());
     if path.join("CURRENT").try_exists().map_err(fails)? {
         return Ok(());
     }
     for entry in fs::read_dir(path).map_err(fails)? {
         if entry.map_err(fails)?.path().extension().is_some_and(|end| end == "sst") {
-            return Err(cannot(path, "the file CURRENT is missing beside RocksDB's tables"));
+            return Err(Error::cannot_open(path, "the file CURRENT is missing beside RocksDB's tables"));
         }
     }
     Ok(())
-}
-
-fn mark(path: &Path) -> Result<()> {
-    let fails = |e: io::Error| cannot(path, e.to_string());
-    for entry in fs::read_dir(path).map_err(fails)? {
-        let name = entry.map_err(fails)?.file_name();
-        if name != MARKER && name != "lost+found" {
-            return Err(cannot(path, format!("it holds {} and is not a RocksDB folder of Arbor", name.display())));
-        }
-    }
-    let mut file = File::create(path.join(MARKER)).map_err(fails)?;
-    file.write_all(CONTENT.as_bytes()).and_then(|()| file.sync_all()).map_err(fails)?;
-    File::open(path).and_then(|dir| dir.sync_all()).map_err(fails)
 }
 
 /// Where a bulk load writes its file `number` of a content.

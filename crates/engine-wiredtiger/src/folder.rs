@@ -5,43 +5,29 @@
 //! | `ARBOR_ENGINE` | `wiredTiger 1`: the folder is Arbor's, and the version of [`records`](crate::records) |
 //! | `t*.wt` | a table each; `t0.wt` is the catalogue |
 //! | all others | WiredTiger's own: `WiredTiger`, `WiredTiger.wt`, `WiredTiger.turtle`, `WiredTigerLAS.wt`, `WiredTiger.lock` |
-//!
-//! The marker is written before WiredTiger makes its first file, so a folder with files and without it is not Arbor's, and
-//! WiredTiger does not get to see it (it would write to it).
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::Path;
 
-use arbor_engine::{Error, Result};
+use arbor_engine::{Error, FolderMarker, FoundFolder, Result};
 
-const MARKER: &str = "ARBOR_ENGINE";
-const CONTENT: &str = "wiredTiger 1\n";
+const MARKER: FolderMarker = FolderMarker { library: "WiredTiger", version: "wiredTiger 1" };
 
 /// WiredTiger would make a new database where one of these is missing.
 const NEEDED: [&str; 3] = ["WiredTiger", "WiredTiger.wt", "WiredTiger.turtle"];
 
-fn cannot(path: &Path, reason: impl Into<String>) -> Error {
-    Error::CannotOpen { path: path.display().to_string(), reason: reason.into() }
-}
-
 /// Makes the folder or finds that it is Arbor's.
 pub fn prepare(path: &Path) -> Result<()> {
-    let fails = |e: io::Error| cannot(path, e.to_string());
-    fs::create_dir_all(path).map_err(fails)?;
-    match fs::read_to_string(path.join(MARKER)) {
-        Ok(text) if text == CONTENT => check_files(path),
-        // A crash while the marker was written: nothing else can be there.
-        Ok(text) if CONTENT.starts_with(&text) => mark(path),
-        Ok(text) => Err(cannot(path, format!("{MARKER} says '{}', this build reads 'wiredTiger 1'", text.trim()))),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => mark(path),
-        Err(e) => Err(fails(e)),
+    match MARKER.prepare(path)? {
+        FoundFolder::New => Ok(()),
+        FoundFolder::Marked => check_files(path),
     }
 }
 
 /// Where there are tables, there was a database. WiredTiger's files come before the first table.
 fn check_files(path: &Path) -> Result<()> {
-    let fails = |e: io::Error| cannot(path, e.to_string());
+    let fails = |e: io::Error| Error::cannot_open(path, e.to_string());
     let mut tables = false;
     for entry in fs::read_dir(path).map_err(fails)? {
         let name = entry.map_err(fails)?.file_name();
@@ -50,7 +36,7 @@ fn check_files(path: &Path) -> Result<()> {
     let missing = NEEDED.iter().find(|name| !path.join(name).exists());
     match missing {
         Some(missing) if tables => {
-            Err(cannot(path, format!("the file {missing} is missing beside WiredTiger's tables")))
+            Err(Error::cannot_open(path, format!("the file {missing} is missing beside WiredTiger's tables")))
         }
         _ => Ok(()),
     }
@@ -59,19 +45,6 @@ fn check_files(path: &Path) -> Result<()> {
 fn is_table(name: &str) -> bool {
     let number = name.strip_prefix('t').and_then(|name| name.strip_suffix(".wt"));
     number.is_some_and(|number| number.parse::<u64>().is_ok())
-}
-
-fn mark(path: &Path) -> Result<()> {
-    let fails = |e: io::Error| cannot(path, e.to_string());
-    for entry in fs::read_dir(path).map_err(fails)? {
-        let name = entry.map_err(fails)?.file_name();
-        if name != MARKER && name != "lost+found" {
-            return Err(cannot(path, format!("it holds {} and is not a WiredTiger folder of Arbor", name.display())));
-        }
-    }
-    let mut file = File::create(path.join(MARKER)).map_err(fails)?;
-    file.write_all(CONTENT.as_bytes()).and_then(|()| file.sync_all()).map_err(fails)?;
-    File::open(path).and_then(|dir| dir.sync_all()).map_err(fails)
 }
 
 /// Bytes of all files of WiredTiger.

@@ -31,46 +31,27 @@
 //! - Making a tree syncs WiredTiger's metadata (a few fsyncs); what it makes before a crash that loses the batch is
 //!   dropped at open.
 
-#[cfg(feature = "wiredtiger-system")]
+#![cfg(feature = "wiredtiger-system")]
+
 mod bulk;
-#[cfg(feature = "wiredtiger-system")]
 mod checkpoint;
-#[cfg(feature = "wiredtiger-system")]
 mod compact;
-#[cfg(feature = "wiredtiger-system")]
 mod config_string;
-#[cfg(feature = "wiredtiger-system")]
 mod cursor;
-#[cfg(feature = "wiredtiger-system")]
 mod edit;
-#[cfg(feature = "wiredtiger-system")]
 mod engine;
-#[cfg(feature = "wiredtiger-system")]
 mod estimate;
-#[cfg(feature = "wiredtiger-system")]
 mod folder;
-#[cfg(feature = "wiredtiger-system")]
 mod options;
-#[cfg(feature = "wiredtiger-system")]
 mod pace;
-#[cfg(feature = "wiredtiger-system")]
 mod pool;
-#[cfg(feature = "wiredtiger-system")]
 mod probe;
-#[cfg(feature = "wiredtiger-system")]
 mod published;
-#[cfg(feature = "wiredtiger-system")]
 mod raw;
-#[cfg(feature = "wiredtiger-system")]
 mod records;
-#[cfg(feature = "wiredtiger-system")]
 mod snapshot;
-#[cfg(feature = "wiredtiger-system")]
 mod statistics;
-#[cfg(feature = "wiredtiger-system")]
 mod sweep;
 
-#[cfg(feature = "wiredtiger-system")]
 pub use engine::WiredTigerEngine;
-#[cfg(feature = "wiredtiger-system")]
 pub use options::{COMPRESSORS, WiredTigerOptions};

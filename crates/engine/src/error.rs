@@ -34,6 +34,10 @@ pub enum Error {
 }
 
 impl Error {
+    pub fn cannot_open(path: &std::path::Path, reason: impl Into<String>) -> Error {
+        Error::CannotOpen { path: path.display().to_string(), reason: reason.into() }
+    }
+
     /// An update message for an engine that takes none.
     pub fn no_updates(engine: &str) -> Error {
         Error::Other(format!("the engine {engine} was opened without a function for update messages"))

@@ -8,6 +8,7 @@ mod batch;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod error;
+mod folder_marker;
 pub mod limits;
 mod member;
 pub mod model;
@@ -17,6 +18,7 @@ mod traits;
 
 pub use batch::{Batch, Op};
 pub use error::{Error, Result};
+pub use folder_marker::{FolderMarker, FoundFolder};
 pub use member::{Member, MemberState};
 pub use options::{ENGINE_SETTING, TreeOptions};
 pub use snapshot::{Cursor, RangeEstimate, Snapshot};

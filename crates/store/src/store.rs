@@ -231,7 +231,7 @@ fn drop_broken_off(transactions: &Transactions, tree: TreeId) -> Result<()> {
     txn.drop_tree(tree);
     txn.delete(CATALOGUE, catalogue::build_key(tree));
     match txn.commit(Durability::Applied) {
-        Ok(_) | Err(TxnError::Engine(_)) => Ok(()),
+        Ok(_) | Err(TxnError::Engine(arbor_engine::Error::Unavailable { .. })) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,5 +1,7 @@
 //! Collections and indexes on several engines in one folder: the fractal tree, LMDB, and what a start lacks.
 
+mod support;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -12,7 +14,7 @@ use arbor_engine_set::{EngineSet, Kind};
 use arbor_ftree::{Forest, Options as ForestOptions};
 use arbor_log::{Log, LogOptions};
 use arbor_store::{
-    Collection, EngineChange, EngineNames, Error, Namespace, Phase, Result, Store, StoreOptions, TreeDefaults, Watch,
+    EngineChange, EngineNames, Error, Namespace, Phase, Result, Store, StoreOptions, TreeDefaults, Watch,
 };
 use arbor_txn::{Durability, Error as TxnError, Options, Transaction, Transactions, View};
 
@@ -100,17 +102,7 @@ fn increment(store: &Store, of: &Namespace, id: i32) {
 fn sum(store: &Store, of: &Namespace) -> i32 {
     let report = store.validate(of, true).unwrap();
     assert!(report.is_valid(), "{:#?}", report.problems);
-    let (own, view): (Arc<Collection>, _) = store.snapshot(of).unwrap().unwrap();
-    let mut cursor = view.cursor(own.tree).unwrap();
-    let (mut sum, mut stands) = (0, cursor.first().unwrap());
-    while stands {
-        match Doc::trusted(cursor.value()).get("n") {
-            Some(ValueRef::Int32(n)) => sum += n,
-            other => panic!("{other:?}"),
-        }
-        stands = cursor.next().unwrap();
-    }
-    sum
+    support::sum_of_n(store, of)
 }
 
 #[test]

@@ -78,18 +78,7 @@ fn increment(txn: &mut Transaction, own: &Collection, id: i32) -> Result<()> {
 }
 
 fn sum(rig: &Rig) -> i32 {
-    let own = rig.collection();
-    let view = rig.store.transactions().read().unwrap();
-    let mut cursor = view.cursor(own.tree).unwrap();
-    let (mut sum, mut stands) = (0, cursor.first().unwrap());
-    while stands {
-        match Doc::trusted(cursor.value()).get("n") {
-            Some(ValueRef::Int32(n)) => sum += n,
-            other => panic!("{other:?}"),
-        }
-        stands = cursor.next().unwrap();
-    }
-    sum
+    support::sum_of_n(&rig.store, &rig.ns)
 }
 
 #[test]

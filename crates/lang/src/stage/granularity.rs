@@ -8,17 +8,14 @@ use crate::{Error, Result, text};
 /// A series between 10^k and 10^(k+1), or the powers of two.
 #[derive(Clone, Copy, Debug)]
 pub enum Granularity {
-    /// Numbers of one decade, ascending.
-    Decade(&'static [f64]),
+    /// Every `step`-th of the ascending numbers of one decade.
+    Decade {
+        series: &'static [f64],
+        step: usize,
+    },
     PowersOfTwo,
 }
 
-const R5: &[f64] = &[10.0, 16.0, 25.0, 40.0, 63.0];
-const R10: &[f64] = &[100.0, 125.0, 160.0, 200.0, 250.0, 315.0, 400.0, 500.0, 630.0, 800.0];
-const R20: &[f64] = &[
-    100.0, 112.0, 125.0, 140.0, 160.0, 180.0, 200.0, 224.0, 250.0, 280.0, 315.0, 355.0, 400.0, 450.0, 500.0, 560.0,
-    630.0, 710.0, 800.0, 900.0,
-];
 const R40: &[f64] = &[
     100.0, 106.0, 112.0, 118.0, 125.0, 132.0, 140.0, 150.0, 160.0, 170.0, 180.0, 190.0, 200.0, 212.0, 224.0, 236.0,
     250.0, 265.0, 280.0, 300.0, 315.0, 335.0, 355.0, 375.0, 400.0, 425.0, 450.0, 475.0, 500.0, 530.0, 560.0, 600.0,
@@ -30,24 +27,9 @@ const R80: &[f64] = &[
     650.0, 690.0, 730.0, 775.0, 825.0, 875.0, 925.0, 975.0,
 ];
 const ONE_TWO_FIVE: &[f64] = &[10.0, 20.0, 50.0];
-const E6: &[f64] = &[10.0, 15.0, 22.0, 33.0, 47.0, 68.0];
-const E12: &[f64] = &[10.0, 12.0, 15.0, 18.0, 22.0, 27.0, 33.0, 39.0, 47.0, 56.0, 68.0, 82.0];
 const E24: &[f64] = &[
     10.0, 11.0, 12.0, 13.0, 15.0, 16.0, 18.0, 20.0, 22.0, 24.0, 27.0, 30.0, 33.0, 36.0, 39.0, 43.0, 47.0, 51.0, 56.0,
     62.0, 68.0, 75.0, 82.0, 91.0,
-];
-const E48: &[f64] = &[
-    100.0, 105.0, 110.0, 115.0, 121.0, 127.0, 133.0, 140.0, 147.0, 154.0, 162.0, 169.0, 178.0, 187.0, 196.0, 205.0,
-    215.0, 226.0, 237.0, 249.0, 261.0, 274.0, 287.0, 301.0, 316.0, 332.0, 348.0, 365.0, 383.0, 402.0, 422.0, 442.0,
-    464.0, 487.0, 511.0, 536.0, 562.0, 590.0, 619.0, 649.0, 681.0, 715.0, 750.0, 787.0, 825.0, 866.0, 909.0, 953.0,
-];
-const E96: &[f64] = &[
-    100.0, 102.0, 105.0, 107.0, 110.0, 113.0, 115.0, 118.0, 121.0, 124.0, 127.0, 130.0, 133.0, 137.0, 140.0, 143.0,
-    147.0, 150.0, 154.0, 158.0, 162.0, 165.0, 169.0, 174.0, 178.0, 182.0, 187.0, 191.0, 196.0, 200.0, 205.0, 210.0,
-    215.0, 221.0, 226.0, 232.0, 237.0, 243.0, 249.0, 255.0, 261.0, 267.0, 274.0, 280.0, 287.0, 294.0, 301.0, 309.0,
-    316.0, 324.0, 332.0, 340.0, 348.0, 357.0, 365.0, 374.0, 383.0, 392.0, 402.0, 412.0, 422.0, 432.0, 442.0, 453.0,
-    464.0, 475.0, 487.0, 499.0, 511.0, 523.0, 536.0, 549.0, 562.0, 576.0, 590.0, 604.0, 619.0, 634.0, 649.0, 665.0,
-    681.0, 698.0, 715.0, 732.0, 750.0, 768.0, 787.0, 806.0, 825.0, 845.0, 866.0, 887.0, 909.0, 931.0, 953.0, 976.0,
 ];
 const E192: &[f64] = &[
     100.0, 101.0, 102.0, 104.0, 105.0, 106.0, 107.0, 109.0, 110.0, 111.0, 113.0, 114.0, 115.0, 117.0, 118.0, 120.0,
@@ -66,22 +48,23 @@ const E192: &[f64] = &[
 
 impl Granularity {
     pub fn named(name: &str) -> Result<Granularity> {
-        Ok(Granularity::Decade(match name {
-            "R5" => R5,
-            "R10" => R10,
-            "R20" => R20,
-            "R40" => R40,
-            "R80" => R80,
-            "1-2-5" => ONE_TWO_FIVE,
-            "E6" => E6,
-            "E12" => E12,
-            "E24" => E24,
-            "E48" => E48,
-            "E96" => E96,
-            "E192" => E192,
+        let (series, step) = match name {
+            "R5" => (R40, 8),
+            "R10" => (R40, 4),
+            "R20" => (R40, 2),
+            "R40" => (R40, 1),
+            "R80" => (R80, 1),
+            "1-2-5" => (ONE_TWO_FIVE, 1),
+            "E6" => (E24, 4),
+            "E12" => (E24, 2),
+            "E24" => (E24, 1),
+            "E48" => (E192, 4),
+            "E96" => (E192, 2),
+            "E192" => (E192, 1),
             "POWERSOF2" => return Ok(Granularity::PowersOfTwo),
             _ => return Err(Error::location(40257, format!("Unknown rounding granularity '{name}'"))),
-        }))
+        };
+        Ok(Granularity::Decade { series, step })
     }
 
     /// Refuses values that have no place in a series.
@@ -141,7 +124,7 @@ impl Granularity {
     fn decade(self, exponent: i32) -> Vec<f64> {
         match self {
             Granularity::PowersOfTwo => vec![2f64.powi(exponent)],
-            Granularity::Decade(series) => {
+            Granularity::Decade { series, step } => {
                 let digits = if series.first().is_some_and(|first| *first >= 100.0) { 2 } else { 1 };
                 // multiplied or divided by a power that is exact, so that 0.16 is what a client writes as 0.16
                 let scale = exponent - digits;
@@ -149,7 +132,7 @@ impl Granularity {
                     true => number * 10f64.powi(scale),
                     false => number / 10f64.powi(-scale),
                 };
-                series.iter().map(place).collect()
+                series.iter().step_by(step).map(place).collect()
             }
         }
     }
@@ -165,11 +148,16 @@ mod tests {
         for (name, number, above, below) in [
             ("R5", "19", "25.0", "16.0"),
             ("R5", "10", "16.0", "6.3"),
+            ("R10", "126", "160.0", "125.0"),
             ("R20", "59", "63.0", "56.0"),
             ("R80", "100", "103.0", "97.5"),
             ("1-2-5", "0.3", "0.5", "0.2"),
             ("1-2-5", "1000", "2000.0", "500.0"),
+            ("E6", "16", "22.0", "15.0"),
+            ("E12", "13", "15.0", "12.0"),
             ("E24", "43", "47.0", "39.0"),
+            ("E48", "101", "105.0", "100.0"),
+            ("E96", "101", "102.0", "100.0"),
             ("E192", "100", "101.0", "98.8"),
             ("POWERSOF2", "32", "64", "16"),
             ("POWERSOF2", "33.5", "64.0", "32.0"),
@@ -186,8 +174,11 @@ mod tests {
 
     #[test]
     fn every_series_ascends_within_a_decade() {
-        for name in ["R5", "R10", "R20", "R40", "R80", "1-2-5", "E6", "E12", "E24", "E48", "E96", "E192"] {
-            let Granularity::Decade(series) = Granularity::named(name).unwrap() else { panic!("{name}") };
+        let lengths = [5, 10, 20, 40, 40, 3, 6, 12, 24, 48, 96, 192];
+        let names = ["R5", "R10", "R20", "R40", "R80", "1-2-5", "E6", "E12", "E24", "E48", "E96", "E192"];
+        for (name, length) in names.into_iter().zip(lengths) {
+            let series = Granularity::named(name).unwrap().decade(0);
+            assert_eq!(series.len(), length, "{name}");
             assert!(series.windows(2).all(|pair| pair[0] < pair[1]), "{name}");
             assert!(series.last().unwrap() / series.first().unwrap() < 10.0, "{name}");
         }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, keystring};
+use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef, keystring};
 use arbor_store::{Collection, Direction, IndexCursor, Namespace, RecordCursor, Result, Store, StoreOptions};
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Durability, Options, Transaction};
@@ -142,4 +142,19 @@ pub fn spec(fields: &[(&str, i32)], options: &[(&str, Value)]) -> DocBuf {
         spec.append(name, value);
     }
     spec
+}
+
+/// The sum of the field `n`, an int32 in every document.
+pub fn sum_of_n(store: &Store, ns: &Namespace) -> i32 {
+    let (collection, view) = store.snapshot(ns).unwrap().unwrap();
+    let mut cursor = RecordCursor::new(&view, &collection).unwrap();
+    let (mut sum, mut stands) = (0, cursor.first().unwrap());
+    while stands {
+        match cursor.doc().get("n") {
+            Some(ValueRef::Int32(n)) => sum += n,
+            other => panic!("{other:?}"),
+        }
+        stands = cursor.next().unwrap();
+    }
+    sum
 }

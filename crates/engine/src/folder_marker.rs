@@ -1,0 +1,64 @@
+//! The marker of a folder that a library keeps its files in: whose the folder is, before the library sees it.
+//!
+//! The marker is written before the library makes its first file, so a folder with files and without it is not Arbor's, and
+//! the library does not get to write to it.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+use crate::{Error, Result};
+
+const FILE: &str = "ARBOR_ENGINE";
+
+/// What the file `ARBOR_ENGINE` says in the folders of one engine.
+pub struct FolderMarker {
+    /// As people call it.
+    pub library: &'static str,
+    /// The engine and the version of what it keeps there: `rocksdb 2`.
+    pub version: &'static str,
+}
+
+/// What a folder was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FoundFolder {
+    /// Empty, or its making was cut short before anything was in it.
+    New,
+    /// This version's.
+    Marked,
+}
+
+impl FolderMarker {
+    /// Makes the folder, or finds that it is Arbor's. Errors: `CannotOpen` for one of another version or owner.
+    pub fn prepare(&self, path: &Path) -> Result<FoundFolder> {
+        let fails = |e: io::Error| Error::cannot_open(path, e.to_string());
+        let content = format!("{}\n", self.version);
+        fs::create_dir_all(path).map_err(fails)?;
+        match fs::read_to_string(path.join(FILE)) {
+            Ok(text) if text == content => Ok(FoundFolder::Marked),
+            // A crash while the marker was written: nothing else can be there.
+            Ok(text) if content.starts_with(&text) => self.mark(path, &content),
+            Ok(text) => {
+                let reason = format!("{FILE} says '{}', this build reads '{}'", text.trim(), self.version);
+                Err(Error::cannot_open(path, reason))
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => self.mark(path, &content),
+            Err(e) => Err(fails(e)),
+        }
+    }
+
+    fn mark(&self, path: &Path, content: &str) -> Result<FoundFolder> {
+        let fails = |e: io::Error| Error::cannot_open(path, e.to_string());
+        for entry in fs::read_dir(path).map_err(fails)? {
+            let name = entry.map_err(fails)?.file_name();
+            if name != FILE && name != "lost+found" {
+                let reason = format!("it holds {} and is not a {} folder of Arbor", name.display(), self.library);
+                return Err(Error::cannot_open(path, reason));
+            }
+        }
+        let mut file = File::create(path.join(FILE)).map_err(fails)?;
+        file.write_all(content.as_bytes()).and_then(|()| file.sync_all()).map_err(fails)?;
+        File::open(path).and_then(|dir| dir.sync_all()).map_err(fails)?;
+        Ok(FoundFolder::New)
+    }
+}
