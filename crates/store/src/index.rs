@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arbor_base::TreeId;
 use arbor_bson::DocBuf;
 
-use crate::{PartialFilter, Wildcard};
+use crate::{KeyGenerator, PartialFilter};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -46,8 +46,8 @@ pub struct Index {
     pub hidden: bool,
     /// Its entries hold the whole documents.
     pub clustering: bool,
-    /// Its entries are of paths and values, not of the fields of the pattern.
-    pub wildcard: Option<Arc<Wildcard>>,
+    /// Makes the keys of documents.
+    pub generator: KeyGenerator,
     /// Which documents have entries; `None`: all.
     pub partial: Option<Arc<PartialFilter>>,
     /// `expireAfterSeconds`, when the specification has it.
@@ -122,10 +122,7 @@ impl Index {
 
     /// The flags `push` of a KeyString builder wants, one per component of a key.
     pub fn descending(&self) -> Vec<bool> {
-        if let Some(wildcard) = &self.wildcard {
-            return wildcard.descending().to_vec();
-        }
-        self.key_pattern.iter().map(|field| field.direction == Direction::Descending).collect()
+        self.generator.descending(&self.key_pattern)
     }
 
     /// The key pattern as a document, as the user wrote it.

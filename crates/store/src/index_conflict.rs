@@ -27,7 +27,7 @@ impl IndexSpec {
         };
         if !same_key
             || !same_filter
-            || self.wildcard != existing.wildcard
+            || self.generator != existing.generator
             || self.unique != existing.unique
             || self.sparse != existing.sparse
         {

@@ -38,10 +38,7 @@ impl Index {
     pub(crate) fn keys_of(&self, doc: Doc<'_>) -> Result<Keys> {
         match &self.partial {
             Some(partial) if !partial.matches(doc)? => Ok(Keys::none(self.key_pattern.len())),
-            _ => match &self.wildcard {
-                Some(wildcard) => wildcard.keys(doc),
-                None => keys(&self.key_pattern, self.sparse, doc),
-            },
+            _ => self.generator.keys(&self.key_pattern, self.sparse, doc),
         }
     }
 }
@@ -125,7 +122,8 @@ fn is_position(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_digit()) && (name.len() == 1 || !name.starts_with('0'))
 }
 
-fn keys(pattern: &[KeyField], sparse: bool, doc: Doc<'_>) -> Result<Keys> {
+/// The keys that the fields of a pattern make.
+pub(crate) fn keys(pattern: &[KeyField], sparse: bool, doc: Doc<'_>) -> Result<Keys> {
     let steps: Vec<Step> = pattern.iter().map(|field| Step::Walk { doc, rest: &field.path }.walk()).collect();
     let mut generator =
         Generator { pattern, sparse, builder: KeyBuilder::new(), keys: Vec::new(), multikey: vec![0; pattern.len()] };

@@ -9,7 +9,9 @@ use crate::index::Multikey;
 use crate::key_pattern::{default_name, parse_key_pattern};
 use crate::tree_options::TOKUMX_SETTINGS;
 use crate::wildcard::WILDCARD;
-use crate::{Direction, Error, FieldKind, Index, IndexProblem, KeyField, PartialFilter, Result, Wildcard};
+use crate::{
+    Direction, Error, FieldKind, Index, IndexProblem, KeyField, KeyGenerator, PartialFilter, Result, Wildcard,
+};
 
 /// Options that are kept as they are and change nothing here.
 const INERT_OPTIONS: &[&str] = &[
@@ -40,7 +42,7 @@ pub(crate) struct IndexSpec {
     pub sparse: bool,
     pub hidden: bool,
     pub clustering: bool,
-    pub wildcard: Option<Arc<Wildcard>>,
+    pub generator: KeyGenerator,
     pub partial: Option<Arc<PartialFilter>>,
     pub expire_after_seconds: Option<i64>,
     /// `v`, `key`, `name`, then the options in the order in which they were given.
@@ -155,14 +157,16 @@ impl IndexSpec {
             sparse: false,
             hidden: false,
             clustering: false,
-            wildcard: None,
+            generator: KeyGenerator::Fields,
             partial: None,
             expire_after_seconds: None,
             doc: DocBuf::new(),
         };
         if let [field] = spec.key_pattern.as_slice() {
             let descending = field.direction == Direction::Descending;
-            spec.wildcard = Wildcard::of(&field.path, descending).map(Arc::new);
+            if let Some(wildcard) = Wildcard::of(&field.path, descending) {
+                spec.generator = KeyGenerator::Wildcard(Arc::new(wildcard));
+            }
         }
         spec.doc.append("v", 2i32).append("key", key).append("name", &spec.name.clone());
         for (option, value) in given {
@@ -182,10 +186,10 @@ impl IndexSpec {
         if self.partial.is_some() && self.sparse {
             return cannot("cannot mix \"partialFilterExpression\" and \"sparse\" options");
         }
-        if self.wildcard.is_none() && self.key_pattern.iter().any(|field| field.path.contains(WILDCARD)) {
+        if self.generator.is_fields() && self.key_pattern.iter().any(|field| field.path.contains(WILDCARD)) {
             return refused("a compound wildcard index");
         }
-        if self.wildcard.is_some() {
+        if self.generator.wildcard().is_some() {
             let set = [
                 ("unique", self.unique),
                 ("prepareUnique", self.prepare_unique),
@@ -246,7 +250,7 @@ impl IndexSpec {
                         format!("The field '{option}' must be a non-empty object, but got {}", type_name(value));
                     return problem(IndexProblem::TypeMismatch, reason);
                 };
-                let Some(wildcard) = &mut self.wildcard else {
+                let KeyGenerator::Wildcard(wildcard) = &mut self.generator else {
                     return problem(
                         IndexProblem::BadValue,
                         "The field 'wildcardProjection' is only allowed in an 'wildcard' index",
@@ -341,7 +345,7 @@ impl IndexSpec {
             sparse: self.sparse,
             hidden: self.hidden,
             clustering: self.clustering,
-            wildcard: self.wildcard,
+            generator: self.generator,
             partial: self.partial,
             expire_after_seconds: self.expire_after_seconds,
             engine,

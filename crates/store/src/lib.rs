@@ -13,7 +13,7 @@
 //! | `switch/` | the live change of a collection's engine |
 //! | `compact.rs` | compacting a collection's trees |
 //! | `record.rs`, `cursor.rs`, `entry.rs` | reading; the layout of records and index entries |
-//! | `write.rs`, `index_keys.rs` | [`insert`], [`update`], [`delete`] and the keys of a document |
+//! | `write.rs`, `key_generator.rs`, `index_keys.rs` | [`insert`], [`update`], [`delete`] and the keys of a document |
 //! | `wildcard.rs` | the scope of a wildcard index and the keys of a document there |
 //! | `partial.rs`, `hashed.rs` | the filter of a partial index; the hash of a value in a hashed one |
 //! | `tree_options.rs` | on which engine new trees live, and with which settings |
@@ -37,6 +37,7 @@ mod index;
 mod index_conflict;
 mod index_keys;
 mod index_spec;
+mod key_generator;
 mod key_pattern;
 mod latch;
 mod namespace;
@@ -63,6 +64,7 @@ pub use error::{Error, IndexProblem, Result};
 pub use hashed::hash_of;
 pub use index::{Direction, FieldKind, Index, KeyField};
 pub use index_keys::{KEYS_PER_DOCUMENT_MAX, index_keys};
+pub use key_generator::KeyGenerator;
 pub use key_pattern::INDEX_FIELDS_MAX;
 pub use namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
 pub use partial::PartialFilter;

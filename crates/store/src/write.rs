@@ -218,7 +218,7 @@ fn difference(before: Vec<Key>, after: Vec<Key>, clustering: bool) -> Difference
 impl Index {
     /// Whether both documents have identical values in every top-level field that the index looks at.
     fn same_fields(&self, old: Doc<'_>, new: Doc<'_>) -> bool {
-        if self.clustering || self.partial.is_some() || self.wildcard.is_some() {
+        if self.clustering || self.partial.is_some() || !self.generator.is_fields() {
             return old.as_bytes() == new.as_bytes();
         }
         let same = |name: &str| match (old.get(name), new.get(name)) {

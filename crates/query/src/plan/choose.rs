@@ -261,7 +261,8 @@ impl Planner<'_> {
             ChosenIndex::Pattern(pattern) => same_pattern(pattern, &index.key_document()),
             ChosenIndex::HiddenToo(_) | ChosenIndex::Natural(_) => false,
         };
-        let mut wildcards = self.collection.indexes.iter().filter(|index| index.wildcard.is_some() && !index.hidden);
+        let mut wildcards =
+            self.collection.indexes.iter().filter(|index| index.generator.wildcard().is_some() && !index.hidden);
         wildcards.find(|index| fits(index)).map(|index| index.name.as_str())
     }
 

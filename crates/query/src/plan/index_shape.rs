@@ -97,8 +97,8 @@ impl IndexShape {
 
     fn those(collection: &Collection, wanted: impl Fn(&Index) -> bool) -> Vec<IndexShape> {
         let secondary = collection.indexes.iter().enumerate();
-        // wildcard indexes have no order of their own, see [`super::wildcard`]
-        let secondary = secondary.filter(|(_, index)| index.wildcard.is_none() && wanted(index));
+        // other indexes have no order of their own, see [`super::wildcard`]
+        let secondary = secondary.filter(|(_, index)| index.generator.is_fields() && wanted(index));
         std::iter::once(IndexShape::primary())
             .chain(secondary.map(|(at, index)| IndexShape::secondary(at, index)))
             .collect()

@@ -20,7 +20,7 @@ const PATH: &str = "$_path";
 pub fn candidates(collection: &Collection, predicates: &[Predicate]) -> Vec<(IndexShape, IndexBounds)> {
     let mut found = Vec::new();
     for (at, index) in collection.indexes.iter().enumerate().filter(|(_, index)| !index.hidden) {
-        let Some(wildcard) = &index.wildcard else { continue };
+        let Some(wildcard) = index.generator.wildcard() else { continue };
         let mut paths: Vec<&str> = predicates.iter().map(|predicate| predicate.path.as_str()).collect();
         paths.sort_unstable();
         paths.dedup();

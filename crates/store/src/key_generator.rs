@@ -1,0 +1,46 @@
+//! How the keys of a document come about in an index.
+
+use std::sync::Arc;
+
+use arbor_bson::Doc;
+
+use crate::index_keys::{Keys, keys};
+use crate::{Direction, KeyField, Result, Wildcard};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KeyGenerator {
+    /// One component per field of the pattern.
+    #[default]
+    Fields,
+    /// A path and its value, for every path in scope.
+    Wildcard(Arc<Wildcard>),
+}
+
+impl KeyGenerator {
+    /// The directions of a key's components.
+    pub fn descending(&self, pattern: &[KeyField]) -> Vec<bool> {
+        match self {
+            KeyGenerator::Fields => pattern.iter().map(|field| field.direction == Direction::Descending).collect(),
+            KeyGenerator::Wildcard(wildcard) => wildcard.descending().to_vec(),
+        }
+    }
+
+    pub(crate) fn keys(&self, pattern: &[KeyField], sparse: bool, doc: Doc<'_>) -> Result<Keys> {
+        match self {
+            KeyGenerator::Fields => keys(pattern, sparse, doc),
+            KeyGenerator::Wildcard(wildcard) => wildcard.keys(doc),
+        }
+    }
+
+    /// Whether the keys come from the fields of the pattern alone.
+    pub fn is_fields(&self) -> bool {
+        matches!(self, KeyGenerator::Fields)
+    }
+
+    pub fn wildcard(&self) -> Option<&Arc<Wildcard>> {
+        match self {
+            KeyGenerator::Wildcard(wildcard) => Some(wildcard),
+            KeyGenerator::Fields => None,
+        }
+    }
+}
