@@ -14,7 +14,6 @@ COMMANDS = [
     ({"replSetInitiate": {}}, 59),
     ({"enableSharding": "d"}, 59),
     ({"reIndex": "c"}, 59),
-    ({"bulkWrite": 1, "ops": [], "nsInfo": []}, 59),
     ({"mapReduce": "c"}, 59),
     ({"profile": 2}, 238),
     ({"fsync": 1, "lock": True}, 238),

@@ -57,6 +57,14 @@ impl Error {
         entry.with("errmsg", self.message.as_str())
     }
 
+    /// What `bulkWrite` answers for one operation.
+    pub fn to_bulk_error(&self, index: usize) -> DocBuf {
+        let mut entry = DocBuf::new().with("ok", 0.0).with("idx", index as i32).with("code", self.code.0);
+        entry.append("errmsg", self.message.as_str());
+        self.append_details(&mut entry);
+        entry
+    }
+
     fn append_details(&self, document: &mut DocBuf) {
         for (name, value) in self.details.as_ref().map(DocBuf::as_doc).into_iter().flatten() {
             document.append(name, value);

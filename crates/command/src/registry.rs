@@ -87,6 +87,7 @@ static ROWS: &[Row] = &[
     quick("authenticate", cmd::sasl::run, "Access control is not in this build yet"),
     quick("buildInfo", cmd::build_info::run, "Version and build of the server").v1(),
     quick("buildinfo", cmd::build_info::run, "Old spelling of buildInfo"),
+    write("bulkWrite", cmd::bulk_write::run, "Inserts, updates and deletes over several collections").admin().v1(),
     slow("collMod", cmd::coll_mod::run, "Changes a collection or a view").writing().v1(),
     slow("collStats", cmd::coll_stats::run, "Figures of a collection"),
     slow("collstats", cmd::coll_stats::run, "Old spelling of collStats"),

@@ -41,7 +41,9 @@ pub use database::{Database, Memory, Settings, WarnOfMismatch};
 pub use error::{Error, Result};
 pub use explain::explain;
 pub use interrupt::Interrupt;
-pub use outcome::{DeleteOutcome, FindAndModifyOutcome, InsertOutcome, UpdateOutcome, Upserted, WriteError};
+pub use outcome::{
+    DeleteOutcome, FindAndModifyOutcome, InsertOutcome, UpdateDone, UpdateOutcome, Upserted, WriteError,
+};
 pub use read::{count, distinct, find};
 pub use registry::{CheckedOut, CursorInfo, CursorOptions, CursorRegistry, IDLE_TIMEOUT, Killed};
 pub use spec::{

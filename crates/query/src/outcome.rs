@@ -23,7 +23,17 @@ pub struct UpdateOutcome {
     pub matched: u64,
     pub modified: u64,
     pub upserted: Vec<Upserted>,
+    /// The statements that succeeded, in order.
+    pub each: Vec<UpdateDone>,
     pub errors: Vec<WriteError>,
+}
+
+/// What statement `index` did.
+#[derive(Debug)]
+pub struct UpdateDone {
+    pub index: usize,
+    pub matched: u64,
+    pub modified: u64,
 }
 
 #[derive(Debug)]
@@ -35,6 +45,8 @@ pub struct Upserted {
 #[derive(Debug, Default)]
 pub struct DeleteOutcome {
     pub deleted: u64,
+    /// The statements that succeeded, in order, with what each deleted.
+    pub each: Vec<(usize, u64)>,
     pub errors: Vec<WriteError>,
 }
 

@@ -129,6 +129,16 @@ pub struct UpdateStatement<'a> {
     pub upsert: bool,
     pub array_filters: Vec<Doc<'a>>,
     pub hint: Option<Hint<'a>>,
+    /// Which of the documents is changed, when it is one.
+    pub sort: Option<Doc<'a>>,
+}
+
+impl<'a> UpdateStatement<'a> {
+    /// Changes the first document that matches.
+    pub fn new(q: Doc<'a>, u: ValueRef<'a>) -> UpdateStatement<'a> {
+        let (c, hint, sort) = (None, None, None);
+        UpdateStatement { q, u, c, multi: false, upsert: false, array_filters: Vec::new(), hint, sort }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -13,8 +13,9 @@ use crate::{Error, Result};
 
 pub const DOCUMENT_BYTES_MAX: i32 = 16 * 1024 * 1024;
 
-/// Wire version of MongoDB 7.0; the lowest is 0, for the legacy opcodes.
-const WIRE_VERSION_MAX: i32 = 21;
+/// Wire version of MongoDB 8.0, from which on drivers send `bulkWrite` and the `sort` of an update; the lowest is 0, for the
+/// legacy opcodes. COMPAT: versions, `buildInfo` and the feature compatibility version stay at 7.0.
+const WIRE_VERSION_MAX: i32 = 25;
 
 const CLIENT_BYTES_MAX: usize = 512;
 

@@ -6,10 +6,10 @@ use arbor_query::{UpdateSpec, UpdateStatement};
 
 use super::cursor_reply::collation;
 use super::write_reply::{append_errors, check_count};
-use crate::Result;
 use crate::arguments::Field;
 use crate::call::Call;
 use crate::metrics::Kind;
+use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
@@ -52,29 +52,39 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<UpdateSpec<'c>> {
 
 fn statement(doc: Doc<'_>) -> Result<UpdateStatement<'_>> {
     let (mut q, mut u) = (None, None);
-    let (mut c, mut multi, mut upsert, mut array_filters, mut hint) = (None, false, false, Vec::new(), None);
+    let mut statement = UpdateStatement::new(Doc::empty(), ValueRef::Null);
     for (name, value) in doc {
         let field = Field::new("update.updates", name);
         match name {
             "q" => q = Some(field.document(value)?),
             "u" => u = Some(modification(value)?),
-            "c" => c = Some(field.document(value)?),
-            "multi" => multi = field.bool(value)?,
-            "upsert" => upsert = field.bool(value)?,
-            "arrayFilters" => array_filters = field.documents(value)?,
-            "hint" => hint = super::hint::read(field, value)?,
+            "c" => statement.c = Some(field.document(value)?),
+            "multi" => statement.multi = field.bool(value)?,
+            "upsert" => statement.upsert = field.bool(value)?,
+            "arrayFilters" => statement.array_filters = field.documents(value)?,
+            "hint" => statement.hint = super::hint::read(field, value)?,
+            "sort" => statement.sort = Some(field.document(value)?),
             "collation" => collation(field, value)?,
             "upsertSupplied" | "sampleId" => {}
             _ => return Err(field.unknown()),
         }
     }
-    let q = q.ok_or_else(|| Field::new("update.updates", "q").missing())?;
-    let u = u.ok_or_else(|| Field::new("update.updates", "u").missing())?;
-    Ok(UpdateStatement { q, u, c, multi, upsert, array_filters, hint })
+    statement.q = q.ok_or_else(|| Field::new("update.updates", "q").missing())?;
+    statement.u = u.ok_or_else(|| Field::new("update.updates", "u").missing())?;
+    check_sort(&statement)?;
+    Ok(statement)
+}
+
+/// A sort chooses the one document that is changed.
+pub fn check_sort(statement: &UpdateStatement<'_>) -> Result<()> {
+    if statement.multi && statement.sort.is_some() {
+        return Err(Error::failed_to_parse("Cannot specify sort with multi=true"));
+    }
+    Ok(())
 }
 
 /// `u`; a pipeline with an unknown stage fails the whole command, as in MongoDB.
-fn modification(value: ValueRef<'_>) -> Result<ValueRef<'_>> {
+pub fn modification(value: ValueRef<'_>) -> Result<ValueRef<'_>> {
     if let ValueRef::Array(pipeline) = value {
         Stage::check_names(pipeline)?;
     }

@@ -21,12 +21,17 @@ pub fn check_count(call: &Call<'_>, statements: usize) -> Result<()> {
     Err(Error::new(Code::INVALID_LENGTH, text))
 }
 
-/// Appends `writeErrors`. An interruption and a store that closes are no fault of a statement: they fail the command.
+/// An interruption and a store that closes are no fault of a statement: they fail the command.
+pub fn is_fatal(error: &Error) -> bool {
+    matches!(error.code, Code::MAX_TIME_MS_EXPIRED | Code::INTERRUPTED | Code::SHUTDOWN_IN_PROGRESS)
+}
+
+/// Appends `writeErrors`.
 pub fn append_errors(call: &mut Call<'_>, errors: Vec<WriteError>) -> Result<()> {
     let mut array = ArrayBuf::new();
     for WriteError { index, error } in errors {
         let error = call.server.with_namespace(Error::from(error));
-        if matches!(error.code, Code::MAX_TIME_MS_EXPIRED | Code::INTERRUPTED | Code::SHUTDOWN_IN_PROGRESS) {
+        if is_fatal(&error) {
             return Err(error);
         }
         array.push(&error.to_write_error(index));

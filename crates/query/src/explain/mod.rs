@@ -86,7 +86,8 @@ impl Explainer<'_> {
     fn update(&self, spec: &UpdateSpec<'_>) -> Result<DocBuf> {
         let context = self.database.context(spec.let_variables)?;
         let Some(first) = spec.updates.first() else { return Ok(DocBuf::new()) };
-        let query = Query::parse(first.q, first.hint, &context)?;
+        let mut query = Query::parse(first.q, first.hint, &context)?;
+        query.sort_by(first.sort)?;
         let shape = Shape::Write { stage: "UPDATE", figure: "nWouldModify", all: first.multi };
         self.whole(&spec.namespace, &query, &shape)
     }

@@ -25,10 +25,13 @@ pub fn delete(database: &Database, spec: &DeleteSpec<'_>, interrupt: &Interrupt)
         |statement| delete_all(database, collection, &query_of(statement, &context)?, interrupt),
         |txn, statement| delete_one(database, txn, collection, &query_of(statement, &context)?, interrupt),
     );
-    let mut deleted = 0;
-    let errors = settle(done, |_, count| deleted += count);
+    let (mut deleted, mut each) = (0, Vec::with_capacity(spec.deletes.len()));
+    let errors = settle(done, |index, count| {
+        deleted += count;
+        each.push((index, count));
+    });
     database.make_durable(spec.durability)?;
-    Ok(DeleteOutcome { deleted, errors })
+    Ok(DeleteOutcome { deleted, each, errors })
 }
 
 pub fn query_of(statement: &DeleteStatement<'_>, context: &Context) -> Result<Query> {

@@ -9,7 +9,7 @@ use super::statements::{self, is_full, settle};
 use super::target::{Targets, find_one};
 use super::validated::Validated;
 use crate::plan::Query;
-use crate::{Database, Error, Interrupt, Result, UpdateOutcome, UpdateSpec, UpdateStatement, Upserted};
+use crate::{Database, Error, Interrupt, Result, UpdateDone, UpdateOutcome, UpdateSpec, UpdateStatement, Upserted};
 
 pub fn update(database: &Database, spec: &UpdateSpec<'_>, interrupt: &Interrupt) -> Result<UpdateOutcome> {
     let context = database.context(spec.let_variables)?;
@@ -40,6 +40,7 @@ pub fn update(database: &Database, spec: &UpdateSpec<'_>, interrupt: &Interrupt)
     let errors = settle(done, |index, updated| {
         outcome.matched += updated.matched;
         outcome.modified += updated.modified;
+        outcome.each.push(UpdateDone { index, matched: updated.matched, modified: updated.modified });
         outcome.upserted.extend(updated.upserted.map(|id| Upserted { index, id }));
     });
     database.make_durable(spec.durability)?;
@@ -60,11 +61,10 @@ impl Parsed {
             constants: statement.c,
             multi: statement.multi,
         };
-        Ok(Parsed {
-            query: Query::parse(statement.q, statement.hint, context)?,
-            modifier: Modifier::parse(&modification, context)?,
-            upsert: statement.upsert,
-        })
+        let mut query = Query::parse(statement.q, statement.hint, context)?;
+        query.sort_by(statement.sort)?;
+        query.limit = statement.sort.map(|_| 1);
+        Ok(Parsed { query, modifier: Modifier::parse(&modification, context)?, upsert: statement.upsert })
     }
 }
 

@@ -215,13 +215,5 @@ pub fn at<'d>(doc: &'d DocBuf, path: &str) -> ValueRef<'d> {
 
 /// One document, not an upsert.
 pub fn statement<'s>(q: &'s DocBuf, u: &'s DocBuf) -> UpdateStatement<'s> {
-    UpdateStatement {
-        q: q.as_doc(),
-        u: ValueRef::Document(u.as_doc()),
-        c: None,
-        multi: false,
-        upsert: false,
-        array_filters: Vec::new(),
-        hint: None,
-    }
+    UpdateStatement::new(q.as_doc(), u.into())
 }
