@@ -193,7 +193,7 @@ impl Target {
     }
 
     fn apply(&mut self, ops: Vec<Op>) -> Result<()> {
-        let position = self.log.append(&[&arbor_txn::record::encode(&ops, &[])]).map_err(log_error)?;
+        let position = self.log.append(&[&arbor_txn::record::of_ops(&ops)]).map_err(log_error)?;
         self.engine.apply(&[Batch { position, ops }])
     }
 
@@ -214,11 +214,11 @@ impl Target {
         let mut records = 0;
         while let Some(entry) = reader.next_borrowed() {
             let (position, payload) = entry.map_err(log_error)?;
-            let (ops, _) = arbor_txn::record::decode(payload).map_err(|reason| Error::Corrupt {
+            let record = arbor_txn::record::Record::decode(payload).map_err(|reason| Error::Corrupt {
                 place: format!("log record {position}"),
                 context: reason.to_owned(),
             })?;
-            let ops = self.known(ops, position);
+            let ops = self.known(record.ops, position);
             if !ops.is_empty() {
                 self.apply(ops)?;
             }

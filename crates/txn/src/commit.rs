@@ -19,7 +19,7 @@
 //! Lock order: commit lock, then a shard of the active transactions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,7 @@ use arbor_log::Log;
 use hashbrown::DefaultHashBuilder;
 
 use crate::active::{ActiveTransactions, Ticket};
+use crate::clock::Clock;
 use crate::group::{Committed, Draft, PRUNE_AT, Request};
 use crate::queue::Queue;
 use crate::write_set::WriteSet;
@@ -43,6 +44,7 @@ pub(crate) struct CommitPath {
     options: Options,
     active: Arc<ActiveTransactions>,
     hasher: DefaultHashBuilder,
+    clock: Clock,
     queue: Queue<Request, Outcome>,
     committed: Mutex<Committed>,
     /// Signalled when pending batches are applied.
@@ -50,6 +52,10 @@ pub(crate) struct CommitPath {
     applied_lock: Mutex<()>,
     /// Position that new snapshots show at least.
     published: AtomicU64,
+    /// Who waits for more to be published.
+    watchers: AtomicUsize,
+    watched: Condvar,
+    watched_lock: Mutex<()>,
     next_tree: AtomicU64,
     log_bytes: AtomicU64,
     low_space: AtomicBool,
@@ -72,6 +78,9 @@ impl CommitPath {
     pub fn new(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options, committed: Committed) -> CommitPath {
         CommitPath {
             published: AtomicU64::new(engine.applied().0),
+            watchers: AtomicUsize::new(0),
+            watched: Condvar::new(),
+            watched_lock: Mutex::new(()),
             next_tree: AtomicU64::new(committed.next_tree),
             queue: Queue::new(options.group_bytes_max),
             engine,
@@ -79,6 +88,7 @@ impl CommitPath {
             options,
             active: Arc::default(),
             hasher: DefaultHashBuilder::default(),
+            clock: Clock::default(),
             committed: Mutex::new(committed),
             applied: Condvar::new(),
             applied_lock: Mutex::new(()),
@@ -99,6 +109,10 @@ impl CommitPath {
 
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     pub fn register(&self) -> Ticket {
@@ -125,6 +139,8 @@ impl CommitPath {
 
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
+        let _guard = lock(&self.watched_lock);
+        self.watched.notify_all();
     }
 
     pub fn poisoned(&self) -> Option<&str> {
@@ -218,7 +234,8 @@ impl CommitPath {
             let position = Position(first.0 + draft.batches.len() as u64);
             outcomes.push(match draft.check(committed, &request) {
                 Ok(()) => {
-                    draft.add(committed, request, position, alone);
+                    let stamp = self.clock.stamp(request.notes);
+                    draft.add(committed, request, position, stamp, alone);
                     Outcome::Committed(position)
                 }
                 Err(error) => Outcome::Failed(error),
@@ -277,8 +294,33 @@ impl CommitPath {
         Error::Poisoned { reason }
     }
 
+    pub fn published(&self) -> Position {
+        Position(self.published.load(Ordering::Acquire))
+    }
+
     fn publish(&self, position: Position) {
-        self.published.store(position.0, Ordering::Release);
+        // SeqCst on both sides: a watcher that does not see the position yet is seen here.
+        self.published.store(position.0, Ordering::SeqCst);
+        if self.watchers.load(Ordering::SeqCst) > 0 {
+            let _guard = lock(&self.watched_lock);
+            self.watched.notify_all();
+        }
+    }
+
+    /// Waits until `position` is published, or until the deadline; says whether it is.
+    pub fn wait_published(&self, position: Position, deadline: Instant) -> bool {
+        self.watchers.fetch_add(1, Ordering::SeqCst);
+        let mut guard = lock(&self.watched_lock);
+        while self.published.load(Ordering::SeqCst) < position.0 && self.check_open().is_ok() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            guard = self.watched.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(guard);
+        self.watchers.fetch_sub(1, Ordering::SeqCst);
+        self.published() >= position
     }
 
     fn prune(&self, committed: &mut Committed, published: Position) {

@@ -10,7 +10,8 @@ use arbor_engine::Op;
 use arbor_log::{Log, Reader};
 
 use crate::commit::log_error;
-use crate::{Error, Result, record};
+use crate::record::Record;
+use crate::{Error, Result};
 
 /// From which position on somebody needs the log, by follower.
 #[derive(Debug, Default)]
@@ -78,8 +79,8 @@ impl Follower {
         }
         let Some(read) = self.reader.next_borrowed() else { return Ok(None) };
         let (position, payload) = read.map_err(log_error)?;
-        let (ops, _) = record::decode(payload).map_err(|reason| Error::CorruptRecord { position, reason })?;
-        Ok(Some((position, ops)))
+        let record = Record::decode(payload).map_err(|reason| Error::CorruptRecord { position, reason })?;
+        Ok(Some((position, record.ops)))
     }
 
     /// What was read so far may go.

@@ -10,7 +10,7 @@ use crate::conflict::{ConflictTable, Footprint, GroupFootprint};
 use crate::ledger::{self, CounterId, LEDGER};
 use crate::record;
 use crate::write_set::{Changes, CounterChange};
-use crate::{Error, Result};
+use crate::{Error, Result, Stamp};
 
 /// Remembered keys at which the leader looks for the oldest active transaction and forgets.
 pub(crate) const PRUNE_AT: usize = 4096;
@@ -55,6 +55,7 @@ pub(crate) struct Request {
     pub counters: Vec<(CounterId, CounterChange)>,
     /// The record without the leader's own operations (counters, next tree id).
     pub record: Vec<u8>,
+    pub notes: usize,
     pub footprint: Footprint,
 }
 
@@ -67,12 +68,12 @@ impl Request {
         hasher: &DefaultHashBuilder,
         bytes: usize,
     ) -> Result<Request> {
-        let Changes { ops, counters, logical } = changes;
+        let Changes { ops, counters, logical, notes } = changes;
         check_ops(engine, &ops)?;
-        let mut record = record::begin(&logical, bytes + 64);
+        let mut record = record::begin(&logical, &notes, bytes + 64);
         ops.iter().for_each(|op| record::push_op(&mut record, op));
         let footprint = Footprint::of(hasher, &ops);
-        Ok(Request { snapshot, ops, counters, record, footprint })
+        Ok(Request { snapshot, ops, counters, record, notes: notes.len(), footprint })
     }
 
     pub fn puts_anything(&self) -> bool {
@@ -167,8 +168,9 @@ impl Draft {
     }
 
     /// Completes the request with what only the leader knows and adds it to the group. `alone`: nobody follows in it.
-    pub fn add(&mut self, committed: &Committed, request: Request, position: Position, alone: bool) {
+    pub fn add(&mut self, committed: &Committed, request: Request, position: Position, stamp: Stamp, alone: bool) {
         let Request { mut ops, counters, mut record, footprint, .. } = request;
+        record::stamp(&mut record, stamp);
         let own_ops = ops.len();
         for (id, change) in counters {
             let before = self.counters.get(&id).copied().unwrap_or_else(|| committed.counters.get(&id).copied());

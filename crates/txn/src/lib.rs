@@ -18,17 +18,20 @@
 //! | `transaction.rs`, `write_set.rs`, `merged_cursor.rs` | a transaction and its own writes over its snapshot |
 //! | `commit.rs`, `group.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
 //! | `follower.rs` | following the log from a snapshot on |
-//! | `record.rs` | byte layout of one log record |
+//! | `history.rs` | reading the log as a history, from a time on |
+//! | `record.rs`, `clock.rs` | byte layout of one log record, and its stamp |
 //! | `ledger.rs` | the tree that `txn` keeps for itself: tree ids and counters |
 //! | `checkpoint.rs`, `recovery.rs` | what moves the replay point, and the replay |
 
 mod active;
 mod checkpoint;
+mod clock;
 mod commit;
 mod conflict;
 mod error;
 mod follower;
 mod group;
+mod history;
 mod ledger;
 mod merged_cursor;
 mod options;
@@ -44,8 +47,10 @@ mod write_set;
 
 pub use arbor_engine::{Cursor, RangeEstimate, TreeOptions};
 pub use checkpoint::CheckpointStats;
+pub use clock::Stamp;
 pub use error::{Error, Result};
 pub use follower::Follower;
+pub use history::History;
 pub use ledger::{CounterId, FIXED_TREES};
 pub use options::{FreeSpace, Options};
 pub use read_view::ReadView;

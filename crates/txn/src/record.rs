@@ -1,10 +1,13 @@
-//! Byte layout of one log record: the physical batch of a commit and its opaque logical part.
+//! Byte layout of one log record: the physical batch of a commit, and what readers of its history need beyond it.
 //!
 //! | size | what |
 //! |---|---|
-//! | 1 | version, 1 |
-//! | varint | length of the logical part |
-//! | ... | logical part |
+//! | 1 | version, 2 |
+//! | 8 | time of the first note, see [`Stamp`], little-endian |
+//! | 8 | the system's clock in milliseconds since 1970, little-endian |
+//! | varint, ... | length of the logical part, the logical part: opaque here |
+//! | varint | number of notes |
+//! | ... | notes: length and bytes that are opaque here; then a varint: 0, or 1 and length and bytes of a value, or 2 + the number of the operation that puts it |
 //! | ... | operations until the end of the record |
 //!
 //! An operation is a kind byte, the tree id as a varint, and:
@@ -25,7 +28,13 @@
 use arbor_base::TreeId;
 use arbor_engine::{Op, TreeOptions};
 
-const VERSION: u8 = 1;
+use crate::Stamp;
+
+const VERSION: u8 = 2;
+
+/// Where the stamp stands, which is known last.
+const TIME: std::ops::Range<usize> = 1..9;
+const WALL: std::ops::Range<usize> = 9..17;
 
 const CREATE_TREE: u8 = 1;
 const DROP_TREE: u8 = 2;
@@ -48,12 +57,49 @@ fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Begins a record; operations are pushed behind it.
-pub(crate) fn begin(logical: &[u8], capacity: usize) -> Vec<u8> {
-    let mut out = Vec::with_capacity(capacity + logical.len() + 16);
+/// One change of one document or of the catalogue, as readers of the history are told of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Note {
+    pub about: Vec<u8>,
+    pub told: Told,
+}
+
+/// The value that a note tells of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Told {
+    #[default]
+    Nothing,
+    Value(Vec<u8>),
+    /// What this operation of the record puts.
+    Op(usize),
+}
+
+/// Begins a record without a stamp; operations are pushed behind it.
+pub(crate) fn begin(logical: &[u8], notes: &[Note], capacity: usize) -> Vec<u8> {
+    let noted: usize = notes.iter().map(|note| note.about.len() + 8).sum();
+    let mut out = Vec::with_capacity(capacity + logical.len() + noted + 32);
     out.push(VERSION);
+    out.resize(WALL.end, 0);
     push_bytes(&mut out, logical);
+    push_varint(&mut out, notes.len() as u64);
+    for note in notes {
+        push_bytes(&mut out, &note.about);
+        match &note.told {
+            Told::Nothing => push_varint(&mut out, 0),
+            Told::Value(value) => {
+                push_varint(&mut out, 1);
+                push_bytes(&mut out, value);
+            }
+            Told::Op(op) => push_varint(&mut out, *op as u64 + 2),
+        }
+    }
     out
+}
+
+/// Requires a record that [`begin`] began.
+pub(crate) fn stamp(record: &mut [u8], stamp: Stamp) {
+    record[TIME].copy_from_slice(&stamp.time.to_le_bytes());
+    record[WALL].copy_from_slice(&stamp.wall.to_le_bytes());
 }
 
 pub(crate) fn push_op(out: &mut Vec<u8>, op: &Op) {
@@ -132,6 +178,28 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
+    fn stamp(&mut self) -> Decoded<Stamp> {
+        let (time, rest) = self.0.split_first_chunk().ok_or("the record ends inside its stamp")?;
+        let (wall, rest) = rest.split_first_chunk().ok_or("the record ends inside its stamp")?;
+        self.0 = rest;
+        Ok(Stamp { time: u64::from_le_bytes(*time), wall: i64::from_le_bytes(*wall) })
+    }
+
+    fn notes(&mut self) -> Decoded<Vec<Note>> {
+        let count = self.varint()?;
+        let mut notes = Vec::new();
+        for _ in 0..count {
+            let about = self.bytes()?.to_vec();
+            let told = match self.varint()? {
+                0 => Told::Nothing,
+                1 => Told::Value(self.bytes()?.to_vec()),
+                op => Told::Op(usize::try_from(op - 2).map_err(|_| "a note exceeds the address space")?),
+            };
+            notes.push(Note { about, told });
+        }
+        Ok(notes)
+    }
+
     fn text(&mut self) -> Decoded<String> {
         String::from_utf8(self.bytes()?.to_vec()).map_err(|_| "a tree option is not UTF-8")
     }
@@ -161,25 +229,76 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A whole record.
-pub fn encode(ops: &[Op], logical: &[u8]) -> Vec<u8> {
-    let mut out = begin(logical, 0);
+/// A record of nothing but operations, without a stamp.
+pub fn of_ops(ops: &[Op]) -> Vec<u8> {
+    let mut out = begin(&[], &[], 0);
     ops.iter().for_each(|op| push_op(&mut out, op));
     out
 }
 
-/// The operations and the logical part of a record.
-pub fn decode(bytes: &[u8]) -> Decoded<(Vec<Op>, Vec<u8>)> {
-    let mut reader = Reader(bytes);
-    if reader.byte()? != VERSION {
-        return Err("unknown version");
+/// A record taken apart.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    pub stamp: Stamp,
+    pub logical: Vec<u8>,
+    pub notes: Vec<Note>,
+    pub ops: Vec<Op>,
+}
+
+impl Record {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = begin(&self.logical, &self.notes, 0);
+        stamp(&mut out, self.stamp);
+        self.ops.iter().for_each(|op| push_op(&mut out, op));
+        out
     }
-    let logical = reader.bytes()?.to_vec();
-    let mut ops = Vec::new();
-    while !reader.0.is_empty() {
-        ops.push(reader.op()?);
+
+    pub fn decode(bytes: &[u8]) -> Decoded<Record> {
+        let mut reader = Reader(bytes);
+        if reader.byte()? != VERSION {
+            return Err("unknown version");
+        }
+        let mut record = Record {
+            stamp: reader.stamp()?,
+            logical: reader.bytes()?.to_vec(),
+            notes: reader.notes()?,
+            ops: Vec::new(),
+        };
+        while !reader.0.is_empty() {
+            record.ops.push(reader.op()?);
+        }
+        let is_put = |op: usize| matches!(record.ops.get(op), Some(Op::Put { .. }));
+        match record.notes.iter().all(|note| !matches!(note.told, Told::Op(op) if !is_put(op))) {
+            true => Ok(record),
+            false => Err("a note tells of an operation that puts nothing"),
+        }
     }
-    Ok((ops, logical))
+
+    /// The value that a note of this record tells of.
+    pub fn value_of<'r>(&'r self, note: &'r Note) -> Option<&'r [u8]> {
+        match &note.told {
+            Told::Nothing => None,
+            Told::Value(value) => Some(value),
+            Told::Op(op) => match self.ops.get(*op) {
+                Some(Op::Put { value, .. }) => Some(value),
+                _ => None,
+            },
+        }
+    }
+
+    /// The time of the last note.
+    pub fn last_time(&self) -> u64 {
+        self.stamp.time + self.notes.len().max(1) as u64 - 1
+    }
+
+    /// The stamp alone.
+    pub(crate) fn stamp_of(bytes: &[u8]) -> Decoded<Stamp> {
+        let mut reader = Reader(bytes);
+        if reader.byte()? != VERSION {
+            return Err("unknown version");
+        }
+        reader.stamp()
+    }
 }
 
 #[cfg(test)]
@@ -202,52 +321,74 @@ mod tests {
         ]
     }
 
+    fn with_everything() -> Record {
+        let note = |told, about: &[u8]| Note { told, about: about.to_vec() };
+        Record {
+            stamp: Stamp { time: u64::MAX - 3, wall: -5 },
+            logical: vec![1; 200],
+            notes: vec![
+                note(Told::Nothing, b"created"),
+                note(Told::Op(1), &[7; 130]),
+                note(Told::Value(vec![3; 4]), b""),
+            ],
+            ops: every_kind(),
+        }
+    }
+
     #[test]
     fn what_is_encoded_is_decoded() {
-        let ops = every_kind();
-        let logical = vec![1; 200];
-        assert_eq!(decode(&encode(&ops, &logical)), Ok((ops, logical)));
-        assert_eq!(decode(&encode(&[], &[])), Ok((Vec::new(), Vec::new())));
+        let record = with_everything();
+        assert_eq!(Record::stamp_of(&record.encode()), Ok(record.stamp));
+        assert_eq!(Record::decode(&record.encode()), Ok(record));
+        assert_eq!(Record::decode(&Record::default().encode()), Ok(Record::default()));
     }
 
     #[test]
     fn cut_and_flipped_records_do_not_panic() {
-        let whole = encode(&every_kind(), b"logical");
+        let whole = with_everything().encode();
         for end in 0..whole.len() {
-            let _cut = decode(&whole[..end]);
+            let _cut = Record::decode(&whole[..end]);
         }
         for at in 0..whole.len() {
             for flip in [0x01, 0x40, 0x80, 0xff] {
                 let mut bytes = whole.clone();
                 bytes[at] ^= flip;
-                let _flipped = decode(&bytes);
+                let _flipped = Record::decode(&bytes);
             }
         }
     }
 
     #[test]
     fn bad_bytes_are_refused() {
-        let check = |bytes: &[u8], reason: &str| assert_eq!(decode(bytes).unwrap_err(), reason, "{bytes:?}");
-        check(&[], "the record ends inside an operation");
-        check(&[2], "unknown version");
-        check(&[1, 0, 9, 1], "unknown kind of operation");
-        check(&[1, 5, 0], "a length exceeds the record");
+        let refused = |bytes: &[u8], reason: &str| assert_eq!(Record::decode(bytes).unwrap_err(), reason, "{bytes:?}");
+        refused(&[], "the record ends inside an operation");
+        refused(&[1], "unknown version");
+        refused(&[2, 0, 0], "the record ends inside its stamp");
+        let check = |behind_stamp: &[u8], reason: &str| {
+            let mut bytes = vec![0; WALL.end];
+            bytes[0] = VERSION;
+            bytes.extend(behind_stamp);
+            refused(&bytes, reason);
+        };
+        check(&[0, 0, 9, 1], "unknown kind of operation");
+        check(&[5, 0], "a length exceeds the record");
+        check(&[0, 1, 0, 2], "a note tells of an operation that puts nothing");
         check(
-            &[1, 0, DELETE, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02],
+            &[0, 0, DELETE, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02],
             "a number exceeds 64 bits",
         );
-        check(&[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], "a number exceeds 64 bits");
-        check(&[1, 0, CREATE_TREE, 1, 1, 1, 0xff, 0], "a tree option is not UTF-8");
+        check(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], "a number exceeds 64 bits");
+        check(&[0, 0, CREATE_TREE, 1, 1, 1, 0xff, 0], "a tree option is not UTF-8");
     }
 
     proptest::proptest! {
         #[test]
         fn any_bytes_decode_without_panic(mut bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
-            let _any = decode(&bytes);
+            let _any = Record::decode(&bytes);
             if let Some(first) = bytes.first_mut() {
                 *first = VERSION;
             }
-            let _any = decode(&bytes);
+            let _any = Record::decode(&bytes);
         }
     }
 }

@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use crate::commit::{CommitPath, log_error};
 use crate::group::Committed;
 use crate::ledger::{self, COUNTER_PREFIX, CounterId, FIXED_TREES, LEDGER, NEXT_TREE_KEY, TREE_PREFIX};
-use crate::record;
+use crate::record::Record;
 use crate::write_set::WriteSet;
 use crate::{Error, Options, Result};
 
@@ -30,7 +30,9 @@ pub(crate) fn open(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options) -> 
     let ledger = read_ledger(&*engine)?;
     let known = ledger.is_some();
     let fresh = || Committed::new(HashMap::new(), HashSet::new(), FIXED_TREES.end);
+    let last = last_time(&log)?;
     let path = CommitPath::new(log, engine, options, ledger.unwrap_or_else(fresh));
+    path.clock().advance(last);
     if !known {
         let mut writes = WriteSet::default();
         writes.create_tree(LEDGER, Default::default());
@@ -45,7 +47,7 @@ pub(crate) fn open(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options) -> 
 fn begin_new_log(log: &Log, engine: &dyn Engine) -> Result<()> {
     let empty = log.appended() < log.first();
     if empty && engine.applied_in_part().next() == log.first() {
-        let position = log.append(&[&record::begin(&[], 0)]).map_err(log_error)?;
+        let position = log.append(&[&Record::default().encode()]).map_err(log_error)?;
         log.wait_durable(position).map_err(log_error)?;
     }
     Ok(())
@@ -78,9 +80,9 @@ fn replay(log: &Log, engine: &dyn Engine) -> Result<()> {
     let mut reader = log.read(applied.next());
     while let Some(entry) = reader.next_borrowed() {
         let (position, payload) = entry.map_err(log_error)?;
-        let (ops, _) = record::decode(payload).map_err(|reason| Error::CorruptRecord { position, reason })?;
+        let record = Record::decode(payload).map_err(|reason| Error::CorruptRecord { position, reason })?;
         bytes += payload.len();
-        group.push(Batch { position, ops });
+        group.push(Batch { position, ops: record.ops });
         if bytes >= REPLAY_GROUP_BYTES || group.len() >= REPLAY_GROUP_BATCHES {
             engine.apply(&group)?;
             group.clear();
@@ -96,10 +98,27 @@ fn replay(log: &Log, engine: &dyn Engine) -> Result<()> {
     }
 }
 
+/// The last time that the log knows of: of its last record that has one.
+fn last_time(log: &Log) -> Result<u64> {
+    let mut position = log.appended();
+    while position >= log.first() && position > Position::ZERO {
+        let mut reader = log.read(position);
+        let Some(read) = reader.next_borrowed() else { break };
+        let (position_read, payload) = read.map_err(log_error)?;
+        let record =
+            Record::decode(payload).map_err(|reason| Error::CorruptRecord { position: position_read, reason })?;
+        if record.stamp.time > 0 {
+            return Ok(record.last_time());
+        }
+        position = Position(position.0 - 1);
+    }
+    Ok(0)
+}
+
 /// A power failure during a checkpoint may leave the engine ahead: it made batches durable whose records were not yet
 /// (and which nobody was told are). Their content is safe in the engine; empty records take their positions in the log.
 fn fill(log: &Log, applied: Position) -> Result<()> {
-    let empty = record::begin(&[], 0);
+    let empty = Record::default().encode();
     while log.appended() < applied {
         let missing = (applied.0 - log.appended().0).min(REPLAY_GROUP_BATCHES as u64);
         let payloads = vec![empty.as_slice(); missing as usize];

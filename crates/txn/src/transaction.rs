@@ -46,6 +46,22 @@ impl Transaction {
         self.writes.set(tree, key.into(), Some(value.into()));
     }
 
+    /// `put`, and a note for the readers of the history that tells of this value.
+    pub fn put_noted(
+        &mut self,
+        tree: TreeId,
+        key: impl Into<Vec<u8>>,
+        value: impl Into<Vec<u8>>,
+        about: impl Into<Vec<u8>>,
+    ) {
+        self.writes.set_noted(tree, key.into(), value.into(), about.into());
+    }
+
+    /// A note for the readers of the history.
+    pub fn note(&mut self, about: impl Into<Vec<u8>>) {
+        self.writes.note(about.into());
+    }
+
     /// A missing key is not an error.
     pub fn delete(&mut self, tree: TreeId, key: impl Into<Vec<u8>>) {
         self.writes.set(tree, key.into(), None);
@@ -95,7 +111,7 @@ impl Transaction {
         self.writes.drop_counter(id);
     }
 
-    /// The part of the log record that is opaque here (what an oplog entry needs beyond the batch).
+    /// What readers of the history are told of all notes of this transaction together.
     pub fn set_logical(&mut self, logical: Vec<u8>) {
         self.writes.set_logical(logical);
     }

@@ -11,7 +11,7 @@ use arbor_log::Log;
 use crate::checkpoint::{CheckpointStats, Checkpoints};
 use crate::commit::CommitPath;
 use crate::recovery;
-use crate::{CounterId, Durability, Error, Follower, Options, ReadView, Result, Transaction, View};
+use crate::{CounterId, Durability, Error, Follower, History, Options, ReadView, Result, Transaction, View};
 
 /// One log and one engine under one commit path. Shared by all threads.
 pub struct Transactions {
@@ -136,6 +136,26 @@ impl Transactions {
         let view = self.read()?;
         follower.begin_behind(view.position());
         Ok((view, follower))
+    }
+
+    /// The history from a position on, of what the log keeps.
+    pub fn history(&self, from: Position) -> History {
+        History::new(self.path.clone(), from)
+    }
+
+    /// The history from the first record on that has a note at `time` or behind it.
+    pub fn history_at(&self, time: u64) -> Result<History> {
+        Ok(self.history(self.path.position_at(time)?))
+    }
+
+    /// The time of the last note that was committed, or a later one that was shown.
+    pub fn time(&self) -> u64 {
+        self.path.clock().last()
+    }
+
+    /// All later notes get times behind `time`.
+    pub fn advance_time(&self, time: u64) {
+        self.path.clock().advance(time);
     }
 
     /// Refuses new commits, makes everything durable with a last checkpoint, and closes the log. Snapshots stay

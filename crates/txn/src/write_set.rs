@@ -2,6 +2,9 @@
 //!
 //! Within a tree, an entry is always newer than every deleted range: deleting a range removes the entries inside it, and
 //! entries written later shadow the range. So `ranges` first and `entries` after them replays the transaction.
+//!
+//! Notes tell readers of the history what happened, in order. The value that one tells of stands in the record once, as
+//! the operation that writes it, unless the transaction writes it again: then the note keeps what it was.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +13,7 @@ use arbor_engine::{Op, TreeOptions};
 
 use crate::CounterId;
 use crate::ledger;
+use crate::record::{Note, Told};
 
 /// `None` is a deletion.
 pub(crate) type Entry = Option<Vec<u8>>;
@@ -43,6 +47,8 @@ pub(crate) struct TreeWrites {
     pub entries: BTreeMap<Vec<u8>, Entry>,
     pub ranges: Vec<KeyRange>,
     pub presence: Presence,
+    /// Entries that a note tells of, with its number.
+    noted: BTreeMap<Vec<u8>, usize>,
 }
 
 impl TreeWrites {
@@ -70,11 +76,36 @@ pub(crate) enum CounterChange {
 /// What takes one change back.
 #[derive(Debug)]
 enum Undo {
-    Entry { tree: TreeId, key: Vec<u8>, before: Option<Entry> },
-    Range { tree: TreeId, removed: BTreeMap<Vec<u8>, Entry> },
-    Tree { tree: TreeId, before: Option<TreeWrites> },
-    Counter { id: CounterId, before: Option<CounterChange> },
-    Logical { before: Vec<u8> },
+    Entry {
+        tree: TreeId,
+        key: Vec<u8>,
+        before: Option<Entry>,
+    },
+    Range {
+        tree: TreeId,
+        removed: BTreeMap<Vec<u8>, Entry>,
+    },
+    Tree {
+        tree: TreeId,
+        before: Option<TreeWrites>,
+    },
+    Counter {
+        id: CounterId,
+        before: Option<CounterChange>,
+    },
+    Logical {
+        before: Vec<u8>,
+    },
+    /// The last note, and the entry that it tells of.
+    Note {
+        of: Option<(TreeId, Vec<u8>)>,
+    },
+    /// The note told of the entry, before the entry was written again.
+    Parted {
+        tree: TreeId,
+        key: Vec<u8>,
+        note: usize,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +113,8 @@ pub(crate) struct WriteSet {
     trees: BTreeMap<TreeId, TreeWrites>,
     counters: BTreeMap<CounterId, CounterChange>,
     logical: Vec<u8>,
+    /// One that tells of an entry says so only in `TreeWrites::noted`.
+    notes: Vec<Note>,
     bytes: usize,
     /// Kept from the first savepoint on.
     undo: Option<Vec<Undo>>,
@@ -92,6 +125,7 @@ pub(crate) struct Changes {
     pub ops: Vec<Op>,
     pub counters: Vec<(CounterId, CounterChange)>,
     pub logical: Vec<u8>,
+    pub notes: Vec<Note>,
 }
 
 fn cost(key: &[u8], entry: &Entry) -> usize {
@@ -108,14 +142,54 @@ impl WriteSet {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.trees.is_empty() && self.counters.is_empty() && self.logical.is_empty()
+        self.trees.is_empty() && self.counters.is_empty() && self.logical.is_empty() && self.notes.is_empty()
     }
 
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
+    /// `set`, and a note that tells of the entry.
+    pub fn set_noted(&mut self, tree: TreeId, key: Vec<u8>, value: Vec<u8>, about: Vec<u8>) {
+        self.set(tree, key.clone(), Some(value));
+        let number = self.notes.len();
+        self.trees.entry(tree).or_default().noted.insert(key.clone(), number);
+        self.add_note(about, Some((tree, key)));
+    }
+
+    pub fn note(&mut self, about: Vec<u8>) {
+        self.add_note(about, None);
+    }
+
+    fn add_note(&mut self, about: Vec<u8>, of: Option<(TreeId, Vec<u8>)>) {
+        self.bytes += ENTRY_OVERHEAD + about.len();
+        self.notes.push(Note { told: Told::Nothing, about });
+        if let Some(undo) = &mut self.undo {
+            undo.push(Undo::Note { of });
+        }
+    }
+
+    /// The entry is about to change: a note that tells of it takes its value.
+    fn part(&mut self, tree: TreeId, key: &[u8]) {
+        let Some(writes) = self.trees.get_mut(&tree).filter(|writes| !writes.noted.is_empty()) else { return };
+        let Some(note) = writes.noted.remove(key) else { return };
+        if let Some(Some(value)) = writes.entries.get(key) {
+            self.bytes += value.len();
+            self.notes[note].told = Told::Value(value.clone());
+        }
+        if let Some(undo) = &mut self.undo {
+            undo.push(Undo::Parted { tree, key: key.to_vec(), note });
+        }
+    }
+
+    fn part_all(&mut self, tree: TreeId, range: &KeyRange) {
+        let Some(writes) = self.trees.get(&tree).filter(|writes| !writes.noted.is_empty()) else { return };
+        let keys: Vec<Vec<u8>> = writes.noted.keys().filter(|key| range.contains(key)).cloned().collect();
+        keys.iter().for_each(|key| self.part(tree, key));
+    }
+
     pub fn set(&mut self, tree: TreeId, key: Vec<u8>, entry: Entry) {
+        self.part(tree, &key);
         self.bytes += cost(&key, &entry);
         let undo_key = self.undo.is_some().then(|| key.clone());
         let key_len = key.len();
@@ -132,6 +206,7 @@ impl WriteSet {
         if range.to.as_ref().is_some_and(|to| *to <= range.from) {
             return;
         }
+        self.part_all(tree, &range);
         let writes = self.trees.entry(tree).or_default();
         let removed = writes.cut(&range);
         self.bytes -= removed.iter().map(|(key, entry)| cost(key, entry)).sum::<usize>();
@@ -151,6 +226,7 @@ impl WriteSet {
     }
 
     fn replace_tree(&mut self, tree: TreeId, presence: Presence) {
+        self.part_all(tree, &KeyRange { from: Vec::new(), to: None });
         let writes = TreeWrites { presence, ..TreeWrites::default() };
         self.bytes += ENTRY_OVERHEAD;
         let before = self.trees.insert(tree, writes);
@@ -241,6 +317,20 @@ impl WriteSet {
                 };
             }
             Undo::Logical { before } => self.logical = before,
+            Undo::Note { of } => {
+                self.bytes -= self.notes.pop().map_or(0, |note| ENTRY_OVERHEAD + note.about.len());
+                if let Some((tree, key)) = of
+                    && let Some(writes) = self.trees.get_mut(&tree)
+                {
+                    writes.noted.remove(&key);
+                }
+            }
+            Undo::Parted { tree, key, note } => {
+                if let Told::Value(value) = std::mem::replace(&mut self.notes[note].told, Told::Nothing) {
+                    self.bytes -= value.len();
+                }
+                self.trees.entry(tree).or_default().noted.insert(key, note);
+            }
         }
     }
 
@@ -255,9 +345,10 @@ impl WriteSet {
 
     /// Operations in replay order: created trees, ranges, entries, dropped trees.
     pub fn into_changes(self) -> Changes {
-        let mut ops = Vec::with_capacity(self.trees.values().map(|w| w.entries.len() + w.ranges.len() + 2).sum());
+        let WriteSet { trees, counters, logical, mut notes, .. } = self;
+        let mut ops = Vec::with_capacity(trees.values().map(|w| w.entries.len() + w.ranges.len() + 2).sum());
         let mut dropped = Vec::new();
-        for (tree, writes) in self.trees {
+        for (tree, writes) in trees {
             match writes.presence {
                 Presence::Unchanged => {}
                 Presence::Created(options) => {
@@ -270,15 +361,21 @@ impl WriteSet {
                 }
             }
             ops.extend(writes.ranges.into_iter().map(|r| Op::DeleteRange { tree, from: r.from, to: r.to }));
-            ops.extend(writes.entries.into_iter().map(|(key, entry)| match entry {
-                Some(value) => Op::Put { tree, key, value },
-                None => Op::Delete { tree, key },
-            }));
+            let mut noted = writes.noted.into_iter().peekable();
+            for (key, entry) in writes.entries {
+                if let Some((_, note)) = noted.next_if(|(of, _)| *of == key) {
+                    notes[note].told = Told::Op(ops.len());
+                }
+                ops.push(match entry {
+                    Some(value) => Op::Put { tree, key, value },
+                    None => Op::Delete { tree, key },
+                });
+            }
         }
         for tree in dropped {
             ops.push(Op::DropTree { tree });
             ops.push(ledger::delete_tree(tree));
         }
-        Changes { ops, counters: self.counters.into_iter().collect(), logical: self.logical }
+        Changes { ops, counters: counters.into_iter().collect(), logical, notes }
     }
 }

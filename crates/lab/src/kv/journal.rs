@@ -7,7 +7,7 @@ use arbor_base::Position;
 use arbor_disk::RealDisk;
 use arbor_engine::{Batch, Engine, Op};
 use arbor_log::{Log, LogOptions};
-use arbor_txn::record;
+use arbor_txn::record::{self, Record};
 
 use super::measure::engine as engine_error;
 use crate::{Error, Result};
@@ -38,7 +38,7 @@ impl Journal {
     }
 
     pub fn append(&self, ops: &[Op]) -> Result<Position> {
-        self.log.append(&[&record::encode(ops, &[])]).map_err(log_error)
+        self.log.append(&[&record::of_ops(ops)]).map_err(log_error)
     }
 
     /// What the engine does not need any more goes.
@@ -52,7 +52,7 @@ impl Journal {
         let (mut group, mut bytes, mut operations) = (Vec::new(), 0, 0);
         while let Some(entry) = reader.next_borrowed() {
             let (position, payload) = entry.map_err(log_error)?;
-            let (ops, _) = record::decode(payload).map_err(|reason| Error::Engine(reason.to_owned()))?;
+            let ops = Record::decode(payload).map_err(|reason| Error::Engine(reason.to_owned()))?.ops;
             operations += ops.len() as u64;
             bytes += payload.len();
             group.push(Batch { position, ops });
