@@ -8,7 +8,7 @@
 //! | 3 | Undefined (and a missing value) | equal |
 //! | 5 | Null | equal |
 //! | 10 | Double, Int32, Int64, Decimal128 | by exact numeric value; NaN first and equal to itself; -0 = 0 |
-//! | 15 | String, Symbol | bytes |
+//! | 15 | String, Symbol | bytes, or by another [`TextOrder`] |
 //! | 20 | Document | field by field: canonical type, name, value; shorter first |
 //! | 25 | Array | element by element; shorter first |
 //! | 30 | Binary | length, subtype, bytes |
@@ -26,6 +26,7 @@ use std::cmp::Ordering;
 use crate::{
     Array, Decimal128, Doc, Elements, Value, ValueRef,
     decimal::{Finite, Parts},
+    text_order::{ByBytes, TextOrder},
 };
 
 /// Canonical types as [`canonical_type`] gives them.
@@ -74,19 +75,32 @@ pub fn canonical_type(value: ValueRef<'_>) -> u8 {
 
 /// The order of two values of any type. Symbol equals String, numbers of different types may be equal; see [`identical`].
 pub fn compare(a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
-    canonical_type(a).cmp(&canonical_type(b)).then_with(|| compare_same_canonical(a, b))
+    compare_by(&ByBytes, a, b)
+}
+
+/// [`compare`] with another order of strings, at any depth. Names of fields always compare by their bytes.
+pub fn compare_by<O: TextOrder>(order: &O, a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
+    canonical_type(a).cmp(&canonical_type(b)).then_with(|| compare_same_canonical(order, a, b))
 }
 
 pub fn compare_docs(a: Doc<'_>, b: Doc<'_>) -> Ordering {
+    docs(&ByBytes, a, b)
+}
+
+fn docs<O: TextOrder>(order: &O, a: Doc<'_>, b: Doc<'_>) -> Ordering {
     // equal bytes are equal values of every type; NaN equals itself here
     if a.as_bytes() == b.as_bytes() {
         return Ordering::Equal;
     }
-    walk(Frame { a: a.iter(), b: b.iter(), named: true })
+    walk(order, Frame { a: a.iter(), b: b.iter(), named: true })
 }
 
 pub fn compare_arrays(a: Array<'_>, b: Array<'_>) -> Ordering {
-    walk(Frame { a: a.as_doc().iter(), b: b.as_doc().iter(), named: false })
+    arrays(&ByBytes, a, b)
+}
+
+fn arrays<O: TextOrder>(order: &O, a: Array<'_>, b: Array<'_>) -> Ordering {
+    walk(order, Frame { a: a.as_doc().iter(), b: b.as_doc().iter(), named: false })
 }
 
 /// Same type and same bytes: an `Int32` 1 is not a `Double` 1, -0 is not 0.
@@ -100,7 +114,7 @@ pub fn identical(a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
         (JavaScriptWithScope { code: a, scope: x }, JavaScriptWithScope { code: b, scope: y }) => {
             a == b && x.as_bytes() == y.as_bytes()
         }
-        (a, b) => a.ty() == b.ty() && compare_same_canonical(a, b).is_eq(),
+        (a, b) => a.ty() == b.ty() && compare_same_canonical(&ByBytes, a, b).is_eq(),
     }
 }
 
@@ -120,14 +134,14 @@ impl Value {
     }
 }
 
-fn compare_same_canonical(a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
+fn compare_same_canonical<O: TextOrder>(order: &O, a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
     match (a, b) {
-        (ValueRef::Document(a), ValueRef::Document(b)) => compare_docs(a, b),
-        (ValueRef::Array(a), ValueRef::Array(b)) => compare_arrays(a, b),
+        (ValueRef::Document(a), ValueRef::Document(b)) => docs(order, a, b),
+        (ValueRef::Array(a), ValueRef::Array(b)) => arrays(order, a, b),
         (ValueRef::JavaScriptWithScope { code: a, scope: x }, ValueRef::JavaScriptWithScope { code: b, scope: y }) => {
-            a.cmp(b).then_with(|| compare_docs(x, y))
+            a.cmp(b).then_with(|| docs(order, x, y))
         }
-        (a, b) => compare_scalars(a, b),
+        (a, b) => compare_scalars(order, a, b),
     }
 }
 
@@ -137,7 +151,7 @@ struct Frame<'a, 'b> {
     named: bool,
 }
 
-fn walk(mut frame: Frame<'_, '_>) -> Ordering {
+fn walk<O: TextOrder>(texts: &O, mut frame: Frame<'_, '_>) -> Ordering {
     let mut outer = Vec::new();
     loop {
         let (name_a, a, name_b, b) = match (frame.a.next(), frame.b.next()) {
@@ -166,7 +180,7 @@ fn walk(mut frame: Frame<'_, '_>) -> Ordering {
                 ValueRef::JavaScriptWithScope { code: a, scope: x },
                 ValueRef::JavaScriptWithScope { code: b, scope: y },
             ) if a == b => Frame { a: x.iter(), b: y.iter(), named: true },
-            (a, b) => match compare_scalars(a, b) {
+            (a, b) => match compare_scalars(texts, a, b) {
                 Ordering::Equal => continue,
                 order => return order,
             },
@@ -176,12 +190,13 @@ fn walk(mut frame: Frame<'_, '_>) -> Ordering {
 }
 
 /// Requires values of one canonical type that hold no documents.
-fn compare_scalars(a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
+fn compare_scalars<O: TextOrder>(order: &O, a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
     use ValueRef::*;
     match (a, b) {
         (Int32(a), Int32(b)) => a.cmp(&b),
         (Int64(a), Int64(b)) | (DateTime(a), DateTime(b)) => a.cmp(&b),
-        (String(a) | Symbol(a), String(b) | Symbol(b)) | (JavaScript(a), JavaScript(b)) => a.cmp(b),
+        (String(a) | Symbol(a), String(b) | Symbol(b)) => order.compare_text(a, b),
+        (JavaScript(a), JavaScript(b)) => a.cmp(b),
         (ObjectId(a), ObjectId(b)) => a.cmp(&b),
         (Bool(a), Bool(b)) => a.cmp(&b),
         (Timestamp(a), Timestamp(b)) => a.cmp(&b),

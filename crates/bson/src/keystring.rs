@@ -11,6 +11,7 @@
 //! | number, magnitude below 1 or from 2^63 | class, 8 bytes `bits of the double not above it * 2 + inexact`, then tail if inexact |
 //! | - tail (decimals no double holds) | 2 bytes exponent of the first digit + 8192, 15 bytes coefficient scaled to 34 digits |
 //! | String, Symbol, JavaScript | class, text |
+//! | String, Symbol by a [`crate::TextOrder`] | class, the key of that order as text |
 //! | text | its bytes with 00 as 01 01 and 01 as 01 02, then 00 |
 //! | Document | class, elements, 00; element: canonical type, name as text, component |
 //! | Array | class, components, 00 |

@@ -2,14 +2,7 @@
 
 use arbor_bson::{Doc, Timestamp, Value};
 
-use crate::{Error, Result};
-
-/// How strings compare. Only the simple (binary) collation exists so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Collation {
-    #[default]
-    Simple,
-}
+use crate::{Collation, Error, Result};
 
 /// Bounds on what a client may send.
 #[derive(Clone, Copy, Debug)]

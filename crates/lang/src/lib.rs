@@ -15,10 +15,12 @@
 //! | [`update`] | updates: operators (one file each), replacements, pipelines |
 //! | [`path`] | dotted paths and how they reach into arrays |
 //! | [`document`] | documents with one place changed |
+//! | [`collation`] | how strings compare |
 //! | [`code`], [`error`] | MongoDB's error codes and the error of this crate |
 
 pub mod accumulator;
 pub mod code;
+pub mod collation;
 pub mod context;
 pub mod document;
 pub mod error;
@@ -38,7 +40,8 @@ pub mod update;
 mod window;
 
 pub use code::Code;
-pub use context::{Collation, Context, Limits};
+pub use collation::Collation;
+pub use context::{Context, Limits};
 pub use error::{Error, Result};
 pub use expression::Expression;
 pub use matcher::Filter;

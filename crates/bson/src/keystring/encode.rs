@@ -1,7 +1,7 @@
 //! From values to keys.
 
 use super::{END, ESCAPE, MAX, MIN, class, code, number, types::TypeWriter};
-use crate::{Elements, ValueRef, canonical_type};
+use crate::{Elements, TextOrder, ValueRef, canonical_type};
 
 /// A finished key. Equal `bytes` mean equal values; `type_bits` are needed only to get the values back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,10 +28,22 @@ impl KeyBuilder {
     }
 
     pub fn push(&mut self, value: ValueRef<'_>, descending: bool) -> &mut KeyBuilder {
+        self.push_with(value, descending, &Plain)
+    }
+
+    /// [`KeyBuilder::push`] with the keys of another order in the place of strings, at any depth. Such strings cannot be
+    /// had back from the key.
+    pub fn push_by<O: TextOrder>(&mut self, order: &O, value: ValueRef<'_>, descending: bool) -> &mut KeyBuilder {
+        self.push_with(value, descending, &Ordered(order))
+    }
+
+    fn push_with(&mut self, value: ValueRef<'_>, descending: bool, strings: &impl Strings) -> &mut KeyBuilder {
         let start = self.bytes.len();
         match value {
-            ValueRef::Document(_) | ValueRef::Array(_) | ValueRef::JavaScriptWithScope { .. } => self.nested(value),
-            scalar => self.scalar(scalar),
+            ValueRef::Document(_) | ValueRef::Array(_) | ValueRef::JavaScriptWithScope { .. } => {
+                self.nested(value, strings);
+            }
+            scalar => self.scalar(scalar, strings),
         }
         if descending {
             self.bytes.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
@@ -82,14 +94,14 @@ impl KeyBuilder {
         Key { bytes: std::mem::take(&mut self.bytes), type_bits: std::mem::take(&mut self.types).into_bytes() }
     }
 
-    fn scalar(&mut self, value: ValueRef<'_>) {
+    fn scalar(&mut self, value: ValueRef<'_>, strings: &impl Strings) {
         let out = &mut self.bytes;
         match value {
             ValueRef::Int32(v) => number::int32(out, &mut self.types, v),
             ValueRef::Int64(v) => number::int64(out, &mut self.types, v),
             ValueRef::ObjectId(v) => with_class(out, class::OBJECT_ID, &v.0),
-            ValueRef::String(v) => self.string(v, code::DEFAULT),
-            ValueRef::Symbol(v) => self.string(v, code::SYMBOL),
+            ValueRef::String(v) => self.string(v, code::DEFAULT, strings),
+            ValueRef::Symbol(v) => self.string(v, code::SYMBOL, strings),
             ValueRef::Double(v) => number::double(out, &mut self.types, v),
             ValueRef::Decimal128(v) => number::decimal(out, &mut self.types, v),
             ValueRef::DateTime(v) => with_class(out, class::DATE_TIME, &((v as u64) ^ 1 << 63).to_be_bytes()),
@@ -121,15 +133,15 @@ impl KeyBuilder {
         }
     }
 
-    fn string(&mut self, v: &str, code: u8) {
+    fn string(&mut self, v: &str, code: u8, strings: &impl Strings) {
         self.bytes.push(class::STRING);
-        text(&mut self.bytes, v);
+        strings.write(v, &mut self.bytes);
         self.types.push(code);
     }
 
     /// Walks with a stack on the heap, whatever the depth.
-    fn nested(&mut self, value: ValueRef<'_>) {
-        let mut open: Vec<Open<'_>> = self.head(value).into_iter().collect();
+    fn nested(&mut self, value: ValueRef<'_>, strings: &impl Strings) {
+        let mut open: Vec<Open<'_>> = self.head(value, strings).into_iter().collect();
         while let Some(innermost) = open.last_mut() {
             let Some((name, value)) = innermost.elements.next() else {
                 self.bytes.push(END);
@@ -140,12 +152,12 @@ impl KeyBuilder {
                 self.bytes.push(canonical_type(value));
                 text(&mut self.bytes, name);
             }
-            open.extend(self.head(value));
+            open.extend(self.head(value, strings));
         }
     }
 
     /// A whole scalar, or the head of a nested value and what is inside it.
-    fn head<'v>(&mut self, value: ValueRef<'v>) -> Option<Open<'v>> {
+    fn head<'v>(&mut self, value: ValueRef<'v>, strings: &impl Strings) -> Option<Open<'v>> {
         match value {
             ValueRef::Document(v) => {
                 self.bytes.push(class::DOCUMENT);
@@ -161,7 +173,7 @@ impl KeyBuilder {
                 Some(Open { elements: scope.iter(), named: true })
             }
             scalar => {
-                self.scalar(scalar);
+                self.scalar(scalar, strings);
                 None
             }
         }
@@ -178,8 +190,34 @@ fn with_class(out: &mut Vec<u8>, class: u8, content: &[u8]) {
     out.extend_from_slice(content);
 }
 
+/// What stands in a key for a string.
+trait Strings {
+    fn write(&self, value: &str, out: &mut Vec<u8>);
+}
+
+struct Plain;
+
+impl Strings for Plain {
+    fn write(&self, value: &str, out: &mut Vec<u8>) {
+        text(out, value);
+    }
+}
+
+struct Ordered<'o, O>(&'o O);
+
+impl<O: TextOrder> Strings for Ordered<'_, O> {
+    fn write(&self, value: &str, out: &mut Vec<u8>) {
+        let mut key = Vec::with_capacity(2 * value.len());
+        self.0.write_key(value, &mut key);
+        escaped(out, &key);
+    }
+}
+
 fn text(out: &mut Vec<u8>, text: &str) {
-    let bytes = text.as_bytes();
+    escaped(out, text.as_bytes());
+}
+
+fn escaped(out: &mut Vec<u8>, bytes: &[u8]) {
     if bytes.iter().all(|byte| *byte > ESCAPE) {
         out.extend_from_slice(bytes);
     } else {

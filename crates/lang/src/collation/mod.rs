@@ -1,0 +1,142 @@
+//! How strings compare in a statement and in an index: by their bytes, or by the rules of a language.
+//!
+//! | file | what |
+//! |---|---|
+//! | `options.rs` | the collation document: parsing, defaults, and how it is shown |
+//! | `locale.rs` | names of locales, and which tailoring stands behind each |
+//!
+//! The order comes from the Unicode collation algorithm with CLDR's tailorings (`icu_collator`, data compiled in).
+//!
+//! L1: `compare` orders as `sort_key` does: a key in an index and a comparison in a filter never disagree.
+//! L2: names of fields compare by their bytes under every collation, and so does everything that is no string.
+//! L3: `simple` is no rules at all: every comparison begins with one branch on it.
+
+mod locale;
+mod options;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use arbor_bson::keystring::{Key, KeyBuilder};
+use arbor_bson::{Doc, DocBuf, TextOrder, ValueRef, compare_by};
+use icu_collator::CollatorBorrowed;
+
+use self::options::Options;
+use crate::Result;
+
+/// How strings compare. Cheap to clone; the default is the simple (binary) collation.
+#[derive(Clone, Debug, Default)]
+pub struct Collation(Option<Arc<Rules>>);
+
+#[derive(Debug)]
+struct Rules {
+    options: Options,
+    collator: CollatorBorrowed<'static>,
+}
+
+impl Collation {
+    pub const fn simple() -> Collation {
+        Collation(None)
+    }
+
+    /// A collation document as commands bring it: `{ locale: "en", strength: 2 }`.
+    pub fn parse(doc: Doc) -> Result<Collation> {
+        let Some(options) = Options::parse(doc)? else { return Ok(Collation::simple()) };
+        let collator = options.collator(doc)?;
+        let options = options.resolved(&collator);
+        Ok(Collation(Some(Arc::new(Rules { options, collator }))))
+    }
+
+    pub fn is_simple(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// With every default written out, as `listIndexes` and `explain` show it. `{ locale: "simple" }` for the simple one.
+    pub fn to_doc(&self) -> DocBuf {
+        match &self.0 {
+            None => DocBuf::new().with("locale", locale::SIMPLE),
+            Some(rules) => rules.options.to_doc(),
+        }
+    }
+
+    /// The order of two values of any type.
+    #[inline]
+    pub fn compare(&self, a: ValueRef, b: ValueRef) -> Ordering {
+        match &self.0 {
+            None => arbor_bson::compare(a, b),
+            Some(rules) => compare_by(&**rules, a, b),
+        }
+    }
+
+    #[inline]
+    pub fn equal(&self, a: ValueRef, b: ValueRef) -> bool {
+        self.compare(a, b).is_eq()
+    }
+
+    #[inline]
+    pub fn compare_str(&self, a: &str, b: &str) -> Ordering {
+        match &self.0 {
+            None => a.cmp(b),
+            Some(rules) => rules.compare_text(a, b),
+        }
+    }
+
+    /// Bytes whose order is the order of the strings.
+    pub fn sort_key(&self, text: &str) -> Vec<u8> {
+        let mut key = Vec::with_capacity(2 * text.len());
+        match &self.0 {
+            None => key.extend_from_slice(text.as_bytes()),
+            Some(rules) => rules.write_key(text, &mut key),
+        }
+        key
+    }
+
+    /// Appends the component of a value to a key; equal values have equal components.
+    #[inline]
+    pub fn push_key(&self, builder: &mut KeyBuilder, value: ValueRef, descending: bool) {
+        match &self.0 {
+            None => builder.push(value, descending),
+            Some(rules) => builder.push_by(&**rules, value, descending),
+        };
+    }
+
+    /// The key of one value, ascending.
+    pub fn key_of(&self, value: ValueRef) -> Key {
+        let mut builder = KeyBuilder::new();
+        self.push_key(&mut builder, value, false);
+        builder.finish()
+    }
+
+    /// Whether the collation can make a difference to the order of this value.
+    pub fn touches(value: ValueRef) -> bool {
+        matches!(
+            value,
+            ValueRef::String(_) | ValueRef::Symbol(_) | ValueRef::Document(_) | ValueRef::Array(_)
+                | ValueRef::JavaScriptWithScope { .. }
+        )
+    }
+}
+
+impl PartialEq for Collation {
+    fn eq(&self, other: &Collation) -> bool {
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || a.options == b.options,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Collation {}
+
+impl TextOrder for Rules {
+    fn compare_text(&self, a: &str, b: &str) -> Ordering {
+        self.collator.compare(a, b)
+    }
+
+    fn write_key(&self, text: &str, out: &mut Vec<u8>) {
+        let Ok(()) = self.collator.write_sort_key_to(text, out);
+    }
+}

@@ -1,0 +1,175 @@
+use std::cmp::Ordering::{self, Equal, Greater, Less};
+
+use proptest::prelude::*;
+
+use super::Collation;
+use crate::notation::{doc, show, value};
+
+fn collation(text: &str) -> Collation {
+    Collation::parse(doc(text).as_doc()).unwrap()
+}
+
+fn check(collation_doc: &str, a: &str, b: &str, expect: Ordering) {
+    let collation = collation(collation_doc);
+    let (a, b) = (value(a), value(b));
+    let (a, b) = (a.as_ref(), b.as_ref());
+    assert_eq!(collation.compare(a, b), expect, "{collation_doc} {a:?} {b:?}");
+    assert_eq!(collation.compare(b, a), expect.reverse(), "{collation_doc} {b:?} {a:?}");
+    assert_eq!(collation.key_of(a).bytes.cmp(&collation.key_of(b).bytes), expect, "keys: {collation_doc} {a:?} {b:?}");
+}
+
+#[test]
+fn orders() {
+    for (options, a, b, expect) in [
+        ("{locale: 'simple'}", "'a'", "'B'", Greater),
+        ("{locale: 'en'}", "'a'", "'B'", Less),
+        ("{locale: 'en'}", "'a'", "'A'", Less),
+        ("{locale: 'en', caseFirst: 'upper'}", "'a'", "'A'", Greater),
+        ("{locale: 'en', strength: 1}", "'resume'", "'R\u{e9}sum\u{e9}'", Equal),
+        ("{locale: 'en', strength: 2}", "'resume'", "'r\u{e9}sum\u{e9}'", Less),
+        ("{locale: 'en', strength: 2}", "'resume'", "'RESUME'", Equal),
+        ("{locale: 'en', strength: 1, caseLevel: true}", "'resume'", "'RESUME'", Less),
+        ("{locale: 'en', strength: 1, caseLevel: true}", "'resume'", "'r\u{e9}sum\u{e9}'", Equal),
+        ("{locale: 'en', strength: 3}", "'\u{2460}'", "'1'", Greater),
+        ("{locale: 'en', strength: 2}", "'\u{2460}'", "'1'", Equal),
+        ("{locale: 'en', numericOrdering: true}", "'file10'", "'file9'", Greater),
+        ("{locale: 'en'}", "'file10'", "'file9'", Less),
+        ("{locale: 'en'}", "'a b'", "'ab'", Less),
+        ("{locale: 'en', alternate: 'shifted'}", "'a-b'", "'ab'", Equal),
+        ("{locale: 'en', alternate: 'shifted', strength: 4}", "'a-b'", "'ab'", Less),
+        ("{locale: 'en', alternate: 'shifted', maxVariable: 'space'}", "'a-b'", "'ab'", Less),
+        ("{locale: 'en', alternate: 'shifted', maxVariable: 'space'}", "'a b'", "'ab'", Equal),
+        ("{locale: 'en', strength: 4}", "'\u{e9}'", "'e\u{301}'", Equal),
+        ("{locale: 'en', strength: 5}", "'\u{e9}'", "'e\u{301}'", Equal),
+        ("{locale: 'en', strength: 3}", "'a\u{1}'", "'a'", Equal),
+        ("{locale: 'en', strength: 5}", "'a\u{1}'", "'a'", Greater),
+        // accents from the left, and from the right
+        ("{locale: 'fr'}", "'cot\u{e9}'", "'c\u{f4}te'", Less),
+        ("{locale: 'fr', backwards: true}", "'cot\u{e9}'", "'c\u{f4}te'", Greater),
+        ("{locale: 'fr_CA'}", "'cot\u{e9}'", "'c\u{f4}te'", Greater),
+        ("{locale: 'fr_CA', backwards: false}", "'cot\u{e9}'", "'c\u{f4}te'", Less),
+        // languages
+        ("{locale: 'sv'}", "'\u{e4}'", "'z'", Greater),
+        ("{locale: 'de'}", "'\u{e4}'", "'z'", Less),
+        ("{locale: 'de'}", "'\u{e4}'", "'af'", Less),
+        ("{locale: 'de@collation=phonebook'}", "'\u{e4}'", "'ad'", Greater),
+        ("{locale: 'de@collation=phonebook'}", "'\u{e4}'", "'af'", Less),
+        ("{locale: 'es'}", "'\u{f1}'", "'nz'", Greater),
+        ("{locale: 'da'}", "'A'", "'a'", Less),
+        ("{locale: 'cs'}", "'ch'", "'h'", Greater),
+        ("{locale: 'nb'}", "'\u{e5}'", "'z'", Greater),
+        // inside documents and arrays, but no names of fields and no other types
+        ("{locale: 'en', strength: 2}", "{a: 'X'}", "{a: 'x'}", Equal),
+        ("{locale: 'en', strength: 2}", "{A: 'x'}", "{a: 'x'}", Less),
+        ("{locale: 'en', strength: 2}", "['b', {a: ['X']}]", "['B', {a: ['x']}]", Equal),
+        ("{locale: 'en', strength: 2}", "/A/", "/a/", Less),
+        ("{locale: 'en', strength: 2}", "1", "1.0", Equal),
+        ("{locale: 'en', strength: 2}", "9", "'1'", Less),
+        ("{locale: 'en'}", "''", "'a'", Less),
+    ] {
+        check(options, a, b, expect);
+    }
+}
+
+#[test]
+fn shown_with_defaults() {
+    for (options, expect) in [
+        (
+            "{locale: 'en', strength: 2}",
+            "{ locale: \"en\", caseLevel: false, caseFirst: \"off\", strength: 2, numericOrdering: false, \
+             alternate: \"non-ignorable\", maxVariable: \"punct\", normalization: false, backwards: false, \
+             version: \"57.1\" }",
+        ),
+        (
+            "{locale: 'fr_CA'}",
+            "{ locale: \"fr_CA\", caseLevel: false, caseFirst: \"off\", strength: 3, numericOrdering: false, \
+             alternate: \"non-ignorable\", maxVariable: \"punct\", normalization: false, backwards: true, \
+             version: \"57.1\" }",
+        ),
+        ("{locale: 'simple'}", "{ locale: \"simple\" }"),
+    ] {
+        let collation = collation(options);
+        let shown = collation.to_doc();
+        assert_eq!(show((&shown).into()), expect);
+        assert_eq!(Collation::parse(shown.as_doc()).unwrap(), collation);
+    }
+    let shown = |text: &str, field: &str| show(collation(text).to_doc().get(field).unwrap());
+    assert_eq!(shown("{locale: 'da'}", "caseFirst"), "\"upper\"");
+    assert_eq!(shown("{locale: 'th'}", "alternate"), "\"shifted\"");
+    assert_eq!(shown("{locale: 'en', strength: 1.0}", "strength"), "1");
+}
+
+#[test]
+fn equal_collations() {
+    let en = collation("{locale: 'en'}");
+    assert_eq!(en, collation("{locale: 'en', strength: 3, backwards: false}"));
+    assert_ne!(en, collation("{locale: 'en', strength: 2}"));
+    assert_ne!(en, collation("{locale: 'en_US'}"));
+    assert_ne!(en, Collation::simple());
+}
+
+#[test]
+fn errors() {
+    for (options, code, message) in [
+        ("{}", 40414, "BSON field 'collation.locale' is missing but a required field"),
+        ("{locale: 'en', x: 1}", 40415, "BSON field 'collation.x' is an unknown field."),
+        ("{locale: 7}", 14, "BSON field 'collation.locale' is the wrong type 'int', expected type 'string'"),
+        ("{locale: 'xx'}", 2, "Field 'locale' is invalid in: { locale: \"xx\" }"),
+        ("{locale: ''}", 2, "Field 'locale' is invalid in: { locale: \"\" }"),
+        ("{locale: 'en-US'}", 2, "Field 'locale' is invalid in: { locale: \"en-US\" }. Did you mean 'en_US'?"),
+        ("{locale: 'en@collation=x'}", 2, "Field 'locale' is invalid in: { locale: \"en@collation=x\" }"),
+        ("{locale: 'en', strength: 6}", 2, "Enumeration value '6' for field 'collation.strength' is not a valid value."),
+        ("{locale: 'en', caseFirst: 'x'}", 2, "Enumeration value 'x' for field 'collation.caseFirst' is not a valid value."),
+        ("{locale: 'en', alternate: 'x'}", 2, "Enumeration value 'x' for field 'collation.alternate' is not a valid value."),
+        ("{locale: 'en', backwards: true, strength: 1}", 2, "'backwards' is invalid with 'strength' of 1"),
+        (
+            "{locale: 'en', caseFirst: 'upper', strength: 2}",
+            2,
+            "'caseFirst' is invalid unless 'caseLevel' is on or 'strength' is greater than 2",
+        ),
+        (
+            "{locale: 'simple', strength: 2}",
+            2,
+            "If locale=simple, no other options should be set in: { locale: \"simple\", strength: 2 }",
+        ),
+        (
+            "{locale: 'en', version: '1'}",
+            161,
+            "Requested collation version 1 but the only available collator version was 57.1",
+        ),
+    ] {
+        let error = Collation::parse(doc(options).as_doc()).unwrap_err();
+        assert_eq!((error.code.0, error.message.as_str()), (code, message), "{options}");
+    }
+}
+
+/// Keys stand in indexes on disk. If this fails after an update of `icu_collator`, indexes built before are wrong: such an
+/// update needs a version of the keys and a rebuild.
+#[test]
+fn keys_stay_what_they_are() {
+    let key = |options: &str, text: &str| -> String {
+        collation(options).sort_key(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    assert_eq!(key("{locale: 'en', strength: 2}", "Arbor"), KEY_EN);
+}
+
+const KEY_EN: &str = "2b4d2d474d0109";
+
+proptest! {
+    /// L1, over letters, accents, digits, punctuation and whatever else there is.
+    #[test]
+    fn keys_order_as_comparisons_do(
+        a in "[aAbB\u{e9}e\u{301}\u{e4}0-2 ._\u{0}\u{1}\u{4e2d}]{0,6}|\\PC{0,4}",
+        b in "[aAbB\u{e9}e\u{301}\u{e4}0-2 ._\u{0}\u{1}\u{4e2d}]{0,6}|\\PC{0,4}",
+        which in 0..10usize,
+    ) {
+        let options = [
+            "{locale: 'en'}", "{locale: 'en', strength: 1}", "{locale: 'en', strength: 2}",
+            "{locale: 'en', strength: 4, alternate: 'shifted'}", "{locale: 'en', strength: 5}",
+            "{locale: 'fr_CA'}", "{locale: 'da'}", "{locale: 'en', strength: 1, caseLevel: true}",
+            "{locale: 'en', numericOrdering: true}", "{locale: 'zh'}",
+        ][which];
+        let collation = collation(options);
+        prop_assert_eq!(collation.compare_str(&a, &b), collation.sort_key(&a).cmp(&collation.sort_key(&b)));
+    }
+}
