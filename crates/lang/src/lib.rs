@@ -7,6 +7,7 @@
 //! | [`matcher`] | query predicates: [`Filter`] over a tree of [`matcher::Node`]s that the planner reads |
 //! | [`json_schema`] | `$jsonSchema`, and why a document does not fit |
 //! | [`expression`] | aggregation expressions, one file per operator |
+//! | [`metadata`] | what is known about a document beside its fields |
 //! | [`projection`] | what `find` and `$project` show of a document |
 //! | [`sort`] | sort patterns and sort keys |
 //! | [`accumulator`] | `$sum`, `$push` and friends |
@@ -28,6 +29,7 @@ pub mod expression;
 pub mod field_path;
 pub mod json_schema;
 pub mod matcher;
+pub mod metadata;
 #[cfg(test)]
 mod notation;
 pub mod number;
@@ -45,6 +47,7 @@ pub use context::{Context, Limits};
 pub use error::{Error, Result};
 pub use expression::Expression;
 pub use matcher::Filter;
+pub use metadata::{Input, MetaKind, Metadata};
 pub use path::Path;
 pub use projection::Projection;
 pub use sort::SortPattern;

@@ -7,7 +7,7 @@ use arbor_bson::{Array, Doc, DocBuf, ValueRef, compare};
 
 use crate::document::with_value;
 use crate::path::{Component, Leaf};
-use crate::{Error, Path, Result, field_path, number, text};
+use crate::{Error, Input, MetaKind, Path, Result, field_path, number, text};
 
 /// MongoDB's limit on the fields of a pattern.
 const PARTS_MAX: usize = 32;
@@ -25,19 +25,25 @@ pub struct SortPattern {
 pub struct SortPart {
     pub path: Path,
     pub descending: bool,
+    /// `{ $meta: .. }`: it is not the path's value that is sorted by.
+    pub meta: Option<MetaKind>,
 }
 
 impl SortPattern {
     pub fn parse(pattern: Doc) -> Result<SortPattern> {
         let mut parts: Vec<SortPart> = Vec::new();
         for (name, value) in pattern {
-            let descending = parse_direction(name, value)?;
+            let meta = parse_meta(name, value)?;
+            let descending = match meta {
+                Some(kind) => kind != MetaKind::GeoNearDistance,
+                None => parse_direction(name, value)?,
+            };
             let path = field_path::parse(name)?;
             if parts.iter().any(|part| part.path == path) {
                 let message = format!("$sort key must not contain duplicate keys (duplicate: '{name}')");
                 return Err(Error::location(7472500, message));
             }
-            parts.push(SortPart { path, descending });
+            parts.push(SortPart { path, descending, meta });
         }
         if parts.len() > PARTS_MAX {
             return Err(Error::location(13103, "too many compound keys"));
@@ -47,7 +53,8 @@ impl SortPattern {
 
     pub fn of_parts(parts: Vec<SortPart>) -> SortPattern {
         let alike = |(at, part): (usize, &SortPart)| {
-            parts.iter().take(at).any(|earlier| earlier.path.head() == part.path.head())
+            let shares = |earlier: &SortPart| earlier.meta.is_none() && earlier.path.head() == part.path.head();
+            part.meta.is_none() && parts.iter().take(at).any(shares)
         };
         let may_share_array = parts.iter().enumerate().any(alike);
         SortPattern { parts, may_share_array }
@@ -63,21 +70,31 @@ impl SortPattern {
 
     /// Bytes whose order is the order of the documents. An array sorts by its smallest element ascending and by its
     /// largest descending, a missing field as null.
-    pub fn key(&self, doc: Doc) -> Vec<u8> {
-        let settled = self.settle(doc);
-        let doc = settled.as_ref().map_or(doc, DocBuf::as_doc);
+    pub fn key<'d>(&self, input: impl Into<Input<'d>>) -> Vec<u8> {
+        let input = input.into();
+        let settled = self.settle(input.doc);
+        let doc = settled.as_ref().map_or(input.doc, DocBuf::as_doc);
         let mut key = KeyBuilder::new();
         for part in &self.parts {
-            key.push(part.value(doc), part.descending);
+            match part.meta {
+                None => key.push(part.value(doc), part.descending),
+                Some(MetaKind::RandVal) => key.push(ValueRef::Double(rand::random()), part.descending),
+                Some(kind) => key.push(input.meta(kind).unwrap_or(ValueRef::Null), part.descending),
+            };
         }
         key.finish().bytes
     }
 
-    /// The order of two documents by this pattern, without building keys.
+    /// Whether metadata of this kind is sorted by.
+    pub fn reads(&self, kind: MetaKind) -> bool {
+        self.parts.iter().any(|part| part.meta == Some(kind))
+    }
+
+    /// The order of two documents by this pattern, without building keys and without metadata.
     pub fn compare(&self, a: Doc, b: Doc) -> Ordering {
         let (settled_a, settled_b) = (self.settle(a), self.settle(b));
         let (a, b) = (settled_a.as_ref().map_or(a, DocBuf::as_doc), settled_b.as_ref().map_or(b, DocBuf::as_doc));
-        let orders = self.parts.iter().map(|part| {
+        let orders = self.parts.iter().filter(|part| part.meta.is_none()).map(|part| {
             let order = compare(part.value(a), part.value(b));
             if part.descending { order.reverse() } else { order }
         });
@@ -106,7 +123,7 @@ impl SortPattern {
     /// The first array that two paths lead through, and the path to it.
     fn shared_array<'d>(&self, doc: Doc<'d>) -> Option<(&[Component], Array<'d>)> {
         let mut seen: Vec<&[Component]> = Vec::new();
-        for part in &self.parts {
+        for part in self.parts.iter().filter(|part| part.meta.is_none()) {
             let Some((prefix, array)) = first_array(doc, part.path.components()) else { continue };
             if seen.contains(&prefix) {
                 return Some((prefix, array));
@@ -131,6 +148,19 @@ fn first_array<'p, 'd>(doc: Doc<'d>, path: &'p [Component]) -> Option<(&'p [Comp
 }
 
 impl SortPart {
+    /// Sorts by the values at a path.
+    pub fn of_path(path: Path, descending: bool) -> SortPart {
+        SortPart { path, descending, meta: None }
+    }
+
+    /// Appends it to a pattern as `explain` shows it.
+    pub fn show(&self, pattern: &mut DocBuf) {
+        match self.meta {
+            Some(kind) => pattern.append(self.path.as_str(), &DocBuf::new().with("$meta", kind.name())),
+            None => pattern.append(self.path.as_str(), if self.descending { -1i32 } else { 1 }),
+        };
+    }
+
     /// The value a document sorts by.
     pub fn value<'a>(&self, doc: Doc<'a>) -> ValueRef<'a> {
         let mut best: Option<ValueRef<'a>> = None;
@@ -154,12 +184,6 @@ impl SortPart {
 
 /// 1 or -1; whether it is descending.
 fn parse_direction(name: &str, value: ValueRef) -> Result<bool> {
-    if let ValueRef::Document(meta) = value {
-        return Err(match meta.first() {
-            Some(("$meta", _)) => Error::not_implemented("sorting by $meta"),
-            _ => illegal(name, value),
-        });
-    }
     if !number::is_number(value) {
         return Err(illegal(name, value));
     }
@@ -170,6 +194,23 @@ fn parse_direction(name: &str, value: ValueRef) -> Result<bool> {
             let message = "$sort key ordering must be 1 (for ascending) or -1 (for descending)";
             Err(Error::location(15975, message))
         }
+    }
+}
+
+/// `{ $meta: "textScore" }`: the best score first, the smallest distance first.
+fn parse_meta(name: &str, value: ValueRef) -> Result<Option<MetaKind>> {
+    let ValueRef::Document(spec) = value else { return Ok(None) };
+    let mut fields = spec.iter();
+    match (fields.next(), fields.next()) {
+        (Some(("$meta", ValueRef::String(what))), None) => match MetaKind::of_name(what) {
+            Some(kind @ (MetaKind::TextScore | MetaKind::RandVal | MetaKind::GeoNearDistance)) => Ok(Some(kind)),
+            _ => Err(Error::location(31138, format!("Illegal $meta sort: {}", text::field(name, value)))),
+        },
+        (Some(("$meta", _)), Some(_)) => {
+            Err(Error::failed_to_parse("Cannot have additional keys in a $meta sort specification"))
+        }
+        (Some(("$meta", _)), None) => Err(illegal(name, value)),
+        _ => Err(Error::location(17312, "$meta is the only expression supported by $sort right now")),
     }
 }
 
@@ -218,9 +259,15 @@ mod tests {
 
     #[test]
     fn errors() {
-        for (pattern, code) in
-            [("{a: 'x'}", 15974), ("{a: 2}", 15975), ("{a: true}", 15974), ("{'a.': 1}", 40353), ("{'$a': 1}", 16410)]
-        {
+        for (pattern, code) in [
+            ("{a: 'x'}", 15974),
+            ("{a: 2}", 15975),
+            ("{a: true}", 15974),
+            ("{a: {b: 1}}", 17312),
+            ("{a: {$meta: 'x'}}", 31138),
+            ("{'a.': 1}", 40353),
+            ("{'$a': 1}", 16410),
+        ] {
             assert_eq!(SortPattern::parse(doc(pattern).as_doc()).unwrap_err().code.0, code, "{pattern}");
         }
     }

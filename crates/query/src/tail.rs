@@ -134,7 +134,7 @@ impl Tail {
                 return match shown {
                     Some(shown) => {
                         let filter: Option<&Filter> = shown.projection.needs_position().then_some(filter);
-                        Ok(Some(project(&shown.projection, filter, &doc)?))
+                        Ok(Some(project(&shown.projection, filter, doc.as_doc().into())?))
                     }
                     None => Ok(Some(doc)),
                 };

@@ -20,7 +20,7 @@ mod top;
 use arbor_bson::{ArrayBuf, Doc, Value, ValueRef};
 
 use crate::expression::{Environment, Evaluated};
-use crate::{Context, Error, Expression, Result};
+use crate::{Context, Error, Expression, Input, Result};
 
 pub use avg::Avg;
 pub use extreme::Extreme;
@@ -114,8 +114,10 @@ impl Accumulator {
     }
 
     /// Feeds a document to a state of this accumulator.
-    pub fn add(&self, state: &mut dyn State, doc: Doc) -> Result<()> {
-        state.add(self.argument.eval_in(&Environment::new(doc))?, doc)
+    pub fn add<'d>(&self, state: &mut dyn State, input: impl Into<Input<'d>>) -> Result<()> {
+        let input = input.into();
+        let environment = Environment::new(input);
+        state.add(self.argument.eval_in(&environment)?, input.doc)
     }
 
     pub fn argument(&self) -> &Expression {

@@ -2,10 +2,13 @@
 
 use arbor_bson::{Doc, ValueRef};
 
+use crate::{Input, MetaKind, Metadata};
+
 /// The document and the variables in scope, innermost first.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
     pub root: Doc<'a>,
+    metadata: Option<&'a Metadata>,
     frame: Option<&'a Frame<'a>>,
 }
 
@@ -16,8 +19,14 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Environment<'a> {
-    pub fn new(root: Doc<'a>) -> Environment<'a> {
-        Environment { root, frame: None }
+    pub fn new(input: impl Into<Input<'a>>) -> Environment<'a> {
+        let Input { doc, metadata } = input.into();
+        Environment { root: doc, metadata, frame: None }
+    }
+
+    /// What is known about the document.
+    pub fn meta(&self, kind: MetaKind) -> Option<ValueRef<'a>> {
+        self.metadata?.get(kind)
     }
 
     /// The variable bound that many frames outwards.
@@ -38,6 +47,6 @@ impl<'a> Environment<'a> {
     where
         'a: 'b,
     {
-        Environment { root: self.root, frame: Some(frame) }
+        Environment { frame: Some(frame), ..*self }
     }
 }

@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 
-use crate::{Context, Path, Result};
+use crate::{Context, Input, MetaKind, Path, Result};
 
 pub(crate) use date_unit::Unit;
 pub use environment::Environment;
@@ -58,6 +58,8 @@ pub enum Expression {
     Field(Path),
     /// `$$ROOT`.
     Root,
+    /// `$meta`: what is known about the document beside its fields.
+    Meta(MetaKind),
     /// A variable that `$let`, `$map` ... bound, that many frames outwards, and a path into it.
     Variable { frame: usize, path: Option<Path> },
     /// `{ a: <expression>, ... }`
@@ -87,6 +89,8 @@ pub trait Special: std::fmt::Debug + Send + Sync {
 pub struct Dependencies {
     pub paths: Vec<Path>,
     pub whole_document: bool,
+    /// What is known about it.
+    pub metadata: bool,
 }
 
 impl Expression {
@@ -99,13 +103,13 @@ impl Expression {
     }
 
     /// The value for this document; `None` is "missing" (as `$$REMOVE` or the path of an absent field).
-    pub fn eval(&self, root: Doc) -> Result<Option<Value>> {
-        Ok(self.eval_in(&Environment::new(root))?.into_value())
+    pub fn eval<'d>(&self, input: impl Into<Input<'d>>) -> Result<Option<Value>> {
+        Ok(self.eval_in(&Environment::new(input))?.into_value())
     }
 
     /// The value as a condition: anything but false, zero, null, undefined and missing is true.
-    pub fn eval_bool(&self, root: Doc) -> Result<bool> {
-        Ok(self.eval_in(&Environment::new(root))?.is_true())
+    pub fn eval_bool<'d>(&self, input: impl Into<Input<'d>>) -> Result<bool> {
+        Ok(self.eval_in(&Environment::new(input))?.is_true())
     }
 
     /// The value, borrowed from the document or from this expression where possible.
@@ -114,6 +118,7 @@ impl Expression {
             Expression::Constant(value) => Ok(value.as_ref().map_or(Evaluated::Missing, Evaluated::borrowed)),
             Expression::Field(path) => Ok(field::resolve(ValueRef::Document(environment.root), path.components())),
             Expression::Root => Ok(Evaluated::Borrowed(ValueRef::Document(environment.root))),
+            Expression::Meta(kind) => Ok(environment.meta(*kind).map_or(Evaluated::Missing, Evaluated::Borrowed)),
             Expression::Variable { frame, path } => {
                 let Some(value) = environment.variable(*frame) else { return Ok(Evaluated::Missing) };
                 Ok(field::resolve(value, path.as_ref().map_or(&[], Path::components)))
@@ -142,7 +147,7 @@ impl Expression {
     /// Whether any part of it looks at the document.
     pub fn reads_document(&self) -> bool {
         let dependencies = self.dependencies();
-        dependencies.whole_document || !dependencies.paths.is_empty()
+        dependencies.whole_document || dependencies.metadata || !dependencies.paths.is_empty()
     }
 
     /// What it reads of the document.
@@ -151,6 +156,7 @@ impl Expression {
         self.walk(&mut |part| match part {
             Expression::Field(path) => dependencies.paths.push(path.clone()),
             Expression::Root => dependencies.whole_document = true,
+            Expression::Meta(_) => dependencies.metadata = true,
             _ => {}
         });
         dependencies
@@ -160,7 +166,9 @@ impl Expression {
     fn is_constant(&self) -> bool {
         let mut constant = true;
         self.walk(&mut |part| match part {
-            Expression::Field(_) | Expression::Root | Expression::Variable { .. } => constant = false,
+            Expression::Field(_) | Expression::Root | Expression::Meta(_) | Expression::Variable { .. } => {
+                constant = false;
+            }
             Expression::Special(special) => constant &= special.is_pure(),
             _ => {}
         });
@@ -174,7 +182,11 @@ impl Expression {
             Expression::Array(items) => items.iter().for_each(|part| part.walk(visit)),
             Expression::Call(call) => call.arguments().iter().for_each(|part| part.walk(visit)),
             Expression::Special(special) => special.parts().iter().for_each(|part| part.walk(visit)),
-            Expression::Constant(_) | Expression::Field(_) | Expression::Root | Expression::Variable { .. } => {}
+            Expression::Constant(_)
+            | Expression::Field(_)
+            | Expression::Root
+            | Expression::Meta(_)
+            | Expression::Variable { .. } => {}
         }
     }
 

@@ -5,16 +5,17 @@ use arbor_bson::{Doc, ValueRef};
 
 use super::{Node, array, compare, modulo};
 use crate::path::Leaf;
-use crate::{Error, Path, Result};
+use crate::{Error, Input, Metadata, Path, Result};
 
 /// What is learnt on the way. An error (a regular expression out of steps, an expression) ends the match.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct State<'m> {
+    pub metadata: Option<&'m Metadata>,
     pub position: Option<usize>,
     pub error: Option<Error>,
 }
 
-impl State {
+impl State<'_> {
     fn fail<T: Default>(&mut self, result: Result<T>) -> T {
         result.unwrap_or_else(|error| {
             self.error.get_or_insert(error);
@@ -40,7 +41,7 @@ impl Node {
             | Node::ElemMatchObject { path, .. }
             | Node::ElemMatchValue { path, .. } => self.matches_path(path, Leaf::Whole, doc, state),
             Node::Expr(expression) => {
-                let result = expression.eval_bool(doc);
+                let result = expression.eval_bool(Input::new(doc, state.metadata));
                 state.fail(result)
             }
             Node::Schema(schema) => {

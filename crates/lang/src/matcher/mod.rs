@@ -19,7 +19,7 @@ mod unsupported;
 use arbor_bson::{Doc, ValueRef};
 
 use self::evaluate::State;
-use crate::{Context, Path, Result};
+use crate::{Context, Input, Path, Result};
 
 pub use bits::{BitKind, BitTest};
 pub use compare::holds;
@@ -70,13 +70,14 @@ impl Filter {
         matches!(&self.root, Node::And(branches) if branches.is_empty()) || matches!(self.root, Node::AlwaysTrue)
     }
 
-    pub fn matches(&self, doc: Doc) -> Result<bool> {
-        Ok(self.matches_with_position(doc)?.is_some())
+    pub fn matches<'d>(&self, input: impl Into<Input<'d>>) -> Result<bool> {
+        Ok(self.matches_with_position(input)?.is_some())
     }
 
     /// `None` when the document does not match.
-    pub fn matches_with_position(&self, doc: Doc) -> Result<Option<Matched>> {
-        let mut state = State::default();
+    pub fn matches_with_position<'d>(&self, input: impl Into<Input<'d>>) -> Result<Option<Matched>> {
+        let Input { doc, metadata } = input.into();
+        let mut state = State { metadata, ..State::default() };
         let matched = self.root.matches_document(doc, &mut state);
         match state.error {
             Some(error) => Err(error),

@@ -5,7 +5,7 @@ use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, ValueRef};
 use crate::expression::Environment;
 use crate::matcher::Node;
 use crate::path::Component;
-use crate::{Expression, Result};
+use crate::{Expression, Input, Result};
 
 /// Fields to set, by name, in the order they were written.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +48,7 @@ impl Computed {
     }
 
     /// `doc` with the fields set. Expressions see `root`. A field whose value is missing is removed.
-    pub fn apply(&self, doc: Doc, root: Doc) -> Result<DocBuf> {
+    pub fn apply(&self, doc: Doc, root: Input) -> Result<DocBuf> {
         let mut out = DocBuf::new();
         let mut done = vec![false; self.0.len()];
         for (name, value) in doc {
@@ -69,7 +69,7 @@ impl Computed {
     }
 
     /// A value in the place of a document: documents get the fields, arrays element by element, all else is replaced.
-    fn apply_to(&self, value: Option<ValueRef>, root: Doc) -> Result<arbor_bson::Value> {
+    fn apply_to(&self, value: Option<ValueRef>, root: Input) -> Result<arbor_bson::Value> {
         Ok(match value {
             Some(ValueRef::Document(doc)) => self.apply(doc, root)?.into(),
             Some(ValueRef::Array(array)) => self.apply_to_elements(array, root)?.into(),
@@ -77,7 +77,7 @@ impl Computed {
         })
     }
 
-    fn apply_to_elements(&self, array: Array, root: Doc) -> Result<ArrayBuf> {
+    fn apply_to_elements(&self, array: Array, root: Input) -> Result<ArrayBuf> {
         let mut out = ArrayBuf::new();
         for element in array.iter() {
             out.push(&self.apply_to(Some(element), root)?);
@@ -87,7 +87,7 @@ impl Computed {
 }
 
 impl Field {
-    fn append(&self, out: &mut DocBuf, name: &str, old: Option<ValueRef>, root: Doc) -> Result<()> {
+    fn append(&self, out: &mut DocBuf, name: &str, old: Option<ValueRef>, root: Input) -> Result<()> {
         match self {
             Field::Inside(inner) => drop(out.append(name, &inner.apply_to(old, root)?)),
             Field::Value(Source::Expression(expression)) => {
@@ -96,7 +96,7 @@ impl Field {
                 }
             }
             Field::Value(Source::ElemMatch(node)) => {
-                if let Some(element) = node.first_match(root.get(name))? {
+                if let Some(element) = node.first_match(root.doc.get(name))? {
                     out.append(name, &[element].into_iter().collect::<ArrayBuf>());
                 }
             }

@@ -10,7 +10,7 @@ mod selection;
 
 use arbor_bson::{Doc, DocBuf};
 
-use crate::{Context, Filter, Path, Result};
+use crate::{Context, Filter, Input, Path, Result};
 
 pub use computed::{Computed, Source};
 pub use paths::Paths;
@@ -39,13 +39,15 @@ impl Projection {
     }
 
     /// `position` is what [`Filter::matches_with_position`] told; it matters only when `needs_position`.
-    pub fn apply(&self, doc: Doc, position: Option<usize>) -> Result<DocBuf> {
+    pub fn apply<'d>(&self, input: impl Into<Input<'d>>, position: Option<usize>) -> Result<DocBuf> {
+        let input = input.into();
+        let doc = input.doc;
         let cut = match &self.positional {
             Some(path) => Some(selection::cut_to_position(doc, path.components(), position)?),
             None => None,
         };
         let selected = self.selection.apply(cut.as_ref().map_or(doc, DocBuf::as_doc));
-        if self.computed.is_empty() { Ok(selected) } else { self.computed.apply(selected.as_doc(), doc) }
+        if self.computed.is_empty() { Ok(selected) } else { self.computed.apply(selected.as_doc(), input) }
     }
 
     /// Whether the positional `$` is used.

@@ -3,7 +3,7 @@
 use arbor_bson::{Array, ArrayBuf, Doc, DocBuf};
 
 use crate::accumulator::{Accumulator, State};
-use crate::{Context, Error, Result};
+use crate::{Context, Error, Input, Result};
 
 /// `{ field: { <accumulator>: <expression> }, ... }`, parsed.
 #[derive(Clone, Debug, Default)]
@@ -47,11 +47,12 @@ pub struct FieldStates(Vec<Box<dyn State>>);
 
 impl FieldStates {
     /// Feeds a document; answers by how much the memory held grew and shrank.
-    pub fn add(&mut self, fields: &Fields, doc: Doc) -> Result<(usize, usize)> {
+    pub fn add<'d>(&mut self, fields: &Fields, input: impl Into<Input<'d>>) -> Result<(usize, usize)> {
+        let input = input.into();
         let (mut before, mut after) = (0, 0);
         for ((_, accumulator), state) in fields.0.iter().zip(&mut self.0) {
             before += state.size_bytes();
-            accumulator.add(&mut **state, doc)?;
+            accumulator.add(&mut **state, input)?;
             after += state.size_bytes();
         }
         Ok((after, before))

@@ -1,10 +1,10 @@
 //! A sort by the values of expressions, which other stages need below them; no client writes it.
 
+use arbor_bson::DocBuf;
 use arbor_bson::keystring::KeyBuilder;
-use arbor_bson::{Doc, DocBuf};
 
 use crate::expression::Environment;
-use crate::{Expression, Result, SortPattern};
+use crate::{Expression, Input, Result, SortPattern};
 
 /// Documents with equal values of `by` stand together, in order of `pattern`.
 #[derive(Clone, Debug)]
@@ -15,10 +15,12 @@ pub struct Arrange {
 
 impl Arrange {
     /// Bytes whose order is the order of the documents.
-    pub fn key(&self, doc: Doc) -> Result<Vec<u8>> {
-        let value = self.by.eval_in(&Environment::new(doc))?;
+    pub fn key<'d>(&self, input: impl Into<Input<'d>>) -> Result<Vec<u8>> {
+        let input = input.into();
+        let environment = Environment::new(input);
+        let value = self.by.eval_in(&environment)?;
         let mut key = KeyBuilder::new().push(value.or_null(), false).finish().bytes;
-        key.extend_from_slice(&self.pattern.key(doc));
+        key.extend_from_slice(&self.pattern.key(input));
         Ok(key)
     }
 
@@ -26,7 +28,7 @@ impl Arrange {
     pub fn shown(&self) -> DocBuf {
         let mut shown = DocBuf::new().with("<expression>", 1);
         for part in self.pattern.parts() {
-            shown.append(part.path.as_str(), if part.descending { -1 } else { 1 });
+            part.show(&mut shown);
         }
         shown
     }

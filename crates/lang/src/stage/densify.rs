@@ -78,7 +78,7 @@ pub fn parse(spec: ValueRef, _context: &Context) -> Result<[Stage; 2]> {
         Some(_) => return Err(Error::type_mismatch("BSON field '$densify.partitionByFields' must be an array")),
     };
     let stage = read_range(range, field, partition_by)?;
-    let order = SortPattern::of_parts(vec![SortPart { path: stage.field.clone(), descending: false }]);
+    let order = SortPattern::of_parts(vec![SortPart::of_path(stage.field.clone(), false)]);
     Ok([Stage::Sort(order), Stage::Flow(Arc::new(stage))])
 }
 

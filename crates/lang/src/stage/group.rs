@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::accumulated::{FieldStates, Fields};
 use crate::expression::Environment;
-use crate::{Context, Error, Expression, Result};
+use crate::{Context, Error, Expression, Input, Result};
 
 #[derive(Clone, Debug)]
 pub struct Group {
@@ -48,8 +48,9 @@ impl Group {
     }
 
     /// What tells the group of a document: equal bytes, same group. For partitioning what does not fit memory.
-    pub fn key(&self, doc: Doc) -> Result<Vec<u8>> {
-        let id = self.id.eval_in(&Environment::new(doc))?;
+    pub fn key<'d>(&self, input: impl Into<Input<'d>>) -> Result<Vec<u8>> {
+        let environment = Environment::new(input);
+        let id = self.id.eval_in(&environment)?;
         Ok(KeyBuilder::new().push(id.or_null(), false).finish().bytes)
     }
 }
@@ -79,8 +80,10 @@ impl GroupState {
         }
     }
 
-    pub fn add(&mut self, doc: Doc) -> Result<()> {
-        let id = self.group.id.eval_in(&Environment::new(doc))?;
+    pub fn add<'d>(&mut self, input: impl Into<Input<'d>>) -> Result<()> {
+        let input = input.into();
+        let environment = Environment::new(input);
+        let id = self.group.id.eval_in(&environment)?;
         self.key.clear().push(id.or_null(), false);
         let at = match self.by_key.get(self.key.bytes()) {
             Some(at) => *at,
@@ -94,7 +97,7 @@ impl GroupState {
             }
         };
         let Some(group) = self.groups.get_mut(at) else { return Ok(()) };
-        let (grown, before) = group.states.add(&self.group.fields, doc)?;
+        let (grown, before) = group.states.add(&self.group.fields, input)?;
         self.size_bytes = (self.size_bytes + grown).saturating_sub(before);
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! Stages that turn each document into one document.
 
-use arbor_bson::{Doc, DocBuf};
+use arbor_bson::DocBuf;
 
 use super::replace_root::Replace;
 use crate::projection::{Computed, Projection};
-use crate::{Error, Result};
+use crate::{Error, Input, Result};
 
 /// A stage that turns each document into one document. Pipelines of updates consist of these.
 #[derive(Clone, Debug)]
@@ -45,11 +45,12 @@ impl Map {
         }
     }
 
-    pub fn apply(&self, doc: Doc) -> Result<DocBuf> {
+    pub fn apply<'d>(&self, input: impl Into<Input<'d>>) -> Result<DocBuf> {
+        let input = input.into();
         match &self.kind {
-            Kind::Projection(projection) => projection.apply(doc, None),
-            Kind::AddFields(fields) => fields.apply(doc, doc),
-            Kind::Replace(replace) => replace.apply(doc),
+            Kind::Projection(projection) => projection.apply(input, None),
+            Kind::AddFields(fields) => fields.apply(input.doc, input),
+            Kind::Replace(replace) => replace.apply(input),
         }
     }
 }

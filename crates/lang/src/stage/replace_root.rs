@@ -1,10 +1,10 @@
 //! `{ $replaceRoot: { newRoot: <expression> } }`, `{ $replaceWith: <expression> }`.
 
-use arbor_bson::{Doc, DocBuf, Value, ValueRef};
+use arbor_bson::{DocBuf, Value, ValueRef};
 
 use super::map::Map;
 use crate::expression::{Environment, Evaluated};
-use crate::{Context, Error, Expression, Result, text};
+use crate::{Context, Error, Expression, Input, Result, text};
 
 /// The expression that gives the new document.
 #[derive(Clone, Debug)]
@@ -38,13 +38,14 @@ pub fn parse_with(spec: ValueRef, context: &Context) -> Result<Map> {
 }
 
 impl Replace {
-    pub fn apply(&self, doc: Doc) -> Result<DocBuf> {
-        match self.expression.eval_in(&Environment::new(doc))? {
+    pub fn apply(&self, input: Input) -> Result<DocBuf> {
+        match self.expression.eval_in(&Environment::new(input))? {
             Evaluated::Borrowed(ValueRef::Document(new)) => Ok(new.to_buf()),
             Evaluated::Owned(Value::Document(new)) => Ok(new),
             other => {
                 let shown = other.get().map_or("MISSING".to_owned(), text::shell);
-                let (called, found, input) = (self.called, other.type_name(), text::shell(ValueRef::Document(doc)));
+                let (called, found, input) =
+                    (self.called, other.type_name(), text::shell(ValueRef::Document(input.doc)));
                 let message = format!(
                     "{called} must evaluate to an object, but resulting value was: {shown}. Type of resulting value: \
                      '{found}'. Input document: {input}"

@@ -109,7 +109,7 @@ fn order(partition_by: Option<&Expression>, sort_by: &SortPattern) -> Option<Sta
         None if sort_by.is_empty() => None,
         None => Some(Stage::Sort(sort_by.clone())),
         Some(Expression::Field(path)) if sort_by.parts().iter().all(|part| !part.path.overlaps(path)) => {
-            let mut parts = vec![SortPart { path: path.clone(), descending: false }];
+            let mut parts = vec![SortPart::of_path(path.clone(), false)];
             parts.extend(sort_by.parts().iter().cloned());
             Some(Stage::Sort(SortPattern::of_parts(parts)))
         }

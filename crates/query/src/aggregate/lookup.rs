@@ -10,7 +10,7 @@ use arbor_bson::keystring::key_of;
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_lang::matcher::{In, Node};
 use arbor_lang::path::{Leaf, Path};
-use arbor_lang::{Code, Context, Expression, Filter};
+use arbor_lang::{Code, Context, Expression, Filter, Input};
 use arbor_store::{Collection, Namespace, Store};
 
 use super::inner::{InnerRows, check_depth, documents_first};
@@ -77,8 +77,8 @@ impl Lookup {
     }
 
     /// The documents that belong to `doc`.
-    pub fn find(&self, doc: Doc<'_>, settings: &Settings, run: &mut Run<'_>) -> Result<ArrayBuf> {
-        let pipeline = self.pipeline_for(doc)?;
+    pub fn find(&self, input: Input<'_>, settings: &Settings, run: &mut Run<'_>) -> Result<ArrayBuf> {
+        let pipeline = self.pipeline_for(input)?;
         let rows = InnerRows::open(pipeline, self.foreign.clone(), run.view, settings)?;
         rows.all(run, BYTES_MAX)?.ok_or_else(|| self.too_large())
     }
@@ -88,9 +88,9 @@ impl Lookup {
         with_field(doc, &self.into, found, &self.context)
     }
 
-    fn pipeline_for(&self, doc: Doc<'_>) -> Result<Pipeline> {
+    fn pipeline_for(&self, input: Input<'_>) -> Result<Pipeline> {
         let filter = match &self.join {
-            Some(join) => join.filter(doc),
+            Some(join) => join.filter(input.doc),
             None => Filter::from_root(Node::And(Vec::new())),
         };
         let mut context = self.context.clone();
@@ -98,7 +98,7 @@ impl Lookup {
         let stages = match &self.inner {
             Some(inner) => {
                 for (name, expression) in &inner.variables {
-                    context.variables.push((name.clone(), expression.eval(doc)?.unwrap_or(Value::Undefined)));
+                    context.variables.push((name.clone(), expression.eval(input)?.unwrap_or(Value::Undefined)));
                 }
                 &inner.pipeline
             }

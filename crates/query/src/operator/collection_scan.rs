@@ -35,7 +35,7 @@ impl Operator for CollectionScan {
             let Some(cursor) = self.walk.entry(run) else { return Ok(self.tally.answer(None)) };
             let Some(doc) = cursor.doc() else { return Ok(self.tally.answer(None)) };
             if self.filter.as_ref().map_or(Ok(true), |filter| filter.matches(doc))? {
-                let row = Row { document: doc.to_buf(), id_key: cursor.id_key().to_vec() };
+                let row = Row::stored(doc.to_buf(), cursor.id_key().to_vec());
                 return Ok(self.tally.answer(Some(row)));
             }
             self.tally.passed_over();

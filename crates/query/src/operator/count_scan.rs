@@ -18,7 +18,7 @@ impl CountScan {
 impl Operator for CountScan {
     /// One empty row per document.
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
-        Ok(self.scan.advance(run)?.then(|| Row { document: DocBuf::default(), id_key: Vec::new() }))
+        Ok(self.scan.advance(run)?.then(Row::default))
     }
 
     fn suspend(&mut self, run: &mut Run<'_>) {

@@ -58,7 +58,7 @@ impl Operator for Covered {
                 self.projection.apply(Doc::trusted(&record), None)?
             }
         };
-        Ok(self.tally.answer(Some(Row { document, id_key: Vec::new() })))
+        Ok(self.tally.answer(Some(Row::of(document))))
     }
 
     fn suspend(&mut self, run: &mut Run<'_>) {

@@ -20,7 +20,7 @@ impl Documents {
 
 impl Operator for Documents {
     fn next(&mut self, _run: &mut Run<'_>) -> Result<Option<Row>> {
-        let row = self.documents.next().map(|document| Row { document, id_key: Vec::new() });
+        let row = self.documents.next().map(Row::of);
         Ok(self.tally.answer(row))
     }
 

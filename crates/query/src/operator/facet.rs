@@ -25,7 +25,7 @@ impl FacetRow {
         while let Some(row) = self.input.next(run)? {
             run.tick()?;
             self.tally.passed_over();
-            sharing.push(row.document)?;
+            sharing.push(row)?;
         }
         sharing.finish()
     }
@@ -39,7 +39,7 @@ impl Operator for FacetRow {
         let input = self.collect(run)?;
         self.used_disk = input.used_disk();
         let document = self.facet.document(&input, &self.settings, run)?;
-        Ok(self.tally.answer(Some(Row { document, id_key: Vec::new() })))
+        Ok(self.tally.answer(Some(Row::of(document))))
     }
 
     fn suspend(&mut self, run: &mut Run<'_>) {

@@ -35,7 +35,7 @@ impl Operator for Fetch {
             if self.filter.as_ref().map_or(Ok(true), |filter| filter.matches(Doc::trusted(&record)))? {
                 let document = DocBuf::from_trusted(record.into_owned());
                 let id_key = self.scan.entry(run).map(|entry| entry.id_key().to_vec()).unwrap_or_default();
-                return Ok(self.tally.answer(Some(Row { document, id_key })));
+                return Ok(self.tally.answer(Some(Row::stored(document, id_key))));
             }
             self.tally.passed_over();
         }

@@ -24,7 +24,7 @@ impl Operator for FilterRows {
         loop {
             let row = self.input.next(run)?;
             match row {
-                Some(row) if !self.filter.matches(row.document.as_doc())? => self.tally.passed_over(),
+                Some(row) if !self.filter.matches(row.input())? => self.tally.passed_over(),
                 row => return Ok(self.tally.answer(row)),
             }
         }

@@ -54,7 +54,7 @@ impl Operator for FlowRows {
         loop {
             run.tick()?;
             if let Some(document) = self.flow.next()? {
-                return Ok(self.tally.answer(Some(Row { document, id_key: Vec::new() })));
+                return Ok(self.tally.answer(Some(Row::of(document))));
             }
             if self.ended {
                 return Ok(self.tally.answer(None));

@@ -48,7 +48,7 @@ impl GroupRows {
         let mut sorter: Option<Sorter> = None;
         while let Some(row) = self.input.next(run)? {
             run.tick()?;
-            groups.add(row.document.as_doc())?;
+            groups.add(row.input())?;
             self.tally.passed_over();
             if self.tally.works.is_multiple_of(ROWS_PER_CHECK) && groups.size_bytes() > self.memory.bytes_max {
                 self.bytes_most = self.bytes_most.max(groups.size_bytes());
@@ -134,7 +134,7 @@ impl Operator for GroupRows {
             }
             State::Collecting(_) => None,
         };
-        Ok(self.tally.answer(document.map(|document| Row { document, id_key: Vec::new() })))
+        Ok(self.tally.answer(document.map(Row::of)))
     }
 
     fn suspend(&mut self, run: &mut Run<'_>) {

@@ -23,9 +23,9 @@ impl Operator for LookupRows {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
         let Some(row) = self.input.next(run)? else { return Ok(self.tally.answer(None)) };
         run.tick()?;
-        let found = self.lookup.find(row.document.as_doc(), &self.settings, run)?;
+        let found = self.lookup.find(row.input(), &self.settings, run)?;
         let document = self.lookup.add_to(&row.document, &found)?;
-        Ok(self.tally.answer(Some(Row { document, id_key: Vec::new() })))
+        Ok(self.tally.answer(Some(row.made(document))))
     }
 
     fn suspend(&mut self, run: &mut Run<'_>) {

@@ -21,8 +21,8 @@ impl MapRows {
 impl Operator for MapRows {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
         let Some(row) = self.input.next(run)? else { return Ok(self.tally.answer(None)) };
-        let document = self.map.apply(row.document.as_doc())?;
-        Ok(self.tally.answer(Some(Row { document, id_key: row.id_key })))
+        let document = self.map.apply(row.input())?;
+        Ok(self.tally.answer(Some(Row { document, ..row })))
     }
 
     fn suspend(&mut self, run: &mut Run<'_>) {

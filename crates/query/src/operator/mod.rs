@@ -25,6 +25,7 @@ mod projection;
 mod record_count;
 mod record_fetch;
 mod record_ids;
+mod row;
 mod run;
 mod sample;
 mod shared;
@@ -59,6 +60,7 @@ pub use projection::{Project, project};
 pub use record_count::RecordCount;
 pub use record_fetch::RecordFetch;
 pub use record_ids::RecordIds;
+pub use row::Row;
 pub use run::{Examined, Run, Slot};
 pub use sample::Sample;
 pub use shared::{Shared, SharedRows, Sharing};
@@ -67,14 +69,6 @@ pub use sort::Sort;
 pub use stage_doc::{Detail, StageDoc, Tally, int};
 pub use union_with::UnionRows;
 pub use unwind::UnwindRows;
-
-/// What passes between operators.
-#[derive(Debug)]
-pub struct Row {
-    pub document: DocBuf,
-    /// Key of the record in the primary tree; empty when the row is not a stored document any more.
-    pub id_key: Vec<u8>,
-}
 
 pub trait Operator: Send {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>>;

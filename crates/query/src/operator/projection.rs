@@ -1,7 +1,7 @@
 //! What the client asked to see of each document.
 
 use arbor_bson::DocBuf;
-use arbor_lang::{Filter, Projection};
+use arbor_lang::{Filter, Input, Projection};
 
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
@@ -26,7 +26,7 @@ impl Project {
 impl Operator for Project {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
         let Some(mut row) = self.input.next(run)? else { return Ok(self.tally.answer(None)) };
-        row.document = project(&self.projection, self.filter.as_ref(), &row.document)?;
+        row.document = project(&self.projection, self.filter.as_ref(), row.input())?;
         Ok(self.tally.answer(Some(row)))
     }
 
@@ -45,12 +45,12 @@ impl Operator for Project {
 }
 
 /// `filter` is needed when the projection has a positional `$`.
-pub fn project(projection: &Projection, filter: Option<&Filter>, doc: &DocBuf) -> Result<DocBuf> {
+pub fn project(projection: &Projection, filter: Option<&Filter>, input: Input<'_>) -> Result<DocBuf> {
     let position = match filter {
-        Some(filter) => filter.matches_with_position(doc.as_doc())?.and_then(|matched| matched.position),
+        Some(filter) => filter.matches_with_position(input)?.and_then(|matched| matched.position),
         None => None,
     };
-    Ok(projection.apply(doc.as_doc(), position)?)
+    Ok(projection.apply(input, position)?)
 }
 
 /// Shows top-level fields only, unchanged.

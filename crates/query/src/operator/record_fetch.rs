@@ -30,7 +30,7 @@ impl Operator for RecordFetch {
         run.examined.keys += 1;
         run.examined.documents += 1;
         let matches = self.filter.as_ref().map_or(Ok(true), |filter| filter.matches(Doc::trusted(&record)))?;
-        let row = matches.then(|| Row { document: DocBuf::from_trusted(record.into_owned()), id_key });
+        let row = matches.then(|| Row::stored(DocBuf::from_trusted(record.into_owned()), id_key));
         Ok(self.tally.answer(row))
     }
 

@@ -10,33 +10,34 @@ use arbor_store::{Spool, SpoolReader, SpoolWriter};
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::{Error, Memory, Result};
 
-/// Documents being collected.
+/// Rows being collected.
 pub struct Sharing {
     memory: Memory,
-    documents: Vec<DocBuf>,
+    rows: Vec<Row>,
     bytes: usize,
     rest: Option<SpoolWriter>,
 }
 
-/// Documents that were collected; copies share them.
+/// Rows that were collected; copies share them.
 #[derive(Clone)]
 pub struct Shared {
-    documents: Arc<Vec<DocBuf>>,
+    rows: Arc<Vec<Row>>,
     rest: Option<Spool>,
 }
 
 impl Sharing {
     pub fn new(memory: Memory) -> Sharing {
-        Sharing { memory, documents: Vec::new(), bytes: 0, rest: None }
+        Sharing { memory, rows: Vec::new(), bytes: 0, rest: None }
     }
 
-    pub fn push(&mut self, document: DocBuf) -> Result<()> {
+    pub fn push(&mut self, row: Row) -> Result<()> {
+        let row = Row { id_key: Vec::new(), ..row };
         if let Some(rest) = &mut self.rest {
-            return Ok(rest.push(document.as_bytes())?);
+            return Ok(rest.push(&row.encode())?);
         }
-        self.bytes += document.as_bytes().len() + size_of::<DocBuf>();
+        self.bytes += row.bytes();
         if self.bytes <= self.memory.bytes_max {
-            self.documents.push(document);
+            self.rows.push(row);
             return Ok(());
         }
         let Some(folder) = &self.memory.scratch else {
@@ -45,12 +46,12 @@ impl Sharing {
             return Err(Error::new(Code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED, message));
         };
         let rest = self.rest.insert(SpoolWriter::new(folder)?);
-        Ok(rest.push(document.as_bytes())?)
+        Ok(rest.push(&row.encode())?)
     }
 
     pub fn finish(self) -> Result<Shared> {
         let rest = self.rest.map(SpoolWriter::finish).transpose()?;
-        Ok(Shared { documents: Arc::new(self.documents), rest })
+        Ok(Shared { rows: Arc::new(self.rows), rest })
     }
 }
 
@@ -61,7 +62,7 @@ impl Shared {
 }
 
 pub struct SharedRows {
-    documents: Arc<Vec<DocBuf>>,
+    rows: Arc<Vec<Row>>,
     at: usize,
     rest: Option<SpoolReader>,
     tally: Tally,
@@ -70,20 +71,20 @@ pub struct SharedRows {
 impl SharedRows {
     pub fn new(rows: Shared) -> SharedRows {
         let rest = rows.rest.as_ref().map(Spool::read);
-        SharedRows { documents: rows.documents, at: 0, rest, tally: Tally::default() }
+        SharedRows { rows: rows.rows, at: 0, rest, tally: Tally::default() }
     }
 }
 
 impl Operator for SharedRows {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
         run.tick()?;
-        let document = match (self.documents.get(self.at), &mut self.rest) {
-            (Some(document), _) => Some(document.clone()),
-            (None, Some(rest)) => rest.next()?.map(DocBuf::from_trusted),
+        let row = match (self.rows.get(self.at), &mut self.rest) {
+            (Some(row), _) => Some(row.clone()),
+            (None, Some(rest)) => rest.next()?.map(|bytes| Row::decode(&bytes)).transpose()?,
             (None, None) => None,
         };
         self.at += 1;
-        Ok(self.tally.answer(document.map(|document| Row { document, id_key: Vec::new() })))
+        Ok(self.tally.answer(row))
     }
 
     fn suspend(&mut self, _run: &mut Run<'_>) {}

@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::vec::IntoIter;
 
-use arbor_bson::{Doc, DocBuf};
+use arbor_bson::DocBuf;
 use arbor_lang::stage::Arrange;
-use arbor_lang::{Code, SortPattern};
+use arbor_lang::{Code, Input, SortPattern};
 use arbor_store::{Merge, Sorter};
 
 use super::stage_doc::int;
@@ -82,7 +82,7 @@ impl Sort {
         let Some(row) = self.input.next(run)? else { return Ok(None) };
         run.tick()?;
         self.tally.passed_over();
-        let entry = Entry { key: self.order.key(row.document.as_doc())?, order: self.read, row };
+        let entry = Entry { key: self.order.key(row.input())?, order: self.read, row };
         self.read += 1;
         self.bytes_in_all += entry.bytes() as u64;
         Ok(Some(entry))
@@ -114,18 +114,19 @@ impl Sort {
 }
 
 impl Order {
-    fn key(&self, doc: Doc<'_>) -> Result<Vec<u8>> {
+    fn key(&self, input: Input<'_>) -> Result<Vec<u8>> {
         match self {
-            Order::Pattern(pattern) => Ok(pattern.key(doc)),
-            Order::Arranged(arrange) => Ok(arrange.key(doc)?),
+            Order::Pattern(pattern) => Ok(pattern.key(input)),
+            Order::Arranged(arrange) => Ok(arrange.key(input)?),
         }
     }
 
     fn shown(&self) -> DocBuf {
         match self {
             Order::Pattern(pattern) => {
-                let direction = |descending: bool| if descending { -1i32 } else { 1 };
-                pattern.parts().iter().map(|part| (part.path.as_str(), direction(part.descending))).collect()
+                let mut shown = DocBuf::new();
+                pattern.parts().iter().for_each(|part| part.show(&mut shown));
+                shown
             }
             Order::Arranged(arrange) => arrange.shown(),
         }
@@ -166,28 +167,15 @@ impl Best {
 
 impl Entry {
     fn bytes(&self) -> usize {
-        size_of::<Entry>() + self.key.len() + self.row.document.as_bytes().len() + self.row.id_key.len()
+        size_of::<Entry>() + self.key.len() + self.row.bytes() - size_of::<Row>()
     }
 
-    /// As a run keeps it: the key with the place in the input; length of the record's key (u32, little-endian), that key,
-    /// the document.
+    /// As a run keeps it: the key with the place in the input, and the row.
     fn into_pair(self) -> (Vec<u8>, Vec<u8>) {
         let Entry { mut key, order, row } = self;
         key.extend_from_slice(&order.to_be_bytes());
-        let mut value = Vec::with_capacity(4 + row.id_key.len() + row.document.as_bytes().len());
-        value.extend_from_slice(&(row.id_key.len() as u32).to_le_bytes());
-        value.extend_from_slice(&row.id_key);
-        value.extend_from_slice(row.document.as_bytes());
-        (key, value)
+        (key, row.encode())
     }
-}
-
-fn row_of(value: &[u8]) -> Result<Row> {
-    let parts = value.split_first_chunk::<4>().and_then(|(length, rest)| {
-        let (id_key, document) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        Some(Row { document: DocBuf::from_trusted(document.to_vec()), id_key: id_key.to_vec() })
-    });
-    parts.ok_or_else(|| Error::internal("a row of a sorted run is cut off"))
 }
 
 impl PartialEq for Entry {
@@ -216,7 +204,7 @@ impl Operator for Sort {
             State::Sorted(entries) => entries.next().map(|entry| entry.row),
             State::Merging(merge) => {
                 run.tick()?;
-                merge.next()?.map(|(_, value)| row_of(&value)).transpose()?
+                merge.next()?.map(|(_, value)| Row::decode(&value)).transpose()?
             }
             State::Collecting => None,
         };

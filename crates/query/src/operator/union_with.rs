@@ -26,7 +26,7 @@ impl Operator for UnionRows {
         run.tick()?;
         if self.others.is_none() {
             if let Some(row) = self.input.next(run)? {
-                return Ok(self.tally.answer(Some(Row { document: row.document, id_key: Vec::new() })));
+                return Ok(self.tally.answer(Some(Row { id_key: Vec::new(), ..row })));
             }
             self.others = Some(self.inner.open(run.view, &self.settings)?);
         }

@@ -1,8 +1,10 @@
 //! `$unwind`: a document per element of an array.
 
+use std::sync::Arc;
 use std::vec::IntoIter;
 
 use arbor_bson::DocBuf;
+use arbor_lang::Metadata;
 use arbor_lang::stage::Unwind;
 
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
@@ -12,12 +14,14 @@ pub struct UnwindRows {
     input: Box<dyn Operator>,
     unwind: Unwind,
     waiting: IntoIter<DocBuf>,
+    /// What is known about the document that the waiting ones come from.
+    metadata: Option<Arc<Metadata>>,
     tally: Tally,
 }
 
 impl UnwindRows {
     pub fn new(input: Box<dyn Operator>, unwind: Unwind) -> UnwindRows {
-        UnwindRows { input, unwind, waiting: Vec::new().into_iter(), tally: Tally::default() }
+        UnwindRows { input, unwind, waiting: Vec::new().into_iter(), metadata: None, tally: Tally::default() }
     }
 }
 
@@ -25,13 +29,15 @@ impl Operator for UnwindRows {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
         loop {
             if let Some(document) = self.waiting.next() {
-                return Ok(self.tally.answer(Some(Row { document, id_key: Vec::new() })));
+                let metadata = self.metadata.clone();
+                return Ok(self.tally.answer(Some(Row { metadata, ..Row::of(document) })));
             }
             let Some(row) = self.input.next(run)? else { return Ok(self.tally.answer(None)) };
             run.tick()?;
             let mut documents = Vec::new();
             self.unwind.apply(row.document.as_doc(), &mut documents)?;
             self.waiting = documents.into_iter();
+            self.metadata = row.metadata;
         }
     }
 

@@ -30,6 +30,9 @@ pub fn direction(shape: &IndexShape, bounds: &IndexBounds, sort: &[SortPart]) ->
     let mut found = None;
     let mut at = 0;
     for part in sort {
+        if part.meta.is_some() {
+            return None;
+        }
         let path = part.path.as_str();
         if is_constant(shape, bounds, path) {
             continue;

@@ -37,7 +37,7 @@ pub fn find_and_modify(
     let (mut outcome, _) = database.transactions.retry(Durability::Applied, modify)?;
     if let (Some(shown), Some(document)) = (&shown, &outcome.value) {
         let filter = shown.projection.needs_position().then_some(&query.filter);
-        outcome.value = Some(project(&shown.projection, filter, document)?);
+        outcome.value = Some(project(&shown.projection, filter, document.as_doc().into())?);
     }
     database.make_durable(spec.durability)?;
     Ok(outcome)

@@ -1,0 +1,92 @@
+//! What passes between operators.
+
+use std::sync::Arc;
+
+use arbor_bson::DocBuf;
+use arbor_lang::{Input, Metadata};
+
+use crate::{Error, Result};
+
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    pub document: DocBuf,
+    /// Key of the record in the primary tree; empty when the row is not a stored document any more.
+    pub id_key: Vec<u8>,
+    /// What `$meta` reads; few rows have any.
+    pub metadata: Option<Arc<Metadata>>,
+}
+
+impl Row {
+    /// A document that is not a stored one.
+    pub fn of(document: DocBuf) -> Row {
+        Row { document, ..Row::default() }
+    }
+
+    pub fn stored(document: DocBuf, id_key: Vec<u8>) -> Row {
+        Row { document, id_key, metadata: None }
+    }
+
+    /// A document made from this row's: what is known about the one is known about the other.
+    pub fn made(&self, document: DocBuf) -> Row {
+        Row { document, id_key: Vec::new(), metadata: self.metadata.clone() }
+    }
+
+    /// What filters and expressions look at.
+    pub fn input(&self) -> Input<'_> {
+        Input::new(self.document.as_doc(), self.metadata.as_deref())
+    }
+
+    /// Memory held, estimated.
+    pub fn bytes(&self) -> usize {
+        let metadata = self.metadata.as_ref().map_or(0, |metadata| metadata.as_bytes().len());
+        size_of::<Row>() + self.document.as_bytes().len() + self.id_key.len() + metadata
+    }
+
+    /// As it is kept on disk: the record's key and the metadata, each behind its length (u32, little-endian), then the
+    /// document. No metadata has length 0.
+    pub fn encode(&self) -> Vec<u8> {
+        let metadata = self.metadata.as_ref().map_or(&[][..], |metadata| metadata.as_bytes());
+        let mut bytes = Vec::with_capacity(8 + self.id_key.len() + metadata.len() + self.document.as_bytes().len());
+        for part in [self.id_key.as_slice(), metadata] {
+            bytes.extend_from_slice(&(part.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(part);
+        }
+        bytes.extend_from_slice(self.document.as_bytes());
+        bytes
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Row> {
+        let row = take(bytes).and_then(|(id_key, rest)| {
+            let (metadata, document) = take(rest)?;
+            let metadata = (!metadata.is_empty()).then(|| Arc::new(Metadata::from_bytes(metadata.to_vec())));
+            Some(Row { document: DocBuf::from_trusted(document.to_vec()), id_key: id_key.to_vec(), metadata })
+        });
+        row.ok_or_else(|| Error::internal("a row on disk is cut off"))
+    }
+}
+
+/// What stands behind its length, and the rest.
+fn take(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arbor_lang::MetaKind;
+
+    #[test]
+    fn a_row_comes_back_from_disk() {
+        let document = DocBuf::new().with("a", 1i32);
+        let known = Arc::new(Metadata::new().with(MetaKind::TextScore, 1.5));
+        for metadata in [None, Some(known)] {
+            let row = Row { metadata, ..Row::stored(document.clone(), vec![1, 2, 3]) };
+            let again = Row::decode(&row.encode()).unwrap();
+            assert_eq!((again.document.as_bytes(), &again.id_key), (document.as_bytes(), &vec![1, 2, 3]));
+            let score = |row: &Row| format!("{:?}", row.input().meta(MetaKind::TextScore));
+            assert_eq!(score(&again), score(&row));
+            assert!(Row::decode(&row.encode()[..6]).is_err());
+        }
+    }
+}
