@@ -30,8 +30,6 @@ pub mod field_path;
 pub mod json_schema;
 pub mod matcher;
 pub mod metadata;
-#[cfg(test)]
-mod notation;
 pub mod number;
 pub mod path;
 pub mod projection;
@@ -41,6 +39,8 @@ pub mod text;
 pub mod update;
 mod window;
 
+#[cfg(test)]
+use arbor_notation as notation;
 pub use code::Code;
 pub use collation::Collation;
 pub use context::{Context, Limits};

@@ -68,9 +68,9 @@ impl Request {
         hasher: &DefaultHashBuilder,
         bytes: usize,
     ) -> Result<Request> {
-        let Changes { ops, counters, logical, notes } = changes;
+        let Changes { ops, counters, logical, places, notes } = changes;
         check_ops(engine, &ops)?;
-        let mut record = record::begin(&logical, &notes, bytes + 64);
+        let mut record = record::begin(&logical, &places, &notes, bytes + 64);
         ops.iter().for_each(|op| record::push_op(&mut record, op));
         let footprint = Footprint::of(hasher, &ops);
         Ok(Request { snapshot, ops, counters, record, notes: notes.len(), footprint })

@@ -6,8 +6,10 @@
 //! | 8 | time of the first note, see [`Stamp`], little-endian |
 //! | 8 | the system's clock in milliseconds since 1970, little-endian |
 //! | varint, ... | length of the logical part, the logical part: opaque here |
+//! | varint | number of places |
+//! | ... | places: tree id as a varint, length and bytes that say what the tree holds, opaque here |
 //! | varint | number of notes |
-//! | ... | notes: length and bytes that are opaque here; then a varint: 0, or 1 and length and bytes of a value, or 2 + the number of the operation that puts it |
+//! | ... | notes: tree id as a varint, length and bytes that are opaque here; then a varint: 0, or 1 and length and bytes of a value, or 2 + the number of the operation that puts it |
 //! | ... | operations until the end of the record |
 //!
 //! An operation is a kind byte, the tree id as a varint, and:
@@ -58,8 +60,10 @@ fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// One change of one document or of the catalogue, as readers of the history are told of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
+    /// Where it happened; [`Record::places`] says what that is.
+    pub tree: TreeId,
     pub about: Vec<u8>,
     pub told: Told,
 }
@@ -74,15 +78,24 @@ pub enum Told {
     Op(usize),
 }
 
+/// A tree and what it holds, for readers of the history.
+pub type Place = (TreeId, Vec<u8>);
+
 /// Begins a record without a stamp; operations are pushed behind it.
-pub(crate) fn begin(logical: &[u8], notes: &[Note], capacity: usize) -> Vec<u8> {
+pub(crate) fn begin(logical: &[u8], places: &[Place], notes: &[Note], capacity: usize) -> Vec<u8> {
     let noted: usize = notes.iter().map(|note| note.about.len() + 8).sum();
     let mut out = Vec::with_capacity(capacity + logical.len() + noted + 32);
     out.push(VERSION);
     out.resize(WALL.end, 0);
     push_bytes(&mut out, logical);
+    push_varint(&mut out, places.len() as u64);
+    for (tree, description) in places {
+        push_varint(&mut out, tree.0);
+        push_bytes(&mut out, description);
+    }
     push_varint(&mut out, notes.len() as u64);
     for note in notes {
+        push_varint(&mut out, note.tree.0);
         push_bytes(&mut out, &note.about);
         match &note.told {
             Told::Nothing => push_varint(&mut out, 0),
@@ -185,17 +198,27 @@ impl<'a> Reader<'a> {
         Ok(Stamp { time: u64::from_le_bytes(*time), wall: i64::from_le_bytes(*wall) })
     }
 
+    fn places(&mut self) -> Decoded<Vec<Place>> {
+        let count = self.varint()?;
+        let mut places = Vec::new();
+        for _ in 0..count {
+            places.push((TreeId(self.varint()?), self.bytes()?.to_vec()));
+        }
+        Ok(places)
+    }
+
     fn notes(&mut self) -> Decoded<Vec<Note>> {
         let count = self.varint()?;
         let mut notes = Vec::new();
         for _ in 0..count {
+            let tree = TreeId(self.varint()?);
             let about = self.bytes()?.to_vec();
             let told = match self.varint()? {
                 0 => Told::Nothing,
                 1 => Told::Value(self.bytes()?.to_vec()),
                 op => Told::Op(usize::try_from(op - 2).map_err(|_| "a note exceeds the address space")?),
             };
-            notes.push(Note { about, told });
+            notes.push(Note { tree, about, told });
         }
         Ok(notes)
     }
@@ -231,7 +254,7 @@ impl<'a> Reader<'a> {
 
 /// A record of nothing but operations, without a stamp.
 pub fn of_ops(ops: &[Op]) -> Vec<u8> {
-    let mut out = begin(&[], &[], 0);
+    let mut out = begin(&[], &[], &[], 0);
     ops.iter().for_each(|op| push_op(&mut out, op));
     out
 }
@@ -241,13 +264,14 @@ pub fn of_ops(ops: &[Op]) -> Vec<u8> {
 pub struct Record {
     pub stamp: Stamp,
     pub logical: Vec<u8>,
+    pub places: Vec<Place>,
     pub notes: Vec<Note>,
     pub ops: Vec<Op>,
 }
 
 impl Record {
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = begin(&self.logical, &self.notes, 0);
+        let mut out = begin(&self.logical, &self.places, &self.notes, 0);
         stamp(&mut out, self.stamp);
         self.ops.iter().for_each(|op| push_op(&mut out, op));
         out
@@ -261,6 +285,7 @@ impl Record {
         let mut record = Record {
             stamp: reader.stamp()?,
             logical: reader.bytes()?.to_vec(),
+            places: reader.places()?,
             notes: reader.notes()?,
             ops: Vec::new(),
         };
@@ -272,6 +297,11 @@ impl Record {
             true => Ok(record),
             false => Err("a note tells of an operation that puts nothing"),
         }
+    }
+
+    /// What the tree of a note holds.
+    pub fn place_of(&self, note: &Note) -> Option<&[u8]> {
+        self.places.iter().find(|(tree, _)| *tree == note.tree).map(|(_, place)| place.as_slice())
     }
 
     /// The value that a note of this record tells of.
@@ -322,10 +352,11 @@ mod tests {
     }
 
     fn with_everything() -> Record {
-        let note = |told, about: &[u8]| Note { told, about: about.to_vec() };
+        let note = |told, about: &[u8]| Note { tree: TreeId(300), told, about: about.to_vec() };
         Record {
             stamp: Stamp { time: u64::MAX - 3, wall: -5 },
             logical: vec![1; 200],
+            places: vec![(TreeId(300), b"db.c".to_vec()), (TreeId(7), Vec::new())],
             notes: vec![
                 note(Told::Nothing, b"created"),
                 note(Told::Op(1), &[7; 130]),
@@ -370,15 +401,15 @@ mod tests {
             bytes.extend(behind_stamp);
             refused(&bytes, reason);
         };
-        check(&[0, 0, 9, 1], "unknown kind of operation");
+        check(&[0, 0, 0, 9, 1], "unknown kind of operation");
         check(&[5, 0], "a length exceeds the record");
-        check(&[0, 1, 0, 2], "a note tells of an operation that puts nothing");
+        check(&[0, 0, 1, 1, 0, 2], "a note tells of an operation that puts nothing");
         check(
-            &[0, 0, DELETE, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02],
+            &[0, 0, 0, DELETE, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02],
             "a number exceeds 64 bits",
         );
         check(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], "a number exceeds 64 bits");
-        check(&[0, 0, CREATE_TREE, 1, 1, 1, 0xff, 0], "a tree option is not UTF-8");
+        check(&[0, 0, 0, CREATE_TREE, 1, 1, 1, 0xff, 0], "a tree option is not UTF-8");
     }
 
     proptest::proptest! {

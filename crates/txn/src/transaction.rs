@@ -58,8 +58,13 @@ impl Transaction {
     }
 
     /// A note for the readers of the history.
-    pub fn note(&mut self, about: impl Into<Vec<u8>>) {
-        self.writes.note(about.into());
+    pub fn note(&mut self, tree: TreeId, about: impl Into<Vec<u8>>) {
+        self.writes.note(tree, about.into());
+    }
+
+    /// Tells the readers of the history what a tree with notes holds; only the first call for a tree counts.
+    pub fn describe(&mut self, tree: TreeId, place: impl FnOnce() -> Vec<u8>) {
+        self.writes.describe(tree, place);
     }
 
     /// A missing key is not an error.

@@ -13,7 +13,7 @@ use arbor_engine::{Op, TreeOptions};
 
 use crate::CounterId;
 use crate::ledger;
-use crate::record::{Note, Told};
+use crate::record::{Note, Place, Told};
 
 /// `None` is a deletion.
 pub(crate) type Entry = Option<Vec<u8>>;
@@ -113,6 +113,7 @@ pub(crate) struct WriteSet {
     trees: BTreeMap<TreeId, TreeWrites>,
     counters: BTreeMap<CounterId, CounterChange>,
     logical: Vec<u8>,
+    places: BTreeMap<TreeId, Vec<u8>>,
     /// One that tells of an entry says so only in `TreeWrites::noted`.
     notes: Vec<Note>,
     bytes: usize,
@@ -125,6 +126,7 @@ pub(crate) struct Changes {
     pub ops: Vec<Op>,
     pub counters: Vec<(CounterId, CounterChange)>,
     pub logical: Vec<u8>,
+    pub places: Vec<Place>,
     pub notes: Vec<Note>,
 }
 
@@ -154,19 +156,24 @@ impl WriteSet {
         self.set(tree, key.clone(), Some(value));
         let number = self.notes.len();
         self.trees.entry(tree).or_default().noted.insert(key.clone(), number);
-        self.add_note(about, Some((tree, key)));
+        self.add_note(tree, about, Some(key));
     }
 
-    pub fn note(&mut self, about: Vec<u8>) {
-        self.add_note(about, None);
+    pub fn note(&mut self, tree: TreeId, about: Vec<u8>) {
+        self.add_note(tree, about, None);
     }
 
-    fn add_note(&mut self, about: Vec<u8>, of: Option<(TreeId, Vec<u8>)>) {
+    fn add_note(&mut self, tree: TreeId, about: Vec<u8>, key: Option<Vec<u8>>) {
         self.bytes += ENTRY_OVERHEAD + about.len();
-        self.notes.push(Note { told: Told::Nothing, about });
+        self.notes.push(Note { tree, told: Told::Nothing, about });
         if let Some(undo) = &mut self.undo {
-            undo.push(Undo::Note { of });
+            undo.push(Undo::Note { of: key.map(|key| (tree, key)) });
         }
+    }
+
+    /// Says what a tree holds, when it is not known yet. It is no change, and is not taken back.
+    pub fn describe(&mut self, tree: TreeId, place: impl FnOnce() -> Vec<u8>) {
+        self.places.entry(tree).or_insert_with(place);
     }
 
     /// The entry is about to change: a note that tells of it takes its value.
@@ -345,7 +352,7 @@ impl WriteSet {
 
     /// Operations in replay order: created trees, ranges, entries, dropped trees.
     pub fn into_changes(self) -> Changes {
-        let WriteSet { trees, counters, logical, mut notes, .. } = self;
+        let WriteSet { trees, counters, logical, places, mut notes, .. } = self;
         let mut ops = Vec::with_capacity(trees.values().map(|w| w.entries.len() + w.ranges.len() + 2).sum());
         let mut dropped = Vec::new();
         for (tree, writes) in trees {
@@ -376,6 +383,7 @@ impl WriteSet {
             ops.push(Op::DropTree { tree });
             ops.push(ledger::delete_tree(tree));
         }
-        Changes { ops, counters: counters.into_iter().collect(), logical, notes }
+        let (counters, places) = (counters.into_iter().collect(), places.into_iter().collect());
+        Changes { ops, counters, logical, places, notes }
     }
 }

@@ -37,7 +37,7 @@ fn notes_tell_of_every_value_also_of_those_that_were_written_again() {
     txn.put_noted(tree, "b", "1", "insert b");
     txn.put_noted(tree, "a", "1", "insert a");
     txn.put_noted(tree, "b", "2", "update b");
-    txn.note("nothing");
+    txn.note(tree, "nothing");
     txn.put(tree, "a", "quiet");
     txn.commit(Applied).unwrap();
     rig.put(tree, "c", "quiet");
@@ -45,7 +45,7 @@ fn notes_tell_of_every_value_also_of_those_that_were_written_again() {
     txn.put_noted(tree, "d", "1", "insert d");
     txn.put_noted(tree, "e", "1", "insert e");
     txn.delete_range(tree, "a", Some(b"e".to_vec()));
-    txn.note("delete all below e");
+    txn.note(tree, "delete all below e");
     txn.commit(Applied).unwrap();
     let expected = "insert b=1 insert a=1 update b=2 nothing | insert d=1 insert e=1 delete all below e";
     assert_eq!(told(rig.transactions.history(Position::ZERO)), expected);
@@ -59,7 +59,7 @@ fn notes_of_a_tree_that_is_gone_again_keep_their_values() {
     let tree = txn.create_tree(TreeOptions::default());
     txn.put_noted(tree, "a", "1", "insert a");
     txn.drop_tree(tree);
-    txn.note("drop");
+    txn.note(tree, "drop");
     txn.commit(Applied).unwrap();
     assert_eq!(told(rig.transactions.history(Position::ZERO)), "insert a=1 drop");
 }
@@ -76,7 +76,7 @@ fn a_savepoint_takes_notes_back() {
     txn.delete(tree, "b");
     txn.delete_range(tree, "a", None);
     txn.drop_tree(tree);
-    txn.note("fourth");
+    txn.note(tree, "fourth");
     txn.rollback_to(savepoint);
     assert_eq!(txn.size_bytes(), size);
     txn.put(tree, "b", "3");
@@ -100,7 +100,7 @@ fn times_ascend_and_go_on_behind_a_restart() {
     let ahead = rig.transactions.time() + (1000 << 32);
     rig.transactions.advance_time(ahead);
     let mut txn = rig.begin();
-    txn.note("later");
+    txn.note(tree, "later");
     txn.commit(Applied).unwrap();
     rig.transactions.close().unwrap();
     let InMemory { disk, engine, transactions } = rig.own;

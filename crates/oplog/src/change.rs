@@ -1,0 +1,130 @@
+//! One note: what a change of a document, or of the catalogue, means.
+//!
+//! | size | what |
+//! |---|---|
+//! | 1 | kind, and flags: 0x40 a statement number follows, 0x80 the document before follows |
+//! | 4 | number of the statement, little-endian |
+//! | ... | the document as it was before (for pre-images) |
+//! | ... | update: the difference; delete: the document key; command and no-op: what it says |
+//!
+//! The document after an insert, a replacement or an update is what the note tells of in its record.
+
+use arbor_bson::Doc;
+
+use crate::Malformed;
+use crate::bytes::{Bytes, Taken};
+
+const INSERT: u8 = 1;
+const REPLACE: u8 = 2;
+const UPDATE: u8 = 3;
+const DELETE: u8 = 4;
+const COMMAND: u8 = 5;
+const NOOP: u8 = 6;
+
+const KIND: u8 = 0x3f;
+const HAS_STATEMENT: u8 = 0x40;
+const HAS_BEFORE: u8 = 0x80;
+
+#[derive(Clone, Copy, Debug)]
+pub enum Kind<'a> {
+    Insert,
+    Replace,
+    /// With the difference, see [`crate::delta`].
+    Update(Doc<'a>),
+    /// With the document key.
+    Delete(Doc<'a>),
+    /// A change of the catalogue, as `o` of its entry says it.
+    Command(Doc<'a>),
+    Noop(Doc<'a>),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    pub kind: Kind<'a>,
+    /// Which statement of its command made it, for retryable writes.
+    pub statement: Option<i32>,
+    /// The document before, when the collection keeps pre-images.
+    pub before: Option<Doc<'a>>,
+}
+
+impl<'a> Change<'a> {
+    pub fn of(kind: Kind<'a>) -> Change<'a> {
+        Change { kind, statement: None, before: None }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let (kind, doc) = match self.kind {
+            Kind::Insert => (INSERT, None),
+            Kind::Replace => (REPLACE, None),
+            Kind::Update(difference) => (UPDATE, Some(difference)),
+            Kind::Delete(key) => (DELETE, Some(key)),
+            Kind::Command(command) => (COMMAND, Some(command)),
+            Kind::Noop(says) => (NOOP, Some(says)),
+        };
+        let flags = if self.statement.is_some() { HAS_STATEMENT } else { 0 };
+        let flags = flags | if self.before.is_some() { HAS_BEFORE } else { 0 };
+        let size = |doc: Option<Doc<'_>>| doc.map_or(0, |doc| doc.as_bytes().len());
+        let mut out = Vec::with_capacity(5 + size(self.before) + size(doc));
+        out.push(kind | flags);
+        out.extend(self.statement.iter().flat_map(|statement| statement.to_le_bytes()));
+        out.extend(self.before.iter().flat_map(|before| before.as_bytes()));
+        out.extend(doc.iter().flat_map(|doc| doc.as_bytes()));
+        out
+    }
+
+    pub fn decode(bytes: &'a [u8]) -> Taken<Change<'a>> {
+        let mut rest = Bytes(bytes);
+        let head = rest.byte()?;
+        let statement = match head & HAS_STATEMENT {
+            0 => None,
+            _ => Some(i32::from_le_bytes(rest.array()?)),
+        };
+        let before = if head & HAS_BEFORE == 0 { None } else { Some(rest.doc()?) };
+        let kind = match head & KIND {
+            INSERT => Kind::Insert,
+            REPLACE => Kind::Replace,
+            UPDATE => Kind::Update(rest.doc()?),
+            DELETE => Kind::Delete(rest.doc()?),
+            COMMAND => Kind::Command(rest.doc()?),
+            NOOP => Kind::Noop(rest.doc()?),
+            _ => return Err(Malformed("unknown kind of change")),
+        };
+        rest.end()?;
+        Ok(Change { kind, statement, before })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arbor_bson::DocBuf;
+
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let (small, large) = (DocBuf::new().with("_id", 1i32), DocBuf::new().with("s", "x".repeat(300).as_str()));
+        let (small, large) = (small.as_doc(), large.as_doc());
+        let kinds = [
+            Kind::Insert,
+            Kind::Replace,
+            Kind::Update(large),
+            Kind::Delete(small),
+            Kind::Command(large),
+            Kind::Noop(small),
+        ];
+        for kind in kinds {
+            for statement in [None, Some(0), Some(i32::MAX)] {
+                for before in [None, Some(large)] {
+                    let change = Change { kind, statement, before };
+                    let bytes = change.encode();
+                    assert_eq!(format!("{:?}", Change::decode(&bytes).unwrap()), format!("{change:?}"));
+                    for end in 0..bytes.len() {
+                        assert!(Change::decode(&bytes[..end]).is_err(), "{change:?} cut at {end}");
+                    }
+                }
+            }
+        }
+        assert_eq!(Change::decode(&[INSERT, 0]).unwrap_err(), Malformed("bytes behind its end"));
+        assert_eq!(Change::decode(&[9]).unwrap_err(), Malformed("unknown kind of change"));
+    }
+}

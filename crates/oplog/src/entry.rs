@@ -1,0 +1,245 @@
+//! Records of the log as MongoDB shows them: the events of a record, and the documents of `local.oplog.rs`.
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf, Timestamp, ValueRef};
+use arbor_txn::record::Record;
+
+use crate::bytes::Taken;
+use crate::{Change, Kind, Malformed, Place, Retry, Statement};
+
+/// One change of a record, with everything that is known of it.
+#[derive(Clone, Debug)]
+pub struct Event<'r> {
+    pub time: Timestamp,
+    /// Which change of its record.
+    pub index: usize,
+    /// The system's clock, milliseconds since 1970.
+    pub wall: i64,
+    pub statement: Option<Statement>,
+    pub place: Place<'r>,
+    pub change: Change<'r>,
+    /// The document after an insert, a replacement or an update.
+    pub after: Option<Doc<'r>>,
+}
+
+/// The changes of a record in order. Records that nobody is to be told of have none.
+pub fn events(record: &Record) -> Taken<Vec<Event<'_>>> {
+    let statement = Statement::decode(&record.logical)?;
+    let event = |(index, note)| {
+        let place = record.place_of(note).ok_or(Malformed("a note without a place"))?;
+        let change = Change::decode(&note.about)?;
+        let after = record.value_of(note).map(Doc::trusted);
+        if after.is_none() && matches!(change.kind, Kind::Insert | Kind::Replace | Kind::Update(_)) {
+            return Err(Malformed("a change of a document without the document"));
+        }
+        Ok(Event {
+            time: timestamp(record.stamp.time + index as u64),
+            index,
+            wall: record.stamp.wall,
+            statement,
+            place: Place::decode(place)?,
+            change,
+            after,
+        })
+    };
+    record.notes.iter().enumerate().map(event).collect()
+}
+
+/// The hybrid time as BSON has it.
+fn timestamp(time: u64) -> Timestamp {
+    Timestamp { seconds: (time >> 32) as u32, increment: time as u32 }
+}
+
+/// The entries of a record in order: one per change, or one for a whole transaction. `term` is the member's.
+pub fn entries(record: &Record, term: i64) -> Taken<Vec<DocBuf>> {
+    let events = events(record)?;
+    match events.first().and_then(|first| first.statement) {
+        Some(Statement { retry: Retry::Transaction, .. }) => Ok(vec![transaction(&events, term)]),
+        _ => Ok(events.iter().map(|event| entry(event, term)).collect()),
+    }
+}
+
+fn entry(event: &Event<'_>, term: i64) -> DocBuf {
+    let mut out = head(event.statement);
+    event.append_change(&mut out);
+    if let Some(statement) = event.change.statement {
+        out.append("stmtId", statement);
+    }
+    tail(out, event, term)
+}
+
+/// `applyOps` with all changes.
+fn transaction(events: &[Event<'_>], term: i64) -> DocBuf {
+    let (Some(first), Some(last)) = (events.first(), events.last()) else { return DocBuf::new() };
+    let operations: ArrayBuf = events
+        .iter()
+        .map(|event| {
+            let mut operation = DocBuf::new();
+            event.append_change(&mut operation);
+            arbor_bson::Value::Document(operation)
+        })
+        .collect::<Vec<_>>()
+        .iter()
+        .collect();
+    let command = DocBuf::new().with("applyOps", &operations);
+    let out = head(first.statement).with("op", "c").with("ns", "admin.$cmd").with("o", &command);
+    tail(out, last, term)
+}
+
+fn head(statement: Option<Statement>) -> DocBuf {
+    match statement {
+        None => DocBuf::new(),
+        Some(statement) => DocBuf::new().with("lsid", &statement.session.to_doc()).with("txnNumber", statement.number),
+    }
+}
+
+fn tail(out: DocBuf, event: &Event<'_>, term: i64) -> DocBuf {
+    out.with("ts", ValueRef::Timestamp(event.time))
+        .with("t", term)
+        .with("v", 2i64)
+        .with("wall", ValueRef::DateTime(event.wall))
+}
+
+impl Event<'_> {
+    /// `op`, `ns`, `ui`, `o`, `o2`.
+    fn append_change(&self, out: &mut DocBuf) {
+        let after = self.after.unwrap_or(Doc::empty());
+        let code = match self.change.kind {
+            Kind::Insert => "i",
+            Kind::Replace | Kind::Update(_) => "u",
+            Kind::Delete(_) => "d",
+            Kind::Command(_) => "c",
+            Kind::Noop(_) => "n",
+        };
+        out.append("op", code).append("ns", self.place.namespace);
+        if let Some(uuid) = &self.place.uuid {
+            out.append("ui", ValueRef::Binary { subtype: 4, bytes: uuid.as_bytes() });
+        }
+        match self.change.kind {
+            Kind::Insert | Kind::Replace => out.append("o", ValueRef::Document(after)),
+            Kind::Update(delta) => {
+                let versioned = DocBuf::new().with("$v", 2i32).with("diff", ValueRef::Document(delta));
+                out.append("o", &versioned)
+            }
+            Kind::Delete(doc) | Kind::Command(doc) | Kind::Noop(doc) => out.append("o", ValueRef::Document(doc)),
+        };
+        if matches!(self.change.kind, Kind::Insert | Kind::Replace | Kind::Update(_)) {
+            out.append("o2", &self.document_key());
+        }
+    }
+
+    /// `{_id}` of the document that was changed.
+    pub fn document_key(&self) -> DocBuf {
+        match self.change.kind {
+            Kind::Delete(key) => key.to_buf(),
+            _ => self.after.and_then(|doc| doc.get("_id")).into_iter().map(|id| ("_id", id)).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arbor_base::TreeId;
+    use arbor_engine::Op;
+    use arbor_notation::{doc, show};
+    use arbor_txn::Stamp;
+    use arbor_txn::record::{Note, Told};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::SessionId;
+
+    const TREE: TreeId = TreeId(20);
+
+    fn record(statement: Option<Statement>, changes: &[(Change<'_>, Option<&DocBuf>)]) -> Record {
+        let place = Place { namespace: "db.c", uuid: Some(Uuid::from_u128(5)) };
+        let mut record = Record {
+            stamp: Stamp { time: (100 << 32) + 7, wall: 100_250 },
+            logical: statement.map(|statement| statement.encode()).unwrap_or_default(),
+            places: vec![(TREE, place.encode())],
+            ..Record::default()
+        };
+        for (change, after) in changes {
+            let told = after.map_or(Told::Nothing, |_| Told::Op(record.ops.len()));
+            record.ops.extend(after.map(|after| Op::Put {
+                tree: TREE,
+                key: Vec::new(),
+                value: after.as_bytes().to_vec(),
+            }));
+            record.notes.push(Note { tree: TREE, about: change.encode(), told });
+        }
+        Record::decode(&record.encode()).unwrap()
+    }
+
+    fn shown(record: &Record) -> Vec<String> {
+        entries(record, 1).unwrap().iter().map(|entry| show(entry.into())).collect()
+    }
+
+    const UUID: &str = r#"Binary(4, "00000000000000000000000000000005")"#;
+
+    fn expect(text: &str) -> String {
+        show((&doc(&text.replace("UI", UUID))).into())
+    }
+
+    #[test]
+    fn every_change_is_an_entry() {
+        let (after, delta, key) = (doc("{_id: 1, a: 2}"), doc("{u: {a: 2}}"), doc("{_id: 1}"));
+        let create = doc("{create: 'c'}");
+        let retried = Change { kind: Kind::Update(delta.as_doc()), statement: Some(4), before: None };
+        let record = record(
+            None,
+            &[
+                (Change::of(Kind::Insert), Some(&after)),
+                (retried, Some(&after)),
+                (Change::of(Kind::Replace), Some(&after)),
+                (Change::of(Kind::Delete(key.as_doc())), None),
+                (Change::of(Kind::Command(create.as_doc())), None),
+            ],
+        );
+        let tail = |at: u32| {
+            format!("ts: Timestamp(100, {at}), t: Long(1), v: Long(2), wall: Date(\"1970-01-01T00:01:40.25Z\")")
+        };
+        let expected = [
+            format!("{{op: 'i', ns: 'db.c', ui: UI, o: {{_id: 1, a: 2}}, o2: {{_id: 1}}, {}}}", tail(7)),
+            format!(
+                "{{op: 'u', ns: 'db.c', ui: UI, o: {{$v: 2, diff: {{u: {{a: 2}}}}}}, o2: {{_id: 1}}, stmtId: 4, {}}}",
+                tail(8)
+            ),
+            format!("{{op: 'u', ns: 'db.c', ui: UI, o: {{_id: 1, a: 2}}, o2: {{_id: 1}}, {}}}", tail(9)),
+            format!("{{op: 'd', ns: 'db.c', ui: UI, o: {{_id: 1}}, {}}}", tail(10)),
+            format!("{{op: 'c', ns: 'db.c', ui: UI, o: {{create: 'c'}}, {}}}", tail(11)),
+        ];
+        assert_eq!(shown(&record), expected.map(|entry| expect(&entry)));
+    }
+
+    #[test]
+    fn a_transaction_is_one_entry() {
+        let session = SessionId { id: Uuid::from_u128(5), user: [0; 32] };
+        let statement = Statement { session, number: 3, retry: Retry::Transaction };
+        let (after, key) = (doc("{_id: 1}"), doc("{_id: 2}"));
+        let record = record(
+            Some(statement),
+            &[(Change::of(Kind::Insert), Some(&after)), (Change::of(Kind::Delete(key.as_doc())), None)],
+        );
+        let entry = entries(&record, 1).unwrap();
+        assert_eq!(entry.len(), 1);
+        let operations = r#"{applyOps: [{op: 'i', ns: 'db.c', ui: UI, o: {_id: 1}, o2: {_id: 1}}, {op: 'd', ns: 'db.c', ui: UI, o: {_id: 2}}]}"#;
+        assert_eq!(show(entry[0].get("o").unwrap()), expect(operations));
+        assert_eq!(show(entry[0].get("txnNumber").unwrap()), "Long(3)");
+        assert!(matches!(entry[0].get("ts"), Some(ValueRef::Timestamp(Timestamp { seconds: 100, increment: 8 }))));
+    }
+
+    #[test]
+    fn damaged_notes_are_errors() {
+        let after = doc("{_id: 1}");
+        let whole = record(None, &[(Change::of(Kind::Insert), Some(&after))]);
+        let mut without_place = whole.clone();
+        without_place.places.clear();
+        assert_eq!(entries(&without_place, 1).unwrap_err(), Malformed("a note without a place"));
+        let mut without_value = whole.clone();
+        without_value.notes[0].told = Told::Nothing;
+        assert_eq!(entries(&without_value, 1).unwrap_err(), Malformed("a change of a document without the document"));
+        let mut bad_logical = whole;
+        bad_logical.logical = vec![9];
+        assert!(entries(&bad_logical, 1).is_err());
+    }
+}

@@ -1,0 +1,29 @@
+//! What happened, in MongoDB's terms: the meaning of the notes that stand in the records of the one log.
+//!
+//! ```text
+//! store notes a change ── Change::encode ──> txn's record (the document's bytes stand there once)
+//! local.oplog.rs, change streams <── entry::entries <── txn::History
+//! ```
+//!
+//! | file | holds |
+//! |---|---|
+//! | `change.rs` | [`Change`]: one note, and its bytes |
+//! | `place.rs` | [`Place`]: the collection that a note is about |
+//! | `statement.rs` | [`Statement`]: the session and transaction number of a whole record |
+//! | `entry.rs` | [`entries`]: records as the documents of `local.oplog.rs` |
+//! | `delta/` | the `$v: 2` difference of two documents: made, applied, and told as an update description |
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod bytes;
+mod change;
+pub mod delta;
+mod entry;
+mod place;
+mod statement;
+
+pub use bytes::Malformed;
+pub use change::{Change, Kind};
+pub use entry::{Event, entries, events};
+pub use place::Place;
+pub use statement::{Retry, SessionId, Statement};

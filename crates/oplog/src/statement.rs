@@ -1,0 +1,90 @@
+//! What all changes of a record have in common: who made them, and as which retryable write or transaction.
+//!
+//! Empty for a record of nobody's session; else `[1 retryable write, 2 transaction] [session, 48 bytes] [transaction number,
+//! 8 bytes, little-endian]`.
+
+use arbor_bson::{DocBuf, ValueRef};
+use uuid::Uuid;
+
+use crate::Malformed;
+use crate::bytes::{Bytes, Taken};
+
+const RETRYABLE: u8 = 1;
+const TRANSACTION: u8 = 2;
+
+/// A logical session: its UUID, and the digest of its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId {
+    pub id: Uuid,
+    pub user: [u8; 32],
+}
+
+impl SessionId {
+    /// `{id, uid}`.
+    pub fn to_doc(self) -> DocBuf {
+        DocBuf::new()
+            .with("id", ValueRef::Binary { subtype: 4, bytes: self.id.as_bytes() })
+            .with("uid", ValueRef::Binary { subtype: 0, bytes: &self.user })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Each change is a statement that may be sent again.
+    Statements,
+    /// All changes are one transaction.
+    Transaction,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statement {
+    pub session: SessionId,
+    pub number: i64,
+    pub retry: Retry,
+}
+
+impl Statement {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(57);
+        out.push(match self.retry {
+            Retry::Statements => RETRYABLE,
+            Retry::Transaction => TRANSACTION,
+        });
+        out.extend(self.session.id.as_bytes());
+        out.extend(self.session.user);
+        out.extend(self.number.to_le_bytes());
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Taken<Option<Statement>> {
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let mut rest = Bytes(bytes);
+        let retry = match rest.byte()? {
+            RETRYABLE => Retry::Statements,
+            TRANSACTION => Retry::Transaction,
+            _ => return Err(Malformed("unknown kind of statement")),
+        };
+        let session = SessionId { id: Uuid::from_bytes(rest.array()?), user: rest.array()? };
+        let number = i64::from_le_bytes(rest.array()?);
+        rest.end()?;
+        Ok(Some(Statement { session, number, retry }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let session = SessionId { id: Uuid::from_u128(9), user: [3; 32] };
+        for retry in [Retry::Statements, Retry::Transaction] {
+            let statement = Statement { session, number: -7, retry };
+            assert_eq!(Statement::decode(&statement.encode()), Ok(Some(statement)));
+            assert!((1..57).all(|end| Statement::decode(&statement.encode()[..end]).is_err()));
+        }
+        assert_eq!(Statement::decode(&[]), Ok(None));
+    }
+}
