@@ -14,6 +14,7 @@
 //! | `compact.rs` | compacting a collection's trees |
 //! | `record.rs`, `cursor.rs`, `entry.rs` | reading; the layout of records and index entries |
 //! | `write.rs`, `key_generator.rs`, `index_keys.rs` | [`insert`], [`update`], [`delete`] and the keys of a document |
+//! | `noting.rs` | what the readers of the history are told of changed documents |
 //! | `wildcard.rs` | the scope of a wildcard index and the keys of a document there |
 //! | `partial.rs`, `hashed.rs` | the filter of a partial index; the hash of a value in a hashed one |
 //! | `tree_options.rs` | on which engine new trees live, and with which settings |
@@ -41,6 +42,7 @@ mod key_generator;
 mod key_pattern;
 mod latch;
 mod namespace;
+mod noting;
 mod partial;
 mod record;
 mod sorter;
@@ -77,4 +79,4 @@ pub use tree_options::{EngineNames, TreeDefaults};
 pub use validate::{IndexReport, Report};
 pub use view::{VIEW_DEPTH_MAX, ViewDefinition};
 pub use wildcard::Wildcard;
-pub use write::{delete, insert, update};
+pub use write::{ToldAs, delete, insert, update};

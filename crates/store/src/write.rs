@@ -6,12 +6,13 @@ use std::cmp::Ordering;
 
 use arbor_bson::keystring::{self, Key};
 use arbor_bson::{Doc, DocBuf, ValueRef, identical};
+use arbor_oplog::{Change, Kind};
 use arbor_txn::{Transaction, View};
 
 use crate::capped;
 use crate::catalogue::{self, CATALOGUE};
 use crate::entry::{self, Parts};
-use crate::{Collection, Error, Index, IndexCursor, Result, id_key};
+use crate::{Collection, Error, Index, IndexCursor, Result, id_key, noting};
 
 /// Adds a document, which has an `_id`. Nothing is written on an error.
 pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> Result<()> {
@@ -37,15 +38,30 @@ pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> R
             put_entry(txn, index, key, &id_key, doc);
         }
     }
-    txn.put(collection.tree, id_key.as_slice(), doc.as_bytes());
+    noting::put(txn, collection, id_key.as_slice(), doc, || Change::of(Kind::Insert).encode());
     txn.add_counter(collection.count_counter(), 1);
     txn.add_counter(collection.bytes_counter(), doc.as_bytes().len() as i64);
     capped::inserted(txn, collection, &id_key)
 }
 
-/// Replaces `old` by `new`, which has the same `_id`. Only indexes whose keys change are touched. Nothing is written on
-/// an error.
-pub fn update(txn: &mut Transaction, collection: &Collection, old: Doc<'_>, new: Doc<'_>) -> Result<()> {
+/// What the readers of the history are told of a changed document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToldAs {
+    /// What is different.
+    Update,
+    /// A whole new document.
+    Replacement,
+}
+
+/// Puts `new` in the place of `old`, which has the same `_id`. Only indexes whose keys change are touched. Nothing is
+/// written on an error.
+pub fn update(
+    txn: &mut Transaction,
+    collection: &Collection,
+    old: Doc<'_>,
+    new: Doc<'_>,
+    told_as: ToldAs,
+) -> Result<()> {
     let id_key = id_key(checked_id(new)?);
     let mut changes = Vec::new();
     for index in &collection.indexes {
@@ -71,7 +87,7 @@ pub fn update(txn: &mut Transaction, collection: &Collection, old: Doc<'_>, new:
             put_entry(txn, index, key, &id_key, new);
         }
     }
-    txn.put(collection.tree, id_key, new.as_bytes());
+    noting::put(txn, collection, &id_key, new, || noting::about_update(old, new, told_as));
     let growth = new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
     if growth != 0 {
         txn.add_counter(collection.bytes_counter(), growth);
@@ -92,7 +108,7 @@ pub fn delete(txn: &mut Transaction, collection: &Collection, old: Doc<'_>) -> R
         }
     }
     capped::deleted(txn, collection, &id_key)?;
-    txn.delete(collection.tree, id_key);
+    noting::delete(txn, collection, id_key, old);
     txn.add_counter(collection.count_counter(), -1);
     txn.add_counter(collection.bytes_counter(), -(old.as_bytes().len() as i64));
     Ok(())

@@ -42,7 +42,7 @@ fn write(store: &Store, ns: &Namespace, id: i32) {
             Some(old) => {
                 let old = Doc::trusted(&old);
                 let Some(ValueRef::Int32(n)) = old.get("n") else { panic!("{old:?}") };
-                arbor_store::update(txn, &held, old, row(id, n + 1).as_doc())
+                arbor_store::update(txn, &held, old, row(id, n + 1).as_doc(), arbor_store::ToldAs::Update)
             }
         }
     };

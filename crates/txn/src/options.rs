@@ -21,6 +21,8 @@ pub struct Options {
     /// Watched about every second: below `space_reserve_bytes` writes are refused before they reach the log.
     pub free_space: Option<FreeSpace>,
     pub space_reserve_bytes: u64,
+    /// Changes are to be noted for the readers of the history.
+    pub keep_history: bool,
     /// How long a committer waits for an engine that has no space for a batch that the log already holds.
     pub apply_wait: Duration,
 }
@@ -35,6 +37,7 @@ impl Default for Options {
             retries_before_exclusive: 12,
             free_space: None,
             space_reserve_bytes: 64 << 20,
+            keep_history: false,
             apply_wait: Duration::from_secs(10),
         }
     }

@@ -62,6 +62,11 @@ impl Transaction {
         self.writes.note(tree, about.into());
     }
 
+    /// Whether anybody reads the history, so that changes are to be noted.
+    pub fn keeps_history(&self) -> bool {
+        self.path.options().keep_history
+    }
+
     /// Tells the readers of the history what a tree with notes holds; only the first call for a tree counts.
     pub fn describe(&mut self, tree: TreeId, place: impl FnOnce() -> Vec<u8>) {
         self.writes.describe(tree, place);

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, Value, ValueRef, compare};
 use arbor_lang::update::Update;
 use arbor_lang::{Code, Context, Expression, Filter, Path, field_path, text};
-use arbor_store::{Collection, Held, Namespace};
+use arbor_store::{Collection, Held, Namespace, ToldAs};
 use arbor_txn::{Durability, MaybeConflict, Transaction};
 
 use super::sink::next_documents;
@@ -196,7 +196,7 @@ impl Merge {
         let document = with_id.as_ref().unwrap_or(document).as_doc();
         match self.find(database, collection, txn, document, interrupt)? {
             Some(old) => match self.changed(collection, old.as_doc(), document)? {
-                Some(new) => collection.update(txn, old.as_doc(), new.as_doc()),
+                Some(new) => collection.update(txn, old.as_doc(), new.as_doc(), self.told_as()),
                 None => Ok(()),
             },
             None => match self.not_matched {
@@ -208,6 +208,10 @@ impl Merge {
                 NotMatched::Fail => Err(no_match()),
             },
         }
+    }
+
+    fn told_as(&self) -> ToldAs {
+        if matches!(self.matched, Matched::Replace) { ToldAs::Replacement } else { ToldAs::Update }
     }
 
     /// The document with an `_id` made for it, where it is found by that and has none.

@@ -3,6 +3,7 @@
 use arbor_bson::{Doc, DocBuf, USER_SIZE_MAX, ValueRef};
 use arbor_lang::update::Update;
 use arbor_lang::{Code, Context, Filter};
+use arbor_store::ToldAs;
 
 use super::new_document::check_id;
 use super::object_id::new_object_id;
@@ -37,6 +38,11 @@ impl Modifier {
             return Err(Error::new(Code::FAILED_TO_PARSE, message));
         }
         Ok(Modifier { update })
+    }
+
+    /// What the readers of the history are told.
+    pub fn told_as(&self) -> ToldAs {
+        if self.update.is_replacement() { ToldAs::Replacement } else { ToldAs::Update }
     }
 
     /// The document after the update. None: it stays as it is. Requires that `old` matches `filter`.

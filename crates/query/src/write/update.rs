@@ -89,7 +89,7 @@ impl Updater<'_> {
             Some(row) => {
                 let changed = parsed.modifier.apply(&parsed.query.filter, row.document.as_doc())?;
                 if let Some(new) = &changed {
-                    collection.update(txn, row.document.as_doc(), new.as_doc())?;
+                    collection.update(txn, row.document.as_doc(), new.as_doc(), parsed.modifier.told_as())?;
                 }
                 Ok(Updated { matched: 1, modified: u64::from(changed.is_some()), upserted: None })
             }
@@ -134,7 +134,7 @@ impl Updater<'_> {
                         let Some(old) = targets.current(txn, row)? else { continue };
                         some.matched += 1;
                         if let Some(new) = parsed.modifier.apply(&parsed.query.filter, old.as_doc())? {
-                            collection.update(txn, old.as_doc(), new.as_doc())?;
+                            collection.update(txn, old.as_doc(), new.as_doc(), parsed.modifier.told_as())?;
                             some.modified += 1;
                         }
                     }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef, keystring};
-use arbor_store::{Collection, Direction, IndexCursor, Namespace, RecordCursor, Result, Store, StoreOptions};
+use arbor_store::{Collection, Direction, IndexCursor, Namespace, RecordCursor, Result, Store, StoreOptions, ToldAs};
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Durability, Options, Transaction};
 
@@ -54,7 +54,7 @@ impl Rig {
     }
 
     pub fn update(&self, old: &DocBuf, new: &DocBuf) -> Result<()> {
-        self.write(|txn, collection| arbor_store::update(txn, collection, old.as_doc(), new.as_doc()))
+        self.write(|txn, collection| arbor_store::update(txn, collection, old.as_doc(), new.as_doc(), ToldAs::Update))
     }
 
     pub fn delete(&self, old: &DocBuf) -> Result<()> {
