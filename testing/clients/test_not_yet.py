@@ -30,7 +30,7 @@ COMMANDS = [
     ({"find": "c", "filter": {"$where": "1"}}, 2),
 ]
 
-STAGES = ["$geoNear", "$planCacheStats"]
+STAGES = ["$geoNear"]
 
 INDEXES = [
     ({"key": {"a": "text"}}, 238),

@@ -25,7 +25,7 @@ impl From<arbor_query::Error> for Error {
                 Error { details: Some(details), ..Error::new(Code::DOCUMENT_VALIDATION_FAILURE, text) }
             }
             E::TimeExpired => Error::new(Code::MAX_TIME_MS_EXPIRED, "operation exceeded time limit"),
-            E::Killed => Error::new(Code::INTERRUPTED, "operation was interrupted"),
+            E::Killed | E::Paused => Error::new(Code::INTERRUPTED, "operation was interrupted"),
         }
     }
 }

@@ -140,6 +140,8 @@ static ROWS: &[Row] = &[
     slow("logRotate", cmd::log_rotate::run, "Begins a new log file").admin(),
     quick("logout", cmd::sasl::logout, "Access control is not in this build yet"),
     quick("ping", cmd::ping::run, "Answers").v1(),
+    quick("planCacheClear", cmd::plan_cache_clear::run, "Forgets which plans won"),
+    quick("planCacheListFilters", cmd::plan_cache_clear::list_filters, "Index filters: there are none"),
     quick("profile", cmd::profile::run, "Threshold of the slow query log"),
     quick("refreshSessions", cmd::refresh_sessions::run, "Keeps sessions alive").v1(),
     slow("renameCollection", cmd::rename_collection::run, "Renames a collection").admin().writing(),

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_query::ShapeHash;
 use arbor_wire::Form;
 
 use crate::call::Plan;
@@ -50,6 +51,9 @@ impl Commands {
             attributes.append("errMsg", &error.message).append("errName", &*error.code.name());
             attributes.append("errCode", error.code.0);
         }
+        if let Some(shape) = shape_of(request.body) {
+            attributes.append("queryHash", &shape).append("planCacheShapeHash", &shape);
+        }
         attributes.append("numYields", 0i32).append("reslen", reply_bytes as i32);
         attributes.append("remote", &connection.peer.remote.to_string());
         let message = matches!(request.reply_to.form, Form::Message { .. });
@@ -57,6 +61,21 @@ impl Commands {
         attributes.append("durationMillis", took.as_millis() as i64);
         self.log.info(SLOW, &connection.name, attributes);
     }
+}
+
+/// Of a `find`: the hash by which the plan cache and `explain` know queries like it.
+fn shape_of<'b>(body: Doc<'b>) -> Option<String> {
+    let document = |name: &str| -> Option<Doc<'b>> {
+        match body.get(name) {
+            Some(ValueRef::Document(document)) => Some(document),
+            _ => None,
+        }
+    };
+    if body.first()?.0 != "find" {
+        return None;
+    }
+    let filter = document("filter").unwrap_or(Doc::empty());
+    ShapeHash::of_find(filter, document("sort"), document("projection")).ok().map(ShapeHash::text)
 }
 
 /// The command for a log line: long arrays and strings would make it unreadable.

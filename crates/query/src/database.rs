@@ -9,7 +9,7 @@ use arbor_lang::Context;
 use arbor_store::{Collection, Namespace, Store};
 use arbor_txn::{Durability, ReadView, Transactions};
 
-use crate::{CursorRegistry, Result};
+use crate::{CursorRegistry, PlanCache, Result};
 
 /// What one blocking operator may hold, and where the rest goes.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct Settings {
     pub group_bytes_max: usize,
     /// Folder for what exceeds these. None: it is an error.
     pub scratch: Option<PathBuf>,
+    /// Cost (in index keys read) from which ways to the documents are tried where statistics leave a doubt.
+    pub trial_cost_min: f64,
     /// Documents and bytes that one transaction of a multi-document write takes.
     pub write_docs_max: usize,
     pub write_bytes_max: usize,
@@ -39,6 +41,7 @@ impl Default for Settings {
             sort_bytes_max: 100 * 1024 * 1024,
             group_bytes_max: 100 * 1024 * 1024,
             scratch: None,
+            trial_cost_min: 500.0,
             write_docs_max: 1000,
             write_bytes_max: 16 * 1024 * 1024,
         }
@@ -71,6 +74,7 @@ pub struct Database {
     pub transactions: Arc<Transactions>,
     pub cursors: CursorRegistry,
     pub settings: Settings,
+    pub plan_cache: PlanCache,
     /// None: nobody wants to know.
     pub on_mismatch: Option<WarnOfMismatch>,
 }
@@ -79,7 +83,14 @@ impl Database {
     pub fn new(store: Arc<Store>, transactions: Arc<Transactions>) -> Database {
         crate::aggregate::drop_unfinished(&store);
         let settings = Settings { scratch: Some(store.scratch().to_owned()), ..Settings::default() };
-        Database { store, transactions, cursors: CursorRegistry::default(), settings, on_mismatch: None }
+        Database {
+            store,
+            transactions,
+            cursors: CursorRegistry::default(),
+            settings,
+            plan_cache: PlanCache::default(),
+            on_mismatch: None,
+        }
     }
 
     /// A collection with a snapshot in which it and its indexes are. None: there is no such collection.
@@ -89,8 +100,7 @@ impl Database {
 
     /// The context of a statement that begins now, with the variables of its `let`.
     pub(crate) fn context(&self, let_variables: Option<Doc<'_>>) -> Result<Context> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
-        let context = Context::new(now);
+        let context = Context::new(now_ms());
         match let_variables {
             Some(variables) => Ok(context.with_let(variables)?),
             None => Ok(context),
@@ -111,4 +121,9 @@ impl Database {
         }
         Ok(())
     }
+}
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }

@@ -22,6 +22,9 @@ pub enum Error {
     TimeExpired,
     #[error("operation was interrupted")]
     Killed,
+    /// A trial's turn is over; never leaves this crate.
+    #[error("the turn of a trial is over")]
+    Paused,
 }
 
 impl Error {

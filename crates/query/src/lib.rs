@@ -44,6 +44,7 @@ pub use interrupt::Interrupt;
 pub use outcome::{
     DeleteOutcome, FindAndModifyOutcome, InsertOutcome, UpdateDone, UpdateOutcome, Upserted, WriteError,
 };
+pub use plan::{PlanCache, ShapeHash};
 pub use read::{count, distinct, find};
 pub use registry::{CheckedOut, CursorInfo, CursorOptions, CursorRegistry, IDLE_TIMEOUT, Killed};
 pub use spec::{

@@ -69,6 +69,19 @@ fn stages_of_finds() {
 }
 
 #[test]
+fn scans_are_merged_in_the_order_that_is_asked_for() {
+    let rig = filled();
+    let sort = doc("b", -1i32);
+    let among = doc("a", &doc("$in", &array([1i32, 4, 7])));
+    let spec = FindSpec { sort: Some(sort.as_doc()), limit: Some(4), ..rig.find_spec(&among) };
+    check(&rig, spec, "LIMIT/FETCH/SORT_MERGE[IXSCAN IXSCAN IXSCAN]", 6, 4);
+    rig.index("c, b");
+    let either = doc("$or", &array([&doc("a", 3i32), &doc("c", 1i32)]));
+    let spec = FindSpec { sort: Some(sort.as_doc()), limit: Some(4), ..rig.find_spec(&either) };
+    check(&rig, spec, "LIMIT/FETCH/SORT_MERGE[IXSCAN IXSCAN]", 6, 4);
+}
+
+#[test]
 fn bounds_are_shown_as_mongodb_does() {
     let rig = filled();
     let filter = DocBuf::new().with("a", &doc("$in", &array([1i32, 4]))).with("b", &doc("$gt", 190i32));

@@ -16,7 +16,7 @@ use arbor_query::{FindSpec, Hint};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use support::{Rig, doc, ids, rig, statement};
+use support::{Rig, array, doc, ids, rig, statement};
 
 const INDEXES: &[&str] = &["a", "-a", "b", "a,b", "b,-a", "x,a.b", "a.b", "a.b,a.c", "-a.c,x", "a.0", "x,b,a", "-b,x"];
 const SPARSE: &[&str] = &["c", "a.c, b"];
@@ -327,6 +327,24 @@ fn check(rig: &Rig, docs: &[DocBuf], indexes: &[&str], filter: &DocBuf, sort: &[
     assert_eq!(rig.count(filter), expected.len() as u64, "count: seed {seed}, filter {}", filter.as_doc());
 }
 
+/// A filter and a sort that call for scans that are merged; answers whether the planner chose so.
+fn check_merge(rig: &Rig, docs: &[DocBuf], indexes: &[&str], random: &mut Random, seed: u64) -> bool {
+    let (before, after) = random.pick(&[("a", "b"), ("b", "a"), ("x", "a.b"), ("x", "b"), ("b", "x"), ("a.b", "a.c")]);
+    let among = doc(before, &doc("$in", &random.list()));
+    let filter = match random.below(4) {
+        0 => doc("$or", &array([&among, &doc(before, &random.scalar())])),
+        1 => doc("$or", &array([&among, &doc(before, &random.scalar()).with(after, &random.operators())])),
+        2 => among.clone().with(random.pick(&["c", "_id", "a.0"]), &random.operators()),
+        _ => among,
+    };
+    let direction = random.pick(&[1, -1]);
+    check(rig, docs, indexes, &filter, &[(after, direction)], seed);
+    let sort = doc(after, direction);
+    let spec = FindSpec { sort: Some(sort.as_doc()), ..rig.find_spec(&filter) };
+    Filter::parse(filter.as_doc(), &Context::new(0)).is_ok()
+        && rig.explain(spec).as_doc().to_string().contains("SORT_MERGE")
+}
+
 /// The values that `distinct` finds, through indexes or not, are those of the documents.
 fn check_distinct(rig: &Rig, docs: &[DocBuf], filter: &DocBuf, key: &str, seed: u64) {
     let Ok(parsed) = Filter::parse(filter.as_doc(), &Context::new(0)) else { return };
@@ -383,14 +401,21 @@ fn run(first: u64, count: u64, kind: Kind) {
         Kind::Wildcard => "$_path",
         _ => "IXSCAN",
     };
-    let mut used = 0;
+    let (mut used, mut merged) = (0, 0);
     for seed in first..first + count {
         let mut random = Random(StdRng::seed_from_u64(seed));
-        let (rig, docs, indexes) = filled(&mut random, kind);
+        let (mut rig, docs, indexes) = filled(&mut random, kind);
+        // every second run tries whatever there is a choice of
+        if seed % 2 == 1 {
+            rig.database.settings.trial_cost_min = 0.0;
+        }
         for _ in 0..40 {
             let filter = random.filter(1);
             let sort = random.pick(SORTS);
             check(&rig, &docs, &indexes, &filter, sort, seed);
+            if merged < 10 * (count + 1) {
+                merged += u64::from(check_merge(&rig, &docs, &indexes, &mut random, seed));
+            }
             if Filter::parse(filter.as_doc(), &Context::new(0)).is_ok() {
                 used += u64::from(rig.explain(rig.find_spec(&filter)).as_doc().to_string().contains(mark));
             }
@@ -403,6 +428,7 @@ fn run(first: u64, count: u64, kind: Kind) {
         rig.check_valid();
     }
     assert!(used > count, "{used} queries used such an index");
+    assert!(merged > count || !matches!(kind, Kind::Plain | Kind::Arrays), "{merged} queries merged scans");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use arbor_query::{AggregateSpec, Verbosity};
 use arbor_store::Namespace;
 
 use super::cursor_reply::{First, answer_first, collation, cursor_option, refuse_if_given};
-use super::{coll_stats, current_op, explain};
+use super::{coll_stats, current_op, explain, plan_cache_clear};
 use crate::call::Call;
 use crate::{Error, Result};
 
@@ -130,7 +130,7 @@ fn is_explained(call: &Call<'_>) -> bool {
 fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Option<Vec<DocBuf>>> {
     let Some(ValueRef::Document(stage)) = spec.pipeline.get(0) else { return Ok(None) };
     let Some((name, options)) = stage.first() else { return Ok(None) };
-    if matches!(name, "$collStats" | "$indexStats") {
+    if matches!(name, "$collStats" | "$indexStats" | "$planCacheStats") {
         call.database().store.refuse_view(&spec.namespace)?;
     }
     let documents = match (name, spec.collectionless) {
@@ -144,6 +144,7 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
         }
         ("$listLocalSessions" | "$listSessions", _) => sessions(call),
         ("$collStats", false) => vec![collection_figures(call, &spec.namespace, call.field(name).document(options)?)?],
+        ("$planCacheStats", false) => plan_cache_clear::stats(call, &spec.namespace),
         ("$indexStats", false) => index_figures(call, &spec.namespace)?,
         _ => return Ok(None),
     };

@@ -49,6 +49,7 @@ pub mod list_databases;
 pub mod list_indexes;
 pub mod log_rotate;
 pub mod ping;
+pub mod plan_cache_clear;
 pub mod profile;
 pub mod refresh_sessions;
 pub mod rename_collection;

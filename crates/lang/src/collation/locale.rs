@@ -10,16 +10,15 @@ const POSIX: &str = "en_US_POSIX";
 /// Languages that have an order of their own or are known to be well served by the common one.
 const LANGUAGES: &[&str] = &[
     "af", "am", "ar", "as", "az", "be", "bg", "bn", "bo", "bs", "ca", "chr", "cs", "cy", "da", "de", "dsb", "dz", "ee",
-    "el", "en", "eo", "es", "et", "fa", "fi", "fil", "fo", "fr", "ga", "gl", "gu", "ha", "haw", "he", "hi", "hr", "hsb",
-    "hu", "hy", "id", "ig", "is", "it", "ja", "ka", "kk", "kl", "km", "kn", "ko", "kok", "ky", "lb", "lkt", "ln", "lo",
-    "lt", "lv", "mk", "ml", "mn", "mr", "ms", "mt", "my", "nb", "ne", "nl", "nn", "no", "om", "or", "pa", "pl", "ps",
-    "pt", "ro", "ru", "se", "si", "sk", "sl", "smn", "sq", "sr", "sv", "sw", "ta", "te", "th", "to", "tr", "ug", "uk",
-    "ur", "vi", "wae", "yi", "yo", "zh", "zu",
+    "el", "en", "eo", "es", "et", "fa", "fi", "fil", "fo", "fr", "ga", "gl", "gu", "ha", "haw", "he", "hi", "hr",
+    "hsb", "hu", "hy", "id", "ig", "is", "it", "ja", "ka", "kk", "kl", "km", "kn", "ko", "kok", "ky", "lb", "lkt",
+    "ln", "lo", "lt", "lv", "mk", "ml", "mn", "mr", "ms", "mt", "my", "nb", "ne", "nl", "nn", "no", "om", "or", "pa",
+    "pl", "ps", "pt", "ro", "ru", "se", "si", "sk", "sl", "smn", "sq", "sr", "sv", "sw", "ta", "te", "th", "to", "tr",
+    "ug", "uk", "ur", "vi", "wae", "yi", "yo", "zh", "zu",
 ];
 
 /// Languages without a tailoring: they sort by the common order, which exists with backward accents too (as `fr_CA`).
-const COMMON_ORDER: &[&str] =
-    &["ca", "de", "dz", "en", "fr", "ga", "id", "it", "lb", "ms", "nl", "pt", "sw", "zu"];
+const COMMON_ORDER: &[&str] = &["ca", "de", "dz", "en", "fr", "ga", "id", "it", "lb", "ms", "nl", "pt", "sw", "zu"];
 
 /// Variants and their names in Unicode's own notation. `None`: the compiled data have no such order, the locale's usual
 /// one stands in for it.

@@ -113,7 +113,10 @@ impl Collation {
     pub fn touches(value: ValueRef) -> bool {
         matches!(
             value,
-            ValueRef::String(_) | ValueRef::Symbol(_) | ValueRef::Document(_) | ValueRef::Array(_)
+            ValueRef::String(_)
+                | ValueRef::Symbol(_)
+                | ValueRef::Document(_)
+                | ValueRef::Array(_)
                 | ValueRef::JavaScriptWithScope { .. }
         )
     }

@@ -43,7 +43,9 @@ impl Options {
     /// `None` is the simple collation.
     pub fn parse(doc: Doc) -> Result<Option<Options>> {
         let locale = match doc.get("locale") {
-            None => return Err(Error::location(40414, "BSON field 'collation.locale' is missing but a required field")),
+            None => {
+                return Err(Error::location(40414, "BSON field 'collation.locale' is missing but a required field"));
+            }
             Some(ValueRef::String(name)) => name,
             Some(other) => return Err(wrong_type("locale", other, "string")),
         };
@@ -65,7 +67,8 @@ impl Options {
         }
         if locale == locale::SIMPLE {
             let alone = doc.iter().all(|(name, _)| name == "locale");
-            let message = || format!("If locale=simple, no other options should be set in: {}", text::shell(doc.into()));
+            let message =
+                || format!("If locale=simple, no other options should be set in: {}", text::shell(doc.into()));
             return if alone { Ok(None) } else { Err(Error::bad_value(message())) };
         }
         options.check(doc)?;
@@ -216,7 +219,9 @@ fn version(value: ValueRef) -> Result<()> {
 
 fn wrong_type(name: &str, found: ValueRef, expected: &str) -> Error {
     let found = text::type_name(Some(found));
-    Error::type_mismatch(format!("BSON field 'collation.{name}' is the wrong type '{found}', expected type '{expected}'"))
+    Error::type_mismatch(format!(
+        "BSON field 'collation.{name}' is the wrong type '{found}', expected type '{expected}'"
+    ))
 }
 
 fn no_such_value(name: &str, value: &str) -> Error {

@@ -118,9 +118,21 @@ fn errors() {
         ("{locale: ''}", 2, "Field 'locale' is invalid in: { locale: \"\" }"),
         ("{locale: 'en-US'}", 2, "Field 'locale' is invalid in: { locale: \"en-US\" }. Did you mean 'en_US'?"),
         ("{locale: 'en@collation=x'}", 2, "Field 'locale' is invalid in: { locale: \"en@collation=x\" }"),
-        ("{locale: 'en', strength: 6}", 2, "Enumeration value '6' for field 'collation.strength' is not a valid value."),
-        ("{locale: 'en', caseFirst: 'x'}", 2, "Enumeration value 'x' for field 'collation.caseFirst' is not a valid value."),
-        ("{locale: 'en', alternate: 'x'}", 2, "Enumeration value 'x' for field 'collation.alternate' is not a valid value."),
+        (
+            "{locale: 'en', strength: 6}",
+            2,
+            "Enumeration value '6' for field 'collation.strength' is not a valid value.",
+        ),
+        (
+            "{locale: 'en', caseFirst: 'x'}",
+            2,
+            "Enumeration value 'x' for field 'collation.caseFirst' is not a valid value.",
+        ),
+        (
+            "{locale: 'en', alternate: 'x'}",
+            2,
+            "Enumeration value 'x' for field 'collation.alternate' is not a valid value.",
+        ),
         ("{locale: 'en', backwards: true, strength: 1}", 2, "'backwards' is invalid with 'strength' of 1"),
         (
             "{locale: 'en', caseFirst: 'upper', strength: 2}",

@@ -11,7 +11,7 @@ use arbor_txn::View;
 use super::pipeline::Pipeline;
 use super::step::Surroundings;
 use crate::operator::{Documents, Eof, Operator, Row, Run};
-use crate::plan::{self, Slots};
+use crate::plan::{self, Decision, Slots};
 use crate::view::Foreign;
 use crate::{Error, Result, Settings};
 
@@ -91,8 +91,8 @@ impl InnerRows {
             (Some(documents), _) => Box::new(Documents::new(documents.clone())),
             (None, None) => Box::new(Eof::default()),
             (None, Some(collection)) => {
-                let solution = plan::plan(view, collection, &pipeline.query)?.winner;
-                pipeline.source(settings, &solution, &mut slots)
+                let decision = Decision::untried(plan::plan(view, collection, &pipeline.query)?);
+                pipeline.source(settings, decision, &mut slots)
             }
         };
         let root = pipeline.above(source, settings);

@@ -29,7 +29,7 @@ use arbor_lang::Code;
 
 use crate::cursor::RunningPlan;
 use crate::operator::{Documents, Eof, Operator};
-use crate::plan::{self, Slots};
+use crate::plan::{Decider, Slots};
 use crate::view::ResolvedView;
 use crate::{AggregateSpec, Cursor, Database, Error, Interrupt, Result};
 
@@ -52,12 +52,18 @@ pub fn aggregate(database: &Database, spec: &AggregateSpec<'_>, interrupt: &Inte
     }
     let pipeline = Pipeline::parse(database, spec)?;
     let sink = pipeline.sink.clone();
-    let plan = start(database, spec, pipeline)?;
+    let plan = start(database, spec, pipeline, false, interrupt)?;
     written(database, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
 }
 
-/// The operators of a whole pipeline, without what writes its documents.
-pub fn start(database: &Database, spec: &AggregateSpec<'_>, pipeline: Pipeline) -> Result<RunningPlan> {
+/// The operators of a whole pipeline, without what writes its documents. `explained`: the plan cache stays as it is.
+pub fn start(
+    database: &Database,
+    spec: &AggregateSpec<'_>,
+    pipeline: Pipeline,
+    explained: bool,
+    interrupt: &Interrupt,
+) -> Result<RunningPlan> {
     let settings = database.settings.with_disk_use(spec.allow_disk_use);
     if let Some(documents) = &pipeline.documents {
         if !spec.collectionless {
@@ -75,8 +81,9 @@ pub fn start(database: &Database, spec: &AggregateSpec<'_>, pipeline: Pipeline) 
     let (collection, view, source): (_, _, Box<dyn Operator>) = match database.snapshot(&spec.namespace)? {
         None => (None, database.transactions.read()?, Box::new(Eof::default())),
         Some((collection, view)) => {
-            let solution = plan::plan(&view, &collection, &pipeline.query)?.winner;
-            let source = pipeline.source(&settings, &solution, &mut slots);
+            let decider = Decider::new(database, &view, &collection, interrupt);
+            let decision = pipeline.decide(&if explained { decider.without_cache() } else { decider }, &mut slots)?;
+            let source = pipeline.source(&settings, decision, &mut slots);
             (Some(collection), view, source)
         }
     };

@@ -12,7 +12,7 @@ use crate::operator::{
     FacetRow, FilterRows, FlowRows, GraphLookupRows, GroupRows, Limit, LookupRows, MapRows, Operator, Sample, Skip,
     Sort, UnionRows, UnwindRows,
 };
-use crate::plan::{self, Query, Slots, Solution};
+use crate::plan::{self, Decider, Decision, Query, Slots};
 use crate::read::counting_operator;
 use crate::{AggregateSpec, Database, Result, Settings};
 
@@ -105,13 +105,23 @@ impl Pipeline {
     }
 
     /// The rows of the query. When the first stage above only counts documents, they are not read.
-    pub fn source(&self, settings: &Settings, solution: &Solution, slots: &mut Slots) -> Box<dyn Operator> {
-        match self.steps.front() {
-            Some(Step::Pure(Stage::Group(group))) if !group.reads_documents() => {
-                counting_operator(settings, solution, &self.query, slots)
-            }
-            _ => plan::operator(solution, &self.query, settings, slots),
+    pub fn source(&self, settings: &Settings, mut decision: Decision, slots: &mut Slots) -> Box<dyn Operator> {
+        match self.only_counts() {
+            true => counting_operator(settings, &decision.winner, &self.query, slots),
+            false => plan::decided(&mut decision, &self.query, settings, slots),
         }
+    }
+
+    /// The way to the rows of the query.
+    pub fn decide(&self, decider: &Decider<'_>, slots: &mut Slots) -> Result<Decision> {
+        match self.only_counts() {
+            true => Ok(Decision::untried(plan::plan(decider.view, decider.collection, &self.query)?)),
+            false => decider.decide(&self.query, slots),
+        }
+    }
+
+    fn only_counts(&self) -> bool {
+        matches!(self.steps.front(), Some(Step::Pure(Stage::Group(group))) if !group.reads_documents())
     }
 
     /// Stages above the query.

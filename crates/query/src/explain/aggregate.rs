@@ -48,7 +48,8 @@ fn operators_of(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, stage: Doc<
 /// Runs the pipeline; answers what each operator above the query did, the first one first. Nothing is written.
 fn executed(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, pipeline: &Pipeline) -> Result<Vec<DocBuf>> {
     let steps = pipeline.steps();
-    let RunningPlan { view, collection, mut root, slots } = start(explainer.database, spec, pipeline.clone())?;
+    let RunningPlan { view, collection, mut root, slots } =
+        start(explainer.database, spec, pipeline.clone(), true, explainer.interrupt)?;
     let mut run = Run::new(&view, collection.as_deref(), explainer.interrupt, slots);
     while root.next(&mut run)?.is_some() {
         explainer.interrupt.check()?;

@@ -10,7 +10,7 @@ use arbor_store::{Collection, Namespace};
 use arbor_txn::ReadView;
 
 use crate::operator::{Detail, DistinctScan, Examined, Operator, Run, StageDoc, int};
-use crate::plan::{self, IndexAccess, Plans, Query, Slots, Solution};
+use crate::plan::{self, Decider, Decision, IndexAccess, Query, ShapeHash, Slots, Solution};
 use crate::read::{count_rows, counting_operator, query_of};
 use crate::view::ResolvedView;
 use crate::{
@@ -129,22 +129,40 @@ impl Explainer<'_> {
         {
             return self.distinct_scan(namespace, query, &view, &collection, &access);
         }
-        let Plans { winner, rejected } = plan::plan(&view, &collection, query)?;
         let target = Target { view: &view, collection: &collection, query, shape };
-        let planned = self.stage(&target, &winner)?;
+        let started = Instant::now();
+        let hashes = plan::hashes(query, &plan::plan(&view, &collection, query)?);
+        let mut slots = Slots::default();
+        let decision = self.decide(&target, &mut slots)?;
+        let millis = started.elapsed().as_millis() as u64;
+        let planned = self.stage(&target, &decision.winner)?;
         let mut others = ArrayBuf::new();
-        for solution in &rejected {
+        for solution in &decision.rejected {
             others.push(&self.stage(&target, solution)?);
         }
-        let mut doc = DocBuf::new().with("queryPlanner", &planner_doc(namespace, query, &planned, &others));
+        let planner = planner_doc(namespace, query, Some((hashes, millis)), &planned, &others);
+        let mut doc = DocBuf::new().with("queryPlanner", &planner);
         if self.verbosity >= Verbosity::ExecutionStats {
-            let mut stats = execution_doc(&self.run(&target, &winner)?);
+            let tried = plan::tried_docs(&decision.trial);
+            let mut stats = execution_doc(&self.run(&target, decision, slots)?);
             if self.verbosity == Verbosity::AllPlansExecution {
-                stats.append("allPlansExecution", &self.all_plans(&target, &rejected)?);
+                stats.append("allPlansExecution", &tried);
             }
             doc.append("executionStats", &stats);
         }
         Ok(doc)
+    }
+
+    /// As the statement does it, but without the plan cache.
+    fn decide(&self, target: &Target<'_>, slots: &mut Slots) -> Result<Decision> {
+        let Target { view, collection, query, shape } = *target;
+        match shape {
+            Shape::Rows => {
+                let decider = Decider::new(self.database, view, collection, self.interrupt);
+                decider.without_cache().decide(query, slots)
+            }
+            _ => Ok(Decision::untried(plan::plan(view, collection, query)?)),
+        }
     }
 
     fn distinct_scan(
@@ -157,7 +175,7 @@ impl Explainer<'_> {
     ) -> Result<DocBuf> {
         let mut slots = Slots::default();
         let mut scan = DistinctScan::new(plan::index_scan(access, &mut slots));
-        let planned = planner_doc(namespace, query, &scan.explain(Detail::Plan), &ArrayBuf::new());
+        let planned = planner_doc(namespace, query, None, &scan.explain(Detail::Plan), &ArrayBuf::new());
         let mut doc = DocBuf::new().with("queryPlanner", &planned);
         if self.verbosity >= Verbosity::ExecutionStats {
             let mut run = Run::new(view, Some(collection), self.interrupt, slots.count());
@@ -174,7 +192,8 @@ impl Explainer<'_> {
 
     fn missing_collection(&self, namespace: &Namespace, query: &Query) -> DocBuf {
         let stage = StageDoc::new("EOF", Detail::Plan).finish();
-        let mut doc = DocBuf::new().with("queryPlanner", &planner_doc(namespace, query, &stage, &ArrayBuf::new()));
+        let mut doc =
+            DocBuf::new().with("queryPlanner", &planner_doc(namespace, query, None, &stage, &ArrayBuf::new()));
         if self.verbosity >= Verbosity::ExecutionStats {
             let nothing = Explained { stage, returned: 0, examined: Examined::default(), millis: 0 };
             doc.append("executionStats", &execution_doc(&nothing));
@@ -182,29 +201,21 @@ impl Explainer<'_> {
         doc
     }
 
-    fn all_plans(&self, target: &Target<'_>, rejected: &[Solution]) -> Result<ArrayBuf> {
-        let mut plans = ArrayBuf::new();
-        for solution in rejected {
-            plans.push(&execution_doc(&self.run(target, solution)?));
-        }
-        Ok(plans)
-    }
-
     fn stage(&self, target: &Target<'_>, solution: &Solution) -> Result<DocBuf> {
-        let root = self.operator(target, solution, &mut Slots::default());
+        let (settings, mut slots) = (&self.database.settings, Slots::default());
+        let root = match target.shape {
+            Shape::Count(_) => counting_operator(settings, solution, target.query, &mut slots),
+            _ => plan::operator(solution, target.query, settings, &mut slots),
+        };
         Ok(target.shape.above(root.as_ref(), Detail::Plan, 0))
     }
 
-    fn operator(&self, target: &Target<'_>, solution: &Solution, slots: &mut Slots) -> Box<dyn Operator> {
-        match target.shape {
-            Shape::Count(_) => counting_operator(&self.database.settings, solution, target.query, slots),
-            _ => plan::operator(solution, target.query, &self.database.settings, slots),
-        }
-    }
-
-    fn run(&self, target: &Target<'_>, solution: &Solution) -> Result<Explained> {
-        let mut slots = Slots::default();
-        let mut root = self.operator(target, solution, &mut slots);
+    fn run(&self, target: &Target<'_>, mut decision: Decision, mut slots: Slots) -> Result<Explained> {
+        let settings = &self.database.settings;
+        let mut root = match target.shape {
+            Shape::Count(_) => counting_operator(settings, &decision.winner, target.query, &mut slots),
+            _ => plan::decided(&mut decision, target.query, settings, &mut slots),
+        };
         let mut run = Run::new(target.view, Some(target.collection), self.interrupt, slots.count());
         let start = Instant::now();
         let mut rows = 0;
@@ -246,12 +257,26 @@ impl Shape<'_> {
     }
 }
 
-fn planner_doc(namespace: &Namespace, query: &Query, winner: &DocBuf, rejected: &ArrayBuf) -> DocBuf {
+/// `planned`: the hashes of shape and cache entry, and how long planning took.
+fn planner_doc(
+    namespace: &Namespace,
+    query: &Query,
+    planned: Option<((ShapeHash, ShapeHash), u64)>,
+    winner: &DocBuf,
+    rejected: &ArrayBuf,
+) -> DocBuf {
+    let ((shape, key), millis) = planned.unwrap_or_else(|| {
+        let shape = ShapeHash::of(query);
+        ((shape, shape.with(&[])), 0)
+    });
     DocBuf::new()
         .with("namespace", namespace.as_str())
-        .with("indexFilterSet", false)
         .with("parsedQuery", &filter_doc::of_filter(&query.filter))
-        .with("optimizationTimeMillis", 0i32)
+        .with("indexFilterSet", false)
+        .with("queryHash", &shape.text())
+        .with("planCacheShapeHash", &shape.text())
+        .with("planCacheKey", &key.text())
+        .with("optimizationTimeMillis", int(millis).as_ref())
         .with("maxIndexedOrSolutionsReached", false)
         .with("maxIndexedAndSolutionsReached", false)
         .with("maxScansToExplodeReached", false)

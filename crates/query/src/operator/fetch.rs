@@ -7,34 +7,35 @@ use arbor_bson::{Doc, DocBuf};
 use arbor_lang::Filter;
 
 use super::run::EntryCursor;
-use super::{Detail, IndexScan, Operator, Row, Run, StageDoc, Tally};
+use super::{Detail, Entries, IndexScan, Operator, Row, Run, StageDoc, Tally};
 use crate::explain::filter_doc;
 use crate::{Error, Result};
 
 pub struct Fetch {
-    scan: IndexScan,
+    entries: Entries,
     filter: Option<Filter>,
     examined: u64,
     tally: Tally,
 }
 
 impl Fetch {
-    pub fn new(scan: IndexScan, filter: Option<Filter>) -> Fetch {
-        Fetch { scan, filter, examined: 0, tally: Tally::default() }
+    pub fn new(entries: Entries, filter: Option<Filter>) -> Fetch {
+        Fetch { entries, filter, examined: 0, tally: Tally::default() }
     }
 }
 
 impl Operator for Fetch {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
-        while self.scan.advance(run)? {
-            if !self.scan.access().shape.clustering {
+        while self.entries.advance(run)? {
+            let scan = self.entries.scan()?;
+            if !scan.access().shape.clustering {
                 self.examined += 1;
                 run.examined.documents += 1;
             }
-            let record = record_of_entry(&self.scan, run)?;
+            let record = record_of_entry(scan, run)?;
             if self.filter.as_ref().map_or(Ok(true), |filter| filter.matches(Doc::trusted(&record)))? {
                 let document = DocBuf::from_trusted(record.into_owned());
-                let id_key = self.scan.entry(run).map(|entry| entry.id_key().to_vec()).unwrap_or_default();
+                let id_key = scan.entry(run).map(|entry| entry.id_key().to_vec()).unwrap_or_default();
                 return Ok(self.tally.answer(Some(Row::stored(document, id_key))));
             }
             self.tally.passed_over();
@@ -43,23 +44,25 @@ impl Operator for Fetch {
     }
 
     fn suspend(&mut self, run: &mut Run<'_>) {
-        self.scan.suspend(run);
+        self.entries.suspend(run);
     }
 
     fn is_done(&self) -> bool {
-        self.scan.is_done()
+        self.entries.is_done()
     }
 
     fn explain(&self, detail: Detail) -> DocBuf {
         let filter = self.filter.as_ref().map(filter_doc::of_filter);
-        if self.scan.access().shape.clustering {
-            return self.scan.explain_alone(detail, filter.as_ref(), &self.tally);
+        if let Entries::Scan(scan) = &self.entries
+            && scan.access().shape.clustering
+        {
+            return scan.explain_alone(detail, filter.as_ref(), &self.tally);
         }
         StageDoc::new("FETCH", detail)
             .with_some("filter", filter.as_ref())
             .tally(&self.tally)
             .figure("docsExamined", self.examined)
-            .input(self.scan.explain("IXSCAN", detail))
+            .input(self.entries.explain(detail))
     }
 }
 

@@ -135,6 +135,11 @@ impl IndexScan {
         self.walk.entry(run)
     }
 
+    /// On the entry that was found last, in a new run.
+    pub fn stand_again(&mut self, run: &mut Run<'_>) -> Result<()> {
+        self.walk.stand_again(run)
+    }
+
     pub fn suspend(&mut self, run: &mut Run<'_>) {
         self.walk.suspend(run);
     }

@@ -77,6 +77,14 @@ impl Walk {
         Ok(self.stands(stands))
     }
 
+    /// Opens the cursor on the last row again if the run that read it has ended.
+    pub fn stand_again(&mut self, run: &mut Run<'_>) -> Result<()> {
+        let Place::Behind(key) = &self.place else { return Ok(()) };
+        let stands = run.open(self.slot, self.source)?.seek(key)?;
+        self.stands(stands);
+        Ok(())
+    }
+
     /// The cursor on the current entry. None: it stands nowhere.
     pub fn entry<'r, 'v>(&self, run: &'r mut Run<'v>) -> Option<&'r mut EntryCursor<'v>> {
         match self.place {

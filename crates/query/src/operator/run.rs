@@ -21,6 +21,8 @@ pub struct Run<'v> {
     pub examined: Examined,
     cursors: Vec<Option<EntryCursor<'v>>>,
     ticks: u32,
+    /// Rows that may still be read. None: any number.
+    allowance: Option<u64>,
 }
 
 /// What was read.
@@ -105,11 +107,24 @@ impl<'v> Run<'v> {
         slots: usize,
     ) -> Run<'v> {
         let cursors = std::iter::repeat_with(|| None).take(slots).collect();
-        Run { view, collection, interrupt, examined: Examined::default(), cursors, ticks: 0 }
+        Run { view, collection, interrupt, examined: Examined::default(), cursors, ticks: 0, allowance: None }
     }
 
-    /// Called once per row that is read.
+    /// From now on `rows` may be read; then reading stops with [`Error::Paused`].
+    pub fn allow(&mut self, rows: u64) {
+        self.allowance = Some(rows);
+    }
+
+    /// How much was used since.
+    pub fn allowance_used(&self, allowed: u64) -> u64 {
+        allowed - self.allowance.unwrap_or(allowed)
+    }
+
+    /// Called once per row that is read, before anything of it is.
     pub fn tick(&mut self) -> Result<()> {
+        if let Some(left) = &mut self.allowance {
+            *left = left.checked_sub(1).ok_or(Error::Paused)?;
+        }
         self.ticks = self.ticks.wrapping_add(1);
         if self.ticks.is_multiple_of(TICKS_PER_CHECK) { self.interrupt.check() } else { Ok(()) }
     }

@@ -123,14 +123,17 @@ impl Order {
 
     fn shown(&self) -> DocBuf {
         match self {
-            Order::Pattern(pattern) => {
-                let mut shown = DocBuf::new();
-                pattern.parts().iter().for_each(|part| part.show(&mut shown));
-                shown
-            }
+            Order::Pattern(pattern) => pattern_doc(pattern),
             Order::Arranged(arrange) => arrange.shown(),
         }
     }
+}
+
+/// As the client wrote it.
+pub fn pattern_doc(pattern: &SortPattern) -> DocBuf {
+    let mut shown = DocBuf::new();
+    pattern.parts().iter().for_each(|part| part.show(&mut shown));
+    shown
 }
 
 /// The best `limit` entries: a heap with the worst on top, or just all of them.

@@ -2,6 +2,7 @@
 
 use arbor_lang::Filter;
 
+use super::cost::Cost;
 use super::index_shape::IndexShape;
 use super::interval::Intervals;
 use super::key_bounds::{KeyBounds, Span};
@@ -19,6 +20,16 @@ pub enum Access {
     Index(IndexAccess),
     /// Union of index scans.
     Or(Vec<Branch>),
+    /// Index scans in the order that is asked for, merged.
+    Merge(Merge),
+}
+
+/// Index scans that each give the order that is asked for.
+#[derive(Clone, Debug)]
+pub struct Merge {
+    pub scans: Vec<IndexAccess>,
+    /// No document is in two of them.
+    pub distinct: bool,
 }
 
 /// One branch of an `$or`.
@@ -61,6 +72,23 @@ impl Solution {
     pub fn unsorted(access: Access, residual: Option<Filter>) -> Solution {
         Solution { access, residual, sorts: false, covered: None }
     }
+
+    /// Tells it from the other ways to the documents of a query.
+    pub fn name(&self) -> String {
+        let scans = |all: &mut dyn Iterator<Item = &IndexAccess>| -> String {
+            all.map(|access| format!(" {} {}", access.shape.name, access.direction.name())).collect()
+        };
+        match &self.access {
+            Access::Nothing => "EOF".to_owned(),
+            Access::Record { .. } => "IDHACK".to_owned(),
+            Access::Collection(direction) => format!("COLLSCAN {}", direction.name()),
+            Access::Index(access) => format!("IXSCAN{}", scans(&mut std::iter::once(access))),
+            Access::Or(branches) => format!("OR{}", scans(&mut branches.iter().map(|branch| &branch.access))),
+            // one index is scanned for each of several values, however many there are
+            Access::Merge(merge) if merge.distinct => format!("SORT_MERGE{}", scans(&mut merge.scans.iter().take(1))),
+            Access::Merge(merge) => format!("SORT_MERGE{}", scans(&mut merge.scans.iter())),
+        }
+    }
 }
 
 /// What the planner came to.
@@ -68,10 +96,16 @@ impl Solution {
 pub struct Plans {
     pub winner: Solution,
     pub rejected: Vec<Solution>,
+    /// Of all, the winner first. Empty: there was nothing to compare.
+    pub costs: Vec<Cost>,
 }
 
 impl Plans {
     pub fn only(winner: Solution) -> Plans {
-        Plans { winner, rejected: Vec::new() }
+        Plans { winner, rejected: Vec::new(), costs: Vec::new() }
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Solution> {
+        std::iter::once(&self.winner).chain(&self.rejected)
     }
 }

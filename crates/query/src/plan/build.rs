@@ -1,11 +1,12 @@
 //! From a chosen way to operators.
 
-use super::access::{Access, Branch, IndexAccess, Solution};
+use super::access::{Access, Branch, IndexAccess, Merge, Solution};
+use super::decide::Decision;
 use super::query::Query;
 use crate::Settings;
 use crate::operator::{
-    CollectionScan, Covered, Eof, Fetch, IndexScan, Limit, Operator, Or, Project, RecordFetch, RecordIds, Skip, Slot,
-    Sort,
+    CollectionScan, Covered, Entries, Eof, Fetch, IndexScan, Limit, Operator, Or, Project, RecordFetch, RecordIds,
+    Skip, Slot, Sort, SortMerge,
 };
 
 /// Allots the cursor slots of the leaves.
@@ -25,7 +26,18 @@ impl Slots {
 
 /// The whole query: access, sort, skip, limit, projection.
 pub fn operator(solution: &Solution, query: &Query, settings: &Settings, slots: &mut Slots) -> Box<dyn Operator> {
-    let mut root = rows(solution, query, slots);
+    let rows = rows(solution, query, slots);
+    above(rows, solution, query, settings)
+}
+
+/// The same from a decision.
+pub fn decided(decision: &mut Decision, query: &Query, settings: &Settings, slots: &mut Slots) -> Box<dyn Operator> {
+    let rows = decision.begun.take().unwrap_or_else(|| rows(&decision.winner, query, slots));
+    above(rows, &decision.winner, query, settings)
+}
+
+/// What stands above the rows: sort, skip, limit, projection.
+fn above(mut root: Box<dyn Operator>, solution: &Solution, query: &Query, settings: &Settings) -> Box<dyn Operator> {
     if let Some(pattern) = query.sort.as_ref().filter(|_| solution.sorts) {
         root = Box::new(Sort::new(root, pattern.clone(), query.sort_limit(), settings.sort_memory()));
     }
@@ -49,25 +61,34 @@ pub fn skip_and_limit(mut root: Box<dyn Operator>, query: &Query) -> Box<dyn Ope
     }
 }
 
-fn rows(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn Operator> {
+/// The rows in the order of the access.
+pub fn rows(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn Operator> {
     let filter = solution.residual.clone();
     match &solution.access {
         Access::Nothing => Box::new(Eof::default()),
         Access::Record { id_key } => Box::new(RecordFetch::new(id_key.clone(), filter)),
         Access::Collection(direction) => Box::new(CollectionScan::new(slots.allot(), *direction, filter)),
         Access::Or(branches) => Box::new(Or::new(branches.iter().map(|branch| or_branch(branch, slots)).collect())),
+        Access::Merge(merge) => {
+            Box::new(Fetch::new(Entries::Merged(Box::new(sort_merge(merge, query, slots))), filter))
+        }
         Access::Index(access) => match (&solution.covered, &query.projection) {
             (Some(fields), Some(shown)) => {
                 let scan = index_scan(access, slots);
                 Box::new(Covered::new(scan, shown.projection.clone(), fields.clone(), shown.spec.clone()))
             }
-            _ => Box::new(Fetch::new(index_scan(access, slots), filter)),
+            _ => Box::new(Fetch::new(Entries::Scan(index_scan(access, slots)), filter)),
         },
     }
 }
 
 fn or_branch(branch: &Branch, slots: &mut Slots) -> Box<dyn Operator> {
-    Box::new(Fetch::new(index_scan(&branch.access, slots), branch.residual.clone()))
+    Box::new(Fetch::new(Entries::Scan(index_scan(&branch.access, slots)), branch.residual.clone()))
+}
+
+fn sort_merge(merge: &Merge, query: &Query, slots: &mut Slots) -> SortMerge {
+    let scans = merge.scans.iter().map(|access| index_scan(access, slots)).collect();
+    SortMerge::new(scans, query.sort.clone().unwrap_or_default(), merge.distinct)
 }
 
 pub fn index_scan(access: &IndexAccess, slots: &mut Slots) -> IndexScan {

@@ -1,8 +1,8 @@
 //! Choosing the way to the documents.
 //!
-//! An index is a candidate when its first component is bounded or when it gives the order. Candidates compete by an
+//! An index is a candidate when its first component is bounded or when it gives the order. Candidates are sorted by an
 //! estimate of what they read, from a few reads of the engine; with one candidate nothing is estimated. A collection
-//! scan is the last resort, as in MongoDB.
+//! scan is the last resort, as in MongoDB. Where estimates cannot tell, [`super::decide`] has the last word.
 
 use arbor_bson::{DocBuf, Value, ValueRef};
 use arbor_lang::matcher::{Compare, Node};
@@ -10,27 +10,19 @@ use arbor_lang::{Code, Filter};
 use arbor_store::{Collection, Index};
 use arbor_txn::View;
 
-use super::access::{Access, Branch, IndexAccess, Plans, ScanRange, Solution};
+use super::access::{Access, Branch, IndexAccess, Merge, Plans, ScanRange, Solution};
+use super::cost::{Cost, Reads};
 use super::index_bounds::IndexBounds;
 use super::index_shape::{IndexShape, IndexSource};
 use super::predicate::{conjuncts, predicates};
 use super::query::{ChosenIndex, Query};
+use super::sort_merge::{SCANS_MAX, explode};
 use super::sort_order::{self, Direction};
 use super::{hinted_range, predicate::Predicate, wildcard};
 use crate::{Error, Result};
 
 /// Ranges of one index that are estimated one by one.
 const ESTIMATES_MAX: usize = 8;
-/// Cost of fetching a document, in index keys read.
-const FETCH_COST: f64 = 4.0;
-/// Cost of an entry that holds the document. A little more than that of a record, so that the collection's own order is
-/// preferred where both would do.
-const CLUSTERING_COST: f64 = 1.1;
-/// Cost of keeping a row in a sort, in index keys read.
-const SORT_COST: f64 = 4.0;
-/// With a limit, and a filter behind the scan, so many rows are thought to be read for one that is kept.
-const ROWS_PER_HIT: f64 = 10.0;
-
 pub fn plan(view: &dyn View, collection: &Collection, query: &Query) -> Result<Plans> {
     let planner = Planner { view, collection, query };
     if query.min.is_some() || query.max.is_some() {
@@ -55,6 +47,17 @@ struct Candidate {
     bounds: IndexBounds,
     /// It gives the order that is asked for in this direction.
     order: Option<Direction>,
+    /// Where only several scans that are merged give that order: their bounds.
+    merged: Vec<IndexBounds>,
+}
+
+impl Candidate {
+    fn accesses(self) -> Vec<IndexAccess> {
+        let direction = self.order.unwrap_or_default();
+        let all = if self.merged.is_empty() { vec![self.bounds] } else { self.merged };
+        let accesses = all.into_iter().map(|bounds| index_access(self.shape.clone(), bounds, direction));
+        accesses.flatten().collect()
+    }
 }
 
 impl Planner<'_> {
@@ -77,14 +80,19 @@ impl Planner<'_> {
             .collect();
         let narrow = candidates.iter().any(|candidate| candidate.bounds.narrows());
         if !narrow && let Some(or) = self.or(root)? {
-            return Ok(Plans { winner: or, rejected: self.solutions(candidates) });
+            let rejected = candidates.into_iter().map(|candidate| self.solution(candidate)).collect();
+            return Ok(Plans { winner: or, rejected, costs: Vec::new() });
         }
-        if candidates.is_empty() {
-            return Ok(Plans::only(self.collection_scan(Direction::Forward)));
-        }
-        let mut solutions = self.solutions(self.by_cost(candidates)?);
-        let winner = solutions.remove(0);
-        Ok(Plans { winner, rejected: solutions })
+        let plans = self.plans(self.by_cost(candidates)?);
+        Ok(plans.unwrap_or_else(|| Plans::only(self.collection_scan(Direction::Forward))))
+    }
+
+    /// None: there are no candidates. Requires the cheapest first.
+    fn plans(&self, priced: Vec<(Option<Cost>, Candidate)>) -> Option<Plans> {
+        let costs = priced.iter().filter_map(|(cost, _)| *cost).collect();
+        let mut solutions = priced.into_iter().map(|(_, candidate)| self.solution(candidate));
+        let winner = solutions.next()?;
+        Some(Plans { winner, rejected: solutions.collect(), costs })
     }
 
     /// Every index, whether it can answer the query or not.
@@ -102,7 +110,12 @@ impl Planner<'_> {
     fn with_bounds(&self, shape: IndexShape, bounds: IndexBounds) -> Candidate {
         let sort = self.query.sort.as_ref().map_or(&[][..], |sort| sort.parts());
         let order = sort_order::direction(&shape, &bounds, sort);
-        Candidate { shape, bounds, order }
+        if order.is_none()
+            && let Some((merged, direction)) = explode(&shape, &bounds, sort)
+        {
+            return Candidate { shape, bounds, order: Some(direction), merged };
+        }
+        Candidate { shape, bounds, order, merged: Vec::new() }
     }
 
     /// No document that matches is missing in the index.
@@ -110,16 +123,22 @@ impl Planner<'_> {
         candidate.bounds.complete && candidate.shape.holds_all_of(&self.query.filter)
     }
 
-    fn solutions(&self, candidates: Vec<Candidate>) -> Vec<Solution> {
-        candidates.into_iter().map(|candidate| self.solution(candidate)).collect()
-    }
-
     fn solution(&self, candidate: Candidate) -> Solution {
         let residual = residual(&self.query.filter, &candidate.bounds.settled);
         let sorts = self.query.sort.is_some() && candidate.order.is_none();
-        let covered = if residual.is_none() && !sorts { self.covered(&candidate.shape) } else { None };
-        let direction = candidate.order.unwrap_or_default();
-        let access = index_access(candidate.shape, candidate.bounds, direction);
+        let merges = !candidate.merged.is_empty();
+        let covers = residual.is_none() && !sorts && !merges;
+        let covered = if covers { self.covered(&candidate.shape) } else { None };
+        let distinct = !candidate.shape.is_multikey();
+        let mut scans = candidate.accesses();
+        let access = match scans.pop() {
+            Some(only) if scans.is_empty() && !merges => Access::Index(only),
+            Some(last) => {
+                scans.push(last);
+                Access::Merge(Merge { scans, distinct })
+            }
+            None => Access::Nothing,
+        };
         Solution { access, residual, sorts, covered }
     }
 
@@ -150,40 +169,45 @@ impl Planner<'_> {
 
     // ---- cost
 
-    /// Cheapest first.
-    fn by_cost(&self, candidates: Vec<Candidate>) -> Result<Vec<Candidate>> {
+    /// Cheapest first. A candidate alone has no cost.
+    fn by_cost(&self, candidates: Vec<Candidate>) -> Result<Vec<(Option<Cost>, Candidate)>> {
         if candidates.len() < 2 {
-            return Ok(candidates);
+            return Ok(candidates.into_iter().map(|only| (None, only)).collect());
         }
         let mut priced = Vec::with_capacity(candidates.len());
         for candidate in candidates {
             priced.push((self.cost(&candidate)?, candidate));
         }
         priced.sort_by(|(a, left), (b, right)| {
-            a.total_cmp(b).then_with(|| right.bounds.points().cmp(&left.bounds.points()))
+            a.guessed().total_cmp(&b.guessed()).then_with(|| right.bounds.points().cmp(&left.bounds.points()))
         });
-        Ok(priced.into_iter().map(|(_, candidate)| candidate).collect())
+        Ok(priced.into_iter().map(|(cost, candidate)| (Some(cost), candidate)).collect())
     }
 
-    fn cost(&self, candidate: &Candidate) -> Result<f64> {
-        let keys = self.keys(candidate)?;
+    fn cost(&self, candidate: &Candidate) -> Result<Cost> {
+        let (shape, intervals) = (&candidate.shape, &candidate.bounds.intervals);
         let settled = candidate.bounds.settled.len() == conjuncts(self.query.filter.root()).len();
         let sorts = self.query.sort.is_some() && candidate.order.is_none();
-        let covered = settled && !sorts && self.covered(&candidate.shape).is_some();
-        let row = match &candidate.shape {
-            _ if covered => 1.0,
-            shape if shape.source == IndexSource::Records => 1.0,
-            shape if shape.clustering => CLUSTERING_COST,
-            _ => 1.0 + FETCH_COST,
+        let merges = !candidate.merged.is_empty();
+        let reads = match shape {
+            shape if settled && !sorts && !merges && self.covered(shape).is_some() => Reads::Key,
+            shape if shape.source == IndexSource::Records => Reads::Record,
+            shape if shape.clustering => Reads::Clustering,
+            _ => Reads::KeyAndDocument,
         };
-        let read = match self.query.sort_limit() {
-            Some(limit) if !sorts => keys.min(limit as f64 * if settled { 1.0 } else { ROWS_PER_HIT }),
-            _ => keys,
-        };
-        Ok(read * (row + if sorts { SORT_COST } else { 0.0 }))
+        let behind = intervals.iter().skip(candidate.bounds.points() + 1).filter(|all| !all.is_full());
+        Ok(Cost {
+            keys: self.keys(candidate)?,
+            narrowing: behind.count(),
+            reads,
+            settled,
+            sorts,
+            wanted: self.query.sort_limit(),
+            scans: candidate.merged.len(),
+        })
     }
 
-    /// Index keys inside the bounds, about.
+    /// Index keys inside the bounds, as far as their ranges tell.
     fn keys(&self, candidate: &Candidate) -> Result<f64> {
         let (shape, bounds) = (&candidate.shape, &candidate.bounds);
         if shape.unique && bounds.points() == shape.parts.len() {
@@ -200,9 +224,7 @@ impl Planner<'_> {
         for span in bounds.keys(shape).hulls(ESTIMATES_MAX) {
             keys += self.view.estimate(tree, &span.low, span.high.as_deref())?.keys as f64;
         }
-        // components behind the first range are checked key by key
-        let behind = bounds.intervals.iter().skip(bounds.points() + 1).filter(|all| !all.is_full()).count();
-        Ok(keys * 0.7f64.powi(behind as i32))
+        Ok(keys)
     }
 
     // ---- $or
@@ -213,6 +235,9 @@ impl Planner<'_> {
         for (at, node) in all.iter().enumerate() {
             let Node::Or(branches) = node else { continue };
             let others: Vec<Node> = all.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, n)| n.clone()).collect();
+            if let Some(merge) = self.merged_or(branches, &others)? {
+                return Ok(Some(merge));
+            }
             let branches = branches.iter().map(|branch| self.branch(branch, &others));
             if let Some(branches) = branches.collect::<Result<Option<Vec<Branch>>>>()? {
                 let sorts = self.query.sort.is_some();
@@ -223,22 +248,45 @@ impl Planner<'_> {
     }
 
     fn branch(&self, branch: &Node, others: &[Node]) -> Result<Option<Branch>> {
-        let mut nodes = conjuncts(branch).to_vec();
-        nodes.extend_from_slice(others);
-        let filter = Filter::from_root(Node::And(nodes));
-        let mut query = Query::new(filter);
+        let mut query = Query::new(branch_filter(branch, others));
         query.limit = self.query.limit.filter(|_| self.query.sort.is_none());
         let planner = Planner { query: &query, ..*self };
-        let predicates = predicates(query.filter.root());
-        let candidates: Vec<Candidate> = planner
-            .candidates(&predicates)
-            .filter(|candidate| candidate.bounds.narrows() && planner.is_complete(candidate))
-            .collect();
-        let best = planner.by_cost(candidates)?.into_iter().next().map(|candidate| planner.solution(candidate));
+        let best = planner.best_narrowing()?.map(|candidate| planner.solution(candidate));
         Ok(best.and_then(|solution| match solution.access {
             Access::Index(access) => Some(Branch { access, residual: solution.residual }),
             _ => None,
         }))
+    }
+
+    /// When the best way to each branch gives the order: all of them merged. What the scans do not settle is asked of
+    /// each document once, by the filter as a whole.
+    fn merged_or(&self, branches: &[Node], others: &[Node]) -> Result<Option<Solution>> {
+        let Some(sort) = &self.query.sort else { return Ok(None) };
+        let (mut scans, mut settled) = (Vec::new(), true);
+        for branch in branches {
+            let mut query = Query::new(branch_filter(branch, others));
+            query.sort = Some(sort.clone());
+            query.limit = self.query.limit;
+            let planner = Planner { query: &query, ..*self };
+            let Some(best) = planner.best_narrowing()?.filter(|best| best.order.is_some()) else { return Ok(None) };
+            settled &= best.bounds.settled.len() == conjuncts(query.filter.root()).len();
+            scans.extend(best.accesses());
+            if scans.len() > SCANS_MAX {
+                return Ok(None);
+            }
+        }
+        let residual = (!settled).then(|| self.query.filter.clone());
+        let access = if scans.is_empty() { Access::Nothing } else { Access::Merge(Merge { scans, distinct: false }) };
+        Ok(Some(Solution::unsorted(access, residual)))
+    }
+
+    fn best_narrowing(&self) -> Result<Option<Candidate>> {
+        let predicates = predicates(self.query.filter.root());
+        let candidates: Vec<Candidate> = self
+            .candidates(&predicates)
+            .filter(|candidate| candidate.bounds.narrows() && self.is_complete(candidate))
+            .collect();
+        Ok(self.by_cost(candidates)?.into_iter().next().map(|(_, best)| best))
     }
 
     // ---- hints
@@ -271,15 +319,10 @@ impl Planner<'_> {
         let ways = wildcard::candidates(self.collection, &predicates(self.query.filter.root())).into_iter();
         let ways = ways.filter(|(shape, _)| shape.name == name);
         let candidates = ways.map(|(shape, bounds)| self.with_bounds(shape, bounds)).collect();
-        let mut solutions = self.solutions(self.by_cost(candidates)?);
-        if solutions.is_empty() {
-            return Err(Error::new(
-                Code::NO_QUERY_EXECUTION_PLANS,
-                "error processing query: planner returned error :: caused by :: No query solutions",
-            ));
-        }
-        let winner = solutions.remove(0);
-        Ok(Plans { winner, rejected: solutions })
+        self.plans(self.by_cost(candidates)?).ok_or_else(|| {
+            let message = "error processing query: planner returned error :: caused by :: No query solutions";
+            Error::new(Code::NO_QUERY_EXECUTION_PLANS, message)
+        })
     }
 
     fn hinted_shape(&self, hint: &ChosenIndex) -> Result<IndexShape> {
@@ -316,12 +359,15 @@ impl Planner<'_> {
     }
 }
 
-fn index_access(shape: IndexShape, bounds: IndexBounds, direction: Direction) -> Access {
+/// None: nothing is inside the bounds.
+fn index_access(shape: IndexShape, bounds: IndexBounds, direction: Direction) -> Option<IndexAccess> {
     let keys = bounds.keys(&shape);
-    if keys.is_empty() {
-        return Access::Nothing;
-    }
-    Access::Index(IndexAccess { range: ScanRange::Components(keys), intervals: bounds.intervals, shape, direction })
+    let access = IndexAccess { range: ScanRange::Components(keys), intervals: bounds.intervals, shape, direction };
+    matches!(&access.range, ScanRange::Components(keys) if !keys.is_empty()).then_some(access)
+}
+
+fn branch_filter(branch: &Node, others: &[Node]) -> Filter {
+    Filter::from_root(Node::And(conjuncts(branch).iter().chain(others).cloned().collect()))
 }
 
 /// `{ _id: value }` among the conjuncts.

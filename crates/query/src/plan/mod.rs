@@ -6,15 +6,20 @@
 //! | `interval.rs`, `key_bounds.rs` | intervals of values; the same as spans of key bytes |
 //! | `index_shape.rs`, `index_bounds.rs` | an index as planned with; its bounds for a filter |
 //! | `implication.rs` | whether a query implies the filter of a partial index |
-//! | `sort_order.rs` | whether a scan gives the order that is asked for |
+//! | `sort_order.rs`, `sort_merge.rs` | whether a scan gives the order that is asked for, or several that are merged |
 //! | `query.rs`, `choose.rs`, `access.rs` | a parsed query; the choice among indexes; the ways to choose from |
 //! | `wildcard.rs` | wildcard indexes as indexes of single paths |
+//! | `cost.rs`, `decide.rs`, `trial.rs` | what a way costs; the decision among ways, by trial where costs are near |
+//! | `shape.rs`, `cache.rs` | queries without their constants; the ways that won, by shape |
 //! | `distinct.rs` | the index that answers `distinct` alone |
 //! | `build.rs` | from the chosen way to operators |
 
 mod access;
 mod build;
+mod cache;
 mod choose;
+mod cost;
+mod decide;
 mod distinct;
 mod hinted_range;
 mod implication;
@@ -24,16 +29,22 @@ mod interval;
 mod key_bounds;
 mod predicate;
 mod query;
+mod shape;
+mod sort_merge;
 mod sort_order;
+mod trial;
 mod value_bounds;
 mod wildcard;
 
-pub use access::{Access, IndexAccess, Plans, ScanRange, Solution};
-pub use build::{Slots, index_scan, operator, skip_and_limit};
+pub use access::{Access, IndexAccess, ScanRange, Solution};
+pub use build::{Slots, decided, index_scan, operator, skip_and_limit};
+pub use cache::PlanCache;
 pub use choose::plan;
+pub use decide::{Decider, Decision, hashes, tried_docs};
 pub use distinct::distinct_access;
 pub use index_shape::IndexSource;
 pub use key_bounds::{KeyBounds, Span, Verdict};
 pub use predicate::conjuncts;
 pub use query::{ChosenIndex, Query};
+pub use shape::ShapeHash;
 pub use sort_order::Direction;

@@ -8,7 +8,7 @@ use arbor_lang::{Context, Filter, Projection};
 use arbor_store::Namespace;
 
 use crate::cursor::RunningPlan;
-use crate::plan::{self, Plans, Query, Slots};
+use crate::plan::{self, Decider, Query, Slots};
 use crate::tail::tail;
 use crate::view::ResolvedView;
 use crate::{AggregateSpec, Cursor, Database, FindSpec, Interrupt, Result, aggregate};
@@ -31,10 +31,10 @@ pub fn find(database: &Database, spec: &FindSpec<'_>, interrupt: &Interrupt) -> 
     let Some((collection, view)) = database.snapshot(&spec.namespace)? else {
         return Ok(Cursor::over_documents(spec.namespace.clone(), []));
     };
-    let Plans { winner, .. } = plan::plan(&view, &collection, &query)?;
     let settings = database.settings.with_disk_use(spec.allow_disk_use);
     let mut slots = Slots::default();
-    let root = plan::operator(&winner, &query, &settings, &mut slots);
+    let mut decision = Decider::new(database, &view, &collection, interrupt).decide(&query, &mut slots)?;
+    let root = plan::decided(&mut decision, &query, &settings, &mut slots);
     let plan = RunningPlan { view, collection: Some(collection), root, slots: slots.count() };
     Ok(Cursor::over_plan(spec.namespace.clone(), plan))
 }

@@ -1,0 +1,50 @@
+//! Index entries: of one scan, or of several that are merged.
+
+use arbor_bson::DocBuf;
+
+use super::{Detail, IndexScan, Run, SortMerge};
+use crate::{Error, Result};
+
+pub enum Entries {
+    Scan(IndexScan),
+    Merged(Box<SortMerge>),
+}
+
+impl Entries {
+    pub fn advance(&mut self, run: &mut Run<'_>) -> Result<bool> {
+        match self {
+            Entries::Scan(scan) => scan.advance(run),
+            Entries::Merged(merge) => merge.advance(run),
+        }
+    }
+
+    /// The scan that stands on the current entry.
+    pub fn scan(&self) -> Result<&IndexScan> {
+        let scan = match self {
+            Entries::Scan(scan) => Some(scan),
+            Entries::Merged(merge) => merge.scan(),
+        };
+        scan.ok_or_else(|| Error::internal("no index scan stands on an entry"))
+    }
+
+    pub fn suspend(&mut self, run: &mut Run<'_>) {
+        match self {
+            Entries::Scan(scan) => scan.suspend(run),
+            Entries::Merged(merge) => merge.suspend(run),
+        }
+    }
+
+    pub fn is_done(&self) -> bool {
+        match self {
+            Entries::Scan(scan) => scan.is_done(),
+            Entries::Merged(merge) => merge.is_done(),
+        }
+    }
+
+    pub fn explain(&self, detail: Detail) -> DocBuf {
+        match self {
+            Entries::Scan(scan) => scan.explain("IXSCAN", detail),
+            Entries::Merged(merge) => merge.explain(detail),
+        }
+    }
+}
