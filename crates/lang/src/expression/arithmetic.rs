@@ -3,6 +3,7 @@
 use arbor_bson::{Decimal128, Finite, Number, Parts};
 
 use super::Evaluated;
+use super::real::Function;
 use crate::{Error, Result};
 
 /// Applies a function to a number; null for null.
@@ -21,32 +22,29 @@ pub fn numeric<'a>(
     Ok(function(number)?.to_value().into())
 }
 
-/// Applies a function of doubles. COMPAT: of a decimal, its nearest double is taken, so 17 digits are right, not 34.
-pub fn in_doubles(value: Number, function: impl FnOnce(f64) -> f64) -> Number {
-    match value {
-        Number::Decimal(decimal) => {
-            let result = function(decimal.to_f64());
-            Number::Decimal(result.to_string().parse().unwrap_or(Decimal128::NAN))
-        }
-        other => Number::Double(function(other.to_f64())),
-    }
-}
-
-/// A function of doubles that is defined on an interval only.
+/// A function that is defined on an interval only.
 pub fn within<'a>(
     operator: &str,
     value: Evaluated<'a>,
     domain: (&str, fn(f64) -> bool),
-    function: fn(f64) -> f64,
+    function: Function,
 ) -> Result<Evaluated<'a>> {
     numeric(operator, value, |number| {
         let double = number.to_f64();
         if double.is_nan() || domain.1(double) {
-            return Ok(in_doubles(number, function));
+            return Ok(function.of(number));
         }
         let message = format!("cannot apply {operator} to {}, value must be in {}", number.as_value(), domain.0);
         Err(Error::location(50989, message))
     })
+}
+
+/// Whether a logarithm is refused: a decimal may be positive and yet no double but zero.
+pub fn is_zero_or_less(number: Number) -> bool {
+    match number {
+        Number::Decimal(v) => v.is_zero() || (v.is_negative() && !v.is_nan()),
+        other => other.to_f64() <= 0.0,
+    }
 }
 
 /// What becomes of the digits that are cut off.

@@ -7,7 +7,7 @@
 //! | `environment.rs` | the document and the variables in scope |
 //! | `field.rs` | field paths over documents and arrays |
 //! | `arguments.rs` | operators with named arguments |
-//! | `arithmetic.rs`, `convert.rs`, `date.rs` | what several operators share |
+//! | `arithmetic.rs`, `convert.rs`, `date.rs`, `real.rs` | what several operators share |
 //! | `form.rs` | operators as functions of their evaluated arguments |
 //! | `op/` | the operators, one file each |
 
@@ -29,6 +29,7 @@ mod n_elements;
 mod op;
 mod over;
 mod parse;
+mod real;
 mod regex_input;
 mod replace;
 mod set;

@@ -46,7 +46,8 @@ impl Special for NElements {
             Some(n) => return Err(Error::location(5787908, format!("'n' must be greater than 0, found {n}"))),
             None => {
                 let message = format!("Value for 'n' must be of integral type, but found {shown}");
-                return Err(Error::location(5787902, message));
+                let code = if number::is_number(n.or_null()) { 5787903 } else { 5787902 };
+                return Err(Error::location(code, message));
             }
         };
         let input = self.input.eval_in(environment)?;

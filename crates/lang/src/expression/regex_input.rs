@@ -83,6 +83,9 @@ impl RegexInput {
             }
         };
         Regex::new(pattern, flags).map(Some).map_err(|error| {
+            if error.code.0 == 51108 {
+                return Error::location(51108, format!("{operator}: {}", error.message));
+            }
             let lines = error.message.lines().last().unwrap_or("").trim_start_matches("error: ");
             let reason = lines.strip_prefix("Regular expression is invalid: ").unwrap_or(lines);
             Error::location(51111, format!("Invalid Regex in {operator}: {reason}"))

@@ -19,7 +19,7 @@ struct Replace {
 
 /// Arguments with the codes for a wrong type and for a missing one.
 const ARGUMENTS: [(&str, i32, i32); 3] =
-    [("input", 51746, 51749), ("find", 51745, 51747), ("replacement", 51744, 51748)];
+    [("input", 51746, 51749), ("find", 51745, 51748), ("replacement", 51744, 51747)];
 
 pub fn parse_replace(
     operator: &'static str,

@@ -8,7 +8,10 @@
 use crate::Result;
 use crate::expression::Evaluated;
 use crate::expression::arithmetic::within;
+use crate::expression::real::Function;
+
+const FUNCTION: Function = Function { double: f64::acos, decimal: |math, x| math.acos(x, None) };
 
 pub fn eval(value: Evaluated) -> Result<Evaluated> {
-    within("$acos", value, ("[-1,1]", |v| (-1.0..=1.0).contains(&v)), f64::acos)
+    within("$acos", value, ("[-1,1]", |v| (-1.0..=1.0).contains(&v)), FUNCTION)
 }

@@ -8,7 +8,10 @@
 use crate::Result;
 use crate::expression::Evaluated;
 use crate::expression::arithmetic::within;
+use crate::expression::real::Function;
+
+const FUNCTION: Function = Function { double: f64::acosh, decimal: |math, x| math.acosh(x, None) };
 
 pub fn eval(value: Evaluated) -> Result<Evaluated> {
-    within("$acosh", value, ("[1,inf]", |v| v >= 1.0), f64::acosh)
+    within("$acosh", value, ("[1,inf]", |v| v >= 1.0), FUNCTION)
 }

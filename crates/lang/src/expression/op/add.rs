@@ -21,10 +21,9 @@ use crate::{Code, Error, Result};
 pub fn eval(terms: Vec<Evaluated>) -> Result<Evaluated> {
     let mut sum = Number::Int32(0);
     let mut date = None;
-    let mut null = false;
     for term in &terms {
         match term.get() {
-            _ if term.is_nullish() => null = true,
+            _ if term.is_nullish() => return Ok(Evaluated::null()),
             Some(ValueRef::DateTime(_)) if date.is_some() => {
                 return Err(Error::location(16612, "only one date allowed in an $add expression"));
             }
@@ -40,7 +39,6 @@ pub fn eval(terms: Vec<Evaluated>) -> Result<Evaluated> {
         }
     }
     Ok(match date {
-        _ if null => Evaluated::null(),
         Some(millis) => Evaluated::Owned(Value::DateTime(shift(millis, sum)?)),
         None => sum.to_value().into(),
     })

@@ -27,7 +27,9 @@ pub fn eval(value: Evaluated) -> Result<Evaluated> {
         }
     };
     let mut fields: Vec<(&str, ValueRef)> = Vec::new();
+    let form = pairs.get(0);
     for item in pairs.iter() {
+        same_form(form, item)?;
         let (name, value) = match item {
             ValueRef::Array(pair) => of_pair(pair)?,
             ValueRef::Document(doc) => of_document(doc)?,
@@ -46,6 +48,24 @@ pub fn eval(value: Evaluated) -> Result<Evaluated> {
         }
     }
     Ok(fields.into_iter().collect::<DocBuf>().into())
+}
+
+/// What comes first, a pair or a document, all have to be.
+fn same_form(first: Option<ValueRef>, item: ValueRef) -> Result<()> {
+    let (code, detected) = match (first, item) {
+        (Some(ValueRef::Array(_)), ValueRef::Array(_)) | (Some(ValueRef::Document(_)), ValueRef::Document(_)) => {
+            return Ok(());
+        }
+        (Some(ValueRef::Array(_)), _) => (40396, "Array"),
+        (Some(ValueRef::Document(_)), _) => (40391, "Object"),
+        _ => return Ok(()),
+    };
+    let message = format!(
+        "$arrayToObject requires a consistent input format. Elements must all be arrays or all be objects. {detected} was \
+         detected, now found: {}",
+        text::type_name(Some(item))
+    );
+    Err(Error::location(code, message))
 }
 
 fn of_pair(pair: Array<'_>) -> Result<(&str, ValueRef<'_>)> {

@@ -6,8 +6,11 @@
 
 use crate::Result;
 use crate::expression::Evaluated;
-use crate::expression::arithmetic::{in_doubles, numeric};
+use crate::expression::arithmetic::numeric;
+use crate::expression::real::Function;
+
+const FUNCTION: Function = Function { double: f64::asinh, decimal: |math, x| math.asinh(x, None) };
 
 pub fn eval(value: Evaluated) -> Result<Evaluated> {
-    numeric("$asinh", value, |number| Ok(in_doubles(number, f64::asinh)))
+    numeric("$asinh", value, |number| Ok(FUNCTION.of(number)))
 }

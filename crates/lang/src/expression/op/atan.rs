@@ -7,8 +7,11 @@
 
 use crate::Result;
 use crate::expression::Evaluated;
-use crate::expression::arithmetic::{in_doubles, numeric};
+use crate::expression::arithmetic::numeric;
+use crate::expression::real::Function;
+
+const FUNCTION: Function = Function { double: f64::atan, decimal: |math, x| math.atan(x, None) };
 
 pub fn eval(value: Evaluated) -> Result<Evaluated> {
-    numeric("$atan", value, |number| Ok(in_doubles(number, f64::atan)))
+    numeric("$atan", value, |number| Ok(FUNCTION.of(number)))
 }

@@ -9,6 +9,7 @@
 use arbor_bson::Number;
 
 use crate::expression::Evaluated;
+use crate::expression::real::of_two;
 use crate::{Error, Result};
 
 pub fn eval<'a>(y: Evaluated<'a>, x: Evaluated<'a>) -> Result<Evaluated<'a>> {
@@ -16,10 +17,19 @@ pub fn eval<'a>(y: Evaluated<'a>, x: Evaluated<'a>) -> Result<Evaluated<'a>> {
         return Ok(Evaluated::null());
     }
     match (y.get().and_then(Number::of), x.get().and_then(Number::of)) {
-        (Some(y), Some(x)) => Ok(y.to_f64().atan2(x.to_f64()).into()),
+        (Some(y), Some(x)) => Ok(angle(y, x).to_value().into()),
         _ => {
             let message = format!("$atan2 only supports numeric types, not {} and {}", y.type_name(), x.type_name());
             Err(Error::location(51044, message))
         }
+    }
+}
+
+fn angle(y: Number, x: Number) -> Number {
+    match (y, x) {
+        (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
+            Number::Decimal(of_two((y.to_decimal(), x.to_decimal()), f64::atan2, |math, y, x| math.atan2(y, x, None)))
+        }
+        _ => Number::Double(y.to_f64().atan2(x.to_f64())),
     }
 }

@@ -4,12 +4,14 @@
 //! { $bitNot: 5 } => -6
 //! { $bitNot: Long(5) } => Long(-6)
 //! { $bitNot: "$a" } => null
-//! { $bitNot: 1.5 } => error 28765: $bitNot only supports int and long, not double
+//! { $bitNot: 1.5 } => error 14: $bitNot only supports int and long, not: double.
+//! { $bitNot: "x" } => error 28765: $bitNot only supports numeric types, not string
 //! ```
 
-use arbor_bson::ValueRef;
+use arbor_bson::{Number, ValueRef};
 
 use crate::expression::Evaluated;
+use crate::text::type_name;
 use crate::{Error, Result};
 
 pub fn eval(value: Evaluated) -> Result<Evaluated> {
@@ -17,9 +19,13 @@ pub fn eval(value: Evaluated) -> Result<Evaluated> {
         _ if value.is_nullish() => Ok(Evaluated::null()),
         Some(ValueRef::Int32(v)) => Ok((!v).into()),
         Some(ValueRef::Int64(v)) => Ok((!v).into()),
-        _ => {
-            let message = format!("$bitNot only supports int and long, not {}", value.type_name());
+        Some(value) if Number::of(value).is_none() => {
+            let message = format!("$bitNot only supports numeric types, not {}", type_name(Some(value)));
             Err(Error::location(28765, message))
+        }
+        _ => {
+            let message = format!("$bitNot only supports int and long, not: {}.", value.type_name());
+            Err(Error::type_mismatch(message))
         }
     }
 }

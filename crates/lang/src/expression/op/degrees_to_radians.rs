@@ -6,8 +6,11 @@
 
 use crate::Result;
 use crate::expression::Evaluated;
-use crate::expression::arithmetic::{in_doubles, numeric};
+use crate::expression::arithmetic::numeric;
+use crate::expression::real::{Function, turned};
+
+const FUNCTION: Function = Function { double: f64::to_radians, decimal: |_, x| turned(x, true) };
 
 pub fn eval(value: Evaluated) -> Result<Evaluated> {
-    numeric("$degreesToRadians", value, |number| Ok(in_doubles(number, f64::to_radians)))
+    numeric("$degreesToRadians", value, |number| Ok(FUNCTION.of(number)))
 }

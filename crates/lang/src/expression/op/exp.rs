@@ -8,8 +8,11 @@
 
 use crate::Result;
 use crate::expression::Evaluated;
-use crate::expression::arithmetic::{in_doubles, numeric};
+use crate::expression::arithmetic::numeric;
+use crate::expression::real::{Function, exponential};
+
+const FUNCTION: Function = Function { double: f64::exp, decimal: |math, x| exponential(x, || math.exp(x, None)) };
 
 pub fn eval(value: Evaluated) -> Result<Evaluated> {
-    numeric("$exp", value, |number| Ok(in_doubles(number, f64::exp)))
+    numeric("$exp", value, |number| Ok(FUNCTION.of(number)))
 }

@@ -12,6 +12,8 @@
 use arbor_bson::Number;
 
 use crate::expression::Evaluated;
+use crate::expression::arithmetic::is_zero_or_less;
+use crate::expression::real::{logarithm, of_two};
 use crate::{Error, Result};
 
 pub fn eval<'a>(value: Evaluated<'a>, base: Evaluated<'a>) -> Result<Evaluated<'a>> {
@@ -23,18 +25,25 @@ pub fn eval<'a>(value: Evaluated<'a>, base: Evaluated<'a>) -> Result<Evaluated<'
     };
     let number = value.get().and_then(Number::of).ok_or_else(|| not_a_number("argument", 28756, &value))?;
     let radix = base.get().and_then(Number::of).ok_or_else(|| not_a_number("base", 28757, &base))?;
-    if number.to_f64() <= 0.0 {
+    if is_zero_or_less(number) {
         let message = format!("$log's argument must be a positive number, but is {}", number.as_value());
         return Err(Error::location(28758, message));
     }
-    if radix.to_f64() <= 0.0 || radix.to_f64() == 1.0 {
+    if is_zero_or_less(radix) || radix.to_f64() == 1.0 {
         let message = format!("$log's base must be a positive number not equal to 1, but is {}", radix.as_value());
         return Err(Error::location(28759, message));
     }
-    let logarithm = match radix.to_f64() {
+    Ok(logarithm_of(number, radix).to_value().into())
+}
+
+fn logarithm_of(number: Number, radix: Number) -> Number {
+    if let (Number::Decimal(_), _) | (_, Number::Decimal(_)) = (number, radix) {
+        let both = (number.to_decimal(), radix.to_decimal());
+        return Number::Decimal(of_two(both, |number, radix| number.ln() / radix.ln(), logarithm));
+    }
+    Number::Double(match radix.to_f64() {
         10.0 => number.to_f64().log10(),
         2.0 => number.to_f64().log2(),
         radix => number.to_f64().ln() / radix.ln(),
-    };
-    Ok(logarithm.into())
+    })
 }

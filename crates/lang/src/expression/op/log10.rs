@@ -7,15 +7,18 @@
 //! ```
 
 use crate::expression::Evaluated;
-use crate::expression::arithmetic::{in_doubles, numeric};
+use crate::expression::arithmetic::{is_zero_or_less, numeric};
+use crate::expression::real::Function;
 use crate::{Error, Result};
+
+const FUNCTION: Function = Function { double: f64::log10, decimal: |math, x| math.log10(x, None) };
 
 pub fn eval(value: Evaluated) -> Result<Evaluated> {
     numeric("$log10", value, |number| {
-        if number.to_f64() <= 0.0 {
+        if is_zero_or_less(number) {
             let message = format!("$log10's argument must be a positive number, but is {}", number.as_value());
             return Err(Error::location(28761, message));
         }
-        Ok(in_doubles(number, f64::log10))
+        Ok(FUNCTION.of(number))
     })
 }

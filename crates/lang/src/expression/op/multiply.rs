@@ -17,11 +17,9 @@ use crate::{Error, Result};
 
 pub fn eval(factors: Vec<Evaluated>) -> Result<Evaluated> {
     let mut product = Number::Int32(1);
-    let mut null = false;
     for factor in &factors {
         if factor.is_nullish() {
-            null = true;
-            continue;
+            return Ok(Evaluated::null());
         }
         match factor.get().and_then(Number::of) {
             Some(number) => product = product * number,
@@ -31,5 +29,5 @@ pub fn eval(factors: Vec<Evaluated>) -> Result<Evaluated> {
             }
         }
     }
-    Ok(if null { Evaluated::null() } else { product.to_value().into() })
+    Ok(product.to_value().into())
 }

@@ -12,9 +12,11 @@
 //! { $pow: [1, "x"] } => error 28763: $pow's exponent must be numeric, not string
 //! ```
 
-use arbor_bson::{Decimal128, Number};
+use arbor_bson::Number;
+use dashu_float::FpError;
 
 use crate::expression::Evaluated;
+use crate::expression::real::{Math, Real, RealResult, of_two};
 use crate::{Error, Result};
 
 pub fn eval<'a>(base: Evaluated<'a>, exponent: Evaluated<'a>) -> Result<Evaluated<'a>> {
@@ -35,8 +37,7 @@ pub fn eval<'a>(base: Evaluated<'a>, exponent: Evaluated<'a>) -> Result<Evaluate
 fn power(a: Number, b: Number) -> Number {
     match (a, b) {
         (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
-            let result = a.to_f64().powf(b.to_f64());
-            Number::Decimal(result.to_string().parse().unwrap_or(Decimal128::NAN))
+            Number::Decimal(of_two((a.to_decimal(), b.to_decimal()), f64::powf, decimal_power))
         }
         (Number::Double(_), _) | (_, Number::Double(_)) => Number::Double(a.to_f64().powf(b.to_f64())),
         _ => whole_power(a, b).unwrap_or_else(|| Number::Double(a.to_f64().powf(b.to_f64()))),
@@ -44,9 +45,27 @@ fn power(a: Number, b: Number) -> Number {
 }
 
 fn whole_power(a: Number, b: Number) -> Option<Number> {
-    let result = a.to_i64_exact()?.checked_pow(u32::try_from(b.to_i64_exact()?).ok()?)?;
+    let (base, exponent) = (a.to_i64_exact()?, b.to_i64_exact()?);
+    let result = match base {
+        // whole for every exponent, negative ones too
+        1 => 1,
+        -1 => {
+            if exponent % 2 == 0 {
+                1
+            } else {
+                -1
+            }
+        }
+        _ => base.checked_pow(u32::try_from(exponent).ok()?)?,
+    };
     Some(match (a, b, i32::try_from(result)) {
         (Number::Int32(_), Number::Int32(_), Ok(small)) => Number::Int32(small),
         _ => Number::Int64(result),
     })
+}
+
+/// What overflows, and the power of zero, is left to the doubles.
+fn decimal_power(math: &Math, base: &Real, exponent: &Real) -> RealResult {
+    let powers_of_ten = base.to_f64().value().abs().log10() * exponent.to_f64().value();
+    if powers_of_ten.abs() < 6145.0 { math.powf(base, exponent, None) } else { Err(FpError::Indeterminate) }
 }

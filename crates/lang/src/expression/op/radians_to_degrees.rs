@@ -6,8 +6,11 @@
 
 use crate::Result;
 use crate::expression::Evaluated;
-use crate::expression::arithmetic::{in_doubles, numeric};
+use crate::expression::arithmetic::numeric;
+use crate::expression::real::{Function, turned};
+
+const FUNCTION: Function = Function { double: f64::to_degrees, decimal: |_, x| turned(x, false) };
 
 pub fn eval(value: Evaluated) -> Result<Evaluated> {
-    numeric("$radiansToDegrees", value, |number| Ok(in_doubles(number, f64::to_degrees)))
+    numeric("$radiansToDegrees", value, |number| Ok(FUNCTION.of(number)))
 }

@@ -44,14 +44,13 @@ pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
 }
 
 fn whole(which: &str, code: i32, value: Option<ValueRef>) -> Result<i32> {
-    let value = value.unwrap_or(ValueRef::Null);
-    if !number::is_number(value) {
-        let found = text::type_name(Some(value));
+    let Some(value) = value.filter(|value| number::is_number(*value)) else {
+        let found = text::type_name(value);
         return Err(Error::location(
             code,
             format!("$range requires a numeric {which} value, found value of type: {found}"),
         ));
-    }
+    };
     number::exact_i32(value).ok_or_else(|| {
         let shown = text::shell(value);
         let article = if which == "ending" { "an" } else { "a" };

@@ -10,7 +10,10 @@
 use crate::Result;
 use crate::expression::Evaluated;
 use crate::expression::arithmetic::within;
+use crate::expression::real::{Function, periodic};
+
+const FUNCTION: Function = Function { double: f64::sin, decimal: |math, x| periodic(x, || math.sin(x, None)) };
 
 pub fn eval(value: Evaluated) -> Result<Evaluated> {
-    within("$sin", value, ("(-inf,inf)", |v| v.is_finite()), f64::sin)
+    within("$sin", value, ("(-inf,inf)", |v| v.is_finite()), FUNCTION)
 }

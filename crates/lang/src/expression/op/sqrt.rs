@@ -8,14 +8,17 @@
 //! ```
 
 use crate::expression::Evaluated;
-use crate::expression::arithmetic::{in_doubles, numeric};
+use crate::expression::arithmetic::numeric;
+use crate::expression::real::Function;
 use crate::{Error, Result};
+
+const FUNCTION: Function = Function { double: f64::sqrt, decimal: |math, x| math.sqrt(x) };
 
 pub fn eval(value: Evaluated) -> Result<Evaluated> {
     numeric("$sqrt", value, |number| {
         if number.to_f64() < 0.0 {
             return Err(Error::location(28714, "$sqrt's argument must be greater than or equal to 0"));
         }
-        Ok(in_doubles(number, f64::sqrt))
+        Ok(FUNCTION.of(number))
     })
 }

@@ -8,7 +8,10 @@
 use crate::Result;
 use crate::expression::Evaluated;
 use crate::expression::arithmetic::within;
+use crate::expression::real::{Function, periodic};
+
+const FUNCTION: Function = Function { double: f64::tan, decimal: |math, x| periodic(x, || math.tan(x, None)) };
 
 pub fn eval(value: Evaluated) -> Result<Evaluated> {
-    within("$tan", value, ("(-inf,inf)", |v| v.is_finite()), f64::tan)
+    within("$tan", value, ("(-inf,inf)", |v| v.is_finite()), FUNCTION)
 }

@@ -6,8 +6,11 @@
 
 use crate::Result;
 use crate::expression::Evaluated;
-use crate::expression::arithmetic::{in_doubles, numeric};
+use crate::expression::arithmetic::numeric;
+use crate::expression::real::{Function, exponential};
+
+const FUNCTION: Function = Function { double: f64::tanh, decimal: |math, x| exponential(x, || math.tanh(x, None)) };
 
 pub fn eval(value: Evaluated) -> Result<Evaluated> {
-    numeric("$tanh", value, |number| Ok(in_doubles(number, f64::tanh)))
+    numeric("$tanh", value, |number| Ok(FUNCTION.of(number)))
 }
