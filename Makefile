@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/arbor/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: run test build fmt lint unit clients crash crash-switch same-history ddl crash-images fuzz lab-points lab-kv lab-kv-all test-rocksdb
+.PHONY: run test build fmt lint unit clients spec compat compat-check crash crash-switch same-history ddl crash-images fuzz lab-points lab-kv lab-kv-all test-rocksdb
 .PHONY: setup-build setup-clients setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
 
 run: build
@@ -16,7 +16,7 @@ run: build
 build: setup-build
 	cargo build --release --locked -p arbor
 
-test: lint unit unit-rocksdb unit-wiredtiger clients
+test: lint compat-check unit unit-rocksdb unit-wiredtiger clients spec
 
 fmt:
 	cargo fmt --all
@@ -44,6 +44,20 @@ unit-wiredtiger: setup-build
 clients: setup-build setup-clients
 	cargo build --locked -p arbor
 	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python -m pytest -q testing/clients
+
+# What MongoDB's manual says, as scripts, against a server on each engine; SCRIPTS="expression/abs stage" for some of them,
+# `testing/spec/run.py --uri mongodb://...` for any server
+SCRIPTS ?=
+spec: setup-build setup-clients
+	cargo build --locked -p arbor
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python testing/spec/run.py --engines $(ENGINES) $(SCRIPTS)
+
+# the tables of COMPAT.md, from testing/spec/registry
+compat:
+	python3 testing/spec/registry.py --write
+
+compat-check:
+	python3 testing/spec/registry.py
 
 # ---- slow suites, run before an issue is closed ---------------------------------------------------------------------
 
