@@ -9,6 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::experiment::{ECHO_CLIENTS, Plan, Scale, Work, built_in, carry_out, default_root, echo_only, find};
 use crate::kv::{self, KvEngine};
+use crate::query;
 use crate::report::{Outcome, Progress, Series, manifest, tables};
 use crate::run::{Arrival, Interrupt, Interval, Watch};
 use crate::target::managed::Setup;
@@ -66,7 +67,7 @@ fn run_arguments() -> Command {
             Arg::new("experiment")
                 .required(true)
                 .value_name("EXPERIMENT")
-                .help("pointquery, sysbench, load, or a YAML file"),
+                .help("pointquery, sysbench, load, query, or a YAML file"),
         )
         .arg(list("engine", "E[,E]", "Storage engines; a server is started for each (ftree)"))
         .arg(list("target", "[NAME=]URI", "Running servers to measure: mongodb://host:port"))
@@ -82,11 +83,14 @@ fn run_arguments() -> Command {
         )
         .arg(option("tables", "N", "Collections"))
         .arg(option("docs", "N", "Documents per collection"))
+        .arg(option("documents", "N", "query: documents of the data set (1000000)"))
+        .arg(list("shape", "TEXT[,TEXT]", "query: only shapes with this in their names"))
+        .arg(switch("profile", "query: share of planning, engine and execution in the server's time, by perf"))
         .arg(option("batch", "N", "Documents per insert while loading (1000)"))
         .arg(option("loaders", "N", "Collections loaded at the same time (8)"))
         .arg(option("range", "N", "sysbench: documents per range (100)"))
         .arg(switch("no-echo", "pointquery: leave out the bare TCP echo"))
-        .arg(switch("drop", "Replace the collections sbtest1.. of a running server"))
+        .arg(switch("drop", "Replace the collections of another run on a running server"))
         .arg(switch("keep", "Leave the data folders of managed servers"))
         .arg(
             option("server-arg", "ARG", "Passed on to managed servers; may be repeated")
@@ -106,6 +110,7 @@ fn echo_arguments() -> Command {
 /// Runs what the arguments ask for; `engines` are those that `lab kv` may open.
 pub fn run(matches: &ArgMatches, engines: &[KvEngine]) -> ExitCode {
     let outcome = match matches.subcommand() {
+        Some(("run", matches)) if text(matches, "experiment") == Some("query") => run_query(matches),
         Some(("run", matches)) => run_experiment(matches),
         Some(("echo", matches)) => run_echo(matches),
         Some(("kv", matches)) => kv::arguments::run(matches, engines).map(|()| Ending::Complete),
@@ -119,7 +124,17 @@ fn list_experiments() -> Result<Ending> {
     for experiment in built_in()? {
         println!("{:12} {}", experiment.name, experiment.about);
     }
+    println!(
+        "{:12} {}",
+        "query", "shapes of queries over one data set: time, plan, share of planning, engine, execution"
+    );
     Ok(Ending::Complete)
+}
+
+fn run_query(matches: &ArgMatches) -> Result<Ending> {
+    // no shape is given up halfway: a signal ends the servers and the run
+    Interrupt::by_signals()?;
+    Ok(if query::arguments::run(matches)? { Ending::Complete } else { Ending::Partial })
 }
 
 /// How a run that could begin ended.
@@ -259,7 +274,7 @@ fn plan(matches: &ArgMatches) -> Result<Plan> {
     Ok(plan)
 }
 
-fn setup(matches: &ArgMatches) -> Result<Setup> {
+pub(crate) fn setup(matches: &ArgMatches) -> Result<Setup> {
     let binary = match text(matches, "binary") {
         Some(binary) => PathBuf::from(binary),
         None => std::env::current_exe()?,

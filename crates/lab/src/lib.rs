@@ -7,6 +7,7 @@
 //! | `observe` | CPU, context switches and sizes from the operating system |
 //! | `run` | phases, client counts, the global schedule, intervals, histograms |
 //! | `report` | tables in the founding texts' form, run.json, series.csv |
+//! | `query` | single shapes of queries, timed and explained |
 //! | `kv` | the storage engines alone, side by side |
 //! | `experiment` | the experiments (one YAML file each in `experiments/`) and how one is carried out |
 //! | `cli` | `arbor lab ...` |
@@ -19,6 +20,7 @@ mod error;
 pub mod experiment;
 pub mod kv;
 pub mod observe;
+mod query;
 pub mod report;
 pub mod run;
 pub mod target;

@@ -61,7 +61,7 @@ impl MongoDb {
         Ok(self)
     }
 
-    fn client(&self) -> Result<Client> {
+    pub fn client(&self) -> Result<Client> {
         Client::connect_with(&self.address, self.options.clone())
             .map_err(|source| Error::Client { server: self.name.clone(), source })
     }

@@ -1,0 +1,126 @@
+//! The command line of `arbor lab run query`.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use arbor_bson::DocBuf;
+use arbor_wire::client::Client;
+use clap::ArgMatches;
+
+use super::dataset::{self, DATABASE};
+use super::measure::{Pace, measure};
+use super::shape::Shape;
+use super::table::{self, Measured};
+use crate::cli::{number, setup, text, texts};
+use crate::target::Target;
+use crate::target::managed::Managed;
+use crate::target::mongodb::MongoDb;
+use crate::{Error, Result};
+
+const DOCUMENTS: u64 = 1_000_000;
+const SECONDS: f64 = 2.0;
+
+/// Answers whether every shape could be run, and none scans what an index answers.
+pub fn run(matches: &ArgMatches) -> Result<bool> {
+    let documents = number(matches, "documents")?.unwrap_or(DOCUMENTS);
+    if !(10_000..=100_000_000).contains(&documents) {
+        return Err(Error::Usage("--documents takes numbers from 10000 to 100000000".to_owned()));
+    }
+    let wanted = texts(matches, "shape");
+    let mut shapes = Shape::all(documents)?;
+    shapes.retain(|shape| wanted.is_empty() || wanted.iter().any(|part| shape.name.contains(part.as_str())));
+    let seconds = number(matches, "seconds")?.unwrap_or(SECONDS);
+    let measured =
+        Duration::try_from_secs_f64(seconds).map_err(|_| Error::Usage(format!("--seconds: {seconds} is no time")))?;
+    let run =
+        Run { shapes, documents, measured, profiled: matches.get_flag("profile"), drop: matches.get_flag("drop") };
+    let (mut engines, targets) = (texts(matches, "engine"), texts(matches, "target"));
+    if engines.is_empty() && targets.is_empty() {
+        engines.push("ftree".to_owned());
+    }
+    let mut all = Vec::new();
+    for engine in &engines {
+        let mut setup = setup(matches)?;
+        setup.arguments = texts(matches, "server-arg");
+        setup.keep = matches.get_flag("keep");
+        let managed = Managed::start(engine, &setup)?;
+        all.push(run.on(&managed.target)?);
+    }
+    for target in &targets {
+        all.push(run.on(&MongoDb::parse(target)?.discover()?)?);
+    }
+    write(matches, &all)?;
+    let well = |measured: &Measured| measured.shapes.iter().all(|(_, one)| one.failure.is_none() && !one.scans);
+    Ok(all.iter().all(well))
+}
+
+struct Run {
+    shapes: Vec<Shape>,
+    documents: u64,
+    measured: Duration,
+    profiled: bool,
+    drop: bool,
+}
+
+impl Run {
+    fn on(&self, target: &MongoDb) -> Result<Measured> {
+        let mut client = target.client()?;
+        let failed = |source| Error::Client { server: target.name().to_owned(), source };
+        let (mut load_seconds, mut notes) = (None, Vec::new());
+        if !self.is_there(&mut client).map_err(failed)? {
+            let begun = Instant::now();
+            let progress = |what: &str| eprintln!("{}: loading {what}", target.name());
+            notes = dataset::load(&mut client, self.documents, progress).map_err(failed)?;
+            load_seconds = Some(begun.elapsed().as_secs_f64());
+        }
+        let pace = Pace { measured: self.measured, profiled: target.process().filter(|_| self.profiled) };
+        let mut shapes = Vec::new();
+        for shape in &self.shapes {
+            eprintln!("{}: {}", target.name(), shape.name);
+            shapes.push((shape.clone(), measure(&mut client, shape, pace)));
+        }
+        let measured =
+            Measured { system: target.name().to_owned(), documents: self.documents, load_seconds, notes, shapes };
+        println!("{}", table::text(&measured));
+        Ok(measured)
+    }
+
+    /// The data set is loaded. Errors: the database has other data, which is somebody's unless `--drop` says otherwise.
+    fn is_there(&self, client: &mut Client) -> std::result::Result<bool, arbor_wire::client::ClientError> {
+        let mut count = |name: &str| {
+            let reply = client.command(DATABASE, &DocBuf::new().with("count", name))?;
+            Ok::<u64, arbor_wire::client::ClientError>(reply.number("n").unwrap_or_default() as u64)
+        };
+        let (docs, small) = (count("docs")?, count("small")?);
+        if docs == self.documents && small == self.documents {
+            return Ok(true);
+        }
+        if docs + small > 0 && !self.drop {
+            let text = format!("the database {DATABASE} holds {docs} documents; --drop replaces them");
+            return Err(arbor_wire::client::ClientError::Protocol(text));
+        }
+        Ok(false)
+    }
+}
+
+fn write(matches: &ArgMatches, all: &[Measured]) -> Result<()> {
+    let folder = match text(matches, "out") {
+        Some(folder) => PathBuf::from(folder),
+        None => {
+            let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+            Path::new("lab-results").join(format!("query-{time}"))
+        }
+    };
+    std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+    let tables: Vec<String> = all.iter().map(table::text).collect();
+    for (name, text) in [
+        ("tables.txt", tables.join("\n")),
+        ("shapes.csv", table::csv(all)),
+        ("run.json", format!("{:#}\n", table::manifest(all))),
+    ] {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(Error::file(&path))?;
+    }
+    println!("results: {}", folder.display());
+    Ok(())
+}

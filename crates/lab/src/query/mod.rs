@@ -1,0 +1,17 @@
+//! `arbor lab run query`: single shapes of queries over one data set, on each engine or on any MongoDB server.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `shapes.yaml`, `shape.rs` | the commands |
+//! | `dataset.rs` | the collections, the same bytes on every server |
+//! | `measure.rs` | time of a shape, and whether it scans what an index answers |
+//! | `profile.rs` | where the server's time goes: planning, engine, execution |
+//! | `table.rs` | what is printed and written |
+//! | `arguments.rs` | the command line |
+
+pub mod arguments;
+mod dataset;
+mod measure;
+mod profile;
+mod shape;
+mod table;

@@ -1,0 +1,104 @@
+//! What a run prints and writes.
+
+use serde_json::{Value, json};
+
+use super::measure::Figures;
+use super::shape::Shape;
+use crate::report::Table;
+
+/// All shapes on one server.
+pub struct Measured {
+    pub system: String,
+    pub documents: u64,
+    pub load_seconds: Option<f64>,
+    pub notes: Vec<String>,
+    pub shapes: Vec<(Shape, Figures)>,
+}
+
+pub fn text(measured: &Measured) -> String {
+    let columns = ["ms", "k docs/s", "runs", "plan%", "engine%", "exec%", "other%"].map(str::to_owned);
+    let title = format!("{}: query shapes over {} documents", measured.system, measured.documents);
+    let mut table = Table::new(&title, "shape, leaves of its plan", columns);
+    for (shape, figures) in &measured.shapes {
+        if let Some(failure) = &figures.failure {
+            table.row(["-".to_owned()], &format!("{}: {failure}", shape.name));
+            continue;
+        }
+        let share = |part: f64| format!("{part:.0}");
+        let shares = figures.shares.map_or_else(
+            || vec![String::new(); 4],
+            |shares| [shares.planning, shares.engine, shares.execution, shares.other].map(share).to_vec(),
+        );
+        let head = [
+            format!("{:.3}", figures.seconds * 1e3),
+            format!("{:.1}", figures.per_second() / 1e3),
+            figures.runs.to_string(),
+        ];
+        let mark = if figures.scans { "  SCANS WHAT AN INDEX ANSWERS" } else { "" };
+        table.row(head.into_iter().chain(shares), &format!("{}: {}{mark}", shape.name, shown(&figures.plan)));
+    }
+    let notes: String = measured.notes.iter().map(|note| format!("{note}\n")).collect();
+    format!("{table}{notes}")
+}
+
+/// Plans may have many leaves.
+fn shown(plan: &str) -> &str {
+    plan.get(..60).unwrap_or(plan)
+}
+
+pub fn csv(all: &[Measured]) -> String {
+    let mut text = "system,documents,shape,seconds,documents_per_second,runs,returned,planning,engine,execution,other,\
+                    scans,plan,failure\n"
+        .to_owned();
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    for measured in all {
+        for (shape, figures) in &measured.shapes {
+            let shares = figures.shares.map_or_else(
+                || ",,,".to_owned(),
+                |s| format!("{:.2},{:.2},{:.2},{:.2}", s.planning, s.engine, s.execution, s.other),
+            );
+            text.push_str(&format!(
+                "{},{},{},{:.6},{:.1},{},{},{shares},{},{},{}\n",
+                quoted(&measured.system),
+                measured.documents,
+                quoted(&shape.name),
+                figures.seconds,
+                figures.per_second(),
+                figures.runs,
+                figures.returned,
+                figures.scans,
+                quoted(&figures.plan),
+                quoted(figures.failure.as_deref().unwrap_or_default()),
+            ));
+        }
+    }
+    text
+}
+
+pub fn manifest(all: &[Measured]) -> Value {
+    let shape = |(shape, figures): &(Shape, Figures)| {
+        json!({
+            "name": shape.name,
+            "seconds": figures.seconds,
+            "documents_per_second": figures.per_second(),
+            "runs": figures.runs,
+            "returned": figures.returned,
+            "plan": figures.plan,
+            "scans": figures.scans,
+            "failure": figures.failure,
+            "shares": figures.shares.map(|s| {
+                json!({"planning": s.planning, "engine": s.engine, "execution": s.execution, "other": s.other})
+            }),
+        })
+    };
+    let system = |measured: &Measured| {
+        json!({
+            "system": measured.system,
+            "documents": measured.documents,
+            "load_seconds": measured.load_seconds,
+            "notes": measured.notes,
+            "shapes": measured.shapes.iter().map(shape).collect::<Vec<_>>(),
+        })
+    };
+    json!({ "experiment": "query", "systems": all.iter().map(system).collect::<Vec<_>>() })
+}
