@@ -143,6 +143,11 @@ impl Log {
         self.shared.first()
     }
 
+    /// First position and bytes of each segment, oldest first.
+    pub fn segments(&self) -> Vec<(Position, u64)> {
+        self.shared.segments().iter().map(|segment| (Position(segment.first()), segment.end())).collect()
+    }
+
     pub fn stats(&self) -> LogStats {
         let segments = self.shared.segments();
         let figures = LogStats {

@@ -2,17 +2,19 @@
 
 mod support;
 
+use std::time::Duration;
+
 use arbor_base::Position;
 use arbor_bson::{Doc, DocBuf};
 use arbor_notation::show;
 use arbor_oplog::entries;
 use arbor_store::{StoreOptions, ToldAs};
 use arbor_txn::testing::InMemory;
-use arbor_txn::{Options, Transaction};
+use arbor_txn::{Options, Retention, Transaction};
 use support::Rig;
 
-fn rig(keep_history: bool) -> Rig {
-    Rig::over(InMemory::new(Options { keep_history, ..Options::default() }).unwrap(), StoreOptions::default())
+fn rig(history: Option<Retention>) -> Rig {
+    Rig::over(InMemory::new(Options { history, ..Options::default() }).unwrap(), StoreOptions::default())
 }
 
 /// `op o` of every entry.
@@ -54,7 +56,7 @@ fn change(rig: &Rig) {
 
 #[test]
 fn every_change_of_a_document_is_told_once() {
-    let rig = rig(true);
+    let rig = rig(Some(Retention { bytes: 1 << 20, time: Duration::ZERO }));
     change(&rig);
     let long = "x".repeat(100);
     assert_eq!(
@@ -72,7 +74,7 @@ fn every_change_of_a_document_is_told_once() {
 
 #[test]
 fn nothing_is_told_where_nobody_listens() {
-    let rig = rig(false);
+    let rig = rig(None);
     change(&rig);
     assert!(told(&rig).is_empty());
 }

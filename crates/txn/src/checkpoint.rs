@@ -1,7 +1,7 @@
 //! The thread that moves the replay point forward, and looks after the space on the device.
 //!
 //! A checkpoint: the log is made durable up to its end, the engine makes its state durable, the log is trimmed behind it
-//! (and behind the position that is held for other readers of the log). The log comes first, so that the engine does not
+//! (and behind what is held for other readers of the log, and behind the history that is to be kept). The log comes first, so that the engine does not
 //! survive a power failure at a position that the log never reached.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -147,7 +147,8 @@ impl Checkpoints {
         let (log, engine) = (self.path.log(), self.path.engine());
         log.wait_durable(log.appended()).map_err(log_error)?;
         let position = engine.checkpoint().map_err(Error::from)?;
-        log.trim(engine.durable().next().min(self.holds.oldest())).map_err(log_error)?;
+        let needed = engine.durable().next().min(self.holds.oldest());
+        log.trim(needed.min(self.path.history_floor(needed)?)).map_err(log_error)?;
         Ok(position)
     }
 }

@@ -35,7 +35,7 @@ fn system_ms() -> i64 {
 impl Clock {
     /// A stamp for a record with so many notes; at least one time is used up.
     pub fn stamp(&self, notes: usize) -> Stamp {
-        let wall = (self.system)();
+        let wall = self.system_ms();
         let now = (wall.max(0) as u64 / 1000) << 32 | 1;
         let used_up = notes.max(1) as u64 - 1;
         let first_of = |last: u64| now.max(last + 1);
@@ -47,6 +47,11 @@ impl Clock {
     /// Later stamps are behind `time`.
     pub fn advance(&self, time: u64) {
         self.last.fetch_max(time, Ordering::AcqRel);
+    }
+
+    /// What the system's clock shows: milliseconds since 1970.
+    pub fn system_ms(&self) -> i64 {
+        (self.system)()
     }
 
     pub fn last(&self) -> u64 {

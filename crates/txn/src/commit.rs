@@ -33,7 +33,7 @@ use crate::clock::Clock;
 use crate::group::{Committed, Draft, PRUNE_AT, Request};
 use crate::queue::Queue;
 use crate::write_set::WriteSet;
-use crate::{Durability, Error, Options, Result};
+use crate::{Durability, Error, Options, Result, Retention};
 
 /// How often a waiting committer tries to apply pending batches again.
 const APPLY_RETRY: Duration = Duration::from_millis(100);
@@ -45,6 +45,8 @@ pub(crate) struct CommitPath {
     active: Arc<ActiveTransactions>,
     hasher: DefaultHashBuilder,
     clock: Clock,
+    /// `Some` from the start or never.
+    retention: Option<Mutex<Retention>>,
     queue: Queue<Request, Outcome>,
     committed: Mutex<Committed>,
     /// Signalled when pending batches are applied.
@@ -85,6 +87,7 @@ impl CommitPath {
             queue: Queue::new(options.group_bytes_max),
             engine,
             log,
+            retention: options.history.map(Mutex::new),
             options,
             active: Arc::default(),
             hasher: DefaultHashBuilder::default(),
@@ -113,6 +116,18 @@ impl CommitPath {
 
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    pub fn keeps_history(&self) -> bool {
+        self.retention.is_some()
+    }
+
+    pub fn retention(&self) -> Option<Retention> {
+        self.retention.as_ref().map(|retention| *lock(retention))
+    }
+
+    pub fn set_retention(&self, new: Retention) {
+        self.retention.iter().for_each(|retention| *lock(retention) = new);
     }
 
     pub fn register(&self) -> Ticket {

@@ -45,6 +45,27 @@ impl History {
 }
 
 impl CommitPath {
+    /// What comes before this position is too much and too old; `needed` is needed by others.
+    pub(crate) fn history_floor(&self, needed: Position) -> Result<Position> {
+        let Some(retention) = self.retention() else { return Ok(needed) };
+        let young = self.clock().system_ms().saturating_sub(retention.time.as_millis() as i64);
+        let segments = self.log().segments();
+        let (mut floor, mut newer) = (needed, 0u64);
+        for (at, (first, bytes)) in segments.iter().enumerate().rev() {
+            let too_much = newer >= retention.bytes;
+            // the segment behind it began later than everything in it
+            let behind = segments.get(at + 1).map(|(first, _)| first.0);
+            let ended = behind.map_or(Ok(None), |behind| self.stamped_between(behind, u64::MAX))?;
+            let too_old = ended.is_some_and(|(_, record)| record.stamp.wall < young);
+            if too_much && too_old {
+                break;
+            }
+            floor = floor.min(*first);
+            newer += bytes;
+        }
+        Ok(floor)
+    }
+
     /// The first kept position whose record has a note at `time` or behind it; the next position to come when there is none.
     pub(crate) fn position_at(&self, time: u64) -> Result<Position> {
         let (mut low, mut high) = (self.log().first().0.max(1), self.published().0 + 1);

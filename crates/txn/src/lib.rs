@@ -52,7 +52,7 @@ pub use error::{Error, Result};
 pub use follower::Follower;
 pub use history::History;
 pub use ledger::{CounterId, FIXED_TREES};
-pub use options::{FreeSpace, Options};
+pub use options::{FreeSpace, Options, Retention};
 pub use read_view::ReadView;
 pub use recovery::trees_of;
 pub use transaction::{Durability, Savepoint, Transaction};

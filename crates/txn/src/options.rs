@@ -6,6 +6,15 @@ use std::time::Duration;
 /// Answers the free bytes of the device that holds log and trees, or `None` when it cannot tell.
 pub type FreeSpace = Arc<dyn Fn() -> Option<u64> + Send + Sync>;
 
+/// How much of the log is kept for the readers of its history, in whole segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// What is older than the newest so many bytes may go...
+    pub bytes: u64,
+    /// ...unless it is younger than this.
+    pub time: Duration,
+}
+
 #[derive(Clone)]
 pub struct Options {
     /// A checkpoint starts at the latest after this time with new commits...
@@ -21,8 +30,8 @@ pub struct Options {
     /// Watched about every second: below `space_reserve_bytes` writes are refused before they reach the log.
     pub free_space: Option<FreeSpace>,
     pub space_reserve_bytes: u64,
-    /// Changes are to be noted for the readers of the history.
-    pub keep_history: bool,
+    /// Changes are noted for the readers of the history, and the log is kept for them.
+    pub history: Option<Retention>,
     /// How long a committer waits for an engine that has no space for a batch that the log already holds.
     pub apply_wait: Duration,
 }
@@ -37,7 +46,7 @@ impl Default for Options {
             retries_before_exclusive: 12,
             free_space: None,
             space_reserve_bytes: 64 << 20,
-            keep_history: false,
+            history: None,
             apply_wait: Duration::from_secs(10),
         }
     }

@@ -22,9 +22,19 @@ impl InMemory {
         InMemory::open(FaultyDisk::new(), ModelEngine::new(), options)
     }
 
+    /// A new, empty one whose log has segments of so many bytes.
+    pub fn with_segments(options: Options, segment_bytes: u64) -> Result<InMemory> {
+        let log = LogOptions { segment_bytes, ..LogOptions::default() };
+        InMemory::open_with(FaultyDisk::new(), ModelEngine::new(), options, log)
+    }
+
     /// On what a crash left behind (see `FaultyDisk::crash` and `ModelEngine::crash`).
     pub fn open(disk: FaultyDisk, engine: ModelEngine, options: Options) -> Result<InMemory> {
-        let log = Log::open(Arc::new(disk.clone()), Path::new("log"), LogOptions::default());
+        InMemory::open_with(disk, engine, options, LogOptions::default())
+    }
+
+    fn open_with(disk: FaultyDisk, engine: ModelEngine, options: Options, log: LogOptions) -> Result<InMemory> {
+        let log = Log::open(Arc::new(disk.clone()), Path::new("log"), log);
         let log = log.map_err(crate::commit::log_error)?;
         let engine = Arc::new(engine);
         let transactions = Transactions::open(log, engine.clone(), options)?;

@@ -64,7 +64,7 @@ impl Transaction {
 
     /// Whether anybody reads the history, so that changes are to be noted.
     pub fn keeps_history(&self) -> bool {
-        self.path.options().keep_history
+        self.path.keeps_history()
     }
 
     /// Tells the readers of the history what a tree with notes holds; only the first call for a tree counts.

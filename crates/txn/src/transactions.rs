@@ -11,7 +11,7 @@ use arbor_log::Log;
 use crate::checkpoint::{CheckpointStats, Checkpoints};
 use crate::commit::CommitPath;
 use crate::recovery;
-use crate::{CounterId, Durability, Error, Follower, History, Options, ReadView, Result, Transaction, View};
+use crate::{CounterId, Durability, Error, Follower, History, Options, ReadView, Result, Retention, Transaction, View};
 
 /// One log and one engine under one commit path. Shared by all threads.
 pub struct Transactions {
@@ -146,6 +146,16 @@ impl Transactions {
     /// The history from the first record on that has a note at `time` or behind it.
     pub fn history_at(&self, time: u64) -> Result<History> {
         Ok(self.history(self.path.position_at(time)?))
+    }
+
+    /// How much history is kept; nothing when changes are not noted.
+    pub fn retention(&self) -> Option<Retention> {
+        self.path.retention()
+    }
+
+    /// From the next checkpoint on. Without effect when changes are not noted.
+    pub fn set_retention(&self, retention: Retention) {
+        self.path.set_retention(retention);
     }
 
     /// The time of the last note that was committed, or a later one that was shown.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use arbor_base::Position;
 use arbor_txn::record::Record;
 use arbor_txn::testing::InMemory;
-use arbor_txn::{Durability::Applied, History, Options, TreeOptions};
+use arbor_txn::{Durability::Applied, History, Options, Retention, TreeOptions};
 use support::{Rig, rig};
 
 /// `about=value` of each note, with a bar behind each record that has some.
@@ -146,4 +146,26 @@ fn a_reader_waits_for_the_next_commit() {
     assert!(history.read().unwrap().is_some());
     rig.transactions.close().unwrap();
     assert!(!history.wait(Instant::now() + Duration::from_secs(60)), "a closed log ends the wait");
+}
+
+#[test]
+fn history_is_kept_by_size_and_by_time() {
+    let kept_from = |retention: Option<Retention>| {
+        let own = InMemory::with_segments(Options { history: retention, ..Options::default() }, 64 << 10).unwrap();
+        let rig = Rig::over(own);
+        let tree = rig.tree();
+        for at in 0..100 {
+            let mut txn = rig.begin();
+            txn.put_noted(tree, format!("{at:04}"), vec![0; 10_000], "insert");
+            txn.commit(Applied).unwrap();
+        }
+        rig.transactions.checkpoint_now().unwrap();
+        rig.transactions.log().first().0
+    };
+    let hour = Duration::from_secs(3600);
+    let (nothing, all) = (kept_from(None), kept_from(Some(Retention { bytes: 1 << 30, time: Duration::ZERO })));
+    assert!(all == 1 && nothing > 90, "{all} {nothing}");
+    let some = kept_from(Some(Retention { bytes: 300_000, time: Duration::ZERO }));
+    assert!((60..=75).contains(&some), "{some}: 300 kB are 30 records, in segments of 6");
+    assert_eq!(kept_from(Some(Retention { bytes: 1, time: hour })), 1, "all of it is younger than an hour");
 }
