@@ -143,6 +143,7 @@ static ROWS: &[Row] = &[
     quick("planCacheClear", cmd::plan_cache_clear::run, "Forgets which plans won"),
     quick("planCacheListFilters", cmd::plan_cache_clear::list_filters, "Index filters: there are none"),
     quick("profile", cmd::profile::run, "Threshold of the slow query log"),
+    slow("reIndex", cmd::re_index::run, "Builds the indexes of a collection anew").writing(),
     quick("refreshSessions", cmd::refresh_sessions::run, "Keeps sessions alive").v1(),
     slow("renameCollection", cmd::rename_collection::run, "Renames a collection").admin().writing(),
     quick("saslContinue", cmd::sasl::run, "Access control is not in this build yet"),

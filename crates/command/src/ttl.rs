@@ -22,7 +22,8 @@ const FAILED: Event =
 /// One TTL index, by its names, since it may be dropped at any time.
 struct Job {
     namespace: Namespace,
-    index: String,
+    /// None: the collection itself, which is clustered.
+    index: Option<String>,
 }
 
 impl Commands {
@@ -47,11 +48,10 @@ impl Commands {
         let collections = store.list_databases().into_iter().flat_map(|db| store.list_collections(&db));
         let jobs = collections.flat_map(|collection| {
             let expiring = collection.indexes.iter().filter(|index| index.expire_after_seconds.is_some());
-            let job = |index: &std::sync::Arc<arbor_store::Index>| Job {
-                namespace: collection.namespace.clone(),
-                index: index.name.clone(),
-            };
-            expiring.map(job).collect::<Vec<_>>()
+            let expiring = expiring.map(|index| Some(index.name.clone()));
+            let itself = collection.expire_after_seconds().map(|_| None);
+            let job = |index| Job { namespace: collection.namespace.clone(), index };
+            itself.into_iter().chain(expiring).map(job).collect::<Vec<_>>()
         });
         jobs.collect()
     }
@@ -60,13 +60,20 @@ impl Commands {
     fn run_job(&self, job: &Job, now_ms: i64) -> bool {
         let Job { namespace, index } = job;
         let never = Interrupt::never();
-        match arbor_query::expire(&self.database, namespace, index, now_ms, BATCH_DOCUMENTS, &never) {
+        let database = &self.database;
+        let deleted = match index {
+            Some(index) => arbor_query::expire(database, namespace, index, now_ms, BATCH_DOCUMENTS, &never),
+            None => arbor_query::expire_clustered(database, namespace, now_ms, BATCH_DOCUMENTS, &never),
+        };
+        match deleted {
             Ok(deleted) => {
                 self.metrics.ttl.deleted.add(deleted);
                 deleted == BATCH_DOCUMENTS
             }
             Err(error) => {
-                let attributes = DocBuf::new().with("namespace", namespace.as_str()).with("index", index);
+                let attributes = DocBuf::new()
+                    .with("namespace", namespace.as_str())
+                    .with("index", index.as_deref().unwrap_or("clustered"));
                 self.log.warn(FAILED, "TTLMonitor", attributes.with("error", &error.to_string()));
                 false
             }

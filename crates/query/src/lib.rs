@@ -53,4 +53,4 @@ pub use spec::{
 };
 pub use validator::{check_validator, count_mismatches};
 pub use view::check_view;
-pub use write::{delete, expire, find_and_modify, insert, update};
+pub use write::{delete, expire, expire_clustered, find_and_modify, insert, update};

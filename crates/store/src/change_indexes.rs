@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arbor_bson::{Doc, DocBuf, compare_docs};
+use arbor_bson::{Doc, DocBuf, ValueRef, compare_docs};
 use arbor_engine::Error as EngineError;
 
 use crate::build::Build;
@@ -45,7 +45,9 @@ impl Store {
     /// Builds what is not there yet, in the foreground; creates the collection when needed. All or nothing, except that
     /// a created collection stays.
     pub fn create_indexes(&self, namespace: &Namespace, specs: &[DocBuf]) -> Result<IndexesCreated> {
-        let specs: Vec<IndexSpec> = specs.iter().map(|spec| IndexSpec::parse(spec.as_doc())).collect::<Result<_>>()?;
+        let own = self.collection(namespace);
+        let specs = specs.iter().filter(|spec| !is_own_clustered(own.as_deref(), spec));
+        let specs: Vec<IndexSpec> = specs.map(|spec| IndexSpec::parse(spec.as_doc())).collect::<Result<_>>()?;
         self.check_trees(namespace, &specs)?;
         let mut created_collection = false;
         let (collection, _guard) = loop {
@@ -143,15 +145,32 @@ fn select(collection: &Collection, which: &IndexSelection) -> Result<Vec<Arc<Ind
 pub(crate) fn by_name(collection: &Collection, name: &str) -> Result<Arc<Index>> {
     match collection.index(name) {
         Some(index) => Ok(index.clone()),
+        None if name == collection.id_index_name() => cannot_drop_id(collection),
         None if name == "_id_" => problem(IndexProblem::InvalidOptions, "cannot drop _id index"),
         None => problem(IndexProblem::NotFound, format!("index not found with name [{name}]")),
     }
 }
 
+fn cannot_drop_id<T>(collection: &Collection) -> Result<T> {
+    match collection.clustered_index() {
+        Some(_) => problem(IndexProblem::Location(5_979_800), "It is illegal to drop the clusteredIndex"),
+        None => problem(IndexProblem::InvalidOptions, "cannot drop _id index"),
+    }
+}
+
+/// The clustered index that a clustered collection has anyway is no new one.
+fn is_own_clustered(collection: Option<&Collection>, spec: &DocBuf) -> bool {
+    let key_is_id = matches!(spec.get("key"), Some(ValueRef::Document(key))
+        if compare_docs(key, DocBuf::new().with("_id", 1i32).as_doc()).is_eq());
+    key_is_id
+        && matches!(spec.get("clustered"), Some(ValueRef::Bool(true)))
+        && collection.is_some_and(|own| own.clustered_index().is_some())
+}
+
 pub(crate) fn by_key(collection: &Collection, key: &DocBuf) -> Result<Arc<Index>> {
     let same = |other: &DocBuf| compare_docs(other.as_doc(), key.as_doc()).is_eq();
     if same(&DocBuf::new().with("_id", 1i32)) {
-        return problem(IndexProblem::InvalidOptions, "cannot drop _id index");
+        return cannot_drop_id(collection);
     }
     let found: Vec<_> = collection.indexes.iter().filter(|index| same(&index.key_document())).collect();
     let shown = arbor_bson::display::shell(key.into());

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use arbor_base::TreeId;
-use arbor_bson::DocBuf;
+use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_txn::CounterId;
 use uuid::Uuid;
 
@@ -35,16 +35,38 @@ impl Collection {
         self.indexes.iter().find(|index| index.name == name)
     }
 
+    /// `clusteredIndex` of a clustered collection: `{v, key, name, unique}`. All collections are kept by `_id`; these say so.
+    pub fn clustered_index(&self) -> Option<Doc<'_>> {
+        match self.options.get("clusteredIndex") {
+            Some(ValueRef::Document(spec)) => Some(spec),
+            _ => None,
+        }
+    }
+
+    /// The name of the index on `_id`.
+    pub fn id_index_name(&self) -> &str {
+        match self.clustered_index().and_then(|spec| spec.get("name")) {
+            Some(ValueRef::String(name)) => name,
+            _ => "_id_",
+        }
+    }
+
+    /// `expireAfterSeconds` of the collection itself.
+    pub fn expire_after_seconds(&self) -> Option<i64> {
+        arbor_lang::number::exact_i64(self.options.get("expireAfterSeconds")?)
+    }
+
     /// The specification of the `_id` index.
-    pub fn id_index_spec() -> DocBuf {
-        DocBuf::new().with("v", 2i32).with("key", &DocBuf::new().with("_id", 1i32)).with("name", "_id_")
+    pub fn id_index_spec(&self) -> DocBuf {
+        match self.clustered_index() {
+            Some(spec) => spec.to_buf().with("clustered", true),
+            None => DocBuf::new().with("v", 2i32).with("key", &DocBuf::new().with("_id", 1i32)).with("name", "_id_"),
+        }
     }
 
     /// All specifications as `listIndexes` shows them, `_id_` first.
     pub fn index_specs(&self) -> Vec<DocBuf> {
-        std::iter::once(Collection::id_index_spec())
-            .chain(self.indexes.iter().map(|index| index.spec.clone()))
-            .collect()
+        std::iter::once(self.id_index_spec()).chain(self.indexes.iter().map(|index| index.spec.clone())).collect()
     }
 
     /// A new version to be changed; latch and indexes are shared.

@@ -273,7 +273,10 @@ impl IndexSpec {
                 return problem(IndexProblem::TypeMismatch, reason);
             }
             "prepareUnique" => self.prepare_unique = self.keep_flag(option, value)?,
-            "clustered" if flag(option, value)? => return refused("the index option 'clustered'"),
+            "clustered" if flag(option, value)? => {
+                let reason = "Cannot create an index with option 'clustered' on a collection that is not clustered";
+                return problem(IndexProblem::Location(6_243_700), reason);
+            }
             "clustered" => {}
             _ if INERT_OPTIONS.contains(&option) || TOKUMX_SETTINGS.contains(&option) => {
                 self.doc.append(option, value);
@@ -474,7 +477,7 @@ mod tests {
         check(spec(&[("a", ONE)], &[partial, ("sparse", Value::Bool(true))]), CannotCreate, "cannot mix");
         check(one("clustering", text("yes")), TypeMismatch, "not convertible to bool");
         check(one("collation", Value::Document(DocBuf::new().with("locale", "de"))), NotImplemented, "collation");
-        check(one("clustered", Value::Bool(true)), NotImplemented, "clustered");
+        check(one("clustered", Value::Bool(true)), Location(6_243_700), "clustered");
         check(spec(&[("a", ONE), ("b", ONE)], &[("expireAfterSeconds", ONE)]), CannotCreate, "single-field");
         check(spec(&[("_id", Value::Int32(-1))], &[]), BadValue, "must be {_id: 1}");
         check(spec(&[("_id", ONE)], &[("unique", Value::Bool(true))]), InvalidOption, "_id index");

@@ -8,7 +8,7 @@
 //! | `change_index.rs` | changes of one index (collMod) |
 //! | `view.rs`, `capped.rs`, `change_capped.rs` | views; capped collections |
 //! | `index_spec.rs`, `key_pattern.rs`, `index_conflict.rs` | what an index may be, and be beside others |
-//! | `build.rs` | index builds |
+//! | `build.rs`, `rebuild.rs` | index builds; building the indexes of a collection anew |
 //! | `sorter.rs`, `spool.rs` | the external sort of index builds and of queries; rows that queries keep on disk |
 //! | `switch/` | the live change of a collection's engine |
 //! | `compact.rs` | compacting a collection's trees |
@@ -16,7 +16,7 @@
 //! | `write.rs`, `key_generator.rs`, `index_keys.rs` | [`insert`], [`update`], [`delete`] and the keys of a document |
 //! | `noting.rs` | what the readers of the history are told of changed documents |
 //! | `wildcard.rs` | the scope of a wildcard index and the keys of a document there |
-//! | `partial.rs`, `hashed.rs` | the filter of a partial index; the hash of a value in a hashed one |
+//! | `partial.rs` | the filter of a partial index |
 //! | `tree_options.rs` | on which engine new trees live, and with which settings |
 //! | `validate.rs` | the proof that indexes and collection agree |
 
@@ -33,7 +33,6 @@ mod compact;
 mod cursor;
 mod entry;
 mod error;
-mod hashed;
 mod index;
 mod index_conflict;
 mod index_keys;
@@ -44,6 +43,7 @@ mod latch;
 mod namespace;
 mod noting;
 mod partial;
+mod rebuild;
 mod record;
 mod sorter;
 mod spool;
@@ -56,6 +56,7 @@ mod view;
 mod wildcard;
 mod write;
 
+pub use arbor_lang::hash_of;
 pub use capped::{Arrivals, CappedBounds, OrderCursor};
 pub use change_collections::Created;
 pub use change_index::{Conversion, IndexChange, IndexChanged, IndexChosen};
@@ -63,7 +64,6 @@ pub use change_indexes::{INDEXES_MAX, IndexSelection, IndexesCreated};
 pub use collection::{Collection, Held};
 pub use cursor::{IndexCursor, RecordCursor};
 pub use error::{Error, IndexProblem, Result};
-pub use hashed::hash_of;
 pub use index::{Direction, FieldKind, Index, KeyField};
 pub use index_keys::{KEYS_PER_DOCUMENT_MAX, index_keys};
 pub use key_generator::KeyGenerator;

@@ -8,9 +8,11 @@ use arbor_query::Interrupt;
 use arbor_store::{EngineChange, Namespace, Phase, Switched, ViewDefinition, Watch};
 
 use super::capped::size as capped_size;
+use super::clustered;
 use super::coll_mod_index;
 use super::create::view_source;
 use super::validation::Validation;
+use crate::arguments::Field;
 use crate::call::Call;
 use crate::operation::Slot;
 use crate::{Error, Result};
@@ -21,7 +23,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         return change_view(call, namespace);
     }
     let (mut storage_engine, mut index, mut dry_run) = (None, None, false);
-    let (mut validation, mut capped) = (Vec::new(), Vec::new());
+    let (mut validation, mut capped, mut expiry) = (Vec::new(), Vec::new(), None);
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
@@ -35,7 +37,8 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
                 return Err(Error::new(Code::INVALID_OPTIONS, text));
             }
             "validator" | "validationLevel" | "validationAction" => validation.push((name, value)),
-            "expireAfterSeconds" | "timeseries" | "changeStreamPreAndPostImages" => {
+            "expireAfterSeconds" => expiry = Some((field, value)),
+            "timeseries" | "changeStreamPreAndPostImages" => {
                 return Err(Error::not_supported(&format!("collMod with '{name}'")));
             }
             _ => return Err(field.unknown()),
@@ -48,6 +51,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         Some(index) => coll_mod_index::run(call, &namespace, index, dry_run)?,
         None if dry_run => return Err(coll_mod_index::only_with_unique()),
         None => {}
+    }
+    if let Some((field, value)) = expiry {
+        change_expiry(call, &namespace, field, value)?;
     }
     if !capped.is_empty() {
         change_capped(call, &namespace, &capped)?;
@@ -72,6 +78,29 @@ fn change_capped(call: &Call<'_>, namespace: &Namespace, given: &[(&str, i64)]) 
     let mut options: DocBuf = others.filter(|(name, _)| given.iter().all(|(changed, _)| changed != name)).collect();
     for (name, value) in given.iter().filter(|(_, value)| *value > 0) {
         options.append(name, *value);
+    }
+    Ok(store.set_options(namespace, &options)?)
+}
+
+/// Seconds, or "off".
+fn change_expiry(call: &Call<'_>, namespace: &Namespace, field: Field<'_>, value: ValueRef<'_>) -> Result<()> {
+    let store = &call.database().store;
+    let Some(collection) = store.collection(namespace) else { return Ok(()) };
+    if collection.clustered_index().is_none() {
+        let text = "'expireAfterSeconds' option is only supported on collections clustered by _id";
+        return Err(Error::new(Code::INVALID_OPTIONS, text));
+    }
+    let seconds = match value {
+        ValueRef::String("off") => None,
+        ValueRef::String(_) => {
+            return Err(Error::new(Code::INVALID_OPTIONS, "expireAfterSeconds must be a number or 'off'"));
+        }
+        value => Some(clustered::seconds(field, value)?),
+    };
+    let others = collection.options.as_doc().iter();
+    let mut options: DocBuf = others.filter(|(name, _)| *name != "expireAfterSeconds").collect();
+    if let Some(seconds) = seconds {
+        options.append("expireAfterSeconds", seconds);
     }
     Ok(store.set_options(namespace, &options)?)
 }

@@ -41,6 +41,8 @@ pub struct Figures {
     pub engine: String,
     /// Of a capped collection.
     pub capped: Option<CappedBounds>,
+    /// The records count as no index, since they are a clustered one.
+    pub clustered: bool,
     pub documents: u64,
     pub data_bytes: u64,
     pub disk: TreeStats,
@@ -68,6 +70,7 @@ impl Figures {
         let mut figures = Figures {
             engine: collection.engine.to_string(),
             capped: collection.capped(),
+            clustered: collection.clustered_index().is_some(),
             documents: arbor_store::count(&view, collection)?,
             data_bytes: arbor_store::data_size(&view, collection)?,
             disk: tree(call, collection.tree)?,
@@ -127,9 +130,15 @@ pub fn figures_doc(call: &Call<'_>, figures: &Figures, exists: bool, scale: u64)
     if let Some(bounds) = figures.capped {
         doc.append("max", bounds.docs_max.map_or(0, |max| max as i64)).append("maxSize", scaled(bounds.bytes_max));
     }
+    if figures.clustered {
+        doc.append("clustered", true);
+    }
     let (mut sizes, mut details) = (DocBuf::new(), DocBuf::new());
     if exists {
         doc.append(&figures.engine, &tree_section(&figures.disk));
+    }
+    let id_index = exists && !figures.clustered;
+    if id_index {
         // The tree of documents is the index on _id; its bytes are in storageSize.
         sizes.append("_id_", 0i64);
         details.append("_id_", &DocBuf::new().with("storageEngine", &*figures.engine));
@@ -139,7 +148,7 @@ pub fn figures_doc(call: &Call<'_>, figures: &Figures, exists: bool, scale: u64)
         let section = tree_section(&index.disk);
         details.append(&index.name, &DocBuf::new().with("storageEngine", &*index.engine).with(&index.engine, &section));
     }
-    doc.append("nindexes", figures.indexes.len() as i32 + i32::from(exists));
+    doc.append("nindexes", figures.indexes.len() as i32 + i32::from(id_index));
     doc.append("indexDetails", &details);
     doc.append("indexBuilds", &arbor_bson::ArrayBuf::new());
     doc.append("totalIndexSize", scaled(figures.index_bytes()));

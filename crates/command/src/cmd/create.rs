@@ -5,6 +5,7 @@ use arbor_lang::Code;
 use arbor_store::{Created, Namespace, ViewDefinition};
 
 use super::capped::{self, Capped};
+use super::clustered;
 use super::cursor_reply::{collation, refuse_if_given};
 use super::validation::Validation;
 use crate::call::Call;
@@ -24,14 +25,14 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "size" => capped.size = Some(capped::size(field, value)?),
             "max" => capped.max = Some(field.integer(value)?),
             "timeseries" => refuse_if_given(field, value, "a time series collection")?,
-            "clusteredIndex" => refuse_if_given(field, value, "a clustered collection")?,
+            "clusteredIndex" => drop(options.append(name, &clustered::read(&namespace, field, value)?)),
             "pipeline" => {
                 let text = "'pipeline' requires 'viewOn' to also be specified";
                 return Err(Error::new(Code::INVALID_OPTIONS, text));
             }
             "validator" | "validationLevel" | "validationAction" => validation.read(field, value)?,
             "encryptedFields" => refuse_if_given(field, value, "queryable encryption")?,
-            "expireAfterSeconds" => refuse_if_given(field, value, "a time to live of a collection")?,
+            "expireAfterSeconds" => drop(options.append(name, clustered::seconds(field, value)?)),
             "changeStreamPreAndPostImages" => refuse_images(value)?,
             "collation" => collation(field, value)?,
             "storageEngine" | "indexOptionDefaults" => drop(options.append(name, field.document(value)?)),
@@ -44,6 +45,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             _ => return Err(field.unknown()),
         }
     }
+    check_together(call, &options, &capped)?;
     capped.append_to(&mut options)?;
     validation.check(&namespace)?;
     validation.append_to(&mut options);
@@ -55,6 +57,27 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// What goes with a clustered collection, and what only goes with one.
+fn check_together(call: &Call<'_>, options: &DocBuf, capped: &Capped) -> Result<()> {
+    let invalid = |text: &str| Err(Error::new(Code::INVALID_OPTIONS, text));
+    let clustered = options.get("clusteredIndex").is_some();
+    if options.get("expireAfterSeconds").is_some() && !clustered {
+        return invalid(
+            "'expireAfterSeconds' is only supported on time-series collections or when the clusteredIndex option is specified",
+        );
+    }
+    if clustered && capped.capped {
+        return invalid("A capped collection cannot be created with a clusteredIndex");
+    }
+    if clustered && call.body.get("idIndex").is_some() {
+        return invalid("The 'clusteredIndex' option is not supported with the 'idIndex' option");
+    }
+    if clustered && matches!(call.body.get("autoIndexId"), Some(ValueRef::Bool(true))) {
+        return invalid("The 'clusteredIndex' option does not support {autoIndexId: true}");
+    }
+    Ok(())
 }
 
 fn create_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {

@@ -41,7 +41,11 @@ fn describe(collection: &Collection, name_only: bool) -> DocBuf {
     }
     let uuid = ValueRef::Binary { subtype: 4, bytes: collection.uuid.as_bytes() };
     let info = DocBuf::new().with("readOnly", false).with("uuid", uuid);
-    entry.with("options", &collection.options).with("info", &info).with("idIndex", &Collection::id_index_spec())
+    let entry = entry.with("options", &collection.options).with("info", &info);
+    match collection.clustered_index() {
+        Some(_) => entry,
+        None => entry.with("idIndex", &collection.id_index_spec()),
+    }
 }
 
 fn describe_view(view: &ViewDefinition, name_only: bool) -> DocBuf {

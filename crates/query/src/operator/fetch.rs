@@ -9,6 +9,7 @@ use arbor_lang::Filter;
 use super::run::EntryCursor;
 use super::{Detail, Entries, IndexScan, Operator, Row, Run, StageDoc, Tally};
 use crate::explain::filter_doc;
+use crate::plan::IndexSource;
 use crate::{Error, Result};
 
 pub struct Fetch {
@@ -22,13 +23,19 @@ impl Fetch {
     pub fn new(entries: Entries, filter: Option<Filter>) -> Fetch {
         Fetch { entries, filter, examined: 0, tally: Tally::default() }
     }
+
+    /// The scan whose entry gave the last row.
+    pub fn scan(&self) -> Result<&IndexScan> {
+        self.entries.scan()
+    }
 }
 
 impl Operator for Fetch {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
         while self.entries.advance(run)? {
             let scan = self.entries.scan()?;
-            if !scan.access().shape.clustering {
+            let shape = &scan.access().shape;
+            if !shape.clustering || shape.source == IndexSource::Records {
                 self.examined += 1;
                 run.examined.documents += 1;
             }
@@ -56,7 +63,10 @@ impl Operator for Fetch {
         if let Entries::Scan(scan) = &self.entries
             && scan.access().shape.clustering
         {
-            return scan.explain_alone(detail, filter.as_ref(), &self.tally);
+            return match scan.access().shape.source {
+                IndexSource::Records => scan.explain_clustered(detail, filter.as_ref(), &self.tally, self.examined),
+                _ => scan.explain_alone(detail, filter.as_ref(), &self.tally),
+            };
         }
         StageDoc::new("FETCH", detail)
             .with_some("filter", filter.as_ref())

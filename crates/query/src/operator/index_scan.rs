@@ -158,6 +158,20 @@ impl IndexScan {
         self.stage_doc("IXSCAN", detail, filter, tally)
     }
 
+    /// Of the records of a clustered collection, from the lowest to the highest `_id`.
+    pub fn explain_clustered(&self, detail: Detail, filter: Option<&DocBuf>, tally: &Tally, examined: u64) -> DocBuf {
+        let bounds = self.access.intervals.first().filter(|bounds| !bounds.is_full());
+        let ends = bounds.and_then(|bounds| Some((bounds.as_slice().first()?, bounds.as_slice().last()?)));
+        StageDoc::new("CLUSTERED_IXSCAN", detail)
+            .with_some("filter", filter)
+            .tally(tally)
+            .with("direction", self.access.direction.name())
+            .with_some("minRecord", ends.map(|(lowest, _)| lowest.low.value.as_ref()))
+            .with_some("maxRecord", ends.map(|(_, highest)| highest.high.value.as_ref()))
+            .figure("docsExamined", examined)
+            .finish()
+    }
+
     fn stage_doc(&self, stage: &str, detail: Detail, filter: Option<&DocBuf>, tally: &Tally) -> DocBuf {
         let shape = &self.access.shape;
         let mut multikey_paths = DocBuf::new();

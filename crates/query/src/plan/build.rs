@@ -6,7 +6,7 @@ use super::query::Query;
 use crate::Settings;
 use crate::operator::{
     CollectionScan, Covered, Entries, Eof, Fetch, IndexScan, Limit, Operator, Or, Project, RecordFetch, RecordIds,
-    Skip, Slot, Sort, SortMerge,
+    ReturnKey, Skip, Slot, Sort, SortMerge,
 };
 
 /// Allots the cursor slots of the leaves.
@@ -61,8 +61,35 @@ pub fn skip_and_limit(mut root: Box<dyn Operator>, query: &Query) -> Box<dyn Ope
     }
 }
 
-/// The rows in the order of the access.
+/// The rows in the order of the access: documents, or the keys that found them. A sort behind keys finds no documents any
+/// more: [`crate::find`] refuses that.
 pub fn rows(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn Operator> {
+    if !query.return_key {
+        return documents(solution, query, slots);
+    }
+    let filter = solution.residual.clone();
+    match &solution.access {
+        Access::Index(access) => Box::new(ReturnKey::of_entries(Fetch::new(
+            Entries::Scan(index_scan(access, slots)),
+            filter,
+        ))),
+        Access::Merge(merge) => Box::new(ReturnKey::of_entries(Fetch::new(
+            Entries::Merged(Box::new(sort_merge(merge, query, slots))),
+            filter,
+        ))),
+        Access::Or(branches) => {
+            let branches = branches.iter().map(|branch| {
+                let entries = Entries::Scan(index_scan(&branch.access, slots));
+                Box::new(ReturnKey::of_entries(Fetch::new(entries, branch.residual.clone()))) as Box<dyn Operator>
+            });
+            Box::new(Or::new(branches.collect()))
+        }
+        Access::Record { .. } => Box::new(ReturnKey::of_record(documents(solution, query, slots))),
+        _ => Box::new(ReturnKey::without_index(documents(solution, query, slots))),
+    }
+}
+
+fn documents(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn Operator> {
     let filter = solution.residual.clone();
     match &solution.access {
         Access::Nothing => Box::new(Eof::default()),

@@ -163,6 +163,10 @@ impl Planner<'_> {
     }
 
     fn record(&self, conjunct: usize, id: &Value) -> Solution {
+        if self.collection.clustered_index().is_some() {
+            let shape = IndexShape::primary(self.collection);
+            return self.solution(self.candidate(shape, &predicates(self.query.filter.root())));
+        }
         let access = Access::Record { id_key: arbor_store::id_key(id.as_ref()) };
         Solution::unsorted(access, residual(&self.query.filter, &[conjunct]))
     }

@@ -71,15 +71,16 @@ impl IndexPart {
 }
 
 impl IndexShape {
-    pub fn primary() -> IndexShape {
+    /// The records by their `_id`. Those of a clustered collection count as a clustering index.
+    pub fn primary(collection: &Collection) -> IndexShape {
         let part = IndexPart { path: "_id".to_owned(), kind: FieldKind::Plain, descending: false, arrays: 0 };
         IndexShape {
-            name: "_id_".to_owned(),
+            name: collection.id_index_name().to_owned(),
             parts: vec![part],
             unique: true,
             sparse: false,
             partial: None,
-            clustering: false,
+            clustering: collection.clustered_index().is_some(),
             source: IndexSource::Records,
         }
     }
@@ -99,7 +100,7 @@ impl IndexShape {
         let secondary = collection.indexes.iter().enumerate();
         // other indexes have no order of their own, see [`super::wildcard`]
         let secondary = secondary.filter(|(_, index)| index.generator.is_fields() && wanted(index));
-        std::iter::once(IndexShape::primary())
+        std::iter::once(IndexShape::primary(collection))
             .chain(secondary.map(|(at, index)| IndexShape::secondary(at, index)))
             .collect()
     }

@@ -42,7 +42,7 @@ pub use cache::PlanCache;
 pub use choose::plan;
 pub use decide::{Decider, Decision, hashes, tried_docs};
 pub use distinct::distinct_access;
-pub use index_shape::IndexSource;
+pub use index_shape::{IndexShape, IndexSource};
 pub use key_bounds::{KeyBounds, Span, Verdict};
 pub use predicate::conjuncts;
 pub use query::{ChosenIndex, Query};

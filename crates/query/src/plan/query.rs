@@ -18,6 +18,8 @@ pub struct Query {
     pub min: Option<DocBuf>,
     pub max: Option<DocBuf>,
     pub show_record_id: bool,
+    /// The keys that found the documents, in the place of these.
+    pub return_key: bool,
 }
 
 /// A projection with the document that it was parsed from.
@@ -49,6 +51,7 @@ impl Query {
             min: None,
             max: None,
             show_record_id: false,
+            return_key: false,
         }
     }
 

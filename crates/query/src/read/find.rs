@@ -8,7 +8,7 @@ use arbor_lang::{Context, Filter, Projection};
 use arbor_store::Namespace;
 
 use crate::cursor::RunningPlan;
-use crate::plan::{self, Decider, Query, Slots};
+use crate::plan::{self, Access, Decider, Query, Slots};
 use crate::tail::tail;
 use crate::view::ResolvedView;
 use crate::{AggregateSpec, Cursor, Database, FindSpec, Interrupt, Result, aggregate};
@@ -34,19 +34,23 @@ pub fn find(database: &Database, spec: &FindSpec<'_>, interrupt: &Interrupt) -> 
     let settings = database.settings.with_disk_use(spec.allow_disk_use);
     let mut slots = Slots::default();
     let mut decision = Decider::new(database, &view, &collection, interrupt).decide(&query, &mut slots)?;
+    let winner = &decision.winner;
+    if query.return_key && winner.sorts && matches!(winner.access, Access::Index(_) | Access::Or(_)) {
+        return Err(arbor_lang::Error::not_implemented("returnKey with a sort that no index gives").into());
+    }
     let root = plan::decided(&mut decision, &query, &settings, &mut slots);
     let plan = RunningPlan { view, collection: Some(collection), root, slots: slots.count() };
     Ok(Cursor::over_plan(spec.namespace.clone(), plan))
 }
 
 pub fn query_of(database: &Database, spec: &FindSpec<'_>) -> Result<Query> {
-    if spec.return_key {
-        return Err(arbor_lang::Error::not_implemented("returnKey").into());
-    }
     let context = database.context(spec.let_variables)?;
     let mut query = Query::parse(spec.filter, spec.hint, &context)?;
     query.sort_by(spec.sort)?;
+    // COMPAT: a projection beside returnKey is parsed and has no effect
     query.show(spec.projection, &context)?;
+    query.projection = query.projection.filter(|_| !spec.return_key);
+    query.return_key = spec.return_key;
     query.skip = spec.skip;
     query.limit = spec.limit;
     query.min = spec.min.map(Doc::to_buf);

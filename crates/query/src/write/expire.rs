@@ -30,6 +30,26 @@ pub fn expire(
     delete_all(database, Some(collection), &query, interrupt)
 }
 
+/// The same for what a clustered collection says about its `_id`s.
+pub fn expire_clustered(
+    database: &Database,
+    namespace: &Namespace,
+    now_ms: i64,
+    documents_max: u64,
+    interrupt: &Interrupt,
+) -> Result<u64> {
+    let held = database.store.hold(namespace);
+    let Some(collection) = held.as_deref() else { return Ok(0) };
+    let (Some(seconds), Some(_)) = (collection.expire_after_seconds(), collection.clustered_index()) else {
+        return Ok(0);
+    };
+    let oldest = ValueRef::DateTime(now_ms.saturating_sub(seconds.saturating_mul(1000)));
+    let filter = DocBuf::new().with("_id", &DocBuf::new().with("$lte", oldest));
+    let mut query = Query::parse(filter.as_doc(), None, &database.context(None)?)?;
+    query.limit = Some(documents_max);
+    delete_all(database, Some(collection), &query, interrupt)
+}
+
 /// The filter of the documents that have expired.
 fn expired(index: &Index, now_ms: i64) -> Option<DocBuf> {
     let age_ms = index.expire_after_seconds?.saturating_mul(1000);

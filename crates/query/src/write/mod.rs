@@ -22,7 +22,7 @@ mod update;
 mod validated;
 
 pub use delete::delete;
-pub use expire::expire;
+pub use expire::{expire, expire_clustered};
 pub use find_and_modify::find_and_modify;
 pub use insert::insert;
 pub use new_document::prepare;

@@ -135,6 +135,7 @@ mod to_bool;
 mod to_date;
 mod to_decimal;
 mod to_double;
+mod to_hashed_index_key;
 mod to_int;
 mod to_long;
 mod to_lower;
@@ -293,6 +294,7 @@ const OPERATORS: &[(&str, Form)] = &[
     ("$toDate", Form::Unary(to_date::eval)),
     ("$toDecimal", Form::Unary(to_decimal::eval)),
     ("$toDouble", Form::Unary(to_double::eval)),
+    ("$toHashedIndexKey", Form::Unary(to_hashed_index_key::eval)),
     ("$toInt", Form::Unary(to_int::eval)),
     ("$toLong", Form::Unary(to_long::eval)),
     ("$toLower", Form::Unary(to_lower::eval)),
