@@ -8,7 +8,6 @@ use arbor_bson::{Doc, DocBuf, ValueRef};
 use crate::index::Multikey;
 use crate::key_pattern::{default_name, parse_key_pattern};
 use crate::tree_options::TOKUMX_SETTINGS;
-use crate::wildcard::WILDCARD;
 use crate::{
     Direction, Error, FieldKind, Index, IndexProblem, KeyField, KeyGenerator, PartialFilter, Result, Wildcard,
 };
@@ -162,11 +161,8 @@ impl IndexSpec {
             expire_after_seconds: None,
             doc: DocBuf::new(),
         };
-        if let [field] = spec.key_pattern.as_slice() {
-            let descending = field.direction == Direction::Descending;
-            if let Some(wildcard) = Wildcard::of(&field.path, descending) {
-                spec.generator = KeyGenerator::Wildcard(Arc::new(wildcard));
-            }
+        if let Some(wildcard) = Wildcard::of_pattern(&spec.key_pattern)? {
+            spec.generator = KeyGenerator::Wildcard(Arc::new(wildcard));
         }
         spec.doc.append("v", 2i32).append("key", key).append("name", &spec.name.clone());
         for (option, value) in given {
@@ -186,10 +182,8 @@ impl IndexSpec {
         if self.partial.is_some() && self.sparse {
             return cannot("cannot mix \"partialFilterExpression\" and \"sparse\" options");
         }
-        if self.generator.is_fields() && self.key_pattern.iter().any(|field| field.path.contains(WILDCARD)) {
-            return refused("a compound wildcard index");
-        }
-        if self.generator.wildcard().is_some() {
+        if let Some(wildcard) = self.generator.wildcard() {
+            wildcard.check_others()?;
             let set = [
                 ("unique", self.unique),
                 ("prepareUnique", self.prepare_unique),
@@ -452,7 +446,9 @@ mod tests {
         check(spec(&[("a", text("2dsphere"))], &[]), NotImplemented, "'2dsphere'");
         check(spec(&[("a", text("hashed"))], &[("unique", Value::Bool(true))]), Location(16_764), "uniqueness");
         check(spec(&[("a", text("hashed")), ("b", text("hashed"))], &[]), Location(31_303), "found 2");
-        check(spec(&[("$**", ONE), ("a", ONE)], &[]), NotImplemented, "compound wildcard");
+        check(spec(&[("$**", ONE), ("a", ONE)], &[]), CannotCreate, "must leave out the other fields");
+        check(spec(&[("$**", ONE), ("a.$**", ONE)], &[]), CannotCreate, "more than one wildcard");
+        check(spec(&[("a.$**", ONE), ("b", text("hashed"))], &[]), CannotCreate, "compounding with an index plugin");
         check(spec(&[("$**", ONE)], &[("unique", Value::Bool(true))]), CannotCreate, "'wildcard' does not support");
         check(spec(&[("$**.a", ONE)], &[]), CannotCreate, "illegal field name");
         check(spec(&[("a", ONE)], &[("wildcardProjection", Value::Document(DocBuf::new()))]), BadValue, "only allowed");

@@ -21,7 +21,7 @@ impl KeyGenerator {
     pub fn descending(&self, pattern: &[KeyField]) -> Vec<bool> {
         match self {
             KeyGenerator::Fields => pattern.iter().map(|field| field.direction == Direction::Descending).collect(),
-            KeyGenerator::Wildcard(wildcard) => wildcard.descending().to_vec(),
+            KeyGenerator::Wildcard(wildcard) => wildcard.descending(),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Wildcard indexes: an entry for every path of a document that is in scope.
 //!
-//! A key has two components: the path, as a string without positions in arrays, and the value.
+//! A key has two components: the path, as a string without positions in arrays, and the value. In a compound one they stand
+//! among the components of the other fields, where the wildcard stands in the pattern; a document without a path in scope
+//! then has one key for each key of the other fields, with MinKey for path and value, so that no document is missing.
 //!
 //! | document | keys of `$**` |
 //! |---|---|
@@ -8,16 +10,21 @@
 //! | `{a: {}}`, `{a: []}` | (a, {}), (a, undefined) |
 //! | `{a: [1, {b: 2}, [3]]}` | (a, 1), (a.b, 2), (a, [3]) |
 //!
+//! | document | keys of `x: 1, a.$**: 1` |
+//! |---|---|
+//! | `{x: 5, a: {b: 1, c: 2}}` | (5, a.b, 1), (5, a.c, 2) |
+//! | `{x: 5}` | (5, MinKey, MinKey) |
+//!
 //! Documents that are not empty have no key of their own, so equality with one cannot be looked up here. `_id` is left
 //! out unless the projection asks for it. The index counts as multikey once a document has an array on the way to a path in scope, or two keys for
 //! one path.
 
-use arbor_bson::keystring::{Key, KeyBuilder};
-use arbor_bson::{Array, Doc, ValueRef};
+use arbor_bson::keystring::{self, Key, KeyBuilder};
+use arbor_bson::{Array, Doc, Value, ValueRef};
 
-use crate::index_keys::{KEYS_PER_DOCUMENT_MAX, Keys};
+use crate::index_keys::{self, KEYS_PER_DOCUMENT_MAX, Keys};
 use crate::index_spec::{cannot, number};
-use crate::{Error, Result};
+use crate::{Direction, Error, FieldKind, KeyField, Result};
 
 /// The component of a key pattern that stands for all paths.
 pub(crate) const WILDCARD: &str = "$**";
@@ -30,6 +37,10 @@ pub struct Wildcard {
     projection: Projection,
     with_id: bool,
     descending: bool,
+    /// The other fields of the pattern: those before the wildcard, then those behind it.
+    others: Vec<KeyField>,
+    /// How many of them stand before it.
+    before: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +58,49 @@ impl Wildcard {
             "" => None,
             root => Some(root.strip_suffix('.')?.to_owned()),
         };
-        Some(Wildcard { root, projection: Projection::All, with_id: false, descending })
+        let (projection, others) = (Projection::All, Vec::new());
+        Some(Wildcard { root, projection, with_id: false, descending, others, before: 0 })
+    }
+
+    /// None: no field of the pattern is a wildcard. Errors: several are, or it stands beside what is no plain field.
+    pub(crate) fn of_pattern(pattern: &[KeyField]) -> Result<Option<Wildcard>> {
+        let is_wildcard = |field: &KeyField| field.path == WILDCARD || field.path.ends_with(".$**");
+        let Some(before) = pattern.iter().position(is_wildcard) else { return Ok(None) };
+        let (mut others, field) = (pattern.to_vec(), &pattern[before]);
+        others.remove(before);
+        if others.iter().any(is_wildcard) {
+            return cannot("wildcard indexes do not allow more than one wildcard field");
+        }
+        if pattern.iter().any(|field| field.kind != FieldKind::Plain) {
+            return cannot("wildcard indexes do not allow compounding with an index plugin");
+        }
+        let own = Wildcard::of(&field.path, field.direction == Direction::Descending);
+        Ok(own.map(|own| Wildcard { others, before, ..own }))
+    }
+
+    /// Errors: a path in scope is another field of the pattern, below one, or above one.
+    pub(crate) fn check_others(&self) -> Result<()> {
+        let meets = |field: &str| {
+            let within = |paths: &[String]| paths.iter().any(|path| is_within(path, field));
+            self.covers(field)
+                || self.root.as_deref().is_some_and(|root| is_within(root, field))
+                || matches!(&self.projection, Projection::Only(paths) if within(paths))
+        };
+        match self.others.iter().find(|field| meets(&field.path)) {
+            Some(_) if self.root.is_none() && self.projection == Projection::All => cannot(
+                "The 'wildcardProjection' field must leave out the other fields of a compound wildcard index on '$**'",
+            ),
+            Some(field) => cannot(format!(
+                "compound wildcard index: the field '{}' overlaps with what the wildcard holds",
+                field.path
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The other fields of the pattern, in its order: before the wildcard, and behind it.
+    pub fn others(&self) -> (&[KeyField], &[KeyField]) {
+        self.others.split_at(self.before)
     }
 
     /// `wildcardProjection`: fields to be taken or fields to be left out, and `_id` either way.
@@ -97,22 +150,58 @@ impl Wildcard {
         self.covers(path) && !left_out
     }
 
-    /// The directions of the two components.
-    pub fn descending(&self) -> [bool; 2] {
-        [false, self.descending]
+    /// The directions of all components.
+    pub fn descending(&self) -> Vec<bool> {
+        let (before, behind) = self.others();
+        let descending = |field: &KeyField| field.direction == Direction::Descending;
+        let own = [false, self.descending];
+        before.iter().map(descending).chain(own).chain(behind.iter().map(descending)).collect()
+    }
+
+    /// The direction of the value.
+    pub fn is_descending(&self) -> bool {
+        self.descending
     }
 
     pub(crate) fn keys(&self, doc: Doc<'_>) -> Result<Keys> {
-        let mut walk = Walk { scope: self, builder: KeyBuilder::new(), found: Vec::new(), arrays: false };
+        let Around { values, multikey } = self.around(doc)?;
+        let mut walk =
+            Walk { scope: self, around: &values, builder: KeyBuilder::new(), found: Vec::new(), arrays: false };
         walk.document("", doc)?;
+        if walk.found.is_empty() && !self.others.is_empty() {
+            walk.push("", ValueRef::MinKey, ValueRef::MinKey)?;
+        }
         let Walk { mut found, mut arrays, .. } = walk;
         found.sort_by(|(_, a), (_, b)| a.bytes.cmp(&b.bytes));
         found.dedup_by(|(_, a), (_, b)| a.bytes == b.bytes);
         // also what no array made: names with dots, and names that stand twice
         arrays |= found.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b));
         let keys = found.into_iter().map(|(_, key)| key).collect();
-        Ok(Keys { keys, multikey: vec![u64::from(arrays)] })
+        let mut masks = multikey;
+        masks.insert(self.before, u64::from(arrays));
+        Ok(Keys { keys, multikey: masks })
     }
+
+    /// The values of the other fields, once for each of their keys.
+    fn around(&self, doc: Doc<'_>) -> Result<Around> {
+        if self.others.is_empty() {
+            return Ok(Around { values: vec![Vec::new()], multikey: Vec::new() });
+        }
+        let Keys { keys, multikey } = index_keys::keys(&self.others, false, doc)?;
+        let descending: Vec<bool> = self.others.iter().map(|field| field.direction == Direction::Descending).collect();
+        let values = keys.iter().map(|key| keystring::decode(&key.bytes, &key.type_bits, &descending));
+        let values = values.collect::<std::result::Result<_, _>>().map_err(|error| Error::Corrupt {
+            place: "a key that was just made".to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok(Around { values, multikey })
+    }
+}
+
+/// What stands around path and value in the keys of a document.
+struct Around {
+    values: Vec<Vec<Value>>,
+    multikey: Vec<u64>,
 }
 
 /// `path` is `root` or below it.
@@ -139,6 +228,7 @@ fn flatten(prefix: &str, given: Doc<'_>, take: &mut impl FnMut(&str, bool)) -> R
 
 struct Walk<'s> {
     scope: &'s Wildcard,
+    around: &'s [Vec<Value>],
     builder: KeyBuilder,
     /// Paths with their keys.
     found: Vec<(String, Key)>,
@@ -170,13 +260,29 @@ impl Walk<'_> {
         match value {
             ValueRef::Document(inner) if !inner.is_empty() => return self.document(path, inner),
             _ if !self.scope.covers(path) => return Ok(()),
-            value => self.builder.push(ValueRef::String(path), false).push(value, self.scope.descending),
-        };
-        self.found.push((path.to_owned(), self.builder.finish()));
+            value => self.push(path, ValueRef::String(path), value),
+        }
+    }
+
+    fn push(&mut self, path: &str, shown: ValueRef<'_>, value: ValueRef<'_>) -> Result<()> {
+        let (before, behind) = self.scope.others();
+        for values in self.around {
+            let (first, last) = values.split_at_checked(before.len()).unwrap_or_default();
+            push_all(&mut self.builder, before, first);
+            self.builder.push(shown, false).push(value, self.scope.descending);
+            push_all(&mut self.builder, behind, last);
+            self.found.push((path.to_owned(), self.builder.finish()));
+        }
         if self.found.len() > KEYS_PER_DOCUMENT_MAX {
             return Err(Error::TooManyKeys { keys_max: KEYS_PER_DOCUMENT_MAX });
         }
         Ok(())
+    }
+}
+
+fn push_all(builder: &mut KeyBuilder, fields: &[KeyField], values: &[Value]) {
+    for (field, value) in fields.iter().zip(values) {
+        builder.push(value.as_ref(), field.direction == Direction::Descending);
     }
 }
 
@@ -217,6 +323,47 @@ mod tests {
         check(&all, &[("a.b", one()), ("a", inner("b", 2))], "a.b=1 a.b=2", true);
         let down = Wildcard::of("$**", true).unwrap();
         check(&down, &[("a", array(&[one(), Value::Int32(2)]))], "a=2 a=1", true);
+    }
+
+    fn field(path: &str, direction: Direction) -> KeyField {
+        KeyField { path: path.to_owned(), kind: FieldKind::Plain, direction }
+    }
+
+    #[test]
+    fn other_fields_stand_around() {
+        use Direction::{Ascending, Descending};
+        let pattern = [field("x", Ascending), field("a.$**", Ascending), field("y", Descending)];
+        let scope = Wildcard::of_pattern(&pattern).unwrap().unwrap();
+        let keys = |fields: &[(&str, Value)]| {
+            let doc: DocBuf = fields.iter().map(|(name, value)| (*name, value)).collect();
+            let Keys { keys, multikey } = scope.keys(doc.as_doc()).unwrap();
+            let shown = |key: &Key| {
+                let values = keystring::decode(&key.bytes, &key.type_bits, &scope.descending()).unwrap();
+                values.iter().map(|value| display::shell(value.as_ref()).to_string()).collect::<Vec<_>>().join(",")
+            };
+            (keys.iter().map(shown).collect::<Vec<_>>().join(" ").replace('"', ""), multikey)
+        };
+        let int = Value::Int32;
+        let two = Value::Document(DocBuf::new().with("b", 1i32).with("c", 2i32));
+        assert_eq!(keys(&[("x", int(5)), ("a", two)]), ("5,a.b,1,null 5,a.c,2,null".to_owned(), vec![0, 0, 0]));
+        assert_eq!(keys(&[("y", int(7))]), ("null,MinKey(),MinKey(),7".to_owned(), vec![0, 0, 0]));
+        let fields = [("x", array(&[int(1), int(2)])), ("a", inner("b", 3))];
+        assert_eq!(keys(&fields), ("1,a.b,3,null 2,a.b,3,null".to_owned(), vec![1, 0, 0]));
+    }
+
+    #[test]
+    fn other_fields_do_not_overlap() {
+        let of = |paths: &[&str]| {
+            let pattern: Vec<KeyField> = paths.iter().map(|path| field(path, Direction::Ascending)).collect();
+            Wildcard::of_pattern(&pattern)
+        };
+        let check = |paths: &[&str]| of(paths).and_then(|scope| scope.unwrap().check_others()).is_ok();
+        assert!(check(&["x", "a.$**"]) && check(&["a.$**"]) && check(&["$**"]));
+        assert!(!check(&["a", "a.$**"]) && !check(&["a.b", "a.$**"]) && !check(&["a", "a.b.$**"]));
+        assert!(!check(&["x", "$**"]) && of(&["$**", "a.$**"]).is_err() && of(&["x"]).unwrap().is_none());
+        let mut left_out = of(&["x", "$**"]).unwrap().unwrap();
+        left_out.project(DocBuf::new().with("x", 0i32).as_doc()).unwrap();
+        assert!(left_out.check_others().is_ok());
     }
 
     #[test]

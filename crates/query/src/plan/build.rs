@@ -69,10 +69,9 @@ pub fn rows(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn Op
     }
     let filter = solution.residual.clone();
     match &solution.access {
-        Access::Index(access) => Box::new(ReturnKey::of_entries(Fetch::new(
-            Entries::Scan(index_scan(access, slots)),
-            filter,
-        ))),
+        Access::Index(access) => {
+            Box::new(ReturnKey::of_entries(Fetch::new(Entries::Scan(index_scan(access, slots)), filter)))
+        }
         Access::Merge(merge) => Box::new(ReturnKey::of_entries(Fetch::new(
             Entries::Merged(Box::new(sort_merge(merge, query, slots))),
             filter,
