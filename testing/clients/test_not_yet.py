@@ -19,7 +19,7 @@ COMMANDS = [
     ({"createUser": "u", "pwd": "p", "roles": []}, 59),
     ({"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": b""}, 18),
     ({"authenticate": 1, "mechanism": "MONGODB-X509"}, 18),
-    ({"create": "x", "timeseries": {"timeField": "t"}}, 238),
+    ({"create": "x", "changeStreamPreAndPostImages": {"enabled": True}}, 238),
     ({"create": "x", "collation": {"locale": "fr"}}, 238),
     ({"find": "c", "collation": {"locale": "fr"}}, 238),
     ({"find": "c", "filter": {"$text": {"$search": "a"}}}, 27),

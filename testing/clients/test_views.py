@@ -164,7 +164,17 @@ def test_definitions_are_checked(views):
     create(pipeline=[], code=72)
     create("system.v", viewOn="people", code=73)
     create(viewOn="people", collation={"locale": "fr"}, code=238)
-    assert sorted(views.list_collection_names()) == ["adults", "names", "people"]
+    assert sorted(views.list_collection_names()) == ["adults", "names", "people", "system.views"]
+
+
+def test_definitions_can_be_read(views):
+    name = views.name
+    found = {view["_id"]: view for view in views["system.views"].find({"viewOn": "people"})}
+    assert found[f"{name}.adults"]["pipeline"] and set(found[f"{name}.adults"]) == {"_id", "viewOn", "pipeline"}
+    assert views["system.views"].count_documents({}) == 2
+    assert sorted(views["system.views"].distinct("_id")) == [f"{name}.adults", f"{name}.names"]
+    assert views["system.views"].find_one({"_id": f"{name}.none"}) is None
+    refused(lambda: views["system.views"].insert_one({"_id": f"{name}.x", "viewOn": "people", "pipeline": []}), 73)
 
 
 def test_cycles_and_depth(views):

@@ -37,6 +37,7 @@ pub mod projection;
 pub mod sort;
 pub mod stage;
 pub mod text;
+pub mod time_series;
 pub mod update;
 mod window;
 

@@ -12,6 +12,7 @@
 //! | `write` | insert, update, delete, findAndModify |
 //! | `aggregate` | pipelines |
 //! | `tail` | tailable cursors |
+//! | `time_series` | statements that write into time series |
 //! | `validator` | what a collection says about its documents, and why one does not fit |
 //! | `view` | statements over views become pipelines |
 //! | [`cursor`], [`registry`] | results in batches; the open cursors of the server |
@@ -31,6 +32,7 @@ mod read;
 pub mod registry;
 pub mod spec;
 mod tail;
+mod time_series;
 mod validator;
 mod view;
 mod write;

@@ -21,6 +21,9 @@ pub struct ResolvedView {
 impl ResolvedView {
     /// None: there is no view of this name.
     pub fn of(store: &Store, namespace: &Namespace) -> Result<Option<ResolvedView>> {
+        if namespace.is_system_views() {
+            return Ok(Some(ResolvedView { namespace: namespace.clone(), stages: ArrayBuf::new() }));
+        }
         let Some(mut view) = store.view(namespace) else { return Ok(None) };
         let mut on_way = Vec::new();
         loop {

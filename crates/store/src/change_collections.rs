@@ -155,7 +155,7 @@ pub(crate) fn put_collection(txn: &mut Transaction, collection: &Collection) {
     txn.put(CATALOGUE, key, catalogue::encode_collection(collection).into_bytes());
 }
 
-fn drop_collection(txn: &mut Transaction, collection: &Collection) {
+pub(crate) fn drop_collection(txn: &mut Transaction, collection: &Collection) {
     for index in &collection.indexes {
         txn.drop_tree(index.tree);
         txn.delete(CATALOGUE, catalogue::multikey_key(index.tree));

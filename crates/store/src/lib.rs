@@ -5,6 +5,7 @@
 //! | `store.rs`, `collection.rs`, `index.rs`, `latch.rs`, `namespace.rs` | [`Store`] and what it shows |
 //! | `catalogue.rs` | the catalogue in memory and its rows |
 //! | `change_collections.rs`, `change_views.rs`, `change_indexes.rs` | changes of the catalogue |
+//! | `change_time_series.rs` | time series: a view with its buckets |
 //! | `change_index.rs` | changes of one index (collMod) |
 //! | `view.rs`, `capped.rs`, `change_capped.rs` | views; capped collections |
 //! | `index_spec.rs`, `key_pattern.rs`, `index_conflict.rs` | what an index may be, and be beside others |
@@ -27,6 +28,7 @@ mod change_capped;
 mod change_collections;
 mod change_index;
 mod change_indexes;
+mod change_time_series;
 mod change_views;
 mod collection;
 mod compact;

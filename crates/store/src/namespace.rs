@@ -10,8 +10,7 @@ pub const NAMESPACE_BYTES_MAX: usize = 255;
 pub const DATABASE_BYTES_MAX: usize = 63;
 
 /// Collections named `system.` that a user may create.
-const SYSTEM_ALLOWED: &[&str] =
-    &["system.js", "system.views", "system.users", "system.roles", "system.version", "system.profile"];
+const SYSTEM_ALLOWED: &[&str] = &["system.js", "system.users", "system.roles", "system.version", "system.profile"];
 
 /// A database and a collection in it. Both names obey the rules below.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +18,9 @@ pub struct Namespace {
     full: String,
     db_len: usize,
 }
+
+/// Begin of the names of the collections behind time series.
+pub(crate) const BUCKETS_PREFIX: &str = "system.buckets.";
 
 fn invalid<T>(namespace: impl Into<String>, reason: &'static str) -> Result<T> {
     Err(Error::InvalidNamespace { namespace: namespace.into(), reason })
@@ -81,6 +83,16 @@ impl Namespace {
     /// Whether it is one of the `system.` collections.
     pub fn is_system(&self) -> bool {
         self.collection().starts_with("system.")
+    }
+
+    /// Whether it is the name under which the database's views can be read.
+    pub fn is_system_views(&self) -> bool {
+        self.collection() == "system.views"
+    }
+
+    /// Whether it is the collection behind a time series.
+    pub fn is_buckets(&self) -> bool {
+        self.collection().starts_with(BUCKETS_PREFIX)
     }
 
     /// What may not be created, although it may be named in a query.

@@ -25,6 +25,12 @@ impl ViewDefinition {
         DocBuf::new().with("viewOn", self.view_on.collection()).with("pipeline", &self.pipeline)
     }
 
+    /// As a document of `system.views`.
+    pub fn document(&self) -> DocBuf {
+        let id = DocBuf::new().with("_id", self.namespace.as_str());
+        id.as_doc().iter().chain(self.options().as_doc()).collect()
+    }
+
     pub(crate) fn is_same(&self, other: &ViewDefinition) -> bool {
         let bytes = |view: &ViewDefinition| view.pipeline.as_array().as_bytes().to_vec();
         self.namespace == other.namespace && self.view_on == other.view_on && bytes(self) == bytes(other)

@@ -19,6 +19,9 @@ use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let namespace = call.namespace()?;
+    if let Some(buckets) = call.database().store.buckets_of(&namespace) {
+        return super::time_series::coll_mod(call, &namespace, &buckets);
+    }
     if call.database().store.view(&namespace).is_some() {
         return change_view(call, namespace);
     }

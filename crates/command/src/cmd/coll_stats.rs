@@ -18,6 +18,10 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             _ => return Err(field.unknown()),
         }
     }
+    if let Some(buckets) = call.database().store.buckets_of(&namespace) {
+        call.reply = super::time_series::figures(call, &namespace, &buckets, scale)?;
+        return Ok(());
+    }
     call.database().store.refuse_view(&namespace)?;
     call.reply.append("ns", namespace.as_str());
     append_figures(call, &namespace, scale)?;

@@ -7,6 +7,7 @@ use arbor_store::{Created, Namespace, ViewDefinition};
 use super::capped::{self, Capped};
 use super::clustered;
 use super::cursor_reply::{collation, refuse_if_given};
+use super::time_series;
 use super::validation::Validation;
 use crate::call::Call;
 use crate::{Error, Result};
@@ -16,6 +17,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     if call.body.get("viewOn").is_some() {
         return create_view(call, namespace);
     }
+    if namespace.is_buckets() {
+        return Err(crate::error_map::invalid_namespace(namespace.as_str()));
+    }
     let (mut options, mut validation) = (DocBuf::new(), Validation::default());
     let mut capped = Capped::default();
     for (name, value) in call.own_fields() {
@@ -24,7 +28,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "capped" => capped.capped = field.bool(value)?,
             "size" => capped.size = Some(capped::size(field, value)?),
             "max" => capped.max = Some(field.integer(value)?),
-            "timeseries" => refuse_if_given(field, value, "a time series collection")?,
+            "timeseries" => return time_series::create(call, &namespace, field.document(value)?),
             "clusteredIndex" => drop(options.append(name, &clustered::read(&namespace, field, value)?)),
             "pipeline" => {
                 let text = "'pipeline' requires 'viewOn' to also be specified";

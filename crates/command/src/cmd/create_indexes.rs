@@ -8,9 +8,13 @@ use crate::{Error, Result};
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&["indexes", "commitQuorum", "ignoreUnknownIndexOptions", "v"])?;
     let namespace = call.namespace()?;
-    let specs: Vec<DocBuf> = call.documents("indexes")?.into_iter().map(|spec| spec.to_buf()).collect();
+    let mut namespace = namespace;
+    let mut specs: Vec<DocBuf> = call.documents("indexes")?.into_iter().map(|spec| spec.to_buf()).collect();
     if specs.is_empty() {
         return Err(Error::bad_value("Must specify at least one index to create"));
+    }
+    if let Some((buckets, own)) = super::time_series::specs_of_buckets(call, &namespace, &specs)? {
+        (namespace, specs) = (buckets, own);
     }
     let created = call.database().store.create_indexes(&namespace, &specs)?;
     let reply = &mut call.reply;

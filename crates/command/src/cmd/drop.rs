@@ -6,6 +6,16 @@ use crate::call::Call;
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&["collectionUUID"])?;
     let namespace = call.namespace()?;
+    if let Some(buckets) = call.database().store.buckets_of(&namespace)
+        && call.database().store.drop_time_series(&namespace)?
+    {
+        call.reply.append("nIndexesWas", buckets.indexes.len() as i32 + 1).append("ns", namespace.as_str());
+        return Ok(());
+    }
+    if namespace.is_buckets() && call.database().store.collection(&namespace).is_some() {
+        let text = format!("cannot drop {namespace}: it goes with its time-series collection");
+        return Err(crate::Error::new(arbor_lang::Code::ILLEGAL_OPERATION, text));
+    }
     let Some(collection) = call.database().store.collection(&namespace) else {
         if call.database().store.drop_view(&namespace)? {
             call.reply.append("ns", namespace.as_str());

@@ -22,6 +22,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         }
         other => return Err(wrong_type(other.ty())),
     };
+    let (namespace, which) = super::time_series::dropped(call, namespace, which)?;
     call.database().store.refuse_view(&namespace)?;
     match call.database().store.drop_indexes(&namespace, &which) {
         Err(arbor_store::Error::NamespaceNotFound(_)) => {

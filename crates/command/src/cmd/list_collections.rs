@@ -24,9 +24,14 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     let filter = Filter::parse(filter, &Context::new(crate::log::now_ms()))?;
     let store = &call.database().store;
     let collections = store.list_collections(call.db).into_iter().map(|own| describe(&own, name_only));
-    let views = store.list_views(call.db).into_iter().map(|own| describe_view(&own, name_only));
+    let views = store.list_views(call.db).into_iter().map(|own| match store.buckets_of(&own.namespace) {
+        Some(buckets) => super::time_series::describe(&own.namespace, &buckets, name_only),
+        None => describe_view(&own, name_only),
+    });
+    let views: Vec<DocBuf> = views.collect();
+    let of_views = (!views.is_empty()).then(|| describe_system_views(name_only));
     let mut listed = Vec::new();
-    for entry in collections.chain(views) {
+    for entry in collections.chain(views).chain(of_views) {
         if filter.matches(entry.as_doc())? {
             listed.push(entry);
         }
@@ -46,6 +51,15 @@ fn describe(collection: &Collection, name_only: bool) -> DocBuf {
         Some(_) => entry,
         None => entry.with("idIndex", &collection.id_index_spec()),
     }
+}
+
+/// The views themselves, which can be read as documents.
+fn describe_system_views(name_only: bool) -> DocBuf {
+    let entry = DocBuf::new().with("name", "system.views").with("type", "collection");
+    if name_only {
+        return entry;
+    }
+    entry.with("options", &DocBuf::new()).with("info", &DocBuf::new().with("readOnly", false))
 }
 
 fn describe_view(view: &ViewDefinition, name_only: bool) -> DocBuf {

@@ -17,6 +17,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             _ => return Err(field.unknown()),
         }
     }
+    if let Some(specs) = super::time_series::index_specs(call, &namespace)? {
+        return answer_documents(call, namespace, specs, batch_size);
+    }
     call.database().store.refuse_view(&namespace)?;
     let missing = || Error::new(Code::NAMESPACE_NOT_FOUND, format!("ns does not exist: {namespace}"));
     let collection = call.database().store.collection(&namespace).ok_or_else(missing)?;

@@ -61,6 +61,7 @@ pub mod set_feature_compatibility_version;
 pub mod set_parameter;
 pub mod shutdown;
 pub mod start_session;
+mod time_series;
 pub mod top;
 pub mod update;
 pub mod users_info;

@@ -16,6 +16,10 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         Some(value) => call.field("dropTarget").bool(value)?,
         None => false,
     };
+    if from.is_buckets() || to.is_buckets() || call.database().store.buckets_of(&from).is_some() {
+        let text = "Renaming a time-series collection is not supported";
+        return Err(Error::new(arbor_lang::Code::ILLEGAL_OPERATION, text));
+    }
     match call.database().store.rename(&from, &to, drop_target) {
         Err(arbor_store::Error::NamespaceNotFound(_)) => {
             let text = format!("Source collection {from} does not exist");

@@ -29,6 +29,8 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         let text = "Running the validate command with both { background: true } and { full: true } is not supported.";
         return Err(Error::new(Code::INVALID_OPTIONS, text));
     }
+    let buckets = call.database().store.buckets_of(&namespace);
+    let namespace = buckets.map_or(namespace, |buckets| buckets.namespace.clone());
     if call.database().store.collection(&namespace).is_none() {
         if call.database().store.view(&namespace).is_some() {
             return Err(Error::new(Code::COMMAND_NOT_SUPPORTED_ON_VIEW, "Cannot validate a view"));

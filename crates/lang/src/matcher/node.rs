@@ -100,4 +100,21 @@ impl Node {
             _ => None,
         }
     }
+
+    /// The same, to be given another one.
+    pub fn path_mut(&mut self) -> Option<&mut Path> {
+        match self {
+            Node::Compare { path, .. }
+            | Node::Exists { path }
+            | Node::Type { path, .. }
+            | Node::Regex { path, .. }
+            | Node::Mod { path, .. }
+            | Node::Bits { path, .. }
+            | Node::Size { path, .. }
+            | Node::ElemMatchObject { path, .. }
+            | Node::ElemMatchValue { path, .. } => Some(path),
+            Node::In(membership) => Some(&mut membership.path),
+            _ => None,
+        }
+    }
 }

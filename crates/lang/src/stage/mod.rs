@@ -88,6 +88,7 @@ const HERE: &[&str] = &[
 
 /// Stages that need more than documents; `query` reads them.
 const ELSEWHERE: &[&str] = &[
+    "$_internalUnpackBucket",
     "$collStats",
     "$currentOp",
     "$documents",

@@ -45,6 +45,10 @@ pub use step::{Step, Surroundings};
 /// The documents that come out of a pipeline. Over a collection that does not exist, what an empty one would give.
 pub fn aggregate(database: &Database, spec: &AggregateSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
     interrupt.check()?;
+    if spec.namespace.is_system_views() {
+        let views = database.store.list_views(spec.namespace.db());
+        return aggregate_documents(database, spec, views.iter().map(|view| view.document()).collect(), interrupt);
+    }
     if let Some(view) = ResolvedView::of(&database.store, &spec.namespace)? {
         let stages = view.followed_by(spec.pipeline.iter());
         let behind = AggregateSpec { namespace: view.namespace, pipeline: stages.as_array(), ..spec.clone() };

@@ -10,7 +10,7 @@ use super::sink::Sink;
 use super::step::{Step, Surroundings, only_field};
 use crate::operator::{
     FacetRow, FilterRows, FlowRows, GraphLookupRows, GroupRows, Limit, LookupRows, MapRows, Operator, Sample, Skip,
-    Sort, UnionRows, UnwindRows,
+    Sort, UnionRows, UnpackRows, UnwindRows,
 };
 use crate::plan::{self, Decider, Decision, Query, Slots};
 use crate::read::counting_operator;
@@ -138,6 +138,7 @@ impl Pipeline {
                 Step::Lookup(lookup) => Box::new(LookupRows::new(root, *lookup, settings.clone())),
                 Step::UnionWith(inner) => Box::new(UnionRows::new(root, *inner, settings.clone())),
                 Step::GraphLookup(lookup) => Box::new(GraphLookupRows::new(root, *lookup, settings.clone())),
+                Step::Unpack(unpack, _) => Box::new(UnpackRows::new(root, unpack)),
                 Step::Facet(facet) => Box::new(FacetRow::new(root, facet, settings.clone())),
             };
         }

@@ -18,7 +18,26 @@ pub fn push_down(steps: &mut VecDeque<Step>, query: &mut Query) -> usize {
         steps.pop_front();
         taken += 1;
     }
+    narrow_buckets(steps, query);
     taken
+}
+
+/// What the `$match`es right behind the unpacking of buckets say about these. They stay, since a bucket holds other
+/// measurements as well.
+fn narrow_buckets(steps: &mut VecDeque<Step>, query: &mut Query) {
+    let Some(Step::Unpack(unpack, seen)) = steps.front() else { return };
+    let matches = steps.iter().skip(1).map_while(|step| match step {
+        Step::Pure(Stage::Match(filter)) => Some(filter),
+        _ => None,
+    });
+    let matches: Vec<&Filter> = matches.collect();
+    let new = matches.iter().skip(*seen).flat_map(|filter| conjuncts(filter.root()));
+    let nodes: Vec<Node> = new.flat_map(|node| unpack.narrow(node)).collect();
+    let count = matches.len();
+    query.filter = both(&query.filter, &Filter::from_root(Node::And(nodes)));
+    if let Some(Step::Unpack(_, seen)) = steps.front_mut() {
+        *seen = count;
+    }
 }
 
 /// Answers whether the query does the stage now.

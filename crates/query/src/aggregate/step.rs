@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arbor_bson::{Array, ArrayBuf, ValueRef};
+use arbor_lang::time_series::Unpack;
 use arbor_lang::{Context, Stage};
 use arbor_store::Store;
 
@@ -20,6 +21,8 @@ pub enum Step {
     UnionWith(Box<Inner>),
     Facet(Facet),
     GraphLookup(Box<GraphLookup>),
+    /// Buckets of a time series become measurements; with the number of `$match`es behind it that have narrowed the query.
+    Unpack(Unpack, usize),
 }
 
 /// What parsing a pipeline needs to know.
@@ -87,6 +90,7 @@ impl Step {
                 Some(("$unionWith", spec)) => Step::UnionWith(Box::new(union_with::parse(spec, around)?)),
                 Some(("$graphLookup", spec)) => Step::GraphLookup(Box::new(GraphLookup::parse(spec, around)?)),
                 Some(("$facet", spec)) => Step::Facet(Facet::parse(spec, around)?),
+                Some((Unpack::NAME, spec)) => Step::Unpack(Unpack::parse(spec)?, 0),
                 _ => {
                     pure.push(stage);
                     continue;

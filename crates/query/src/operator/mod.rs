@@ -37,6 +37,7 @@ mod sort;
 mod sort_merge;
 mod stage_doc;
 mod union_with;
+mod unpack;
 mod unwind;
 
 use arbor_bson::DocBuf;
@@ -76,6 +77,7 @@ pub use sort::{Sort, pattern_doc};
 pub use sort_merge::SortMerge;
 pub use stage_doc::{Detail, StageDoc, Tally, int};
 pub use union_with::UnionRows;
+pub use unpack::UnpackRows;
 pub use unwind::UnwindRows;
 
 pub trait Operator: Send {

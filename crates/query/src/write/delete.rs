@@ -7,9 +7,13 @@ use arbor_txn::{Durability, Transaction};
 use super::statements::{self, is_full, settle};
 use super::target::{Targets, find_one};
 use crate::plan::Query;
+use crate::time_series::{self, TimeSeries};
 use crate::{Database, DeleteOutcome, DeleteSpec, DeleteStatement, Interrupt, Result};
 
 pub fn delete(database: &Database, spec: &DeleteSpec<'_>, interrupt: &Interrupt) -> Result<DeleteOutcome> {
+    if let Some(series) = TimeSeries::of(&database.store, &spec.namespace)? {
+        return time_series::delete(database, &series, spec, interrupt);
+    }
     let context = database.context(spec.let_variables)?;
     let held = database.store.hold(&spec.namespace);
     if held.is_none() {

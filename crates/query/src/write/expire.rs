@@ -30,7 +30,7 @@ pub fn expire(
     delete_all(database, Some(collection), &query, interrupt)
 }
 
-/// The same for what a clustered collection says about its `_id`s.
+/// The same for what a clustered collection says about its `_id`s, and the buckets of a time series about their times.
 pub fn expire_clustered(
     database: &Database,
     namespace: &Namespace,
@@ -43,8 +43,11 @@ pub fn expire_clustered(
     let (Some(seconds), Some(_)) = (collection.expire_after_seconds(), collection.clustered_index()) else {
         return Ok(0);
     };
-    let oldest = ValueRef::DateTime(now_ms.saturating_sub(seconds.saturating_mul(1000)));
-    let filter = DocBuf::new().with("_id", &DocBuf::new().with("$lte", oldest));
+    let oldest_ms = now_ms.saturating_sub(seconds.saturating_mul(1000));
+    let filter = match collection.time_series() {
+        Some(_) => crate::time_series::expired(collection, oldest_ms)?,
+        None => DocBuf::new().with("_id", &DocBuf::new().with("$lte", ValueRef::DateTime(oldest_ms))),
+    };
     let mut query = Query::parse(filter.as_doc(), None, &database.context(None)?)?;
     query.limit = Some(documents_max);
     delete_all(database, Some(collection), &query, interrupt)

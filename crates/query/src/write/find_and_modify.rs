@@ -1,6 +1,7 @@
 //! `findAndModify`.
 
 use arbor_bson::{DocBuf, ValueRef};
+use arbor_lang::Code;
 use arbor_txn::{Durability, Transaction};
 
 use super::modifier::{Modification, Modifier};
@@ -8,7 +9,8 @@ use super::target::find_one;
 use super::validated::Validated;
 use crate::operator::project;
 use crate::plan::Query;
-use crate::{Change, Database, FindAndModifyOutcome, FindAndModifySpec, Interrupt, Result};
+use crate::time_series::TimeSeries;
+use crate::{Change, Database, Error, FindAndModifyOutcome, FindAndModifySpec, Interrupt, Result};
 
 /// Changes or removes the first document of a query and answers it, before or after.
 pub fn find_and_modify(
@@ -16,6 +18,10 @@ pub fn find_and_modify(
     spec: &FindAndModifySpec<'_>,
     interrupt: &Interrupt,
 ) -> Result<FindAndModifyOutcome> {
+    if TimeSeries::of(&database.store, &spec.namespace)?.is_some() {
+        let message = "Cannot perform findAndModify on a time-series collection";
+        return Err(Error::new(Code::INVALID_OPTIONS, message));
+    }
     let context = database.context(spec.let_variables)?;
     let mut query = Query::parse(spec.query, spec.hint, &context)?;
     query.sort_by(spec.sort)?;

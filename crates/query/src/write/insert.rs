@@ -8,12 +8,16 @@ use arbor_txn::{Durability, Transaction};
 
 use super::new_document::prepare;
 use super::validated::Validated;
+use crate::time_series::{self, TimeSeries};
 use crate::{Database, Error, InsertOutcome, InsertSpec, Interrupt, Result, WriteError};
 
 /// Adds documents, many in one transaction. A document that cannot be added is an error in the outcome; an ordered
 /// insert ends there and keeps what came before.
 pub fn insert(database: &Database, spec: &InsertSpec<'_>, interrupt: &Interrupt) -> Result<InsertOutcome> {
     interrupt.check()?;
+    if let Some(series) = TimeSeries::of(&database.store, &spec.namespace)? {
+        return time_series::insert(database, &series, spec, interrupt);
+    }
     let held = database.store.hold_or_create(&spec.namespace)?;
     let collection = Validated::new(database, &held, spec.bypass_validation)?;
     let prepared: Vec<Prepared<'_>> = spec.documents.iter().map(|doc| prepare(*doc)).collect();

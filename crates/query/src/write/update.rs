@@ -9,9 +9,13 @@ use super::statements::{self, is_full, settle};
 use super::target::{Targets, find_one};
 use super::validated::Validated;
 use crate::plan::Query;
+use crate::time_series::{self, TimeSeries};
 use crate::{Database, Error, Interrupt, Result, UpdateDone, UpdateOutcome, UpdateSpec, UpdateStatement, Upserted};
 
 pub fn update(database: &Database, spec: &UpdateSpec<'_>, interrupt: &Interrupt) -> Result<UpdateOutcome> {
+    if let Some(series) = TimeSeries::of(&database.store, &spec.namespace)? {
+        return time_series::update(database, &series, spec, interrupt);
+    }
     let context = database.context(spec.let_variables)?;
     let may_insert = spec.updates.iter().any(|statement| statement.upsert);
     let held = match database.store.hold(&spec.namespace) {

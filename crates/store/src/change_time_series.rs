@@ -1,0 +1,103 @@
+//! Time series: a view, and the collection `system.buckets.NAME` behind it, which come and go together.
+
+use std::sync::Arc;
+
+use arbor_bson::{ArrayBuf, DocBuf, ValueRef, compare_docs};
+use uuid::Uuid;
+
+use crate::catalogue::{self, CATALOGUE};
+use crate::change_collections::{drop_collection, put_collection};
+use crate::namespace::BUCKETS_PREFIX;
+use crate::{Collection, Created, Error, Namespace, Result, Store, ViewDefinition};
+
+impl Collection {
+    /// `timeseries` of a collection of buckets.
+    pub fn time_series(&self) -> Option<arbor_bson::Doc<'_>> {
+        match self.options.get("timeseries") {
+            Some(ValueRef::Document(options)) => Some(options),
+            _ => None,
+        }
+    }
+}
+
+impl ViewDefinition {
+    /// It shows the measurements of a collection of buckets.
+    pub fn is_time_series(&self) -> bool {
+        self.view_on.is_buckets()
+            && self.view_on.collection().strip_prefix(BUCKETS_PREFIX) == Some(self.namespace.collection())
+    }
+}
+
+impl Store {
+    /// The buckets behind a time series of this name. None: there is no such time series.
+    pub fn buckets_of(&self, namespace: &Namespace) -> Option<Arc<Collection>> {
+        self.look_at_catalogue(|catalogue| {
+            let view = catalogue.view(namespace).filter(|view| view.is_time_series())?;
+            catalogue.collection(&view.view_on).filter(|own| own.time_series().is_some()).cloned()
+        })
+    }
+
+    /// Creates view and buckets. `options` are those of the buckets.
+    /// Errors: `NamespaceExists` when something else has the name.
+    pub fn create_time_series(&self, namespace: &Namespace, options: &DocBuf, stages: ArrayBuf) -> Result<Created> {
+        namespace.check_creatable()?;
+        let view_on = Namespace::new(namespace.db(), &format!("{BUCKETS_PREFIX}{}", namespace.collection()))?;
+        let _changing = self.lock_changes();
+        let catalogue = self.current();
+        match (catalogue.view(namespace), catalogue.collection(&view_on)) {
+            (Some(view), Some(buckets)) if view.is_time_series() => {
+                let same = compare_docs(buckets.options.as_doc(), options.as_doc()).is_eq();
+                return if same { Ok(Created::Before) } else { Err(Error::NamespaceExists(namespace.clone())) };
+            }
+            (None, None) if catalogue.collection(namespace).is_none() => {}
+            _ => return Err(Error::NamespaceExists(namespace.clone())),
+        }
+        catalogue.check_case(namespace.db())?;
+        let new = self.options.trees.of_collection(options.as_doc())?;
+        let mut txn = self.transactions.begin()?;
+        let buckets = Collection {
+            uuid: Uuid::new_v4(),
+            namespace: view_on.clone(),
+            options: options.clone(),
+            engine: new.engine.into(),
+            order: None,
+            tree: txn.create_tree(new.options),
+            indexes: Vec::new(),
+            latch: Arc::default(),
+            arrivals: Arc::default(),
+        };
+        let view = ViewDefinition { namespace: namespace.clone(), view_on, pipeline: stages };
+        put_collection(&mut txn, &buckets);
+        txn.put(CATALOGUE, catalogue::view_key(namespace), view.options().into_bytes());
+        self.commit_change(txn, |catalogue| {
+            catalogue.put(Arc::new(buckets));
+            catalogue.put_view(Arc::new(view));
+        })?;
+        Ok(Created::Now)
+    }
+
+    /// Answers whether there was one.
+    pub fn drop_time_series(&self, namespace: &Namespace) -> Result<bool> {
+        let Some(buckets) = self.buckets_of(namespace) else { return Ok(false) };
+        let Some((buckets, _guard)) = self.hold_exclusive(&buckets.namespace) else { return Ok(false) };
+        self.switches.break_off(&buckets);
+        let _changing = self.lock_changes();
+        let mut txn = self.transactions.begin()?;
+        drop_collection(&mut txn, &buckets);
+        txn.delete(CATALOGUE, catalogue::view_key(namespace));
+        self.commit_change(txn, |catalogue| {
+            catalogue.remove(&buckets.namespace);
+            catalogue.remove(namespace);
+        })?;
+        Ok(true)
+    }
+
+    /// Gives the buckets other options, and the view other stages (collMod).
+    pub fn change_time_series(&self, namespace: &Namespace, options: &DocBuf, stages: ArrayBuf) -> Result<()> {
+        let missing = || Error::NamespaceNotFound(namespace.clone());
+        let buckets = self.buckets_of(namespace).ok_or_else(missing)?;
+        self.set_options(&buckets.namespace, options)?;
+        let view_on = buckets.namespace.clone();
+        self.change_view(ViewDefinition { namespace: namespace.clone(), view_on, pipeline: stages })
+    }
+}
