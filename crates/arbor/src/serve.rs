@@ -13,6 +13,7 @@ use arbor_command::log::{Component, Event, Log};
 use arbor_command::{Commands, Options, Parameters};
 use arbor_engine::MemberState;
 use arbor_query::Database;
+use arbor_store::UnfinishedBuild;
 use arbor_server::{Limits, Listeners, Server, Signal, Stop};
 
 use crate::background;
@@ -100,11 +101,13 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
 
     let clock = start_clock(commands.clone(), stop.clone())?;
     let ttl = start_ttl_monitor(commands.clone(), stop)?;
+    let builds = begin_builds_again(&commands)?;
     listen(&settings, log, &listeners)?;
     let served = server.run(listeners, Arc::new(Front { commands: commands.clone() }));
     log.info(CLOSING, CONTEXT, DocBuf::new());
     let _ = clock.join();
     let _ = ttl.join();
+    builds.into_iter().for_each(|build| drop(build.join()));
     drop(commands);
     let closed = storage.close();
     remove_pidfile(&settings);
@@ -248,6 +251,17 @@ fn on_signal(log: Arc<Log>, stop: Stop, commands: Later) -> impl Fn(Signal) + Se
 
 /// How soon the clock and the monitor notice that the server stops.
 const TICK: Duration = Duration::from_millis(250);
+
+/// A thread for each index build that the end of the process broke off.
+fn begin_builds_again(commands: &Arc<Commands>) -> Result<Vec<std::thread::JoinHandle<()>>, Failure> {
+    let begin = |(number, build): (u64, UnfinishedBuild)| {
+        let commands = commands.clone();
+        let name = format!("arbor-build-{number}");
+        let thread = std::thread::Builder::new().name(name).spawn(move || commands.build_again(number, &build));
+        thread.map_err(Failure::cannot_start)
+    };
+    (0..).zip(commands.unfinished_builds()).map(begin).collect()
+}
 
 /// The thread that deletes expired documents. It looks at its parameters each time, since they may change.
 fn start_ttl_monitor(commands: Arc<Commands>, stop: Stop) -> Result<std::thread::JoinHandle<()>, Failure> {

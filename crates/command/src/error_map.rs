@@ -60,6 +60,8 @@ impl From<arbor_store::Error> for Error {
                 Error { details: Some(details), ..Error::new(Code::CANNOT_CONVERT_INDEX_TO_UNIQUE, text) }
             }
             E::ConflictingOperation(_) => Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text),
+            E::IndexBuildRunning { .. } => Error::new(Code::BACKGROUND_OPERATION_IN_PROGRESS_FOR_NAMESPACE, text),
+            E::IndexBuildAborted { .. } => Error::new(Code::INDEX_BUILD_ABORTED, text),
             E::Interrupted => Error::new(Code::INTERRUPTED, "operation was interrupted"),
             E::BadStorageEngine(_) => Error::bad_value(text),
             E::Index { kind, .. } => Error::new(index_code(kind), text),

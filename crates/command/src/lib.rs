@@ -15,6 +15,8 @@
 //! | `sessions`, `fail_points`, `parameters`, `storage_parameters` | logical sessions, `configureFailPoint`, `setParameter` |
 //! | `metrics`, `process` | counts for `serverStatus`; figures of the process and the machine |
 //! | `ttl` | passes that delete expired documents |
+//! | `index_builds` | builds that begin again after a restart |
+//! | `watcher` | how an operation watches long changes |
 //! | `log`, `slow_log` | JSON log lines in MongoDB's layout |
 
 mod arguments;
@@ -26,6 +28,7 @@ mod error;
 mod error_map;
 mod fail_points;
 mod generic;
+mod index_builds;
 pub mod log;
 mod metrics;
 mod operation;
@@ -37,6 +40,7 @@ mod sessions;
 mod slow_log;
 mod storage_parameters;
 mod ttl;
+mod watcher;
 
 pub use commands::{After, Commands, Host, NetworkFigures, Options};
 pub use connection::{Connection, Peer};

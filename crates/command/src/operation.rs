@@ -29,6 +29,8 @@ pub struct Slot {
 
 #[derive(Clone, Default)]
 pub struct About {
+    /// Of a thread of the process's own, which has no client.
+    pub name: Option<String>,
     pub remote: String,
     pub app_name: Option<String>,
     pub client: Option<DocBuf>,
@@ -173,8 +175,14 @@ impl Slot {
         }
         let about = lock(&self.about);
         let mut doc = DocBuf::new().with("type", "op").with("host", host);
-        doc.append("desc", &*format!("conn{}", self.connection)).append("connectionId", self.connection as i64);
-        doc.append("client", &about.remote);
+        match &about.name {
+            Some(name) => drop(doc.append("desc", name)),
+            None => {
+                let name = format!("conn{}", self.connection);
+                doc.append("desc", &*name).append("connectionId", self.connection as i64);
+                doc.append("client", &about.remote);
+            }
+        }
         if let Some(name) = &about.app_name {
             doc.append("appName", name);
         }

@@ -61,6 +61,7 @@ static ROWS: &[Row] = &[
     row("localLogicalSessionTimeoutMinutes", Kind::Int, Use::ReadOnly, "30"),
     row("logLevel", Kind::Int, Use::Runtime, "0"),
     row("maxBSONDepth", Kind::Int, Use::NoEffect, "200"),
+    row("maxIndexBuildMemoryUsageMegabytes", Kind::Int, Use::Runtime, "200"),
     row("maxTransactionLockRequestTimeoutMillis", Kind::Int, Use::NoEffect, "5"),
     row("notablescan", Kind::Bool, Use::NoEffect, "false"),
     row("quiet", Kind::Bool, Use::Runtime, "false"),

@@ -7,10 +7,12 @@
 //! | `v` + namespace | a view: document `{viewOn, pipeline}`, see [`ViewDefinition`] |
 //! | `m` + index tree (u64 big-endian) | multikey components, one u64 little-endian per field |
 //! | `b` + index tree (u64 big-endian) | the namespace; this tree is being built or copied, and is not in use yet |
+//! | `i` + UUID | an index build that is not finished: document `{collection, ns, specs}` |
 //!
 //! `engine` is missing in entries that older releases wrote: the tree lives on the engine that made the folder.
 //! Multikey flags have rows of their own, since they are written by ordinary inserts, beside every other transaction.
-//! A row `b` at the start means that a build, or a switch of engines, was broken off: its tree is dropped.
+//! A row `b` at the start means that a build, or a switch of engines, was broken off: its tree is dropped. A build with a
+//! row `i` begins again then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +24,7 @@ use uuid::Uuid;
 
 use crate::index::Multikey;
 use crate::index_spec::IndexSpec;
-use crate::{Collection, Error, Index, Namespace, Result, ViewDefinition};
+use crate::{Collection, Error, Index, Namespace, Result, UnfinishedBuild, ViewDefinition};
 
 pub(crate) const CATALOGUE: TreeId = TreeId(2);
 
@@ -30,6 +32,7 @@ const COLLECTION_PREFIX: u8 = b'c';
 const VIEW_PREFIX: u8 = b'v';
 const MULTIKEY_PREFIX: u8 = b'm';
 const BUILD_PREFIX: u8 = b'b';
+const UNFINISHED_PREFIX: u8 = b'i';
 
 /// BSON's subtype of a UUID.
 const UUID_SUBTYPE: u8 = 4;
@@ -108,6 +111,17 @@ pub(crate) fn build_key(tree: TreeId) -> Vec<u8> {
     [&[BUILD_PREFIX], tree.0.to_be_bytes().as_slice()].concat()
 }
 
+pub(crate) fn unfinished_key(build: Uuid) -> Vec<u8> {
+    [&[UNFINISHED_PREFIX], build.as_bytes().as_slice()].concat()
+}
+
+/// The note of a build of these indexes.
+pub(crate) fn encode_unfinished(collection: &Collection, indexes: &[Arc<Index>]) -> DocBuf {
+    let uuid = ValueRef::Binary { subtype: UUID_SUBTYPE, bytes: collection.uuid.as_bytes() };
+    let specs: arbor_bson::ArrayBuf = indexes.iter().map(|index| &index.spec).collect();
+    DocBuf::new().with("collection", uuid).with("ns", collection.namespace.as_str()).with("specs", &specs)
+}
+
 pub(crate) fn encode_masks(masks: &[u64]) -> Vec<u8> {
     masks.iter().flat_map(|mask| mask.to_le_bytes()).collect()
 }
@@ -146,6 +160,15 @@ fn tree_in(doc: Doc<'_>, place: &str) -> Result<TreeId> {
     }
 }
 
+fn uuid_in(doc: Doc<'_>, field: &str, place: &str) -> Result<Uuid> {
+    match doc.get(field) {
+        Some(ValueRef::Binary { bytes, .. }) => {
+            Uuid::from_slice(bytes).map_err(|error| corrupt(place, error.to_string()))
+        }
+        _ => Err(corrupt(place, format!("no {field}"))),
+    }
+}
+
 fn engine_in(doc: Doc<'_>, home: &str) -> Arc<str> {
     match doc.get("engine") {
         Some(ValueRef::String(engine)) => engine.into(),
@@ -166,12 +189,7 @@ fn decode_collection(view: &impl View, namespace: Namespace, bytes: &[u8], home:
     let place = namespace.as_str().to_owned();
     let doc = arbor_bson::validate(bytes, LIMITS);
     let doc = doc.map_err(|error| corrupt(&place, error.to_string()))?;
-    let uuid = match doc.get("uuid") {
-        Some(ValueRef::Binary { bytes, .. }) => {
-            Uuid::from_slice(bytes).map_err(|error| corrupt(&place, error.to_string()))?
-        }
-        _ => return Err(corrupt(&place, "no uuid")),
-    };
+    let uuid = uuid_in(doc, "uuid", &place)?;
     let options = match doc.get("options") {
         Some(ValueRef::Document(options)) => options.to_buf(),
         _ => return Err(corrupt(&place, "no options")),
@@ -205,11 +223,35 @@ fn decode_view(namespace: Namespace, bytes: &[u8]) -> Result<ViewDefinition> {
     }
 }
 
-/// What the tree holds: the collections, and the trees of what was broken off. Entries without an engine are
-/// those of `home`.
-pub(crate) fn load(view: &impl View, home: &str) -> Result<(Catalogue, Vec<TreeId>)> {
-    let mut catalogue = Catalogue::default();
-    let mut broken_off = Vec::new();
+fn decode_unfinished(uuid: &[u8], bytes: &[u8]) -> Result<UnfinishedBuild> {
+    let place = "of an index build";
+    let sound = |error: &dyn std::fmt::Display| corrupt(place, error.to_string());
+    let uuid = Uuid::from_slice(uuid).map_err(|error| sound(&error))?;
+    let doc = arbor_bson::validate(bytes, LIMITS).map_err(|error| sound(&error))?;
+    let collection = uuid_in(doc, "collection", place)?;
+    let (Some(ValueRef::String(name)), Some(ValueRef::Array(list))) = (doc.get("ns"), doc.get("specs")) else {
+        return Err(corrupt(place, "no ns or no specs"));
+    };
+    let spec = |value| match value {
+        ValueRef::Document(spec) => Some(spec.to_buf()),
+        _ => None,
+    };
+    let (namespace, specs) = (Namespace::parse(name).map_err(|error| sound(&error))?, list.iter().filter_map(spec));
+    Ok(UnfinishedBuild { uuid, collection, namespace, specs: specs.collect() })
+}
+
+/// What the tree holds.
+#[derive(Default)]
+pub(crate) struct Loaded {
+    pub catalogue: Catalogue,
+    /// Trees of what was broken off.
+    pub broken_off: Vec<TreeId>,
+    pub unfinished: Vec<UnfinishedBuild>,
+}
+
+/// Entries without an engine are those of `home`.
+pub(crate) fn load(view: &impl View, home: &str) -> Result<Loaded> {
+    let Loaded { mut catalogue, mut broken_off, mut unfinished } = Loaded::default();
     let mut cursor = view.cursor(CATALOGUE)?;
     let mut stands = cursor.first()?;
     while stands {
@@ -228,9 +270,10 @@ pub(crate) fn load(view: &impl View, home: &str) -> Result<(Catalogue, Vec<TreeI
                 let tree = tree.try_into().map_err(|_| corrupt("of a build", "no tree"))?;
                 broken_off.push(TreeId(u64::from_be_bytes(tree)));
             }
+            Some((&UNFINISHED_PREFIX, uuid)) => unfinished.push(decode_unfinished(uuid, cursor.value())?),
             _ => {}
         }
         stands = cursor.next()?;
     }
-    Ok((catalogue, broken_off))
+    Ok(Loaded { catalogue, broken_off, unfinished })
 }

@@ -20,6 +20,7 @@ impl Store {
         let (old, _guard) =
             self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
         self.switches.refuse(&old, "convert")?;
+        self.builds.refuse(&old)?;
         let _changing = self.lock_changes();
         let others = old.options.as_doc().iter().filter(|(name, _)| !matches!(*name, "capped" | "size" | "max"));
         let options = others.collect::<DocBuf>().with("capped", true).with("size", bytes_max);

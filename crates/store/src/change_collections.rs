@@ -11,6 +11,10 @@ use crate::capped;
 use crate::catalogue::{self, CATALOGUE};
 use crate::{Collection, Error, Namespace, Result, Store, check_database_name};
 
+/// Why index builds end.
+const COLLECTION_DROPPED: &str = "collection dropped";
+const DATABASE_DROPPED: &str = "database dropped";
+
 /// What `create_collection` found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
@@ -80,6 +84,7 @@ impl Store {
         let (collection, _guard) =
             self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
         self.switches.break_off(&collection);
+        self.builds.break_off(&collection, COLLECTION_DROPPED);
         let _changing = self.lock_changes();
         let mut txn = self.transactions.begin()?;
         drop_collection(&mut txn, &collection);
@@ -93,7 +98,10 @@ impl Store {
         let _several = self.lock_several();
         let listed = self.list_collections(db);
         let held: Vec<_> = listed.iter().filter_map(|own| self.hold_exclusive(&own.namespace)).collect();
-        held.iter().for_each(|(collection, _)| self.switches.break_off(collection));
+        for (collection, _) in &held {
+            self.switches.break_off(collection);
+            self.builds.break_off(collection, DATABASE_DROPPED);
+        }
         let _changing = self.lock_changes();
         let views = self.list_views(db);
         if held.is_empty() && views.is_empty() {
@@ -134,9 +142,11 @@ impl Store {
             }
             catalogue.check_case(to.db())?;
             self.switches.refuse(source, "rename")?;
+            self.builds.refuse(source)?;
             let mut txn = self.transactions.begin()?;
             if let Some(target) = target {
                 self.switches.break_off(target);
+                self.builds.break_off(target, COLLECTION_DROPPED);
                 drop_collection(&mut txn, target);
             }
             let renamed = Collection { namespace: to.clone(), ..source.copy() };

@@ -1,18 +1,20 @@
 //! `collMod` of one index: settings that need no rebuild, and the way to a unique index.
 //!
 //! `prepareUnique` first refuses new duplicates. The conversion then looks for those that were there before, under the
-//! collection's exclusive latch, builds the index anew, since unique indexes have another layout (`entry.rs`), and puts it
-//! in the place of the old one.
+//! collection's exclusive latch, builds the index anew as every index is built, since unique indexes have another layout
+//! (`entry.rs`), and puts it in the place of the old one.
 
 use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
+use uuid::Uuid;
 
-use crate::build::Build;
+use crate::build::{Build, BuildSettings};
 use crate::change_collections::put_collection;
 use crate::change_indexes::{by_key, by_name};
 use crate::index_spec::{IndexSpec, problem};
 use crate::record::record;
+use crate::latch::ExclusiveGuard;
 use crate::{Collection, Error, Index, IndexCursor, IndexProblem, Namespace, Result, Store};
 
 /// Documents that share a key, at most so many of one key and so many keys, that an error names.
@@ -62,14 +64,25 @@ impl Store {
         namespace: &Namespace,
         which: &IndexChosen,
         change: &IndexChange,
+        settings: BuildSettings<'_>,
     ) -> Result<IndexChanged> {
-        let (collection, _guard) =
-            self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
+        let (collection, latch) = self.hold_exclusive_watched(namespace, settings.watch)?;
         let index = chosen(&collection, which, change)?;
         self.switches.refuse(&collection, "change an index of")?;
+        if self.builds.of(&collection).iter().any(|build| build.indexes.iter().any(|own| own.name == index.name)) {
+            return Err(Error::IndexBuildRunning { collection: collection.uuid });
+        }
         let changed = check(&index, change)?;
         match change.unique.filter(|_| !index.unique) {
-            Some(conversion) => self.convert(&collection, &index, change, conversion, changed),
+            Some(conversion) => {
+                let replaced = Some(index.clone());
+                let build =
+                    Build { store: self, collection: &collection, replaced, settings, uuid: Uuid::new_v4() };
+                match build.convert(&index, change, conversion, latch)? {
+                    Conversion::DryRun => Ok(IndexChanged::default()),
+                    Conversion::Convert => Ok(IndexChanged { made_unique: true, ..changed }),
+                }
+            }
             None if changed == IndexChanged::default() => Ok(changed),
             None => {
                 let spec = IndexSpec::parse(changed_spec(&index, change).as_doc())?;
@@ -86,32 +99,6 @@ impl Store {
         let mut txn = self.transactions.begin()?;
         put_collection(&mut txn, &changed);
         self.commit_change(txn, |catalogue| catalogue.put(Arc::new(changed)))
-    }
-
-    fn convert(
-        &self,
-        collection: &Collection,
-        index: &Arc<Index>,
-        change: &IndexChange,
-        conversion: Conversion,
-        changed: IndexChanged,
-    ) -> Result<IndexChanged> {
-        if conversion == Conversion::Convert && !index.prepare_unique {
-            return invalid(format!(
-                "Cannot make index {} unique: set 'prepareUnique' to true for it with collMod first",
-                index.name
-            ));
-        }
-        let violations = self.violations(collection, index)?;
-        if !violations.is_empty() {
-            return Err(Error::CannotConvertToUnique { violations });
-        }
-        if conversion == Conversion::DryRun {
-            return Ok(IndexChanged::default());
-        }
-        let spec = IndexSpec::parse(changed_spec(index, change).as_doc())?;
-        Build { store: self, collection, replaced: Some(index.clone()) }.run(vec![spec])?;
-        Ok(IndexChanged { made_unique: true, ..changed })
     }
 
     /// The documents that have a key in common, as `{ids: [...]}` for each such key.
@@ -146,6 +133,32 @@ impl Store {
             groups.push(described(&ids)?);
         }
         Ok(groups.iter().collect())
+    }
+}
+
+impl Build<'_> {
+    /// Answers what was done.
+    fn convert(
+        &self,
+        index: &Index,
+        change: &IndexChange,
+        conversion: Conversion,
+        latch: ExclusiveGuard,
+    ) -> Result<Conversion> {
+        if conversion == Conversion::Convert && !index.prepare_unique {
+            return invalid(format!(
+                "Cannot make index {} unique: set 'prepareUnique' to true for it with collMod first",
+                index.name
+            ));
+        }
+        let violations = self.store.violations(self.collection, index)?;
+        if !violations.is_empty() {
+            return Err(Error::CannotConvertToUnique { violations });
+        }
+        if conversion == Conversion::Convert {
+            self.run(vec![IndexSpec::parse(changed_spec(index, change).as_doc())?], latch)?;
+        }
+        Ok(conversion)
     }
 }
 

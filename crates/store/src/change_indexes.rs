@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use arbor_bson::{Doc, DocBuf, ValueRef, compare_docs};
+use uuid::Uuid;
 use arbor_engine::Error as EngineError;
 
-use crate::build::Build;
+use crate::build::{Build, BuildSettings, Running};
 use crate::catalogue::{self, CATALOGUE};
 use crate::change_collections::put_collection;
+use crate::follow::Unwatched;
 use crate::index::Multikey;
 use crate::index_spec::IndexSpec;
 use crate::{Collection, Error, Index, IndexProblem, Namespace, Result, Store};
@@ -42,28 +44,56 @@ impl Store {
         IndexSpec::parse(spec.as_doc()).map(drop)
     }
 
-    /// Builds what is not there yet, in the foreground; creates the collection when needed. All or nothing, except that
-    /// a created collection stays.
+    /// [`Store::build_indexes`] for who neither watches nor breaks off.
     pub fn create_indexes(&self, namespace: &Namespace, specs: &[DocBuf]) -> Result<IndexesCreated> {
+        let memory_bytes = self.options.build_memory_bytes;
+        self.build_indexes(namespace, specs, BuildSettings { memory_bytes, watch: &Unwatched })
+    }
+
+    /// Builds what is not there yet; creates the collection when needed. All or nothing, except that a created collection
+    /// stays. Indexes that somebody else is building are waited for.
+    pub fn build_indexes(
+        &self,
+        namespace: &Namespace,
+        specs: &[DocBuf],
+        settings: BuildSettings<'_>,
+    ) -> Result<IndexesCreated> {
+        self.create_indexes_as(Uuid::new_v4(), namespace, specs, settings)
+    }
+
+    pub(crate) fn create_indexes_as(
+        &self,
+        uuid: Uuid,
+        namespace: &Namespace,
+        specs: &[DocBuf],
+        settings: BuildSettings<'_>,
+    ) -> Result<IndexesCreated> {
         let own = self.collection(namespace);
         let specs = specs.iter().filter(|spec| !is_own_clustered(own.as_deref(), spec));
         let specs: Vec<IndexSpec> = specs.map(|spec| IndexSpec::parse(spec.as_doc())).collect::<Result<_>>()?;
         self.check_trees(namespace, &specs)?;
         let mut created_collection = false;
-        let (collection, _guard) = loop {
+        loop {
             created_collection |= self.ensure_collection(namespace)?;
-            if let Some(held) = self.hold_exclusive(namespace) {
-                break held;
+            let (collection, latch) = match self.hold_exclusive_watched(namespace, settings.watch) {
+                Err(Error::NamespaceNotFound(_)) => continue,
+                held => held?,
+            };
+            let builds = self.builds.of(&collection);
+            let (new, awaited) = select_new(&collection, &builds, &specs)?;
+            if let Some(awaited) = awaited {
+                drop(latch);
+                self.builds.wait_for(awaited, settings.watch)?;
+                continue;
             }
-        };
-        let new = select_new(&collection, specs)?;
-        let before = collection.indexes.len() + 1;
-        let created: Vec<String> = new.iter().map(|spec| spec.name.clone()).collect();
-        if !new.is_empty() {
-            self.switches.refuse(&collection, "create indexes on")?;
-            Build { store: self, collection: &collection, replaced: None }.run(new)?;
+            let before = collection.indexes.len() + 1;
+            let created: Vec<String> = new.iter().map(|spec| spec.name.clone()).collect();
+            if !new.is_empty() {
+                self.switches.refuse(&collection, "create indexes on")?;
+                Build { store: self, collection: &collection, replaced: None, settings, uuid }.run(new, latch)?;
+            }
+            return Ok(IndexesCreated { before, after: before + created.len(), created_collection, created });
         }
-        Ok(IndexesCreated { before, after: before + created.len(), created_collection, created })
     }
 
     /// Errors: an engine, or an option of it, that the trees of these indexes could not be created with. Asked before a
@@ -88,12 +118,25 @@ impl Store {
         Ok(())
     }
 
-    /// Answers the number of indexes before, `_id_` included.
+    /// Ends the builds of those that are not finished. Answers the number of indexes before, `_id_` included.
     pub fn drop_indexes(&self, namespace: &Namespace, which: &IndexSelection) -> Result<usize> {
+        let aborted = match self.collection(namespace) {
+            Some(collection) => self.abort_builds(&collection, which)?,
+            None => Vec::new(),
+        };
         let (collection, _guard) =
             self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
-        let before = collection.indexes.len() + 1;
-        let dropped = select(&collection, which)?;
+        let gone = |index: &Arc<Index>| collection.index(&index.name).is_none();
+        let aborted: Vec<_> = aborted.into_iter().filter(gone).collect();
+        let before = collection.indexes.len() + 1 + aborted.len();
+        let dropped = match which {
+            IndexSelection::Key(_) if !aborted.is_empty() => Vec::new(),
+            IndexSelection::Names(names) => {
+                let ready = names.iter().filter(|name| !aborted.iter().any(|index| index.name == **name));
+                select(&collection, &IndexSelection::Names(ready.cloned().collect()))?
+            }
+            which => select(&collection, which)?,
+        };
         if dropped.is_empty() {
             return Ok(before);
         }
@@ -111,24 +154,57 @@ impl Store {
         self.commit_change(txn, |catalogue| catalogue.put(Arc::new(changed)))?;
         Ok(before)
     }
+
+    /// Ends the builds of the chosen indexes and waits for their end. Answers the indexes of these builds.
+    ///
+    /// Errors: `IndexBuildRunning` when only some of the indexes of a build are meant.
+    fn abort_builds(&self, collection: &Collection, which: &IndexSelection) -> Result<Vec<Arc<Index>>> {
+        let is_meant = |index: &Arc<Index>| match which {
+            IndexSelection::All => true,
+            IndexSelection::Names(names) => names.contains(&index.name),
+            IndexSelection::Key(key) => compare_docs(key.as_doc(), index.key_document().as_doc()).is_eq(),
+        };
+        let builds = self.builds.of(collection);
+        let meant: Vec<_> = builds.iter().filter(|build| build.indexes.iter().any(is_meant)).collect();
+        if meant.iter().any(|build| !build.indexes.iter().all(is_meant)) {
+            return Err(Error::IndexBuildRunning { collection: collection.uuid });
+        }
+        meant.iter().for_each(|build| build.break_off("dropIndexes command"));
+        meant.iter().try_for_each(|build| self.builds.wait_for(build, &Unwatched))?;
+        Ok(meant.iter().flat_map(|build| build.indexes.iter().cloned()).collect())
+    }
 }
 
-/// The specifications that are neither there nor the `_id` index, nor twice in the request.
-fn select_new(collection: &Collection, specs: Vec<IndexSpec>) -> Result<Vec<IndexSpec>> {
+/// The specifications that are neither there nor the `_id` index, nor twice in the request; and a build that is at work on
+/// one of them.
+fn select_new<'b>(
+    collection: &Collection,
+    builds: &'b [Arc<Running>],
+    specs: &[IndexSpec],
+) -> Result<(Vec<IndexSpec>, Option<&'b Running>)> {
     let mut known = collection.indexes.clone();
+    known.extend(builds.iter().filter(|build| !build.replaces).flat_map(|build| build.indexes.iter().cloned()));
     let mut new = Vec::new();
     for spec in specs {
-        if spec.is_id_index() || !spec.is_new(&known)? {
+        if spec.is_id_index() {
             continue;
         }
-        known.push(Arc::new(spec.clone().into_index(collection.tree, collection.engine.clone(), Multikey::default())));
-        new.push(spec);
+        if !spec.is_new(&known)? {
+            let same = |build: &&Arc<Running>| build.indexes.iter().any(|index| index.name == spec.name);
+            match builds.iter().find(same) {
+                Some(build) => return Ok((Vec::new(), Some(build))),
+                None => continue,
+            }
+        }
+        let index = spec.clone().into_index(collection.tree, collection.engine.clone(), Multikey::default());
+        known.push(Arc::new(index));
+        new.push(spec.clone());
     }
     if known.len() + 1 > INDEXES_MAX {
         let reason = format!("add index fails, too many indexes for {}", collection.namespace);
         return problem(IndexProblem::CannotCreate, reason);
     }
-    Ok(new)
+    Ok((new, None))
 }
 
 /// Most indexes of one collection, `_id_` included.

@@ -86,7 +86,7 @@ impl<'v> IndexCursor<'v> {
         Ok(stands)
     }
 
-    fn parts(&self) -> entry::Parts<'_> {
+    pub(crate) fn parts(&self) -> entry::Parts<'_> {
         self.cuts.parts(self.index, self.cursor.key(), self.cursor.value())
     }
 

@@ -2,6 +2,8 @@
 
 use arbor_bson::{ArrayBuf, DocBuf};
 
+use uuid::Uuid;
+
 use crate::Namespace;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -71,6 +73,14 @@ pub enum Error {
     /// 117 ConflictingOperationInProgress.
     #[error("{0}")]
     ConflictingOperation(String),
+    /// 12587 BackgroundOperationInProgressForNamespace.
+    #[error(
+        "cannot perform operation: an index build is currently running for collection with UUID: {collection}"
+    )]
+    IndexBuildRunning { collection: Uuid },
+    /// 276 IndexBuildAborted.
+    #[error("Index build aborted: {build}: {reason}")]
+    IndexBuildAborted { build: Uuid, reason: &'static str },
     /// The caller wanted it to stop.
     #[error("the operation was interrupted")]
     Interrupted,

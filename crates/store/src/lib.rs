@@ -9,7 +9,8 @@
 //! | `change_index.rs` | changes of one index (collMod) |
 //! | `view.rs`, `capped.rs`, `change_capped.rs` | views; capped collections |
 //! | `index_spec.rs`, `key_pattern.rs`, `index_conflict.rs` | what an index may be, and be beside others |
-//! | `build.rs`, `rebuild.rs` | index builds; building the indexes of a collection anew |
+//! | `build/`, `rebuild.rs` | index builds; building the indexes of a collection anew |
+//! | `follow/` | what long changes share that let writers go on |
 //! | `sorter.rs`, `spool.rs` | the external sort of index builds and of queries; rows that queries keep on disk |
 //! | `switch/` | the live change of a collection's engine |
 //! | `compact.rs` | compacting a collection's trees |
@@ -35,6 +36,7 @@ mod compact;
 mod cursor;
 mod entry;
 mod error;
+mod follow;
 mod index;
 mod index_conflict;
 mod index_keys;
@@ -59,6 +61,7 @@ mod wildcard;
 mod write;
 
 pub use arbor_lang::hash_of;
+pub use build::{BuildSettings, IndexBuild, IndexBuildCounts, UnfinishedBuild};
 pub use capped::{Arrivals, CappedBounds, OrderCursor};
 pub use change_collections::Created;
 pub use change_index::{Conversion, IndexChange, IndexChanged, IndexChosen};
@@ -66,6 +69,7 @@ pub use change_indexes::{INDEXES_MAX, IndexSelection, IndexesCreated};
 pub use collection::{Collection, Held};
 pub use cursor::{IndexCursor, RecordCursor};
 pub use error::{Error, IndexProblem, Result};
+pub use follow::{Phase, Unwatched, Watch};
 pub use index::{Direction, FieldKind, Index, KeyField};
 pub use index_keys::{KEYS_PER_DOCUMENT_MAX, index_keys};
 pub use key_generator::KeyGenerator;
@@ -76,7 +80,7 @@ pub use record::{count, data_size, id_key, record};
 pub use sorter::{Merge, Sorter};
 pub use spool::{Spool, SpoolReader, SpoolWriter};
 pub use store::{Store, StoreOptions};
-pub use switch::{EngineChange, Phase, Switched, Watch};
+pub use switch::{EngineChange, Switched};
 pub use tree_options::{EngineNames, TreeDefaults};
 pub use validate::{IndexReport, Report};
 pub use view::{VIEW_DEPTH_MAX, ViewDefinition};

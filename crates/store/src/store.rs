@@ -11,14 +11,15 @@ use arc_swap::ArcSwap;
 
 use crate::catalogue::{self, CATALOGUE, Catalogue};
 use crate::latch::ExclusiveGuard;
+use crate::build::Builds;
 use crate::switch::Switches;
-use crate::{Collection, Error, Held, Namespace, Result, TreeDefaults};
+use crate::{Collection, Error, Held, Namespace, Result, TreeDefaults, UnfinishedBuild};
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// Folder for the sorted runs of index builds; created when needed.
     pub scratch: PathBuf,
-    /// Memory of one index build before it spills.
+    /// Memory of one index build before it spills, when the caller says nothing else.
     pub build_memory_bytes: usize,
     /// Collections up to this size are indexed inside one transaction, without a checkpoint.
     pub build_in_transaction_bytes: u64,
@@ -53,6 +54,8 @@ pub struct Store {
     catalogue: ArcSwap<Catalogue>,
     pub(crate) options: StoreOptions,
     pub(crate) switches: Switches,
+    pub(crate) builds: Builds,
+    pub(crate) unfinished: Vec<UnfinishedBuild>,
     /// One holder of several latches at a time.
     several: Mutex<()>,
     /// One change of the catalogue at a time.
@@ -62,7 +65,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Loads the catalogue; what broken-off index builds and switches of engines left is dropped.
+    /// Loads the catalogue; what broken-off index builds and switches of engines left is dropped. The builds themselves are
+    /// for the caller to begin again ([`Store::unfinished_builds`]).
     pub fn open(transactions: Arc<Transactions>, mut options: StoreOptions) -> Result<Store> {
         if options.trees.engines.is_empty() {
             let name = transactions.engine().name();
@@ -71,7 +75,8 @@ impl Store {
         let mut txn = transactions.begin()?;
         txn.create_fixed_tree(CATALOGUE, Default::default())?;
         txn.commit(Durability::Applied)?;
-        let (catalogue, broken_off) = catalogue::load(&transactions.read()?, options.trees.home)?;
+        let catalogue::Loaded { catalogue, broken_off, unfinished } =
+            catalogue::load(&transactions.read()?, options.trees.home)?;
         broken_off.into_iter().try_for_each(|tree| drop_broken_off(&transactions, tree))?;
         let catalogue = ArcSwap::from_pointee(catalogue);
         Ok(Store {
@@ -79,6 +84,8 @@ impl Store {
             catalogue,
             options,
             switches: Switches::default(),
+            builds: Builds::default(),
+            unfinished,
             several: Mutex::new(()),
             changing: Mutex::new(()),
             publishing: AtomicBool::new(false),

@@ -164,7 +164,7 @@ pub(crate) fn entry_of(index: &Index, key: &Key, id_key: &[u8], doc: Doc<'_>) ->
     entry::encode(index, Parts { values: &key.bytes, id_key, type_bits: &key.type_bits, document })
 }
 
-fn put_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key: &[u8], doc: Doc<'_>) {
+pub(crate) fn put_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key: &[u8], doc: Doc<'_>) {
     if index.prepare_unique {
         // Nothing stands at the values alone: it makes transactions that add the same key side by side conflict.
         txn.delete(index.tree, key.bytes.clone());
@@ -173,7 +173,7 @@ fn put_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key: &[u8], doc
     txn.put(index.tree, key, value);
 }
 
-fn delete_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key: &[u8]) {
+pub(crate) fn delete_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key: &[u8]) {
     txn.delete(index.tree, entry::key_of(index, &key.bytes, id_key));
 }
 
@@ -202,15 +202,15 @@ fn note_multikey(txn: &mut Transaction, index: &Index, masks: &[u64]) -> Result<
 
 /// What a change of a document does to its keys in one index.
 #[derive(Default)]
-struct Difference {
-    removed: Vec<Key>,
-    added: Vec<Key>,
+pub(crate) struct Difference {
+    pub removed: Vec<Key>,
+    pub added: Vec<Key>,
     /// The entry stays and its value changes: equal values of another type, or the document in a clustering index.
-    rewritten: Vec<Key>,
+    pub rewritten: Vec<Key>,
 }
 
 /// Requires keys in order, each once.
-fn difference(before: Vec<Key>, after: Vec<Key>, clustering: bool) -> Difference {
+pub(crate) fn difference(before: Vec<Key>, after: Vec<Key>, clustering: bool) -> Difference {
     let mut found = Difference::default();
     let (mut old, mut new) = (before.into_iter().peekable(), after.into_iter().peekable());
     loop {
@@ -233,7 +233,7 @@ fn difference(before: Vec<Key>, after: Vec<Key>, clustering: bool) -> Difference
 
 impl Index {
     /// Whether both documents have identical values in every top-level field that the index looks at.
-    fn same_fields(&self, old: Doc<'_>, new: Doc<'_>) -> bool {
+    pub(crate) fn same_fields(&self, old: Doc<'_>, new: Doc<'_>) -> bool {
         if self.clustering || self.partial.is_some() || !self.generator.is_fields() {
             return old.as_bytes() == new.as_bytes();
         }

@@ -4,7 +4,7 @@ mod support;
 
 use arbor_bson::{DocBuf, Value};
 use arbor_store::{
-    Collection, Conversion, Created, Error, IndexChange, IndexChosen, IndexProblem, IndexSelection, Namespace, Store,
+    BuildSettings, Collection, Conversion, Created, Error, IndexChange, IndexChosen, IndexProblem, IndexSelection, Namespace, Store,
     StoreOptions,
 };
 use arbor_txn::{Durability, View};
@@ -167,12 +167,12 @@ fn settings_of_an_index_can_be_replaced() {
     rig.insert(&row(1)).unwrap();
     let change = IndexChange { expire_after_seconds: Some(99), hidden: Some(true), ..IndexChange::default() };
     let named = |name: &str| IndexChosen::Name(name.to_owned());
-    let changed = rig.store.change_index(&rig.ns, &named("a_1"), &change).unwrap();
+    let changed = rig.store.change_index(&rig.ns, &named("a_1"), &change, BuildSettings::default()).unwrap();
     assert_eq!((changed.expire_after_seconds, changed.hidden), (Some((Some(10), 99)), Some((false, true))));
-    let again = rig.store.change_index(&rig.ns, &IndexChosen::Key(support::key(&[("a", 1)])), &change).unwrap();
+    let again = rig.store.change_index(&rig.ns, &IndexChosen::Key(support::key(&[("a", 1)])), &change, BuildSettings::default()).unwrap();
     assert_eq!((again.expire_after_seconds, again.hidden), (Some((Some(99), 99)), None));
-    assert!(rig.store.change_index(&rig.ns, &named("b_1"), &change).is_err());
-    assert!(rig.store.change_index(&rig.ns, &named("_id_"), &change).is_err());
+    assert!(rig.store.change_index(&rig.ns, &named("b_1"), &change, BuildSettings::default()).is_err());
+    assert!(rig.store.change_index(&rig.ns, &named("_id_"), &change, BuildSettings::default()).is_err());
     sync(&rig);
     for rig in [&rig, &rig.crash(1)] {
         let index = rig.collection().indexes[0].clone();
@@ -187,7 +187,7 @@ fn an_index_becomes_unique_once_no_two_documents_share_a_key() {
     rig.create_index(spec(&[("a", 1)], &[("expireAfterSeconds", Value::Int32(10))])).unwrap();
     let of = |id: i32, a: i32| doc(&[("_id", Value::Int32(id)), ("a", Value::Int32(a))]);
     [of(1, 1), of(2, 1), of(3, 3)].iter().for_each(|doc| rig.insert(doc).unwrap());
-    let change = |change: IndexChange| rig.store.change_index(&rig.ns, &IndexChosen::Name("a_1".to_owned()), &change);
+    let change = |change: IndexChange| rig.store.change_index(&rig.ns, &IndexChosen::Name("a_1".to_owned()), &change, BuildSettings::default());
     let to_unique = |conversion| change(IndexChange { unique: Some(conversion), ..IndexChange::default() });
     let unprepared = to_unique(Conversion::Convert);
     assert!(matches!(unprepared, Err(Error::Index { kind: IndexProblem::InvalidOptions, .. })), "{unprepared:?}");
@@ -262,7 +262,7 @@ fn settings_of_an_index_change_without_its_arrays_being_lost() {
     arbor_store::insert(&mut given_up, &rig.collection(), with_array.as_doc()).unwrap();
     drop(given_up);
     let hidden = IndexChange { hidden: Some(true), ..IndexChange::default() };
-    rig.store.change_index(&rig.ns, &IndexChosen::Name("a_1".to_owned()), &hidden).unwrap();
+    rig.store.change_index(&rig.ns, &IndexChosen::Name("a_1".to_owned()), &hidden, BuildSettings::default()).unwrap();
     rig.insert(&with_array).unwrap();
     let again = rig.crash(1);
     again.check_valid();

@@ -4,7 +4,7 @@ mod support;
 
 use arbor_bson::{ArrayBuf, DocBuf, Value};
 use arbor_engine::Engine;
-use arbor_store::{Error, StoreOptions};
+use arbor_store::{BuildSettings, Error, StoreOptions};
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Options, Transaction, View};
 use support::{Rig, doc, spec};
@@ -79,11 +79,12 @@ fn trees(rig: &Rig) -> u64 {
     rig.own.engine.stats().unwrap().counters[0].1
 }
 
-/// The machine stops after the n-th disk call of the build: the index is ready or there is no trace of it.
+/// The machine stops after the n-th disk call of the build: the index is ready, or built at the next start, or was never
+/// begun.
 #[test]
-fn a_crash_in_the_middle_leaves_a_whole_index_or_none() {
+fn a_crash_in_the_middle_leaves_a_whole_index_or_a_build_that_begins_again() {
     let folder = tempfile::tempdir().unwrap();
-    let mut outcomes = [0, 0];
+    let (mut outcomes, mut begun_again) = ([0, 0], 0);
     for n in 0..40 {
         let rig = rig(&folder);
         rig.store.transactions().checkpoint_now().unwrap();
@@ -95,9 +96,21 @@ fn a_crash_in_the_middle_leaves_a_whole_index_or_none() {
         assert!(ready == 0 || ready == 2, "{ready} indexes at {n}");
         assert_eq!(trees(&after), 3 + ready as u64, "at {n}");
         outcomes[ready / 2] += 1;
-        let view = after.store.transactions().read().unwrap();
-        let mut cursor = view.cursor(arbor_base::TreeId(2)).unwrap();
-        assert!(!cursor.seek(b"b").unwrap() || cursor.key()[0] != b'b', "the note of the build is gone");
+        assert!(!has_note(&after, b'b'), "the trees of the build are gone");
+        for build in after.store.unfinished_builds() {
+            assert_eq!(ready, 0, "at {n}");
+            let built = after.store.build_again(build, BuildSettings::default()).unwrap();
+            assert_eq!(built.map(|built| built.created.len()), Some(2));
+            after.check_valid();
+            begun_again += 1;
+        }
+        assert!(!has_note(&after, b'i'), "the note of the build is gone");
     }
-    assert!(outcomes.iter().all(|count| *count > 0), "{outcomes:?}");
+    assert!(outcomes.iter().all(|count| *count > 0) && begun_again > 0, "{outcomes:?} {begun_again}");
+}
+
+fn has_note(rig: &Rig, kind: u8) -> bool {
+    let view = rig.store.transactions().read().unwrap();
+    let mut cursor = view.cursor(arbor_base::TreeId(2)).unwrap();
+    cursor.seek(&[kind]).unwrap() && cursor.key()[0] == kind
 }

@@ -4,8 +4,7 @@
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::Code;
-use arbor_query::Interrupt;
-use arbor_store::{EngineChange, Namespace, Phase, Switched, ViewDefinition, Watch};
+use arbor_store::{EngineChange, Namespace, Switched, ViewDefinition};
 
 use super::capped::size as capped_size;
 use super::clustered;
@@ -14,7 +13,7 @@ use super::create::view_source;
 use super::validation::Validation;
 use crate::arguments::Field;
 use crate::call::Call;
-use crate::operation::Slot;
+use crate::watcher::Watcher;
 use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
@@ -161,12 +160,9 @@ fn change_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {
 }
 
 fn change_engine(call: &mut Call<'_>, namespace: &Namespace, storage_engine: Doc<'_>) -> Result<()> {
-    let watcher = Watcher { interrupt: &call.interrupt, slot: &call.connection.slot };
+    let watcher = Watcher::of(call);
     let changed = call.database().store.change_engine(namespace, &storage_engine.to_buf(), &watcher);
-    if let Err(arbor_store::Error::Interrupted) = changed {
-        call.interrupt.check()?;
-    }
-    if let EngineChange::Moved(switched) = changed? {
+    if let EngineChange::Moved(switched) = watcher.explained(changed)? {
         call.reply.append("engineSwitch", &described(&switched));
     }
     Ok(())
@@ -180,24 +176,4 @@ fn described(switched: &Switched) -> DocBuf {
         .with("logRecords", switched.records as i64)
         .with("rounds", i64::from(switched.rounds))
         .with("writersBlockedMicros", switched.blocked.as_micros() as i64)
-}
-
-/// `killOp`, `maxTimeMS` and the shutdown break the switch off; `currentOp` shows how far it is.
-struct Watcher<'c> {
-    interrupt: &'c Interrupt,
-    slot: &'c Slot,
-}
-
-impl Watch for Watcher<'_> {
-    fn is_stopped(&self) -> bool {
-        self.interrupt.check().is_err()
-    }
-
-    fn progress(&self, phase: Phase, done: u64, total: u64) {
-        let message = match phase {
-            Phase::Copying => "Storage engine: copying rows",
-            Phase::CatchingUp => "Storage engine: catching up with the log",
-        };
-        self.slot.set_progress(message, done, total);
-    }
 }

@@ -6,11 +6,14 @@ use arbor_store::{Conversion, IndexChange, IndexChanged, IndexChosen, Namespace}
 
 use crate::arguments::Field;
 use crate::call::Call;
+use crate::watcher::Watcher;
 use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>, namespace: &Namespace, spec: Doc<'_>, dry_run: bool) -> Result<()> {
     let (which, change) = parse(spec, dry_run)?;
-    let changed = call.database().store.change_index(namespace, &which, &change)?;
+    let watcher = Watcher::of(call);
+    let settings = watcher.build_settings();
+    let changed = watcher.explained(call.database().store.change_index(namespace, &which, &change, settings))?;
     append(call, &changed);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `collStats`: figures of a collection. Counts and sizes are exact, sizes on disk are the engine's own.
 
-use arbor_bson::{DocBuf, ValueRef};
+use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
 use arbor_engine::TreeStats;
 use arbor_store::{CappedBounds, Collection, Namespace};
 
@@ -52,6 +52,8 @@ pub struct Figures {
     pub disk: TreeStats,
     /// Each secondary index.
     pub indexes: Vec<IndexFigures>,
+    /// Names of those that are being built.
+    pub unfinished: Vec<String>,
 }
 
 pub struct IndexFigures {
@@ -79,7 +81,15 @@ impl Figures {
             data_bytes: arbor_store::data_size(&view, collection)?,
             disk: tree(call, collection.tree)?,
             indexes: Vec::new(),
+            unfinished: Vec::new(),
         };
+        for build in call.database().store.index_builds(collection) {
+            let names = build.specs.iter().filter_map(|spec| match spec.get("name") {
+                Some(ValueRef::String(name)) => Some(name.to_owned()),
+                _ => None,
+            });
+            figures.unfinished.extend(names);
+        }
         for index in &collection.indexes {
             let (name, engine) = (index.name.clone(), index.engine.to_string());
             figures.indexes.push(IndexFigures { name, engine, disk: tree(call, index.tree)? });
@@ -152,9 +162,9 @@ pub fn figures_doc(call: &Call<'_>, figures: &Figures, exists: bool, scale: u64)
         let section = tree_section(&index.disk);
         details.append(&index.name, &DocBuf::new().with("storageEngine", &*index.engine).with(&index.engine, &section));
     }
-    doc.append("nindexes", figures.indexes.len() as i32 + i32::from(id_index));
+    doc.append("nindexes", (figures.indexes.len() + figures.unfinished.len()) as i32 + i32::from(id_index));
     doc.append("indexDetails", &details);
-    doc.append("indexBuilds", &arbor_bson::ArrayBuf::new());
+    doc.append("indexBuilds", &figures.unfinished.iter().map(String::as_str).collect::<ArrayBuf>());
     doc.append("totalIndexSize", scaled(figures.index_bytes()));
     doc.append("totalSize", scaled(figures.disk.disk_bytes + figures.index_bytes()));
     doc.append("indexSizes", &sizes);

@@ -1,8 +1,9 @@
-//! `createIndexes`.
+//! `createIndexes`: reads and writes go on meanwhile.
 
 use arbor_bson::DocBuf;
 
 use crate::call::Call;
+use crate::watcher::Watcher;
 use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
@@ -16,7 +17,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     if let Some((buckets, own)) = super::time_series::specs_of_buckets(call, &namespace, &specs)? {
         (namespace, specs) = (buckets, own);
     }
-    let created = call.database().store.create_indexes(&namespace, &specs)?;
+    let watcher = Watcher::of(call);
+    let created = call.database().store.build_indexes(&namespace, &specs, watcher.build_settings());
+    let created = watcher.explained(created)?;
     let reply = &mut call.reply;
     reply.append("numIndexesBefore", created.before as i32).append("numIndexesAfter", created.after as i32);
     reply.append("createdCollectionAutomatically", created.created_collection);

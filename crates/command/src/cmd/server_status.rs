@@ -47,6 +47,8 @@ const SECTIONS: &[(&str, Section)] = &[
     ("connections", connections),
     ("extra_info", |_| Ok(process::extra_info())),
     ("globalLock", global_lock),
+    ("indexBuilds", |call| Ok(index_builds(call))),
+    ("indexBulkBuilder", |call| Ok(index_bulk_builder(call))),
     ("logicalSessionRecordCache", sessions),
     ("network", network),
     ("opLatencies", |call| Ok(call.server.metrics.latencies())),
@@ -80,6 +82,21 @@ fn global_lock(call: &Call<'_>) -> Result<DocBuf> {
     Ok(DocBuf::new()
         .with("totalTime", call.server.started.elapsed().as_micros() as i64)
         .with("activeClients", &clients))
+}
+
+/// Those of large collections, since the start.
+fn index_builds(call: &Call<'_>) -> DocBuf {
+    let counts = call.database().store.index_build_counts();
+    let phases = DocBuf::new()
+        .with("scanCollection", counts.scanning as i64)
+        .with("bulkLoad", counts.loading as i64)
+        .with("drainSideWritesTable", counts.catching_up as i64);
+    DocBuf::new().with("total", counts.begun as i64).with("failed", counts.failed as i64).with("phases", &phases)
+}
+
+fn index_bulk_builder(call: &Call<'_>) -> DocBuf {
+    let counts = call.database().store.index_build_counts();
+    DocBuf::new().with("count", counts.begun as i64).with("resumed", counts.begun_again as i64)
 }
 
 fn sessions(call: &Call<'_>) -> Result<DocBuf> {

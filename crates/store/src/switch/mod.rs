@@ -10,47 +10,26 @@
 //! All trees of the collection change their engine but those of indexes that name one of their own. A switch that is
 //! broken off drops the new trees; what it cannot drop then goes at the next start, by the same notes as those of index
 //! builds. While it runs, changes of the collection's indexes, options and name are refused, and a drop ends it.
-//!
-//! S1: everything that concerns the collection is in the log before step 4 holds the latch, or never will be: writers hold
-//! the latch until they have committed. Step 4 reads the log to its end, not only to what is visible, since a commit may
-//! wait for space ([`CommittedNotApplied`](arbor_txn::Error::CommittedNotApplied)).
+//! Steps 2 to 4 are those of [`crate::follow`].
 
-mod catch_up;
+mod carry;
 mod copy;
 mod registry;
-mod throttle;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arbor_base::{Position, TreeId};
+use arbor_base::TreeId;
 use arbor_bson::DocBuf;
-use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction, View};
+use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction};
 
-use self::catch_up::CatchUp;
+use self::carry::SameRows;
 use self::copy::Copy;
 pub(crate) use self::registry::{Registered, Switches};
-use self::throttle::Throttle;
 use crate::catalogue::{self, CATALOGUE};
 use crate::change_collections::put_collection;
-use crate::latch::ExclusiveGuard;
+use crate::follow::{CatchUp, LastStep, Phase, Throttle, Watch};
 use crate::{Collection, Error, Index, Namespace, Result, Store};
-
-/// What a switch is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Progress in rows.
-    Copying,
-    /// Progress in records of the log.
-    CatchingUp,
-}
-
-/// Who watches a switch.
-pub trait Watch {
-    /// Whether it is to be broken off.
-    fn is_stopped(&self) -> bool;
-    fn progress(&self, phase: Phase, done: u64, total: u64);
-}
 
 /// What a switch did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,16 +50,6 @@ pub enum EngineChange {
     Options,
     Moved(Switched),
 }
-
-/// Catching up ends when fewer records than this are left...
-const LAG_RECORDS: u64 = 64;
-/// ...or after so many rounds.
-const ROUNDS_MAX: u32 = 64;
-/// How long the latch is waited for at first: new writers wait as well while somebody wants it.
-const PATIENCE: Duration = Duration::from_millis(10);
-const PATIENCE_MAX: Duration = Duration::from_secs(2);
-/// How long a commit may stand in the log before the engine shows it, while writers are kept out.
-const VISIBLE_WITHIN: Duration = Duration::from_secs(1);
 
 impl Store {
     /// Gives the collection the engine and the options that `storage_engine` (`{engine: {options}}`) says.
@@ -116,15 +85,8 @@ impl Store {
     /// Errors: `ConflictingOperation` when a switch of the collection is running; `Interrupted` when it was broken off.
     /// After any error the collection is where it was.
     pub fn switch_engine(&self, name: &Namespace, storage_engine: &DocBuf, watch: &dyn Watch) -> Result<Switched> {
-        let patience = Patience::default();
-        let (collection, guard) = loop {
-            if let Some(held) = self.hold_exclusive_within(name, patience.next())? {
-                break held;
-            }
-            if watch.is_stopped() {
-                return Err(Error::Interrupted);
-            }
-        };
+        let (collection, guard) = self.hold_exclusive_watched(name, watch)?;
+        self.builds.refuse(&collection)?;
         let registered = self.switches.register(&collection)?;
         let new = self.create_trees(&collection, storage_engine)?;
         drop(guard);
@@ -211,14 +173,15 @@ impl Switch<'_> {
         let mut throttle = Throttle::new();
         let mut done = Switched::default();
         let (view, follower) = transactions.follow()?;
-        let mut catch_up = CatchUp { transactions, follower, trees: self.trees().collect(), records: 0 };
+        let mut catch_up = CatchUp::new(transactions, follower, SameRows { trees: self.trees().collect() });
         let began = Instant::now();
         done.rows = self.copy(&view, &mut throttle)?;
         drop(view);
         transactions.checkpoint_now()?;
         done.copied_in = began.elapsed();
-        done.rounds = self.follow(&mut catch_up, &mut throttle)?;
-        done.blocked = self.finish(&mut catch_up, &mut throttle)?;
+        done.rounds = catch_up.rounds(self, &mut throttle)?;
+        done.blocked =
+            catch_up.finish(self.store, &self.old, self, &mut throttle, |last| self.switch_over(last))?;
         done.records = catch_up.records;
         Ok(done)
     }
@@ -235,49 +198,12 @@ impl Switch<'_> {
                 return Err(Error::Corrupt { place: self.old.namespace.to_string(), reason });
             }
         }
-        Ok(copy.done)
+        Ok(copy.pace.done)
     }
 
-    /// Rounds until little is left. Who commits faster than this copies makes it press on.
-    fn follow(&self, catch_up: &mut CatchUp<'_>, throttle: &mut Throttle) -> Result<u32> {
-        for round in 1..=ROUNDS_MAX {
-            let lag = catch_up.lag();
-            if lag <= LAG_RECORDS {
-                return Ok(round);
-            }
-            catch_up.round(self, throttle)?;
-            if catch_up.lag() > lag / 2 {
-                throttle.press_on();
-            }
-        }
-        Ok(ROUNDS_MAX)
-    }
-
-    /// Answers how long the latch was held.
-    fn finish(&self, catch_up: &mut CatchUp<'_>, throttle: &mut Throttle) -> Result<Duration> {
-        let patience = Patience::default();
-        loop {
-            if let Some((now, guard)) = self.store.hold_exclusive_within(&self.old.namespace, patience.next())? {
-                if now.uuid != self.old.uuid {
-                    return Err(Error::NamespaceNotFound(self.old.namespace.clone()));
-                }
-                if let Some(blocked) = self.switch_over(catch_up, guard)? {
-                    return Ok(blocked);
-                }
-            }
-            catch_up.round(self, throttle)?;
-            if self.is_stopped() {
-                return Err(Error::Interrupted);
-            }
-        }
-    }
-
-    /// Step 4. `None`: something in the log is not visible and stays so; to be tried again.
-    fn switch_over(&self, catch_up: &mut CatchUp<'_>, _latch: ExclusiveGuard) -> Result<Option<Duration>> {
-        let began = Instant::now();
-        let end = catch_up.follower.end();
-        let Some(view) = self.view_of(end)? else { return Ok(None) };
-        let mut txn = catch_up.rest(end, &view)?;
+    /// Step 4.
+    fn switch_over(&self, last: LastStep<'_, SameRows>) -> Result<()> {
+        let LastStep { view, mut txn, .. } = last;
         let _changing = self.store.lock_changes();
         let (documents, bytes) = (crate::count(&view, &self.old)?, crate::data_size(&view, &self.old)?);
         txn.add_counter(self.new.count_counter(), documents as i64);
@@ -290,23 +216,7 @@ impl Switch<'_> {
         }
         let switched = self.switched(&mut txn);
         put_collection(&mut txn, &switched);
-        self.store.commit_change(txn, |catalogue| catalogue.put(Arc::new(switched)))?;
-        Ok(Some(began.elapsed()))
-    }
-
-    /// A view that shows everything up to `end`.
-    fn view_of(&self, end: Position) -> Result<Option<ReadView>> {
-        let until = Instant::now() + VISIBLE_WITHIN;
-        loop {
-            let view = self.store.transactions.read()?;
-            if view.position() >= end {
-                return Ok(Some(view));
-            }
-            if Instant::now() >= until {
-                return Ok(None);
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        self.store.commit_change(txn, |catalogue| catalogue.put(Arc::new(switched)))
     }
 
     /// The new collection, with the multikey flags as they are now.
@@ -341,17 +251,5 @@ impl Index {
     /// The same index in another tree.
     fn moved(&self, engine: Arc<str>, tree: TreeId) -> Index {
         Index { engine, tree, ..self.clone() }
-    }
-}
-
-/// How long to wait for the latch, longer each time.
-#[derive(Default)]
-struct Patience(std::cell::Cell<u32>);
-
-impl Patience {
-    fn next(&self) -> Duration {
-        let times = self.0.get();
-        self.0.set(times + 1);
-        PATIENCE.saturating_mul(1 << times.min(8)).min(PATIENCE_MAX)
     }
 }

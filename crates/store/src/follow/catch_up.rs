@@ -1,33 +1,62 @@
-//! What was committed to the old trees since the snapshot, carried over to the new ones.
+//! What was committed since the snapshot, carried over.
 
-use std::collections::HashMap;
-
-use arbor_base::{Position, TreeId};
+use arbor_base::Position;
 use arbor_engine::Op;
-use arbor_txn::{Durability, Follower, Transaction, Transactions, View};
+use arbor_txn::{Durability, Follower, ReadView, Transaction, Transactions, View};
 
 use super::throttle::Throttle;
 use super::{Phase, Watch};
 use crate::{Error, Result};
 
 /// Bytes of one transaction of the catching up: some milliseconds of the commit path.
-const GROUP_BYTES: usize = 256 << 10;
+pub(crate) const GROUP_BYTES: usize = 256 << 10;
 /// Records that are read before a new look at the clock, when they concern other collections.
 const STEP_RECORDS: u64 = 512;
+/// Catching up ends when fewer records than this are left...
+const LAG_RECORDS: u64 = 64;
+/// ...or after so many rounds.
+const ROUNDS_MAX: u32 = 64;
 
-pub(super) struct CatchUp<'s> {
+/// What becomes of the changes that the log has.
+pub(crate) trait Carry {
+    /// One of them. `view` shows it, and maybe later ones.
+    fn carry(&mut self, txn: &mut Transaction, op: Op, view: &ReadView) -> Result<()>;
+
+    /// All that `view` shows is carried over and committed.
+    fn caught_up(&mut self, view: ReadView);
+}
+
+pub(crate) struct CatchUp<'s, C> {
     pub transactions: &'s Transactions,
     pub follower: Follower,
-    /// New trees by old ones.
-    pub trees: HashMap<TreeId, TreeId>,
+    pub carry: C,
     /// Records read.
     pub records: u64,
 }
 
-impl CatchUp<'_> {
+impl<'s, C: Carry> CatchUp<'s, C> {
+    pub fn new(transactions: &'s Transactions, follower: Follower, carry: C) -> CatchUp<'s, C> {
+        CatchUp { transactions, follower, carry, records: 0 }
+    }
+
     /// Records that are not read yet.
-    pub fn lag(&self) -> u64 {
+    fn lag(&self) -> u64 {
         self.follower.end().0.saturating_sub(self.follower.position().0)
+    }
+
+    /// Rounds until little is left; answers their number. Who commits faster than this copies makes it press on.
+    pub fn rounds(&mut self, watch: &dyn Watch, throttle: &mut Throttle) -> Result<u32> {
+        for round in 1..=ROUNDS_MAX {
+            let lag = self.lag();
+            if lag <= LAG_RECORDS {
+                return Ok(round);
+            }
+            self.round(watch, throttle)?;
+            if self.lag() > lag / 2 {
+                throttle.press_on();
+            }
+        }
+        Ok(ROUNDS_MAX)
     }
 
     /// Carries over everything that is visible when it begins.
@@ -46,13 +75,14 @@ impl CatchUp<'_> {
             watch.progress(Phase::CatchingUp, total.saturating_sub(self.lag()), total);
             throttle.pause();
         }
+        self.carry.caught_up(view);
         Ok(())
     }
 
     /// Carries over everything up to `end`, the last part of it by the transaction that is given back.
     ///
     /// Requires a view that shows at least everything up to `end`.
-    pub fn rest(&mut self, end: Position, view: &impl View) -> Result<Transaction> {
+    pub fn rest(&mut self, end: Position, view: &ReadView) -> Result<Transaction> {
         loop {
             let mut txn = self.transactions.begin()?;
             self.group(&mut txn, end, view, None)?;
@@ -63,37 +93,14 @@ impl CatchUp<'_> {
         }
     }
 
-    fn group(&mut self, txn: &mut Transaction, end: Position, view: &impl View, most: Option<u64>) -> Result<()> {
+    fn group(&mut self, txn: &mut Transaction, end: Position, view: &ReadView, most: Option<u64>) -> Result<()> {
         let until = most.map_or(u64::MAX, |most| self.records + most);
         while txn.size_bytes() < GROUP_BYTES && self.records < until {
             let Some((_, ops)) = self.follower.next(end)? else { return Ok(()) };
             self.records += 1;
             for op in ops {
-                self.carry_over(txn, op, view)?;
+                self.carry.carry(txn, op, view)?;
             }
-        }
-        Ok(())
-    }
-
-    fn carry_over(&self, txn: &mut Transaction, op: Op, view: &impl View) -> Result<()> {
-        let new = |tree: &TreeId| self.trees.get(tree).copied();
-        match op {
-            Op::Put { tree, key, value } => new(&tree).into_iter().for_each(|to| txn.put(to, &*key, &*value)),
-            Op::Delete { tree, key } => new(&tree).into_iter().for_each(|to| txn.delete(to, &*key)),
-            Op::DeleteRange { tree, from, to: end } => {
-                new(&tree).into_iter().for_each(|to| txn.delete_range(to, &*from, end.clone()));
-            }
-            // The row as it became by this update or later; what came later comes again.
-            Op::Update { tree, key, .. } => {
-                if let Some(to) = new(&tree) {
-                    match view.get(tree, &key)? {
-                        Some(row) => txn.put(to, key, &*row),
-                        None => txn.delete(to, key),
-                    }
-                }
-            }
-            Op::DropTree { tree } if new(&tree).is_some() => return Err(Error::Interrupted),
-            Op::DropTree { .. } | Op::CreateTree { .. } => {}
         }
         Ok(())
     }

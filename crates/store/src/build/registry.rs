@@ -1,0 +1,206 @@
+//! Which index builds run.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arbor_base::TreeId;
+use arbor_bson::DocBuf;
+use uuid::Uuid;
+
+use super::Build;
+use crate::follow::{Phase, Watch};
+use crate::{Collection, Error, Index, Result, Store};
+
+/// How often who waits for a build asks whether he still wants to.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// The running builds of all collections.
+#[derive(Default)]
+pub(crate) struct Builds {
+    running: Mutex<Vec<Arc<Running>>>,
+    ended: Condvar,
+    begun: AtomicU64,
+    failed: AtomicU64,
+    pub begun_again: AtomicU64,
+}
+
+/// One of them.
+pub(crate) struct Running {
+    pub uuid: Uuid,
+    collection: Uuid,
+    pub indexes: Vec<Arc<Index>>,
+    /// All that are dropped when it fails.
+    pub trees: Vec<TreeId>,
+    /// It makes another index of one that is there.
+    pub replaces: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Why it is to end.
+    aborted: Option<&'static str>,
+    phase: Option<Phase>,
+}
+
+/// One build, until this is dropped.
+pub(crate) struct Registered<'s> {
+    builds: &'s Builds,
+    pub running: Arc<Running>,
+}
+
+/// A running build, as commands show it.
+#[derive(Clone, Debug)]
+pub struct IndexBuild {
+    pub uuid: Uuid,
+    pub specs: Vec<DocBuf>,
+    /// Somebody dropped it.
+    pub is_ending: bool,
+}
+
+/// Builds since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexBuildCounts {
+    /// Without those of small collections.
+    pub begun: u64,
+    /// Those among them that an earlier end of the process had broken off.
+    pub begun_again: u64,
+    pub failed: u64,
+    /// Now at work.
+    pub scanning: u64,
+    pub loading: u64,
+    pub catching_up: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Builds {
+    pub fn register(&self, running: Running) -> Registered<'_> {
+        let running = Arc::new(running);
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        lock(&self.running).push(running.clone());
+        Registered { builds: self, running }
+    }
+
+    /// Those of a collection.
+    pub fn of(&self, collection: &Collection) -> Vec<Arc<Running>> {
+        lock(&self.running).iter().filter(|build| build.collection == collection.uuid).cloned().collect()
+    }
+
+    /// For changes that a build would miss. Requires the collection's latch held exclusively, under which builds begin.
+    ///
+    /// Errors: `IndexBuildRunning`.
+    pub fn refuse(&self, collection: &Collection) -> Result<()> {
+        match self.of(collection).is_empty() {
+            true => Ok(()),
+            false => Err(Error::IndexBuildRunning { collection: collection.uuid }),
+        }
+    }
+
+    /// Asks all builds of a collection to end.
+    pub fn break_off(&self, collection: &Collection, reason: &'static str) {
+        self.of(collection).iter().for_each(|build| build.break_off(reason));
+    }
+
+    /// Errors: `Interrupted`.
+    pub fn wait_for(&self, build: &Running, watch: &dyn Watch) -> Result<()> {
+        let mut running = lock(&self.running);
+        while running.iter().any(|own| own.uuid == build.uuid) {
+            if watch.is_stopped() {
+                return Err(Error::Interrupted);
+            }
+            running = self.ended.wait_timeout(running, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    pub fn new(build: &Build<'_>, indexes: Vec<Arc<Index>>, trees: Vec<TreeId>) -> Running {
+        let replaces = build.replaced.is_some();
+        let state = Mutex::default();
+        Running { uuid: build.uuid, collection: build.collection.uuid, indexes, trees, replaces, state }
+    }
+
+    pub fn break_off(&self, reason: &'static str) {
+        lock(&self.state).aborted.get_or_insert(reason);
+    }
+
+    pub fn is_aborted(&self) -> bool {
+        lock(&self.state).aborted.is_some()
+    }
+
+    /// The error of a build, which is another one when somebody asked it to end.
+    pub fn aborted(&self, error: Error) -> Error {
+        match (lock(&self.state).aborted, error) {
+            (Some(reason), Error::Interrupted | Error::NamespaceNotFound(_)) => {
+                Error::IndexBuildAborted { build: self.uuid, reason }
+            }
+            (_, error) => error,
+        }
+    }
+}
+
+impl Registered<'_> {
+    pub fn failed(&self) {
+        self.builds.failed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        lock(&self.builds.running).retain(|own| own.uuid != self.running.uuid);
+        self.builds.ended.notify_all();
+    }
+}
+
+/// Who watches a build, and the build itself.
+pub(super) struct Progress<'w> {
+    pub running: &'w Running,
+    pub watch: &'w dyn Watch,
+}
+
+impl Watch for Progress<'_> {
+    fn is_stopped(&self) -> bool {
+        self.running.is_aborted() || self.watch.is_stopped()
+    }
+
+    fn is_closing(&self) -> bool {
+        self.watch.is_closing()
+    }
+
+    fn progress(&self, phase: Phase, done: u64, total: u64) {
+        lock(&self.running.state).phase = Some(phase);
+        self.watch.progress(phase, done, total);
+    }
+}
+
+impl Store {
+    /// Running builds of new indexes of a collection.
+    pub fn index_builds(&self, collection: &Collection) -> Vec<IndexBuild> {
+        let shown = |build: &Arc<Running>| IndexBuild {
+            uuid: build.uuid,
+            specs: build.indexes.iter().map(|index| index.spec.clone()).collect(),
+            is_ending: build.is_aborted(),
+        };
+        self.builds.of(collection).iter().filter(|build| !build.replaces).map(shown).collect()
+    }
+
+    pub fn index_build_counts(&self) -> IndexBuildCounts {
+        let builds = &self.builds;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let phases: Vec<Option<Phase>> = lock(&builds.running).iter().map(|own| lock(&own.state).phase).collect();
+        let of = |phase| phases.iter().filter(|own| **own == Some(phase)).count() as u64;
+        IndexBuildCounts {
+            begun: count(&builds.begun),
+            begun_again: count(&builds.begun_again),
+            failed: count(&builds.failed),
+            scanning: of(Phase::Scanning),
+            loading: of(Phase::Loading),
+            catching_up: of(Phase::CatchingUp),
+        }
+    }
+}

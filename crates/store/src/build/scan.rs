@@ -1,0 +1,131 @@
+//! The documents of the snapshot, their keys sorted into the trees.
+
+use std::path::Path;
+
+use arbor_bson::Doc;
+use arbor_txn::View;
+
+use super::carry::KeyChanges;
+use super::target::Target;
+use super::Build;
+use crate::follow::{Pace, Phase, Throttle, Watch, bulk_load};
+use crate::sorter::{Merge, Row, Sorter};
+use crate::write::entry_of;
+use crate::{Collection, RecordCursor, Result};
+
+/// Calls `each` with every document and its record's key.
+pub(super) fn each_document(
+    view: &impl View,
+    collection: &Collection,
+    mut each: impl FnMut(&[u8], Doc<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut cursor = RecordCursor::new(view, collection)?;
+    let mut stands = cursor.first()?;
+    while stands {
+        each(cursor.id_key(), cursor.doc())?;
+        stands = cursor.next()?;
+    }
+    Ok(())
+}
+
+impl Build<'_> {
+    /// Step 2 without its checkpoint: the trees hold the keys of the documents that the view of `changes` shows.
+    pub(super) fn fill(
+        &self,
+        changes: &mut KeyChanges<'_>,
+        watch: &dyn Watch,
+        throttle: &mut Throttle,
+    ) -> Result<()> {
+        let scratch = &self.store.options.scratch;
+        let memory = self.settings.memory_bytes / changes.targets.len().max(1);
+        let mut sorters: Vec<Sorter> = changes.targets.iter().map(|_| Sorter::new(scratch, memory)).collect();
+        let engine = self.transactions().engine();
+        let documents = crate::count(&changes.base, self.collection)?;
+        let keys = {
+            let mut pace = Pace::new(engine, watch, throttle, Phase::Scanning, documents);
+            scan(changes, &mut sorters, &mut pace)?
+        };
+        let mut pace = Pace::new(engine, watch, throttle, Phase::Loading, keys);
+        for (target, sorter) in changes.targets.iter_mut().zip(sorters) {
+            load(target, sorter.finish()?, &mut pace, scratch, memory / 8)?;
+        }
+        pace.look_up()
+    }
+}
+
+/// Answers the number of keys.
+fn scan(changes: &mut KeyChanges<'_>, sorters: &mut [Sorter], pace: &mut Pace<'_>) -> Result<u64> {
+    let KeyChanges { collection, targets, base, unfit, .. } = changes;
+    let mut count = 0;
+    each_document(base, collection, |id_key, doc| {
+        for (target, sorter) in targets.iter().zip(&mut *sorters) {
+            let Some(keys) = unfit.keys_of(&target.index, id_key, doc)? else { continue };
+            target.index.multikey.expect(&keys.multikey);
+            count += keys.keys.len() as u64;
+            keys.keys.iter().try_for_each(|key| sorter.push(entry_of(&target.index, key, id_key, doc)))?;
+        }
+        pace.count(doc.as_bytes().len() + 64)
+    })?;
+    pace.look_up()?;
+    Ok(count)
+}
+
+/// Fills the tree of an index; keys that several documents want go into the tree beside it.
+fn load(target: &mut Target, merge: Merge, pace: &mut Pace<'_>, scratch: &Path, memory: usize) -> Result<()> {
+    let engine = pace.engine;
+    let mut rows = UniqueRows { merge, ahead: None, last_shared: None };
+    let mut shared = Sorter::new(scratch, memory);
+    let mut any_shared = false;
+    bulk_load(&**engine, target.index.tree, || {
+        loop {
+            let next = match target.index.unique {
+                true => rows.next()?,
+                false => rows.merge.next()?.map(|row| (row, false)),
+            };
+            let Some((row, is_shared)) = next else { return Ok(None) };
+            pace.count(row.0.len() + row.1.len() + 16)?;
+            if !is_shared {
+                return Ok(Some(row));
+            }
+            any_shared = true;
+            shared.push(target.contended_row(&row)?)?;
+        }
+    })?;
+    if !any_shared {
+        return Ok(());
+    }
+    let mut merge = shared.finish()?;
+    target.load_contended(|tree| {
+        bulk_load(&**engine, tree, || {
+            let row = merge.next()?;
+            row.iter().try_for_each(|row| pace.count(row.0.len() + row.1.len() + 16))?;
+            Ok(row)
+        })
+    })
+}
+
+/// Sorted rows, each with whether another one has the same key.
+struct UniqueRows {
+    merge: Merge,
+    ahead: Option<Row>,
+    last_shared: Option<Vec<u8>>,
+}
+
+impl UniqueRows {
+    fn next(&mut self) -> Result<Option<(Row, bool)>> {
+        let row = match self.ahead.take() {
+            Some(row) => row,
+            None => match self.merge.next()? {
+                Some(row) => row,
+                None => return Ok(None),
+            },
+        };
+        self.ahead = self.merge.next()?;
+        let like_next = self.ahead.as_ref().is_some_and(|ahead| ahead.0 == row.0);
+        let like_last = self.last_shared.as_ref().is_some_and(|last| *last == row.0);
+        if like_next && !like_last {
+            self.last_shared = Some(row.0.clone());
+        }
+        Ok(Some((row, like_next || like_last)))
+    }
+}

@@ -1,0 +1,59 @@
+//! The steps of a long copy: after each it sleeps if it took too much, says how far it is, and asks whether to go on.
+
+use std::sync::Arc;
+
+use arbor_engine::Engine;
+
+use super::throttle::Throttle;
+use super::{Phase, Watch};
+use crate::{Error, Result};
+
+const STEP_BYTES: usize = 64 << 10;
+/// The target says whether it has room after so many.
+const ROOM_BYTES: usize = 1 << 20;
+
+pub(crate) struct Pace<'s> {
+    pub engine: &'s Arc<dyn Engine>,
+    watch: &'s dyn Watch,
+    throttle: &'s mut Throttle,
+    phase: Phase,
+    /// Rows or documents.
+    pub done: u64,
+    total: u64,
+    /// Bytes since the last look, and since the target was asked for room.
+    step: usize,
+    room: usize,
+}
+
+impl<'s> Pace<'s> {
+    pub fn new(
+        engine: &'s Arc<dyn Engine>,
+        watch: &'s dyn Watch,
+        throttle: &'s mut Throttle,
+        phase: Phase,
+        total: u64,
+    ) -> Pace<'s> {
+        Pace { engine, watch, throttle, phase, done: 0, total, step: 0, room: 0 }
+    }
+
+    /// One more, of so many bytes. Errors: `Interrupted`.
+    pub fn count(&mut self, bytes: usize) -> Result<()> {
+        self.done += 1;
+        self.step += bytes;
+        if self.step < STEP_BYTES {
+            return Ok(());
+        }
+        self.room += std::mem::take(&mut self.step);
+        if self.room >= ROOM_BYTES {
+            self.room = 0;
+            self.engine.wait_for_room();
+        }
+        self.look_up()
+    }
+
+    pub fn look_up(&mut self) -> Result<()> {
+        self.watch.progress(self.phase, self.done, self.total.max(self.done));
+        self.throttle.pause();
+        if self.watch.is_stopped() { Err(Error::Interrupted) } else { Ok(()) }
+    }
+}
