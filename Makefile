@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/arbor/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: run test build fmt lint unit clients spec compat compat-check crash crash-switch same-history ddl crash-images fuzz lab-points lab-kv lab-kv-all test-rocksdb
+.PHONY: run test build fmt lint unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images fuzz lab-points lab-kv lab-kv-all test-rocksdb
 .PHONY: setup-build setup-clients setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
 
 run: build
@@ -70,6 +70,11 @@ crash: build setup-clients
 crash-switch: KILLS = 50
 crash-switch: build setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/switch_loop.py --kills $(KILLS)
+
+# kill -9 while indexes are built under load: `make crash-index-build KILLS=30`
+crash-index-build: KILLS = 30
+crash-index-build: build setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/index_build_loop.py --kills $(KILLS)
 
 # the same operations on every engine, and on a server that mixes them; ENGINES=ftree,lmdb,rocksdb,wiredTiger with a build that has them
 ENGINES ?= ftree,lmdb

@@ -1,7 +1,7 @@
-"""What clients lose while a collection changes its engine: operations per second before and during it, in windows.
+"""What clients lose while a collection changes its engine, or while indexes are built: operations per second, in windows.
 
 Clients read and update documents by _id without pause. After a time alone, the collection is moved to the other engine and
-back until the time is over. Prints the mean before, the lowest window meanwhile, and how long writers were kept out.
+back (`--change engines`), or three indexes are built in one command (`--change indexes`). Prints the mean before, the lowest window meanwhile, and how long writers were kept out.
 On a machine that others use, compare several runs.
 """
 
@@ -57,21 +57,31 @@ def move(uri, engines, answers):
             answers.append(client.dip.command("collMod", "c", storageEngine={engine: {}})["engineSwitch"])
 
 
+def build(uri, _engines, answers):
+    keys = [{"k": 1}, {"pad": 1, "k": 1}, {"n": 1}]
+    with pymongo.MongoClient(uri) as client:
+        began = time.monotonic()
+        client.dip.command("createIndexes", "c", indexes=[{"key": key, "name": f"i{i}"} for i, key in enumerate(keys)])
+        answers.append(f"three indexes in {time.monotonic() - began:.1f} s")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=200_000)
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--before", type=int, default=30, help="seconds alone")
     parser.add_argument("--window", type=int, default=10)
+    parser.add_argument("--change", choices=["engines", "indexes"], default="engines")
     parser.add_argument("--engines", default="lmdb,ftree")
     args = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="arbor-dip-"))
     arbor = Arbor(folder / "data")
     arbor.start()
     with pymongo.MongoClient(arbor.uri) as client:
-        for engine in args.engines.split(","):  # all are open from now on, which costs a little by itself
+        for engine in args.engines.split(",") if args.change == "engines" else []:  # all are open from now on, which costs a little by itself
             client.other.create_collection(engine, storageEngine={engine: {}})
-        client.dip.c.create_index("k")
+        if args.change == "engines":
+            client.dip.c.create_index("k")
         for start in range(0, args.documents, 1000):
             ids = range(start, min(start + 1000, args.documents))
             client.dip.c.insert_many([{"_id": i, "k": i % 1000, "n": 0, "pad": "x" * 200} for i in ids])
@@ -83,7 +93,7 @@ def main():
     time.sleep(3)
     before = rates(counts, args.before)
     answers = multiprocessing.Manager().list()
-    mover = multiprocessing.Process(target=move, args=(arbor.uri, args.engines.split(","), answers))
+    mover = multiprocessing.Process(target=move if args.change == "engines" else build, args=(arbor.uri, args.engines.split(","), answers))
     mover.start()
     during = rates(counts, 1, mover.is_alive)
     after = rates(counts, args.before)
@@ -96,7 +106,7 @@ def main():
         found = windows(rates, args.window)
         return f"{sum(rates) / len(rates):.0f} operations/s (windows of {args.window} s: {min(found):.0f} to {max(found):.0f})"
 
-    print(f"before: {shown(before)}\nduring {len(during)} s of switches: {shown(during)}\nafter: {shown(after)}")
+    print(f"before: {shown(before)}\nduring {len(during)} s of {args.change}: {shown(during)}\nafter: {shown(after)}")
     for answer in answers:
         print(f"  {answer}")
 

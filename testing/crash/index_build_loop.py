@@ -1,0 +1,190 @@
+"""kill -9 while indexes are built under the load of 8 clients, again and again.
+
+The clients are those of kill_loop.py: each keeps a list of what was acknowledged, and compares it with the collection after
+each kill. Beside them one thread drops the indexes and asks for them again, several in one command. After a kill an index is
+there whole or is built without being asked for again: all that the builder had asked for and not dropped must be there in
+the end. `validate` is clean, no document is lost, and no tree is left of what was broken off. Prints a line per round, and what the
+clients did before the builds and beside them.
+"""
+
+import argparse
+import os
+import pathlib
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+
+import pymongo
+from pymongo.errors import OperationFailure, PyMongoError
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from arbor_process import Arbor  # noqa: E402
+from kill_loop import CLIENTS, Client  # noqa: E402
+from switch_loop import trees  # noqa: E402
+
+KINDS = [
+    {"key": {"k": 1}, "name": "k"},
+    {"key": {"u": 1}, "name": "u", "unique": True},
+    {"key": {"t": 1, "k": -1}, "name": "tk"},
+    {"key": {"k": -1}, "name": "some", "partialFilterExpression": {"k": {"$gt": 500}}},
+    {"key": {"w": 1}, "name": "sparse", "sparse": True},
+    {"key": {"k": "hashed"}, "name": "hashed"},
+    {"key": {"$**": 1}, "name": "all", "wildcardProjection": {"pad": 0}},
+    {"key": {"t": -1}, "name": "clustering", "clustering": True},
+]
+
+
+class Builder(threading.Thread):
+    """Drops and asks for indexes until the server dies. `there` is acknowledged, `asked` may be there or is to come."""
+
+    def __init__(self, uri, seed, there):
+        super().__init__(daemon=True)
+        self.uri, self.rng, self.there = uri, random.Random(seed), set(there)
+        self.asked, self.dropping, self.done, self.failure = set(), set(), 0, None
+
+    def run(self):
+        client = pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=500, directConnection=True)
+        try:
+            while True:
+                if self.there:
+                    self.dropping = set(self.there)
+                    client.crash.command("dropIndexes", "c", index="*")
+                    self.there, self.dropping = set(), set()
+                chosen = self.rng.sample(KINDS, self.rng.randrange(1, 4))
+                self.asked = {kind["name"] for kind in chosen}
+                client.crash.command("createIndexes", "c", indexes=chosen)
+                self.there, self.asked = self.asked, set()
+                self.done += 1
+        except OperationFailure as error:
+            if error.code not in (11600, 11601, 91):
+                self.failure = str(error)
+        except PyMongoError:
+            pass
+        finally:
+            client.close()
+
+
+def phase(uri):
+    """What the build is doing, shortly before the kill."""
+    try:
+        with pymongo.MongoClient(uri, serverSelectionTimeoutMS=500, directConnection=True) as client:
+            shown = client.admin.command("currentOp", **{"command.createIndexes": "c"})["inprog"]
+            return shown[0].get("msg", "beginning or ending").removeprefix("Index Build: ") if shown else "none"
+    except PyMongoError:
+        return "unknown"
+
+
+def prepare(client, documents):
+    for start in range(0, documents, 1000):
+        client.crash.c.insert_many([{"_id": f"old-{i}", "k": i % 1000, "u": f"old-{i}", "t": [i % 7, i], "pad": "x" * 300}
+                                    for i in range(start, start + 1000)])
+
+
+def wait_for_builds(client, wanted, seconds=240):
+    """The names of the ready indexes once no build runs and those that are wanted are there, or time is over."""
+    until = time.monotonic() + seconds
+    while True:
+        listed = list(client.crash.command("listIndexes", "c", includeIndexBuildInfo=True)["cursor"]["firstBatch"])
+        ready = {index["spec"]["name"] for index in listed if "indexBuildInfo" not in index} - {"_id_"}
+        if (len(ready) + 1 == len(listed) and wanted <= ready) or time.monotonic() > until:
+            return ready
+        time.sleep(0.05)
+
+
+def problems_of(client, clients, builder, documents, trees_alone):
+    """`builder.asked` need not be there at once, or at all if the command had not begun."""
+    coll, found = client.crash.c, []
+    if builder.failure:
+        found.append(f"a build failed: {builder.failure}")
+    known = builder.there - builder.dropping
+    ready = wait_for_builds(client, known)
+    possible = builder.there | builder.asked
+    if not known <= ready or not ready <= possible:
+        found.append(f"indexes {ready}, sure {known}, possible {possible}")
+    if builder.asked and ready & builder.asked not in (set(), builder.asked):
+        found.append(f"{ready} of {builder.asked}, which were asked for together")
+    wrong = [w for c in clients for w in c.check(client.crash)]
+    found += [f"{_id}: allowed {allowed}, stored {stored}" for _id, allowed, stored in wrong[:5]]
+    kept = sum(1 for d in coll.find({"_id": {"$regex": "^old-"}}, {"pad": 1}) if d["pad"] == "x" * 300)
+    if kept != documents:
+        found.append(f"{kept} of {documents} old documents")
+    report = client.crash.command("validate", "c", full=True)
+    counted = sum(1 for _ in coll.find({}, {"_id": 1}))
+    if not report["valid"] or coll.estimated_document_count() != counted:
+        found.append(f"count {coll.estimated_document_count()}, documents {counted}, validate {report}")
+    if (left := trees(client, trees_alone + len(ready))) != trees_alone + len(ready):
+        found.append(f"{left} trees, {trees_alone} without the {len(ready)} indexes")
+    builder.there = ready
+    return found
+
+
+def begun_again(log_path):
+    return log_path.read_text(errors="replace").count("Index build: begins again after a restart")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--seconds", type=float, default=5.0, help="longest time between kills")
+    parser.add_argument("--documents", type=int, default=20_000)
+    parser.add_argument("--engine", default="ftree")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    args = parser.parse_args()
+    print(f"seed {args.seed}", flush=True)
+    rng = random.Random(args.seed)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="arbor-builds-"))
+    memory = ["--setParameter", "maxIndexBuildMemoryUsageMegabytes=1"]
+    arbor = Arbor(folder / "data", ["--syncdelay", "2", "--storageEngine", args.engine, *memory])
+    arbor.start()
+    with pymongo.MongoClient(arbor.uri) as client:
+        prepare(client, args.documents)
+        trees_alone = trees(client)
+    states, there = [{} for _ in range(CLIENTS)], set()
+    done, during, alone, beside = 0, 0, [], []
+    for kill in range(args.kills):
+        clients = [Client(n, arbor.uri, "c", states[n], rng.random()) for n in range(CLIENTS)]
+        builder = Builder(arbor.uri, rng.random(), there)
+        for thread in clients:
+            thread.start()
+        if kill % 5 == 0:  # the clients alone, for comparison
+            time.sleep(3)
+            alone.append(sum(c.operations for c in clients) / 3)
+        builder.start()
+        before, began = sum(c.operations for c in clients), time.monotonic()
+        time.sleep(rng.uniform(0.1, args.seconds))
+        doing = phase(arbor.uri)
+        beside.append((sum(c.operations for c in clients) - before, time.monotonic() - began))
+        time.sleep(rng.uniform(0.0, 0.02))
+        arbor.kill()
+        for c in clients:
+            c.stopping = True
+        for thread in [*clients, builder]:
+            thread.join(30)
+        seconds = arbor.start()
+        during += bool(builder.asked)
+        with pymongo.MongoClient(arbor.uri) as client:
+            found = problems_of(client, clients, builder, args.documents, trees_alone)
+        there = builder.there
+        done += builder.done
+        print(f"kill {kill + 1}: {builder.done} builds, then {doing}; indexes {sorted(there)}, served again after {seconds:.2f} s, "
+              f"{sum(c.operations for c in clients)} acknowledged operations, {'ok' if not found else 'PROBLEMS'}", flush=True)
+        if found:
+            print("\n".join(f"  {problem}" for problem in found))
+            print(f"  data kept in {folder}")
+            arbor.stop()
+            sys.exit(1)
+    again = begun_again(arbor.log_path)
+    arbor.stop()
+    shutil.rmtree(folder)
+    operations, time_beside = sum(o for o, _ in beside), sum(s for _, s in beside)
+    print(f"{args.kills} kills, {during} of them during a build, {again} builds began again, {done} were done before a kill, nothing lost; "
+          f"{sum(alone) / max(len(alone), 1):.0f} operations/s alone, {operations / time_beside:.0f} beside builds")
+
+
+if __name__ == "__main__":
+    main()
