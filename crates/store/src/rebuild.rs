@@ -1,24 +1,30 @@
-//! `reIndex`: every index of a collection is built anew, with the collection closed for writes, and put in the place of the old
-//! one. One that cannot be built (a unique index that found duplicates) stays as it is, and so do those behind it.
+//! `reIndex`: every index of a collection is built anew, one after the other, as every index is built, and put in the place
+//! of the old one. One that cannot be built stays as it is, and so do those behind it.
 
-use crate::build::Build;
-use crate::change_indexes::by_name;
+use uuid::Uuid;
+
+use crate::build::{Build, BuildSettings};
 use crate::index_spec::IndexSpec;
 use crate::{Error, Namespace, Result, Store};
 
 impl Store {
-    /// Answers how many secondary indexes were built. The index on `_id` is the records themselves.
-    pub fn rebuild_indexes(&self, namespace: &Namespace) -> Result<usize> {
+    /// Answers how many secondary indexes were built. The index on `_id` is the records themselves. Indexes that are dropped
+    /// meanwhile are passed over.
+    pub fn rebuild_indexes(&self, namespace: &Namespace, settings: BuildSettings<'_>) -> Result<usize> {
         let missing = || Error::NamespaceNotFound(namespace.clone());
-        let (mut collection, _guard) = self.hold_exclusive(namespace).ok_or_else(missing)?;
-        self.switches.refuse(&collection, "reindex")?;
-        let names: Vec<String> = collection.indexes.iter().map(|index| index.name.clone()).collect();
-        for name in &names {
-            let index = by_name(&collection, name)?;
+        let collection = self.collection(namespace).ok_or_else(missing)?;
+        let mut built = 0;
+        for index in &collection.indexes {
+            let (collection, latch) = self.hold_exclusive_watched(namespace, settings.watch)?;
+            self.switches.refuse(&collection, "reindex")?;
+            self.builds.refuse(&collection)?;
+            let Some(index) = collection.index(&index.name).cloned() else { continue };
             let spec = IndexSpec::parse(index.spec.as_doc())?;
-            Build { store: self, collection: &collection, replaced: Some(index) }.run(vec![spec])?;
-            collection = self.collection(namespace).ok_or_else(missing)?;
+            let uuid = Uuid::new_v4();
+            Build { store: self, collection: &collection, replaced: Some(index), settings, uuid }
+                .run(vec![spec], latch)?;
+            built += 1;
         }
-        Ok(names.len())
+        Ok(built)
     }
 }

@@ -4,6 +4,7 @@ use arbor_bson::ArrayBuf;
 use arbor_lang::Code;
 
 use crate::call::Call;
+use crate::watcher::Watcher;
 use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
@@ -14,7 +15,8 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     let Some(collection) = store.collection(&namespace) else {
         return Err(Error::new(Code::NAMESPACE_NOT_FOUND, "collection does not exist"));
     };
-    store.rebuild_indexes(&namespace)?;
+    let watcher = Watcher::of(call);
+    watcher.explained(store.rebuild_indexes(&namespace, watcher.build_settings()))?;
     let specs = collection.index_specs();
     let reply = &mut call.reply;
     reply.append("nIndexesWas", specs.len() as i32).append("nIndexes", specs.len() as i32);
