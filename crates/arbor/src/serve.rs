@@ -13,8 +13,8 @@ use arbor_command::log::{Component, Event, Log};
 use arbor_command::{Commands, Options, Parameters};
 use arbor_engine::MemberState;
 use arbor_query::Database;
-use arbor_store::UnfinishedBuild;
 use arbor_server::{Limits, Listeners, Server, Signal, Stop};
+use arbor_store::UnfinishedBuild;
 
 use crate::background;
 use crate::config::{self, Settings};

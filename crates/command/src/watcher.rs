@@ -29,7 +29,7 @@ impl<'c> Watcher<'c> {
     }
 
     /// The error of what was watched: it may have been broken off because its time is over.
-    pub fn explained<T>(&self, outcome: Result<T, arbor_store::Error>) -> Result<T> {
+    pub fn explained<T>(&self, outcome: arbor_store::Result<T>) -> Result<T> {
         if let Err(arbor_store::Error::Interrupted) = outcome {
             self.interrupt.check()?;
         }

@@ -13,8 +13,8 @@ use crate::build::{Build, BuildSettings};
 use crate::change_collections::put_collection;
 use crate::change_indexes::{by_key, by_name};
 use crate::index_spec::{IndexSpec, problem};
-use crate::record::record;
 use crate::latch::ExclusiveGuard;
+use crate::record::record;
 use crate::{Collection, Error, Index, IndexCursor, IndexProblem, Namespace, Result, Store};
 
 /// Documents that share a key, at most so many of one key and so many keys, that an error names.
@@ -76,8 +76,7 @@ impl Store {
         match change.unique.filter(|_| !index.unique) {
             Some(conversion) => {
                 let replaced = Some(index.clone());
-                let build =
-                    Build { store: self, collection: &collection, replaced, settings, uuid: Uuid::new_v4() };
+                let build = Build { store: self, collection: &collection, replaced, settings, uuid: Uuid::new_v4() };
                 match build.convert(&index, change, conversion, latch)? {
                     Conversion::DryRun => Ok(IndexChanged::default()),
                     Conversion::Convert => Ok(IndexChanged { made_unique: true, ..changed }),

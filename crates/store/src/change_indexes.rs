@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arbor_bson::{Doc, DocBuf, ValueRef, compare_docs};
-use uuid::Uuid;
 use arbor_engine::Error as EngineError;
+use uuid::Uuid;
 
 use crate::build::{Build, BuildSettings, Running};
 use crate::catalogue::{self, CATALOGUE};

@@ -74,9 +74,7 @@ pub enum Error {
     #[error("{0}")]
     ConflictingOperation(String),
     /// 12587 BackgroundOperationInProgressForNamespace.
-    #[error(
-        "cannot perform operation: an index build is currently running for collection with UUID: {collection}"
-    )]
+    #[error("cannot perform operation: an index build is currently running for collection with UUID: {collection}")]
     IndexBuildRunning { collection: Uuid },
     /// 276 IndexBuildAborted.
     #[error("Index build aborted: {build}: {reason}")]

@@ -9,9 +9,9 @@ use arbor_base::TreeId;
 use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction, Transactions, View};
 use arc_swap::ArcSwap;
 
+use crate::build::Builds;
 use crate::catalogue::{self, CATALOGUE, Catalogue};
 use crate::latch::ExclusiveGuard;
-use crate::build::Builds;
 use crate::switch::Switches;
 use crate::{Collection, Error, Held, Namespace, Result, TreeDefaults, UnfinishedBuild};
 

@@ -4,8 +4,8 @@ mod support;
 
 use arbor_bson::{DocBuf, Value};
 use arbor_store::{
-    BuildSettings, Collection, Conversion, Created, Error, IndexChange, IndexChosen, IndexProblem, IndexSelection, Namespace, Store,
-    StoreOptions,
+    BuildSettings, Collection, Conversion, Created, Error, IndexChange, IndexChosen, IndexProblem, IndexSelection,
+    Namespace, Store, StoreOptions,
 };
 use arbor_txn::{Durability, View};
 use support::{Rig, array, doc, rig, spec};
@@ -169,7 +169,10 @@ fn settings_of_an_index_can_be_replaced() {
     let named = |name: &str| IndexChosen::Name(name.to_owned());
     let changed = rig.store.change_index(&rig.ns, &named("a_1"), &change, BuildSettings::default()).unwrap();
     assert_eq!((changed.expire_after_seconds, changed.hidden), (Some((Some(10), 99)), Some((false, true))));
-    let again = rig.store.change_index(&rig.ns, &IndexChosen::Key(support::key(&[("a", 1)])), &change, BuildSettings::default()).unwrap();
+    let again = rig
+        .store
+        .change_index(&rig.ns, &IndexChosen::Key(support::key(&[("a", 1)])), &change, BuildSettings::default())
+        .unwrap();
     assert_eq!((again.expire_after_seconds, again.hidden), (Some((Some(99), 99)), None));
     assert!(rig.store.change_index(&rig.ns, &named("b_1"), &change, BuildSettings::default()).is_err());
     assert!(rig.store.change_index(&rig.ns, &named("_id_"), &change, BuildSettings::default()).is_err());
@@ -187,7 +190,9 @@ fn an_index_becomes_unique_once_no_two_documents_share_a_key() {
     rig.create_index(spec(&[("a", 1)], &[("expireAfterSeconds", Value::Int32(10))])).unwrap();
     let of = |id: i32, a: i32| doc(&[("_id", Value::Int32(id)), ("a", Value::Int32(a))]);
     [of(1, 1), of(2, 1), of(3, 3)].iter().for_each(|doc| rig.insert(doc).unwrap());
-    let change = |change: IndexChange| rig.store.change_index(&rig.ns, &IndexChosen::Name("a_1".to_owned()), &change, BuildSettings::default());
+    let change = |change: IndexChange| {
+        rig.store.change_index(&rig.ns, &IndexChosen::Name("a_1".to_owned()), &change, BuildSettings::default())
+    };
     let to_unique = |conversion| change(IndexChange { unique: Some(conversion), ..IndexChange::default() });
     let unprepared = to_unique(Conversion::Convert);
     assert!(matches!(unprepared, Err(Error::Index { kind: IndexProblem::InvalidOptions, .. })), "{unprepared:?}");

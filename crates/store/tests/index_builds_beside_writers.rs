@@ -365,7 +365,8 @@ fn a_build_that_is_broken_off_begins_again_only_after_a_shutdown() {
             let rig = filled();
             let at_progress = |now| now == phase;
             let watch = &Watcher { at_progress, stopped: Cell::new(false), closing };
-            let outcome = rig.store.build_indexes(&rig.ns, &all_kinds(), BuildSettings { memory_bytes: 1 << 20, watch });
+            let outcome =
+                rig.store.build_indexes(&rig.ns, &all_kinds(), BuildSettings { memory_bytes: 1 << 20, watch });
             if phase == Phase::CatchingUp && outcome.is_ok() {
                 continue;
             }

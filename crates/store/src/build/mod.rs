@@ -43,8 +43,8 @@ use uuid::Uuid;
 
 use self::carry::KeyChanges;
 pub(crate) use self::registry::{Builds, Running};
-use self::registry::{Progress, Registered};
 pub use self::registry::{IndexBuild, IndexBuildCounts};
+use self::registry::{Progress, Registered};
 pub use self::restart::UnfinishedBuild;
 use self::target::Target;
 use crate::catalogue::{self, CATALOGUE};

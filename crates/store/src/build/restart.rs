@@ -28,11 +28,7 @@ impl Store {
     /// Builds the indexes that are not there yet. `None`: the collection is gone.
     ///
     /// Its note goes, whatever comes out, unless it is broken off once more because the server is going down.
-    pub fn build_again(
-        &self,
-        build: &UnfinishedBuild,
-        settings: BuildSettings<'_>,
-    ) -> Result<Option<IndexesCreated>> {
+    pub fn build_again(&self, build: &UnfinishedBuild, settings: BuildSettings<'_>) -> Result<Option<IndexesCreated>> {
         let collection = self.collection(&build.namespace).filter(|own| own.uuid == build.collection);
         self.builds.begun_again.fetch_add(1, Ordering::Relaxed);
         let outcome = match collection {

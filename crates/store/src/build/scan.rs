@@ -5,9 +5,9 @@ use std::path::Path;
 use arbor_bson::Doc;
 use arbor_txn::View;
 
+use super::Build;
 use super::carry::KeyChanges;
 use super::target::Target;
-use super::Build;
 use crate::follow::{Pace, Phase, Throttle, Watch, bulk_load};
 use crate::sorter::{Merge, Row, Sorter};
 use crate::write::entry_of;
@@ -30,12 +30,7 @@ pub(super) fn each_document(
 
 impl Build<'_> {
     /// Step 2 without its checkpoint: the trees hold the keys of the documents that the view of `changes` shows.
-    pub(super) fn fill(
-        &self,
-        changes: &mut KeyChanges<'_>,
-        watch: &dyn Watch,
-        throttle: &mut Throttle,
-    ) -> Result<()> {
+    pub(super) fn fill(&self, changes: &mut KeyChanges<'_>, watch: &dyn Watch, throttle: &mut Throttle) -> Result<()> {
         let scratch = &self.store.options.scratch;
         let memory = self.settings.memory_bytes / changes.targets.len().max(1);
         let mut sorters: Vec<Sorter> = changes.targets.iter().map(|_| Sorter::new(scratch, memory)).collect();

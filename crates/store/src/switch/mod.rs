@@ -180,8 +180,7 @@ impl Switch<'_> {
         transactions.checkpoint_now()?;
         done.copied_in = began.elapsed();
         done.rounds = catch_up.rounds(self, &mut throttle)?;
-        done.blocked =
-            catch_up.finish(self.store, &self.old, self, &mut throttle, |last| self.switch_over(last))?;
+        done.blocked = catch_up.finish(self.store, &self.old, self, &mut throttle, |last| self.switch_over(last))?;
         done.records = catch_up.records;
         Ok(done)
     }
