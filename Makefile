@@ -7,6 +7,7 @@ PORT ?= 27017
 DBPATH ?= data
 
 .PHONY: run test build fmt lint unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images fuzz lab-points lab-kv lab-kv-all test-rocksdb
+.PHONY: drivers drivers-short setup-drivers
 .PHONY: setup-build setup-clients setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
 
 run: build
@@ -16,7 +17,7 @@ run: build
 build: setup-build
 	cargo build --release --locked -p arbor
 
-test: lint compat-check unit unit-rocksdb unit-wiredtiger clients spec
+test: lint compat-check unit unit-rocksdb unit-wiredtiger clients spec drivers-short
 
 fmt:
 	cargo fmt --all
@@ -59,7 +60,16 @@ compat:
 compat-check:
 	python3 testing/spec/registry.py
 
+# Mongoose, MongoEngine, Beanie, the drivers, stores, job queues and mongosh, as applications use them (testing/drivers/README.md)
+drivers-short: setup-build setup-clients setup-drivers
+	cargo build --locked -p arbor
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/drivers/.venv/bin/python testing/drivers/run.py
+
 # ---- slow suites, run before an issue is closed ---------------------------------------------------------------------
+
+# the same flows as drivers-short with more documents, larger files and more clients
+drivers: build setup-clients setup-drivers
+	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/drivers/.venv/bin/python testing/drivers/run.py --full
 
 # kill -9 under a mixed load, 20 times in a row
 KILLS ?= 20
@@ -134,3 +144,6 @@ setup-wiredtiger:
 
 setup-clients:
 	@scripts/setup clients
+
+setup-drivers:
+	@scripts/setup drivers

@@ -10,8 +10,10 @@ from pymongo.errors import OperationFailure
 from arbor_process import Arbor
 
 COMMANDS = [
-    ({"replSetGetStatus": 1}, 59),
-    ({"replSetInitiate": {}}, 59),
+    ({"replSetGetStatus": 1}, 76),
+    ({"replSetGetConfig": 1}, 76),
+    ({"replSetInitiate": {}}, 76),
+    ({"replSetReconfig": {}}, 59),
     ({"enableSharding": "d"}, 59),
     ({"mapReduce": "c"}, 59),
     ({"profile": 2}, 238),

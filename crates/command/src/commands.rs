@@ -23,6 +23,7 @@ use crate::place::{self, Place};
 use crate::registry::{self, Row};
 use crate::sessions::{REFRESH, Sessions};
 use crate::storage_parameters::StorageParameters;
+use crate::usage::{self, Usages, Use};
 use crate::{Connection, Error, Parameters, Result, error_map};
 
 /// How the server was started, as far as commands show it.
@@ -73,6 +74,7 @@ pub struct Commands {
     pub(crate) options: Options,
     pub(crate) host: Box<dyn Host>,
     pub(crate) metrics: Metrics,
+    pub(crate) usages: Usages,
     pub(crate) operations: Operations,
     pub(crate) sessions: Sessions,
     pub(crate) fail_points: FailPoints,
@@ -122,6 +124,7 @@ impl Commands {
             options,
             host,
             metrics: Metrics::new(),
+            usages: Usages::default(),
             operations: Operations::default(),
             sessions: Sessions::default(),
             fail_points: FailPoints::default(),
@@ -329,7 +332,9 @@ impl Commands {
         let outcome = outcome.and_then(|()| self.settle(row, write_concern));
         let (mut reply, plan) = (call.reply, call.plan);
         connection.slot.end();
-        self.count(row, begun.elapsed(), outcome.is_err());
+        let took = begun.elapsed();
+        self.count(row, took, outcome.is_err());
+        self.note_use(connection, row, request, took);
         let error = outcome.err().map(|error| self.with_namespace(self.at_shutdown(error)));
         self.log_if_slow(connection, request, begun.elapsed(), &plan, reply.as_bytes().len(), error.as_ref());
         match &error {
@@ -389,6 +394,13 @@ impl Commands {
         if !matches!(row.kind, Kind::Insert | Kind::Update | Kind::Delete) {
             self.metrics.count(row.kind, 1);
         }
+    }
+
+    /// The collection was used.
+    fn note_use(&self, connection: &mut Connection, row: &Row, request: &Incoming<'_>, took: Duration) {
+        let Some(collection) = usage::collection_of(request.body) else { return };
+        let used = Use { kind: row.kind, class: row.class, took };
+        self.usages.record(&mut connection.last_used, &self.database.store, request.db, collection, used);
     }
 
     /// Names the collection whose tree is not available, and its engine alone where several are missing.

@@ -9,6 +9,7 @@ use arbor_wire::{ReplyTo, Scratch};
 
 use crate::operation::Slot;
 use crate::sessions::SessionId;
+use crate::usage::Usage;
 
 /// Where a connection comes from.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub struct Connection {
     pub(crate) stream: Option<Stream>,
     /// What the last request without an answer would have been answered, for `getLastError`.
     pub(crate) last_write: Option<LastWrite>,
+    /// The collection of the last request that had one.
+    pub(crate) last_used: Option<Arc<Usage>>,
 }
 
 /// A write that nobody was answered.
@@ -62,6 +65,7 @@ impl Connection {
             session_told: None,
             stream: None,
             last_write: None,
+            last_used: None,
         }
     }
 

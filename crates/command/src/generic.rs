@@ -8,6 +8,7 @@ use arbor_txn::Durability;
 
 use crate::arguments::Field;
 use crate::registry::Row;
+use crate::stable_api::{self, Declared};
 use crate::{Error, Result};
 
 /// What the generic fields of one command said.
@@ -64,7 +65,7 @@ pub fn is_generic(name: &str) -> bool {
 /// Reads the generic fields of a command, and refuses what a standalone server cannot promise.
 pub fn read<'a>(row: &Row, body: Doc<'a>) -> Result<Generic<'a>> {
     let mut generic = Generic::default();
-    let (mut api_version, mut api_flags) = (None, false);
+    let mut api = Declared::default();
     for (name, value) in body.iter().skip(1) {
         let field = Field::new("", name);
         match name {
@@ -76,17 +77,18 @@ pub fn read<'a>(row: &Row, body: Doc<'a>) -> Result<Generic<'a>> {
             }
             "readConcern" => read_concern(field.document(value)?)?,
             "comment" => generic.comment = Some(value),
-            "apiVersion" => api_version = Some(field.string(value)?),
+            "apiVersion" => api.version = Some(field.string(value)?),
             "apiStrict" => {
-                generic.api_strict = field.strict_bool(value)?;
-                api_flags = true;
+                api.strict = field.strict_bool(value)?;
+                api.flags = true;
             }
-            "apiDeprecationErrors" => api_flags |= field.strict_bool(value).is_ok(),
+            "apiDeprecationErrors" => api.flags |= field.strict_bool(value).is_ok(),
             "txnNumber" => return Err(no_transaction_numbers()),
             _ => {}
         }
     }
-    check_api(row, &generic, api_version, api_flags)?;
+    stable_api::check(row, api, body)?;
+    generic.api_strict = api.strict;
     if generic.has_write_concern && !row.takes_write_concern() {
         return Err(Error::new(Code::INVALID_OPTIONS, "Command does not support writeConcern"));
     }
@@ -96,29 +98,6 @@ pub fn read<'a>(row: &Row, body: Doc<'a>) -> Result<Generic<'a>> {
 fn no_transaction_numbers() -> Error {
     let text = "Transaction numbers are only allowed on a replica set member or mongos";
     Error::new(Code::ILLEGAL_OPERATION, text)
-}
-
-fn check_api(row: &Row, generic: &Generic<'_>, version: Option<&str>, flags: bool) -> Result<()> {
-    match version {
-        None if flags => {
-            let text = "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion";
-            Err(Error::new(Code(4886600), text))
-        }
-        Some(version) if version != "1" => {
-            let text = format!("Provided API version must be \"1\", found \"{version}\"");
-            Err(Error::new(Code::API_VERSION_ERROR, text))
-        }
-        Some(_) if generic.api_strict && !row.is_in_stable_api() => {
-            let name = row.name;
-            let text = format!(
-                "Provided apiStrict:true, but the command {name} is not in API Version 1. Information on supported \
-                 commands and migrations in API Version 1 can be found at \
-                 https://dochub.mongodb.org/core/manual-versioned-api"
-            );
-            Err(Error::new(Code::API_STRICT_ERROR, text))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn session(lsid: Doc<'_>) -> Result<[u8; 16]> {

@@ -38,8 +38,10 @@ mod process;
 mod registry;
 mod sessions;
 mod slow_log;
+mod stable_api;
 mod storage_parameters;
 mod ttl;
+mod usage;
 mod watcher;
 
 pub use commands::{After, Commands, Host, NetworkFigures, Options};

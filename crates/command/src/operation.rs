@@ -56,6 +56,14 @@ struct Progress {
     total: u64,
 }
 
+/// How many operations run now; commands are neither readers nor writers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Running {
+    pub total: usize,
+    pub readers: usize,
+    pub writers: usize,
+}
+
 /// What is said about an operation that begins.
 pub struct Begin<'a> {
     pub kind: &'static str,
@@ -122,8 +130,17 @@ impl Operations {
         slots.iter().filter_map(|slot| slot.describe(host, idle)).collect()
     }
 
-    pub fn active(&self) -> usize {
-        self.slots().values().filter(|slot| lock(&slot.operation).running).count()
+    pub fn running(&self) -> Running {
+        let mut running = Running::default();
+        for slot in self.slots().values() {
+            let operation = lock(&slot.operation);
+            if operation.running {
+                running.total += 1;
+                running.readers += usize::from(matches!(operation.kind, "query" | "getmore"));
+                running.writers += usize::from(matches!(operation.kind, "insert" | "update" | "remove"));
+            }
+        }
+        running
     }
 
     fn slots(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Slot>>> {
@@ -267,6 +284,7 @@ mod tests {
         let interrupt = begin(&slot, &DocBuf::new().with("find", "c"));
         let listed = operations.list("h", false);
         assert!(matches!(listed[0].get("ns"), Some(ValueRef::String("test.c"))));
+        assert_eq!(operations.running(), Running { total: 1, readers: 0, writers: 0 });
         let Some(ValueRef::Int64(id)) = listed[0].get("opid") else { panic!("{listed:?}") };
         assert!(listed[0].get("progress").is_none());
         slot.set_progress("Copying", 1, 3);
@@ -277,6 +295,7 @@ mod tests {
         assert!(operations.kill(id as u64) && interrupt.check().is_err());
         slot.end();
         assert!(!operations.kill(id as u64));
+        assert_eq!(operations.running(), Running::default());
         assert!(begin(&slot, &DocBuf::new().with("find", "c")).check().is_ok(), "the next operation is another one");
         assert_eq!(operations.kill_session([7; 16]), 1);
         operations.close(3);

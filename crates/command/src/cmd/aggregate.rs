@@ -8,7 +8,7 @@ use arbor_store::Namespace;
 use super::cursor_reply::{First, answer_first, collation, cursor_option, refuse_if_given};
 use super::{coll_stats, current_op, explain, plan_cache_clear};
 use crate::call::Call;
-use crate::{Error, Result};
+use crate::{Error, Result, usage};
 
 pub struct Parsed<'c> {
     pub spec: AggregateSpec<'c>,
@@ -183,7 +183,16 @@ fn collection_figures(call: &Call<'_>, namespace: &Namespace, options: Doc<'_>) 
                 doc.append(name, &coll_stats::figures_doc(call, &figures, true, scale));
             }
             "count" => drop(doc.append(name, figures.documents as i64)),
-            "latencyStats" | "queryExecStats" => return Err(Error::not_supported(&format!("$collStats.{name}"))),
+            "latencyStats" => {
+                let histograms = match field.document(value)?.get("histograms") {
+                    Some(value) => field.bool(value)?,
+                    None => false,
+                };
+                let used = call.server.usages.of(namespace.as_str());
+                let latencies = used.map_or_else(|| usage::no_latencies(histograms), |used| used.latencies(histograms));
+                doc.append(name, &latencies);
+            }
+            "queryExecStats" => return Err(Error::not_supported(&format!("$collStats.{name}"))),
             _ => return Err(field.unknown()),
         }
     }

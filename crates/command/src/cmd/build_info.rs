@@ -17,6 +17,8 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     reply.append("versionArray", &numbers).append("buildEnvironment", &environment).append("bits", usize::BITS as i32);
     reply.append("debug", cfg!(debug_assertions)).append("maxBsonObjectSize", super::hello::DOCUMENT_BYTES_MAX);
     reply.append("storageEngines", &engines);
+    // What MongoDB answers that was built without TLS.
+    reply.append("openssl", &DocBuf::new().with("running", "disabled").with("compiled", "disabled"));
     reply.append("arbor", &DocBuf::new().with("version", env!("CARGO_PKG_VERSION")));
     Ok(())
 }

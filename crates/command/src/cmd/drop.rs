@@ -28,6 +28,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         Err(arbor_store::Error::NamespaceNotFound(_)) => Ok(()),
         Err(error) => Err(error.into()),
         Ok(_) => {
+            call.server.usages.forget(namespace.as_str());
             call.reply.append("nIndexesWas", indexes).append("ns", namespace.as_str());
             Ok(())
         }

@@ -18,6 +18,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         return Err(Error::new(Code::ILLEGAL_OPERATION, text));
     }
     if call.database().store.drop_database(call.db)? {
+        call.server.usages.forget_database(call.db);
         call.reply.append("dropped", call.db);
     }
     Ok(())

@@ -55,7 +55,7 @@ pub fn explain_call(call: &Call<'_>, verbosity: Verbosity) -> Result<DocBuf> {
     Ok(arbor_query::explain(call.database(), &spec, verbosity, &call.interrupt)?)
 }
 
-/// `command` and `serverInfo`, where the plan has not brought them.
+/// `command`, `serverInfo` and `serverParameters`, where the plan has not brought them.
 pub fn append_surroundings(call: &mut Call<'_>, explained: arbor_bson::Doc<'_>) {
     let mut command: DocBuf = explained.iter().filter(|(name, _)| !name.starts_with('$')).collect();
     command.append("$db", call.db);
@@ -69,6 +69,13 @@ pub fn append_surroundings(call: &mut Call<'_>, explained: arbor_bson::Doc<'_>) 
             .with("version", MONGODB_VERSION)
             .with("gitVersion", "arbor");
         call.reply.append("serverInfo", &info);
+    }
+    if call.reply.get("serverParameters").is_none() {
+        let settings = &call.database().settings;
+        let limits = DocBuf::new()
+            .with("internalDocumentSourceGroupMaxMemoryBytes", settings.group_bytes_max as i64)
+            .with("internalQueryMaxBlockingSortMemoryUsageBytes", settings.sort_bytes_max as i64);
+        call.reply.append("serverParameters", &limits);
     }
 }
 

@@ -55,6 +55,8 @@ pub mod profile;
 pub mod re_index;
 pub mod refresh_sessions;
 pub mod rename_collection;
+pub mod replication;
+pub mod roles_info;
 pub mod sasl;
 pub mod server_status;
 pub mod set_feature_compatibility_version;

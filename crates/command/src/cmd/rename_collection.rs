@@ -32,6 +32,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             let text = format!("cannot rename view: {from}");
             Err(Error::new(arbor_lang::Code::COMMAND_NOT_SUPPORTED_ON_VIEW, text))
         }
-        done => Ok(done?),
+        done => {
+            done?;
+            call.server.usages.forget(from.as_str());
+            call.server.usages.forget(to.as_str());
+            Ok(())
+        }
     }
 }

@@ -1,8 +1,10 @@
-//! `top`: use per collection is not counted yet, and zeros would be invented.
+//! `top`: use per collection.
 
+use crate::Result;
 use crate::call::Call;
-use crate::{Error, Result};
 
-pub fn run(_call: &mut Call<'_>) -> Result<()> {
-    Err(Error::not_supported("top"))
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    call.only(&[])?;
+    call.reply.append("totals", &call.server.usages.totals());
+    Ok(())
 }

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Runs the flows of this folder against one Arbor server, or against the server of --uri, and prints what they did.
+
+    run.py [--full] [--only NAME ...] [--uri URI] [--jobs N]
+
+ARBOR names the server's binary. A flow is one process; it has a database of its own, named after it.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from arbor_process import Arbor  # noqa: E402
+
+LIMIT_S = {False: 120, True: 540}
+
+
+def flows(only):
+    """Every flow: the command that runs it, by name. flow.mjs and flow.py are what the flows are written with."""
+    found = {}
+    # mongosh first: it takes longest
+    for path in [*HERE.glob("shell/*.py"), *sorted(HERE.glob("node/*.mjs")), *sorted(HERE.glob("python/*.py"))]:
+        if path.stem == "flow":
+            continue
+        found[path.stem] = ["node", str(path)] if path.suffix == ".mjs" else [sys.executable, str(path)]
+    unknown = set(only) - set(found)
+    if unknown:
+        raise SystemExit(f"no such flow: {', '.join(sorted(unknown))}; there are {', '.join(found)}")
+    return {name: command for name, command in found.items() if not only or name in only}
+
+
+def run(name, command, uri, full):
+    begin = time.monotonic()
+    environment = {**os.environ, "MONGODB_URI": uri, "DRIVERS_FULL": "1" if full else "0", "NODE_NO_WARNINGS": "1"}
+    try:
+        done = subprocess.run(command, env=environment, cwd=HERE, timeout=LIMIT_S[full], text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        output, passed = done.stdout, done.returncode == 0
+    except subprocess.TimeoutExpired as expired:
+        output, passed = (expired.stdout or b"").decode(errors="replace") + "  FAIL  out of time\n", False
+    return name, passed, time.monotonic() - begin, output
+
+
+def run_all(uri, arguments):
+    failed, begin = [], time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        todo = [pool.submit(run, name, command, uri, arguments.full) for name, command in flows(arguments.only).items()]
+        for future in concurrent.futures.as_completed(todo):
+            name, passed, seconds, output = future.result()
+            print(f"== {name} ({seconds:.1f} s){'' if passed else ' FAILED'}\n{output}", flush=True)
+            if not passed:
+                failed.append(name)
+    print(f"{len(todo)} flows in {time.monotonic() - begin:.0f} s; failed: {', '.join(failed) or 'none'}")
+    return 1 if failed else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="the long form: more documents, larger files, more clients")
+    parser.add_argument("--only", nargs="*", default=[], help="these flows")
+    parser.add_argument("--uri", help="a server that runs already, also a MongoDB")
+    parser.add_argument("--jobs", type=int, default=2, help="flows side by side")
+    arguments = parser.parse_args()
+    if arguments.uri:
+        return run_all(arguments.uri, arguments)
+    with tempfile.TemporaryDirectory(prefix="arbor-drivers-") as folder:
+        with Arbor(pathlib.Path(folder) / "data") as arbor:
+            outcome = run_all(arbor.uri, arguments)
+            if arbor.process.poll() is not None:
+                print(f"the server ended:\n{arbor.log_tail()}")
+                return 1
+    return outcome
+
+
+if __name__ == "__main__":
+    sys.exit(main())
