@@ -81,12 +81,12 @@ mod tests {
             arbor_bson::display::shell_doc(good.as_doc()).to_string(),
             "{ v: 2, key: { _id: 1 }, name: \"_id_\", unique: true }"
         );
-        assert_eq!(read(spec(key(1.0))), Err(40414));
-        assert_eq!(read(DocBuf::new().with("unique", true)), Err(40414));
-        assert_eq!(read(spec(key(-1.0)).with("unique", true)), Err(197));
-        assert_eq!(read(spec(key(1.0).with("a", 1i32)).with("unique", true)), Err(197));
-        assert_eq!(read(spec(key(1.0)).with("unique", false)), Err(5_979_700));
-        assert_eq!(read(spec(key(1.0)).with("unique", true).with("v", 1i32)), Err(5_979_704));
-        assert_eq!(read(spec(key(1.0)).with("unique", true).with("sparse", true)), Err(40415));
+        assert_eq!(read(spec(key(1.0))).err(), Some(40414));
+        assert_eq!(read(DocBuf::new().with("unique", true)).err(), Some(40414));
+        assert_eq!(read(spec(key(-1.0)).with("unique", true)).err(), Some(197));
+        assert_eq!(read(spec(key(1.0).with("a", 1i32)).with("unique", true)).err(), Some(197));
+        assert_eq!(read(spec(key(1.0)).with("unique", false)).err(), Some(5_979_700));
+        assert_eq!(read(spec(key(1.0)).with("unique", true).with("v", 1i32)).err(), Some(5_979_704));
+        assert_eq!(read(spec(key(1.0)).with("unique", true).with("sparse", true)).err(), Some(40415));
     }
 }
