@@ -1,15 +1,16 @@
 //! How strings are ordered: by their bytes, or by what the rules of a language say.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 /// An order of strings, and keys in that order.
 ///
-/// T1: `compare_text` orders two strings as the bytes that `write_key` gives for them.
+/// T1: `compare_text` orders two strings as the bytes of the texts that `key` gives for them.
 pub trait TextOrder {
     fn compare_text(&self, a: &str, b: &str) -> Ordering;
 
-    /// Appends bytes whose order is the order of the strings; any byte may be among them.
-    fn write_key(&self, text: &str, out: &mut Vec<u8>);
+    /// What stands for a string where bytes are compared.
+    fn key<'t>(&self, text: &'t str) -> Cow<'t, str>;
 }
 
 /// The order without any rules.
@@ -22,7 +23,8 @@ impl TextOrder for ByBytes {
         a.cmp(b)
     }
 
-    fn write_key(&self, text: &str, out: &mut Vec<u8>) {
-        out.extend_from_slice(text.as_bytes());
+    #[inline]
+    fn key<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        Cow::Borrowed(text)
     }
 }

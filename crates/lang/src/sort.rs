@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 
 use arbor_bson::keystring::KeyBuilder;
-use arbor_bson::{Array, Doc, DocBuf, ValueRef, compare};
+use arbor_bson::{Array, Doc, DocBuf, ValueRef};
 
 use crate::document::with_value;
 use crate::path::{Component, Leaf};
-use crate::{Error, Input, MetaKind, Path, Result, field_path, number, text};
+use crate::{Collation, Context, Error, Input, MetaKind, Path, Result, field_path, number, text};
 
 /// MongoDB's limit on the fields of a pattern.
 const PARTS_MAX: usize = 32;
@@ -16,6 +16,7 @@ const PARTS_MAX: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub struct SortPattern {
     parts: Vec<SortPart>,
+    collation: Collation,
     /// Two paths begin alike, so they may lead through the same array.
     may_share_array: bool,
 }
@@ -30,7 +31,7 @@ pub struct SortPart {
 }
 
 impl SortPattern {
-    pub fn parse(pattern: Doc) -> Result<SortPattern> {
+    pub fn parse(pattern: Doc, context: &Context) -> Result<SortPattern> {
         let mut parts: Vec<SortPart> = Vec::new();
         for (name, value) in pattern {
             let meta = parse_meta(name, value)?;
@@ -48,16 +49,16 @@ impl SortPattern {
         if parts.len() > PARTS_MAX {
             return Err(Error::location(13103, "too many compound keys"));
         }
-        Ok(SortPattern::of_parts(parts))
+        Ok(SortPattern::of_parts(parts, &context.collation))
     }
 
-    pub fn of_parts(parts: Vec<SortPart>) -> SortPattern {
+    pub fn of_parts(parts: Vec<SortPart>, collation: &Collation) -> SortPattern {
         let alike = |(at, part): (usize, &SortPart)| {
             let shares = |earlier: &SortPart| earlier.meta.is_none() && earlier.path.head() == part.path.head();
             part.meta.is_none() && parts.iter().take(at).any(shares)
         };
         let may_share_array = parts.iter().enumerate().any(alike);
-        SortPattern { parts, may_share_array }
+        SortPattern { parts, collation: collation.clone(), may_share_array }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -66,6 +67,11 @@ impl SortPattern {
 
     pub fn parts(&self) -> &[SortPart] {
         &self.parts
+    }
+
+    /// How strings compare in it.
+    pub fn collation(&self) -> &Collation {
+        &self.collation
     }
 
     /// Bytes whose order is the order of the documents. An array sorts by its smallest element ascending and by its
@@ -77,10 +83,10 @@ impl SortPattern {
         let mut key = KeyBuilder::new();
         for part in &self.parts {
             match part.meta {
-                None => key.push(part.value(doc), part.descending),
-                Some(MetaKind::RandVal) => key.push(ValueRef::Double(rand::random()), part.descending),
-                Some(kind) => key.push(input.meta(kind).unwrap_or(ValueRef::Null), part.descending),
-            };
+                None => self.collation.push_key(&mut key, part.value(doc, &self.collation), part.descending),
+                Some(MetaKind::RandVal) => drop(key.push(ValueRef::Double(rand::random()), part.descending)),
+                Some(kind) => drop(key.push(input.meta(kind).unwrap_or(ValueRef::Null), part.descending)),
+            }
         }
         key.finish().bytes
     }
@@ -95,7 +101,7 @@ impl SortPattern {
         let (settled_a, settled_b) = (self.settle(a), self.settle(b));
         let (a, b) = (settled_a.as_ref().map_or(a, DocBuf::as_doc), settled_b.as_ref().map_or(b, DocBuf::as_doc));
         let orders = self.parts.iter().filter(|part| part.meta.is_none()).map(|part| {
-            let order = compare(part.value(a), part.value(b));
+            let order = self.collation.compare(part.value(a, &self.collation), part.value(b, &self.collation));
             if part.descending { order.reverse() } else { order }
         });
         orders.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
@@ -162,10 +168,10 @@ impl SortPart {
     }
 
     /// The value a document sorts by.
-    pub fn value<'a>(&self, doc: Doc<'a>) -> ValueRef<'a> {
+    pub fn value<'a>(&self, doc: Doc<'a>, collation: &Collation) -> ValueRef<'a> {
         let mut best: Option<ValueRef<'a>> = None;
         let mut consider = |value: ValueRef<'a>| {
-            let better = best.is_none_or(|best| compare(value, best).is_lt() != self.descending);
+            let better = best.is_none_or(|best| collation.compare(value, best).is_lt() != self.descending);
             if better {
                 best = Some(value);
             }
@@ -224,7 +230,7 @@ mod tests {
     use crate::notation::doc;
 
     fn order(pattern: &str, a: &str, b: &str) -> Ordering {
-        let pattern = SortPattern::parse(doc(pattern).as_doc()).unwrap();
+        let pattern = SortPattern::parse(doc(pattern).as_doc(), &Context::new(0)).unwrap();
         let (a, b) = (doc(a), doc(b));
         let order = pattern.compare(a.as_doc(), b.as_doc());
         assert_eq!(pattern.key(a.as_doc()).cmp(&pattern.key(b.as_doc())), order, "{a:?} {b:?}");
@@ -268,7 +274,7 @@ mod tests {
             ("{'a.': 1}", 40353),
             ("{'$a': 1}", 16410),
         ] {
-            assert_eq!(SortPattern::parse(doc(pattern).as_doc()).unwrap_err().code.0, code, "{pattern}");
+            assert_eq!(SortPattern::parse(doc(pattern).as_doc(), &Context::new(0)).unwrap_err().code.0, code, "{pattern}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! From values to keys.
 
 use super::{END, ESCAPE, MAX, MIN, class, code, number, types::TypeWriter};
-use crate::{Elements, TextOrder, ValueRef, canonical_type};
+use crate::{ByBytes, Elements, TextOrder, ValueRef, canonical_type};
 
 /// A finished key. Equal `bytes` mean equal values; `type_bits` are needed only to get the values back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,22 +28,18 @@ impl KeyBuilder {
     }
 
     pub fn push(&mut self, value: ValueRef<'_>, descending: bool) -> &mut KeyBuilder {
-        self.push_with(value, descending, &Plain)
+        self.push_by(&ByBytes, value, descending)
     }
 
-    /// [`KeyBuilder::push`] with the keys of another order in the place of strings, at any depth. Such strings cannot be
-    /// had back from the key.
+    /// [`KeyBuilder::push`] with the keys of another order in the place of strings, at any depth: those are what is had
+    /// back from the key.
     pub fn push_by<O: TextOrder>(&mut self, order: &O, value: ValueRef<'_>, descending: bool) -> &mut KeyBuilder {
-        self.push_with(value, descending, &Ordered(order))
-    }
-
-    fn push_with(&mut self, value: ValueRef<'_>, descending: bool, strings: &impl Strings) -> &mut KeyBuilder {
         let start = self.bytes.len();
         match value {
             ValueRef::Document(_) | ValueRef::Array(_) | ValueRef::JavaScriptWithScope { .. } => {
-                self.nested(value, strings);
+                self.nested(value, order);
             }
-            scalar => self.scalar(scalar, strings),
+            scalar => self.scalar(scalar, order),
         }
         if descending {
             self.bytes.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
@@ -94,7 +90,7 @@ impl KeyBuilder {
         Key { bytes: std::mem::take(&mut self.bytes), type_bits: std::mem::take(&mut self.types).into_bytes() }
     }
 
-    fn scalar(&mut self, value: ValueRef<'_>, strings: &impl Strings) {
+    fn scalar(&mut self, value: ValueRef<'_>, strings: &impl TextOrder) {
         let out = &mut self.bytes;
         match value {
             ValueRef::Int32(v) => number::int32(out, &mut self.types, v),
@@ -133,14 +129,14 @@ impl KeyBuilder {
         }
     }
 
-    fn string(&mut self, v: &str, code: u8, strings: &impl Strings) {
+    fn string(&mut self, v: &str, code: u8, strings: &impl TextOrder) {
         self.bytes.push(class::STRING);
-        strings.write(v, &mut self.bytes);
+        text(&mut self.bytes, &strings.key(v));
         self.types.push(code);
     }
 
     /// Walks with a stack on the heap, whatever the depth.
-    fn nested(&mut self, value: ValueRef<'_>, strings: &impl Strings) {
+    fn nested(&mut self, value: ValueRef<'_>, strings: &impl TextOrder) {
         let mut open: Vec<Open<'_>> = self.head(value, strings).into_iter().collect();
         while let Some(innermost) = open.last_mut() {
             let Some((name, value)) = innermost.elements.next() else {
@@ -157,7 +153,7 @@ impl KeyBuilder {
     }
 
     /// A whole scalar, or the head of a nested value and what is inside it.
-    fn head<'v>(&mut self, value: ValueRef<'v>, strings: &impl Strings) -> Option<Open<'v>> {
+    fn head<'v>(&mut self, value: ValueRef<'v>, strings: &impl TextOrder) -> Option<Open<'v>> {
         match value {
             ValueRef::Document(v) => {
                 self.bytes.push(class::DOCUMENT);
@@ -190,34 +186,8 @@ fn with_class(out: &mut Vec<u8>, class: u8, content: &[u8]) {
     out.extend_from_slice(content);
 }
 
-/// What stands in a key for a string.
-trait Strings {
-    fn write(&self, value: &str, out: &mut Vec<u8>);
-}
-
-struct Plain;
-
-impl Strings for Plain {
-    fn write(&self, value: &str, out: &mut Vec<u8>) {
-        text(out, value);
-    }
-}
-
-struct Ordered<'o, O>(&'o O);
-
-impl<O: TextOrder> Strings for Ordered<'_, O> {
-    fn write(&self, value: &str, out: &mut Vec<u8>) {
-        let mut key = Vec::with_capacity(2 * value.len());
-        self.0.write_key(value, &mut key);
-        escaped(out, &key);
-    }
-}
-
 fn text(out: &mut Vec<u8>, text: &str) {
-    escaped(out, text.as_bytes());
-}
-
-fn escaped(out: &mut Vec<u8>, bytes: &[u8]) {
+    let bytes = text.as_bytes();
     if bytes.iter().all(|byte| *byte > ESCAPE) {
         out.extend_from_slice(bytes);
     } else {

@@ -1,23 +1,27 @@
-//! `$addToSet`: each value once, by equality across types, in the order they were first seen.
+//! `$addToSet`: each value once, by equality across types and by the collation, in the order they were first seen.
 
-use arbor_bson::keystring::key_of;
 use arbor_bson::{ArrayBuf, Doc, Value, ValueRef};
 use hashbrown::HashSet;
 
 use super::{State, elements};
-use crate::Result;
 use crate::expression::Evaluated;
+use crate::{Collation, Result};
 
 #[derive(Debug, Default)]
 pub struct AddToSet {
     values: ArrayBuf,
     seen: HashSet<Vec<u8>>,
     seen_bytes: usize,
+    collation: Collation,
 }
 
 impl AddToSet {
+    pub fn new(collation: &Collation) -> AddToSet {
+        AddToSet { collation: collation.clone(), ..AddToSet::default() }
+    }
+
     fn add_value(&mut self, value: ValueRef) {
-        let key = key_of(value).bytes;
+        let key = self.collation.key_of(value).bytes;
         let bytes = key.len();
         if self.seen.insert(key) {
             self.seen_bytes += bytes + size_of::<Vec<u8>>();

@@ -3,31 +3,32 @@
 
 use std::cmp::Ordering;
 
-use arbor_bson::{Doc, Value, ValueRef, compare};
+use arbor_bson::{Doc, Value, ValueRef};
 
 use super::{State, elements, optional, value_bytes};
-use crate::Result;
 use crate::expression::Evaluated;
+use crate::{Collation, Result};
 
 #[derive(Debug)]
 pub struct Extreme {
     /// How a value compares with the best so far when it takes its place.
     better: Ordering,
     best: Option<Value>,
+    collation: Collation,
 }
 
 impl Extreme {
-    pub fn least() -> Extreme {
-        Extreme { better: Ordering::Less, best: None }
+    pub fn least(collation: &Collation) -> Extreme {
+        Extreme { better: Ordering::Less, best: None, collation: collation.clone() }
     }
 
-    pub fn greatest() -> Extreme {
-        Extreme { better: Ordering::Greater, best: None }
+    pub fn greatest(collation: &Collation) -> Extreme {
+        Extreme { better: Ordering::Greater, best: None, collation: collation.clone() }
     }
 
     pub fn consider(&mut self, value: ValueRef) {
         let counts = !matches!(value, ValueRef::Null | ValueRef::Undefined);
-        if counts && self.best.as_ref().is_none_or(|best| compare(value, best.as_ref()) == self.better) {
+        if counts && self.best.as_ref().is_none_or(|best| self.collation.compare(value, best.as_ref()) == self.better) {
             self.best = Some(value.to_value());
         }
     }

@@ -20,7 +20,7 @@ mod top;
 use arbor_bson::{ArrayBuf, Doc, Value, ValueRef};
 
 use crate::expression::{Environment, Evaluated};
-use crate::{Context, Error, Expression, Input, Result};
+use crate::{Collation, Context, Error, Expression, Input, Result};
 
 pub use avg::Avg;
 pub use extreme::Extreme;
@@ -56,7 +56,9 @@ pub struct Accumulator {
 #[derive(Clone, Debug)]
 enum Kind {
     Simple(fn() -> Box<dyn State>),
-    NValues(n_values::Which, usize),
+    /// It compares strings.
+    Comparing(fn(&Collation) -> Box<dyn State>, Collation),
+    NValues(n_values::Which, usize, Collation),
     Top(top::Top),
     Percentile(percentile::Percentile),
 }
@@ -74,9 +76,13 @@ impl Accumulator {
         if let Some(kind) = simple(name) {
             return Ok(Accumulator { argument: argument(name, operand, context)?, kind: Kind::Simple(kind) });
         }
+        if let Some(start) = comparing(name) {
+            let kind = Kind::Comparing(start, context.collation.clone());
+            return Ok(Accumulator { argument: argument(name, operand, context)?, kind });
+        }
         if let Some(which) = n_values::Which::of_operator(name) {
             let (argument, n) = n_values::parse(name, operand, context)?;
-            return Ok(Accumulator { argument, kind: Kind::NValues(which, n) });
+            return Ok(Accumulator { argument, kind: Kind::NValues(which, n, context.collation.clone()) });
         }
         match name {
             "$count" => match operand {
@@ -107,7 +113,8 @@ impl Accumulator {
     pub fn start(&self) -> Box<dyn State> {
         match &self.kind {
             Kind::Simple(start) => start(),
-            Kind::NValues(which, n) => which.start(*n),
+            Kind::Comparing(start, collation) => start(collation),
+            Kind::NValues(which, n, collation) => which.start(*n, collation),
             Kind::Top(top) => top.start(),
             Kind::Percentile(percentile) => percentile.start(),
         }
@@ -129,15 +136,21 @@ fn simple(name: &str) -> Option<fn() -> Box<dyn State>> {
     Some(match name {
         "$sum" => || Box::<Sum>::default(),
         "$avg" => || Box::<Avg>::default(),
-        "$min" => || Box::new(Extreme::least()),
-        "$max" => || Box::new(Extreme::greatest()),
         "$first" => || Box::<first::First>::default(),
         "$last" => || Box::<last::Last>::default(),
         "$push" => || Box::<push::Push>::default(),
-        "$addToSet" => || Box::<add_to_set::AddToSet>::default(),
         "$mergeObjects" => || Box::<merge_objects::MergeObjects>::default(),
         "$stdDevPop" => || Box::new(StdDev::new(Over::Population)),
         "$stdDevSamp" => || Box::new(StdDev::new(Over::Sample)),
+        _ => return None,
+    })
+}
+
+fn comparing(name: &str) -> Option<fn(&Collation) -> Box<dyn State>> {
+    Some(match name {
+        "$min" => |collation| Box::new(Extreme::least(collation)),
+        "$max" => |collation| Box::new(Extreme::greatest(collation)),
+        "$addToSet" => |collation| Box::new(add_to_set::AddToSet::new(collation)),
         _ => return None,
     })
 }

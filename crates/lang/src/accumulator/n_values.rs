@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use arbor_bson::{ArrayBuf, Doc, Value, ValueRef, compare};
+use arbor_bson::{ArrayBuf, Doc, Value, ValueRef};
 
 use super::{State, elements, value_bytes};
 use crate::expression::Evaluated;
-use crate::{Context, Error, Expression, Result, number, text};
+use crate::{Collation, Context, Error, Expression, Result, number, text};
 
 /// Which values are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +28,8 @@ impl Which {
         })
     }
 
-    pub fn start(self, n: usize) -> Box<dyn State> {
-        Box::new(NValues { which: self, n, values: VecDeque::new() })
+    pub fn start(self, n: usize, collation: &Collation) -> Box<dyn State> {
+        Box::new(NValues { which: self, n, values: VecDeque::new(), collation: collation.clone() })
     }
 }
 
@@ -68,6 +68,7 @@ struct NValues {
     n: usize,
     /// In the order of the result for `Min` and `Max`, else in the order they came.
     values: VecDeque<Value>,
+    collation: Collation,
 }
 
 impl State for NValues {
@@ -86,7 +87,7 @@ impl State for NValues {
                 let greatest_first = self.which == Which::Max;
                 let wanted = value.or_null();
                 let at = self.values.partition_point(|known| {
-                    let order = compare(known.as_ref(), wanted);
+                    let order = self.collation.compare(known.as_ref(), wanted);
                     if greatest_first { order.is_ge() } else { order.is_le() }
                 });
                 if at < self.n {

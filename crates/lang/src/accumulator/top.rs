@@ -35,7 +35,7 @@ impl Top {
         let Some(ValueRef::Document(pattern)) = doc.get("sortBy") else {
             return Err(missing(5788005, "sortBy"));
         };
-        let pattern = SortPattern::parse(pattern)?;
+        let pattern = SortPattern::parse(pattern, context)?;
         Ok((Expression::parse(output, context)?, Top { pattern, bottom: name.starts_with("$bottom"), n }))
     }
 

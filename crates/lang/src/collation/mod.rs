@@ -16,11 +16,12 @@ mod options;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arbor_bson::keystring::{Key, KeyBuilder};
-use arbor_bson::{Doc, DocBuf, TextOrder, ValueRef, compare_by};
+use arbor_bson::keystring::{self, Key, KeyBuilder};
+use arbor_bson::{Doc, DocBuf, TextOrder, Value, ValueRef, compare_by};
 use icu_collator::CollatorBorrowed;
 
 use self::options::Options;
@@ -85,12 +86,10 @@ impl Collation {
 
     /// Bytes whose order is the order of the strings.
     pub fn sort_key(&self, text: &str) -> Vec<u8> {
-        let mut key = Vec::with_capacity(2 * text.len());
         match &self.0 {
-            None => key.extend_from_slice(text.as_bytes()),
-            Some(rules) => rules.write_key(text, &mut key),
+            None => text.as_bytes().to_vec(),
+            Some(rules) => rules.sort_key(text),
         }
-        key
     }
 
     /// Appends the component of a value to a key; equal values have equal components.
@@ -107,6 +106,36 @@ impl Collation {
         let mut builder = KeyBuilder::new();
         self.push_key(&mut builder, value, false);
         builder.finish()
+    }
+
+    /// A value as it stands in an index with this collation: keys in the place of strings, at any depth.
+    ///
+    /// L4: two such values compare by bytes as the values themselves compare by the collation.
+    pub fn index_value(&self, value: ValueRef) -> Value {
+        if self.is_simple() || !Collation::touches(value) {
+            return value.to_value();
+        }
+        let key = self.key_of(value);
+        let decoded = keystring::decode(&key.bytes, &key.type_bits, &[false]);
+        decoded.ok().and_then(|mut values| values.pop()).unwrap_or_else(|| value.to_value())
+    }
+
+    /// What stands in an index, as MongoDB shows it: `0x` and the bytes of the key for each string.
+    pub fn shown(&self, index_value: &Value) -> Value {
+        match index_value {
+            _ if self.is_simple() => index_value.clone(),
+            Value::String(key) | Value::Symbol(key) => Value::String(as_hex(key)),
+            Value::Array(elements) => {
+                let shown: Vec<Value> = elements.as_array().iter().map(|own| self.shown(&own.to_value())).collect();
+                Value::Array(shown.iter().collect())
+            }
+            Value::Document(fields) => {
+                let shown: Vec<_> =
+                    fields.as_doc().iter().map(|(name, own)| (name, self.shown(&own.to_value()))).collect();
+                Value::Document(shown.iter().map(|(name, own)| (*name, own)).collect())
+            }
+            other => other.clone(),
+        }
     }
 
     /// Whether the collation can make a difference to the order of this value.
@@ -134,12 +163,31 @@ impl PartialEq for Collation {
 
 impl Eq for Collation {}
 
+impl Rules {
+    fn sort_key(&self, text: &str) -> Vec<u8> {
+        let mut key = Vec::with_capacity(2 * text.len());
+        let Ok(()) = self.collator.write_sort_key_to(text, &mut key);
+        key
+    }
+}
+
+/// The bytes of a sort key as characters below 256: their order is the same, and what stands in an index is a string
+/// like any other. Keys of Latin text have few bytes above 127.
+fn as_text(key: &[u8]) -> String {
+    key.iter().map(|byte| char::from(*byte)).collect()
+}
+
+/// `0x2b4d`, as MongoDB shows what stands in an index for a string.
+fn as_hex(key: &str) -> String {
+    key.chars().fold("0x".to_owned(), |shown, byte| format!("{shown}{:02x}", u32::from(byte)))
+}
+
 impl TextOrder for Rules {
     fn compare_text(&self, a: &str, b: &str) -> Ordering {
         self.collator.compare(a, b)
     }
 
-    fn write_key(&self, text: &str, out: &mut Vec<u8>) {
-        let Ok(()) = self.collator.write_sort_key_to(text, out);
+    fn key<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        Cow::Owned(as_text(&self.sort_key(text)))
     }
 }

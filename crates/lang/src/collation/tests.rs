@@ -16,6 +16,9 @@ fn check(collation_doc: &str, a: &str, b: &str, expect: Ordering) {
     assert_eq!(collation.compare(a, b), expect, "{collation_doc} {a:?} {b:?}");
     assert_eq!(collation.compare(b, a), expect.reverse(), "{collation_doc} {b:?} {a:?}");
     assert_eq!(collation.key_of(a).bytes.cmp(&collation.key_of(b).bytes), expect, "keys: {collation_doc} {a:?} {b:?}");
+    let (inside_a, inside_b) = (collation.index_value(a), collation.index_value(b));
+    assert_eq!(inside_a.compare(&inside_b), expect, "values: {collation_doc} {a:?} {b:?}");
+    assert_eq!(arbor_bson::keystring::key_of(inside_a.as_ref()).bytes, collation.key_of(a).bytes);
 }
 
 #[test]
@@ -97,6 +100,14 @@ fn shown_with_defaults() {
     assert_eq!(shown("{locale: 'da'}", "caseFirst"), "\"upper\"");
     assert_eq!(shown("{locale: 'th'}", "alternate"), "\"shifted\"");
     assert_eq!(shown("{locale: 'en', strength: 1.0}", "strength"), "1");
+}
+
+#[test]
+fn shown_as_hex() {
+    let collation = collation("{locale: 'en', strength: 2}");
+    let shown = |text: &str| show(collation.shown(&collation.index_value(value(text).as_ref())).as_ref());
+    assert_eq!(shown("'Arbor'"), format!("\"0x{KEY_EN}\""));
+    assert_eq!(shown("[1, {a: 'arbor'}]"), format!("[1, {{ a: \"0x{KEY_EN}\" }}]"));
 }
 
 #[test]

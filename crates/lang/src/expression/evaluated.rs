@@ -2,7 +2,7 @@
 
 use arbor_bson::{Value, ValueRef};
 
-use crate::number;
+use crate::{Collation, number};
 
 /// A value, borrowed where it stood in a document or an expression, or nothing.
 #[derive(Clone, Debug)]
@@ -75,9 +75,9 @@ impl<T: Into<Value>> From<T> for Evaluated<'_> {
 
 impl Evaluated<'_> {
     /// The order of two results; "missing" stands beside undefined, before null.
-    pub fn compare(&self, other: &Evaluated<'_>) -> std::cmp::Ordering {
+    pub fn compare(&self, other: &Evaluated<'_>, collation: &Collation) -> std::cmp::Ordering {
         let (a, b) = (self.get().unwrap_or(ValueRef::Undefined), other.get().unwrap_or(ValueRef::Undefined));
-        arbor_bson::compare(a, b)
+        collation.compare(a, b)
     }
 
     /// The alias of its type.

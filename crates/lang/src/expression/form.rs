@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use super::{Environment, Evaluated, Expression, Parser};
-use crate::{Error, Result};
+use crate::{Collation, Error, Result};
 use arbor_bson::ValueRef;
 
 pub type Unary = for<'a> fn(Evaluated<'a>) -> Result<Evaluated<'a>>;
 pub type Binary = for<'a> fn(Evaluated<'a>, Evaluated<'a>) -> Result<Evaluated<'a>>;
 pub type Nary = for<'a> fn(Vec<Evaluated<'a>>) -> Result<Evaluated<'a>>;
+/// Forms of operators that compare strings.
+pub type BinaryBy = for<'a> fn(&Collation, Evaluated<'a>, Evaluated<'a>) -> Result<Evaluated<'a>>;
+pub type NaryBy = for<'a> fn(&Collation, Vec<Evaluated<'a>>) -> Result<Evaluated<'a>>;
 pub type ParseSpecial = fn(&'static str, ValueRef, &mut Parser) -> Result<Expression>;
 
 /// How an operator of the table is parsed and evaluated.
@@ -18,6 +21,8 @@ pub enum Form {
     Binary(Binary),
     /// At least and at most so many arguments.
     Nary(usize, usize, Nary),
+    BinaryBy(BinaryBy),
+    NaryBy(usize, usize, NaryBy),
     Special(ParseSpecial),
 }
 
@@ -34,6 +39,8 @@ enum Function {
     Unary(Unary, [Expression; 1]),
     Binary(Binary, [Expression; 2]),
     Nary(Nary, Vec<Expression>),
+    BinaryBy(BinaryBy, Collation, [Expression; 2]),
+    NaryBy(NaryBy, Collation, Vec<Expression>),
 }
 
 impl Form {
@@ -46,6 +53,15 @@ impl Form {
                 let arguments = parser.arguments(value)?;
                 check_count(name, least, most, arguments.len())?;
                 Function::Nary(function, arguments)
+            }
+            Form::BinaryBy(function) => {
+                let collation = parser.context.collation.clone();
+                Function::BinaryBy(function, collation, exactly(name, parser.arguments(value)?)?)
+            }
+            Form::NaryBy(least, most, function) => {
+                let arguments = parser.arguments(value)?;
+                check_count(name, least, most, arguments.len())?;
+                Function::NaryBy(function, parser.context.collation.clone(), arguments)
             }
         };
         Ok(Expression::Call(Arc::new(Call { name, function })).fold())
@@ -74,8 +90,8 @@ impl Call {
     pub fn arguments(&self) -> &[Expression] {
         match &self.function {
             Function::Unary(_, arguments) => arguments,
-            Function::Binary(_, arguments) => arguments,
-            Function::Nary(_, arguments) => arguments,
+            Function::Binary(_, arguments) | Function::BinaryBy(_, _, arguments) => arguments,
+            Function::Nary(_, arguments) | Function::NaryBy(_, _, arguments) => arguments,
         }
     }
 
@@ -83,11 +99,17 @@ impl Call {
         match &self.function {
             Function::Unary(function, [argument]) => function(argument.eval_in(environment)?),
             Function::Binary(function, [a, b]) => function(a.eval_in(environment)?, b.eval_in(environment)?),
-            Function::Nary(function, arguments) => {
-                function(arguments.iter().map(|argument| argument.eval_in(environment)).collect::<Result<_>>()?)
+            Function::Nary(function, arguments) => function(all(arguments, environment)?),
+            Function::BinaryBy(function, collation, [a, b]) => {
+                function(collation, a.eval_in(environment)?, b.eval_in(environment)?)
             }
+            Function::NaryBy(function, collation, arguments) => function(collation, all(arguments, environment)?),
         }
     }
+}
+
+fn all<'a>(arguments: &'a [Expression], environment: &Environment<'a>) -> Result<Vec<Evaluated<'a>>> {
+    arguments.iter().map(|argument| argument.eval_in(environment)).collect()
 }
 
 impl std::fmt::Debug for Call {

@@ -6,15 +6,16 @@ use arbor_bson::{ArrayBuf, ValueRef};
 
 use super::parse::Parser;
 use super::{Environment, Evaluated, Expression, Special};
-use crate::{Error, Result, number, text};
+use crate::{Collation, Error, Result, number, text};
 
 /// Leaves the wanted elements.
-type Choose = fn(&mut Vec<ValueRef<'_>>, usize);
+type Choose = fn(&mut Vec<ValueRef<'_>>, usize, &Collation);
 
 struct NElements {
     input: Expression,
     n: Expression,
     choose: Choose,
+    collation: Collation,
 }
 
 pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser, choose: Choose) -> Result<Expression> {
@@ -28,7 +29,7 @@ pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser, choose: C
     let n = doc.get("n").ok_or_else(|| Error::location(5787906, "Missing value for 'n'"))?;
     let input = doc.get("input").ok_or_else(|| Error::location(5787907, "Missing value for 'input'"))?;
     let (input, n) = (parser.expression(input)?, parser.expression(n)?);
-    Ok(Expression::Special(Arc::new(NElements { input, n, choose })))
+    Ok(Expression::Special(Arc::new(NElements { input, n, choose, collation: parser.context.collation.clone() })))
 }
 
 impl std::fmt::Debug for NElements {
@@ -55,7 +56,7 @@ impl Special for NElements {
             return Err(Error::location(5788200, "Input must be an array"));
         };
         let mut chosen: Vec<ValueRef> = elements.iter().collect();
-        (self.choose)(&mut chosen, n);
+        (self.choose)(&mut chosen, n, &self.collation);
         Ok(chosen.into_iter().collect::<ArrayBuf>().into())
     }
 

@@ -6,14 +6,14 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, Number, Value, ValueRef, keystring};
 
 use super::{Allowed, Dependency, Measure, Rule, Schema, Test};
 use crate::matcher::{Compare, Regex, holds};
-use crate::{Result, number};
+use crate::{Collation, Result, number};
 
 impl Rule {
     pub fn holds(&self, value: ValueRef<'_>) -> Result<bool> {
         match (&self.test, value) {
             (Test::Types(types), value) => Ok(types.contains(value.ty())),
             (Test::Bound { least, exclusive, bound }, value) if number::is_number(value) => {
-                Ok(holds(comparison(*least, *exclusive), Some(value), bound))
+                Ok(holds(comparison(*least, *exclusive), Some(value), bound, &Collation::simple()))
             }
             (Test::MultipleOf(divisor), value) => Ok(is_multiple(value, divisor)),
             (Test::Size { of, least, count }, value) => Ok(match of.of(value) {

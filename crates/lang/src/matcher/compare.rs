@@ -9,10 +9,10 @@
 
 use std::cmp::Ordering;
 
-use arbor_bson::{Value, ValueRef, canonical_type, compare};
+use arbor_bson::{Value, ValueRef, canonical_type};
 
 use super::Compare;
-use crate::{Error, Result, number};
+use crate::{Collation, Error, Result, number};
 
 impl Compare {
     pub fn of_operator(name: &str) -> Option<Compare> {
@@ -50,9 +50,9 @@ pub(super) fn check_operand(path: &str, name: &str, operand: ValueRef) -> Result
 }
 
 /// Whether `value` (`None`: missing) stands in the relation `op` to the operand.
-pub fn holds(op: Compare, value: Option<ValueRef>, operand: &Value) -> bool {
+pub fn holds(op: Compare, value: Option<ValueRef>, operand: &Value, collation: &Collation) -> bool {
     match (value, operand) {
-        (Some(ValueRef::String(value)), Value::String(operand)) => return op.accepts(value.cmp(operand)),
+        (Some(ValueRef::String(value)), Value::String(operand)) => return op.accepts(collation.compare_str(value, operand)),
         (Some(ValueRef::Int32(value)), Value::Int32(operand)) => return op.accepts(value.cmp(operand)),
         (Some(ValueRef::ObjectId(value)), Value::ObjectId(operand)) => return op.accepts(value.cmp(operand)),
         _ => {}
@@ -68,11 +68,11 @@ pub fn holds(op: Compare, value: Option<ValueRef>, operand: &Value) -> bool {
     };
     if canonical_type(value) != canonical_type(operand) {
         let unbracketed = matches!(operand, ValueRef::MinKey | ValueRef::MaxKey) && op != Compare::Eq;
-        return unbracketed && op.accepts(compare(value, operand));
+        return unbracketed && op.accepts(collation.compare(value, operand));
     }
     if number::is_nan(value) || number::is_nan(operand) {
         let both = number::is_nan(value) && number::is_nan(operand);
         return both && !matches!(op, Compare::Lt | Compare::Gt);
     }
-    op.accepts(compare(value, operand))
+    op.accepts(collation.compare(value, operand))
 }

@@ -5,17 +5,21 @@ use arbor_bson::{Doc, ValueRef};
 
 use super::{Node, array, compare, modulo};
 use crate::path::Leaf;
-use crate::{Error, Input, Metadata, Path, Result};
+use crate::{Collation, Error, Input, Metadata, Path, Result};
 
 /// What is learnt on the way. An error (a regular expression out of steps, an expression) ends the match.
-#[derive(Default)]
 pub(super) struct State<'m> {
     pub metadata: Option<&'m Metadata>,
     pub position: Option<usize>,
     pub error: Option<Error>,
+    collation: &'m Collation,
 }
 
-impl State<'_> {
+impl<'m> State<'m> {
+    pub fn new(collation: &'m Collation) -> State<'m> {
+        State { metadata: None, position: None, error: None, collation }
+    }
+
     fn fail<T: Default>(&mut self, result: Result<T>) -> T {
         result.unwrap_or_else(|error| {
             self.error.get_or_insert(error);
@@ -54,17 +58,6 @@ impl Node {
         }
     }
 
-    /// The first element of an array that an `$elemMatch` accepts.
-    pub(crate) fn first_match<'a>(&self, value: Option<ValueRef<'a>>) -> Result<Option<ValueRef<'a>>> {
-        let mut state = State::default();
-        let matched = self.matches_value(value, &mut state);
-        match (state.error, value) {
-            (Some(error), _) => Err(error),
-            (None, Some(ValueRef::Array(array))) if matched => Ok(state.position.and_then(|at| array.get(at))),
-            _ => Ok(None),
-        }
-    }
-
     fn matches_path(&self, path: &Path, leaf: Leaf, doc: Doc, state: &mut State) -> bool {
         path.visit(doc, leaf, &mut |visit| {
             let hit = self.matches_value(visit.value, state);
@@ -78,9 +71,9 @@ impl Node {
     /// The predicate applied to one value, whatever its path says. `None` is a missing field.
     pub(super) fn matches_value(&self, value: Option<ValueRef>, state: &mut State) -> bool {
         match self {
-            Node::Compare { op, value: operand, .. } => compare::holds(*op, value, operand),
+            Node::Compare { op, value: operand, .. } => compare::holds(*op, value, operand, state.collation),
             Node::In(membership) => {
-                let result = membership.contains(value);
+                let result = membership.contains(value, state.collation);
                 state.fail(result)
             }
             Node::Exists { .. } => value.is_some(),

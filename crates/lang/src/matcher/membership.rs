@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use arbor_bson::{Value, ValueRef, compare};
+use arbor_bson::{Value, ValueRef};
 
 use super::{In, Regex};
-use crate::{Error, Path, Result};
+use crate::{Collation, Error, Path, Result};
 
 impl In {
     /// What stands beside `$in` or `$nin`.
-    pub(super) fn parse(name: &str, path: Path, value: ValueRef) -> Result<In> {
+    pub(super) fn parse(name: &str, path: Path, value: ValueRef, collation: &Collation) -> Result<In> {
         let ValueRef::Array(list) = value else {
             return Err(Error::bad_value(format!("{name} needs an array")));
         };
@@ -25,20 +25,20 @@ impl In {
                 other => values.push(other.to_value()),
             }
         }
-        Ok(In { regexes, ..In::of_values(path, values) })
+        Ok(In { regexes, ..In::of_values(path, values, collation) })
     }
 
     /// A list of plain values, in any order.
-    pub fn of_values(path: Path, mut values: Vec<Value>) -> In {
-        values.sort_by(|a, b| compare(a.as_ref(), b.as_ref()));
-        values.dedup_by(|a, b| compare(a.as_ref(), b.as_ref()).is_eq());
+    pub fn of_values(path: Path, mut values: Vec<Value>, collation: &Collation) -> In {
+        values.sort_by(|a, b| collation.compare(a.as_ref(), b.as_ref()));
+        values.dedup_by(|a, b| collation.equal(a.as_ref(), b.as_ref()));
         In { path, values, regexes: Vec::new() }
     }
 
     /// Whether the value (`None`: missing, which counts as null) is in the list.
-    pub(super) fn contains(&self, value: Option<ValueRef>) -> Result<bool> {
+    pub(super) fn contains(&self, value: Option<ValueRef>, collation: &Collation) -> Result<bool> {
         let wanted = value.unwrap_or(ValueRef::Null);
-        if self.values.binary_search_by(|known| compare(known.as_ref(), wanted)).is_ok() {
+        if self.values.binary_search_by(|known| collation.compare(known.as_ref(), wanted)).is_ok() {
             return Ok(true);
         }
         let Some(value) = value else { return Ok(false) };

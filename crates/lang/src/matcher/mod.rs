@@ -19,7 +19,7 @@ mod unsupported;
 use arbor_bson::{Doc, ValueRef};
 
 use self::evaluate::State;
-use crate::{Context, Input, Path, Result};
+use crate::{Collation, Context, Input, Path, Result};
 
 pub use bits::{BitKind, BitTest};
 pub use compare::holds;
@@ -31,6 +31,8 @@ pub use type_set::TypeSet;
 #[derive(Clone, Debug)]
 pub struct Filter {
     root: Node,
+    /// How its strings compare; `$expr` and lists of `$in` know it themselves.
+    collation: Collation,
 }
 
 /// A document matched. `position` is the index of the first matching element of the array that the last array
@@ -42,27 +44,52 @@ pub struct Matched {
 
 impl Filter {
     pub fn parse(filter: Doc, context: &Context) -> Result<Filter> {
-        Ok(Filter { root: parse::Parser::new(context).document(filter)?.optimise() })
+        Ok(Filter::of(parse::Parser::new(context).document(filter)?, context))
     }
 
-    /// A filter of parts of another filter's tree.
-    pub fn from_root(root: Node) -> Filter {
-        Filter { root }
+    fn of(root: Node, context: &Context) -> Filter {
+        Filter { root: root.optimise(&context.collation), collation: context.collation.clone() }
+    }
+
+    /// A filter of parts of another filter's tree, and with its collation.
+    pub fn from_root(root: Node, collation: &Collation) -> Filter {
+        Filter { root, collation: collation.clone() }
+    }
+
+    /// `{}`.
+    pub fn everything() -> Filter {
+        Filter { root: Node::And(Vec::new()), collation: Collation::simple() }
     }
 
     /// A filter for single values, as `$pull` and array filters use it: `{ $gt: 5 }` without a field name.
     pub fn parse_operators(operators: Doc, context: &Context) -> Result<Filter> {
-        Ok(Filter { root: parse::Parser::new(context).operators("", operators)?.optimise() })
+        Ok(Filter::of(parse::Parser::new(context).operators("", operators)?, context))
     }
 
     /// The predicate of a projection `{ field: { $elemMatch: operand } }`.
-    pub(crate) fn elem_match(operand: ValueRef, context: &Context) -> Result<Node> {
-        Ok(array::parse_elem_match(&mut parse::Parser::new(context), Path::new(""), operand)?.optimise())
+    pub(crate) fn elem_match(operand: ValueRef, context: &Context) -> Result<Filter> {
+        Ok(Filter::of(array::parse_elem_match(&mut parse::Parser::new(context), Path::new(""), operand)?, context))
+    }
+
+    /// The first element of an array that an `$elemMatch` accepts.
+    pub(crate) fn first_match<'a>(&self, value: Option<ValueRef<'a>>) -> Result<Option<ValueRef<'a>>> {
+        let mut state = State::new(&self.collation);
+        let matched = self.root.matches_value(value, &mut state);
+        match (state.error, value) {
+            (Some(error), _) => Err(error),
+            (None, Some(ValueRef::Array(array))) if matched => Ok(state.position.and_then(|at| array.get(at))),
+            _ => Ok(None),
+        }
     }
 
     /// The tree, simplified: no `And` directly inside an `And`, no branch alone in an `And` or `Or`. `And(vec![])` matches everything.
     pub fn root(&self) -> &Node {
         &self.root
+    }
+
+    /// How strings compare in it.
+    pub fn collation(&self) -> &Collation {
+        &self.collation
     }
 
     /// Whether the filter was `{}` or simplifies to it.
@@ -77,7 +104,7 @@ impl Filter {
     /// `None` when the document does not match.
     pub fn matches_with_position<'d>(&self, input: impl Into<Input<'d>>) -> Result<Option<Matched>> {
         let Input { doc, metadata } = input.into();
-        let mut state = State { metadata, ..State::default() };
+        let mut state = State { metadata, ..State::new(&self.collation) };
         let matched = self.root.matches_document(doc, &mut state);
         match state.error {
             Some(error) => Err(error),
@@ -87,7 +114,7 @@ impl Filter {
 
     /// Applies the predicates to one value, whatever their paths say (see [`Filter::parse_operators`]).
     pub fn matches_value(&self, value: ValueRef) -> Result<bool> {
-        let mut state = State::default();
+        let mut state = State::new(&self.collation);
         let matched = self.root.matches_value(Some(value), &mut state);
         state.error.map_or(Ok(matched), Err)
     }

@@ -75,7 +75,7 @@ pub enum Compare {
     Gte,
 }
 
-/// `$in`: values sorted and without repetitions, and regular expressions.
+/// `$in`: values sorted and without repetitions by the collation of the filter, and regular expressions.
 #[derive(Clone, Debug)]
 pub struct In {
     pub path: Path,

@@ -1,21 +1,22 @@
 //! Equal but simpler trees.
 
 use super::{Compare, In, Node};
+use crate::Collation;
 
 impl Node {
     /// Flattens `And` in `And` and `Or` in `Or`, takes single branches out, drops constants, turns `Or` of equalities
     /// on one path into `In`. A filter that matches everything becomes `And(vec![])`.
-    pub(super) fn optimise(self) -> Node {
+    pub(super) fn optimise(self, collation: &Collation) -> Node {
         match self {
-            Node::And(nodes) => optimise_and(nodes),
-            Node::Or(nodes) => optimise_or(nodes),
-            Node::Nor(nodes) => match optimise_or(nodes) {
+            Node::And(nodes) => optimise_and(nodes, collation),
+            Node::Or(nodes) => optimise_or(nodes, collation),
+            Node::Nor(nodes) => match optimise_or(nodes, collation) {
                 Node::Or(nodes) => Node::Nor(nodes),
                 other => negate(other),
             },
-            Node::Not(node) => negate(node.optimise()),
-            Node::ElemMatchObject { path, inner } => Node::ElemMatchObject { path, inner: Box::new(inner.optimise()) },
-            Node::ElemMatchValue { path, inner } => Node::ElemMatchValue { path, inner: Box::new(inner.optimise()) },
+            Node::Not(node) => negate(node.optimise(collation)),
+            Node::ElemMatchObject { path, inner } => Node::ElemMatchObject { path, inner: Box::new(inner.optimise(collation)) },
+            Node::ElemMatchValue { path, inner } => Node::ElemMatchValue { path, inner: Box::new(inner.optimise(collation)) },
             Node::In(In { path, mut values, regexes }) if values.len() == 1 && regexes.is_empty() => {
                 match values.pop() {
                     Some(value) => Node::Compare { path, op: Compare::Eq, value },
@@ -30,10 +31,10 @@ impl Node {
     }
 }
 
-fn optimise_and(nodes: Vec<Node>) -> Node {
+fn optimise_and(nodes: Vec<Node>, collation: &Collation) -> Node {
     let mut flat = Vec::with_capacity(nodes.len());
     for node in nodes {
-        match node.optimise() {
+        match node.optimise(collation) {
             Node::And(inner) => flat.extend(inner),
             Node::AlwaysTrue => {}
             Node::AlwaysFalse => return Node::AlwaysFalse,
@@ -43,10 +44,10 @@ fn optimise_and(nodes: Vec<Node>) -> Node {
     single(flat).unwrap_or_else(Node::And)
 }
 
-fn optimise_or(nodes: Vec<Node>) -> Node {
+fn optimise_or(nodes: Vec<Node>, collation: &Collation) -> Node {
     let mut flat = Vec::with_capacity(nodes.len());
     for node in nodes {
-        match node.optimise() {
+        match node.optimise(collation) {
             Node::Or(inner) => flat.extend(inner),
             Node::AlwaysFalse => {}
             Node::AlwaysTrue => return Node::And(Vec::new()),
@@ -59,7 +60,7 @@ fn optimise_or(nodes: Vec<Node>) -> Node {
     }
     match single(flat) {
         Ok(node) => node,
-        Err(branches) => equalities(branches),
+        Err(branches) => equalities(branches, collation),
     }
 }
 
@@ -75,7 +76,7 @@ fn single(mut nodes: Vec<Node>) -> Result<Node, Vec<Node>> {
 }
 
 /// `a = 1 or a = 2` is `a in [1, 2]`.
-fn equalities(branches: Vec<Node>) -> Node {
+fn equalities(branches: Vec<Node>, collation: &Collation) -> Node {
     let same_path = |node: &Node| match (node, branches.first()) {
         (Node::Compare { path, op: Compare::Eq, .. }, Some(Node::Compare { path: first, .. })) => path == first,
         _ => false,
@@ -92,7 +93,7 @@ fn equalities(branches: Vec<Node>) -> Node {
         }
     }
     match path {
-        Some(path) => Node::In(In::of_values(path, values)).optimise(),
+        Some(path) => Node::In(In::of_values(path, values, collation)).optimise(collation),
         None => Node::AlwaysFalse,
     }
 }

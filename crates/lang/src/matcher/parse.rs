@@ -130,8 +130,8 @@ impl<'c> Parser<'c> {
             return Ok(Node::Bits { path, test: BitTest::parse(kind, name, value)? });
         }
         match name {
-            "$in" => Ok(Node::In(In::parse(name, path, value)?)),
-            "$nin" => Ok(negate(Node::In(In::parse(name, path, value)?))),
+            "$in" => Ok(Node::In(In::parse(name, path, value, &self.context.collation)?)),
+            "$nin" => Ok(negate(Node::In(In::parse(name, path, value, &self.context.collation)?))),
             "$not" => self.not(field, value),
             "$exists" if is_true(value) => Ok(Node::Exists { path }),
             "$exists" => Ok(negate(Node::Exists { path })),

@@ -3,9 +3,8 @@
 use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, ValueRef};
 
 use crate::expression::Environment;
-use crate::matcher::Node;
 use crate::path::Component;
-use crate::{Expression, Input, Result};
+use crate::{Expression, Filter, Input, Result};
 
 /// Fields to set, by name, in the order they were written.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +21,7 @@ enum Field {
 pub enum Source {
     Expression(Expression),
     /// The first element of this field's array that matches.
-    ElemMatch(Node),
+    ElemMatch(Filter),
 }
 
 impl Computed {
@@ -95,8 +94,8 @@ impl Field {
                     out.append(name, value);
                 }
             }
-            Field::Value(Source::ElemMatch(node)) => {
-                if let Some(element) = node.first_match(root.doc.get(name))? {
+            Field::Value(Source::ElemMatch(filter)) => {
+                if let Some(element) = filter.first_match(root.doc.get(name))? {
                     out.append(name, &[element].into_iter().collect::<ArrayBuf>());
                 }
             }

@@ -1,12 +1,11 @@
 //! A sort by the values of expressions, which other stages need below them; no client writes it.
 
 use arbor_bson::DocBuf;
-use arbor_bson::keystring::KeyBuilder;
 
 use crate::expression::Environment;
 use crate::{Expression, Input, Result, SortPattern};
 
-/// Documents with equal values of `by` stand together, in order of `pattern`.
+/// Its collation is the pattern's. Documents with equal values of `by` stand together, in order of `pattern`.
 #[derive(Clone, Debug)]
 pub struct Arrange {
     pub by: Expression,
@@ -19,7 +18,7 @@ impl Arrange {
         let input = input.into();
         let environment = Environment::new(input);
         let value = self.by.eval_in(&environment)?;
-        let mut key = KeyBuilder::new().push(value.or_null(), false).finish().bytes;
+        let mut key = self.pattern.collation().key_of(value.or_null()).bytes;
         key.extend_from_slice(&self.pattern.key(input));
         Ok(key)
     }

@@ -21,10 +21,10 @@
 //!
 //! It is a `$group` by a `$switch` and a `$sort` by `_id`.
 
-use arbor_bson::{Array, ArrayBuf, DocBuf, Value, ValueRef, compare};
+use arbor_bson::{Array, ArrayBuf, DocBuf, Value, ValueRef};
 
 use super::{Group, Stage, sort};
-use crate::{Context, Error, Expression, Result, text};
+use crate::{Collation, Context, Error, Expression, Result, text};
 
 pub fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
     let ValueRef::Document(spec) = spec else {
@@ -48,7 +48,7 @@ pub fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
         return Err(Error::location(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified."));
     };
     if let Some(default) = &default {
-        check_default(default, &boundaries)?;
+        check_default(default, &boundaries, &context.collation)?;
     }
     let mut group = DocBuf::new().with("_id", &switch(group_by, &boundaries, default.as_ref()));
     match output {
@@ -62,7 +62,7 @@ pub fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
         }
     }
     let order = DocBuf::new().with("_id", 1);
-    Ok([Stage::Group(Group::parse((&group).into(), context)?), Stage::Sort(sort::parse((&order).into())?)])
+    Ok([Stage::Group(Group::parse((&group).into(), context)?), Stage::Sort(sort::parse((&order).into(), context)?)])
 }
 
 fn group_expression(value: ValueRef) -> Result<ValueRef> {
@@ -98,13 +98,13 @@ fn read_boundaries(values: Array, context: &Context) -> Result<Vec<Value>> {
         return Err(Error::location(40192, message));
     }
     boundaries.windows(2).enumerate().try_for_each(|(at, pair)| match pair {
-        [low, high] => check_pair(at, low.as_ref(), high.as_ref()),
+        [low, high] => check_pair(at, low.as_ref(), high.as_ref(), &context.collation),
         _ => Ok(()),
     })?;
     Ok(boundaries)
 }
 
-fn check_pair(at: usize, low: ValueRef, high: ValueRef) -> Result<()> {
+fn check_pair(at: usize, low: ValueRef, high: ValueRef, collation: &Collation) -> Result<()> {
     if low.canonical_type() != high.canonical_type() {
         let (one, other) = (text::type_name(Some(low)), text::type_name(Some(high)));
         let message = format!(
@@ -113,7 +113,7 @@ fn check_pair(at: usize, low: ValueRef, high: ValueRef) -> Result<()> {
         );
         return Err(Error::location(40193, message));
     }
-    if !compare(low, high).is_lt() {
+    if !collation.compare(low, high).is_lt() {
         let (i, j) = (at, at + 1);
         let message = format!(
             "The 'boundaries' option to $bucket must be sorted, but elements {i} and {j} are not in ascending order \
@@ -137,10 +137,10 @@ fn read_default(value: ValueRef, context: &Context) -> Result<Value> {
     }
 }
 
-fn check_default(default: &Value, boundaries: &[Value]) -> Result<()> {
+fn check_default(default: &Value, boundaries: &[Value], collation: &Collation) -> Result<()> {
     let default = default.as_ref();
-    let below = boundaries.first().is_some_and(|lowest| compare(default, lowest.as_ref()).is_lt());
-    let above = boundaries.last().is_some_and(|highest| compare(default, highest.as_ref()).is_ge());
+    let below = boundaries.first().is_some_and(|lowest| collation.compare(default, lowest.as_ref()).is_lt());
+    let above = boundaries.last().is_some_and(|highest| collation.compare(default, highest.as_ref()).is_ge());
     if below || above {
         return Ok(());
     }

@@ -26,14 +26,14 @@
 
 use std::sync::Arc;
 
-use arbor_bson::{DocBuf, Value, ValueRef, compare};
+use arbor_bson::{DocBuf, Value, ValueRef};
 
 use super::accumulated::{FieldStates, Fields};
 use super::flow::{Flow, FlowStage};
 use super::granularity::Granularity;
 use super::{Arrange, Stage};
 use crate::expression::Environment;
-use crate::{Code, Context, Error, Expression, Result, SortPattern, number, text};
+use crate::{Code, Collation, Context, Error, Expression, Result, SortPattern, number, text};
 
 #[derive(Clone, Debug)]
 struct BucketAuto {
@@ -41,6 +41,7 @@ struct BucketAuto {
     buckets: u64,
     granularity: Option<Granularity>,
     fields: Fields,
+    collation: Collation,
 }
 
 pub fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
@@ -66,8 +67,8 @@ pub fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
         return Err(Error::location(40246, "$bucketAuto requires 'groupBy' and 'buckets' to be specified."));
     };
     let fields = Fields::parse(output.as_doc(), context)?;
-    let order = Arrange { by: group_by.clone(), pattern: SortPattern::default() };
-    let stage = BucketAuto { group_by, buckets, granularity, fields };
+    let order = Arrange { by: group_by.clone(), pattern: SortPattern::of_parts(Vec::new(), &context.collation) };
+    let stage = BucketAuto { group_by, buckets, granularity, fields, collation: context.collation.clone() };
     Ok([Stage::Arrange(order), Stage::Flow(Arc::new(stage))])
 }
 
@@ -148,8 +149,8 @@ impl Filling {
             return true;
         }
         match self.stage.granularity {
-            Some(granularity) => compare(granularity.above(bucket.max.as_ref()).as_ref(), value).is_gt(),
-            None => compare(bucket.max.as_ref(), value).is_eq(),
+            Some(granularity) => arbor_bson::compare(granularity.above(bucket.max.as_ref()).as_ref(), value).is_gt(),
+            None => self.stage.collation.equal(bucket.max.as_ref(), value),
         }
     }
 

@@ -37,7 +37,7 @@ use crate::document::with_value;
 use crate::expression::{Evaluated, Unit, date};
 use crate::sort::SortPart;
 use crate::window::{Place, order};
-use crate::{Code, Context, Error, Path, Result, SortPattern, field_path, number, text};
+use crate::{Code, Collation, Context, Error, Path, Result, SortPattern, field_path, number, text};
 
 /// MongoDB's limit on the documents that it makes.
 const MADE_MAX: u64 = 500_000;
@@ -49,6 +49,7 @@ struct Densify {
     step: Number,
     unit: Option<Unit>,
     bounds: Bounds,
+    collation: Collation,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +60,7 @@ enum Bounds {
     Between(Place, Place),
 }
 
-pub fn parse(spec: ValueRef, _context: &Context) -> Result<[Stage; 2]> {
+pub fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
     let ValueRef::Document(spec) = spec else {
         let found = text::type_name(Some(spec));
         return Err(Error::location(5733201, format!("$densify specification must be an object, found {found}")));
@@ -77,8 +78,8 @@ pub fn parse(spec: ValueRef, _context: &Context) -> Result<[Stage; 2]> {
         Some(ValueRef::Array(names)) => names.iter().map(partition_field).collect::<Result<_>>()?,
         Some(_) => return Err(Error::type_mismatch("BSON field '$densify.partitionByFields' must be an array")),
     };
-    let stage = read_range(range, field, partition_by)?;
-    let order = SortPattern::of_parts(vec![SortPart::of_path(stage.field.clone(), false)]);
+    let stage = read_range(range, field, partition_by, &context.collation)?;
+    let order = SortPattern::of_parts(vec![SortPart::of_path(stage.field.clone(), false)], &context.collation);
     Ok([Stage::Sort(order), Stage::Flow(Arc::new(stage))])
 }
 
@@ -89,7 +90,7 @@ fn partition_field(name: ValueRef) -> Result<Path> {
     }
 }
 
-fn read_range(range: Doc, field: Path, partition_by: Vec<Path>) -> Result<Densify> {
+fn read_range(range: Doc, field: Path, partition_by: Vec<Path>, collation: &Collation) -> Result<Densify> {
     check_fields("$densify.range", range, &["step", "unit", "bounds"])?;
     let step = require("$densify.range", range, "step")?;
     let positive = Number::of(step).filter(|step| step.to_f64() > 0.0 && step.to_f64().is_finite());
@@ -113,7 +114,7 @@ fn read_range(range: Doc, field: Path, partition_by: Vec<Path>) -> Result<Densif
         ValueRef::Array(ends) => between(ends, unit)?,
         _ => return Err(Error::location(5946802, "Bounds string must either be 'full' or 'partition'")),
     };
-    Ok(Densify { field, partition_by, step, unit, bounds })
+    Ok(Densify { field, partition_by, step, unit, bounds, collation: collation.clone() })
 }
 
 fn between(ends: Array, unit: Option<Unit>) -> Result<Bounds> {
@@ -243,7 +244,7 @@ impl Filling {
         let mut fields = DocBuf::new();
         for path in &self.stage.partition_by {
             let value = path.get_strict(doc);
-            key.push(value.unwrap_or(ValueRef::Null), false);
+            self.stage.collation.push_key(&mut key, value.unwrap_or(ValueRef::Null), false);
             if value.is_some() {
                 fields = with_value(fields.as_doc(), path.components(), value);
             }

@@ -1,6 +1,6 @@
 //! `{ $group: { _id: <expression>, field: { <accumulator>: <expression> }, ... } }`.
 //!
-//! Groups are told apart by the KeyString of their `_id`, so 1 and 1.0 are one group; it shows the `_id` of its first
+//! Groups are told apart by the KeyString of their `_id` under the collation, so 1 and 1.0 are one group; it shows the `_id` of its first
 //! document. A missing `_id` is null.
 
 use arbor_bson::keystring::KeyBuilder;
@@ -9,12 +9,13 @@ use hashbrown::HashMap;
 
 use super::accumulated::{FieldStates, Fields};
 use crate::expression::Environment;
-use crate::{Context, Error, Expression, Input, Result};
+use crate::{Collation, Context, Error, Expression, Input, Result};
 
 #[derive(Clone, Debug)]
 pub struct Group {
     id: Expression,
     fields: Fields,
+    collation: Collation,
 }
 
 impl Group {
@@ -35,11 +36,16 @@ impl Group {
             fields.push(name, value, context)?;
         }
         let id = id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
-        Ok(Group { id, fields })
+        Ok(Group { id, fields, collation: context.collation.clone() })
     }
 
     pub fn id(&self) -> &Expression {
         &self.id
+    }
+
+    /// How strings compare in `_id`.
+    pub fn collation(&self) -> &Collation {
+        &self.collation
     }
 
     /// Whether documents matter to it; else it only counts them.
@@ -51,7 +57,7 @@ impl Group {
     pub fn key<'d>(&self, input: impl Into<Input<'d>>) -> Result<Vec<u8>> {
         let environment = Environment::new(input);
         let id = self.id.eval_in(&environment)?;
-        Ok(KeyBuilder::new().push(id.or_null(), false).finish().bytes)
+        Ok(self.collation.key_of(id.or_null()).bytes)
     }
 }
 
@@ -84,7 +90,7 @@ impl GroupState {
         let input = input.into();
         let environment = Environment::new(input);
         let id = self.group.id.eval_in(&environment)?;
-        self.key.clear().push(id.or_null(), false);
+        self.group.collation.push_key(self.key.clear(), id.or_null(), false);
         let at = match self.by_key.get(self.key.bytes()) {
             Some(at) => *at,
             None => {

@@ -170,7 +170,7 @@ impl Stage {
             "$replaceRoot" => parsed.push(Stage::Map(replace_root::parse_root(spec, context)?)),
             "$replaceWith" => parsed.push(Stage::Map(replace_root::parse_with(spec, context)?)),
             "$group" => parsed.push(Stage::Group(Group::parse(spec, context)?)),
-            "$sort" => parsed.push(Stage::Sort(sort::parse(spec)?)),
+            "$sort" => parsed.push(Stage::Sort(sort::parse(spec, context)?)),
             "$limit" => parsed.push(Stage::Limit(limit::parse(spec)?)),
             "$skip" => parsed.push(Stage::Skip(skip::parse(spec)?)),
             "$unwind" => parsed.push(Stage::Unwind(Unwind::parse(spec)?)),

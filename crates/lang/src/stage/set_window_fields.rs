@@ -43,7 +43,6 @@
 
 use std::sync::Arc;
 
-use arbor_bson::keystring::KeyBuilder;
 use arbor_bson::{DocBuf, ValueRef};
 
 use super::flow::{Flow, FlowStage};
@@ -68,11 +67,11 @@ pub fn parse(spec: ValueRef, context: &Context) -> Result<Vec<Stage>> {
         let message = format!("the $setWindowFields stage specification must be an object, found {found}");
         return Err(Error::failed_to_parse(message));
     };
-    let (mut partition_by, mut sort_by, mut output) = (None, SortPattern::default(), None);
+    let (mut partition_by, mut sort_by, mut output) = (None, SortPattern::of_parts(Vec::new(), &context.collation), None);
     for (name, value) in spec {
         match (name, value) {
             ("partitionBy", value) => partition_by = Some(Expression::parse(value, context)?),
-            ("sortBy", ValueRef::Document(pattern)) => sort_by = SortPattern::parse(pattern)?,
+            ("sortBy", ValueRef::Document(pattern)) => sort_by = SortPattern::parse(pattern, context)?,
             ("output", ValueRef::Document(fields)) => output = Some(fields),
             ("sortBy" | "output", other) => {
                 let found = text::type_name(Some(other));
@@ -111,7 +110,7 @@ fn order(partition_by: Option<&Expression>, sort_by: &SortPattern) -> Option<Sta
         Some(Expression::Field(path)) if sort_by.parts().iter().all(|part| !part.path.overlaps(path)) => {
             let mut parts = vec![SortPart::of_path(path.clone(), false)];
             parts.extend(sort_by.parts().iter().cloned());
-            Some(Stage::Sort(SortPattern::of_parts(parts)))
+            Some(Stage::Sort(SortPattern::of_parts(parts, sort_by.collation())))
         }
         Some(by) => Some(Stage::Arrange(Arrange { by: by.clone(), pattern: sort_by.clone() })),
     }
@@ -159,7 +158,7 @@ impl Partitions {
             let message = "An expression used to partition cannot evaluate to value of type array";
             return Err(Error::type_mismatch(message));
         }
-        Ok(KeyBuilder::new().push(value.or_null(), false).finish().bytes)
+        Ok(self.stage.sort_by.collation().key_of(value.or_null()).bytes)
     }
 
     fn begin(&mut self, key: Vec<u8>) {

@@ -25,5 +25,5 @@ pub fn parse(spec: ValueRef, context: &Context) -> Result<[Stage; 2]> {
     }
     let group = DocBuf::new().with("_id", spec).with("count", &DocBuf::new().with("$sum", 1));
     let order = DocBuf::new().with("count", -1);
-    Ok([Stage::Group(Group::parse((&group).into(), context)?), Stage::Sort(sort::parse((&order).into())?)])
+    Ok([Stage::Group(Group::parse((&group).into(), context)?), Stage::Sort(sort::parse((&order).into(), context)?)])
 }

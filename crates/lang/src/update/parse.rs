@@ -11,7 +11,7 @@ use super::{
     slot::Slot,
     tree::Tree,
 };
-use crate::{Code, Context, Error, Result, text};
+use crate::{Code, Collation, Context, Error, Result, text};
 
 #[derive(Clone, Debug)]
 pub(super) struct Operators {
@@ -19,6 +19,7 @@ pub(super) struct Operators {
     paths: Vec<UpdatePath>,
     renames: Vec<Rename>,
     filters: ArrayFilters,
+    collation: Collation,
     /// No operand, put at its path, can nest deeper than this.
     depth_max: usize,
 }
@@ -26,8 +27,9 @@ pub(super) struct Operators {
 impl Operators {
     pub(super) fn parse(update: Doc, array_filters: &[Doc], context: &Context) -> Result<Operators> {
         let filters = ArrayFilters::parse(array_filters, context)?;
+        let collation = context.collation.clone();
         let mut operators =
-            Operators { tree: Tree::new(), paths: Vec::new(), renames: Vec::new(), filters, depth_max: 0 };
+            Operators { tree: Tree::new(), paths: Vec::new(), renames: Vec::new(), filters, collation, depth_max: 0 };
         for (name, operand) in update {
             if !Op::is_known(name) {
                 return Err(op::unknown(name));
@@ -118,7 +120,8 @@ impl Operators {
 
     fn run(&self, old: Doc, position: Option<usize>, inserting: bool) -> Result<Option<DocBuf>> {
         let renamed = self.renames.iter().map(|rename| rename.value(old)).collect::<Result<Vec<_>>>()?;
-        let mut run = Run { old, inserting, position, filters: &self.filters, renamed, path: Vec::new() };
+        let collation = &self.collation;
+        let mut run = Run { old, inserting, position, filters: &self.filters, collation, renamed, path: Vec::new() };
         let mut root = Slot::open_doc(old);
         if run.apply(&[&self.tree], &mut root)? == Change::None {
             return Ok(None);

@@ -11,7 +11,7 @@ use super::{
     slot::{Field, Slot},
     tree::{POSITIONAL, Tree},
 };
-use crate::{Code, Error, Result, path::array_index, text};
+use crate::{Code, Collation, Error, Result, path::array_index, text};
 
 /// Most elements an update may add to an array to reach a position in it.
 const PADDING_MAX: usize = 1_500_000;
@@ -42,6 +42,7 @@ pub(super) struct Run<'a> {
     pub inserting: bool,
     pub position: Option<usize>,
     pub filters: &'a ArrayFilters,
+    pub collation: &'a Collation,
     /// The values that the `$rename`s of the update move, by their number.
     pub renamed: Vec<Option<ValueRef<'a>>>,
     pub path: Vec<Cow<'a, str>>,

@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_long_gap_is_looked_over_once() {
-        let sort_by = SortPattern::parse(doc("{x: 1}").as_doc()).unwrap();
+        let sort_by = SortPattern::parse(doc("{x: 1}").as_doc(), &crate::Context::new(0)).unwrap();
         let mut docs: Vec<_> = (0..20_000).map(|n| doc(&format!("{{x: {n}}}"))).collect();
         docs[0] = doc("{x: 0, v: 0}");
         let mut rows = Rows::new(sort_by.clone());

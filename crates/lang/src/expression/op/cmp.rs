@@ -6,9 +6,9 @@
 //! { $cmp: ["a", 2] } => 1
 //! ```
 
-use crate::Result;
 use crate::expression::Evaluated;
+use crate::{Collation, Result};
 
-pub fn eval<'a>(a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
-    Ok((a.compare(&b) as i32).into())
+pub fn eval<'a>(collation: &Collation, a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
+    Ok((a.compare(&b, collation) as i32).into())
 }

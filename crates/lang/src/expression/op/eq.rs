@@ -6,9 +6,9 @@
 //! { $eq: [[1], [1]] } => true
 //! ```
 
-use crate::Result;
 use crate::expression::Evaluated;
+use crate::{Collation, Result};
 
-pub fn eval<'a>(a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
-    Ok(a.compare(&b).is_eq().into())
+pub fn eval<'a>(collation: &Collation, a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
+    Ok(a.compare(&b, collation).is_eq().into())
 }

@@ -5,9 +5,9 @@
 //! { $gte: [null, "$a"] } => true
 //! ```
 
-use crate::Result;
 use crate::expression::Evaluated;
+use crate::{Collation, Result};
 
-pub fn eval<'a>(a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
-    Ok(a.compare(&b).is_ge().into())
+pub fn eval<'a>(collation: &Collation, a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
+    Ok(a.compare(&b, collation).is_ge().into())
 }

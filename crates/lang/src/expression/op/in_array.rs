@@ -7,16 +7,16 @@
 //! { $in: [1, "$a"] } => error 40081: $in requires an array as a second argument, found: missing
 //! ```
 
-use arbor_bson::{ValueRef, compare};
+use arbor_bson::ValueRef;
 
 use crate::expression::Evaluated;
-use crate::{Error, Result};
+use crate::{Collation, Error, Result};
 
-pub fn eval<'a>(wanted: Evaluated<'a>, array: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub fn eval<'a>(collation: &Collation, wanted: Evaluated<'a>, array: Evaluated<'a>) -> Result<Evaluated<'a>> {
     let Some(ValueRef::Array(elements)) = array.get() else {
         let message = format!("$in requires an array as a second argument, found: {}", array.type_name());
         return Err(Error::location(40081, message));
     };
     let wanted = wanted.get().unwrap_or(ValueRef::Undefined);
-    Ok(elements.iter().any(|element| compare(element, wanted).is_eq()).into())
+    Ok(elements.iter().any(|element| collation.equal(element, wanted)).into())
 }

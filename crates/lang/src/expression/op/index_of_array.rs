@@ -10,12 +10,12 @@
 //! { $indexOfArray: [[1], 1, -1] } => error 40097: $indexOfArray requires a nonnegative starting index, found: -1
 //! ```
 
-use arbor_bson::{ValueRef, compare};
+use arbor_bson::ValueRef;
 
 use crate::expression::Evaluated;
-use crate::{Error, Result, number, text};
+use crate::{Collation, Error, Result, number, text};
 
-pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
+pub fn eval<'a>(collation: &Collation, arguments: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
     let mut arguments = arguments.into_iter();
     let array = arguments.next().unwrap_or(Evaluated::Missing);
     let wanted = arguments.next().unwrap_or(Evaluated::Missing);
@@ -34,7 +34,7 @@ pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
         .enumerate()
         .skip(start)
         .take_while(|(at, _)| *at < end)
-        .find(|(_, element)| compare(*element, wanted).is_eq());
+        .find(|(_, element)| collation.equal(*element, wanted));
     Ok(found.map_or(-1, |(at, _)| at as i32).into())
 }
 

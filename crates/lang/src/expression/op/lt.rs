@@ -6,9 +6,9 @@
 //! { $lt: ["a", 1] } => false
 //! ```
 
-use crate::Result;
 use crate::expression::Evaluated;
+use crate::{Collation, Result};
 
-pub fn eval<'a>(a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
-    Ok(a.compare(&b).is_lt().into())
+pub fn eval<'a>(collation: &Collation, a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
+    Ok(a.compare(&b, collation).is_lt().into())
 }

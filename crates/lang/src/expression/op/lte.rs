@@ -5,9 +5,9 @@
 //! { $lte: [2, 1] } => false
 //! ```
 
-use crate::Result;
 use crate::expression::Evaluated;
+use crate::{Collation, Result};
 
-pub fn eval<'a>(a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
-    Ok(a.compare(&b).is_le().into())
+pub fn eval<'a>(collation: &Collation, a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
+    Ok(a.compare(&b, collation).is_le().into())
 }

@@ -6,13 +6,13 @@
 //! { $max: "$a" } => null
 //! ```
 
-use crate::Result;
 use crate::accumulator::Extreme;
 use crate::expression::Evaluated;
 use crate::expression::over::for_each;
+use crate::{Collation, Result};
 
-pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
-    let mut max = Extreme::greatest();
+pub fn eval<'a>(collation: &Collation, arguments: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
+    let mut max = Extreme::greatest(collation);
     for_each(&arguments, |value| max.consider(value));
     Ok(max.best().into())
 }

@@ -6,13 +6,13 @@
 //! { $min: "$a" } => null
 //! ```
 
-use crate::Result;
 use crate::accumulator::Extreme;
 use crate::expression::Evaluated;
 use crate::expression::over::for_each;
+use crate::{Collation, Result};
 
-pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
-    let mut min = Extreme::least();
+pub fn eval<'a>(collation: &Collation, arguments: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
+    let mut min = Extreme::least(collation);
     for_each(&arguments, |value| min.consider(value));
     Ok(min.best().into())
 }

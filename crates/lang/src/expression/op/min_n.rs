@@ -4,7 +4,7 @@
 //! { $minN: { input: [3, 1, null, 2], n: 2 } } => [1, 2]
 //! ```
 
-use arbor_bson::{ValueRef, compare};
+use arbor_bson::ValueRef;
 
 use crate::Result;
 use crate::expression::Expression;
@@ -12,9 +12,9 @@ use crate::expression::n_elements;
 use crate::expression::parse::Parser;
 
 pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
-    n_elements::parse(name, value, parser, |elements, n| {
+    n_elements::parse(name, value, parser, |elements, n, collation| {
         elements.retain(|value| !matches!(value, ValueRef::Null | ValueRef::Undefined));
-        elements.sort_by(|a, b| compare(*a, *b));
+        elements.sort_by(|a, b| collation.compare(*a, *b));
         elements.truncate(n);
     })
 }

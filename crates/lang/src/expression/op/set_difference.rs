@@ -7,13 +7,13 @@
 //! { $setDifference: [[], 1] } => error 17049: both operands of $setDifference must be arrays. Second argument is of type: int
 //! ```
 
-use arbor_bson::{ArrayBuf, ValueRef, compare};
+use arbor_bson::{ArrayBuf, ValueRef};
 
 use crate::expression::Evaluated;
 use crate::expression::set::Set;
-use crate::{Error, Result};
+use crate::{Collation, Error, Result};
 
-pub fn eval<'a>(from: Evaluated<'a>, without: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub fn eval<'a>(collation: &Collation, from: Evaluated<'a>, without: Evaluated<'a>) -> Result<Evaluated<'a>> {
     if from.is_nullish() || without.is_nullish() {
         return Ok(Evaluated::null());
     }
@@ -25,10 +25,10 @@ pub fn eval<'a>(from: Evaluated<'a>, without: Evaluated<'a>) -> Result<Evaluated
         )
     };
     let Some(ValueRef::Array(elements)) = from.get() else { return Err(not_array("First", 17048, &from)) };
-    let without = Set::of(&without).ok_or_else(|| not_array("Second", 17049, &without))?;
+    let without = Set::of(&without, collation).ok_or_else(|| not_array("Second", 17049, &without))?;
     let mut left: Vec<ValueRef> = Vec::new();
     for element in elements.iter().filter(|element| !without.contains(*element)) {
-        if !left.iter().any(|known| compare(*known, element).is_eq()) {
+        if !left.iter().any(|known| collation.equal(*known, element)) {
             left.push(element);
         }
     }

@@ -9,9 +9,9 @@
 
 use crate::expression::Evaluated;
 use crate::expression::set::Set;
-use crate::{Error, Result};
+use crate::{Collation, Error, Result};
 
-pub fn eval(arrays: Vec<Evaluated>) -> Result<Evaluated> {
+pub fn eval<'a>(collation: &Collation, arrays: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
     if arrays.len() < 2 {
         let message = format!("$setEquals needs at least two arguments had: {}", arrays.len());
         return Err(Error::location(17045, message));
@@ -19,7 +19,7 @@ pub fn eval(arrays: Vec<Evaluated>) -> Result<Evaluated> {
     let mut first: Option<Set> = None;
     let mut equal = true;
     for array in &arrays {
-        let set = Set::of(array).ok_or_else(|| {
+        let set = Set::of(array, collation).ok_or_else(|| {
             let found = array.type_name();
             let message = format!("All operands of $setEquals must be arrays. One argument is of type: {found}");
             Error::location(17044, message)

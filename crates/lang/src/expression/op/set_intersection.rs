@@ -11,15 +11,15 @@ use arbor_bson::ArrayBuf;
 
 use crate::expression::Evaluated;
 use crate::expression::set::Set;
-use crate::{Error, Result};
+use crate::{Collation, Error, Result};
 
-pub fn eval(arrays: Vec<Evaluated>) -> Result<Evaluated> {
+pub fn eval<'a>(collation: &Collation, arrays: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
     let mut common: Option<Set> = None;
     for array in &arrays {
         if array.is_nullish() {
             return Ok(Evaluated::null());
         }
-        let set = Set::of(array).ok_or_else(|| {
+        let set = Set::of(array, collation).ok_or_else(|| {
             let found = array.type_name();
             let message = format!("All operands of $setIntersection must be arrays. One argument is of type: {found}");
             Error::location(17047, message)
@@ -27,7 +27,10 @@ pub fn eval(arrays: Vec<Evaluated>) -> Result<Evaluated> {
         common = Some(match common {
             None => set,
             Some(common) => {
-                Set::of_values(common.into_values().into_iter().filter(|value| set.contains(*value)).collect())
+                Set::of_values(
+                    common.into_values().into_iter().filter(|value| set.contains(*value)).collect(),
+                    collation,
+                )
             }
         });
     }

@@ -9,9 +9,9 @@
 
 use crate::expression::Evaluated;
 use crate::expression::set::Set;
-use crate::{Error, Result};
+use crate::{Collation, Error, Result};
 
-pub fn eval<'a>(part: Evaluated<'a>, whole: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub fn eval<'a>(collation: &Collation, part: Evaluated<'a>, whole: Evaluated<'a>) -> Result<Evaluated<'a>> {
     let not_array = |which: &str, code, found: &Evaluated| {
         let found = found.type_name();
         Error::location(
@@ -19,7 +19,7 @@ pub fn eval<'a>(part: Evaluated<'a>, whole: Evaluated<'a>) -> Result<Evaluated<'
             format!("both operands of $setIsSubset must be arrays. {which} argument is of type: {found}"),
         )
     };
-    let part_set = Set::of(&part).ok_or_else(|| not_array("First", 17046, &part))?;
-    let whole_set = Set::of(&whole).ok_or_else(|| not_array("Second", 17042, &whole))?;
+    let part_set = Set::of(&part, collation).ok_or_else(|| not_array("First", 17046, &part))?;
+    let whole_set = Set::of(&whole, collation).ok_or_else(|| not_array("Second", 17042, &whole))?;
     Ok(part_set.into_values().into_iter().all(|value| whole_set.contains(value)).into())
 }

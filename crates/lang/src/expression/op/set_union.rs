@@ -10,15 +10,15 @@ use arbor_bson::ArrayBuf;
 
 use crate::expression::Evaluated;
 use crate::expression::set::Set;
-use crate::{Error, Result};
+use crate::{Collation, Error, Result};
 
-pub fn eval(arrays: Vec<Evaluated>) -> Result<Evaluated> {
+pub fn eval<'a>(collation: &Collation, arrays: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
     let mut all = Vec::new();
     for array in &arrays {
         if array.is_nullish() {
             return Ok(Evaluated::null());
         }
-        let set = Set::of(array).ok_or_else(|| {
+        let set = Set::of(array, collation).ok_or_else(|| {
             let found = array.type_name();
             Error::location(
                 17043,
@@ -27,5 +27,5 @@ pub fn eval(arrays: Vec<Evaluated>) -> Result<Evaluated> {
         })?;
         all.extend(set.into_values());
     }
-    Ok(Set::of_values(all).into_values().into_iter().collect::<ArrayBuf>().into())
+    Ok(Set::of_values(all, collation).into_values().into_iter().collect::<ArrayBuf>().into())
 }

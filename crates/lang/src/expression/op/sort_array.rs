@@ -12,17 +12,18 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arbor_bson::{ArrayBuf, ValueRef, compare};
+use arbor_bson::{ArrayBuf, ValueRef};
 
 use crate::expression::arguments::Named;
 use crate::expression::parse::Parser;
 use crate::expression::{Environment, Evaluated, Expression, Special};
-use crate::{Error, Result, SortPattern, number};
+use crate::{Collation, Error, Result, SortPattern, number};
 
 #[derive(Debug)]
 struct SortArray {
     input: Expression,
     order: Order,
+    collation: Collation,
 }
 
 #[derive(Debug)]
@@ -35,21 +36,21 @@ pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result
     let named = Named::read(name, value, &["input", "sortBy"], 2942500, 2942501)?;
     let input = parser.expression(named.require("input", 2942502)?)?;
     let order = match named.require("sortBy", 2942503)? {
-        ValueRef::Document(pattern) => Order::Documents(SortPattern::parse(pattern)?),
+        ValueRef::Document(pattern) => Order::Documents(SortPattern::parse(pattern, parser.context)?),
         other => match number::exact_i64(other) {
             Some(1) => Order::Values { descending: false },
             Some(-1) => Order::Values { descending: true },
             _ => return Err(Error::location(2942507, "$sortArray: the sortBy value must be 1, -1 or a pattern")),
         },
     };
-    Ok(Expression::Special(Arc::new(SortArray { input, order })))
+    Ok(Expression::Special(Arc::new(SortArray { input, order, collation: parser.context.collation.clone() })))
 }
 
 impl Order {
-    fn compare(&self, a: ValueRef, b: ValueRef) -> Ordering {
+    fn compare(&self, a: ValueRef, b: ValueRef, collation: &Collation) -> Ordering {
         match (self, a, b) {
-            (Order::Values { descending: false }, ..) => compare(a, b),
-            (Order::Values { descending: true }, ..) => compare(b, a),
+            (Order::Values { descending: false }, ..) => collation.compare(a, b),
+            (Order::Values { descending: true }, ..) => collation.compare(b, a),
             (Order::Documents(pattern), ValueRef::Document(a), ValueRef::Document(b)) => pattern.compare(a, b),
             // what is no document has none of the fields
             (Order::Documents(pattern), ValueRef::Document(a), _) => pattern.compare(a, arbor_bson::Doc::empty()),
@@ -71,7 +72,7 @@ impl Special for SortArray {
             return Err(Error::location(2942504, message));
         };
         let mut sorted: Vec<ValueRef> = elements.iter().collect();
-        sorted.sort_by(|a, b| self.order.compare(*a, *b));
+        sorted.sort_by(|a, b| self.order.compare(*a, *b, &self.collation));
         Ok(sorted.into_iter().collect::<ArrayBuf>().into())
     }
 

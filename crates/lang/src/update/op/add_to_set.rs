@@ -2,10 +2,10 @@
 //!
 //! `{ a: [1, 2] }`, `{ $addToSet: { a: { $each: [2, 3, 3] } } }` -> `{ a: [1, 2, 3] }`
 
-use arbor_bson::{Value, ValueRef, compare};
+use arbor_bson::{Value, ValueRef};
 
 use super::{Change, Run, Slot};
-use crate::{Error, Result, text};
+use crate::{Collation, Error, Result, text};
 
 #[derive(Clone, Debug)]
 pub(in crate::update) struct AddToSet {
@@ -14,7 +14,7 @@ pub(in crate::update) struct AddToSet {
 }
 
 impl AddToSet {
-    pub(super) fn parse(operand: ValueRef) -> Result<AddToSet> {
+    pub(super) fn parse(operand: ValueRef, collation: &Collation) -> Result<AddToSet> {
         let mut values: Vec<Value> = Vec::new();
         let clauses = match operand {
             ValueRef::Document(doc) if doc.first().is_some_and(|(name, _)| name == "$each") => doc,
@@ -32,7 +32,7 @@ impl AddToSet {
                 return Err(Error::type_mismatch(message));
             };
             for value in array.iter() {
-                if !values.iter().any(|known| compare(known.as_ref(), value).is_eq()) {
+                if !values.iter().any(|known| collation.equal(known.as_ref(), value)) {
                     values.push(value.to_value());
                 }
             }
@@ -51,7 +51,7 @@ impl AddToSet {
         let Some(elements) = slot.elements() else { return Ok(Change::None) };
         let before = elements.len();
         for value in &self.values {
-            let known = elements.iter_mut().any(|element| compare(element.value(), value.as_ref()).is_eq());
+            let known = elements.iter_mut().any(|element| run.collation.equal(element.value(), value.as_ref()));
             if !known {
                 elements.push(Slot::Raw(value.as_ref()));
             }

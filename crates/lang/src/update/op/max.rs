@@ -1,8 +1,8 @@
 //! `$max: { field: value }`: sets the value where it is greater than what is there, by the order of all types, or nothing is.
 
-use arbor_bson::{Value, ValueRef, compare};
+use arbor_bson::{Value, ValueRef};
 
-use super::{Change, Slot};
+use super::{Change, Run, Slot};
 
 #[derive(Clone, Debug)]
 pub(in crate::update) struct Max(Value);
@@ -12,8 +12,8 @@ impl Max {
         Max(operand.to_value())
     }
 
-    pub(super) fn modify<'a>(&'a self, slot: &mut Slot<'a>) -> Change {
-        if compare(self.0.as_ref(), slot.value()).is_gt() {
+    pub(super) fn modify<'a>(&'a self, slot: &mut Slot<'a>, run: &Run<'a>) -> Change {
+        if run.collation.compare(self.0.as_ref(), slot.value()).is_gt() {
             *slot = self.create();
             return Change::Changed;
         }

@@ -1,8 +1,8 @@
 //! `$min: { field: value }`: sets the value where it is less than what is there, by the order of all types, or nothing is.
 
-use arbor_bson::{Value, ValueRef, compare};
+use arbor_bson::{Value, ValueRef};
 
-use super::{Change, Slot};
+use super::{Change, Run, Slot};
 
 #[derive(Clone, Debug)]
 pub(in crate::update) struct Min(Value);
@@ -12,8 +12,8 @@ impl Min {
         Min(operand.to_value())
     }
 
-    pub(super) fn modify<'a>(&'a self, slot: &mut Slot<'a>) -> Change {
-        if compare(self.0.as_ref(), slot.value()).is_lt() {
+    pub(super) fn modify<'a>(&'a self, slot: &mut Slot<'a>, run: &Run<'a>) -> Change {
+        if run.collation.compare(self.0.as_ref(), slot.value()).is_lt() {
             *slot = self.create();
             return Change::Changed;
         }

@@ -55,7 +55,7 @@ impl Op {
     pub(super) fn parse(name: &str, path: &UpdatePath, operand: ValueRef, context: &Context) -> Result<Op> {
         let field = path.as_str();
         Ok(match name {
-            "$addToSet" => Op::AddToSet(add_to_set::AddToSet::parse(operand)?),
+            "$addToSet" => Op::AddToSet(add_to_set::AddToSet::parse(operand, &context.collation)?),
             "$bit" => Op::Bit(bit::Bit::parse(field, operand)?),
             "$currentDate" => Op::CurrentDate(current_date::CurrentDate::parse(operand, context)?),
             "$inc" => Op::Inc(inc::Inc::parse(field, operand)?),
@@ -65,7 +65,7 @@ impl Op {
             "$pop" => Op::Pop(pop::Pop::parse(field, operand)?),
             "$pull" => Op::Pull(pull::Pull::parse(operand, context)?),
             "$pullAll" => Op::PullAll(pull_all::PullAll::parse(operand)?),
-            "$push" => Op::Push(push::Push::parse(operand)?),
+            "$push" => Op::Push(push::Push::parse(operand, context)?),
             "$set" => Op::Set(set::Set::parse(operand)),
             "$setOnInsert" => Op::SetOnInsert(set_on_insert::SetOnInsert::parse(operand)),
             "$unset" => Op::Unset,
@@ -100,12 +100,12 @@ impl Op {
             Op::Bit(op) => op.modify(slot, run),
             Op::CurrentDate(op) => Ok(replace(slot, Slot::Raw(op.value()))),
             Op::Inc(op) => op.modify(slot, run),
-            Op::Max(op) => Ok(op.modify(slot)),
-            Op::Min(op) => Ok(op.modify(slot)),
+            Op::Max(op) => Ok(op.modify(slot, run)),
+            Op::Min(op) => Ok(op.modify(slot, run)),
             Op::Mul(op) => op.modify(slot, run),
             Op::Pop(op) => op.modify(slot, run),
-            Op::Pull(op) => op.modify(slot),
-            Op::PullAll(op) => op.modify(slot),
+            Op::Pull(op) => op.modify(slot, run),
+            Op::PullAll(op) => op.modify(slot, run),
             Op::Push(op) => op.modify(slot, run),
             Op::RenameFrom | Op::Unset => Ok(Change::Removed),
             Op::RenameTo(number) => Ok(match rename::moved(*number, run) {
@@ -127,7 +127,7 @@ impl Op {
             Op::Max(op) => Some(op.create()),
             Op::Min(op) => Some(op.create()),
             Op::Mul(op) => Some(op.create()),
-            Op::Push(op) => Some(op.create()),
+            Op::Push(op) => Some(op.create(run.collation)),
             Op::RenameTo(number) => rename::moved(*number, run),
             Op::Set(op) => Some(Slot::Raw(op.value())),
             Op::SetOnInsert(op) => op.create(run),

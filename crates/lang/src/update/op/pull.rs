@@ -7,10 +7,10 @@
 //! | a regular expression | strings it matches |
 //! | any other value | elements equal to it; arrays and their elements in order |
 
-use arbor_bson::{DocBuf, Value, ValueRef, compare};
+use arbor_bson::{DocBuf, Value, ValueRef};
 
-use super::{Change, Slot};
-use crate::{Context, Error, Filter, Result};
+use super::{Change, Run, Slot};
+use crate::{Collation, Context, Error, Filter, Result};
 
 #[derive(Clone, Debug)]
 pub(in crate::update) enum Pull {
@@ -31,13 +31,13 @@ impl Pull {
         })
     }
 
-    pub(super) fn modify(&self, slot: &mut Slot<'_>) -> Result<Change> {
-        retain(slot, "$pull", |element| Ok(!self.takes(element)?))
+    pub(super) fn modify(&self, slot: &mut Slot<'_>, run: &Run<'_>) -> Result<Change> {
+        retain(slot, "$pull", |element| Ok(!self.takes(element, run.collation)?))
     }
 
-    fn takes(&self, element: ValueRef) -> Result<bool> {
+    fn takes(&self, element: ValueRef, collation: &Collation) -> Result<bool> {
         match (self, element) {
-            (Pull::Equal(value), element) => Ok(compare(value.as_ref(), element).is_eq()),
+            (Pull::Equal(value), element) => Ok(collation.equal(value.as_ref(), element)),
             (Pull::Values(filter), element) => filter.matches_value(element),
             (Pull::Documents(filter), ValueRef::Document(doc)) => filter.matches(doc),
             (Pull::Documents(_), _) => Ok(false),

@@ -1,8 +1,8 @@
 //! `$pullAll: { field: [..] }`: takes away the elements that are equal to one of the values.
 
-use arbor_bson::{Value, ValueRef, compare};
+use arbor_bson::{Value, ValueRef};
 
-use super::{Change, Slot, pull};
+use super::{Change, Run, Slot, pull};
 use crate::{Error, Result, text};
 
 #[derive(Clone, Debug)]
@@ -19,8 +19,8 @@ impl PullAll {
         }
     }
 
-    pub(super) fn modify(&self, slot: &mut Slot<'_>) -> Result<Change> {
-        let is_listed = |element: ValueRef| self.0.iter().any(|value| compare(value.as_ref(), element).is_eq());
+    pub(super) fn modify(&self, slot: &mut Slot<'_>, run: &Run<'_>) -> Result<Change> {
+        let is_listed = |element: ValueRef| self.0.iter().any(|value| run.collation.equal(value.as_ref(), element));
         pull::retain(slot, "$pull", |element| Ok(!is_listed(element)))
     }
 }

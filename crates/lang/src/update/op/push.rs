@@ -5,10 +5,10 @@
 //!
 //! `{ a: [5] }`, `{ $push: { a: { $each: [9, 1], $sort: 1, $slice: 2 } } }` -> `{ a: [1, 5] }`
 
-use arbor_bson::{Doc, Value, ValueRef, compare};
+use arbor_bson::{Doc, Value, ValueRef};
 
 use super::{Change, Run, Slot};
-use crate::{Error, Result, SortPattern, number, text};
+use crate::{Collation, Context, Error, Result, SortPattern, number, text};
 
 #[derive(Clone, Debug)]
 pub(in crate::update) struct Push {
@@ -26,7 +26,7 @@ enum Sort {
 }
 
 impl Push {
-    pub(super) fn parse(operand: ValueRef) -> Result<Push> {
+    pub(super) fn parse(operand: ValueRef, context: &Context) -> Result<Push> {
         let clauses = match operand {
             ValueRef::Document(doc) if doc.get("$each").is_some() => Some(doc),
             _ => None,
@@ -40,7 +40,7 @@ impl Push {
                 "$each" => push.values = values(value)?,
                 "$position" => push.position = Some(position(value)?),
                 "$slice" => push.slice = Some(slice(value)?),
-                "$sort" => push.sort = Some(Sort::parse(value)?),
+                "$sort" => push.sort = Some(Sort::parse(value, context)?),
                 _ => return Err(Error::bad_value(format!("Unrecognized clause in $push: {name}"))),
             }
         }
@@ -56,18 +56,18 @@ impl Push {
             return Err(Error::bad_value(message));
         }
         if let Some(elements) = slot.elements() {
-            self.push_into(elements);
+            self.push_into(elements, run.collation);
         }
         Ok(Change::Changed)
     }
 
-    pub(super) fn create(&self) -> Slot<'_> {
+    pub(super) fn create(&self, collation: &Collation) -> Slot<'_> {
         let mut elements = Vec::new();
-        self.push_into(&mut elements);
+        self.push_into(&mut elements, collation);
         Slot::Array(elements)
     }
 
-    fn push_into<'a>(&'a self, elements: &mut Vec<Slot<'a>>) {
+    fn push_into<'a>(&'a self, elements: &mut Vec<Slot<'a>>, collation: &Collation) {
         let len = elements.len() as i64;
         let at = match self.position {
             None => len,
@@ -76,7 +76,7 @@ impl Push {
         } as usize;
         elements.splice(at..at, self.values.iter().map(|value| Slot::Raw(value.as_ref())));
         if let Some(sort) = &self.sort {
-            sort.sort(elements);
+            sort.sort(elements, collation);
         }
         match self.slice {
             None => {}
@@ -90,11 +90,11 @@ impl Push {
 }
 
 impl Sort {
-    fn parse(value: ValueRef) -> Result<Sort> {
+    fn parse(value: ValueRef, context: &Context) -> Result<Sort> {
         const INVALID: &str = "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort \
                                embedded fields";
         if let ValueRef::Document(pattern) = value {
-            return Sort::parse_pattern(pattern);
+            return Sort::parse_pattern(pattern, context);
         }
         match number::to_f64(value) {
             Some(1.0) => Ok(Sort::Whole { descending: false }),
@@ -103,7 +103,7 @@ impl Sort {
         }
     }
 
-    fn parse_pattern(pattern: Doc) -> Result<Sort> {
+    fn parse_pattern(pattern: Doc, context: &Context) -> Result<Sort> {
         if pattern.is_empty() {
             return Err(Error::bad_value("The $sort pattern is empty when it should be a set of fields."));
         }
@@ -119,10 +119,10 @@ impl Sort {
                 return Err(Error::bad_value(message));
             }
         }
-        Ok(Sort::Fields(SortPattern::parse(pattern).map_err(|error| Error::bad_value(error.message))?))
+        Ok(Sort::Fields(SortPattern::parse(pattern, context).map_err(|error| Error::bad_value(error.message))?))
     }
 
-    fn sort(&self, elements: &mut [Slot<'_>]) {
+    fn sort(&self, elements: &mut [Slot<'_>], collation: &Collation) {
         // opened elements are put together, so that all can be looked at while they are sorted
         elements.iter_mut().for_each(|element| _ = element.value());
         let doc = |slot: &Slot<'_>| match slot.peek() {
@@ -131,8 +131,8 @@ impl Sort {
         };
         match self {
             Sort::Whole { descending } => elements.sort_by(|a, b| match (a.peek(), b.peek()) {
-                (Some(a), Some(b)) if *descending => compare(b, a),
-                (Some(a), Some(b)) => compare(a, b),
+                (Some(a), Some(b)) if *descending => collation.compare(b, a),
+                (Some(a), Some(b)) => collation.compare(a, b),
                 _ => std::cmp::Ordering::Equal,
             }),
             Sort::Fields(pattern) => elements.sort_by_cached_key(|slot| pattern.key(doc(slot).as_doc())),
