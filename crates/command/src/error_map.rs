@@ -1,7 +1,7 @@
 //! The one place that gives the errors of other crates MongoDB's code and text.
 
 use arbor_bson::DocBuf;
-use arbor_lang::Code;
+use arbor_lang::{Code, Collation};
 use arbor_store::IndexProblem;
 
 use crate::Error;
@@ -45,8 +45,8 @@ impl From<arbor_store::Error> for Error {
             E::ViewTooDeep => Error::new(Code::VIEW_DEPTH_LIMIT_EXCEEDED, text),
             E::DatabaseDifferCase { .. } => Error::new(Code::DATABASE_DIFFER_CASE, text),
             E::IllegalOperation(_) => Error::new(Code::ILLEGAL_OPERATION, text),
-            E::DuplicateKey { namespace, index_name, key_pattern, key_value } => {
-                duplicate_key(namespace.as_str(), &index_name, key_pattern, key_value)
+            E::DuplicateKey { namespace, index_name, key_pattern, key_value, collation } => {
+                duplicate_key(namespace.as_str(), &index_name, &key_pattern, &key_value, &collation)
             }
             E::LargerThanCapped | E::InvalidId(_) => Error::bad_value(text),
             E::CannotIndexParallelArrays { .. } => Error::new(Code::CANNOT_INDEX_PARALLEL_ARRAYS, text),
@@ -110,10 +110,16 @@ pub fn invalid_namespace(namespace: &str) -> Error {
     Error::new(Code::INVALID_NAMESPACE, format!("Invalid namespace specified '{namespace}'"))
 }
 
-fn duplicate_key(namespace: &str, index: &str, pattern: DocBuf, value: DocBuf) -> Error {
+fn duplicate_key(namespace: &str, index: &str, pattern: &DocBuf, value: &DocBuf, collation: &Collation) -> Error {
     let shown = arbor_bson::display::shell_doc(value.as_doc());
-    let text = format!("E11000 duplicate key error collection: {namespace} index: {index} dup key: {shown}");
-    let details = DocBuf::new().with("keyPattern", &pattern).with("keyValue", &value);
+    let mut details = DocBuf::new().with("keyPattern", pattern).with("keyValue", value);
+    let mut under = String::new();
+    if !collation.is_simple() {
+        let collation = collation.to_doc();
+        under = format!(" collation: {}", arbor_bson::display::shell_doc(collation.as_doc()));
+        details.append("collation", &collation);
+    }
+    let text = format!("E11000 duplicate key error collection: {namespace} index: {index}{under} dup key: {shown}");
     Error { details: Some(details), ..Error::new(Code::DUPLICATE_KEY, text) }
 }
 

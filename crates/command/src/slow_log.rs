@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_lang::Collation;
 use arbor_query::ShapeHash;
 use arbor_wire::Form;
 
@@ -75,7 +76,12 @@ fn shape_of<'b>(body: Doc<'b>) -> Option<String> {
         return None;
     }
     let filter = document("filter").unwrap_or(Doc::empty());
-    ShapeHash::of_find(filter, document("sort"), document("projection")).ok().map(ShapeHash::text)
+    let collation = match document("collation").map(Collation::parse) {
+        Some(Ok(collation)) => collation,
+        _ => Collation::simple(),
+    };
+    let shape = ShapeHash::of_find(filter, document("sort"), document("projection"), collation);
+    shape.ok().map(ShapeHash::text)
 }
 
 /// The command for a log line: long arrays and strings would make it unreadable.

@@ -274,7 +274,11 @@ mod tests {
             ("{'a.': 1}", 40353),
             ("{'$a': 1}", 16410),
         ] {
-            assert_eq!(SortPattern::parse(doc(pattern).as_doc(), &Context::new(0)).unwrap_err().code.0, code, "{pattern}");
+            assert_eq!(
+                SortPattern::parse(doc(pattern).as_doc(), &Context::new(0)).unwrap_err().code.0,
+                code,
+                "{pattern}"
+            );
         }
     }
 }

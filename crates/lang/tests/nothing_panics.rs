@@ -268,7 +268,7 @@ fn projections_and_sorts() {
                 Doc::parse(shown.as_bytes()).unwrap();
             }
         }
-        if let Ok(pattern) = SortPattern::parse(spec.as_doc(, &Context::new(0))) {
+        if let Ok(pattern) = SortPattern::parse(spec.as_doc(), &Context::new(0)) {
             pattern.key(doc.as_doc());
         }
     }

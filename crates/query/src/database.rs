@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arbor_bson::{Doc, DocBuf};
-use arbor_lang::Context;
+use arbor_lang::{Collation, Context};
 use arbor_store::{Collection, Namespace, Store};
 use arbor_txn::{Durability, ReadView, Transactions};
 
@@ -98,9 +98,16 @@ impl Database {
         Ok(self.store.snapshot(namespace)?)
     }
 
-    /// The context of a statement that begins now, with the variables of its `let`.
-    pub(crate) fn context(&self, let_variables: Option<Doc<'_>>) -> Result<Context> {
-        let context = Context::new(now_ms());
+    /// The context of a statement that begins now, with the variables of its `let`, and with the collation of its
+    /// collection if it names none.
+    pub(crate) fn context(
+        &self,
+        namespace: &Namespace,
+        collation: Option<&Collation>,
+        let_variables: Option<Doc<'_>>,
+    ) -> Result<Context> {
+        let own = || self.store.collection(namespace).map(|own| own.collation.clone()).unwrap_or_default();
+        let context = Context { collation: collation.cloned().unwrap_or_else(own), ..Context::new(now_ms()) };
         match let_variables {
             Some(variables) => Ok(context.with_let(variables)?),
             None => Ok(context),

@@ -2,6 +2,7 @@
 //! commands. Documents are borrowed from the request.
 
 use arbor_bson::{Array, Doc, ValueRef};
+use arbor_lang::Collation;
 use arbor_store::Namespace;
 use arbor_txn::Durability;
 
@@ -24,6 +25,8 @@ pub struct FindSpec<'a> {
     /// None: no limit. A limit of 0 in a command means None.
     pub limit: Option<u64>,
     pub hint: Option<Hint<'a>>,
+    /// None: that of the collection.
+    pub collation: Option<Collation>,
     /// Inclusive lower end of the hinted index, `{ a: 1, b: 2 }` in the order of its key pattern.
     pub min: Option<Doc<'a>>,
     /// Exclusive upper end of the hinted index.
@@ -52,6 +55,7 @@ impl<'a> FindSpec<'a> {
             skip: 0,
             limit: None,
             hint: None,
+            collation: None,
             min: None,
             max: None,
             let_variables: None,
@@ -71,6 +75,8 @@ pub struct CountSpec<'a> {
     pub skip: u64,
     pub limit: Option<u64>,
     pub hint: Option<Hint<'a>>,
+    /// None: that of the collection.
+    pub collation: Option<Collation>,
 }
 
 #[derive(Clone, Debug)]
@@ -79,6 +85,8 @@ pub struct DistinctSpec<'a> {
     pub key: &'a str,
     pub query: Doc<'a>,
     pub hint: Option<Hint<'a>>,
+    /// None: that of the collection.
+    pub collation: Option<Collation>,
 }
 
 #[derive(Clone, Debug)]
@@ -88,6 +96,8 @@ pub struct AggregateSpec<'a> {
     pub collectionless: bool,
     pub pipeline: Array<'a>,
     pub hint: Option<Hint<'a>>,
+    /// None: that of the collection.
+    pub collation: Option<Collation>,
     pub let_variables: Option<Doc<'a>>,
     /// Of what a stage at the end writes.
     pub durability: Durability,
@@ -129,6 +139,8 @@ pub struct UpdateStatement<'a> {
     pub upsert: bool,
     pub array_filters: Vec<Doc<'a>>,
     pub hint: Option<Hint<'a>>,
+    /// None: that of the collection.
+    pub collation: Option<Collation>,
     /// Which of the documents is changed, when it is one.
     pub sort: Option<Doc<'a>>,
 }
@@ -136,8 +148,8 @@ pub struct UpdateStatement<'a> {
 impl<'a> UpdateStatement<'a> {
     /// Changes the first document that matches.
     pub fn new(q: Doc<'a>, u: ValueRef<'a>) -> UpdateStatement<'a> {
-        let (c, hint, sort) = (None, None, None);
-        UpdateStatement { q, u, c, multi: false, upsert: false, array_filters: Vec::new(), hint, sort }
+        let (c, hint, sort, collation) = (None, None, None, None);
+        UpdateStatement { q, u, c, multi: false, upsert: false, array_filters: Vec::new(), hint, collation, sort }
     }
 }
 
@@ -156,6 +168,8 @@ pub struct DeleteStatement<'a> {
     /// `limit: 0`, all documents that match; else one.
     pub multi: bool,
     pub hint: Option<Hint<'a>>,
+    /// None: that of the collection.
+    pub collation: Option<Collation>,
 }
 
 #[derive(Clone, Debug)]
@@ -166,6 +180,8 @@ pub struct FindAndModifySpec<'a> {
     pub change: Change<'a>,
     pub fields: Option<Doc<'a>>,
     pub hint: Option<Hint<'a>>,
+    /// None: that of the collection.
+    pub collation: Option<Collation>,
     pub let_variables: Option<Doc<'a>>,
     pub durability: Durability,
     /// What it writes is not asked of the collection's validator.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, USER_SIZE_MAX, ValueRef};
-use arbor_lang::{Code, text};
+use arbor_lang::{Code, Collation, text};
 use arbor_store::{Collection, Namespace, Store, VIEW_DEPTH_MAX, ViewDefinition};
 use arbor_txn::Durability;
 
@@ -16,15 +16,19 @@ pub struct ResolvedView {
     pub namespace: Namespace,
     /// The stages of all views on the way, the innermost first.
     pub stages: ArrayBuf,
+    /// The collation of the view, which no statement over it can change.
+    pub collation: Collation,
 }
 
 impl ResolvedView {
     /// None: there is no view of this name.
     pub fn of(store: &Store, namespace: &Namespace) -> Result<Option<ResolvedView>> {
         if namespace.is_system_views() {
-            return Ok(Some(ResolvedView { namespace: namespace.clone(), stages: ArrayBuf::new() }));
+            let (namespace, collation) = (namespace.clone(), Collation::simple());
+            return Ok(Some(ResolvedView { namespace, stages: ArrayBuf::new(), collation }));
         }
         let Some(mut view) = store.view(namespace) else { return Ok(None) };
+        let collation = view.collation.clone();
         let mut on_way = Vec::new();
         loop {
             on_way.push(view.clone());
@@ -40,7 +44,15 @@ impl ResolvedView {
             let message = format!("View pipeline exceeds maximum size; maximum size is {USER_SIZE_MAX}");
             return Err(Error::new(Code::VIEW_PIPELINE_MAX_SIZE_EXCEEDED, message));
         }
-        Ok(Some(ResolvedView { namespace: view.view_on.clone(), stages }))
+        Ok(Some(ResolvedView { namespace: view.view_on.clone(), stages, collation }))
+    }
+
+    /// Errors: `OptionNotSupportedOnView` for a statement over the view `namespace` with another collation.
+    pub fn check_collation(&self, namespace: &Namespace, asked: Option<&Collation>) -> Result<()> {
+        match asked {
+            Some(asked) if *asked != self.collation => Err(other_collation(namespace)),
+            _ => Ok(()),
+        }
     }
 
     /// The stages of the view and those of a statement over it.
@@ -107,12 +119,18 @@ impl ResolvedView {
             collectionless: false,
             pipeline: pipeline.as_array(),
             hint: None,
+            collation: Some(self.collation.clone()),
             let_variables: None,
             durability: Durability::Applied,
             allow_disk_use: true,
             bypass_validation: false,
         }
     }
+}
+
+fn other_collation(namespace: &Namespace) -> Error {
+    let message = format!("Cannot override a view's default collation, {namespace}");
+    Error::new(Code::OPTION_NOT_SUPPORTED_ON_VIEW, message)
 }
 
 fn stage<'v>(name: &str, spec: impl Into<ValueRef<'v>>) -> DocBuf {
@@ -128,8 +146,10 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    pub fn of(store: &Store, namespace: &Namespace) -> Result<Foreign> {
+    /// Errors: `OptionNotSupportedOnView` for a view with another collation than the statement's.
+    pub fn of(store: &Store, namespace: &Namespace, collation: &Collation) -> Result<Foreign> {
         match ResolvedView::of(store, namespace)? {
+            Some(view) if view.collation != *collation => Err(other_collation(namespace)),
             Some(view) => Ok(Foreign { collection: store.collection(&view.namespace), stages: view.stages }),
             None => Ok(Foreign { collection: store.collection(namespace), stages: ArrayBuf::new() }),
         }
@@ -139,7 +159,14 @@ impl Foreign {
 /// Refuses a definition whose pipeline does not parse, writes, or reads something else than a collection.
 pub fn check_view(database: &Database, view: &ViewDefinition) -> Result<()> {
     check_stages(view.pipeline.as_array(), &view.namespace)?;
-    let over = ResolvedView { namespace: view.view_on.clone(), stages: ArrayBuf::new() };
+    if let Some(below) = database.store.view(&view.view_on)
+        && below.collation != view.collation
+    {
+        let message = format!("View {} has conflicting collation with view {}", view.namespace, below.namespace);
+        return Err(Error::new(Code::OPTION_NOT_SUPPORTED_ON_VIEW, message));
+    }
+    let collation = view.collation.clone();
+    let over = ResolvedView { namespace: view.view_on.clone(), stages: ArrayBuf::new(), collation };
     Pipeline::parse(database, &over.spec(&view.pipeline)).map(drop)
 }
 

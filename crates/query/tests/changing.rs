@@ -55,7 +55,14 @@ fn a_find_by_id_finds_the_old_or_the_new_collection() {
 fn a_count_finds_the_old_or_the_new_collection() {
     replaced_under(|rig| {
         let filter = DocBuf::new();
-        let spec = CountSpec { namespace: rig.ns.clone(), query: filter.as_doc(), hint: None, skip: 0, limit: None };
+        let spec = CountSpec {
+            namespace: rig.ns.clone(),
+            query: filter.as_doc(),
+            hint: None,
+            skip: 0,
+            limit: None,
+            collation: None,
+        };
         arbor_query::count(&rig.database, &spec, &Interrupt::never()).unwrap() as usize
     });
 }

@@ -105,7 +105,14 @@ fn counts_and_writes() {
     };
     let count = |filter: &DocBuf| {
         let (namespace, query) = (rig.ns.clone(), filter.as_doc());
-        let doc = explain(ExplainSpec::Count(CountSpec { namespace, query, skip: 0, limit: None, hint: None }));
+        let doc = explain(ExplainSpec::Count(CountSpec {
+            namespace,
+            query,
+            skip: 0,
+            limit: None,
+            hint: None,
+            collation: None,
+        }));
         let figure = at(&doc, "executionStats.totalDocsExamined").to_string();
         (stages(at(&doc, "queryPlanner.winningPlan")), figure)
     };
@@ -125,7 +132,7 @@ fn counts_and_writes() {
 fn distinct_skips_through_an_index() {
     let rig = filled();
     let all = DocBuf::new();
-    let spec = DistinctSpec { namespace: rig.ns.clone(), key: "a", query: all.as_doc(), hint: None };
+    let spec = DistinctSpec { namespace: rig.ns.clone(), key: "a", query: all.as_doc(), hint: None, collation: None };
     let spec = ExplainSpec::Distinct(spec);
     let explained = arbor_query::explain(&rig.database, &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap();
     assert_eq!(stages(at(&explained, "queryPlanner.winningPlan")), "DISTINCT_SCAN");

@@ -8,10 +8,9 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use arbor_bson::keystring::key_of;
 use arbor_bson::{ArrayBuf, DocBuf, Value, ValueRef};
 use arbor_lang::path::{Leaf, Path};
-use arbor_lang::{Context, Filter, SortPattern};
+use arbor_lang::{Collation, Context, Filter, SortPattern};
 use arbor_query::{FindSpec, Hint};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -37,7 +36,10 @@ enum Kind {
     Partial,
     /// Of documents with arrays or without.
     Wildcard,
+    /// Indexes, statements and collections of several collations, with arrays or without.
+    Collated,
 }
+const COLLATED: &[&str] = &["a", "-b", "x,a.b", "c,a", "b,x", "a.b,a.c", "#x", "$**"];
 const SORTS: &[&[(&str, i32)]] = &[
     &[],
     &[("a", 1)],
@@ -67,7 +69,7 @@ impl Random {
             5 => Value::Double(self.below(10) as f64 / 2.0),
             6 => Value::Int64(self.below(3) as i64),
             7 => Value::Null,
-            8 => Value::String(self.pick(&["", "a", "ab", "b"]).to_owned()),
+            8 => Value::String(self.pick(&["", "a", "ab", "b", "A", "\u{e1}", "AB", "B"]).to_owned()),
             9 => Value::Bool(self.below(2) == 0),
             10 => Value::Double(self.pick(&[f64::NAN, f64::INFINITY, -0.0])),
             11 => Value::DateTime(self.below(3) as i64),
@@ -125,6 +127,17 @@ impl Random {
             doc.append(name, &value);
         }
         doc
+    }
+
+    fn collation(&mut self) -> Collation {
+        let locale = |name: &str| doc("locale", name);
+        let chosen = match self.below(7) {
+            0 | 1 => locale("simple"),
+            2..=4 => locale("en").with("strength", 2i32),
+            5 => locale("en").with("strength", 1i32),
+            _ => locale("da").with("numericOrdering", true),
+        };
+        Collation::parse(chosen.as_doc()).unwrap()
     }
 
     fn path(&mut self) -> &'static str {
@@ -240,6 +253,16 @@ fn make_indexes(rig: &Rig, random: &mut Random, kind: Kind) -> Vec<&'static str>
             rig.index_with(scope, options);
             return Vec::new();
         }
+        Kind::Collated => {
+            for index in COLLATED {
+                let mut options = doc("collation", &random.collation().to_doc());
+                if random.below(4) == 0 && !index.contains(['#', '$']) {
+                    options.append("partialFilterExpression", &partial_filter(random));
+                }
+                rig.index_with(index, options);
+            }
+            return Vec::new();
+        }
     };
     fields.iter().for_each(|index| rig.index_with(index, options.iter().copied().collect()));
     let mut names = fields.to_vec();
@@ -257,9 +280,14 @@ fn make_indexes(rig: &Rig, random: &mut Random, kind: Kind) -> Vec<&'static str>
 }
 
 fn filled(random: &mut Random, kind: Kind) -> (Rig, Vec<DocBuf>, Vec<&'static str>) {
-    let rig = rig();
+    let mut rig = rig();
+    if kind == Kind::Collated {
+        let default = random.collation();
+        let options = if default.is_simple() { DocBuf::new() } else { doc("collation", &default.to_doc()) };
+        rig.database.store.create_collection(&rig.ns, &options).unwrap();
+    }
     let plain = matches!(kind, Kind::Plain | Kind::Hashed)
-        || (matches!(kind, Kind::Partial | Kind::Wildcard) && random.below(2) == 0);
+        || (matches!(kind, Kind::Partial | Kind::Wildcard | Kind::Collated) && random.below(2) == 0);
     let count = 60;
     let indexes = make_indexes(&rig, random, kind);
     // parallel arrays and the like cannot be indexed
@@ -273,12 +301,15 @@ fn filled(random: &mut Random, kind: Kind) -> (Rig, Vec<DocBuf>, Vec<&'static st
         rig.delete(&doc("_id", random.below(count as usize) as i32), false);
     }
     let docs = rig.find(&DocBuf::new());
+    if kind == Kind::Collated && random.below(3) > 0 {
+        rig.collation = Some(random.collation());
+    }
     assert!(docs.len() > 20, "{} documents", docs.len());
     (rig, docs, indexes)
 }
 
 fn check(rig: &Rig, docs: &[DocBuf], indexes: &[&str], filter: &DocBuf, sort: &[(&str, i32)], seed: u64) {
-    let context = Context::new(0);
+    let context = Context { collation: rig.effective_collation(), ..Context::new(0) };
     let Ok(parsed) = Filter::parse(filter.as_doc(), &context) else { return };
     let expected: BTreeSet<String> = docs
         .iter()
@@ -319,7 +350,7 @@ fn check(rig: &Rig, docs: &[DocBuf], indexes: &[&str], filter: &DocBuf, sort: &[
             explained()
         );
         if !sort.is_empty() {
-            let pattern = SortPattern::parse(sort_doc.as_doc()).unwrap();
+            let pattern = SortPattern::parse(sort_doc.as_doc(), &context).unwrap();
             let keys: Vec<Vec<u8>> = found.iter().map(|doc| pattern.key(doc.as_doc())).collect();
             assert!(keys.is_sorted(), "out of order {found:?}: {}", explained());
         }
@@ -347,7 +378,10 @@ fn check_merge(rig: &Rig, docs: &[DocBuf], indexes: &[&str], random: &mut Random
 
 /// The values that `distinct` finds, through indexes or not, are those of the documents.
 fn check_distinct(rig: &Rig, docs: &[DocBuf], filter: &DocBuf, key: &str, seed: u64) {
-    let Ok(parsed) = Filter::parse(filter.as_doc(), &Context::new(0)) else { return };
+    let collation = rig.effective_collation();
+    let key_of = |value: ValueRef<'_>| collation.key_of(value);
+    let context = Context { collation: collation.clone(), ..Context::new(0) };
+    let Ok(parsed) = Filter::parse(filter.as_doc(), &context) else { return };
     let mut expected = BTreeSet::new();
     for doc in docs.iter().filter(|doc| parsed.matches(doc.as_doc()).unwrap()) {
         Path::new(key).visit(doc.as_doc(), Leaf::Whole, &mut |visit| {
@@ -399,6 +433,7 @@ fn run(first: u64, count: u64, kind: Kind) {
     let mark = match kind {
         Kind::Partial => "isPartial: true",
         Kind::Wildcard => "$_path",
+        Kind::Collated => "CollationKey",
         _ => "IXSCAN",
     };
     let (mut used, mut merged) = (0, 0);
@@ -459,4 +494,9 @@ fn every_plan_gives_the_same_answer_with_partial_indexes() {
 #[test]
 fn every_plan_gives_the_same_answer_with_wildcard_indexes() {
     run(500_010, 5, Kind::Wildcard);
+}
+
+#[test]
+fn every_plan_gives_the_same_answer_with_collations() {
+    run(600_000, 5, Kind::Collated);
 }

@@ -107,6 +107,7 @@ fn modify(rig: &Rig, query: &DocBuf, sort: &DocBuf, fields: &DocBuf, change: Cha
         change,
         fields: Some(fields.as_doc()),
         hint: None,
+        collation: None,
         let_variables: None,
         durability: Durability::Journaled,
         bypass_validation: false,

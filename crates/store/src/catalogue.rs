@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use arbor_base::TreeId;
 use arbor_bson::{Doc, DocBuf, Limits, ValueRef};
+use arbor_lang::Collation;
 use arbor_txn::View;
 use uuid::Uuid;
 
@@ -201,13 +202,14 @@ fn decode_collection(view: &impl View, namespace: Namespace, bytes: &[u8], home:
             indexes.push(Arc::new(decode_index(view, index, &place, home)?));
         }
     }
+    let collation = collation_in(options.as_doc()).map_err(|error| corrupt(&place, error.to_string()))?;
     let (engine, tree) = (engine_in(doc, home), tree_in(doc, &place)?);
     let order = match doc.get("order") {
         Some(ValueRef::Int64(order)) => Some(TreeId(order as u64)),
         _ => None,
     };
     let (latch, arrivals) = (Arc::default(), Arc::default());
-    Ok(Collection { uuid, namespace, options, engine, tree, order, indexes, latch, arrivals })
+    Ok(Collection { uuid, namespace, options, collation, engine, tree, order, indexes, latch, arrivals })
 }
 
 fn decode_view(namespace: Namespace, bytes: &[u8]) -> Result<ViewDefinition> {
@@ -217,9 +219,18 @@ fn decode_view(namespace: Namespace, bytes: &[u8]) -> Result<ViewDefinition> {
         (Some(ValueRef::String(view_on)), Some(ValueRef::Array(pipeline))) => {
             let view_on =
                 Namespace::new(namespace.db(), view_on).map_err(|error| corrupt(&place, error.to_string()))?;
-            Ok(ViewDefinition { namespace, view_on, pipeline: pipeline.to_buf() })
+            let collation = collation_in(doc).map_err(|error| corrupt(&place, error.to_string()))?;
+            Ok(ViewDefinition { namespace, view_on, pipeline: pipeline.to_buf(), collation })
         }
         _ => Err(corrupt(&place, "no view")),
+    }
+}
+
+/// The collation among the options of a collection or a view.
+pub(crate) fn collation_in(options: Doc<'_>) -> Result<Collation> {
+    match options.get("collation") {
+        Some(ValueRef::Document(collation)) => Ok(Collation::parse(collation)?),
+        _ => Ok(Collation::simple()),
     }
 }
 
@@ -233,6 +244,10 @@ fn decode_unfinished(uuid: &[u8], bytes: &[u8]) -> Result<UnfinishedBuild> {
         return Err(corrupt(place, "no ns or no specs"));
     };
     let spec = |value| match value {
+        // it was complete, so that it takes nothing from its collection
+        ValueRef::Document(spec) if spec.get("collation").is_none() => {
+            Some(spec.to_buf().with("collation", &Collation::simple().to_doc()))
+        }
         ValueRef::Document(spec) => Some(spec.to_buf()),
         _ => None,
     };

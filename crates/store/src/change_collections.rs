@@ -43,6 +43,7 @@ impl Store {
             uuid: Uuid::new_v4(),
             namespace: namespace.clone(),
             options: options.clone(),
+            collation: catalogue::collation_in(options.as_doc())?,
             engine: new.engine.into(),
             order: capped::is_capped(options.as_doc()).then(|| txn.create_tree(new.options.clone())),
             tree: txn.create_tree(new.options),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arbor_bson::{Doc, DocBuf, ValueRef, compare_docs};
 use arbor_engine::Error as EngineError;
+use arbor_lang::Collation;
 use uuid::Uuid;
 
 use crate::build::{Build, BuildSettings, Running};
@@ -69,9 +70,8 @@ impl Store {
         settings: BuildSettings<'_>,
     ) -> Result<IndexesCreated> {
         let own = self.collection(namespace);
-        let specs = specs.iter().filter(|spec| !is_own_clustered(own.as_deref(), spec));
-        let specs: Vec<IndexSpec> = specs.map(|spec| IndexSpec::parse(spec.as_doc())).collect::<Result<_>>()?;
-        self.check_trees(namespace, &specs)?;
+        let specs: Vec<&DocBuf> = specs.iter().filter(|spec| !is_own_clustered(own.as_deref(), spec)).collect();
+        self.check_trees(namespace, &parse_all(&specs, &Collation::simple())?)?;
         let mut created_collection = false;
         loop {
             created_collection |= self.ensure_collection(namespace)?;
@@ -80,7 +80,7 @@ impl Store {
                 held => held?,
             };
             let builds = self.builds.of(&collection);
-            let (new, awaited) = select_new(&collection, &builds, &specs)?;
+            let (new, awaited) = select_new(&collection, &builds, &parse_all(&specs, &collection.collation)?)?;
             if let Some(awaited) = awaited {
                 drop(latch);
                 self.builds.wait_for(awaited, settings.watch)?;
@@ -175,6 +175,30 @@ impl Store {
     }
 }
 
+/// An index has the collation of its collection unless it says otherwise.
+fn parse_all(specs: &[&DocBuf], default: &Collation) -> Result<Vec<IndexSpec>> {
+    let parse = |spec: &&DocBuf| match spec.get("collation") {
+        None if !default.is_simple() => {
+            IndexSpec::parse(DocBuf::clone(spec).with("collation", &default.to_doc()).as_doc())
+        }
+        _ => IndexSpec::parse(spec.as_doc()),
+    };
+    specs.iter().map(parse).collect()
+}
+
+fn check_id_collation(collection: &Collection, spec: &IndexSpec) -> Result<()> {
+    if spec.collation == collection.collation {
+        return Ok(());
+    }
+    let shown = |collation: &Collation| arbor_bson::display::shell((&collation.to_doc()).into()).to_string();
+    let reason = format!(
+        "The _id index must have the same collation as the collection. Index collation: {}, collection collation: {}",
+        shown(&spec.collation),
+        shown(&collection.collation)
+    );
+    problem(IndexProblem::BadValue, reason)
+}
+
 /// The specifications that are neither there nor the `_id` index, nor twice in the request; and a build that is at work on
 /// one of them.
 fn select_new<'b>(
@@ -187,6 +211,7 @@ fn select_new<'b>(
     let mut new = Vec::new();
     for spec in specs {
         if spec.is_id_index() {
+            check_id_collation(collection, spec)?;
             continue;
         }
         if !spec.is_new(&known)? {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, DocBuf, ValueRef, compare_docs};
+use arbor_lang::Collation;
 use uuid::Uuid;
 
 use crate::catalogue::{self, CATALOGUE};
@@ -59,6 +60,7 @@ impl Store {
             uuid: Uuid::new_v4(),
             namespace: view_on.clone(),
             options: options.clone(),
+            collation: Collation::simple(),
             engine: new.engine.into(),
             order: None,
             tree: txn.create_tree(new.options),
@@ -66,7 +68,8 @@ impl Store {
             latch: Arc::default(),
             arrivals: Arc::default(),
         };
-        let view = ViewDefinition { namespace: namespace.clone(), view_on, pipeline: stages };
+        let collation = Collation::simple();
+        let view = ViewDefinition { namespace: namespace.clone(), view_on, pipeline: stages, collation };
         put_collection(&mut txn, &buckets);
         txn.put(CATALOGUE, catalogue::view_key(namespace), view.options().into_bytes());
         self.commit_change(txn, |catalogue| {
@@ -98,6 +101,7 @@ impl Store {
         let buckets = self.buckets_of(namespace).ok_or_else(missing)?;
         self.set_options(&buckets.namespace, options)?;
         let view_on = buckets.namespace.clone();
-        self.change_view(ViewDefinition { namespace: namespace.clone(), view_on, pipeline: stages })
+        let collation = Collation::simple();
+        self.change_view(ViewDefinition { namespace: namespace.clone(), view_on, pipeline: stages, collation })
     }
 }

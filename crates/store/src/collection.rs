@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arbor_base::TreeId;
 use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_lang::Collation;
 use arbor_txn::CounterId;
 use uuid::Uuid;
 
@@ -18,9 +19,11 @@ pub struct Collection {
     pub namespace: Namespace,
     /// The options of `create` that MongoDB shows in `listCollections`, verbatim.
     pub options: DocBuf,
+    /// How strings compare where a statement says nothing else, and in `_id`. Also part of the options.
+    pub collation: Collation,
     /// Name of the engine that the tree of records lives on.
     pub engine: Arc<str>,
-    /// Records: KeyString of `_id` -> document.
+    /// Records: KeyString of `_id` under the collation -> document.
     pub tree: TreeId,
     /// The order of insertion, see [`crate::capped`]. None: the collection is not capped.
     pub order: Option<TreeId>,
@@ -56,12 +59,31 @@ impl Collection {
         arbor_lang::number::exact_i64(self.options.get("expireAfterSeconds")?)
     }
 
+    /// The key under which the record with this `_id` stands.
+    pub fn id_key(&self, id: ValueRef<'_>) -> Vec<u8> {
+        self.collation.key_of(id).bytes
+    }
+
     /// The specification of the `_id` index.
     pub fn id_index_spec(&self) -> DocBuf {
-        match self.clustered_index() {
-            Some(spec) => spec.to_buf().with("clustered", true),
-            None => DocBuf::new().with("v", 2i32).with("key", &DocBuf::new().with("_id", 1i32)).with("name", "_id_"),
+        let plain = || DocBuf::new().with("v", 2i32).with("key", &DocBuf::new().with("_id", 1i32)).with("name", "_id_");
+        let clustered = self.clustered_index().map(|spec| spec.to_buf().with("clustered", true));
+        let mut spec = clustered.unwrap_or_else(plain);
+        if !self.collation.is_simple() {
+            spec.append("collation", &self.collation.to_doc());
         }
+        spec
+    }
+
+    /// Specifications that give equal indexes on another collection with these options: one that does not take the
+    /// collection's collation says so.
+    pub fn index_specs_to_copy(&self) -> Vec<DocBuf> {
+        let simple = Collation::simple().to_doc();
+        let copied = self.indexes.iter().map(|index| match index.collation.is_simple() {
+            true => index.spec.clone().with("collation", &simple),
+            false => index.spec.clone(),
+        });
+        copied.collect()
     }
 
     /// All specifications as `listIndexes` shows them, `_id_` first.
@@ -75,6 +97,7 @@ impl Collection {
             uuid: self.uuid,
             namespace: self.namespace.clone(),
             options: self.options.clone(),
+            collation: self.collation.clone(),
             engine: self.engine.clone(),
             tree: self.tree,
             order: self.order,

@@ -1,6 +1,7 @@
 //! Errors by what the caller can do about them. `command` maps them to MongoDB's codes.
 
 use arbor_bson::{ArrayBuf, DocBuf};
+use arbor_lang::Collation;
 
 use uuid::Uuid;
 
@@ -36,7 +37,14 @@ pub enum Error {
     IllegalOperation(String),
     /// 11000 DuplicateKey.
     #[error("duplicate key in {namespace}, index {index_name}")]
-    DuplicateKey { namespace: Namespace, index_name: String, key_pattern: DocBuf, key_value: DocBuf },
+    DuplicateKey {
+        namespace: Namespace,
+        index_name: String,
+        key_pattern: DocBuf,
+        /// As the index has them: of strings under a collation their keys.
+        key_value: DocBuf,
+        collation: Collation,
+    },
     /// 2 BadValue or 53 InvalidIdField: an `_id` that is missing or of a type that no `_id` may have.
     #[error("{0}")]
     InvalidId(&'static str),

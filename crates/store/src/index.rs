@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arbor_base::TreeId;
 use arbor_bson::DocBuf;
+use arbor_lang::Collation;
 
 use crate::{KeyGenerator, PartialFilter};
 
@@ -48,6 +49,8 @@ pub struct Index {
     pub clustering: bool,
     /// Makes the keys of documents.
     pub generator: KeyGenerator,
+    /// How strings compare in it: their keys stand in its entries.
+    pub collation: Collation,
     /// Which documents have entries; `None`: all.
     pub partial: Option<Arc<PartialFilter>>,
     /// `expireAfterSeconds`, when the specification has it.

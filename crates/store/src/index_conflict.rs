@@ -1,6 +1,6 @@
 //! Whether a wanted index is there already, is new, or contradicts one that is there.
 //!
-//! Key pattern, `unique`, `sparse` and the partial filter make an index what it is; its name and the other options are settings of it.
+//! Key pattern, collation, `unique`, `sparse` and the partial filter make an index what it is; its name and the other options are settings of it.
 
 use arbor_bson::compare_docs;
 
@@ -27,6 +27,7 @@ impl IndexSpec {
         };
         if !same_key
             || !same_filter
+            || self.collation != existing.collation
             || self.generator != existing.generator
             || self.unique != existing.unique
             || self.sparse != existing.sparse

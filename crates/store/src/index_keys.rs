@@ -20,6 +20,7 @@
 
 use arbor_bson::keystring::{Key, KeyBuilder};
 use arbor_bson::{Array, Doc, ValueRef};
+use arbor_lang::Collation;
 
 use crate::{Direction, Error, FieldKind, Index, KeyField, Result, hash_of};
 
@@ -38,7 +39,7 @@ impl Index {
     pub(crate) fn keys_of(&self, doc: Doc<'_>) -> Result<Keys> {
         match &self.partial {
             Some(partial) if !partial.matches(doc)? => Ok(Keys::none(self.key_pattern.len())),
-            _ => self.generator.keys(&self.key_pattern, self.sparse, doc),
+            _ => self.generator.keys(&self.key_pattern, self.sparse, &self.collation, doc),
         }
     }
 }
@@ -123,10 +124,11 @@ fn is_position(name: &str) -> bool {
 }
 
 /// The keys that the fields of a pattern make.
-pub(crate) fn keys(pattern: &[KeyField], sparse: bool, doc: Doc<'_>) -> Result<Keys> {
+pub(crate) fn keys(pattern: &[KeyField], sparse: bool, collation: &Collation, doc: Doc<'_>) -> Result<Keys> {
     let steps: Vec<Step> = pattern.iter().map(|field| Step::Walk { doc, rest: &field.path }.walk()).collect();
+    let multikey = vec![0; pattern.len()];
     let mut generator =
-        Generator { pattern, sparse, builder: KeyBuilder::new(), keys: Vec::new(), multikey: vec![0; pattern.len()] };
+        Generator { pattern, sparse, collation, builder: KeyBuilder::new(), keys: Vec::new(), multikey };
     generator.expand(&steps)?;
     let Generator { mut keys, multikey, .. } = generator;
     if keys.len() > 1 {
@@ -139,6 +141,7 @@ pub(crate) fn keys(pattern: &[KeyField], sparse: bool, doc: Doc<'_>) -> Result<K
 struct Generator<'p> {
     pattern: &'p [KeyField],
     sparse: bool,
+    collation: &'p Collation,
     builder: KeyBuilder,
     keys: Vec<Key>,
     multikey: Vec<u64>,
@@ -211,9 +214,14 @@ impl<'p> Generator<'p> {
                 _ => ValueRef::Null,
             };
             match field.kind {
-                FieldKind::Plain => self.builder.push(value, field.direction == Direction::Descending),
-                FieldKind::Hashed => self.builder.push(ValueRef::Int64(hash_of(value)), false),
-            };
+                FieldKind::Plain => {
+                    self.collation.push_key(&mut self.builder, value, field.direction == Direction::Descending);
+                }
+                FieldKind::Hashed => {
+                    let hash = hash_of(self.collation.index_value(value).as_ref());
+                    self.builder.push(ValueRef::Int64(hash), false);
+                }
+            }
         }
         self.keys.push(self.builder.finish());
         if self.keys.len() > KEYS_PER_DOCUMENT_MAX {
@@ -260,7 +268,7 @@ mod tests {
 
     fn check(fields: &[(&str, Value)], of: &str, wanted: &str, multikey: &[u64]) {
         let pattern = pattern(of);
-        let got = keys(&pattern, false, doc(fields).as_doc()).unwrap();
+        let got = keys(&pattern, false, &Collation::simple(), doc(fields).as_doc()).unwrap();
         assert_eq!(shown(&pattern, &got), wanted, "{of} of {fields:?}");
         assert_eq!(got.multikey, multikey, "{of} of {fields:?}");
     }
@@ -297,8 +305,9 @@ mod tests {
 
     #[test]
     fn parallel_arrays_and_ambiguous_names_are_refused() {
-        let refuse =
-            |fields: &[(&str, Value)], of: &str| keys(&pattern(of), false, doc(fields).as_doc()).err().unwrap();
+        let refuse = |fields: &[(&str, Value)], of: &str| {
+            keys(&pattern(of), false, &Collation::simple(), doc(fields).as_doc()).err().unwrap()
+        };
         let parallel = refuse(&[("a", array(&[i(1)])), ("b", array(&[]))], "a b");
         assert_eq!(parallel.to_string(), "cannot index parallel arrays [b] [a]");
         let inner = array(&[obj(&[("x", array(&[i(1)])), ("y", array(&[i(1)]))])]);
@@ -309,7 +318,9 @@ mod tests {
 
     #[test]
     fn sparse_leaves_out_what_has_none_of_the_fields() {
-        let count = |fields: &[(&str, Value)]| keys(&pattern("a b"), true, doc(fields).as_doc()).unwrap().keys.len();
+        let count = |fields: &[(&str, Value)]| {
+            keys(&pattern("a b"), true, &Collation::simple(), doc(fields).as_doc()).unwrap().keys.len()
+        };
         assert_eq!(count(&[("c", i(1))]), 0);
         assert_eq!(count(&[("b", i(1))]), 1);
         assert_eq!(count(&[("a", Value::Null)]), 1);
@@ -320,6 +331,9 @@ mod tests {
     fn a_document_with_too_many_keys_is_refused() {
         let many: ArrayBuf = (0..=KEYS_PER_DOCUMENT_MAX as i32).collect();
         let doc = DocBuf::new().with("a", &many);
-        assert!(matches!(keys(&pattern("a"), false, doc.as_doc()), Err(Error::TooManyKeys { .. })));
+        assert!(matches!(
+            keys(&pattern("a"), false, &Collation::simple(), doc.as_doc()),
+            Err(Error::TooManyKeys { .. })
+        ));
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arbor_base::TreeId;
 use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_lang::Collation;
 
 use crate::index::Multikey;
 use crate::key_pattern::{default_name, parse_key_pattern};
@@ -42,6 +43,7 @@ pub(crate) struct IndexSpec {
     pub hidden: bool,
     pub clustering: bool,
     pub generator: KeyGenerator,
+    pub collation: Collation,
     pub partial: Option<Arc<PartialFilter>>,
     pub expire_after_seconds: Option<i64>,
     /// `v`, `key`, `name`, then the options in the order in which they were given.
@@ -157,6 +159,7 @@ impl IndexSpec {
             hidden: false,
             clustering: false,
             generator: KeyGenerator::Fields,
+            collation: collation(given)?,
             partial: None,
             expire_after_seconds: None,
             doc: DocBuf::new(),
@@ -235,7 +238,7 @@ impl IndexSpec {
                     let reason = format!("The field '{option}' must be an object, but got {}", type_name(value));
                     return problem(IndexProblem::TypeMismatch, reason);
                 };
-                self.partial = Some(Arc::new(PartialFilter::parse(filter)?));
+                self.partial = Some(Arc::new(PartialFilter::parse(filter, &self.collation)?));
                 self.doc.append(option, value);
             }
             "wildcardProjection" => {
@@ -253,15 +256,8 @@ impl IndexSpec {
                 Arc::make_mut(wildcard).project(fields)?;
                 self.doc.append(option, value);
             }
-            "collation" => match value {
-                ValueRef::Document(collation)
-                    if matches!(collation.get("locale"), Some(ValueRef::String("simple"))) => {}
-                ValueRef::Document(_) => return refused("an index with a collation"),
-                other => {
-                    let reason = format!("The field 'collation' must be an object, but got {}", type_name(other));
-                    return problem(IndexProblem::TypeMismatch, reason);
-                }
-            },
+            "collation" if self.collation.is_simple() => {}
+            "collation" => drop(self.doc.append(option, &self.collation.to_doc())),
             "storageEngine" if !matches!(value, ValueRef::Document(_)) => {
                 let reason = format!("The field 'storageEngine' must be an object, but got {}", type_name(value));
                 return problem(IndexProblem::TypeMismatch, reason);
@@ -343,12 +339,24 @@ impl IndexSpec {
             hidden: self.hidden,
             clustering: self.clustering,
             generator: self.generator,
+            collation: self.collation,
             partial: self.partial,
             expire_after_seconds: self.expire_after_seconds,
             engine,
             tree,
             spec: self.doc,
             multikey,
+        }
+    }
+}
+
+fn collation(given: Doc<'_>) -> Result<Collation> {
+    match given.get("collation") {
+        None => Ok(Collation::simple()),
+        Some(ValueRef::Document(collation)) => Ok(Collation::parse(collation)?),
+        Some(other) => {
+            let reason = format!("The field 'collation' must be an object, but got {}", type_name(other));
+            problem(IndexProblem::TypeMismatch, reason)
         }
     }
 }
@@ -472,7 +480,6 @@ mod tests {
         let partial = ("partialFilterExpression", Value::Document(DocBuf::new().with("a", 1i32)));
         check(spec(&[("a", ONE)], &[partial, ("sparse", Value::Bool(true))]), CannotCreate, "cannot mix");
         check(one("clustering", text("yes")), TypeMismatch, "not convertible to bool");
-        check(one("collation", Value::Document(DocBuf::new().with("locale", "de"))), NotImplemented, "collation");
         check(one("clustered", Value::Bool(true)), Location(6_243_700), "clustered");
         check(spec(&[("a", ONE), ("b", ONE)], &[("expireAfterSeconds", ONE)]), CannotCreate, "single-field");
         check(spec(&[("_id", Value::Int32(-1))], &[]), BadValue, "must be {_id: 1}");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arbor_bson::Doc;
+use arbor_lang::Collation;
 
 use crate::index_keys::{Keys, keys};
 use crate::{Direction, KeyField, Result, Wildcard};
@@ -25,10 +26,10 @@ impl KeyGenerator {
         }
     }
 
-    pub(crate) fn keys(&self, pattern: &[KeyField], sparse: bool, doc: Doc<'_>) -> Result<Keys> {
+    pub(crate) fn keys(&self, pattern: &[KeyField], sparse: bool, collation: &Collation, doc: Doc<'_>) -> Result<Keys> {
         match self {
-            KeyGenerator::Fields => keys(pattern, sparse, doc),
-            KeyGenerator::Wildcard(wildcard) => wildcard.keys(doc),
+            KeyGenerator::Fields => keys(pattern, sparse, collation, doc),
+            KeyGenerator::Wildcard(wildcard) => wildcard.keys(collation, doc),
         }
     }
 

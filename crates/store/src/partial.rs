@@ -2,7 +2,7 @@
 
 use arbor_bson::{Doc, DocBuf};
 use arbor_lang::matcher::Node;
-use arbor_lang::{Context, Filter};
+use arbor_lang::{Collation, Context, Filter};
 
 use crate::Result;
 use crate::index_spec::{cannot, shown};
@@ -16,8 +16,10 @@ pub struct PartialFilter {
 }
 
 impl PartialFilter {
-    pub(crate) fn parse(doc: Doc<'_>) -> Result<PartialFilter> {
-        let filter = Filter::parse(doc, &Context::new(0))?;
+    /// `collation` is the index's.
+    pub(crate) fn parse(doc: Doc<'_>, collation: &Collation) -> Result<PartialFilter> {
+        let context = Context { collation: collation.clone(), ..Context::new(0) };
+        let filter = Filter::parse(doc, &context)?;
         check(filter.root(), doc)?;
         Ok(PartialFilter { filter, doc: doc.to_buf() })
     }
@@ -59,12 +61,12 @@ mod tests {
     #[test]
     fn what_a_filter_may_say() {
         for good in [DocBuf::new(), on_a("$gt", 1), on_a("$exists", true), on_a("$type", "string"), on_a("$eq", 1)] {
-            assert!(PartialFilter::parse(good.as_doc()).is_ok(), "{good:?}");
+            assert!(PartialFilter::parse(good.as_doc(), &Collation::simple()).is_ok(), "{good:?}");
         }
         for bad in [on_a("$exists", false), on_a("$ne", 1), on_a("$regex", "^a"), on_a("$size", 1)] {
-            let error = PartialFilter::parse(bad.as_doc()).unwrap_err();
+            let error = PartialFilter::parse(bad.as_doc(), &Collation::simple()).unwrap_err();
             assert!(matches!(error, Error::Index { kind: IndexProblem::CannotCreate, .. }), "{error}");
         }
-        assert!(matches!(PartialFilter::parse(on_a("$what", 1).as_doc()), Err(Error::Filter(_))));
+        assert!(matches!(PartialFilter::parse(on_a("$what", 1).as_doc(), &Collation::simple()), Err(Error::Filter(_))));
     }
 }

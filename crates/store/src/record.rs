@@ -8,7 +8,8 @@ use arbor_txn::View;
 
 use crate::{Collection, Result};
 
-/// The key under which the record with this `_id` stands.
+/// The key under which the record with this `_id` stands in a collection without a collation; see
+/// [`Collection::id_key`].
 pub fn id_key(id: ValueRef<'_>) -> Vec<u8> {
     keystring::key_of(id).bytes
 }

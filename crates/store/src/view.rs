@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use arbor_bson::{Array, ArrayBuf, DocBuf, ValueRef};
+use arbor_lang::Collation;
 
 use crate::catalogue::Catalogue;
 use crate::{Error, Namespace, Result};
@@ -17,12 +18,18 @@ pub struct ViewDefinition {
     /// The collection or view of the same database that the pipeline reads. It need not exist.
     pub view_on: Namespace,
     pub pipeline: ArrayBuf,
+    /// How strings compare in it; its collection's says nothing here.
+    pub collation: Collation,
 }
 
 impl ViewDefinition {
     /// As `listCollections` shows it, and as the catalogue keeps it.
     pub fn options(&self) -> DocBuf {
-        DocBuf::new().with("viewOn", self.view_on.collection()).with("pipeline", &self.pipeline)
+        let mut options = DocBuf::new().with("viewOn", self.view_on.collection()).with("pipeline", &self.pipeline);
+        if !self.collation.is_simple() {
+            options.append("collation", &self.collation.to_doc());
+        }
+        options
     }
 
     /// As a document of `system.views`.
@@ -33,7 +40,10 @@ impl ViewDefinition {
 
     pub(crate) fn is_same(&self, other: &ViewDefinition) -> bool {
         let bytes = |view: &ViewDefinition| view.pipeline.as_array().as_bytes().to_vec();
-        self.namespace == other.namespace && self.view_on == other.view_on && bytes(self) == bytes(other)
+        self.namespace == other.namespace
+            && self.view_on == other.view_on
+            && self.collation == other.collation
+            && bytes(self) == bytes(other)
     }
 
     /// The collections and views that it reads.

@@ -21,6 +21,7 @@
 
 use arbor_bson::keystring::{self, Key, KeyBuilder};
 use arbor_bson::{Array, Doc, Value, ValueRef};
+use arbor_lang::Collation;
 
 use crate::index_keys::{self, KEYS_PER_DOCUMENT_MAX, Keys};
 use crate::index_spec::{cannot, number};
@@ -163,10 +164,10 @@ impl Wildcard {
         self.descending
     }
 
-    pub(crate) fn keys(&self, doc: Doc<'_>) -> Result<Keys> {
-        let Around { values, multikey } = self.around(doc)?;
-        let mut walk =
-            Walk { scope: self, around: &values, builder: KeyBuilder::new(), found: Vec::new(), arrays: false };
+    pub(crate) fn keys(&self, collation: &Collation, doc: Doc<'_>) -> Result<Keys> {
+        let Around { values, multikey } = self.around(collation, doc)?;
+        let (builder, around) = (KeyBuilder::new(), values.as_slice());
+        let mut walk = Walk { scope: self, collation, around, builder, found: Vec::new(), arrays: false };
         walk.document("", doc)?;
         if walk.found.is_empty() && !self.others.is_empty() {
             walk.push("", ValueRef::MinKey, ValueRef::MinKey)?;
@@ -183,11 +184,12 @@ impl Wildcard {
     }
 
     /// The values of the other fields, once for each of their keys.
-    fn around(&self, doc: Doc<'_>) -> Result<Around> {
+    /// As they stand in the index.
+    fn around(&self, collation: &Collation, doc: Doc<'_>) -> Result<Around> {
         if self.others.is_empty() {
             return Ok(Around { values: vec![Vec::new()], multikey: Vec::new() });
         }
-        let Keys { keys, multikey } = index_keys::keys(&self.others, false, doc)?;
+        let Keys { keys, multikey } = index_keys::keys(&self.others, false, collation, doc)?;
         let descending: Vec<bool> = self.others.iter().map(|field| field.direction == Direction::Descending).collect();
         let values = keys.iter().map(|key| keystring::decode(&key.bytes, &key.type_bits, &descending));
         let values = values.collect::<std::result::Result<_, _>>().map_err(|error| Error::Corrupt {
@@ -229,6 +231,7 @@ fn flatten(prefix: &str, given: Doc<'_>, take: &mut impl FnMut(&str, bool)) -> R
 struct Walk<'s> {
     scope: &'s Wildcard,
     around: &'s [Vec<Value>],
+    collation: &'s Collation,
     builder: KeyBuilder,
     /// Paths with their keys.
     found: Vec<(String, Key)>,
@@ -269,7 +272,8 @@ impl Walk<'_> {
         for values in self.around {
             let (first, last) = values.split_at_checked(before.len()).unwrap_or_default();
             push_all(&mut self.builder, before, first);
-            self.builder.push(shown, false).push(value, self.scope.descending);
+            self.builder.push(shown, false);
+            self.collation.push_key(&mut self.builder, value, self.scope.descending);
             push_all(&mut self.builder, behind, last);
             self.found.push((path.to_owned(), self.builder.finish()));
         }
@@ -302,7 +306,7 @@ mod tests {
     #[track_caller]
     fn check(scope: &Wildcard, fields: &[(&str, Value)], wanted: &str, multikey: bool) {
         let doc: DocBuf = fields.iter().map(|(name, value)| (*name, value)).collect();
-        let keys = scope.keys(doc.as_doc()).unwrap();
+        let keys = scope.keys(&Collation::simple(), doc.as_doc()).unwrap();
         let shown = |key: &Key| {
             let values = keystring::decode(&key.bytes, &key.type_bits, &scope.descending()).unwrap();
             values.iter().map(|value| display::shell(value.as_ref()).to_string()).collect::<Vec<_>>().join("=")
@@ -336,7 +340,7 @@ mod tests {
         let scope = Wildcard::of_pattern(&pattern).unwrap().unwrap();
         let keys = |fields: &[(&str, Value)]| {
             let doc: DocBuf = fields.iter().map(|(name, value)| (*name, value)).collect();
-            let Keys { keys, multikey } = scope.keys(doc.as_doc()).unwrap();
+            let Keys { keys, multikey } = scope.keys(&Collation::simple(), doc.as_doc()).unwrap();
             let shown = |key: &Key| {
                 let values = keystring::decode(&key.bytes, &key.type_bits, &scope.descending()).unwrap();
                 values.iter().map(|value| display::shell(value.as_ref()).to_string()).collect::<Vec<_>>().join(",")

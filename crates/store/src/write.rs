@@ -5,19 +5,20 @@
 use std::cmp::Ordering;
 
 use arbor_bson::keystring::{self, Key};
-use arbor_bson::{Doc, DocBuf, ValueRef, identical};
+use arbor_bson::{Doc, DocBuf, Value, ValueRef, identical};
+use arbor_lang::Collation;
 use arbor_oplog::{Change, Kind};
 use arbor_txn::{Transaction, View};
 
 use crate::capped;
 use crate::catalogue::{self, CATALOGUE};
 use crate::entry::{self, Parts};
-use crate::{Collection, Error, Index, IndexCursor, Result, id_key, noting};
+use crate::{Collection, Error, Index, IndexCursor, Result, noting};
 
 /// Adds a document, which has an `_id`. Nothing is written on an error.
 pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> Result<()> {
     let id = checked_id(doc)?;
-    let id_key = id_key(id);
+    let id_key = collection.id_key(id);
     capped::check_fits(collection, doc)?;
     if txn.get(collection.tree, &id_key)?.is_some() {
         return Err(duplicate_id(collection, id));
@@ -62,7 +63,7 @@ pub fn update(
     new: Doc<'_>,
     told_as: ToldAs,
 ) -> Result<()> {
-    let id_key = id_key(checked_id(new)?);
+    let id_key = collection.id_key(checked_id(new)?);
     let mut changes = Vec::new();
     for index in &collection.indexes {
         if index.same_fields(old, new) {
@@ -97,7 +98,7 @@ pub fn update(
 
 /// Removes a document. Nothing is written on an error.
 pub fn delete(txn: &mut Transaction, collection: &Collection, old: Doc<'_>) -> Result<()> {
-    let id_key = id_key(checked_id(old)?);
+    let id_key = collection.id_key(checked_id(old)?);
     let mut changes = Vec::with_capacity(collection.indexes.len());
     for index in &collection.indexes {
         changes.push((&**index, index.keys_of(old)?));
@@ -129,19 +130,26 @@ fn duplicate_id(collection: &Collection, id: ValueRef<'_>) -> Error {
         namespace: collection.namespace.clone(),
         index_name: "_id_".to_owned(),
         key_pattern: DocBuf::new().with("_id", 1i32),
-        key_value: DocBuf::new().with("_id", id),
+        key_value: DocBuf::new().with("_id", &in_index(&collection.collation, id)),
+        collation: collection.collation.clone(),
     }
+}
+
+fn in_index(collation: &Collation, value: ValueRef<'_>) -> Value {
+    collation.shown(&collation.index_value(value))
 }
 
 /// The error for a key that another document has.
 pub(crate) fn duplicate_key(collection: &Collection, index: &Index, key: &Key) -> Error {
     let values = keystring::decode(&key.bytes, &key.type_bits, &index.descending()).unwrap_or_default();
+    let values: Vec<Value> = values.iter().map(|value| index.collation.shown(value)).collect();
     let paths = index.key_pattern.iter().map(|field| field.path.as_str());
     Error::DuplicateKey {
         namespace: collection.namespace.clone(),
         index_name: index.name.clone(),
         key_pattern: index.key_document(),
         key_value: paths.zip(&values).collect(),
+        collation: index.collation.clone(),
     }
 }
 

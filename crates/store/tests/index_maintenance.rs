@@ -361,7 +361,7 @@ fn a_duplicate_names_index_pattern_and_value() {
     let row = |id: i32, a: Value| doc(&[("_id", Value::Int32(id)), ("a", a), ("b", Value::Double(2.5))]);
     rig.insert(&row(1, array(&[Value::Int32(7), Value::String("x".into())]))).unwrap();
     let check = |result: arbor_store::Result<()>, name: &str, pattern: &str, value: &str| match result {
-        Err(Error::DuplicateKey { namespace, index_name, key_pattern, key_value }) => {
+        Err(Error::DuplicateKey { namespace, index_name, key_pattern, key_value, .. }) => {
             assert_eq!(namespace.as_str(), "test.c");
             assert_eq!(index_name, name);
             assert_eq!(support::shown(key_pattern.as_doc()), pattern);

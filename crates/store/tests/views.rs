@@ -11,7 +11,8 @@ fn ns(name: &str) -> Namespace {
 }
 
 fn view(name: &str, on: &str, stages: &[DocBuf]) -> ViewDefinition {
-    ViewDefinition { namespace: ns(name), view_on: ns(on), pipeline: stages.iter().collect() }
+    let (namespace, view_on, collation) = (ns(name), ns(on), arbor_lang::Collation::simple());
+    ViewDefinition { namespace, view_on, pipeline: stages.iter().collect(), collation }
 }
 
 fn stage(name: &str, spec: &DocBuf) -> DocBuf {

@@ -46,7 +46,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
             return Err(Error::failed_to_parse(text));
         }
     };
-    let (mut pipeline, mut hint, mut let_variables) = (None, None, None);
+    let (mut pipeline, mut hint, mut own_collation, mut let_variables) = (None, None, None, None);
     let (mut cursor, mut explain, mut bypass_validation) = (None, false, false);
     let mut allow_disk_use = call.server.parameters.bool("allowDiskUseByDefault");
     for (name, value) in call.own_fields() {
@@ -57,7 +57,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
             "explain" => explain = field.bool(value)?,
             "hint" => hint = super::hint::read(field, value)?,
             "let" => let_variables = Some(field.document(value)?),
-            "collation" => collation(field, value)?,
+            "collation" => own_collation = collation(field, value)?,
             "allowDiskUse" => allow_disk_use = field.bool(value)?,
             "bypassDocumentValidation" => bypass_validation = field.bool(value)?,
             "exchange" => refuse_if_given(field, value, "exchange")?,
@@ -81,6 +81,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
         collectionless,
         pipeline,
         hint,
+        collation: own_collation,
         let_variables,
         durability,
         allow_disk_use,

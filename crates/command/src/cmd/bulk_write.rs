@@ -164,7 +164,7 @@ fn update(doc: Doc<'_>) -> Result<UpdateStatement<'_>> {
             "arrayFilters" => statement.array_filters = field.documents(value)?,
             "hint" => statement.hint = super::hint::read(field, value)?,
             "sort" => statement.sort = Some(field.document(value)?),
-            "collation" => collation(field, value)?,
+            "collation" => statement.collation = collation(field, value)?,
             "upsertSupplied" | "sampleId" => {}
             _ => return Err(field.unknown()),
         }
@@ -176,7 +176,7 @@ fn update(doc: Doc<'_>) -> Result<UpdateStatement<'_>> {
 }
 
 fn delete(doc: Doc<'_>) -> Result<DeleteStatement<'_>> {
-    let (mut filter, mut multi, mut hint) = (None, false, None);
+    let (mut filter, mut multi, mut hint, mut own) = (None, false, None, None);
     for (name, value) in doc {
         let field = Field::new("delete", name);
         match name {
@@ -184,13 +184,13 @@ fn delete(doc: Doc<'_>) -> Result<DeleteStatement<'_>> {
             "filter" => filter = Some(field.document(value)?),
             "multi" => multi = field.bool(value)?,
             "hint" => hint = super::hint::read(field, value)?,
-            "collation" => collation(field, value)?,
+            "collation" => own = collation(field, value)?,
             "sampleId" => {}
             _ => return Err(field.unknown()),
         }
     }
     let q = filter.ok_or_else(|| Field::new("delete", "filter").missing())?;
-    Ok(DeleteStatement { q, multi, hint })
+    Ok(DeleteStatement { q, multi, hint, collation: own })
 }
 
 // ---- running it

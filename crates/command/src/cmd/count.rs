@@ -19,7 +19,8 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 
 /// Reads the command; `explain` uses it as well.
 pub fn parse<'c>(call: &Call<'c>) -> Result<CountSpec<'c>> {
-    let mut spec = CountSpec { namespace: call.namespace()?, query: Doc::empty(), skip: 0, limit: None, hint: None };
+    let (namespace, query) = (call.namespace()?, Doc::empty());
+    let mut spec = CountSpec { namespace, query, skip: 0, limit: None, hint: None, collation: None };
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
@@ -29,7 +30,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<CountSpec<'c>> {
             // A negative limit means the same as a positive one here.
             "limit" => spec.limit = Some(field.integer(value)?.unsigned_abs()).filter(|limit| *limit > 0),
             "hint" => spec.hint = super::hint::read(field, value)?,
-            "collation" => collation(field, value)?,
+            "collation" => spec.collation = collation(field, value)?,
             "fields" => {}
             _ => return Err(field.unknown()),
         }

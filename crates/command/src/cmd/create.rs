@@ -1,7 +1,7 @@
 //! `create`: a collection, or a view.
 
 use arbor_bson::{Array, DocBuf, ValueRef};
-use arbor_lang::Code;
+use arbor_lang::{Code, Collation};
 use arbor_store::{Created, Namespace, ViewDefinition};
 
 use super::capped::{self, Capped};
@@ -38,7 +38,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "encryptedFields" => refuse_if_given(field, value, "queryable encryption")?,
             "expireAfterSeconds" => drop(options.append(name, clustered::seconds(field, value)?)),
             "changeStreamPreAndPostImages" => refuse_images(value)?,
-            "collation" => collation(field, value)?,
+            "collation" => {
+                if let Some(collation) = collation(field, value)?.filter(|own| !own.is_simple()) {
+                    options.append(name, &collation.to_doc());
+                }
+            }
             "storageEngine" | "indexOptionDefaults" => drop(options.append(name, field.document(value)?)),
             // TokuMX took the settings of its trees beside the other options.
             "compression" | "pageSize" | "readPageSize" | "fanout" => drop(options.append(name, value)),
@@ -85,13 +89,13 @@ fn check_together(call: &Call<'_>, options: &DocBuf, capped: &Capped) -> Result<
 }
 
 fn create_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {
-    let (mut view_on, mut pipeline) = (None, Array::empty());
+    let (mut view_on, mut pipeline, mut own_collation) = (None, Array::empty(), Collation::simple());
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
             "viewOn" => view_on = Some(view_source(call, field.string(value)?)?),
             "pipeline" => pipeline = field.array(value)?,
-            "collation" => collation(field, value)?,
+            "collation" => own_collation = collation(field, value)?.unwrap_or_default(),
             "writeConcern" => {}
             "capped" | "autoIndexId" | "temp" if !field.bool(value)? => {}
             "capped"
@@ -127,7 +131,7 @@ fn create_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {
         return Err(Error::new(Code::INVALID_NAMESPACE, text));
     }
     let view_on = view_on.ok_or_else(|| call.field("viewOn").missing())?;
-    let view = ViewDefinition { namespace, view_on, pipeline: pipeline.to_buf() };
+    let view = ViewDefinition { namespace, view_on, pipeline: pipeline.to_buf(), collation: own_collation };
     arbor_query::check_view(call.database(), &view)?;
     call.database().store.create_view(view)?;
     Ok(())

@@ -1,6 +1,7 @@
 //! The cursor part of a reply, and the registration of what is not exhausted.
 
 use arbor_bson::{DocBuf, ValueRef, Writer};
+use arbor_lang::Collation;
 use arbor_query::{Batch, BatchLimit, Cursor, CursorOptions};
 
 use crate::arguments::Field;
@@ -88,13 +89,8 @@ pub fn refuse_if_given(field: Field<'_>, value: ValueRef<'_>, what: &str) -> Res
     }
 }
 
-/// `collation`: only the simple one exists so far.
-pub fn collation(field: Field<'_>, value: ValueRef<'_>) -> Result<()> {
+/// `collation`. An empty document names none.
+pub fn collation(field: Field<'_>, value: ValueRef<'_>) -> Result<Option<Collation>> {
     let collation = field.document(value)?;
-    match collation.get("locale") {
-        Some(ValueRef::String("simple")) => Ok(()),
-        None if collation.is_empty() => Ok(()),
-        None => Err(Field::new("collation", "locale").missing()),
-        Some(_) => Err(Error::not_supported("a collation other than 'simple'")),
-    }
+    if collation.is_empty() { Ok(None) } else { Ok(Some(Collation::parse(collation)?)) }
 }

@@ -41,14 +41,14 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<DeleteSpec<'c>> {
 }
 
 fn statement(doc: Doc<'_>) -> Result<DeleteStatement<'_>> {
-    let (mut q, mut limit, mut hint) = (None, None, None);
+    let (mut q, mut limit, mut hint, mut own) = (None, None, None, None);
     for (name, value) in doc {
         let field = Field::new("delete.deletes", name);
         match name {
             "q" => q = Some(field.document(value)?),
             "limit" => limit = Some(field.integer(value)?),
             "hint" => hint = super::hint::read(field, value)?,
-            "collation" => collation(field, value)?,
+            "collation" => own = collation(field, value)?,
             "sampleId" => {}
             _ => return Err(field.unknown()),
         }
@@ -62,5 +62,5 @@ fn statement(doc: Doc<'_>) -> Result<DeleteStatement<'_>> {
             return Err(Error::failed_to_parse(text));
         }
     };
-    Ok(DeleteStatement { q, multi, hint })
+    Ok(DeleteStatement { q, multi, hint, collation: own })
 }

@@ -16,7 +16,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 
 /// Reads the command; `explain` uses it as well.
 pub fn parse<'c>(call: &Call<'c>) -> Result<DistinctSpec<'c>> {
-    let (mut key, mut query, mut hint) = (None, Doc::empty(), None);
+    let (mut key, mut query, mut hint, mut own) = (None, Doc::empty(), None, None);
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
@@ -24,10 +24,10 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<DistinctSpec<'c>> {
             "query" if matches!(value, ValueRef::Null) => {}
             "query" => query = field.document(value)?,
             "hint" => hint = super::hint::read(field, value)?,
-            "collation" => collation(field, value)?,
+            "collation" => own = collation(field, value)?,
             _ => return Err(field.unknown()),
         }
     }
     let key = key.ok_or_else(|| call.field("key").missing())?;
-    Ok(DistinctSpec { namespace: call.namespace()?, key, query, hint })
+    Ok(DistinctSpec { namespace: call.namespace()?, key, query, hint, collation: own })
 }

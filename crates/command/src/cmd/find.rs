@@ -38,7 +38,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<(FindSpec<'c>, First)> {
             "let" => spec.let_variables = Some(field.document(value)?),
             "showRecordId" => spec.show_record_id = field.bool(value)?,
             "returnKey" => spec.return_key = field.bool(value)?,
-            "collation" => collation(field, value)?,
+            "collation" => spec.collation = collation(field, value)?,
             "tailable" => spec.tailable = field.bool(value)?,
             "awaitData" => spec.await_data = field.bool(value)?,
             "allowDiskUse" => spec.allow_disk_use = field.bool(value)?,

@@ -35,6 +35,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<FindAndModifySpec<'c>> {
         change: Change::Remove,
         fields: None,
         hint: None,
+        collation: None,
         let_variables: None,
         durability: call.generic.write_concern.durability(),
         bypass_validation: false,
@@ -53,7 +54,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<FindAndModifySpec<'c>> {
             "new" => wish.new = field.bool(value)?,
             "upsert" => wish.upsert = field.bool(value)?,
             "arrayFilters" => wish.array_filters = field.documents(value)?,
-            "collation" => collation(field, value)?,
+            "collation" => spec.collation = collation(field, value)?,
             "bypassDocumentValidation" => spec.bypass_validation = field.bool(value)?,
             "stmtId" | "sampleId" => {}
             _ => return Err(field.unknown()),

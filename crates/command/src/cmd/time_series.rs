@@ -35,7 +35,11 @@ pub fn create(call: &mut Call<'_>, namespace: &Namespace, given: Doc<'_>) -> Res
             "expireAfterSeconds" => drop(options.append(name, clustered::seconds(field, value)?)),
             "storageEngine" | "indexOptionDefaults" => drop(options.append(name, field.document(value)?)),
             "compression" | "pageSize" | "readPageSize" | "fanout" => drop(options.append(name, value)),
-            "collation" => super::cursor_reply::collation(field, value)?,
+            "collation" => {
+                if super::cursor_reply::collation(field, value)?.is_some_and(|own| !own.is_simple()) {
+                    return Err(Error::not_supported("a collation of a time-series collection"));
+                }
+            }
             "capped" | "autoIndexId" | "temp" if !field.bool(value)? => {}
             "capped"
             | "size"

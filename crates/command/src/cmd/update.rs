@@ -64,7 +64,7 @@ fn statement(doc: Doc<'_>) -> Result<UpdateStatement<'_>> {
             "arrayFilters" => statement.array_filters = field.documents(value)?,
             "hint" => statement.hint = super::hint::read(field, value)?,
             "sort" => statement.sort = Some(field.document(value)?),
-            "collation" => collation(field, value)?,
+            "collation" => statement.collation = collation(field, value)?,
             "upsertSupplied" | "sampleId" => {}
             _ => return Err(field.unknown()),
         }

@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::Collation;
 use crate::notation::{doc, show, value};
+use crate::stage::GroupState;
+use crate::{Context, Expression, Filter, SortPattern, Stage, Update};
 
 fn collation(text: &str) -> Collation {
     Collation::parse(doc(text).as_doc()).unwrap()
@@ -177,6 +179,126 @@ fn keys_stay_what_they_are() {
 }
 
 const KEY_EN: &str = "2b4d2d474d0109";
+
+/// A statement that does not tell cases apart.
+fn caseless() -> Context {
+    Context { collation: collation("{locale: 'en', strength: 2}"), ..Context::new(0) }
+}
+
+#[test]
+fn filters() {
+    for (filter, document, expect) in [
+        ("{a: 'X'}", "{a: 'x'}", true),
+        ("{a: {$ne: 'X'}}", "{a: 'x'}", false),
+        ("{a: {$in: ['Y', 'X']}}", "{a: 'x'}", true),
+        ("{a: {$nin: ['X', 1]}}", "{a: 'x'}", false),
+        ("{a: {$gt: 'B'}}", "{a: 'b'}", false),
+        ("{a: {$gte: 'B'}}", "{a: 'b'}", true),
+        ("{a: {$lt: 'C'}}", "{a: 'b'}", true),
+        ("{a: {$all: ['X', 'Y']}}", "{a: ['y', 'x']}", true),
+        ("{a: {$elemMatch: {$eq: 'X'}}}", "{a: ['x']}", true),
+        ("{a: {$elemMatch: {b: 'X'}}}", "{a: [{b: 'x'}]}", true),
+        ("{'a.b': 'X'}", "{a: [{b: 'x'}]}", true),
+        ("{a: {b: 'X'}}", "{a: {b: 'x'}}", true),
+        ("{a: {B: 'x'}}", "{a: {b: 'x'}}", false),
+        ("{$or: [{a: 'X'}, {a: 'Y'}]}", "{a: 'y'}", true),
+        ("{$expr: {$eq: ['$a', 'X']}}", "{a: 'x'}", true),
+        ("{a: /X/}", "{a: 'x'}", false),
+        ("{a: {$in: [/X/]}}", "{a: 'x'}", false),
+        ("{$jsonSchema: {properties: {a: {enum: ['X']}}}}", "{a: 'x'}", false),
+    ] {
+        let filter_doc = doc(filter);
+        let parsed = Filter::parse(filter_doc.as_doc(), &caseless()).unwrap();
+        assert_eq!(parsed.matches(doc(document).as_doc()).unwrap(), expect, "{filter} {document}");
+    }
+}
+
+#[test]
+fn expressions() {
+    for (expression, expect) in [
+        ("{$eq: ['x', 'X']}", "true"),
+        ("{$ne: [{a: 'x'}, {a: 'X'}]}", "false"),
+        ("{$cmp: ['a', 'B']}", "-1"),
+        ("{$lt: ['a', 'B']}", "true"),
+        ("{$gte: ['a', 'A']}", "true"),
+        ("{$in: ['X', ['x']]}", "true"),
+        ("{$indexOfArray: [['y', 'x'], 'X']}", "1"),
+        ("{$setEquals: [['x', 'Y'], ['y', 'X']]}", "true"),
+        ("{$setUnion: [['x'], ['X']]}", "[\"x\"]"),
+        ("{$setIntersection: [['x', 'y'], ['X']]}", "[\"x\"]"),
+        ("{$setDifference: [['x', 'y'], ['X']]}", "[\"y\"]"),
+        ("{$setIsSubset: [['x'], ['X', 'y']]}", "true"),
+        ("{$max: ['a', 'B']}", "\"B\""),
+        ("{$min: ['a', 'B']}", "\"a\""),
+        ("{$maxN: {n: 1, input: ['a', 'B']}}", "[\"B\"]"),
+        ("{$minN: {n: 1, input: ['b', 'A']}}", "[\"A\"]"),
+        ("{$sortArray: {input: ['b', 'A', 'a'], sortBy: 1}}", "[\"A\", \"a\", \"b\"]"),
+        ("{$sortArray: {input: [{k: 'b'}, {k: 'A'}], sortBy: {k: 1}}}", "[{ k: \"A\" }, { k: \"b\" }]"),
+        ("{$switch: {branches: [{case: {$eq: ['x', 'X']}, then: 1}], default: 2}}", "1"),
+        // these look at characters
+        ("{$indexOfCP: ['ax', 'X']}", "-1"),
+        ("{$regexMatch: {input: 'x', regex: 'X'}}", "false"),
+    ] {
+        let parsed = Expression::parse(value(expression).as_ref(), &caseless()).unwrap();
+        let result = parsed.eval(arbor_bson::Doc::empty()).unwrap().unwrap();
+        assert_eq!(show(result.as_ref()), expect, "{expression}");
+    }
+}
+
+#[test]
+fn updates() {
+    for (old, update, filters, expect) in [
+        ("{a: ['x', 'Y']}", "{$pull: {a: 'X'}}", "", "{ a: [\"Y\"] }"),
+        ("{a: ['x', 'Y']}", "{$pull: {a: {$in: ['X', 'y']}}}", "", "{ a: [] }"),
+        ("{a: [{b: 'x'}]}", "{$pull: {a: {b: 'X'}}}", "", "{ a: [] }"),
+        ("{a: ['x', 'Y']}", "{$pullAll: {a: ['X']}}", "", "{ a: [\"Y\"] }"),
+        ("{a: ['x']}", "{$addToSet: {a: 'X'}}", "", "unchanged"),
+        ("{a: []}", "{$addToSet: {a: {$each: ['x', 'X', 'y']}}}", "", "{ a: [\"x\", \"y\"] }"),
+        ("{a: ['b', 'A']}", "{$push: {a: {$each: ['C'], $sort: 1}}}", "", "{ a: [\"A\", \"b\", \"C\"] }"),
+        (
+            "{a: [{k: 'B'}]}",
+            "{$push: {a: {$each: [{k: 'a'}], $sort: {k: 1}}}}",
+            "",
+            "{ a: [{ k: \"a\" }, { k: \"B\" }] }",
+        ),
+        ("{a: 'a'}", "{$max: {a: 'B'}}", "", "{ a: \"B\" }"),
+        ("{a: 'a'}", "{$max: {a: 'A'}}", "", "unchanged"),
+        ("{a: 'B'}", "{$min: {a: 'a'}}", "", "{ a: \"a\" }"),
+        ("{a: ['x', 'y']}", "{$set: {'a.$[e]': 'z'}}", "{e: 'X'}", "{ a: [\"z\", \"y\"] }"),
+        ("{a: 'x'}", "{$set: {a: 'X'}}", "", "{ a: \"X\" }"),
+    ] {
+        let filters: Vec<_> = [filters].into_iter().filter(|text| !text.is_empty()).map(doc).collect();
+        let filters: Vec<_> = filters.iter().map(|filter| filter.as_doc()).collect();
+        let parsed = Update::parse(value(update).as_ref(), &filters, &caseless()).unwrap();
+        let new = parsed.apply(doc(old).as_doc(), None).unwrap();
+        let shown = new.map_or("unchanged".to_owned(), |new| show((&new).into()));
+        assert_eq!(shown, expect, "{old} {update}");
+    }
+}
+
+#[test]
+fn groups_and_sorts() {
+    let context = caseless();
+    let documents = ["{k: 'x', v: 'a'}", "{k: 'Y', v: 'a'}", "{k: 'X', v: 'B'}", "{k: 'X', v: 'b'}"].map(doc);
+    let spec = doc("{_id: '$k', set: {$addToSet: '$v'}, max: {$max: '$v'}, top: {$maxN: {n: 1, input: '$v'}}}");
+    let stages = [&arbor_bson::DocBuf::new().with("$group", &spec)].into_iter().collect::<arbor_bson::ArrayBuf>();
+    let parsed = Stage::parse_pipeline(stages.as_array(), &context).unwrap();
+    let Some(Stage::Group(group)) = parsed.first() else { panic!("no $group") };
+    let mut state = GroupState::new(group);
+    documents.iter().for_each(|document| state.add(document.as_doc()).unwrap());
+    let groups: Vec<String> = state.finish().unwrap().map(|found| show((&found).into())).collect();
+    assert_eq!(
+        groups,
+        [
+            "{ _id: \"x\", set: [\"a\", \"B\"], max: \"B\", top: [\"B\"] }",
+            "{ _id: \"Y\", set: [\"a\"], max: \"a\", top: [\"a\"] }"
+        ]
+    );
+    let pattern = SortPattern::parse(doc("{k: 1}").as_doc(), &context).unwrap();
+    let (a, b, same) = (doc("{k: 'a'}"), doc("{k: ['C', 'B']}"), doc("{k: 'A'}"));
+    assert!(pattern.key(a.as_doc()) < pattern.key(b.as_doc()) && pattern.compare(a.as_doc(), b.as_doc()).is_lt());
+    assert_eq!(pattern.key(a.as_doc()), pattern.key(same.as_doc()));
+}
 
 proptest! {
     /// L1, over letters, accents, digits, punctuation and whatever else there is.

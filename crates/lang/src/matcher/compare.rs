@@ -52,7 +52,9 @@ pub(super) fn check_operand(path: &str, name: &str, operand: ValueRef) -> Result
 /// Whether `value` (`None`: missing) stands in the relation `op` to the operand.
 pub fn holds(op: Compare, value: Option<ValueRef>, operand: &Value, collation: &Collation) -> bool {
     match (value, operand) {
-        (Some(ValueRef::String(value)), Value::String(operand)) => return op.accepts(collation.compare_str(value, operand)),
+        (Some(ValueRef::String(value)), Value::String(operand)) => {
+            return op.accepts(collation.compare_str(value, operand));
+        }
         (Some(ValueRef::Int32(value)), Value::Int32(operand)) => return op.accepts(value.cmp(operand)),
         (Some(ValueRef::ObjectId(value)), Value::ObjectId(operand)) => return op.accepts(value.cmp(operand)),
         _ => {}

@@ -12,7 +12,7 @@ pub(super) struct State<'m> {
     pub metadata: Option<&'m Metadata>,
     pub position: Option<usize>,
     pub error: Option<Error>,
-    collation: &'m Collation,
+    pub collation: &'m Collation,
 }
 
 impl<'m> State<'m> {

@@ -56,9 +56,9 @@ impl Filter {
         Filter { root, collation: collation.clone() }
     }
 
-    /// `{}`.
-    pub fn everything() -> Filter {
-        Filter { root: Node::And(Vec::new()), collation: Collation::simple() }
+    /// `{}` in a statement with this collation.
+    pub fn everything(collation: &Collation) -> Filter {
+        Filter::from_root(Node::And(Vec::new()), collation)
     }
 
     /// A filter for single values, as `$pull` and array filters use it: `{ $gt: 5 }` without a field name.

@@ -15,8 +15,12 @@ impl Node {
                 other => negate(other),
             },
             Node::Not(node) => negate(node.optimise(collation)),
-            Node::ElemMatchObject { path, inner } => Node::ElemMatchObject { path, inner: Box::new(inner.optimise(collation)) },
-            Node::ElemMatchValue { path, inner } => Node::ElemMatchValue { path, inner: Box::new(inner.optimise(collation)) },
+            Node::ElemMatchObject { path, inner } => {
+                Node::ElemMatchObject { path, inner: Box::new(inner.optimise(collation)) }
+            }
+            Node::ElemMatchValue { path, inner } => {
+                Node::ElemMatchValue { path, inner: Box::new(inner.optimise(collation)) }
+            }
             Node::In(In { path, mut values, regexes }) if values.len() == 1 && regexes.is_empty() => {
                 match values.pop() {
                     Some(value) => Node::Compare { path, op: Compare::Eq, value },

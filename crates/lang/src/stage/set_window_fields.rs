@@ -67,7 +67,8 @@ pub fn parse(spec: ValueRef, context: &Context) -> Result<Vec<Stage>> {
         let message = format!("the $setWindowFields stage specification must be an object, found {found}");
         return Err(Error::failed_to_parse(message));
     };
-    let (mut partition_by, mut sort_by, mut output) = (None, SortPattern::of_parts(Vec::new(), &context.collation), None);
+    let (mut partition_by, mut sort_by, mut output) =
+        (None, SortPattern::of_parts(Vec::new(), &context.collation), None);
     for (name, value) in spec {
         match (name, value) {
             ("partitionBy", value) => partition_by = Some(Expression::parse(value, context)?),

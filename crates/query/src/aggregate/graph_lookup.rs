@@ -13,7 +13,7 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_lang::document::with_value;
 use arbor_lang::matcher::{In, Node};
 use arbor_lang::path::Leaf;
-use arbor_lang::{Code, Expression, Filter, Path, field_path, number, text};
+use arbor_lang::{Code, Collation, Expression, Filter, Path, field_path, number, text};
 use arbor_store::{Collection, Namespace};
 
 use super::inner::{InnerRows, check_depth};
@@ -49,7 +49,7 @@ impl GraphLookup {
         };
         let (mut from, mut start_with, mut max_depth) = (None, None, u64::MAX);
         let (mut into, mut connect_from, mut connect_to, mut depth_field) = (None, None, None, None);
-        let mut restriction = Filter::from_root(Node::And(Vec::new()));
+        let mut restriction = Filter::everything(&around.context.collation);
         for (name, value) in spec {
             match (name, value) {
                 ("startWith", value) => start_with = Some(Expression::parse(value, around.context)?),
@@ -82,7 +82,8 @@ impl GraphLookup {
             return Err(location(40105, message));
         };
         check_depth(around)?;
-        let Foreign { collection: foreign, stages } = Foreign::of(around.store, &Namespace::new(around.db, from)?)?;
+        let Foreign { collection: foreign, stages } =
+            Foreign::of(around.store, &Namespace::new(around.db, from)?, &around.context.collation)?;
         let source = Pipeline::parse_stages(stages.as_array(), &around.inside("$graphLookup"))?;
         Ok(GraphLookup {
             foreign,
@@ -99,7 +100,7 @@ impl GraphLookup {
 
     /// The document with all that was reached from it.
     pub fn extended(&self, doc: Doc<'_>, settings: &Settings, run: &mut Run<'_>) -> Result<DocBuf> {
-        let mut reached = Reached::default();
+        let mut reached = Reached { collation: self.restriction.collation().clone(), ..Reached::default() };
         let start = self.start_with.eval(doc)?;
         reached.note(start.as_ref().map(Value::as_ref));
         let mut depth = 0;
@@ -122,7 +123,7 @@ impl GraphLookup {
         reached: &mut Reached,
     ) -> Result<()> {
         let wanted = Node::In(In { path: self.connect_to.clone(), values, regexes: Vec::new() });
-        let wanted = both(&Filter::from_root(wanted), &self.restriction);
+        let wanted = both(&Filter::from_root(wanted, self.restriction.collation()), &self.restriction);
         let pipeline = self.source.clone().filtered(wanted);
         let mut rows = InnerRows::open(pipeline, self.foreign.clone(), run.view, settings)?;
         while let Some(row) = rows.next(run)? {
@@ -161,6 +162,7 @@ struct Reached {
     /// Values to be asked for in the next step, with their keys.
     ahead: Vec<(Vec<u8>, Value)>,
     bytes: usize,
+    collation: Collation,
 }
 
 impl Reached {
@@ -174,7 +176,7 @@ impl Reached {
     }
 
     fn note_one(&mut self, value: ValueRef<'_>) {
-        let key = key_of(value).bytes;
+        let key = self.collation.key_of(value).bytes;
         if self.values.insert(key.clone()) {
             self.bytes += 3 * key.len() + 64;
             self.ahead.push((key, value.to_value()));

@@ -38,10 +38,10 @@ impl Inner {
     ) -> Result<Inner> {
         check_depth(around)?;
         let Foreign { collection, stages: view } = match from {
-            Some(from) => Foreign::of(around.store, &Namespace::new(around.db, from)?)?,
+            Some(from) => Foreign::of(around.store, &Namespace::new(around.db, from)?, &around.context.collation)?,
             None => Foreign { collection: None, stages: ArrayBuf::new() },
         };
-        let every = Filter::from_root(arbor_lang::matcher::Node::And(Vec::new()));
+        let every = Filter::everything(&around.context.collation);
         let pipeline = Pipeline::parse_inner(view.as_array(), every, stages, &around.inside(stage))?;
         if from.is_none() && pipeline.documents.is_none() {
             let message = format!(

@@ -6,11 +6,10 @@
 
 use std::sync::Arc;
 
-use arbor_bson::keystring::key_of;
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_lang::matcher::{In, Node};
 use arbor_lang::path::{Leaf, Path};
-use arbor_lang::{Code, Context, Expression, Filter, Input};
+use arbor_lang::{Code, Collation, Context, Expression, Filter, Input};
 use arbor_store::{Collection, Namespace, Store};
 
 use super::inner::{InnerRows, check_depth, documents_first};
@@ -90,8 +89,8 @@ impl Lookup {
 
     fn pipeline_for(&self, input: Input<'_>) -> Result<Pipeline> {
         let filter = match &self.join {
-            Some(join) => join.filter(input.doc),
-            None => Filter::from_root(Node::And(Vec::new())),
+            Some(join) => join.filter(input.doc, &self.context.collation),
+            None => Filter::everything(&self.context.collation),
         };
         let mut context = self.context.clone();
         let no_stages = ArrayBuf::new();
@@ -119,7 +118,7 @@ impl Lookup {
 
 impl Join {
     /// A missing local field belongs to foreign ones that are missing or null.
-    fn filter(&self, doc: Doc<'_>) -> Filter {
+    fn filter(&self, doc: Doc<'_>, collation: &Collation) -> Filter {
         let mut values: Vec<Value> = Vec::new();
         self.local.visit(doc, Leaf::Whole, &mut |visit| {
             match visit.value {
@@ -130,11 +129,11 @@ impl Join {
             false
         });
         let mut keyed: Vec<(Vec<u8>, Value)> =
-            values.into_iter().map(|value| (key_of(value.as_ref()).bytes, value)).collect();
+            values.into_iter().map(|value| (collation.key_of(value.as_ref()).bytes, value)).collect();
         keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
         keyed.dedup_by(|(a, _), (b, _)| a == b);
         let values = keyed.into_iter().map(|(_, value)| value).collect();
-        Filter::from_root(Node::In(In { path: self.foreign.clone(), values, regexes: Vec::new() }))
+        Filter::from_root(Node::In(In { path: self.foreign.clone(), values, regexes: Vec::new() }), collation)
     }
 }
 
@@ -168,7 +167,7 @@ impl<'f> Fields<'f> {
         let into = self.into.ok_or_else(|| failed("must specify 'as' field for a $lookup"))?;
         let brings_documents = pipeline.as_ref().is_some_and(|pipeline| documents_first(pipeline.as_array()));
         let foreign = match self.from {
-            Some(from) => Foreign::of(around.store, &Namespace::new(around.db, from)?)?,
+            Some(from) => Foreign::of(around.store, &Namespace::new(around.db, from)?, &around.context.collation)?,
             None if brings_documents => Foreign { collection: None, stages: ArrayBuf::new() },
             None => return Err(failed("must specify 'from' field for a $lookup")),
         };

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, Value, ValueRef, compare};
 use arbor_lang::update::Update;
-use arbor_lang::{Code, Context, Expression, Filter, Path, field_path, text};
+use arbor_lang::{Code, Collation, Context, Expression, Filter, Path, field_path, text};
 use arbor_store::{Collection, Held, Namespace, ToldAs};
 use arbor_txn::{Durability, MaybeConflict, Transaction};
 
@@ -238,8 +238,9 @@ impl Merge {
         let mut filter = DocBuf::new();
         for path in &self.on {
             let value = on_value(path, document)?;
-            if self.on.len() == 1 && path.as_str() == "_id" {
-                let record = arbor_store::record(txn, collection, &arbor_store::id_key(value))?;
+            let comparable = self.context.collation == collection.collation || !Collation::touches(value);
+            if self.on.len() == 1 && path.as_str() == "_id" && comparable {
+                let record = arbor_store::record(txn, collection, &collection.id_key(value))?;
                 return Ok(record.map(|record| DocBuf::from_trusted(record.into_owned())));
             }
             filter.append(path.as_str(), &DocBuf::new().with("$eq", value));
@@ -288,6 +289,7 @@ impl Merge {
             index_name,
             key_pattern,
             key_value,
+            collation: Collation::simple(),
         })
     }
 
@@ -298,7 +300,8 @@ impl Merge {
         let by_index = collection.is_some_and(|collection| {
             collection.indexes.iter().any(|index| {
                 let partial = index.spec.get("partialFilterExpression").is_some();
-                index.unique && !partial && self.is_by(&index_fields(index))
+                let same = index.collation == self.context.collation;
+                index.unique && !partial && same && self.is_by(&index_fields(index))
             })
         });
         match by_id || by_index {

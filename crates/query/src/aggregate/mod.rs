@@ -50,8 +50,10 @@ pub fn aggregate(database: &Database, spec: &AggregateSpec<'_>, interrupt: &Inte
         return aggregate_documents(database, spec, views.iter().map(|view| view.document()).collect(), interrupt);
     }
     if let Some(view) = ResolvedView::of(&database.store, &spec.namespace)? {
+        view.check_collation(&spec.namespace, spec.collation.as_ref())?;
         let stages = view.followed_by(spec.pipeline.iter());
-        let behind = AggregateSpec { namespace: view.namespace, pipeline: stages.as_array(), ..spec.clone() };
+        let (namespace, collation) = (view.namespace, Some(view.collation));
+        let behind = AggregateSpec { namespace, collation, pipeline: stages.as_array(), ..spec.clone() };
         return Ok(aggregate(database, &behind, interrupt)?.named(spec.namespace.clone()));
     }
     let pipeline = Pipeline::parse(database, spec)?;

@@ -93,7 +93,7 @@ impl Out {
         let options = old.as_ref().map(|old| old.options.clone()).unwrap_or_default();
         database.store.create_collection(unfinished, &options)?;
         if let Some(old) = &old {
-            database.store.create_indexes(unfinished, &old.index_specs())?;
+            database.store.create_indexes(unfinished, &old.index_specs_to_copy())?;
         }
         while let Some(documents) = next_documents(database, &mut cursor, interrupt)? {
             let spec = InsertSpec {

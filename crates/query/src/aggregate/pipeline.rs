@@ -30,7 +30,7 @@ pub struct Pipeline {
 
 impl Pipeline {
     pub fn parse(database: &Database, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
-        let context = database.context(spec.let_variables)?;
+        let context = database.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
         let around = Surroundings::outermost(database, spec, &context);
         let (stages, sink) = Sink::split(spec.pipeline, around.db, &context)?;
         let mut pipeline = Pipeline::parse_own_source(stages.as_array(), &around)?;
@@ -41,7 +41,7 @@ impl Pipeline {
 
     /// Over documents that are there already: every stage is an operator.
     pub fn parse_whole(database: &Database, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
-        let context = database.context(spec.let_variables)?;
+        let context = database.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
         let around = Surroundings::outermost(database, spec, &context);
         let (stages, sink) = Sink::split(spec.pipeline, around.db, &context)?;
         Ok(Pipeline { sink, ..Pipeline::parse_stages(stages.as_array(), &around)? })
@@ -50,7 +50,13 @@ impl Pipeline {
     /// The same inside another pipeline.
     pub fn parse_stages(stages: Array<'_>, around: &Surroundings<'_>) -> Result<Pipeline> {
         let steps = Step::parse_all(stages, around)?.into();
-        Ok(Pipeline { query: Query::new(every_document()), pushed: 0, documents: None, sink: None, steps })
+        Ok(Pipeline {
+            query: Query::new(Filter::everything(&around.context.collation)),
+            pushed: 0,
+            documents: None,
+            sink: None,
+            steps,
+        })
     }
 
     /// A pipeline inside another one, whose documents pass `filter` first; before that, the stages of a view if it is
@@ -161,10 +167,6 @@ impl Pipeline {
             Stage::Sample(size) => Box::new(Sample::new(input, size)),
         }
     }
-}
-
-fn every_document() -> Filter {
-    Filter::from_root(arbor_lang::matcher::Node::And(Vec::new()))
 }
 
 /// Rows that a sort has to keep for the `$skip`s and the `$limit` right behind it.

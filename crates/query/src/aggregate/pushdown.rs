@@ -25,6 +25,10 @@ pub fn push_down(steps: &mut VecDeque<Step>, query: &mut Query) -> usize {
 /// What the `$match`es right behind the unpacking of buckets say about these. They stay, since a bucket holds other
 /// measurements as well.
 fn narrow_buckets(steps: &mut VecDeque<Step>, query: &mut Query) {
+    // what buckets say of their measurements is by bytes
+    if !query.filter.collation().is_simple() {
+        return;
+    }
     let Some(Step::Unpack(unpack, seen)) = steps.front() else { return };
     let matches = steps.iter().skip(1).map_while(|step| match step {
         Step::Pure(Stage::Match(filter)) => Some(filter),
@@ -34,7 +38,8 @@ fn narrow_buckets(steps: &mut VecDeque<Step>, query: &mut Query) {
     let new = matches.iter().skip(*seen).flat_map(|filter| conjuncts(filter.root()));
     let nodes: Vec<Node> = new.flat_map(|node| unpack.narrow(node)).collect();
     let count = matches.len();
-    query.filter = both(&query.filter, &Filter::from_root(Node::And(nodes)));
+    let narrower = Filter::from_root(Node::And(nodes), query.filter.collation());
+    query.filter = both(&query.filter, &narrower);
     if let Some(Step::Unpack(_, seen)) = steps.front_mut() {
         *seen = count;
     }
@@ -56,8 +61,8 @@ fn take(stage: &Stage, query: &mut Query) -> bool {
     true
 }
 
-/// Both filters, the first one first.
+/// Both filters of one statement, the first one first.
 pub fn both(a: &Filter, b: &Filter) -> Filter {
     let nodes: Vec<Node> = conjuncts(a.root()).iter().chain(conjuncts(b.root())).cloned().collect();
-    Filter::from_root(Node::And(nodes))
+    Filter::from_root(Node::And(nodes), a.collation())
 }

@@ -39,7 +39,7 @@ fn operators_of(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, stage: Doc<
     if stage.first().is_some_and(|(name, _)| matches!(name, "$documents" | "$out" | "$merge")) {
         return Ok(0);
     }
-    let context = explainer.database.context(spec.let_variables)?;
+    let context = explainer.database.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
     let around = Surroundings::outermost(explainer.database, spec, &context);
     let alone: ArrayBuf = [stage].into_iter().collect();
     Ok(Step::parse_all(alone.as_array(), &around)?.len())

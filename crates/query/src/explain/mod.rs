@@ -74,36 +74,44 @@ struct Explained {
 
 impl Explainer<'_> {
     fn count(&self, spec: &CountSpec<'_>) -> Result<DocBuf> {
-        let query = Query::parse(spec.query, spec.hint, &self.database.context(None)?)?;
+        let query = Query::parse(
+            spec.query,
+            spec.hint,
+            &self.database.context(&spec.namespace, spec.collation.as_ref(), None)?,
+        )?;
         self.whole(&spec.namespace, &query, &Shape::Count(spec))
     }
 
     fn distinct(&self, spec: &DistinctSpec<'_>) -> Result<DocBuf> {
-        let query = Query::parse(spec.query, spec.hint, &self.database.context(None)?)?;
+        let query = Query::parse(
+            spec.query,
+            spec.hint,
+            &self.database.context(&spec.namespace, spec.collation.as_ref(), None)?,
+        )?;
         self.whole(&spec.namespace, &query, &Shape::Distinct(spec.key))
     }
 
     fn update(&self, spec: &UpdateSpec<'_>) -> Result<DocBuf> {
-        let context = self.database.context(spec.let_variables)?;
         let Some(first) = spec.updates.first() else { return Ok(DocBuf::new()) };
+        let context = self.database.context(&spec.namespace, first.collation.as_ref(), spec.let_variables)?;
         let mut query = Query::parse(first.q, first.hint, &context)?;
-        query.sort_by(first.sort)?;
+        query.sort_by(first.sort, &context)?;
         let shape = Shape::Write { stage: "UPDATE", figure: "nWouldModify", all: first.multi };
         self.whole(&spec.namespace, &query, &shape)
     }
 
     fn delete(&self, spec: &DeleteSpec<'_>) -> Result<DocBuf> {
-        let context = self.database.context(spec.let_variables)?;
         let Some(first) = spec.deletes.first() else { return Ok(DocBuf::new()) };
+        let context = self.database.context(&spec.namespace, first.collation.as_ref(), spec.let_variables)?;
         let query = Query::parse(first.q, first.hint, &context)?;
         let shape = Shape::Write { stage: "DELETE", figure: "nWouldDelete", all: first.multi };
         self.whole(&spec.namespace, &query, &shape)
     }
 
     fn find_and_modify(&self, spec: &FindAndModifySpec<'_>) -> Result<DocBuf> {
-        let context = self.database.context(spec.let_variables)?;
+        let context = self.database.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
         let mut query = Query::parse(spec.query, spec.hint, &context)?;
-        query.sort_by(spec.sort)?;
+        query.sort_by(spec.sort, &context)?;
         let (stage, figure) = match spec.change {
             Change::Remove => ("DELETE", "nWouldDelete"),
             Change::Update { .. } => ("UPDATE", "nWouldModify"),
@@ -269,10 +277,12 @@ fn planner_doc(
         let shape = ShapeHash::of(query);
         ((shape, shape.with(&[])), 0)
     });
-    DocBuf::new()
-        .with("namespace", namespace.as_str())
-        .with("parsedQuery", &filter_doc::of_filter(&query.filter))
-        .with("indexFilterSet", false)
+    let mut doc =
+        DocBuf::new().with("namespace", namespace.as_str()).with("parsedQuery", &filter_doc::of_filter(&query.filter));
+    if !query.filter.collation().is_simple() {
+        doc.append("collation", &query.filter.collation().to_doc());
+    }
+    doc.with("indexFilterSet", false)
         .with("queryHash", &shape.text())
         .with("planCacheShapeHash", &shape.text())
         .with("planCacheKey", &key.text())

@@ -6,12 +6,13 @@
 use std::collections::HashSet;
 
 use arbor_bson::{ArrayBuf, DocBuf};
+use arbor_lang::Collation;
 
 use super::place::Walk;
 use super::run::EntryCursor;
 use super::{Detail, Run, Slot, StageDoc, Tally};
 use crate::Result;
-use crate::plan::{IndexAccess, KeyBounds, ScanRange, Span, Verdict};
+use crate::plan::{IndexAccess, KeyBounds, ScanRange, Span, Verdict, WILDCARD_PATH};
 
 pub struct IndexScan {
     access: IndexAccess,
@@ -178,11 +179,13 @@ impl IndexScan {
         for part in &shape.parts {
             multikey_paths.append(&part.path, &part.array_paths());
         }
+        let collation = (!shape.collation.is_simple()).then(|| shape.collation.to_doc());
         let mut stage = StageDoc::new(stage, detail)
             .with_some("filter", filter)
             .tally(tally)
             .with("keyPattern", &shape.key_pattern())
             .with("indexName", &shape.name)
+            .with_some("collation", collation.as_ref())
             .with("isMultiKey", shape.is_multikey())
             .with("multiKeyPaths", &multikey_paths)
             .with("isUnique", shape.unique)
@@ -203,9 +206,12 @@ impl IndexScan {
     fn bounds_doc(&self) -> DocBuf {
         let mut doc = DocBuf::new();
         let backward = self.access.direction.is_backward();
-        for (part, intervals) in self.access.shape.parts.iter().zip(&self.access.intervals) {
+        let shape = &self.access.shape;
+        let simple = Collation::simple();
+        for (part, intervals) in shape.parts.iter().zip(&self.access.intervals) {
             // the direction in which the values of this component are met
-            let texts: ArrayBuf = intervals.texts(backward != part.descending).iter().collect();
+            let collation = if part.path == WILDCARD_PATH { &simple } else { &shape.collation };
+            let texts: ArrayBuf = intervals.texts(backward != part.descending, collation).iter().collect();
             doc.append(&part.path, &texts);
         }
         doc

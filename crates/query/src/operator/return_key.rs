@@ -83,7 +83,8 @@ impl Operator for ReturnKey {
 fn key_document(shape: &IndexShape, key: &[u8], type_bits: &[u8]) -> Result<DocBuf> {
     let values = keystring::decode(key, type_bits, &shape.descending())
         .map_err(|error| Error::internal(format!("an index key does not decode: {error}")))?;
-    Ok(shape.parts.iter().map(|part| part.path.as_str()).zip(&values).collect())
+    let shown = shape.parts.iter().zip(&values).map(|(part, value)| (part.path.as_str(), part.shown(value, shape)));
+    Ok(shown.collect::<Vec<_>>().iter().map(|(path, value)| (*path, value)).collect())
 }
 
 fn id_of(document: Doc<'_>) -> DocBuf {

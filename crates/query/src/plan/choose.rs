@@ -6,7 +6,7 @@
 
 use arbor_bson::{DocBuf, Value, ValueRef};
 use arbor_lang::matcher::{Compare, Node};
-use arbor_lang::{Code, Filter};
+use arbor_lang::{Code, Collation, Filter};
 use arbor_store::{Collection, Index};
 use arbor_txn::View;
 
@@ -14,11 +14,11 @@ use super::access::{Access, Branch, IndexAccess, Merge, Plans, ScanRange, Soluti
 use super::cost::{Cost, Reads};
 use super::index_bounds::IndexBounds;
 use super::index_shape::{IndexShape, IndexSource};
-use super::predicate::{conjuncts, predicates};
+use super::predicate::{Readings, conjuncts};
 use super::query::{ChosenIndex, Query};
 use super::sort_merge::{SCANS_MAX, explode};
 use super::sort_order::{self, Direction};
-use super::{hinted_range, predicate::Predicate, wildcard};
+use super::{hinted_range, wildcard};
 use crate::{Error, Result};
 
 /// Ranges of one index that are estimated one by one.
@@ -66,15 +66,16 @@ impl Planner<'_> {
         if matches!(root, Node::AlwaysFalse) {
             return Ok(Plans::only(Solution::unsorted(Access::Nothing, None)));
         }
-        if let Some((at, id)) = id_equality(root) {
+        if let Some((at, id)) = self.id_equality() {
             return Ok(Plans::only(self.record(at, id)));
         }
-        let predicates = predicates(root);
-        if predicates.is_empty() && self.query.sort.is_none() && !matches!(root, Node::Or(_) | Node::And(_)) {
+        let readings = Readings::new(&self.query.filter);
+        let unbounded = readings.of(self.query.filter.collation()).is_empty();
+        if unbounded && self.query.sort.is_none() && !matches!(root, Node::Or(_) | Node::And(_)) {
             return Ok(Plans::only(self.collection_scan(Direction::Forward)));
         }
         let candidates: Vec<Candidate> = self
-            .candidates(&predicates)
+            .candidates(&readings)
             .filter(|candidate| self.is_complete(candidate))
             .filter(|candidate| candidate.bounds.narrows() || (self.query.sort.is_some() && candidate.order.is_some()))
             .collect();
@@ -96,19 +97,23 @@ impl Planner<'_> {
     }
 
     /// Every index, whether it can answer the query or not.
-    fn candidates(&self, predicates: &[Predicate]) -> impl Iterator<Item = Candidate> {
-        let fixed = IndexShape::of(self.collection).into_iter().map(|shape| self.candidate(shape, predicates));
-        let wildcards = wildcard::candidates(self.collection, predicates).into_iter();
+    fn candidates(&self, readings: &Readings) -> impl Iterator<Item = Candidate> {
+        let fixed = IndexShape::of(self.collection).into_iter().map(|shape| self.candidate(shape, readings));
+        let wildcards = wildcard::candidates(self.collection, readings).into_iter();
         fixed.chain(wildcards.map(|(shape, bounds)| self.with_bounds(shape, bounds)))
     }
 
-    fn candidate(&self, shape: IndexShape, predicates: &[Predicate]) -> Candidate {
-        let bounds = IndexBounds::of(&shape, predicates);
+    fn candidate(&self, shape: IndexShape, readings: &Readings) -> Candidate {
+        let bounds = IndexBounds::of(&shape, &readings.of(&shape.collation));
         self.with_bounds(shape, bounds)
     }
 
     fn with_bounds(&self, shape: IndexShape, bounds: IndexBounds) -> Candidate {
-        let sort = self.query.sort.as_ref().map_or(&[][..], |sort| sort.parts());
+        let comparable = self.query.sort.as_ref().filter(|sort| *sort.collation() == shape.collation);
+        if self.query.sort.is_some() && comparable.is_none() {
+            return Candidate { shape, bounds, order: None, merged: Vec::new() };
+        }
+        let sort = comparable.map_or(&[][..], |sort| sort.parts());
         let order = sort_order::direction(&shape, &bounds, sort);
         if order.is_none()
             && let Some((merged, direction)) = explode(&shape, &bounds, sort)
@@ -145,8 +150,8 @@ impl Planner<'_> {
     /// The projection's fields as components of the index, when it holds them all.
     fn covered(&self, shape: &IndexShape) -> Option<Vec<(String, usize)>> {
         let shown = self.query.projection.as_ref()?.projection.covered_by()?;
-        if shape.is_multikey() || shape.source == IndexSource::Records || shown.is_empty() || self.query.show_record_id
-        {
+        let has_values = shape.collation.is_simple() && !shape.is_multikey() && shape.source != IndexSource::Records;
+        if !has_values || shown.is_empty() || self.query.show_record_id {
             return None;
         }
         let plain = shown.iter().all(|path| path.components().len() == 1);
@@ -157,6 +162,12 @@ impl Planner<'_> {
         (plain && held).then(|| fields.map(|(at, part)| (part.path.clone(), at)).collect())
     }
 
+    /// The value of an equality on `_id`, if it compares as the keys of the records do.
+    fn id_equality(&self) -> Option<(usize, &Value)> {
+        let same = *self.query.filter.collation() == self.collection.collation;
+        id_equality_in(self.query.filter.root()).filter(|(_, id)| same || !Collation::touches(id.as_ref()))
+    }
+
     fn collection_scan(&self, direction: Direction) -> Solution {
         let filter = (!self.query.filter.matches_everything()).then(|| self.query.filter.clone());
         Solution { sorts: self.query.sort.is_some(), ..Solution::unsorted(Access::Collection(direction), filter) }
@@ -165,9 +176,9 @@ impl Planner<'_> {
     fn record(&self, conjunct: usize, id: &Value) -> Solution {
         if self.collection.clustered_index().is_some() {
             let shape = IndexShape::primary(self.collection);
-            return self.solution(self.candidate(shape, &predicates(self.query.filter.root())));
+            return self.solution(self.candidate(shape, &Readings::new(&self.query.filter)));
         }
-        let access = Access::Record { id_key: arbor_store::id_key(id.as_ref()) };
+        let access = Access::Record { id_key: self.collection.id_key(id.as_ref()) };
         Solution::unsorted(access, residual(&self.query.filter, &[conjunct]))
     }
 
@@ -252,7 +263,7 @@ impl Planner<'_> {
     }
 
     fn branch(&self, branch: &Node, others: &[Node]) -> Result<Option<Branch>> {
-        let mut query = Query::new(branch_filter(branch, others));
+        let mut query = Query::new(branch_filter(branch, others, self.query.filter.collation()));
         query.limit = self.query.limit.filter(|_| self.query.sort.is_none());
         let planner = Planner { query: &query, ..*self };
         let best = planner.best_narrowing()?.map(|candidate| planner.solution(candidate));
@@ -268,7 +279,7 @@ impl Planner<'_> {
         let Some(sort) = &self.query.sort else { return Ok(None) };
         let (mut scans, mut settled) = (Vec::new(), true);
         for branch in branches {
-            let mut query = Query::new(branch_filter(branch, others));
+            let mut query = Query::new(branch_filter(branch, others, self.query.filter.collation()));
             query.sort = Some(sort.clone());
             query.limit = self.query.limit;
             let planner = Planner { query: &query, ..*self };
@@ -285,9 +296,9 @@ impl Planner<'_> {
     }
 
     fn best_narrowing(&self) -> Result<Option<Candidate>> {
-        let predicates = predicates(self.query.filter.root());
+        let readings = Readings::new(&self.query.filter);
         let candidates: Vec<Candidate> = self
-            .candidates(&predicates)
+            .candidates(&readings)
             .filter(|candidate| candidate.bounds.narrows() && self.is_complete(candidate))
             .collect();
         Ok(self.by_cost(candidates)?.into_iter().next().map(|(_, best)| best))
@@ -300,10 +311,10 @@ impl Planner<'_> {
             return self.wildcard(name);
         }
         let shape = self.hinted_shape(hint)?;
-        if let (IndexSource::Records, Some((at, id))) = (shape.source, id_equality(self.query.filter.root())) {
+        if let (IndexSource::Records, Some((at, id))) = (shape.source, self.id_equality()) {
             return Ok(Plans::only(self.record(at, id)));
         }
-        let candidate = self.candidate(shape, &predicates(self.query.filter.root()));
+        let candidate = self.candidate(shape, &Readings::new(&self.query.filter));
         Ok(Plans::only(self.solution(candidate)))
     }
 
@@ -320,7 +331,7 @@ impl Planner<'_> {
 
     /// The best way to use this wildcard index.
     fn wildcard(&self, name: &str) -> Result<Plans> {
-        let ways = wildcard::candidates(self.collection, &predicates(self.query.filter.root())).into_iter();
+        let ways = wildcard::candidates(self.collection, &Readings::new(&self.query.filter)).into_iter();
         let ways = ways.filter(|(shape, _)| shape.name == name);
         let candidates = ways.map(|(shape, bounds)| self.with_bounds(shape, bounds)).collect();
         self.plans(self.by_cost(candidates)?).ok_or_else(|| {
@@ -348,10 +359,11 @@ impl Planner<'_> {
         let hint = self.query.hint.as_ref().filter(|hint| !matches!(hint, ChosenIndex::Natural(_)));
         let hint = hint.ok_or_else(hinted_range::without_hint)?;
         let shape = self.hinted_shape(hint)?;
-        let span = hinted_range::span(&shape, self.query.min.as_ref(), self.query.max.as_ref())?;
+        let (min, max) = (self.query.min.as_ref(), self.query.max.as_ref());
+        let span = hinted_range::span(&shape, min, max, self.query.filter.collation())?;
         let filter = (!self.query.filter.matches_everything()).then(|| self.query.filter.clone());
         let bounds = IndexBounds::of(&shape, &[]);
-        let candidate = self.candidate(shape, &[]);
+        let candidate = self.with_bounds(shape, bounds.clone());
         let access = IndexAccess {
             direction: candidate.order.unwrap_or_default(),
             shape: candidate.shape,
@@ -370,12 +382,13 @@ fn index_access(shape: IndexShape, bounds: IndexBounds, direction: Direction) ->
     matches!(&access.range, ScanRange::Components(keys) if !keys.is_empty()).then_some(access)
 }
 
-fn branch_filter(branch: &Node, others: &[Node]) -> Filter {
-    Filter::from_root(Node::And(conjuncts(branch).iter().chain(others).cloned().collect()))
+/// Of a statement with this collation.
+fn branch_filter(branch: &Node, others: &[Node], collation: &Collation) -> Filter {
+    Filter::from_root(Node::And(conjuncts(branch).iter().chain(others).cloned().collect()), collation)
 }
 
 /// `{ _id: value }` among the conjuncts.
-fn id_equality(root: &Node) -> Option<(usize, &Value)> {
+fn id_equality_in(root: &Node) -> Option<(usize, &Value)> {
     conjuncts(root).iter().enumerate().find_map(|(at, node)| match node {
         Node::Compare { path, op: Compare::Eq, value } if path.as_str() == "_id" => Some((at, value)),
         _ => None,
@@ -386,7 +399,7 @@ fn id_equality(root: &Node) -> Option<(usize, &Value)> {
 fn residual(filter: &Filter, settled: &[usize]) -> Option<Filter> {
     let rest = conjuncts(filter.root()).iter().enumerate().filter(|(at, _)| !settled.contains(at));
     let rest: Vec<Node> = rest.map(|(_, node)| node.clone()).collect();
-    (!rest.is_empty()).then(|| Filter::from_root(Node::And(rest)))
+    (!rest.is_empty()).then(|| Filter::from_root(Node::And(rest), filter.collation()))
 }
 
 /// Same fields in the same order; 1 and 1.0 are the same direction.

@@ -5,7 +5,7 @@ use arbor_store::Collection;
 use super::access::{IndexAccess, ScanRange};
 use super::index_bounds::IndexBounds;
 use super::index_shape::{IndexShape, IndexSource};
-use super::predicate::{conjuncts, predicates};
+use super::predicate::{Readings, conjuncts};
 use super::query::Query;
 use super::sort_order::Direction;
 
@@ -15,14 +15,15 @@ pub fn distinct_access(collection: &Collection, key: &str, query: &Query) -> Opt
     if query.hint.is_some() {
         return None;
     }
-    let predicates = predicates(query.filter.root());
+    let readings = Readings::new(&query.filter);
     let settled = conjuncts(query.filter.root()).len();
     IndexShape::of(collection).into_iter().find_map(|shape| {
-        let first = shape.parts.first()?;
+        // what stands in an index with a collation are no values
+        let first = shape.parts.first().filter(|_| shape.collation.is_simple())?;
         if shape.source == IndexSource::Records || first.path != key || !first.is_plain() || first.is_multikey() {
             return None;
         }
-        let bounds = IndexBounds::of(&shape, &predicates);
+        let bounds = IndexBounds::of(&shape, &readings.of(&shape.collation));
         let alone = bounds.settled.len() == settled && bounds.intervals.iter().skip(1).all(|all| all.is_full());
         // what a sparse index of this field alone leaves out has no value here
         let complete = bounds.complete || shape.parts.len() == 1;

@@ -145,9 +145,11 @@ mod tests {
     use arbor_lang::matcher::Compare;
 
     fn predicate(path: &str, op: Compare, value: i32, element: Option<(usize, &str)>) -> Predicate {
+        let simple = arbor_lang::Collation::simple();
+        let texts = crate::plan::texts::Texts::of(&simple, &simple);
         Predicate {
             path: path.to_owned(),
-            bounds: value_bounds::of_compare(op, &Value::Int32(value)).unwrap(),
+            bounds: value_bounds::of_compare(op, &Value::Int32(value), texts).unwrap(),
             conjunct: 0,
             whole: element.is_none(),
             element: element.map(|(id, path)| Element { id, path: path.to_owned() }),
@@ -157,7 +159,8 @@ mod tests {
     #[track_caller]
     fn check(index: &str, predicates: &[Predicate], expected: &[&[&str]]) {
         let bounds = IndexBounds::of(&shape(index), predicates);
-        let texts: Vec<Vec<String>> = bounds.intervals.iter().map(|all| all.texts(false)).collect();
+        let texts: Vec<Vec<String>> =
+            bounds.intervals.iter().map(|all| all.texts(false, &arbor_lang::Collation::simple())).collect();
         assert_eq!(texts, expected);
     }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
-use arbor_lang::Filter;
+use arbor_bson::{ArrayBuf, DocBuf, Value, ValueRef};
+use arbor_lang::{Collation, Filter};
 use arbor_store::{Collection, Direction, FieldKind, Index, PartialFilter};
 
 use super::implication::implies;
@@ -14,6 +14,8 @@ pub struct IndexShape {
     pub parts: Vec<IndexPart>,
     pub unique: bool,
     pub sparse: bool,
+    /// How strings compare in it: their keys stand in it.
+    pub collation: Collation,
     /// The filter of the documents that it holds; `None`: it holds all.
     pub partial: Option<Arc<PartialFilter>>,
     /// Its entries hold the documents.
@@ -45,6 +47,11 @@ impl IndexPart {
     /// The key holds the value itself.
     pub fn is_plain(&self) -> bool {
         self.kind == FieldKind::Plain
+    }
+
+    /// What stands in the index `shape` for this component, as clients see it.
+    pub fn shown(&self, value: &Value, shape: &IndexShape) -> Value {
+        if self.path == super::WILDCARD_PATH { value.clone() } else { shape.collation.shown(value) }
     }
 
     /// One document may have several keys.
@@ -79,6 +86,7 @@ impl IndexShape {
             parts: vec![part],
             unique: true,
             sparse: false,
+            collation: collection.collation.clone(),
             partial: None,
             clustering: collection.clustered_index().is_some(),
             source: IndexSource::Records,
@@ -117,6 +125,7 @@ impl IndexShape {
             parts: index.key_pattern.iter().enumerate().map(part).collect(),
             unique: index.unique,
             sparse: index.sparse,
+            collation: index.collation.clone(),
             partial: index.partial.clone(),
             clustering: index.clustering,
             source: IndexSource::Secondary(at),
@@ -141,7 +150,7 @@ impl IndexShape {
 
     /// Every document that matches this filter has entries, as far as the filter of a partial index goes.
     pub fn holds_all_of(&self, filter: &Filter) -> bool {
-        self.partial.as_ref().is_none_or(|partial| implies(filter.root(), partial.filter().root()))
+        self.partial.as_ref().is_none_or(|partial| implies(filter, partial.filter()))
     }
 }
 
@@ -170,6 +179,7 @@ pub mod testing {
             parts: text.split(',').map(part).collect(),
             unique: false,
             sparse: false,
+            collation: Collation::simple(),
             partial: None,
             clustering: false,
             source: IndexSource::Records,

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use arbor_bson::{Value, ValueRef, compare, display};
+use arbor_lang::Collation;
 
 #[derive(Clone, Debug)]
 pub struct Endpoint {
@@ -87,25 +88,30 @@ impl Interval {
     }
 
     /// MongoDB's form in explain: `[1, 5)`.
-    pub fn text(&self, backward: bool) -> String {
+    fn text(&self, backward: bool, collation: &Collation) -> String {
         let (first, last) = if backward { (&self.high, &self.low) } else { (&self.low, &self.high) };
         format!(
             "{}{}, {}{}",
             if first.inclusive { '[' } else { '(' },
-            endpoint_text(first.value.as_ref()),
-            endpoint_text(last.value.as_ref()),
+            endpoint_text(&first.value, collation),
+            endpoint_text(&last.value, collation),
             if last.inclusive { ']' } else { ')' }
         )
     }
 }
 
-fn endpoint_text(value: ValueRef<'_>) -> String {
-    match value {
+fn endpoint_text(value: &Value, collation: &Collation) -> String {
+    match value.as_ref() {
+        ValueRef::String("") if !collation.is_simple() => "\"\"".to_owned(),
+        ValueRef::String(_) if !collation.is_simple() => match collation.shown(value) {
+            Value::String(key) => format!("CollationKey({key})"),
+            other => display::shell(other.as_ref()).to_string(),
+        },
         ValueRef::Double(v) if v.is_infinite() => if v > 0.0 { "inf.0" } else { "-inf.0" }.to_owned(),
         ValueRef::Double(v) if v.is_nan() => "nan.0".to_owned(),
         ValueRef::Double(v) if v == v.trunc() && v.abs() < 1e15 => format!("{v:.1}"),
         ValueRef::DateTime(v) => format!("new Date({v})"),
-        other => display::shell(other).to_string(),
+        _ => display::shell(collation.shown(value).as_ref()).to_string(),
     }
 }
 
@@ -192,8 +198,9 @@ impl Intervals {
         Intervals::of(rest)
     }
 
-    pub fn texts(&self, backward: bool) -> Vec<String> {
-        let mut texts: Vec<String> = self.0.iter().map(|interval| interval.text(backward)).collect();
+    /// `collation` is the index's.
+    pub fn texts(&self, backward: bool, collation: &Collation) -> Vec<String> {
+        let mut texts: Vec<String> = self.0.iter().map(|interval| interval.text(backward, collation)).collect();
         if backward {
             texts.reverse();
         }
@@ -224,7 +231,7 @@ mod tests {
 
     #[track_caller]
     fn check(found: Intervals, expected: &[&str]) {
-        assert_eq!(found.texts(false), expected);
+        assert_eq!(found.texts(false, &Collation::simple()), expected);
     }
 
     #[test]
@@ -250,6 +257,6 @@ mod tests {
 
     #[test]
     fn backward_texts_are_mirrored() {
-        assert_eq!(set(&["[1,2)", "(3,4]"]).texts(true), ["[4, 3)", "(2, 1]"]);
+        assert_eq!(set(&["[1,2)", "(3,4]"]).texts(true, &Collation::simple()), ["[4, 3)", "(2, 1]"]);
     }
 }

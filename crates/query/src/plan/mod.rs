@@ -9,6 +9,7 @@
 //! | `sort_order.rs`, `sort_merge.rs` | whether a scan gives the order that is asked for, or several that are merged |
 //! | `query.rs`, `choose.rs`, `access.rs` | a parsed query; the choice among indexes; the ways to choose from |
 //! | `wildcard.rs` | wildcard indexes as indexes of single paths |
+//! | `texts.rs` | strings under the collation of an index |
 //! | `cost.rs`, `decide.rs`, `trial.rs` | what a way costs; the decision among ways, by trial where costs are near |
 //! | `shape.rs`, `cache.rs` | queries without their constants; the ways that won, by shape |
 //! | `distinct.rs` | the index that answers `distinct` alone |
@@ -32,6 +33,7 @@ mod query;
 mod shape;
 mod sort_merge;
 mod sort_order;
+mod texts;
 mod trial;
 mod value_bounds;
 mod wildcard;
@@ -48,3 +50,4 @@ pub use predicate::conjuncts;
 pub use query::{ChosenIndex, Query};
 pub use shape::ShapeHash;
 pub use sort_order::Direction;
+pub use wildcard::PATH as WILDCARD_PATH;

@@ -1,7 +1,12 @@
 //! What a filter says about single paths, read off its tree for the planner.
 
-use arbor_lang::matcher::{Compare, Node};
+use std::cell::RefCell;
+use std::rc::Rc;
 
+use arbor_lang::matcher::{Compare, Node};
+use arbor_lang::{Collation, Filter};
+
+use super::texts::Texts;
 use super::value_bounds::{self, Bounds, Exact};
 
 /// One path and the values that every matching document has there.
@@ -40,8 +45,9 @@ pub fn conjuncts(root: &Node) -> &[Node] {
     }
 }
 
-pub fn predicates(root: &Node) -> Vec<Predicate> {
-    let mut collector = Collector::default();
+/// `texts`: how the index that they are for sees strings.
+pub fn predicates(root: &Node, texts: Texts<'_>) -> Vec<Predicate> {
+    let mut collector = Collector { texts, found: Vec::new(), conjunct: 0, elements: 0 };
     for (conjunct, node) in conjuncts(root).iter().enumerate() {
         collector.conjunct = conjunct;
         collector.collect(node, &Place::default());
@@ -73,14 +79,36 @@ impl Place {
     }
 }
 
-#[derive(Default)]
-struct Collector {
+/// The predicates of one filter as indexes of different collations see them, made once for each.
+pub struct Readings<'f> {
+    filter: &'f Filter,
+    made: RefCell<Vec<(Collation, Rc<[Predicate]>)>>,
+}
+
+impl<'f> Readings<'f> {
+    pub fn new(filter: &'f Filter) -> Readings<'f> {
+        Readings { filter, made: RefCell::default() }
+    }
+
+    pub fn of(&self, index: &Collation) -> Rc<[Predicate]> {
+        let mut made = self.made.borrow_mut();
+        if let Some((_, known)) = made.iter().find(|(known, _)| known == index) {
+            return known.clone();
+        }
+        let new: Rc<[Predicate]> = predicates(self.filter.root(), Texts::of(index, self.filter.collation())).into();
+        made.push((index.clone(), new.clone()));
+        new
+    }
+}
+
+struct Collector<'t> {
+    texts: Texts<'t>,
     found: Vec<Predicate>,
     conjunct: usize,
     elements: usize,
 }
 
-impl Collector {
+impl Collector<'_> {
     fn collect(&mut self, node: &Node, place: &Place) {
         match node {
             Node::And(nodes) => {
@@ -98,20 +126,20 @@ impl Collector {
                 self.collect(inner, &place.within(path.as_str(), self.elements));
             }
             Node::Or(branches) => {
-                if let Some((path, bounds)) = union_on_one_path(branches) {
+                if let Some((path, bounds)) = union_on_one_path(branches, self.texts) {
                     self.add(&place.join(path), bounds, place);
                 }
             }
             Node::Nor(branches) => {
                 let place = Place { partial: place.partial || branches.len() > 1, ..place.clone() };
                 for branch in branches {
-                    if let Some((path, bounds)) = negation(branch) {
+                    if let Some((path, bounds)) = negation(branch, self.texts) {
                         self.add(&place.join(path), bounds, &place);
                     }
                 }
             }
             other => {
-                if let Some((path, bounds)) = of_leaf(other) {
+                if let Some((path, bounds)) = of_leaf(other, self.texts) {
                     self.add(&place.join(path), bounds, place);
                 }
             }
@@ -137,20 +165,20 @@ impl Collector {
     }
 }
 
-fn of_leaf(node: &Node) -> Option<(&str, Bounds)> {
+fn of_leaf<'n>(node: &'n Node, texts: Texts<'_>) -> Option<(&'n str, Bounds)> {
     let bounds = match node {
-        Node::Compare { op, value, .. } => value_bounds::of_compare(*op, value)?,
-        Node::In(membership) => value_bounds::of_in(membership)?,
-        Node::Regex { regex, .. } => value_bounds::of_regex(regex),
+        Node::Compare { op, value, .. } => value_bounds::of_compare(*op, value, texts)?,
+        Node::In(membership) => value_bounds::of_in(membership, texts)?,
+        Node::Regex { regex, .. } => value_bounds::of_regex(regex, texts),
         Node::Exists { .. } => Bounds::present(),
         Node::Mod { .. } => value_bounds::of_numbers(),
-        Node::Not(inner) => return negation(inner),
+        Node::Not(inner) => return negation(inner, texts),
         _ => return None,
     };
     Some((node.path()?.as_str(), bounds))
 }
 
-fn negation(node: &Node) -> Option<(&str, Bounds)> {
+fn negation<'n>(node: &'n Node, texts: Texts<'_>) -> Option<(&'n str, Bounds)> {
     let bounds = match node {
         Node::Exists { .. } => Bounds::absent(),
         Node::Compare { op: Compare::Eq | Compare::Lte | Compare::Gte, value: arbor_bson::Value::Null, .. } => {
@@ -159,22 +187,22 @@ fn negation(node: &Node) -> Option<(&str, Bounds)> {
         Node::In(membership) if membership.regexes.is_empty() => {
             let mut others = membership.clone();
             others.values.retain(|value| !matches!(value, arbor_bson::Value::Null));
-            let bounds = value_bounds::of_in(&others)?;
+            let bounds = value_bounds::of_in(&others, texts)?;
             if others.values.len() < membership.values.len() {
                 value_bounds::complement_of_null(Some(&bounds))?
             } else {
                 value_bounds::complement(&bounds)?
             }
         }
-        Node::Compare { op, value, .. } => value_bounds::complement(&value_bounds::of_compare(*op, value)?)?,
+        Node::Compare { op, value, .. } => value_bounds::complement(&value_bounds::of_compare(*op, value, texts)?)?,
         _ => return None,
     };
     Some((node.path()?.as_str(), bounds))
 }
 
 /// `{ $or: [ { a: 1 }, { a: { $gt: 5 } } ] }` says as much about `a` as one predicate does.
-fn union_on_one_path(branches: &[Node]) -> Option<(&str, Bounds)> {
-    let mut branches = branches.iter().map(of_leaf);
+fn union_on_one_path<'n>(branches: &'n [Node], texts: Texts<'_>) -> Option<(&'n str, Bounds)> {
+    let mut branches = branches.iter().map(|branch| of_leaf(branch, texts));
     let (path, mut all) = branches.next()??;
     for branch in branches {
         let (other, bounds) = branch?;

@@ -62,11 +62,11 @@ impl Query {
     }
 
     /// `{ $natural: n }` is a sort that asks for a scan in a direction.
-    pub fn sort_by(&mut self, sort: Option<Doc<'_>>) -> Result<()> {
+    pub fn sort_by(&mut self, sort: Option<Doc<'_>>, context: &Context) -> Result<()> {
         let Some(sort) = sort.filter(|sort| !sort.is_empty()) else { return Ok(()) };
         match natural(sort) {
             Some(direction) => self.hint = Some(ChosenIndex::Natural(direction)),
-            None => self.sort = Some(SortPattern::parse(sort)?),
+            None => self.sort = Some(SortPattern::parse(sort, context)?),
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use arbor_bson::{Array, Doc, DocBuf, ValueRef};
-use arbor_lang::Context;
+use arbor_lang::{Collation, Context};
 
 use super::query::Query;
 use crate::Result;
@@ -16,11 +16,16 @@ pub struct ShapeHash(pub u32);
 
 impl ShapeHash {
     /// Of a `find` by its documents.
-    pub fn of_find(filter: Doc<'_>, sort: Option<Doc<'_>>, projection: Option<Doc<'_>>) -> Result<ShapeHash> {
-        let context = Context::new(0);
-        let mut query = Query::parse(filter, None, &context)?;
-        query.sort_by(sort)?;
-        query.show(projection, &context)?;
+    pub fn of_find(
+        filter: Doc<'_>,
+        sort: Option<Doc<'_>>,
+        projection: Option<Doc<'_>>,
+        collation: Collation,
+    ) -> Result<ShapeHash> {
+        let context = &Context { collation, ..Context::new(0) };
+        let mut query = Query::parse(filter, None, context)?;
+        query.sort_by(sort, context)?;
+        query.show(projection, context)?;
         Ok(ShapeHash::of(&query))
     }
 
@@ -31,6 +36,9 @@ impl ShapeHash {
         let projection = query.projection.as_ref().map(|shown| shown.spec.clone()).unwrap_or_default();
         text.push_str(&format!("|{}|", sort.as_doc()));
         of_projection(&projection, &mut text);
+        if !query.filter.collation().is_simple() {
+            text.push_str(&format!("|{}", query.filter.collation().to_doc().as_doc()));
+        }
         hash(&text)
     }
 

@@ -55,8 +55,10 @@ mod tests {
         let filter = Filter::parse(filter.as_doc(), &Context::new(0)).unwrap();
         let sort: DocBuf = sort.iter().copied().collect();
         let shape = shape(index);
-        let bounds = IndexBounds::of(&shape, &predicates(filter.root()));
-        let found = explode(&shape, &bounds, SortPattern::parse(sort.as_doc()).unwrap().parts());
+        let simple = arbor_lang::Collation::simple();
+        let texts = crate::plan::texts::Texts::of(&simple, &simple);
+        let bounds = IndexBounds::of(&shape, &predicates(filter.root(), texts));
+        let found = explode(&shape, &bounds, SortPattern::parse(sort.as_doc(), &Context::new(0)).unwrap().parts());
         assert_eq!(found.map(|(scans, direction)| (scans.len(), direction)), expected, "{index}");
     }
 

@@ -7,6 +7,7 @@ use arbor_bson::{DocBuf, ObjectId, Timestamp, Value, ValueRef};
 use arbor_lang::matcher::{Compare, In, Regex};
 
 use super::interval::{Endpoint, Interval, Intervals};
+use super::texts::Texts;
 
 /// When a key inside means that its document matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,11 +51,12 @@ fn null_or_undefined() -> Intervals {
     Intervals::of(vec![Interval::point(Value::Undefined), Interval::point(Value::Null)])
 }
 
-pub fn of_compare(op: Compare, value: &Value) -> Option<Bounds> {
+pub fn of_compare(op: Compare, value: &Value, texts: Texts<'_>) -> Option<Bounds> {
     if op == Compare::Eq {
-        return of_equality(value);
+        return of_equality(value, texts);
     }
-    match value {
+    let value = texts.value(value)?;
+    match &*value {
         Value::MinKey | Value::MaxKey => Some(Bounds { needs_field: false, ..Bounds::inexact(Intervals::full()) }),
         Value::Null => Some(Bounds::absent()),
         Value::Array(_) | Value::Undefined | Value::Regex { .. } => None,
@@ -76,7 +78,8 @@ pub fn of_compare(op: Compare, value: &Value) -> Option<Bounds> {
     }
 }
 
-fn of_equality(value: &Value) -> Option<Bounds> {
+fn of_equality(value: &Value, texts: Texts<'_>) -> Option<Bounds> {
+    let value = &*texts.value(value)?;
     match value {
         Value::Null => Some(Bounds::absent()),
         Value::Undefined => None,
@@ -91,25 +94,25 @@ fn of_equality(value: &Value) -> Option<Bounds> {
     }
 }
 
-pub fn of_in(membership: &In) -> Option<Bounds> {
+pub fn of_in(membership: &In, texts: Texts<'_>) -> Option<Bounds> {
     let mut intervals = Vec::new();
     let (mut exact, mut needs_field) = (Exact::Always, true);
     for value in &membership.values {
-        let bounds = of_equality(value)?;
+        let bounds = of_equality(value, texts)?;
         exact = exact.min(bounds.exact);
         needs_field &= bounds.needs_field;
         intervals.extend_from_slice(bounds.intervals.as_slice());
     }
     for regex in &membership.regexes {
         exact = Exact::Never;
-        intervals.extend_from_slice(of_regex(regex).intervals.as_slice());
+        intervals.extend_from_slice(of_regex(regex, texts).intervals.as_slice());
     }
     Some(Bounds { intervals: Intervals::of(intervals), exact, needs_field, single_key_only: false })
 }
 
-pub fn of_regex(regex: &Regex) -> Bounds {
+pub fn of_regex(regex: &Regex, texts: Texts<'_>) -> Bounds {
     let own = Value::Regex { pattern: regex.pattern.clone(), options: regex.options.clone() };
-    let strings = match regex.literal_prefix() {
+    let strings = match regex.literal_prefix().filter(|_| texts.has_prefixes()) {
         Some(prefix) => {
             let high = text_after(&prefix).map_or_else(after_strings, |text| Endpoint::excluded(Value::String(text)));
             Interval::new(Endpoint::included(Value::String(prefix)), high)
@@ -220,11 +223,16 @@ fn text_after(prefix: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arbor_lang::Collation;
+
+    fn plain(op: Compare, value: &Value) -> Option<Bounds> {
+        of_compare(op, value, Texts::of(&Collation::simple(), &Collation::simple()))
+    }
 
     #[track_caller]
     fn check(bounds: Option<Bounds>, texts: &[&str], exact: Exact) {
         let bounds = bounds.unwrap();
-        assert_eq!(bounds.intervals.texts(false), texts);
+        assert_eq!(bounds.intervals.texts(false, &Collation::simple()), texts);
         assert_eq!(bounds.exact, exact);
     }
 
@@ -232,29 +240,29 @@ mod tests {
     fn comparisons_stay_in_their_type() {
         use Compare::*;
         let text = || Value::String("m".to_owned());
-        check(of_compare(Lt, &Value::Int32(5)), &["[-inf.0, 5)"], Exact::Always);
-        check(of_compare(Gte, &Value::Int32(5)), &["[5, inf.0]"], Exact::Always);
-        check(of_compare(Lte, &text()), &["[\"\", \"m\"]"], Exact::Always);
-        check(of_compare(Gt, &text()), &["(\"m\", {})"], Exact::Always);
-        check(of_compare(Gt, &Value::Bool(false)), &["(false, true]"], Exact::Always);
-        check(of_compare(Lt, &Value::Bool(false)), &[], Exact::Always);
-        check(of_compare(Gte, &Value::Null), &["[undefined, undefined]", "[null, null]"], Exact::Never);
-        check(of_compare(Gt, &Value::MinKey), &["[MinKey, MaxKey]"], Exact::Never);
-        check(of_compare(Gt, &Value::Document(DocBuf::new())), &["({}, [])"], Exact::Never);
-        assert!(of_compare(Gt, &Value::Array(arbor_bson::ArrayBuf::new())).is_none());
+        check(plain(Lt, &Value::Int32(5)), &["[-inf.0, 5)"], Exact::Always);
+        check(plain(Gte, &Value::Int32(5)), &["[5, inf.0]"], Exact::Always);
+        check(plain(Lte, &text()), &["[\"\", \"m\"]"], Exact::Always);
+        check(plain(Gt, &text()), &["(\"m\", {})"], Exact::Always);
+        check(plain(Gt, &Value::Bool(false)), &["(false, true]"], Exact::Always);
+        check(plain(Lt, &Value::Bool(false)), &[], Exact::Always);
+        check(plain(Gte, &Value::Null), &["[undefined, undefined]", "[null, null]"], Exact::Never);
+        check(plain(Gt, &Value::MinKey), &["[MinKey, MaxKey]"], Exact::Never);
+        check(plain(Gt, &Value::Document(DocBuf::new())), &["({}, [])"], Exact::Never);
+        assert!(plain(Gt, &Value::Array(arbor_bson::ArrayBuf::new())).is_none());
     }
 
     #[test]
     fn equality() {
-        check(of_compare(Compare::Eq, &Value::Int32(5)), &["[5, 5]"], Exact::Always);
-        check(of_compare(Compare::Eq, &Value::Null), &["[undefined, undefined]", "[null, null]"], Exact::Never);
+        check(plain(Compare::Eq, &Value::Int32(5)), &["[5, 5]"], Exact::Always);
+        check(plain(Compare::Eq, &Value::Null), &["[undefined, undefined]", "[null, null]"], Exact::Never);
         let pair = Value::Array([1i32, 2].into_iter().collect());
-        check(of_compare(Compare::Eq, &pair), &["[1, 1]", "[[ 1, 2 ], [ 1, 2 ]]"], Exact::Never);
+        check(plain(Compare::Eq, &pair), &["[1, 1]", "[[ 1, 2 ], [ 1, 2 ]]"], Exact::Never);
     }
 
     #[test]
     fn negations() {
-        let five = of_compare(Compare::Eq, &Value::Int32(5)).unwrap();
+        let five = plain(Compare::Eq, &Value::Int32(5)).unwrap();
         check(complement(&five), &["[MinKey, 5)", "(5, MaxKey]"], Exact::SingleKey);
         check(complement_of_null(None), &["[MinKey, null)", "(null, MaxKey]"], Exact::Never);
         assert!(complement(&Bounds::absent()).is_none());

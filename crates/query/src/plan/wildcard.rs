@@ -12,18 +12,19 @@ use arbor_store::{Collection, Direction, FieldKind, Index, KeyField, Wildcard};
 use super::index_bounds::IndexBounds;
 use super::index_shape::{IndexPart, IndexShape, IndexSource};
 use super::interval::{Endpoint, Interval, Intervals};
-use super::predicate::Predicate;
+use super::predicate::{Predicate, Readings};
 
 /// The component with the path, as MongoDB shows it.
-const PATH: &str = "$_path";
+pub const PATH: &str = "$_path";
 /// The component with the value, of any path.
 const VALUE: &str = "$_value";
 
 /// Every way to answer something of the filter with a wildcard index. The bounds of all narrow.
-pub fn candidates(collection: &Collection, predicates: &[Predicate]) -> Vec<(IndexShape, IndexBounds)> {
+pub fn candidates(collection: &Collection, readings: &Readings) -> Vec<(IndexShape, IndexBounds)> {
     let mut found = Vec::new();
     for (at, index) in collection.indexes.iter().enumerate().filter(|(_, index)| !index.hidden) {
         let Some(wildcard) = index.generator.wildcard() else { continue };
+        let predicates = &*readings.of(&index.collation);
         let mut paths: Vec<&str> = predicates.iter().map(|predicate| predicate.path.as_str()).collect();
         paths.sort_unstable();
         paths.dedup();
@@ -135,6 +136,7 @@ fn shape(at: usize, index: &Index, wildcard: &Wildcard, path: &str, arrays: u64)
         parts,
         unique: false,
         sparse: true,
+        collation: index.collation.clone(),
         partial: index.partial.clone(),
         clustering: index.clustering,
         source: IndexSource::Secondary(at),

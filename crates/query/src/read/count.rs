@@ -9,7 +9,8 @@ use crate::{AggregateSpec, CountSpec, Database, Interrupt, Result, Settings, agg
 /// without reading documents.
 pub fn count(database: &Database, spec: &CountSpec<'_>, interrupt: &Interrupt) -> Result<u64> {
     interrupt.check()?;
-    let query = Query::parse(spec.query, spec.hint, &database.context(None)?)?;
+    let query =
+        Query::parse(spec.query, spec.hint, &database.context(&spec.namespace, spec.collation.as_ref(), None)?)?;
     let Some((collection, view)) = database.snapshot(&spec.namespace)? else {
         return count_view(database, spec, interrupt);
     };
@@ -27,6 +28,7 @@ pub fn count(database: &Database, spec: &CountSpec<'_>, interrupt: &Interrupt) -
 /// Nothing is in what does not exist.
 fn count_view(database: &Database, spec: &CountSpec<'_>, interrupt: &Interrupt) -> Result<u64> {
     let Some(view) = ResolvedView::of(&database.store, &spec.namespace)? else { return Ok(0) };
+    view.check_collation(&spec.namespace, spec.collation.as_ref())?;
     let stages = view.count_stages(spec);
     let behind = AggregateSpec { hint: spec.hint, ..view.spec(&stages) };
     let counted = aggregate(database, &behind, interrupt)?.all(interrupt)?;

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use arbor_bson::{ArrayBuf, Doc, ValueRef, keystring};
+use arbor_bson::{ArrayBuf, Doc, ValueRef};
+use arbor_lang::Collation;
 use arbor_lang::path::{Leaf, Path};
 
 use crate::operator::{DistinctScan, Run};
@@ -13,8 +14,9 @@ use crate::{AggregateSpec, BatchLimit, Database, DistinctSpec, Error, Interrupt,
 /// The values that the documents of a query have at one path, each once; elements of an array count one by one.
 pub fn distinct(database: &Database, spec: &DistinctSpec<'_>, interrupt: &Interrupt) -> Result<ArrayBuf> {
     interrupt.check()?;
-    let query = Query::parse(spec.query, spec.hint, &database.context(None)?)?;
-    let mut values = Values::default();
+    let context = database.context(&spec.namespace, spec.collation.as_ref(), None)?;
+    let query = Query::parse(spec.query, spec.hint, &context)?;
+    let mut values = Values { collation: context.collation, ..Values::default() };
     let Some((collection, view)) = database.snapshot(&spec.namespace)? else {
         return distinct_of_view(database, spec, interrupt);
     };
@@ -41,8 +43,9 @@ pub fn distinct(database: &Database, spec: &DistinctSpec<'_>, interrupt: &Interr
 
 /// Nothing is in what does not exist.
 fn distinct_of_view(database: &Database, spec: &DistinctSpec<'_>, interrupt: &Interrupt) -> Result<ArrayBuf> {
-    let mut values = Values::default();
-    let Some(view) = ResolvedView::of(&database.store, &spec.namespace)? else { return Ok(values.array) };
+    let Some(view) = ResolvedView::of(&database.store, &spec.namespace)? else { return Ok(ArrayBuf::new()) };
+    let mut values = Values { collation: view.collation.clone(), ..Values::default() };
+    view.check_collation(&spec.namespace, spec.collation.as_ref())?;
     let stages = view.distinct_stages(spec);
     let behind = AggregateSpec { hint: spec.hint, ..view.spec(&stages) };
     let mut cursor = aggregate(database, &behind, interrupt)?;
@@ -64,6 +67,8 @@ fn distinct_of_view(database: &Database, spec: &DistinctSpec<'_>, interrupt: &In
 struct Values {
     seen: HashSet<Vec<u8>>,
     array: ArrayBuf,
+    /// Equal values by it are one.
+    collation: Collation,
 }
 
 /// The answer is one document.
@@ -71,7 +76,7 @@ const BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Values {
     fn add(&mut self, value: ValueRef<'_>) {
-        if self.seen.insert(keystring::key_of(value).bytes) {
+        if self.seen.insert(self.collation.key_of(value).bytes) {
             self.array.push(value);
         }
     }

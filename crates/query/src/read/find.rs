@@ -44,9 +44,9 @@ pub fn find(database: &Database, spec: &FindSpec<'_>, interrupt: &Interrupt) -> 
 }
 
 pub fn query_of(database: &Database, spec: &FindSpec<'_>) -> Result<Query> {
-    let context = database.context(spec.let_variables)?;
+    let context = database.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
     let mut query = Query::parse(spec.filter, spec.hint, &context)?;
-    query.sort_by(spec.sort)?;
+    query.sort_by(spec.sort, &context)?;
     // COMPAT: a projection beside returnKey is parsed and has no effect
     query.show(spec.projection, &context)?;
     query.projection = query.projection.filter(|_| !spec.return_key);
@@ -67,6 +67,7 @@ fn id_of_point_query<'s>(spec: &FindSpec<'s>) -> Option<ValueRef<'s>> {
         && spec.max.is_none()
         && spec.sort.is_none_or(|sort| sort.is_empty())
         && spec.let_variables.is_none()
+        && spec.collation.is_none()
         && !spec.show_record_id
         && !spec.tailable
         && !spec.return_key;
@@ -98,6 +99,7 @@ fn find_in_view(
     interrupt: &Interrupt,
 ) -> Result<Cursor> {
     let stages = view.find_stages(spec)?;
+    view.check_collation(&spec.namespace, spec.collation.as_ref())?;
     let behind = AggregateSpec {
         hint: spec.hint,
         let_variables: spec.let_variables,
@@ -111,7 +113,7 @@ fn find_in_view(
 fn find_by_id(database: &Database, spec: &FindSpec<'_>, id: ValueRef<'_>) -> Result<Option<Cursor>> {
     let Some(record) = record_by_id(database, &spec.namespace, id)? else { return Ok(None) };
     let projection = match spec.projection.filter(|projection| !projection.is_empty()) {
-        Some(projection) => Some(parse_projection(database, spec.filter, projection)?),
+        Some(projection) => Some(parse_projection(database, spec, projection)?),
         None => None,
     };
     let document = match (record, projection) {
@@ -124,21 +126,20 @@ fn find_by_id(database: &Database, spec: &FindSpec<'_>, id: ValueRef<'_>) -> Res
 /// None: there is no such collection; Some(None): it has no such document.
 fn record_by_id(database: &Database, namespace: &Namespace, id: ValueRef<'_>) -> Result<Option<Option<DocBuf>>> {
     let Some(collection) = database.store.collection(namespace) else { return Ok(None) };
-    let id_key = arbor_store::id_key(id);
     let own = |record: Option<Cow<'_, [u8]>>| record.map(|record| DocBuf::from_trusted(record.into_owned()));
-    match arbor_store::record(&database.transactions.read()?, &collection, &id_key) {
+    match arbor_store::record(&database.transactions.read()?, &collection, &collection.id_key(id)) {
         // dropped or replaced a moment ago
         Err(arbor_store::Error::Txn(arbor_txn::Error::UnknownTree(_))) => {}
         record => return Ok(Some(own(record?))),
     }
     match database.snapshot(namespace)? {
-        Some((collection, view)) => Ok(Some(own(arbor_store::record(&view, &collection, &id_key)?))),
+        Some((collection, view)) => Ok(Some(own(arbor_store::record(&view, &collection, &collection.id_key(id))?))),
         None => Ok(None),
     }
 }
 
-fn parse_projection(database: &Database, filter: Doc<'_>, projection: Doc<'_>) -> Result<Projection> {
-    let context: Context = database.context(None)?;
-    let filter = Filter::parse(filter, &context)?;
+fn parse_projection(database: &Database, spec: &FindSpec<'_>, projection: Doc<'_>) -> Result<Projection> {
+    let context: Context = database.context(&spec.namespace, None, None)?;
+    let filter = Filter::parse(spec.filter, &context)?;
     Ok(Projection::parse(projection, ProjectionKind::Find, Some(&filter), &context)?)
 }

@@ -2,7 +2,7 @@
 
 use arbor_bson::{Doc, DocBuf};
 use arbor_lang::time_series::{Bucket, Unpack};
-use arbor_lang::{Context, Filter};
+use arbor_lang::{Code, Context, Filter};
 use arbor_store::{Collection, ToldAs};
 use arbor_txn::{Durability, Transaction};
 
@@ -17,7 +17,7 @@ pub fn delete(
     spec: &DeleteSpec<'_>,
     interrupt: &Interrupt,
 ) -> Result<DeleteOutcome> {
-    let context = database.context(spec.let_variables)?;
+    let context = database.context(&spec.namespace, None, spec.let_variables)?;
     let missing = || Error::Store(arbor_store::Error::NamespaceNotFound(spec.namespace.clone()));
     let held = database.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
     let deleter = Deleter { database, series, buckets: &held, interrupt };
@@ -50,6 +50,10 @@ struct Deleter<'d> {
 
 impl Deleter<'_> {
     fn run(&self, statement: &DeleteStatement<'_>, context: &Context) -> Result<u64> {
+        if statement.collation.as_ref().is_some_and(|own| !own.is_simple()) {
+            let message = "Cannot perform a delete with a collation on a time-series collection";
+            return Err(Error::new(Code::INVALID_OPTIONS, message));
+        }
         let filter = Query::parse(statement.q, None, context)?.filter;
         let query = self.series.buckets_for(&filter);
         let mut targets = Targets::of(self.database, self.buckets, &query, self.interrupt)?;

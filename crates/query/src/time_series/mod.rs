@@ -50,7 +50,7 @@ impl TimeSeries {
     fn buckets_for(&self, filter: &Filter) -> Query {
         let unpack = Unpack::of(&self.options);
         let nodes = conjuncts(filter.root()).iter().flat_map(|node| unpack.narrow(node)).collect();
-        Query::new(Filter::from_root(Node::And(nodes)))
+        Query::new(Filter::from_root(Node::And(nodes), filter.collation()))
     }
 }
 

@@ -11,7 +11,7 @@ use arbor_txn::{Durability, Transaction};
 
 use super::TimeSeries;
 use crate::plan::{Query, conjuncts};
-use crate::write::{Modification, Modifier, Targets, is_full};
+use crate::write::{Modification, Modifier, Targets, is_full, with_collation};
 use crate::{Database, Error, Interrupt, Result, UpdateDone, UpdateOutcome, UpdateSpec, UpdateStatement, WriteError};
 
 pub fn update(
@@ -20,7 +20,7 @@ pub fn update(
     spec: &UpdateSpec<'_>,
     interrupt: &Interrupt,
 ) -> Result<UpdateOutcome> {
-    let context = database.context(spec.let_variables)?;
+    let context = database.context(&spec.namespace, None, spec.let_variables)?;
     let missing = || Error::Store(arbor_store::Error::NamespaceNotFound(spec.namespace.clone()));
     let held = database.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
     let mut outcome = UpdateOutcome::default();
@@ -66,6 +66,7 @@ fn parse(series: &TimeSeries, statement: &UpdateStatement<'_>, context: &Context
     if !change.first().is_some_and(|(name, _)| name.starts_with('$')) {
         return refused("an update on a time-series collection using a replacement document");
     }
+    let context = &with_collation(context, statement.collation.as_ref());
     let unpack = Unpack::of(&series.options);
     let filter = Filter::parse(statement.q, context)?;
     let about_meta: Option<Vec<Node>> = conjuncts(filter.root()).iter().map(|node| unpack.about_meta(node)).collect();
@@ -86,7 +87,7 @@ fn parse(series: &TimeSeries, statement: &UpdateStatement<'_>, context: &Context
         multi: true,
     };
     let modifier = Modifier::parse(&modification, context)?;
-    Ok((Query::new(Filter::from_root(Node::And(nodes))), modifier))
+    Ok((Query::new(Filter::from_root(Node::And(nodes), filter.collation())), modifier))
 }
 
 /// `{$set: {"m.x": 1}}` as `{$set: {"meta.x": 1}}`. None: something else would be changed.

@@ -3,17 +3,29 @@
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_lang::matcher::{Compare, Node};
 use arbor_lang::path::{Leaf, Path};
-use arbor_lang::{Filter, text};
+use arbor_lang::{Collation, Filter, text};
 
 use crate::Result;
 use crate::explain::filter_doc;
 
 /// Requires that the document does not match. `source` is the filter as the client wrote it.
 pub fn of_filter(filter: &Filter, source: Doc<'_>, doc: Doc<'_>) -> Result<DocBuf> {
-    of_node(filter.root(), source, doc)
+    of_node(filter.root(), &Written { source, collation: filter.collation() }, doc)
 }
 
-fn of_node(node: &Node, source: Doc<'_>, doc: Doc<'_>) -> Result<DocBuf> {
+/// What the nodes were written as.
+struct Written<'w> {
+    source: Doc<'w>,
+    collation: &'w Collation,
+}
+
+impl Written<'_> {
+    fn matches(&self, node: &Node, doc: Doc<'_>) -> Result<bool> {
+        Ok(Filter::from_root(node.clone(), self.collation).matches(doc)?)
+    }
+}
+
+fn of_node(node: &Node, source: &Written<'_>, doc: Doc<'_>) -> Result<DocBuf> {
     let named = |name: &str| DocBuf::new().with("operatorName", name);
     Ok(match node {
         Node::Schema(schema) => schema.explain(doc)?,
@@ -23,7 +35,7 @@ fn of_node(node: &Node, source: Doc<'_>, doc: Doc<'_>) -> Result<DocBuf> {
         Node::Not(inner) => of_negation(inner, source, doc)?,
         Node::Expr(_) => {
             let mut specified_as = DocBuf::new();
-            if let Some(expression) = source.get("$expr") {
+            if let Some(expression) = source.source.get("$expr") {
                 specified_as.append("$expr", expression);
             }
             let details = named("$expr").with("specifiedAs", &specified_as);
@@ -35,10 +47,10 @@ fn of_node(node: &Node, source: Doc<'_>, doc: Doc<'_>) -> Result<DocBuf> {
 }
 
 /// The clauses that match, or those that do not.
-fn clauses(nodes: &[Node], matching: bool, source: Doc<'_>, doc: Doc<'_>) -> Result<ArrayBuf> {
+fn clauses(nodes: &[Node], matching: bool, source: &Written<'_>, doc: Doc<'_>) -> Result<ArrayBuf> {
     let mut found = ArrayBuf::new();
     for (at, node) in nodes.iter().enumerate() {
-        if matches(node, doc)? == matching {
+        if source.matches(node, doc)? == matching {
             let details = match matching {
                 true => of_negation(node, source, doc)?,
                 false => of_node(node, source, doc)?,
@@ -49,12 +61,8 @@ fn clauses(nodes: &[Node], matching: bool, source: Doc<'_>, doc: Doc<'_>) -> Res
     Ok(found)
 }
 
-fn matches(node: &Node, doc: Doc<'_>) -> Result<bool> {
-    Ok(Filter::from_root(node.clone()).matches(doc)?)
-}
-
 /// Requires that `inner` matches and should not.
-fn of_negation(inner: &Node, source: Doc<'_>, doc: Doc<'_>) -> Result<DocBuf> {
+fn of_negation(inner: &Node, source: &Written<'_>, doc: Doc<'_>) -> Result<DocBuf> {
     let reason = match inner {
         Node::And(nodes) => {
             return Ok(DocBuf::new()

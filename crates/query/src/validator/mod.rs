@@ -5,7 +5,7 @@ mod mismatch;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
-use arbor_lang::{Code, Context, Filter};
+use arbor_lang::{Code, Collation, Context, Filter};
 use arbor_store::{Collection, Namespace};
 
 use crate::operator::Run;
@@ -49,7 +49,7 @@ impl Validator {
         };
         let level = if option("validationLevel") == "moderate" { Level::Moderate } else { Level::Strict };
         let action = if option("validationAction") == "warn" { Action::Warn } else { Action::Refuse };
-        Ok(Some(Validator { filter: parse(source)?, source: source.to_buf(), level, action }))
+        Ok(Some(Validator { filter: parse(source, &collection.collation)?, source: source.to_buf(), level, action }))
     }
 
     /// What is wrong with a document that takes the place of `old`; None: nothing that counts.
@@ -89,14 +89,14 @@ pub fn check_validator(namespace: &Namespace, validator: Doc<'_>) -> Result<()> 
             "Document validators are not allowed on collection {namespace} in the {db} internal database"
         ));
     }
-    parse(validator).map(drop)
+    parse(validator, &Collation::simple()).map(drop)
 }
 
 /// How many documents of a collection its validator would not let in.
 pub fn count_mismatches(database: &Database, namespace: &Namespace, interrupt: &Interrupt) -> Result<u64> {
     let Some((collection, view)) = database.snapshot(namespace)? else { return Ok(0) };
     let Some(validator) = Validator::of(&collection)? else { return Ok(0) };
-    let every = Query::new(Filter::from_root(arbor_lang::matcher::Node::And(Vec::new())));
+    let every = Query::new(Filter::everything(&collection.collation));
     let solution = plan::plan(&view, &collection, &every)?.winner;
     let mut slots = Slots::default();
     let mut root = plan::operator(&solution, &every, &database.settings, &mut slots);
@@ -108,7 +108,8 @@ pub fn count_mismatches(database: &Database, namespace: &Namespace, interrupt: &
     Ok(wrong)
 }
 
-fn parse(validator: Doc<'_>) -> Result<Filter> {
+fn parse(validator: Doc<'_>, collation: &Collation) -> Result<Filter> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
-    Ok(Filter::parse(validator, &Context::new(now))?)
+    let context = Context { collation: collation.clone(), ..Context::new(now) };
+    Ok(Filter::parse(validator, &context)?)
 }

@@ -4,7 +4,7 @@ use arbor_lang::Context;
 use arbor_store::Collection;
 use arbor_txn::{Durability, Transaction};
 
-use super::statements::{self, is_full, settle};
+use super::statements::{self, is_full, settle, with_collation};
 use super::target::{Targets, find_one};
 use crate::plan::Query;
 use crate::time_series::{self, TimeSeries};
@@ -14,7 +14,7 @@ pub fn delete(database: &Database, spec: &DeleteSpec<'_>, interrupt: &Interrupt)
     if let Some(series) = TimeSeries::of(&database.store, &spec.namespace)? {
         return time_series::delete(database, &series, spec, interrupt);
     }
-    let context = database.context(spec.let_variables)?;
+    let context = database.context(&spec.namespace, None, spec.let_variables)?;
     let held = database.store.hold(&spec.namespace);
     if held.is_none() {
         database.store.refuse_view(&spec.namespace)?;
@@ -39,7 +39,8 @@ pub fn delete(database: &Database, spec: &DeleteSpec<'_>, interrupt: &Interrupt)
 }
 
 pub fn query_of(statement: &DeleteStatement<'_>, context: &Context) -> Result<Query> {
-    Ok(Query::parse(statement.q, statement.hint, context)?)
+    let context = with_collation(context, statement.collation.as_ref());
+    Ok(Query::parse(statement.q, statement.hint, &context)?)
 }
 
 fn delete_one(

@@ -24,7 +24,7 @@ pub fn expire(
     let Some(collection) = held.as_deref() else { return Ok(0) };
     let Some(index) = collection.index(index) else { return Ok(0) };
     let Some(filter) = expired(index, now_ms) else { return Ok(0) };
-    let mut query = Query::parse(filter.as_doc(), None, &database.context(None)?)?;
+    let mut query = Query::parse(filter.as_doc(), None, &database.context(namespace, Some(&index.collation), None)?)?;
     query.hint = Some(ChosenIndex::HiddenToo(index.name.clone()));
     query.limit = Some(documents_max);
     delete_all(database, Some(collection), &query, interrupt)
@@ -48,7 +48,7 @@ pub fn expire_clustered(
         Some(_) => crate::time_series::expired(collection, oldest_ms)?,
         None => DocBuf::new().with("_id", &DocBuf::new().with("$lte", ValueRef::DateTime(oldest_ms))),
     };
-    let mut query = Query::parse(filter.as_doc(), None, &database.context(None)?)?;
+    let mut query = Query::parse(filter.as_doc(), None, &database.context(namespace, None, None)?)?;
     query.limit = Some(documents_max);
     delete_all(database, Some(collection), &query, interrupt)
 }

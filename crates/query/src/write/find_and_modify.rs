@@ -22,9 +22,9 @@ pub fn find_and_modify(
         let message = "Cannot perform findAndModify on a time-series collection";
         return Err(Error::new(Code::INVALID_OPTIONS, message));
     }
-    let context = database.context(spec.let_variables)?;
+    let context = database.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
     let mut query = Query::parse(spec.query, spec.hint, &context)?;
-    query.sort_by(spec.sort)?;
+    query.sort_by(spec.sort, &context)?;
     query.limit = Some(1);
     // what is shown is not what is changed: the projection waits until the end
     query.show(spec.fields, &context)?;

@@ -3,6 +3,9 @@
 //! Statements about single documents share transactions: each sees what those before it wrote, and one that fails
 //! leaves nothing behind (the writes of `store` are all or nothing).
 
+use std::borrow::Cow;
+
+use arbor_lang::{Collation, Context};
 use arbor_txn::{Durability, MaybeConflict, Transaction};
 
 use crate::{Database, Interrupt, Result, WriteError};
@@ -15,6 +18,14 @@ const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Whether a transaction takes no further document: entries of indexes may be far larger than the documents.
 pub fn is_full(txn: &Transaction) -> bool {
     txn.size_bytes() > GROUP_BYTES_MAX
+}
+
+/// The context of a statement that may name a collation of its own.
+pub fn with_collation<'c>(context: &'c Context, collation: Option<&Collation>) -> Cow<'c, Context> {
+    match collation {
+        None => Cow::Borrowed(context),
+        Some(collation) => Cow::Owned(Context { collation: collation.clone(), ..context.clone() }),
+    }
 }
 
 /// What happened to statement `index`.

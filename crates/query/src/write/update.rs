@@ -5,7 +5,7 @@ use arbor_lang::Context;
 use arbor_txn::{Durability, Transaction};
 
 use super::modifier::{Modification, Modifier};
-use super::statements::{self, is_full, settle};
+use super::statements::{self, is_full, settle, with_collation};
 use super::target::{Targets, find_one};
 use super::validated::Validated;
 use crate::plan::Query;
@@ -16,7 +16,7 @@ pub fn update(database: &Database, spec: &UpdateSpec<'_>, interrupt: &Interrupt)
     if let Some(series) = TimeSeries::of(&database.store, &spec.namespace)? {
         return time_series::update(database, &series, spec, interrupt);
     }
-    let context = database.context(spec.let_variables)?;
+    let context = database.context(&spec.namespace, None, spec.let_variables)?;
     let may_insert = spec.updates.iter().any(|statement| statement.upsert);
     let held = match database.store.hold(&spec.namespace) {
         None if may_insert => Some(database.store.hold_or_create(&spec.namespace)?),
@@ -59,6 +59,7 @@ struct Parsed {
 
 impl Parsed {
     fn of(statement: &UpdateStatement<'_>, context: &Context) -> Result<Parsed> {
+        let context = &with_collation(context, statement.collation.as_ref());
         let modification = Modification {
             update: statement.u,
             array_filters: &statement.array_filters,
@@ -66,7 +67,7 @@ impl Parsed {
             multi: statement.multi,
         };
         let mut query = Query::parse(statement.q, statement.hint, context)?;
-        query.sort_by(statement.sort)?;
+        query.sort_by(statement.sort, context)?;
         query.limit = statement.sort.map(|_| 1);
         Ok(Parsed { query, modifier: Modifier::parse(&modification, context)?, upsert: statement.upsert })
     }

@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
+use arbor_lang::Collation;
 use arbor_query::{
     AggregateSpec, BatchLimit, CountSpec, Database, DeleteSpec, DeleteStatement, DistinctSpec, FindSpec, InsertOutcome,
     InsertSpec, Interrupt, Result, UpdateOutcome, UpdateSpec, UpdateStatement, Verbosity,
@@ -13,12 +14,14 @@ use arbor_txn::Durability;
 pub struct Rig {
     pub database: Database,
     pub ns: Namespace,
+    /// What statements ask for; `None`: nothing.
+    pub collation: Option<Collation>,
 }
 
 pub fn rig() -> Rig {
     let store = arbor_store::testing::store().unwrap();
     let transactions = store.transactions().clone();
-    Rig { database: Database::new(store, transactions), ns: Namespace::parse("db.c").unwrap() }
+    Rig { database: Database::new(store, transactions), ns: Namespace::parse("db.c").unwrap(), collation: None }
 }
 
 impl Rig {
@@ -80,7 +83,7 @@ impl Rig {
     }
 
     pub fn find_spec<'s>(&self, filter: &'s DocBuf) -> FindSpec<'s> {
-        FindSpec { filter: filter.as_doc(), ..FindSpec::new(self.ns.clone()) }
+        FindSpec { filter: filter.as_doc(), collation: self.collation.clone(), ..FindSpec::new(self.ns.clone()) }
     }
 
     pub fn run(&self, spec: &FindSpec<'_>) -> Vec<DocBuf> {
@@ -111,12 +114,14 @@ impl Rig {
     }
 
     pub fn count(&self, filter: &DocBuf) -> u64 {
-        let spec = CountSpec { namespace: self.ns.clone(), query: filter.as_doc(), skip: 0, limit: None, hint: None };
+        let (namespace, collation) = (self.ns.clone(), self.collation.clone());
+        let spec = CountSpec { namespace, query: filter.as_doc(), skip: 0, limit: None, hint: None, collation };
         arbor_query::count(&self.database, &spec, &Interrupt::never()).unwrap()
     }
 
     pub fn distinct(&self, key: &str, filter: &DocBuf) -> Vec<Value> {
-        let spec = DistinctSpec { namespace: self.ns.clone(), key, query: filter.as_doc(), hint: None };
+        let (namespace, collation) = (self.ns.clone(), self.collation.clone());
+        let spec = DistinctSpec { namespace, key, query: filter.as_doc(), hint: None, collation };
         let values = arbor_query::distinct(&self.database, &spec, &Interrupt::never()).unwrap();
         values.as_array().iter().map(ValueRef::to_value).collect()
     }
@@ -124,7 +129,7 @@ impl Rig {
     pub fn delete(&self, filter: &DocBuf, multi: bool) -> u64 {
         let spec = DeleteSpec {
             namespace: self.ns.clone(),
-            deletes: vec![DeleteStatement { q: filter.as_doc(), multi, hint: None }],
+            deletes: vec![DeleteStatement { q: filter.as_doc(), multi, hint: None, collation: self.collation.clone() }],
             ordered: true,
             let_variables: None,
             durability: Durability::Applied,
@@ -165,11 +170,18 @@ impl Rig {
             collectionless: false,
             pipeline: pipeline.as_array(),
             hint: None,
+            collation: self.collation.clone(),
             let_variables: None,
             durability: Durability::Applied,
             allow_disk_use: true,
             bypass_validation: false,
         }
+    }
+
+    /// How strings compare in its statements.
+    pub fn effective_collation(&self) -> Collation {
+        let own = || self.database.store.collection(&self.ns).map(|own| own.collation.clone()).unwrap_or_default();
+        self.collation.clone().unwrap_or_else(own)
     }
 
     pub fn docs(&self) -> Vec<String> {

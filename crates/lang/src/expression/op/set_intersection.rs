@@ -26,12 +26,10 @@ pub fn eval<'a>(collation: &Collation, arrays: Vec<Evaluated<'a>>) -> Result<Eva
         })?;
         common = Some(match common {
             None => set,
-            Some(common) => {
-                Set::of_values(
-                    common.into_values().into_iter().filter(|value| set.contains(*value)).collect(),
-                    collation,
-                )
-            }
+            Some(common) => Set::of_values(
+                common.into_values().into_iter().filter(|value| set.contains(*value)).collect(),
+                collation,
+            ),
         });
     }
     Ok(common.map(Set::into_values).unwrap_or_default().into_iter().collect::<ArrayBuf>().into())

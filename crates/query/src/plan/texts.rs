@@ -1,0 +1,42 @@
+//! What the keys of an index say about strings.
+//!
+//! X1: an index with a collation holds keys in the place of strings ([`Collation::index_value`]); values in its bounds are
+//! brought into that form. X2: only when a statement has the collation of the index do its comparisons of strings say
+//! anything about keys.
+
+use std::borrow::Cow;
+
+use arbor_bson::Value;
+use arbor_lang::Collation;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Texts<'c> {
+    index: &'c Collation,
+    same: bool,
+}
+
+impl<'c> Texts<'c> {
+    pub fn of(index: &'c Collation, statement: &Collation) -> Texts<'c> {
+        Texts { index, same: index == statement }
+    }
+
+    /// A value of the statement as it stands in the index. None: nothing is known about it.
+    pub fn value<'v>(self, value: &'v Value) -> Option<Cow<'v, Value>> {
+        match value.as_ref() {
+            own if !Collation::touches(own) => Some(Cow::Borrowed(value)),
+            _ if !self.same => None,
+            _ if self.index.is_simple() => Some(Cow::Borrowed(value)),
+            own => Some(Cow::Owned(self.index.index_value(own))),
+        }
+    }
+
+    /// Strings with a common beginning stand together.
+    pub fn has_prefixes(self) -> bool {
+        self.index.is_simple()
+    }
+
+    /// Equal predicates of two statements with these collations are true of the same strings.
+    pub fn is_same(self) -> bool {
+        self.same
+    }
+}
