@@ -208,8 +208,8 @@ fn decode_collection(view: &impl View, namespace: Namespace, bytes: &[u8], home:
         Some(ValueRef::Int64(order)) => Some(TreeId(order as u64)),
         _ => None,
     };
-    let (latch, arrivals) = (Arc::default(), Arc::default());
-    Ok(Collection { uuid, namespace, options, collation, engine, tree, order, indexes, latch, arrivals })
+    let (latch, arrivals, usage) = Default::default();
+    Ok(Collection { uuid, namespace, options, collation, engine, tree, order, indexes, latch, arrivals, usage })
 }
 
 fn decode_view(namespace: Namespace, bytes: &[u8]) -> Result<ViewDefinition> {

@@ -50,6 +50,7 @@ impl Store {
             indexes: Vec::new(),
             latch: Arc::default(),
             arrivals: Arc::default(),
+            usage: Arc::default(),
         };
         put_collection(&mut txn, &collection);
         self.commit_change(txn, |catalogue| catalogue.put(Arc::new(collection)))?;

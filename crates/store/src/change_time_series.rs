@@ -67,6 +67,7 @@ impl Store {
             indexes: Vec::new(),
             latch: Arc::default(),
             arrivals: Arc::default(),
+            usage: Arc::default(),
         };
         let collation = Collation::simple();
         let view = ViewDefinition { namespace: namespace.clone(), view_on, pipeline: stages, collation };
@@ -95,13 +96,14 @@ impl Store {
         Ok(true)
     }
 
-    /// Gives the buckets other options, and the view other stages (collMod).
+    /// Gives the buckets other options, and the view other stages (collMod). The view is first: it may expect buckets that are
+    /// larger than those that are written, not the reverse.
     pub fn change_time_series(&self, namespace: &Namespace, options: &DocBuf, stages: ArrayBuf) -> Result<()> {
         let missing = || Error::NamespaceNotFound(namespace.clone());
         let buckets = self.buckets_of(namespace).ok_or_else(missing)?;
-        self.set_options(&buckets.namespace, options)?;
         let view_on = buckets.namespace.clone();
         let collation = Collation::simple();
-        self.change_view(ViewDefinition { namespace: namespace.clone(), view_on, pipeline: stages, collation })
+        self.change_view(ViewDefinition { namespace: namespace.clone(), view_on, pipeline: stages, collation })?;
+        self.set_options(&buckets.namespace, options)
     }
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::capped::Arrivals;
 use crate::latch::{Latch, SharedGuard};
-use crate::{Index, Namespace};
+use crate::{CollectionUsage, Index, Namespace};
 
 #[derive(Debug)]
 pub struct Collection {
@@ -31,6 +31,7 @@ pub struct Collection {
     pub indexes: Vec<Arc<Index>>,
     pub(crate) latch: Arc<Latch>,
     pub(crate) arrivals: Arc<Arrivals>,
+    pub usage: Arc<CollectionUsage>,
 }
 
 impl Collection {
@@ -104,6 +105,7 @@ impl Collection {
             indexes: self.indexes.clone(),
             latch: self.latch.clone(),
             arrivals: self.arrivals.clone(),
+            usage: self.usage.clone(),
         }
     }
 

@@ -7,7 +7,7 @@ use arbor_base::TreeId;
 use arbor_bson::DocBuf;
 use arbor_lang::Collation;
 
-use crate::{KeyGenerator, PartialFilter};
+use crate::{KeyGenerator, PartialFilter, Usage};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -60,6 +60,7 @@ pub struct Index {
     pub tree: TreeId,
     /// The specification as `listIndexes` shows it: `v`, `key`, `name`, then the options.
     pub spec: DocBuf,
+    pub usage: Arc<Usage>,
     pub(crate) multikey: Multikey,
 }
 

@@ -345,6 +345,7 @@ impl IndexSpec {
             engine,
             tree,
             spec: self.doc,
+            usage: Arc::default(),
             multikey,
         }
     }

@@ -20,6 +20,7 @@
 //! | `wildcard.rs` | the scope of a wildcard index and the keys of a document there |
 //! | `partial.rs` | the filter of a partial index |
 //! | `tree_options.rs` | on which engine new trees live, and with which settings |
+//! | `usage.rs` | how often indexes are used |
 //! | `validate.rs` | the proof that indexes and collection agree |
 
 mod build;
@@ -55,6 +56,7 @@ mod store;
 mod switch;
 pub mod testing;
 mod tree_options;
+mod usage;
 mod validate;
 mod view;
 mod wildcard;
@@ -82,6 +84,7 @@ pub use spool::{Spool, SpoolReader, SpoolWriter};
 pub use store::{Store, StoreOptions};
 pub use switch::{EngineChange, Switched};
 pub use tree_options::{EngineNames, TreeDefaults};
+pub use usage::{CollectionUsage, Usage};
 pub use validate::{IndexReport, Report};
 pub use view::{VIEW_DEPTH_MAX, ViewDefinition};
 pub use wildcard::Wildcard;

@@ -131,7 +131,8 @@ fn is_explained(call: &Call<'_>) -> bool {
 fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Option<Vec<DocBuf>>> {
     let Some(ValueRef::Document(stage)) = spec.pipeline.get(0) else { return Ok(None) };
     let Some((name, options)) = stage.first() else { return Ok(None) };
-    if matches!(name, "$collStats" | "$indexStats" | "$planCacheStats") {
+    let of_series = call.database().store.buckets_of(&spec.namespace).is_some();
+    if matches!(name, "$collStats" | "$indexStats" | "$planCacheStats") && !of_series {
         call.database().store.refuse_view(&spec.namespace)?;
     }
     let documents = match (name, spec.collectionless) {
@@ -140,8 +141,8 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
             return Err(Error::new(Code::INVALID_NAMESPACE, text));
         }
         ("$currentOp", true) => {
-            let idle = current_op::idle_option(call.field(name).document(options)?)?;
-            current_op::operations(call.server, idle)
+            let idle = current_op::idle_options(call.field(name).document(options)?)?;
+            current_op::shown(call.server, idle)
         }
         ("$listLocalSessions" | "$listSessions", _) => sessions(call),
         ("$collStats", false) => vec![collection_figures(call, &spec.namespace, call.field(name).document(options)?)?],
@@ -169,7 +170,9 @@ fn collection_figures(call: &Call<'_>, namespace: &Namespace, options: Doc<'_>) 
         );
         Error::new(Code::NAMESPACE_NOT_FOUND, text)
     };
-    let collection = call.database().store.collection(namespace).ok_or_else(missing)?;
+    let store = &call.database().store;
+    let buckets = store.buckets_of(namespace);
+    let collection = store.collection(namespace).or_else(|| buckets.clone()).ok_or_else(missing)?;
     let figures = coll_stats::Figures::of(call, &collection)?;
     let mut doc = DocBuf::new().with("ns", namespace.as_str()).with("host", &crate::process::host_name());
     doc.append("localTime", ValueRef::DateTime(crate::log::now_ms()));
@@ -181,7 +184,11 @@ fn collection_figures(call: &Call<'_>, namespace: &Namespace, options: Doc<'_>) 
                     Some(value) => coll_stats::read_scale(field, value)?,
                     None => 1,
                 };
-                doc.append(name, &coll_stats::figures_doc(call, &figures, true, scale));
+                let shown = match &buckets {
+                    Some(buckets) => super::time_series::figures(call, namespace, buckets, scale)?,
+                    None => coll_stats::figures_doc(call, &figures, true, scale),
+                };
+                doc.append(name, &shown);
             }
             "count" => drop(doc.append(name, figures.documents as i64)),
             "latencyStats" => {
@@ -193,23 +200,38 @@ fn collection_figures(call: &Call<'_>, namespace: &Namespace, options: Doc<'_>) 
                 let latencies = used.map_or_else(|| usage::no_latencies(histograms), |used| used.latencies(histograms));
                 doc.append(name, &latencies);
             }
-            "queryExecStats" => return Err(Error::not_supported(&format!("$collStats.{name}"))),
+            "queryExecStats" => {
+                let scans = collection.usage.scans.count() as i64;
+                let scans = DocBuf::new().with("total", scans).with("nonTailable", scans);
+                doc.append(name, &DocBuf::new().with("collectionScans", &scans));
+            }
             _ => return Err(field.unknown()),
         }
     }
     Ok(doc)
 }
 
-/// `$indexStats`. Accesses are not counted yet, so none are shown.
+/// `$indexStats`. Of a time series those of its buckets, under the keys of measurements.
 fn index_figures(call: &Call<'_>, namespace: &Namespace) -> Result<Vec<DocBuf>> {
-    let Some(collection) = call.database().store.collection(namespace) else { return Ok(Vec::new()) };
+    let store = &call.database().store;
+    let Some(collection) = store.collection(namespace).or_else(|| store.buckets_of(namespace)) else {
+        return Ok(Vec::new());
+    };
+    let shown = super::time_series::index_specs(call, namespace)?.unwrap_or_else(|| collection.index_specs());
     let host = format!("{}:{}", crate::process::host_name(), call.server.options.port);
     let describe = |spec: DocBuf| {
         let mut doc = DocBuf::new();
         for (name, value) in spec.as_doc().iter().filter(|(name, _)| matches!(*name, "name" | "key")) {
             doc.append(name, value);
         }
-        doc.with("host", &host).with("spec", &spec)
+        let index = match spec.get("name") {
+            Some(ValueRef::String(name)) => collection.index(name),
+            _ => None,
+        };
+        let usage = index.map_or(&collection.usage.id_index, |index| &index.usage);
+        let since = ValueRef::DateTime(usage.since_ms());
+        let accesses = DocBuf::new().with("ops", usage.count() as i64).with("since", since);
+        doc.with("host", &host).with("accesses", &accesses).with("spec", &spec)
     };
-    Ok(collection.index_specs().into_iter().map(describe).collect())
+    Ok(shown.into_iter().map(describe).collect())
 }

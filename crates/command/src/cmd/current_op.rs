@@ -1,7 +1,8 @@
 //! `currentOp`: what runs. Its fields filter the answer as a query does.
 
-use arbor_bson::{ArrayBuf, Doc, DocBuf};
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_lang::{Context, Filter};
+use arbor_query::CursorInfo;
 
 use crate::call::Call;
 use crate::{Commands, Result, process};
@@ -39,18 +40,50 @@ fn host(server: &Commands) -> String {
     format!("{}:{}", process::host_name(), server.options.port)
 }
 
-/// Reads the options of the `$currentOp` stage; answers whether idle connections are wanted.
-pub fn idle_option(options: Doc<'_>) -> Result<bool> {
-    let mut idle = false;
+/// What `$currentOp` shows beside what runs.
+#[derive(Default)]
+pub struct Idle {
+    connections: bool,
+    cursors: bool,
+}
+
+/// Reads the options of the `$currentOp` stage. Sessions that are idle hold nothing on a standalone, so none are shown.
+pub fn idle_options(options: Doc<'_>) -> Result<Idle> {
+    let mut idle = Idle::default();
     for (name, value) in options {
         let field = crate::arguments::Field::new("$currentOp", name);
         match name {
-            "idleConnections" => idle = field.bool(value)?,
-            "allUsers" | "idleSessions" | "idleCursors" | "localOps" | "truncateOps" | "backtrace" => {
-                field.bool(value)?;
+            "idleConnections" => idle.connections = field.strict_bool(value)?,
+            "idleCursors" => idle.cursors = field.strict_bool(value)?,
+            "allUsers" | "idleSessions" | "localOps" | "truncateOps" | "backtrace" | "targetAllNodes" => {
+                field.strict_bool(value)?;
             }
             _ => return Err(field.unknown()),
         }
     }
     Ok(idle)
+}
+
+/// The documents of `$currentOp`.
+pub fn shown(server: &Commands, idle: Idle) -> Vec<DocBuf> {
+    let mut all = operations(server, idle.connections);
+    if idle.cursors {
+        let cursors = server.database.cursors.list().into_iter().filter(|cursor| !cursor.in_use);
+        all.extend(cursors.map(|cursor| idle_cursor(server, &cursor)));
+    }
+    all
+}
+
+fn idle_cursor(server: &Commands, cursor: &CursorInfo) -> DocBuf {
+    let last_use = crate::log::now_ms() - cursor.idle.as_millis() as i64;
+    let about = DocBuf::new()
+        .with("cursorId", cursor.id)
+        .with("lastAccessDate", ValueRef::DateTime(last_use))
+        .with("noCursorTimeout", cursor.no_timeout);
+    let mut doc = DocBuf::new().with("type", "idleCursor").with("host", &host(server));
+    doc.append("ns", cursor.namespace.as_str());
+    if let Some(session) = &cursor.session {
+        doc.append("lsid", &DocBuf::new().with("id", ValueRef::Binary { subtype: 4, bytes: session }));
+    }
+    doc.with("cursor", &about)
 }

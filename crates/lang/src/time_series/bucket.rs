@@ -187,7 +187,7 @@ mod tests {
         again.push(measurement(4).as_doc(), &options);
         let mut out = Vec::new();
         let unpack = Unpack::of(&options);
-        unpack.apply(again.to_doc(&options).as_doc(), &mut out);
+        unpack.apply(again.to_doc(&options).as_doc(), &mut out).unwrap();
         assert_eq!(out.len(), 5);
         for (n, got) in out.iter().enumerate() {
             let wanted = measurement(n as i32);

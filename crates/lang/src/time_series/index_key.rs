@@ -13,17 +13,25 @@ use crate::number;
 
 /// The pattern over buckets. None: a field may not be indexed like this.
 pub fn of_buckets(key: Doc<'_>, options: &TimeSeriesOptions) -> Option<DocBuf> {
-    let unpack = Unpack::of(options);
-    let mut pattern = DocBuf::new();
-    for (path, value) in key {
-        if let Some(path) = unpack.meta_path(path) {
-            pattern.append(&path, value);
-            continue;
+    Unpack::of(options).bucket_key(key)
+}
+
+impl Unpack {
+    /// What the pattern of a hint is over buckets.
+    pub fn bucket_key(&self, key: Doc<'_>) -> Option<DocBuf> {
+        let mut pattern = DocBuf::new();
+        for (path, value) in key {
+            if let Some(path) = self.meta_path(path) {
+                pattern.append(&path, value);
+                continue;
+            }
+            let (first, second) = if is_descending(value)? { ("max", "min") } else { ("min", "max") };
+            pattern
+                .append(&format!("control.{first}.{path}"), value)
+                .append(&format!("control.{second}.{path}"), value);
         }
-        let (first, second) = if is_descending(value)? { ("max", "min") } else { ("min", "max") };
-        pattern.append(&format!("control.{first}.{path}"), value).append(&format!("control.{second}.{path}"), value);
+        Some(pattern)
     }
-    Some(pattern)
 }
 
 fn is_descending(value: ValueRef<'_>) -> Option<bool> {

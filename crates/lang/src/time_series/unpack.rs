@@ -4,7 +4,7 @@
 use arbor_bson::{Doc, DocBuf, ValueRef};
 
 use super::TimeSeriesOptions;
-use crate::{Error, Result, number};
+use crate::{Code, Error, Result, number};
 
 #[derive(Clone, Debug)]
 pub struct Unpack {
@@ -14,6 +14,9 @@ pub struct Unpack {
 }
 
 pub(super) const NAME: &str = "$_internalUnpackBucket";
+
+/// What the writer puts into one bucket is a hundredth of this, see [`super::Bucket::has_room_for`].
+const BYTES_MAX: usize = 64 << 20;
 
 impl Unpack {
     pub const NAME: &'static str = NAME;
@@ -45,9 +48,11 @@ impl Unpack {
     }
 
     /// Pushes the measurements; what is no bucket has none.
-    pub fn apply(&self, bucket: Doc<'_>, out: &mut Vec<DocBuf>) {
-        let Some(ValueRef::Document(data)) = bucket.get("data") else { return };
-        let Some(ValueRef::Document(times)) = data.get(&self.time_field) else { return };
+    /// Errors: a bucket that somebody else made, whose measurements are far larger than it.
+    pub fn apply(&self, bucket: Doc<'_>, out: &mut Vec<DocBuf>) -> Result<()> {
+        let Some(ValueRef::Document(data)) = bucket.get("data") else { return Ok(()) };
+        let Some(ValueRef::Document(times)) = data.get(&self.time_field) else { return Ok(()) };
+        let mut bytes = 0;
         let meta = self.meta_field.as_deref().zip(bucket.get("meta"));
         let columns = data.iter().filter(|(name, _)| *name != self.time_field);
         let mut columns: Vec<_> = columns
@@ -66,7 +71,13 @@ impl Unpack {
                     measurement.append(name, value);
                 }
             }
+            bytes += measurement.as_bytes().len();
+            if bytes > BYTES_MAX {
+                let message = format!("the measurements of one bucket are larger than {BYTES_MAX} bytes");
+                return Err(Error::new(Code::BSON_OBJECT_TOO_LARGE, message));
+            }
             out.push(measurement);
         }
+        Ok(())
     }
 }

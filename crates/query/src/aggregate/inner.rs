@@ -92,6 +92,7 @@ impl InnerRows {
             (None, None) => Box::new(Eof::default()),
             (None, Some(collection)) => {
                 let decision = Decision::untried(plan::plan(view, collection, &pipeline.query)?);
+                plan::note_use(collection, &decision.winner);
                 pipeline.source(settings, decision, &mut slots)
             }
         };

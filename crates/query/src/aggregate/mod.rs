@@ -89,6 +89,9 @@ pub fn start(
         Some((collection, view)) => {
             let decider = Decider::new(database, &view, &collection, interrupt);
             let decision = pipeline.decide(&if explained { decider.without_cache() } else { decider }, &mut slots)?;
+            if !explained {
+                plan::note_use(&collection, &decision.winner);
+            }
             let source = pipeline.source(&settings, decision, &mut slots);
             (Some(collection), view, source)
         }

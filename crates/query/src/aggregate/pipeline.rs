@@ -12,7 +12,7 @@ use crate::operator::{
     FacetRow, FilterRows, FlowRows, GraphLookupRows, GroupRows, Limit, LookupRows, MapRows, Operator, Sample, Skip,
     Sort, UnionRows, UnpackRows, UnwindRows,
 };
-use crate::plan::{self, Decider, Decision, Query, Slots};
+use crate::plan::{self, ChosenIndex, Decider, Decision, Query, Slots};
 use crate::read::counting_operator;
 use crate::{AggregateSpec, Database, Result, Settings};
 
@@ -35,8 +35,19 @@ impl Pipeline {
         let (stages, sink) = Sink::split(spec.pipeline, around.db, &context)?;
         let mut pipeline = Pipeline::parse_own_source(stages.as_array(), &around)?;
         pipeline.sink = sink;
-        pipeline.query.hint = Query::parse(Doc::empty(), spec.hint, &context)?.hint;
+        let hint = Query::parse(Doc::empty(), spec.hint, &context)?.hint;
+        pipeline.query.hint = hint.map(|hint| pipeline.over_buckets(hint));
         Ok(pipeline)
+    }
+
+    /// An index on measurements is one of the buckets that they come from.
+    fn over_buckets(&self, hint: ChosenIndex) -> ChosenIndex {
+        match (self.steps.front(), hint) {
+            (Some(Step::Unpack(unpack, _)), ChosenIndex::Pattern(key)) => {
+                ChosenIndex::Pattern(unpack.bucket_key(key.as_doc()).unwrap_or(key))
+            }
+            (_, hint) => hint,
+        }
     }
 
     /// Over documents that are there already: every stage is an operator.

@@ -32,7 +32,7 @@ impl Operator for UnpackRows {
             let Some(row) = self.input.next(run)? else { return Ok(self.tally.answer(None)) };
             self.buckets += 1;
             let mut measurements = Vec::new();
-            self.unpack.apply(row.document.as_doc(), &mut measurements);
+            self.unpack.apply(row.document.as_doc(), &mut measurements)?;
             self.waiting = measurements.into_iter();
         }
     }

@@ -13,6 +13,7 @@
 //! | `cost.rs`, `decide.rs`, `trial.rs` | what a way costs; the decision among ways, by trial where costs are near |
 //! | `shape.rs`, `cache.rs` | queries without their constants; the ways that won, by shape |
 //! | `distinct.rs` | the index that answers `distinct` alone |
+//! | `usage.rs` | noting which indexes are used |
 //! | `build.rs` | from the chosen way to operators |
 
 mod access;
@@ -35,6 +36,7 @@ mod sort_merge;
 mod sort_order;
 mod texts;
 mod trial;
+mod usage;
 mod value_bounds;
 mod wildcard;
 
@@ -50,4 +52,5 @@ pub use predicate::conjuncts;
 pub use query::{ChosenIndex, Query};
 pub use shape::ShapeHash;
 pub use sort_order::Direction;
+pub use usage::{note_scan, note_use};
 pub use wildcard::PATH as WILDCARD_PATH;

@@ -19,6 +19,7 @@ pub fn count(database: &Database, spec: &CountSpec<'_>, interrupt: &Interrupt) -
         return Ok(all.saturating_sub(spec.skip).min(spec.limit.unwrap_or(u64::MAX)));
     }
     let solution = plan::plan(&view, &collection, &query)?.winner;
+    plan::note_use(&collection, &solution);
     let mut slots = Slots::default();
     let mut root = counting_operator(&database.settings, &solution, &query, &mut slots);
     let mut run = Run::new(&view, Some(&collection), interrupt, slots.count());

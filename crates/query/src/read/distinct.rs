@@ -21,6 +21,7 @@ pub fn distinct(database: &Database, spec: &DistinctSpec<'_>, interrupt: &Interr
         return distinct_of_view(database, spec, interrupt);
     };
     if let Some(access) = plan::distinct_access(&collection, spec.key, &query) {
+        plan::note_scan(&collection, &access);
         let mut slots = Slots::default();
         let mut scan = DistinctScan::new(plan::index_scan(&access, &mut slots));
         let mut run = Run::new(&view, Some(&collection), interrupt, slots.count());
@@ -31,6 +32,7 @@ pub fn distinct(database: &Database, spec: &DistinctSpec<'_>, interrupt: &Interr
         return Ok(values.array);
     }
     let solution = plan::plan(&view, &collection, &query)?.winner;
+    plan::note_use(&collection, &solution);
     let mut slots = Slots::default();
     let mut root = plan::operator(&solution, &query, &database.settings, &mut slots);
     let mut run = Run::new(&view, Some(&collection), interrupt, slots.count());

@@ -35,6 +35,7 @@ pub fn find(database: &Database, spec: &FindSpec<'_>, interrupt: &Interrupt) -> 
     let mut slots = Slots::default();
     let mut decision = Decider::new(database, &view, &collection, interrupt).decide(&query, &mut slots)?;
     let winner = &decision.winner;
+    plan::note_use(&collection, winner);
     if query.return_key && winner.sorts && matches!(winner.access, Access::Index(_) | Access::Or(_)) {
         return Err(arbor_lang::Error::not_implemented("returnKey with a sort that no index gives").into());
     }
@@ -126,6 +127,7 @@ fn find_by_id(database: &Database, spec: &FindSpec<'_>, id: ValueRef<'_>) -> Res
 /// None: there is no such collection; Some(None): it has no such document.
 fn record_by_id(database: &Database, namespace: &Namespace, id: ValueRef<'_>) -> Result<Option<Option<DocBuf>>> {
     let Some(collection) = database.store.collection(namespace) else { return Ok(None) };
+    collection.usage.id_index.note();
     let own = |record: Option<Cow<'_, [u8]>>| record.map(|record| DocBuf::from_trusted(record.into_owned()));
     match arbor_store::record(&database.transactions.read()?, &collection, &collection.id_key(id)) {
         // dropped or replaced a moment ago

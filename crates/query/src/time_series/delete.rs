@@ -91,7 +91,7 @@ impl Deleter<'_> {
     fn delete_in(&self, txn: &mut Transaction, bucket: Doc<'_>, filter: &Filter, multi: bool) -> Result<u64> {
         let options = &self.series.options;
         let mut measurements: Vec<DocBuf> = Vec::new();
-        Unpack::of(options).apply(bucket, &mut measurements);
+        Unpack::of(options).apply(bucket, &mut measurements)?;
         let no_bucket = || Error::internal("a document among the buckets is none");
         let mut kept = Bucket::read(bucket, options).ok_or_else(no_bucket)?.emptied();
         let mut deleted = 0;

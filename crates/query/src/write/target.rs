@@ -22,6 +22,7 @@ pub fn find_one(
     interrupt: &Interrupt,
 ) -> Result<Option<Row>> {
     let solution = plan::plan(view, collection, query)?.winner;
+    plan::note_use(collection, &solution);
     let mut slots = Slots::default();
     let mut root = plan::operator(&solution, query, &database.settings, &mut slots);
     let mut run = Run::new(view, Some(collection), interrupt, slots.count());
@@ -48,6 +49,7 @@ impl<'t> Targets<'t> {
     ) -> Result<Targets<'t>> {
         let view = database.transactions.read()?;
         let solution = plan::plan(&view, collection, query)?.winner;
+        plan::note_use(collection, &solution);
         let mut slots = Slots::default();
         let root = plan::operator(&solution, query, &database.settings, &mut slots);
         Ok(Targets { database, collection, filter: &query.filter, interrupt, view, root, slots: slots.count() })
