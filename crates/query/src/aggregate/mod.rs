@@ -29,7 +29,7 @@ use arbor_lang::Code;
 
 use crate::cursor::RunningPlan;
 use crate::operator::{Documents, Eof, Operator};
-use crate::plan::{Decider, Slots};
+use crate::plan::{self, Decider, Slots};
 use crate::view::ResolvedView;
 use crate::{AggregateSpec, Cursor, Database, Error, Interrupt, Result};
 
