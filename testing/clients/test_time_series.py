@@ -262,6 +262,14 @@ def test_writers_side_by_side(client, db, series):
     assert len(set((d["n"], d["i"], d["k"]) for d in series.find())) == 400
 
 
+def test_owners_of_different_types(db, series):
+    for owner in (1, 1.0, "1", {"a": 1}, {"a": 1.0}, None):
+        series.insert_many([{"t": at(0), "m": owner}, {"t": at(1), "m": owner}])
+    series.insert_one({"t": at(2)})
+    assert [b["control"]["count"] for b in sorted(buckets(db), key=lambda b: -b["control"]["count"])] == [2] * 6 + [1]
+    assert sorted(type(d["m"]).__name__ for d in series.find({"m": 1})) == ["float", "float", "int", "int"]
+
+
 def test_times_outside_of_object_ids(db, series):
     odd = [datetime.datetime(1950, 5, 1), datetime.datetime(1969, 12, 31, 23), datetime.datetime(2200, 1, 1), BEGIN]
     series.insert_many([{"t": t, "m": 1} for t in odd])

@@ -5,9 +5,9 @@
 //! it, so two that write into one bucket at the same time meet a conflict, and the later one runs again.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use arbor_bson::{Doc, DocBuf, ValueRef, compare, keystring};
+use arbor_bson::{Doc, DocBuf, ValueRef, identical};
 use arbor_lang::time_series::{Bucket, bucket_id};
 use arbor_store::{Collection, RecordCursor, ToldAs, id_key};
 use arbor_txn::{Durability, Transaction};
@@ -16,6 +16,9 @@ use super::TimeSeries;
 use crate::write::prepare;
 use crate::{Database, Error, InsertOutcome, InsertSpec, Interrupt, Result, WriteError};
 
+/// Buckets and bytes of measurements that one transaction takes: at most 256 buckets of 125 KiB are read and written.
+const GROUP_BUCKETS_MAX: usize = 256;
+const GROUP_BYTES_MAX: usize = 8 << 20;
 /// A number that no bucket has.
 const BEHIND_ALL: u32 = 0xff_ffff;
 
@@ -40,7 +43,9 @@ pub fn insert(
             }
         }
     }
-    for group in measurements.chunks(database.settings.write_docs_max) {
+    let mut rest = measurements.as_slice();
+    while let Some((group, behind)) = rest.split_at_checked(group_of(rest)).filter(|(group, _)| !group.is_empty()) {
+        rest = behind;
         let write = |txn: &mut Transaction| Packer::new(series, &held).pack(txn, group);
         let written = interrupt.check().and_then(|()| Ok(database.transactions.retry(Durability::Applied, write)?.0));
         match written {
@@ -57,10 +62,22 @@ pub fn insert(
     Ok(outcome)
 }
 
+/// How many of the first ones go into one transaction: as many as stay within bounds on bytes and on buckets, since each bucket is
+/// written whole.
+fn group_of(measurements: &[(usize, Measurement<'_>)]) -> usize {
+    let (mut buckets, mut bytes) = (HashSet::new(), 0);
+    let fits = |(_, measurement): &&(usize, Measurement<'_>)| {
+        buckets.insert((measurement.window, measurement.owner.clone()));
+        bytes += measurement.doc.len();
+        buckets.len() <= GROUP_BUCKETS_MAX && bytes <= GROUP_BYTES_MAX
+    };
+    measurements.iter().take_while(fits).count().max(1).min(measurements.len())
+}
+
 struct Measurement<'d> {
     doc: Cow<'d, [u8]>,
     window: i64,
-    /// KeyString of the owner; empty: there is none.
+    /// The owner in BSON, so that 1 and 1.0 are two; empty: there is none.
     owner: Vec<u8>,
 }
 
@@ -74,7 +91,7 @@ impl<'d> Measurement<'d> {
             )));
         };
         let owner = options.meta_field.as_deref().and_then(|field| doc.get(field));
-        let owner = owner.map(|owner| keystring::key_of(owner).bytes).unwrap_or_default();
+        let owner = owner.map(|owner| DocBuf::new().with("", owner).into_bytes()).unwrap_or_default();
         Ok(Measurement { doc: prepare(doc)?, window: options.window_of(time), owner })
     }
 
@@ -145,7 +162,7 @@ impl<'p> Packer<'p> {
             }
             let same_owner = match (doc.get("meta"), owner) {
                 (None, None) => true,
-                (Some(a), Some(b)) => compare(a, b).is_eq(),
+                (Some(a), Some(b)) => identical(a, b),
                 _ => false,
             };
             if same_owner && let Some(bucket) = Bucket::read(doc, &self.series.options) {
