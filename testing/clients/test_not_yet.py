@@ -22,8 +22,6 @@ COMMANDS = [
     ({"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": b""}, 18),
     ({"authenticate": 1, "mechanism": "MONGODB-X509"}, 18),
     ({"create": "x", "changeStreamPreAndPostImages": {"enabled": True}}, 238),
-    ({"create": "x", "collation": {"locale": "fr"}}, 238),
-    ({"find": "c", "collation": {"locale": "fr"}}, 238),
     ({"find": "c", "filter": {"$text": {"$search": "a"}}}, 27),
     ({"find": "c", "filter": {"a": {"$near": [1, 1]}}}, 291),
     ({"find": "c", "filter": {"$where": "1"}}, 2),
@@ -35,7 +33,6 @@ INDEXES = [
     ({"key": {"a": "text"}}, 238),
     ({"key": {"a": "2dsphere"}}, 238),
     ({"key": {"a": "2d"}}, 238),
-    ({"key": {"a": 1}, "collation": {"locale": "fr"}}, 238),
 ]
 
 
