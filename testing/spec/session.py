@@ -148,7 +148,7 @@ def expression(session, block):
         what = case.arguments[0]
         if block.header:
             what = replace_words(block.header, [f'"$v{i}"' for i in range(1, len(case.arguments) + 1)])
-        pipeline = [{"$match": {"_id": number}}, {"$project": {"_id": 0, "r": what}}]
+        pipeline = [{"$match": {"_id": number}}, {"$replaceWith": ("object", [("r", what)])}]
         yield case, attempt(lambda: field_of(session.aggregate("x", pipeline)[0], "r"))
 
 

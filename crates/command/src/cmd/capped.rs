@@ -22,6 +22,10 @@ impl Capped {
     /// As `listCollections` shows them.
     pub fn append_to(&self, options: &mut DocBuf) -> Result<()> {
         if !self.capped {
+            if self.size.is_some() || self.max.is_some() {
+                let text = "the 'capped' field needs to be true when either the 'size' or 'max' fields are present";
+                return Err(Error::new(Code::INVALID_OPTIONS, text));
+            }
             return Ok(());
         }
         let missing = || Error::new(Code::INVALID_OPTIONS, "the 'size' field is required when 'capped' is true");

@@ -16,7 +16,7 @@ pub fn check_count(call: &Call<'_>, statements: usize) -> Result<()> {
     }
     let name = call.row.name;
     let text = format!(
-        "Write batch sizes must be between 1 and {STATEMENTS_MAX}. Got {statements} operations in the {name} command."
+        "Write batch sizes must be between 1 and {STATEMENTS_MAX}. Got {statements} operations."
     );
     Err(Error::new(Code::INVALID_LENGTH, text))
 }

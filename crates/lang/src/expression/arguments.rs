@@ -2,7 +2,7 @@
 
 use arbor_bson::{Doc, ValueRef};
 
-use crate::{Error, Result};
+use crate::{Error, Result, text};
 
 /// Reads the argument document of an operator with the codes of its complaints.
 pub struct Named<'v> {
@@ -20,11 +20,18 @@ impl<'v> Named<'v> {
         unknown: i32,
     ) -> Result<Named<'v>> {
         let ValueRef::Document(doc) = value else {
-            let message = format!("{operator} only supports an object as its argument");
+            let message = match operator {
+                "$dateAdd" | "$dateSubtract" => {
+                    let found = text::type_name(Some(value));
+                    format!("{operator} expects an object as its argument.found type:{found}")
+                }
+                _ => format!("{operator} only supports an object as its argument"),
+            };
             return Err(Error::location(not_object, message));
         };
         if let Some((name, _)) = doc.iter().find(|(name, _)| !known.contains(name)) {
-            return Err(Error::location(unknown, format!("Unrecognized parameter to {operator}: {name}")));
+            let what = if operator.starts_with("$date") { "argument" } else { "parameter" };
+            return Err(Error::location(unknown, format!("Unrecognized {what} to {operator}: {name}")));
         }
         Ok(Named { operator, doc })
     }

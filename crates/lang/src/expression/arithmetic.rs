@@ -34,7 +34,9 @@ pub fn within<'a>(
         if double.is_nan() || domain.1(double) {
             return Ok(function.of(number));
         }
-        let message = format!("cannot apply {operator} to {}, value must be in {}", number.as_value(), domain.0);
+        let shown = number.as_value().to_string();
+        let shown = shown.strip_suffix(".0").filter(|_| double.is_infinite()).unwrap_or(&shown);
+        let message = format!("cannot apply {operator} to {shown}, value must be in {}", domain.0);
         Err(Error::location(50989, message))
     })
 }

@@ -50,11 +50,8 @@ fn of_number(number: Number, value: ValueRef, to: Type) -> Result<Value> {
             let lost = double.is_infinite() && matches!(number, Number::Decimal(v) if !v.is_infinite());
             if lost { Err(overflow(value)) } else { Ok(Value::Double(double)) }
         }
-        Type::Decimal128 => Ok(Value::Decimal128(match number {
-            // the shortest text of a double, not its exact value
-            Number::Double(v) if v.is_finite() => v.to_string().parse().unwrap_or(Decimal128::from_f64(v)),
-            other => other.to_decimal(),
-        })),
+        // of a double the 15 digits that are sure, as MongoDB
+        Type::Decimal128 => Ok(Value::Decimal128(number.to_decimal())),
         Type::Int64 => whole(number, value).map(Value::Int64),
         Type::Int32 => {
             let whole = whole(number, value)?;

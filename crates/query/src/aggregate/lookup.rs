@@ -52,7 +52,7 @@ struct Inner {
 impl Lookup {
     pub fn parse(spec: ValueRef<'_>, around: &Surroundings<'_>) -> Result<Lookup> {
         let ValueRef::Document(spec) = spec else {
-            return Err(failed(format!("the $lookup specification must be an Object, but found {:?}", spec.ty())));
+            return Err(failed(format!("the $lookup stage specification must be an object, but found {}", arbor_lang::text::type_name(Some(spec)))));
         };
         check_depth(around)?;
         let mut text = Fields::default();

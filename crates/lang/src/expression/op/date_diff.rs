@@ -83,7 +83,7 @@ impl Special for DateDiff {
         let null = start.is_nullish() || end.is_nullish() || unit.is_nullish();
         let (false, Some(zone)) = (null, zone) else { return Ok(Evaluated::null()) };
         let start = date::zoned(date_of("startDate", 5166307, &start)?, &zone)?;
-        let end = date::zoned(date_of("endDate", 5166308, &end)?, &zone)?;
+        let end = date::zoned(date_of("endDate", 5166307, &end)?, &zone)?;
         let unit = Unit::of("$dateDiff", &unit, 5166306)?;
         let first_day = match &self.start_of_week {
             Some(day) => start_of_week("$dateDiff", &day.eval_in(environment)?)?,

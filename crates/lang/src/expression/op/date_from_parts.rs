@@ -11,7 +11,7 @@
 //! { $dateFromParts: { year: 2018, isoWeek: 1 } } => error 40489: $dateFromParts does not allow mixing natural dates with ISO dates
 //! { $dateFromParts: { year: "x" } } => error 40515: 'year' must evaluate to an integer, found string with value "x"
 //! { $dateFromParts: { year: 0 } } => error 40523: 'year' must evaluate to an integer in the range 1 to 9999, found 0
-//! { $dateFromParts: { x: 1 } } => error 40518: Unrecognized parameter to $dateFromParts: x
+//! { $dateFromParts: { x: 1 } } => error 40518: Unrecognized argument to $dateFromParts: x
 //! ```
 
 use std::sync::Arc;
@@ -49,8 +49,9 @@ pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result
         return Err(Error::location(40516, message));
     }
     if others.iter().any(|name| named.get(name).is_some()) {
-        let message = "$dateFromParts does not allow mixing natural dates with ISO dates";
-        return Err(Error::location(40489, message));
+        let (code, order) =
+            if iso { (40525, "ISO dates with natural dates") } else { (40489, "natural dates with ISO dates") };
+        return Err(Error::location(code, format!("$dateFromParts does not allow mixing {order}")));
     }
     let mut optional = |name: &str| named.get(name).map(|value| parser.expression(value)).transpose();
     let date = [optional(names[0])?, optional(names[1])?, optional(names[2])?];

@@ -11,7 +11,7 @@
 //! { $dateFromString: { dateString: "nope" } } => error 241: Error parsing date string 'nope'; 0: Unexpected character 'n'
 //! { $dateFromString: { dateString: 5 } } => error 241: $dateFromString requires that 'dateString' be a string, found: int with value 5
 //! { $dateFromString: {} } => error 40542: Missing 'dateString' parameter to $dateFromString
-//! { $dateFromString: { dateString: "x", y: 1 } } => error 40541: Unrecognized parameter to $dateFromString: y
+//! { $dateFromString: { dateString: "x", y: 1 } } => error 40541: Unrecognized argument to $dateFromString: y
 //! ```
 
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use crate::expression::arguments::Named;
 use crate::expression::date_input::zone_of;
 use crate::expression::parse::Parser;
 use crate::expression::{Environment, Evaluated, Expression, Special, date};
-use crate::{Error, Result};
+use crate::{Error, Result, text};
 
 #[derive(Debug)]
 struct DateToParts {
@@ -41,7 +41,10 @@ impl Special for DateToParts {
             Some(iso) => match iso.eval_in(environment)?.get() {
                 Some(ValueRef::Bool(iso)) => iso,
                 None | Some(ValueRef::Null) => return Ok(Evaluated::null()),
-                _ => return Err(Error::location(40521, "iso8601 must evaluate to a bool")),
+                Some(other) => {
+                    let found = text::type_name(Some(other));
+                    return Err(Error::location(40521, format!("iso8601 must evaluate to a bool, found {found}")));
+                }
             },
         };
         let zone = zone_of("$dateToParts", self.zone.as_ref(), environment)?;

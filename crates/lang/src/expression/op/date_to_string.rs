@@ -12,7 +12,7 @@
 //! { $dateToString: { date: Date(0), format: "%x" } } => error 18536: Invalid format character '%x' in format string
 //! { $dateToString: { date: Date(0), format: 5 } } => error 18533: $dateToString requires that 'format' be a string, found: int with value 5
 //! { $dateToString: {} } => error 18628: Missing 'date' parameter to $dateToString
-//! { $dateToString: { date: 1, x: 1 } } => error 18534: Unrecognized parameter to $dateToString: x
+//! { $dateToString: { date: 1, x: 1 } } => error 18534: Unrecognized argument to $dateToString: x
 //! { $dateToString: 1 } => error 18629: $dateToString only supports an object as its argument
 //! { $dateToString: { date: "x" } } => error 16006: can't convert from BSON type string to Date
 //! ```

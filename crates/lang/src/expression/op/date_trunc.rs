@@ -118,7 +118,11 @@ impl Special for DateTrunc {
         let zone = zone_of("$dateTrunc", self.zone.as_ref(), environment)?;
         let null = date.is_nullish() || unit.is_nullish();
         let (false, Some(bin), Some(zone)) = (null, bin, zone) else { return Ok(Evaluated::null()) };
-        let at = date::zoned(date::millis(date.or_null())?, &zone)?;
+        let millis = date::millis(date.or_null()).map_err(|_| {
+            let found = date.type_name();
+            Error::location(5439012, format!("$dateTrunc requires 'date' to be a date, but got {found}"))
+        })?;
+        let at = date::zoned(millis, &zone)?;
         let unit = Unit::of("$dateTrunc", &unit, 5439013)?;
         let first_day = match &self.start_of_week {
             Some(day) => start_of_week("$dateTrunc", &day.eval_in(environment)?)?,

@@ -4,7 +4,7 @@
 //! { $sin: 0 } => 0.0
 //! { $sin: "$a" } => null
 //! { $sin: "x" } => error 28765: $sin only supports numeric types, not string
-//! { $sin: Infinity } => error 50989: cannot apply $sin to inf.0, value must be in (-inf,inf)
+//! { $sin: Infinity } => error 50989: cannot apply $sin to inf, value must be in (-inf,inf)
 //! ```
 
 use crate::Result;

@@ -55,7 +55,8 @@ pub fn range(len: usize, second: i64, count: Option<usize>) -> (usize, usize) {
 fn whole(which: &str, code: i32, value: ValueRef) -> Result<i64> {
     if !number::is_number(value) {
         let found = text::type_name(Some(value));
-        let message = format!("{which} argument to $slice must be a numeric value, but is of type: {found}");
+        let what = if which == "Third" { "numeric" } else { "a numeric value" };
+        let message = format!("{which} argument to $slice must be {what}, but is of type: {found}");
         return Err(Error::location(code, message));
     }
     number::exact_i64(value).filter(|v| i32::try_from(*v).is_ok()).ok_or_else(|| {

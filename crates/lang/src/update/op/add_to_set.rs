@@ -45,7 +45,7 @@ impl AddToSet {
             let field = run.path.last().map(|name| &**name).unwrap_or_default();
             let ty = text::type_alias(slot.value().ty());
             return Err(Error::bad_value(format!(
-                "Cannot apply $addToSet to non-array field. Field named '{field}' has non-array type {ty}"
+                "Cannot apply $addToSet to a non-array field. Field named '{field}' has a non-array type {ty}"
             )));
         }
         let Some(elements) = slot.elements() else { return Ok(Change::None) };

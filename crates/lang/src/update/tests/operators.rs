@@ -174,7 +174,7 @@ fn sets_and_pulls() {
     check_error(
         "{a: 1}",
         "{$addToSet: {a: 1}}",
-        "2: Cannot apply $addToSet to non-array field. Field named 'a' has non-array type int",
+        "2: Cannot apply $addToSet to a non-array field. Field named 'a' has a non-array type int",
     );
     check_error(
         "{}",
