@@ -33,7 +33,7 @@ NULLISH = ("null", "undefined", "missing")
 
 KINDS = {
     "given", "expression", "find", "query", "projection", "pipeline", "update", "field", "upsert", "accumulator", "window",
-    "command", "plan",
+    "command", "plan", "order",
 }  # fmt: skip
 
 
@@ -84,7 +84,8 @@ def load(path):
         except (notation.NotationError, ValueError, IndexError) as error:
             raise ScriptError(f"{path}:{line}: {error}") from error
     for block in blocks:
-        expand_others(block)
+        if block.kind != "order":
+            expand_others(block)
     return blocks
 
 
@@ -123,6 +124,9 @@ def add_cases(block, line, source):
         block.cases.append(Case(line, source, [expression, document], expected))
         return
     positions = read_positions(left)
+    if block.kind == "order":
+        block.cases.append(Case(line, source, positions[0]))
+        return
     if any("others" in alternatives for alternatives in positions):
         block.cases.append(Case(line, source, positions, expected))
         return

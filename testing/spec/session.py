@@ -7,7 +7,7 @@ from bson.codec_options import CodecOptions
 from bson.decimal128 import Decimal128
 from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
-from script import Failure
+from script import Case, Failure
 
 RAW = CodecOptions(document_class=RawBSONDocument)
 
@@ -320,10 +320,56 @@ def stage_names(node):
         yield from stage_names(dict(child[1]))
 
 
+def order(session, block):
+    """Lines of equal values in ascending order. Each pair is compared, all are sorted, and where the values of the block are
+    of one kind (`order kind`) also found by `$lt` and its like, without an index and with one."""
+    ranked = [(rank, value, case) for rank, case in enumerate(block.cases) for value in case.arguments]
+    yield from compared(session, ranked)
+    for direction in (1, -1):
+        stored = ranked[1::2] + ranked[::2]
+        session.replace_all("x", [as_document(n, value, rank) for n, (rank, value, _) in enumerate(stored)])
+        pipeline = [{"$sort": {"v": direction, "_id": 1}}, {"$group": {"_id": ("null", None), "r": {"$push": "$rank"}}}]
+        expected = ("array", [("int", rank) for rank in sorted((rank for rank, _, _ in ranked), reverse=direction < 0)])
+        case = Case(block.line, f"sorted {direction}", [], expected)
+        yield case, attempt(lambda: field_of(session.aggregate("x", pipeline)[0], "r"))
+    if block.header == "kind":
+        for indexed in (False, True):
+            if indexed:
+                session.command(createIndexes="x", indexes=[{"key": {"v": 1}, "name": "v"}])
+            yield from bounded(session, ranked)
+
+
+def as_document(number, value, rank):
+    return ("object", [("_id", ("int", number)), ("v", value), ("rank", ("int", rank))])
+
+
+def compared(session, ranked):
+    pairs = [(a, b) for a in ranked for b in ranked]
+    documents = [("object", [("_id", ("int", n)), ("a", a[1]), ("b", b[1])]) for n, (a, b) in enumerate(pairs)]
+    session.replace_all("x", documents)
+    found = session.aggregate("x", [{"$sort": {"_id": 1}}, {"$project": {"r": {"$cmp": ["$a", "$b"]}}}])
+    for (a, b), document in zip(pairs, found):
+        expected = ("int", (a[0] > b[0]) - (a[0] < b[0]))
+        source = f"{notation.show(a[1])} compared with {notation.show(b[1])}"
+        yield Case(a[2].line, source, [], expected), field_of(document, "r")
+
+
+def bounded(session, ranked):
+    holds = {"$lt": int.__lt__, "$lte": int.__le__, "$gt": int.__gt__, "$gte": int.__ge__, "$eq": int.__eq__, "$ne": int.__ne__}
+    for rank, value, case in ranked:
+        for name, comparison in holds.items():
+            expected = sorted((("int", r) for r, _, _ in ranked if comparison(r, rank)), key=notation.show)
+            filter = ("object", [("v", ("object", [(name, value)]))])
+            found = attempt(lambda: session.batch(find="x", filter=filter, batchSize=1000))
+            if not isinstance(found, Refused):
+                found = ("array", sorted((field_of(document, "rank") for document in found), key=notation.show))
+            yield Case(case.line, f"{{ v: {{ {name}: {notation.show(value)} }} }}", [], ("array", expected)), found
+
+
 BLOCKS = {
     function.__name__: function
     for function in (
-        given, expression, find, query, projection, pipeline, update, field, upsert, accumulator, window, command, plan,
+        given, expression, find, query, projection, pipeline, update, field, upsert, accumulator, window, command, plan, order,
     )
 }  # fmt: skip
 

@@ -92,9 +92,9 @@ impl<'c> Request<'c> {
             }
         }
         let operations = call.documents("ops")?;
-        check_count(call, operations.len())?;
+        check_count(operations.len())?;
         let namespaces = call.documents("nsInfo")?;
-        check_count(call, namespaces.len())?;
+        check_count(namespaces.len())?;
         let namespaces = namespaces.into_iter().map(namespace).collect::<Result<Vec<_>>>()?;
         let operations = operations.into_iter().enumerate();
         let operations = operations.map(|(at, doc)| operation(at, doc, namespaces.len())).collect::<Result<_>>()?;

@@ -34,7 +34,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<DeleteSpec<'c>> {
         }
     }
     let statements = call.documents("deletes")?;
-    check_count(call, statements.len())?;
+    check_count(statements.len())?;
     let deletes = statements.into_iter().map(statement).collect::<Result<Vec<_>>>()?;
     let durability = call.generic.write_concern.durability();
     Ok(DeleteSpec { namespace, deletes, ordered, let_variables, durability })

@@ -30,7 +30,7 @@ fn parse<'c>(call: &Call<'c>) -> Result<InsertSpec<'c>> {
         }
     }
     let documents = call.documents("documents")?;
-    check_count(call, documents.len())?;
+    check_count(documents.len())?;
     let durability = call.generic.write_concern.durability();
     Ok(InsertSpec { namespace, documents, ordered, durability, bypass_validation })
 }

@@ -44,7 +44,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<UpdateSpec<'c>> {
         }
     }
     let statements = call.documents("updates")?;
-    check_count(call, statements.len())?;
+    check_count(statements.len())?;
     let updates = statements.into_iter().map(statement).collect::<Result<Vec<_>>>()?;
     let durability = call.generic.write_concern.durability();
     Ok(UpdateSpec { namespace, updates, ordered, let_variables, durability, bypass_validation })

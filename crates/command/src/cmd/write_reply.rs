@@ -10,14 +10,11 @@ use crate::{Error, Result};
 /// `maxWriteBatchSize`.
 pub const STATEMENTS_MAX: usize = 100_000;
 
-pub fn check_count(call: &Call<'_>, statements: usize) -> Result<()> {
+pub fn check_count(statements: usize) -> Result<()> {
     if (1..=STATEMENTS_MAX).contains(&statements) {
         return Ok(());
     }
-    let name = call.row.name;
-    let text = format!(
-        "Write batch sizes must be between 1 and {STATEMENTS_MAX}. Got {statements} operations."
-    );
+    let text = format!("Write batch sizes must be between 1 and {STATEMENTS_MAX}. Got {statements} operations.");
     Err(Error::new(Code::INVALID_LENGTH, text))
 }
 

@@ -1,6 +1,6 @@
 //! Conversions between types, as `$convert` and `$toInt`, `$toString` ... make them.
 
-use arbor_bson::{Decimal128, Number, ObjectId, Type, Value, ValueRef};
+use arbor_bson::{Number, ObjectId, Type, Value, ValueRef};
 
 use super::{Evaluated, date, is_true};
 use crate::{Code, Error, Result, text};

@@ -52,7 +52,10 @@ struct Inner {
 impl Lookup {
     pub fn parse(spec: ValueRef<'_>, around: &Surroundings<'_>) -> Result<Lookup> {
         let ValueRef::Document(spec) = spec else {
-            return Err(failed(format!("the $lookup stage specification must be an object, but found {}", arbor_lang::text::type_name(Some(spec)))));
+            return Err(failed(format!(
+                "the $lookup stage specification must be an object, but found {}",
+                arbor_lang::text::type_name(Some(spec))
+            )));
         };
         check_depth(around)?;
         let mut text = Fields::default();
