@@ -147,6 +147,10 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
         ("$listLocalSessions" | "$listSessions", _) => sessions(call),
         ("$collStats", false) => vec![collection_figures(call, &spec.namespace, call.field(name).document(options)?)?],
         ("$planCacheStats", false) => plan_cache_clear::stats(call, &spec.namespace),
+        ("$indexStats", false) if !matches!(options, ValueRef::Document(options) if options.is_empty()) => {
+            let text = "The $indexStats stage specification must be an empty object";
+            return Err(Error::from(arbor_lang::Error::location(28803, text)));
+        }
         ("$indexStats", false) => index_figures(call, &spec.namespace)?,
         _ => return Ok(None),
     };
