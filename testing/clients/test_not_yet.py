@@ -23,16 +23,11 @@ COMMANDS = [
     ({"authenticate": 1, "mechanism": "MONGODB-X509"}, 18),
     ({"create": "x", "changeStreamPreAndPostImages": {"enabled": True}}, 238),
     ({"find": "c", "filter": {"$text": {"$search": "a"}}}, 27),
-    ({"find": "c", "filter": {"a": {"$near": [1, 1]}}}, 291),
     ({"find": "c", "filter": {"$where": "1"}}, 2),
 ]
 
-STAGES = ["$geoNear"]
-
 INDEXES = [
     ({"key": {"a": "text"}}, 238),
-    ({"key": {"a": "2dsphere"}}, 238),
-    ({"key": {"a": "2d"}}, 238),
 ]
 
 
@@ -46,11 +41,6 @@ def code_of(run):
 def test_command(client, db, command, code):
     database = client.admin if next(iter(command)).startswith(("replSet", "enable", "fsync")) else db
     assert code_of(lambda: database.command(command)) == code
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_stage(db, stage):
-    assert code_of(lambda: db.command("aggregate", "c", pipeline=[{stage: {}}], cursor={})) == 238
 
 
 @pytest.mark.parametrize("index, code", INDEXES, ids=str)

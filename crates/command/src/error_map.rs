@@ -51,6 +51,7 @@ impl From<arbor_store::Error> for Error {
             E::LargerThanCapped | E::InvalidId(_) => Error::bad_value(text),
             E::CannotIndexParallelArrays { .. } => Error::new(Code::CANNOT_INDEX_PARALLEL_ARRAYS, text),
             E::AmbiguousArrayField { .. } => Error::new(Code(16746), text),
+            E::Geo { code, .. } => Error::new(Code(code), text),
             E::HashedArray { .. } => Error::new(Code(16766), text),
             E::Filter(error) => error.into(),
             E::TooManyKeys { .. } => Error::new(Code::CANNOT_BUILD_INDEX_KEYS, text),

@@ -9,6 +9,7 @@
 //! | [`expression`] | aggregation expressions, one file per operator |
 //! | [`metadata`] | what is known about a document beside its fields |
 //! | [`projection`] | what `find` and `$project` show of a document |
+//! | [`geo`] | places: GeoJSON and pairs, predicates, covers |
 //! | [`sort`] | sort patterns and sort keys |
 //! | [`accumulator`] | `$sum`, `$push` and friends |
 //! | [`stage`] | pipeline stages, one file each |
@@ -27,6 +28,7 @@ pub mod document;
 pub mod error;
 pub mod expression;
 pub mod field_path;
+pub mod geo;
 mod hashed;
 pub mod json_schema;
 pub mod matcher;

@@ -60,6 +60,9 @@ pub enum Error {
     /// 16766.
     #[error("hashed indexes do not currently support array values. Found array at path: {path}")]
     HashedArray { path: String },
+    /// 16755, 13026 or 13027: what stands at the place of a geo index is none.
+    #[error("{reason}")]
+    Geo { code: i32, reason: String },
     /// The filter of a partial index does not parse.
     #[error("{0}")]
     Filter(#[from] arbor_lang::Error),

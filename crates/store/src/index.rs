@@ -22,6 +22,27 @@ pub enum FieldKind {
     Plain,
     /// The hash of its value ([`crate::hash_of`]) as an int64.
     Hashed,
+    /// Cells of the sphere, `2dsphere`.
+    Sphere,
+    /// A square of a grid, `2d`.
+    Plane,
+}
+
+impl FieldKind {
+    /// The key holds a place.
+    pub fn is_geo(self) -> bool {
+        matches!(self, FieldKind::Sphere | FieldKind::Plane)
+    }
+
+    /// The word for it in a key pattern.
+    pub fn word(self) -> Option<&'static str> {
+        match self {
+            FieldKind::Plain => None,
+            FieldKind::Hashed => Some("hashed"),
+            FieldKind::Sphere => Some("2dsphere"),
+            FieldKind::Plane => Some("2d"),
+        }
+    }
 }
 
 /// One field of a key pattern.

@@ -221,6 +221,10 @@ impl<'p> Generator<'p> {
                     let hash = hash_of(self.collation.index_value(value).as_ref());
                     self.builder.push(ValueRef::Int64(hash), false);
                 }
+                // places are not made here, see `geo_keys.rs`
+                FieldKind::Sphere | FieldKind::Plane => {
+                    self.builder.push(ValueRef::Null, false);
+                }
             }
         }
         self.keys.push(self.builder.finish());

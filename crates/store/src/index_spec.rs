@@ -6,11 +6,12 @@ use arbor_base::TreeId;
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::Collation;
 
+use crate::geo_keys::SPHERE_VERSION;
 use crate::index::Multikey;
 use crate::key_pattern::{default_name, parse_key_pattern};
 use crate::tree_options::TOKUMX_SETTINGS;
 use crate::{
-    Direction, Error, FieldKind, Index, IndexProblem, KeyField, KeyGenerator, PartialFilter, Result, Wildcard,
+    Direction, Error, FieldKind, GeoKeys, Index, IndexProblem, KeyField, KeyGenerator, PartialFilter, Result, Wildcard,
 };
 
 /// Options that are kept as they are and change nothing here.
@@ -167,9 +168,16 @@ impl IndexSpec {
         if let Some(wildcard) = Wildcard::of_pattern(&spec.key_pattern)? {
             spec.generator = KeyGenerator::Wildcard(Arc::new(wildcard));
         }
+        if let Some(geo) = GeoKeys::parse(&spec.key_pattern, given)? {
+            spec.generator = KeyGenerator::Geo(Arc::new(geo));
+        }
         spec.doc.append("v", 2i32).append("key", key).append("name", &spec.name.clone());
         for (option, value) in given {
             spec.option(option, value, given)?;
+        }
+        let on_sphere = spec.key_pattern.iter().any(|field| field.kind == FieldKind::Sphere);
+        if on_sphere && given.get(SPHERE_VERSION).is_none() {
+            spec.doc.append(SPHERE_VERSION, 3i32);
         }
         spec.check_together()?;
         spec.check_id(given)?;
@@ -426,6 +434,14 @@ mod tests {
             ("sparse", Value::Bool(false)),
         ];
         check(spec(&[("a", ONE)], &options), r#"{ v: 2, key: { a: 1 }, name: "n", unique: true, sparse: false }"#);
+        check(
+            spec(&[("a", text("2dsphere")), ("b", ONE)], &[]),
+            r#"{ v: 2, key: { a: "2dsphere", b: 1 }, name: "a_2dsphere_b_1", 2dsphereIndexVersion: 3 }"#,
+        );
+        check(
+            spec(&[("a", text("2d"))], &[("bits", Value::Int32(20))]),
+            r#"{ v: 2, key: { a: "2d" }, name: "a_2d", bits: 20 }"#,
+        );
         let ttl = [("expireAfterSeconds", Value::Int64(60)), ("background", Value::Bool(true))];
         check(
             spec(&[("a", ONE)], &ttl),
@@ -452,7 +468,12 @@ mod tests {
         check(spec(&[("$a", ONE)], &[]), CannotCreate, "starts with '$'");
         check(spec(&[("a", ONE), ("a", ONE)], &[]), BadValue, "twice");
         check(spec(&[("a", text("text"))], &[]), NotImplemented, "'text'");
-        check(spec(&[("a", text("2dsphere"))], &[]), NotImplemented, "'2dsphere'");
+        check(spec(&[("a", text("2d")), ("b", text("2d"))], &[]), Location(16_800), "2 geo fields");
+        check(spec(&[("a", ONE), ("b", text("2d"))], &[]), Location(16_801), "has to be first");
+        check(spec(&[("a", text("2d"))], &[("bits", Value::Int32(33))]), InvalidOptions, "<= 32");
+        check(spec(&[("a", text("2d"))], &[("min", Value::Int32(500))]), InvalidOptions, "positive area");
+        check(spec(&[("a", text("2d")), ("b", text("2dsphere"))], &[]), CannotCreate, "2dsphere");
+        check(spec(&[("a", text("2dsphere"))], &[("2dsphereIndexVersion", ONE)]), CannotCreate, "unsupported");
         check(spec(&[("a", text("hashed"))], &[("unique", Value::Bool(true))]), Location(16_764), "uniqueness");
         check(spec(&[("a", text("hashed")), ("b", text("hashed"))], &[]), Location(31_303), "found 2");
         check(spec(&[("$**", ONE), ("a", ONE)], &[]), CannotCreate, "must leave out the other fields");

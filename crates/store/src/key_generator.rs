@@ -6,7 +6,7 @@ use arbor_bson::Doc;
 use arbor_lang::Collation;
 
 use crate::index_keys::{Keys, keys};
-use crate::{Direction, KeyField, Result, Wildcard};
+use crate::{Direction, GeoKeys, KeyField, Result, Wildcard};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KeyGenerator {
@@ -15,13 +15,17 @@ pub enum KeyGenerator {
     Fields,
     /// A path and its value, for every path in scope.
     Wildcard(Arc<Wildcard>),
+    /// One component per field, with the cells of places.
+    Geo(Arc<GeoKeys>),
 }
 
 impl KeyGenerator {
     /// The directions of a key's components.
     pub fn descending(&self, pattern: &[KeyField]) -> Vec<bool> {
         match self {
-            KeyGenerator::Fields => pattern.iter().map(|field| field.direction == Direction::Descending).collect(),
+            KeyGenerator::Fields | KeyGenerator::Geo(_) => {
+                pattern.iter().map(|field| field.direction == Direction::Descending).collect()
+            }
             KeyGenerator::Wildcard(wildcard) => wildcard.descending(),
         }
     }
@@ -30,6 +34,7 @@ impl KeyGenerator {
         match self {
             KeyGenerator::Fields => keys(pattern, sparse, collation, doc),
             KeyGenerator::Wildcard(wildcard) => wildcard.keys(collation, doc),
+            KeyGenerator::Geo(geo) => geo.keys(pattern, collation, doc),
         }
     }
 
@@ -41,7 +46,14 @@ impl KeyGenerator {
     pub fn wildcard(&self) -> Option<&Arc<Wildcard>> {
         match self {
             KeyGenerator::Wildcard(wildcard) => Some(wildcard),
-            KeyGenerator::Fields => None,
+            KeyGenerator::Fields | KeyGenerator::Geo(_) => None,
+        }
+    }
+
+    pub fn geo(&self) -> Option<&Arc<GeoKeys>> {
+        match self {
+            KeyGenerator::Geo(geo) => Some(geo),
+            KeyGenerator::Fields | KeyGenerator::Wildcard(_) => None,
         }
     }
 }

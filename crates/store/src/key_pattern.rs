@@ -9,14 +9,18 @@ use crate::{Direction, FieldKind, IndexProblem, KeyField, Result};
 /// Most fields of a compound index.
 pub const INDEX_FIELDS_MAX: usize = 32;
 
-const HASHED: &str = "hashed";
-
 /// Index types by the word in the key pattern that this release refuses.
-const REFUSED_TYPES: &[&str] = &["text", "2d", "2dsphere", "2dsphere_bucket", "geoHaystack", "wildcard", "columnstore"];
+const REFUSED_TYPES: &[&str] = &["text", "2dsphere_bucket", "geoHaystack", "wildcard", "columnstore"];
+
+/// Plain: it is no word for another kind.
+fn kind_of(word: &str) -> FieldKind {
+    let others = [FieldKind::Hashed, FieldKind::Sphere, FieldKind::Plane];
+    others.into_iter().find(|kind| kind.word() == Some(word)).unwrap_or(FieldKind::Plain)
+}
 
 fn direction(value: ValueRef<'_>) -> Result<Direction> {
     if let ValueRef::String(kind) = value {
-        if kind == HASHED {
+        if kind_of(kind) != FieldKind::Plain {
             return Ok(Direction::Ascending);
         }
         if REFUSED_TYPES.contains(&kind) {
@@ -67,8 +71,7 @@ pub(crate) fn parse_key_pattern(key: Doc<'_>) -> Result<Vec<KeyField>> {
                 format!("The field '{path}' appears twice in the index key pattern {}", shown(key)),
             );
         }
-        let is_hashed = matches!(value, ValueRef::String(HASHED));
-        let kind = if is_hashed { FieldKind::Hashed } else { FieldKind::Plain };
+        let kind = if let ValueRef::String(word) = value { kind_of(word) } else { FieldKind::Plain };
         fields.push(KeyField { path: path.to_owned(), kind, direction });
     }
     if fields.len() > INDEX_FIELDS_MAX {

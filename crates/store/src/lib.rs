@@ -18,6 +18,7 @@
 //! | `write.rs`, `key_generator.rs`, `index_keys.rs` | [`insert`], [`update`], [`delete`] and the keys of a document |
 //! | `noting.rs` | what the readers of the history are told of changed documents |
 //! | `wildcard.rs` | the scope of a wildcard index and the keys of a document there |
+//! | `geo_keys.rs` | the cells of places |
 //! | `partial.rs` | the filter of a partial index |
 //! | `tree_options.rs` | on which engine new trees live, and with which settings |
 //! | `usage.rs` | how often indexes are used |
@@ -38,6 +39,7 @@ mod cursor;
 mod entry;
 mod error;
 mod follow;
+mod geo_keys;
 mod index;
 mod index_conflict;
 mod index_keys;
@@ -72,6 +74,7 @@ pub use collection::{Collection, Held};
 pub use cursor::{IndexCursor, RecordCursor};
 pub use error::{Error, IndexProblem, Result};
 pub use follow::{Phase, Unwatched, Watch};
+pub use geo_keys::GeoKeys;
 pub use index::{Direction, FieldKind, Index, KeyField};
 pub use index_keys::{KEYS_PER_DOCUMENT_MAX, index_keys};
 pub use key_generator::KeyGenerator;

@@ -43,7 +43,9 @@ impl Node {
             Node::Exists { path }
             | Node::Size { path, .. }
             | Node::ElemMatchObject { path, .. }
-            | Node::ElemMatchValue { path, .. } => self.matches_path(path, Leaf::Whole, doc, state),
+            | Node::ElemMatchValue { path, .. }
+            | Node::Geo { path, .. } => self.matches_path(path, Leaf::Whole, doc, state),
+            Node::Near(near) => self.matches_path(&near.path, Leaf::Whole, doc, state),
             Node::Expr(expression) => {
                 let result = expression.eval_bool(Input::new(doc, state.metadata));
                 state.fail(result)
@@ -85,6 +87,8 @@ impl Node {
             Node::Mod { divisor, remainder, .. } => value.is_some_and(|v| modulo::holds(v, *divisor, *remainder)),
             Node::Bits { test, .. } => value.is_some_and(|value| test.matches(value)),
             Node::Size { size, .. } => array::has_size(value, *size),
+            Node::Geo { test, .. } => value.is_some_and(|value| test.matches(value)),
+            Node::Near(near) => value.is_some_and(|value| near.matches(value)),
             Node::ElemMatchObject { inner, .. } => any_element(value, state, |element, state| match element {
                 ValueRef::Document(doc) => inner.matches_document(doc, state),
                 ValueRef::Array(array) => inner.matches_document(array.as_doc(), state),

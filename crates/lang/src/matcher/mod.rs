@@ -16,16 +16,25 @@ mod tests;
 pub mod type_set;
 mod unsupported;
 
+use std::sync::Arc;
+
 use arbor_bson::{Doc, ValueRef};
 
 use self::evaluate::State;
-use crate::{Collation, Context, Input, Path, Result};
+use crate::geo::Near;
+use crate::{Collation, Context, Error, Input, Path, Result};
 
 pub use bits::{BitKind, BitTest};
 pub use compare::holds;
 pub use node::{Compare, In, Node};
 pub use regex::Regex;
 pub use type_set::TypeSet;
+
+/// Of a `$near` where nothing is planned.
+const NEAR_OUT_OF_PLACE: &str = "$geoNear, $near, and $nearSphere are not allowed in this context, as these operators \
+    require sorting geospatial data. If you do not need sort, consider using $geoWithin instead. Check out \
+    https://dochub.mongodb.org/core/near-sort-operation and \
+    https://dochub.mongodb.org/core/nearSphere-sort-operation for more details.";
 
 /// A parsed and simplified query predicate. Shared freely between threads; matching allocates nothing by itself.
 #[derive(Clone, Debug)]
@@ -44,7 +53,33 @@ pub struct Matched {
 
 impl Filter {
     pub fn parse(filter: Doc, context: &Context) -> Result<Filter> {
-        Ok(Filter::of(parse::Parser::new(context).document(filter)?, context))
+        let mut parser = parse::Parser::new(context);
+        let root = parser.document(filter)?;
+        if parser.nears > 0 {
+            return Err(Error::location(5_626_500, NEAR_OUT_OF_PLACE));
+        }
+        Ok(Filter::of(root, context))
+    }
+
+    /// A filter that is going to be planned: it may have one `$near`, which says the order too.
+    pub fn parse_query(filter: Doc, context: &Context) -> Result<Filter> {
+        let mut parser = parse::Parser::new(context);
+        let filter = Filter::of(parser.document(filter)?, context);
+        match parser.nears {
+            0 => Ok(filter),
+            1 if filter.near().is_some() => Ok(filter),
+            1 => Err(Error::bad_value("geoNear must be top-level expr")),
+            _ => Err(Error::bad_value("Too many geoNear expressions")),
+        }
+    }
+
+    /// The `$near` of the filter.
+    pub fn near(&self) -> Option<&Arc<Near>> {
+        let conjuncts = match &self.root {
+            Node::And(nodes) => nodes.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        conjuncts.iter().find_map(|node| if let Node::Near(near) = node { Some(near) } else { None })
     }
 
     fn of(root: Node, context: &Context) -> Filter {

@@ -7,6 +7,7 @@ use arbor_bson::Value;
 use super::bits::BitTest;
 use super::regex::Regex;
 use super::type_set::TypeSet;
+use crate::geo::{GeoTest, Near};
 use crate::json_schema::Schema;
 use crate::{Expression, Path};
 
@@ -57,6 +58,14 @@ pub enum Node {
         path: Path,
         inner: Box<Node>,
     },
+    /// `$geoWithin` and `$geoIntersects`.
+    Geo {
+        path: Path,
+        test: Arc<GeoTest>,
+    },
+    /// `$near` and `$nearSphere`. As a predicate it says that a document is within the limits; the order is the
+    /// planner's matter.
+    Near(Arc<Near>),
     Expr(Expression),
     Schema(Arc<Schema>),
     /// True for this share of all documents.
@@ -95,7 +104,9 @@ impl Node {
             | Node::Bits { path, .. }
             | Node::Size { path, .. }
             | Node::ElemMatchObject { path, .. }
-            | Node::ElemMatchValue { path, .. } => Some(path),
+            | Node::ElemMatchValue { path, .. }
+            | Node::Geo { path, .. } => Some(path),
+            Node::Near(near) => Some(&near.path),
             Node::In(membership) => Some(&membership.path),
             _ => None,
         }

@@ -7,6 +7,7 @@ use arbor_bson::{Doc, ValueRef};
 use super::bits::{BitKind, BitTest};
 use super::{Compare, In, Node, Regex, TypeSet, array, compare, modulo, unsupported};
 use crate::expression::is_true;
+use crate::geo::{GeoTest, Near};
 use crate::json_schema::Schema;
 use crate::{Context, Error, Expression, Path, Result};
 
@@ -15,6 +16,8 @@ pub(super) struct Parser<'c> {
     depth: usize,
     /// Inside `$elemMatch`, where whole-document predicates have no place.
     nested: bool,
+    /// `$near`s met so far.
+    pub nears: usize,
 }
 
 /// Whether a name in the operand of a field is an operator. References (`$ref`, `$id`, `$db`) are values.
@@ -24,7 +27,7 @@ pub(super) fn is_operator(name: &str) -> bool {
 
 impl<'c> Parser<'c> {
     pub fn new(context: &'c Context) -> Parser<'c> {
-        Parser { context, depth: 0, nested: false }
+        Parser { context, depth: 0, nested: false, nears: 0 }
     }
 
     /// A whole filter: predicates that must all hold.
@@ -111,6 +114,11 @@ impl<'c> Parser<'c> {
                     return Err(Error::bad_value("$options needs a $regex"));
                 }
                 "$options" => {}
+                "$near" | "$nearSphere" | "$geoNear" => {
+                    self.nears += 1;
+                    nodes.push(Node::Near(Arc::new(Near::parse(field, name, operators)?)));
+                }
+                "$minDistance" | "$maxDistance" if beside_near(operators) => {}
                 "$regex" => nodes.push(regex_operator(field, value, operators.get("$options"))?),
                 _ => nodes.push(self.operator(field, name, value)?),
             }
@@ -140,6 +148,8 @@ impl<'c> Parser<'c> {
             "$size" => array::parse_size(path, value),
             "$all" => array::parse_all(self, path, value),
             "$elemMatch" => array::parse_elem_match(self, path, value),
+            "$geoWithin" | "$within" => Ok(Node::Geo { path, test: Arc::new(GeoTest::within(name, value)?) }),
+            "$geoIntersects" => Ok(Node::Geo { path, test: Arc::new(GeoTest::intersects(name, value)?) }),
             "$comment" => Ok(Node::AlwaysTrue),
             _ => Err(unsupported::operator(name)),
         }
@@ -153,6 +163,11 @@ impl<'c> Parser<'c> {
             _ => Err(Error::bad_value("$not needs a regex or a document")),
         }
     }
+}
+
+/// The distances of `$near` stand beside it.
+fn beside_near(operators: Doc) -> bool {
+    operators.iter().any(|(name, _)| matches!(name, "$near" | "$nearSphere" | "$geoNear"))
 }
 
 fn negate(node: Node) -> Node {

@@ -1,4 +1,4 @@
-//! Predicates that need what this server has not: text and geo indexes, JavaScript. Each is refused with
+//! Predicates that need what this server has not: text indexes, JavaScript. Each is refused with
 //! an error that says so. The constant predicates are here too.
 
 use arbor_bson::ValueRef;
@@ -20,15 +20,7 @@ pub(super) fn top_level(name: &str) -> Error {
 
 /// The error for a name in the operand of a field.
 pub(super) fn operator(name: &str) -> Error {
-    match name {
-        "$near" | "$nearSphere" | "$geoNear" => {
-            Error::new(Code::NO_QUERY_EXECUTION_PLANS, format!("unable to find index for $geoNear query ({name})"))
-        }
-        "$geoWithin" | "$geoIntersects" | "$within" | "$maxDistance" | "$minDistance" | "$geometry" => {
-            Error::not_implemented(name)
-        }
-        _ => Error::bad_value(format!("unknown operator: {name}")),
-    }
+    Error::bad_value(format!("unknown operator: {name}"))
 }
 
 /// `{ $alwaysTrue: 1 }`, `{ $alwaysFalse: 1 }`.

@@ -2,6 +2,7 @@
 
 use arbor_bson::DocBuf;
 
+use super::geo_near::NearFields;
 use super::replace_root::Replace;
 use crate::projection::{Computed, Projection};
 use crate::{Error, Input, Result};
@@ -18,6 +19,7 @@ enum Kind {
     Projection(Projection),
     AddFields(Computed),
     Replace(Replace),
+    NearFields(NearFields),
 }
 
 impl Map {
@@ -31,6 +33,10 @@ impl Map {
 
     pub fn replace(name: &'static str, replace: Replace) -> Map {
         Map { name, kind: Kind::Replace(replace) }
+    }
+
+    pub fn near_fields(fields: NearFields) -> Map {
+        Map { name: "$geoNear", kind: Kind::NearFields(fields) }
     }
 
     pub fn name(&self) -> &'static str {
@@ -51,6 +57,7 @@ impl Map {
             Kind::Projection(projection) => projection.apply(input, None),
             Kind::AddFields(fields) => fields.apply(input.doc, input),
             Kind::Replace(replace) => replace.apply(input),
+            Kind::NearFields(fields) => fields.apply(input),
         }
     }
 }

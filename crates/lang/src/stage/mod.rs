@@ -27,6 +27,7 @@ pub mod documents;
 mod examples;
 mod fill;
 mod flow;
+mod geo_near;
 mod granularity;
 mod group;
 mod limit;
@@ -53,6 +54,7 @@ use crate::{Context, Error, Filter, Result, SortPattern};
 
 pub use arrange::Arrange;
 pub use flow::{Flow, FlowStage};
+pub use geo_near::{GeoNear, NearFields};
 pub use group::{Group, GroupState, Groups, Regrouped};
 pub use map::Map;
 pub use unwind::Unwind;
@@ -93,6 +95,7 @@ const ELSEWHERE: &[&str] = &[
     "$currentOp",
     "$documents",
     "$facet",
+    "$geoNear",
     "$graphLookup",
     "$indexStats",
     "$listLocalSessions",
@@ -106,7 +109,6 @@ const ELSEWHERE: &[&str] = &[
 /// Stages MongoDB has and this server has not yet.
 const LATER: &[&str] = &[
     "$changeStreamSplitLargeEvent",
-    "$geoNear",
     "$listSampledQueries",
     "$listSearchIndexes",
     "$planCacheStats",

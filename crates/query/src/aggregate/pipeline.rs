@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use arbor_bson::{Array, ArrayBuf, Doc, DocBuf};
+use arbor_lang::stage::{GeoNear, Map};
 use arbor_lang::{Filter, Stage};
 
 use super::pushdown::{both, push_down};
@@ -110,6 +111,16 @@ impl Pipeline {
             let documents = arbor_lang::stage::documents::parse(spec, around.context)?;
             let pipeline = Pipeline::parse_stages(rest.as_array(), around)?;
             return Ok(Pipeline { documents: Some(documents), ..pipeline });
+        }
+        if let Some(("$geoNear", spec)) = stages.get(0).and_then(only_field)
+            && around.inside != Some("$facet")
+        {
+            let rest: ArrayBuf = stages.iter().skip(1).collect();
+            let near = GeoNear::parse(spec, around.context)?;
+            let mut pipeline = Pipeline::parse_stages(rest.as_array(), around)?;
+            pipeline.query.filter = near.filter;
+            pipeline.steps.push_front(Step::Pure(Stage::Map(Map::near_fields(near.fields))));
+            return Ok(pipeline);
         }
         let mut pipeline = Pipeline::parse_stages(stages, around)?;
         pipeline.pushed = push_down(&mut pipeline.steps, &mut pipeline.query);

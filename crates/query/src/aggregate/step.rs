@@ -67,7 +67,7 @@ impl<'s> Surroundings<'s> {
             None if matches!(name, "$out" | "$merge") => {
                 (40601, format!("{name} can only be the final stage in the pipeline"))
             }
-            _ if FIRST_ONLY.contains(&name) && name != "$geoNear" => {
+            _ if FIRST_ONLY.contains(&name) => {
                 (40602, format!("{name} is only valid as the first stage in a pipeline"))
             }
             _ => return Ok(()),

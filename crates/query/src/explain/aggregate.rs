@@ -16,7 +16,8 @@ pub fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<Do
     let mut stages = ArrayBuf::new();
     if pipeline.documents.is_none() {
         let cursor = explainer.sections(&spec.namespace, &pipeline.query, &Shape::Rows)?;
-        stages.push(&DocBuf::new().with("$cursor", &cursor));
+        let name = if pipeline.query.filter.near().is_some() { "$geoNearCursor" } else { "$cursor" };
+        stages.push(&DocBuf::new().with(name, &cursor));
     }
     let mut figures = match explainer.verbosity {
         Verbosity::QueryPlanner => Vec::new(),
@@ -38,6 +39,9 @@ pub fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<Do
 fn operators_of(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, stage: Doc<'_>) -> Result<usize> {
     if stage.first().is_some_and(|(name, _)| matches!(name, "$documents" | "$out" | "$merge")) {
         return Ok(0);
+    }
+    if stage.first().is_some_and(|(name, _)| name == "$geoNear") {
+        return Ok(1);
     }
     let context = explainer.database.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
     let around = Surroundings::outermost(explainer.database, spec, &context);

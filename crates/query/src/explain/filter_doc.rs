@@ -100,6 +100,8 @@ fn operators(node: &Node) -> DocBuf {
             let positions: ArrayBuf = test.positions.iter().map(|position| i64::from(*position)).collect();
             doc.append(name, &positions);
         }
+        Node::Geo { test, .. } => append_all(&mut doc, &test.source),
+        Node::Near(near) => append_all(&mut doc, &near.source),
         Node::Size { size, .. } => {
             doc.append("$size", *size);
         }
@@ -114,6 +116,12 @@ fn operators(node: &Node) -> DocBuf {
         }
     }
     doc
+}
+
+fn append_all(doc: &mut DocBuf, fields: &DocBuf) {
+    for (name, value) in fields.as_doc() {
+        doc.append(name, value);
+    }
 }
 
 fn regex_value(regex: &Regex) -> Value {

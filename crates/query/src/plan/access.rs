@@ -6,6 +6,7 @@ use super::cost::Cost;
 use super::index_shape::IndexShape;
 use super::interval::Intervals;
 use super::key_bounds::{KeyBounds, Span};
+use super::near::NearAccess;
 use super::sort_order::Direction;
 
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub enum Access {
     Or(Vec<Branch>),
     /// Index scans in the order that is asked for, merged.
     Merge(Merge),
+    /// By distance, through an index of places.
+    Near(Box<NearAccess>),
 }
 
 /// Index scans that each give the order that is asked for.
@@ -83,6 +86,7 @@ impl Solution {
             Access::Record { .. } => "IDHACK".to_owned(),
             Access::Collection(direction) => format!("COLLSCAN {}", direction.name()),
             Access::Index(access) => format!("IXSCAN{}", scans(&mut std::iter::once(access))),
+            Access::Near(near) => format!("GEO_NEAR {}", near.shape.name),
             Access::Or(branches) => format!("OR{}", scans(&mut branches.iter().map(|branch| &branch.access))),
             // one index is scanned for each of several values, however many there are
             Access::Merge(merge) if merge.distinct => format!("SORT_MERGE{}", scans(&mut merge.scans.iter().take(1))),

@@ -5,8 +5,8 @@ use super::decide::Decision;
 use super::query::Query;
 use crate::Settings;
 use crate::operator::{
-    CollectionScan, Covered, Entries, Eof, Fetch, IndexScan, Limit, Operator, Or, Project, RecordFetch, RecordIds,
-    ReturnKey, Skip, Slot, Sort, SortMerge,
+    CollectionScan, Covered, Entries, Eof, Fetch, GeoNear, IndexScan, Limit, Operator, Or, Project, RecordFetch,
+    RecordIds, ReturnKey, Skip, Slot, Sort, SortMerge,
 };
 
 /// Allots the cursor slots of the leaves.
@@ -95,6 +95,7 @@ fn documents(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn O
         Access::Record { id_key } => Box::new(RecordFetch::new(id_key.clone(), filter)),
         Access::Collection(direction) => Box::new(CollectionScan::new(slots.allot(), *direction, filter)),
         Access::Or(branches) => Box::new(Or::new(branches.iter().map(|branch| or_branch(branch, slots)).collect())),
+        Access::Near(access) => Box::new(GeoNear::new(slots.allot(), access.clone(), filter)),
         Access::Merge(merge) => {
             Box::new(Fetch::new(Entries::Merged(Box::new(sort_merge(merge, query, slots))), filter))
         }

@@ -18,12 +18,15 @@ use super::predicate::{Readings, conjuncts};
 use super::query::{ChosenIndex, Query};
 use super::sort_merge::{SCANS_MAX, explode};
 use super::sort_order::{self, Direction};
-use super::{hinted_range, wildcard};
+use super::{hinted_range, near, wildcard};
 use crate::{Error, Result};
 
 /// Ranges of one index that are estimated one by one.
 const ESTIMATES_MAX: usize = 8;
 pub fn plan(view: &dyn View, collection: &Collection, query: &Query) -> Result<Plans> {
+    if let Some(near) = query.filter.near() {
+        return near::plan(view, collection, query, near);
+    }
     let planner = Planner { view, collection, query };
     if query.min.is_some() || query.max.is_some() {
         return planner.min_max();
@@ -396,14 +399,14 @@ fn id_equality_in(root: &Node) -> Option<(usize, &Value)> {
 }
 
 /// The filter without the conjuncts that the bounds settle.
-fn residual(filter: &Filter, settled: &[usize]) -> Option<Filter> {
+pub fn residual(filter: &Filter, settled: &[usize]) -> Option<Filter> {
     let rest = conjuncts(filter.root()).iter().enumerate().filter(|(at, _)| !settled.contains(at));
     let rest: Vec<Node> = rest.map(|(_, node)| node.clone()).collect();
     (!rest.is_empty()).then(|| Filter::from_root(Node::And(rest), filter.collation()))
 }
 
 /// Same fields in the same order; 1 and 1.0 are the same direction.
-fn same_pattern(a: &DocBuf, b: &DocBuf) -> bool {
+pub fn same_pattern(a: &DocBuf, b: &DocBuf) -> bool {
     let direction = |value: ValueRef<'_>| match value {
         ValueRef::Double(v) => i32::from(v < 0.0),
         ValueRef::Int64(v) => i32::from(v < 0),

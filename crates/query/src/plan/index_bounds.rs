@@ -9,7 +9,8 @@
 use arbor_bson::Value;
 use arbor_store::{FieldKind, hash_of};
 
-use super::index_shape::IndexShape;
+use super::geo;
+use super::index_shape::{IndexPart, IndexShape};
 use super::interval::{Interval, Intervals};
 use super::key_bounds::KeyBounds;
 use super::predicate::Predicate;
@@ -29,16 +30,21 @@ impl IndexBounds {
         let mut bounds = IndexBounds { intervals: Vec::new(), settled: Vec::new(), complete: !shape.sparse };
         let mut used: Vec<Vec<&Predicate>> = Vec::new();
         for (at, part) in shape.parts.iter().enumerate() {
+            if part.kind.is_geo() {
+                bounds.place(shape, part, predicates);
+                used.push(Vec::new());
+                continue;
+            }
             let own: Vec<&Predicate> = predicates
                 .iter()
                 .filter(|p| p.path == part.path && !(part.is_multikey() && p.bounds.single_key_only))
                 .collect();
-            bounds.complete |= own.iter().any(|p| p.bounds.needs_field);
+            bounds.complete |= shape.geo.is_none() && own.iter().any(|p| p.bounds.needs_field);
             let chosen = if part.is_multikey() { chosen_on_arrays(shape, at, &own, &used) } else { own };
             let all = chosen.iter().map(|p| &p.bounds.intervals);
             let intervals = all.fold(Intervals::full(), |sum, next| sum.intersect(next));
             let intervals = match part.kind {
-                FieldKind::Plain => {
+                FieldKind::Plain | FieldKind::Sphere | FieldKind::Plane => {
                     bounds.settle(&chosen, part.is_multikey());
                     intervals
                 }
@@ -48,6 +54,16 @@ impl IndexBounds {
             used.push(chosen);
         }
         bounds
+    }
+
+    /// P1: an index of places has the documents that have a place, so it is complete only for who asks for one. Of several
+    /// tests the one with the fewest ranges bounds the scan: two may be true of two places.
+    fn place(&mut self, shape: &IndexShape, part: &IndexPart, predicates: &[Predicate]) {
+        let own = predicates.iter().filter(|p| p.path == part.path).filter_map(|p| p.geo.as_ref());
+        let found = own.filter_map(|test| geo::intervals(shape, part.kind, test));
+        let best = found.min_by_key(|intervals| intervals.as_slice().len());
+        self.complete |= best.is_some();
+        self.intervals.push(best.unwrap_or_else(Intervals::full));
     }
 
     fn settle(&mut self, chosen: &[&Predicate], multikey: bool) {
@@ -153,6 +169,7 @@ mod tests {
             conjunct: 0,
             whole: element.is_none(),
             element: element.map(|(id, path)| Element { id, path: path.to_owned() }),
+            geo: None,
         }
     }
 

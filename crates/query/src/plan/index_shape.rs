@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, DocBuf, Value, ValueRef};
 use arbor_lang::{Collation, Filter};
-use arbor_store::{Collection, Direction, FieldKind, Index, PartialFilter};
+use arbor_store::{Collection, Direction, FieldKind, GeoKeys, Index, PartialFilter};
 
 use super::implication::implies;
 
@@ -20,6 +20,8 @@ pub struct IndexShape {
     pub partial: Option<Arc<PartialFilter>>,
     /// Its entries hold the documents.
     pub clustering: bool,
+    /// Of an index of places.
+    pub geo: Option<Arc<GeoKeys>>,
     pub source: IndexSource,
 }
 
@@ -89,6 +91,7 @@ impl IndexShape {
             collation: collection.collation.clone(),
             partial: None,
             clustering: collection.clustered_index().is_some(),
+            geo: None,
             source: IndexSource::Records,
         }
     }
@@ -107,7 +110,8 @@ impl IndexShape {
     fn those(collection: &Collection, wanted: impl Fn(&Index) -> bool) -> Vec<IndexShape> {
         let secondary = collection.indexes.iter().enumerate();
         // other indexes have no order of their own, see [`super::wildcard`]
-        let secondary = secondary.filter(|(_, index)| index.generator.is_fields() && wanted(index));
+        let secondary = secondary
+            .filter(|(_, index)| (index.generator.is_fields() || index.generator.geo().is_some()) && wanted(index));
         std::iter::once(IndexShape::primary(collection))
             .chain(secondary.map(|(at, index)| IndexShape::secondary(at, index)))
             .collect()
@@ -124,10 +128,11 @@ impl IndexShape {
             name: index.name.clone(),
             parts: index.key_pattern.iter().enumerate().map(part).collect(),
             unique: index.unique,
-            sparse: index.sparse,
+            sparse: index.sparse || index.generator.geo().is_some(),
             collation: index.collation.clone(),
             partial: index.partial.clone(),
             clustering: index.clustering,
+            geo: index.generator.geo().cloned(),
             source: IndexSource::Secondary(at),
         }
     }
@@ -141,9 +146,9 @@ impl IndexShape {
     }
 
     pub fn key_pattern(&self) -> DocBuf {
-        let shown = |part: &IndexPart| match part.kind {
-            FieldKind::Hashed => ValueRef::String("hashed"),
-            FieldKind::Plain => ValueRef::Int32(if part.descending { -1 } else { 1 }),
+        let shown = |part: &IndexPart| match part.kind.word() {
+            Some(word) => ValueRef::String(word),
+            None => ValueRef::Int32(if part.descending { -1 } else { 1 }),
         };
         self.parts.iter().map(|part| (part.path.as_str(), shown(part))).collect()
     }
@@ -182,6 +187,7 @@ pub mod testing {
             collation: Collation::simple(),
             partial: None,
             clustering: false,
+            geo: None,
             source: IndexSource::Records,
         }
     }

@@ -12,6 +12,7 @@
 //! | `texts.rs` | strings under the collation of an index |
 //! | `cost.rs`, `decide.rs`, `trial.rs` | what a way costs; the decision among ways, by trial where costs are near |
 //! | `shape.rs`, `cache.rs` | queries without their constants; the ways that won, by shape |
+//! | `geo.rs`, `near.rs` | places as bounds; documents by distance |
 //! | `distinct.rs` | the index that answers `distinct` alone |
 //! | `usage.rs` | noting which indexes are used |
 //! | `build.rs` | from the chosen way to operators |
@@ -23,12 +24,14 @@ mod choose;
 mod cost;
 mod decide;
 mod distinct;
+mod geo;
 mod hinted_range;
 mod implication;
 mod index_bounds;
 mod index_shape;
 mod interval;
 mod key_bounds;
+mod near;
 mod predicate;
 mod query;
 mod shape;
@@ -48,6 +51,7 @@ pub use decide::{Decider, Decision, hashes, tried_docs};
 pub use distinct::distinct_access;
 pub use index_shape::{IndexShape, IndexSource};
 pub use key_bounds::{KeyBounds, Span, Verdict};
+pub use near::NearAccess;
 pub use predicate::conjuncts;
 pub use query::{ChosenIndex, Query};
 pub use shape::ShapeHash;

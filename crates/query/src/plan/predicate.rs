@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use arbor_lang::geo::GeoTest;
 use arbor_lang::matcher::{Compare, Node};
 use arbor_lang::{Collation, Filter};
 
@@ -20,6 +22,8 @@ pub struct Predicate {
     pub whole: bool,
     /// The innermost `$elemMatch` around it.
     pub element: Option<Element>,
+    /// A test of places, for components that hold cells. The bounds are those of other components.
+    pub geo: Option<Arc<GeoTest>>,
 }
 
 impl Predicate {
@@ -138,6 +142,12 @@ impl Collector<'_> {
                     }
                 }
             }
+            Node::Geo { path, test } => {
+                self.add(&place.join(path.as_str()), Bounds::present(), place);
+                if let Some(own) = self.found.last_mut() {
+                    own.geo = Some(test.clone());
+                }
+            }
             other => {
                 if let Some((path, bounds)) = of_leaf(other, self.texts) {
                     self.add(&place.join(path), bounds, place);
@@ -161,6 +171,7 @@ impl Collector<'_> {
             conjunct: self.conjunct,
             whole: !place.partial,
             element: place.element.clone(),
+            geo: None,
         });
     }
 }
@@ -170,7 +181,7 @@ fn of_leaf<'n>(node: &'n Node, texts: Texts<'_>) -> Option<(&'n str, Bounds)> {
         Node::Compare { op, value, .. } => value_bounds::of_compare(*op, value, texts)?,
         Node::In(membership) => value_bounds::of_in(membership, texts)?,
         Node::Regex { regex, .. } => value_bounds::of_regex(regex, texts),
-        Node::Exists { .. } => Bounds::present(),
+        Node::Exists { .. } | Node::Geo { .. } => Bounds::present(),
         Node::Mod { .. } => value_bounds::of_numbers(),
         Node::Not(inner) => return negation(inner, texts),
         _ => return None,

@@ -56,7 +56,7 @@ impl Query {
     }
 
     pub fn parse(filter: Doc<'_>, hint: Option<Hint<'_>>, context: &Context) -> Result<Query> {
-        let mut query = Query::new(Filter::parse(filter, context)?);
+        let mut query = Query::new(Filter::parse_query(filter, context)?);
         query.hint = hint.map(ChosenIndex::parse).transpose()?.flatten();
         Ok(query)
     }

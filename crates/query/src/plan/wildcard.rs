@@ -139,6 +139,7 @@ fn shape(at: usize, index: &Index, wildcard: &Wildcard, path: &str, arrays: u64)
         collation: index.collation.clone(),
         partial: index.partial.clone(),
         clustering: index.clustering,
+        geo: None,
         source: IndexSource::Secondary(at),
     }
 }
