@@ -36,10 +36,21 @@ enum Kind {
     Partial,
     /// Of documents with arrays or without.
     Wildcard,
+    /// The same beside other fields.
+    CompoundWildcard,
     /// Indexes, statements and collections of several collations, with arrays or without.
     Collated,
 }
 const COLLATED: &[&str] = &["a", "-b", "x,a.b", "c,a", "b,x", "a.b,a.c", "#x", "$**"];
+/// With the projection.
+const COMPOUND_WILDCARDS: &[(&str, &[(&str, i32)])] = &[
+    ("x,a.$**", &[]),
+    ("-x,a.b.$**,b", &[]),
+    ("a.$**,-x", &[]),
+    ("x,$**", &[("x", 0)]),
+    ("$**,-b,x", &[("a", 1)]),
+    ("b,-$**", &[("b", 0), ("x", 0)]),
+];
 const SORTS: &[&[(&str, i32)]] = &[
     &[],
     &[("a", 1)],
@@ -253,6 +264,13 @@ fn make_indexes(rig: &Rig, random: &mut Random, kind: Kind) -> Vec<&'static str>
             rig.index_with(scope, options);
             return Vec::new();
         }
+        Kind::CompoundWildcard => {
+            let (index, fields): (&str, &[(&str, i32)]) = random.pick(COMPOUND_WILDCARDS);
+            let fields: DocBuf = fields.iter().copied().collect();
+            let options = if fields.as_doc().is_empty() { DocBuf::new() } else { doc("wildcardProjection", &fields) };
+            rig.index_with(index, options);
+            return Vec::new();
+        }
         Kind::Collated => {
             for index in COLLATED {
                 let mut options = doc("collation", &random.collation().to_doc());
@@ -287,7 +305,8 @@ fn filled(random: &mut Random, kind: Kind) -> (Rig, Vec<DocBuf>, Vec<&'static st
         rig.database.store.create_collection(&rig.ns, &options).unwrap();
     }
     let plain = matches!(kind, Kind::Plain | Kind::Hashed)
-        || (matches!(kind, Kind::Partial | Kind::Wildcard | Kind::Collated) && random.below(2) == 0);
+        || (matches!(kind, Kind::Partial | Kind::Wildcard | Kind::CompoundWildcard | Kind::Collated)
+            && random.below(2) == 0);
     let count = 60;
     let indexes = make_indexes(&rig, random, kind);
     // parallel arrays and the like cannot be indexed
@@ -432,7 +451,7 @@ fn run(first: u64, count: u64, kind: Kind) {
     let count = std::env::var("ARBOR_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(count);
     let mark = match kind {
         Kind::Partial => "isPartial: true",
-        Kind::Wildcard => "$_path",
+        Kind::Wildcard | Kind::CompoundWildcard => "$_path",
         Kind::Collated => "CollationKey",
         _ => "IXSCAN",
     };
@@ -494,6 +513,11 @@ fn every_plan_gives_the_same_answer_with_partial_indexes() {
 #[test]
 fn every_plan_gives_the_same_answer_with_wildcard_indexes() {
     run(500_010, 5, Kind::Wildcard);
+}
+
+#[test]
+fn every_plan_gives_the_same_answer_with_compound_wildcard_indexes() {
+    run(700_000, 5, Kind::CompoundWildcard);
 }
 
 #[test]

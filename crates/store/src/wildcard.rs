@@ -173,11 +173,13 @@ impl Wildcard {
             walk.push("", ValueRef::MinKey, ValueRef::MinKey)?;
         }
         let Walk { mut found, mut arrays, .. } = walk;
-        found.sort_by(|(_, a), (_, b)| a.bytes.cmp(&b.bytes));
-        found.dedup_by(|(_, a), (_, b)| a.bytes == b.bytes);
+        found.sort_by(|a, b| a.key.bytes.cmp(&b.key.bytes));
+        found.dedup_by(|a, b| a.key.bytes == b.key.bytes);
         // also what no array made: names with dots, and names that stand twice
-        arrays |= found.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b));
-        let keys = found.into_iter().map(|(_, key)| key).collect();
+        let mut places: Vec<(usize, &str)> = found.iter().map(|found| (found.around, found.path.as_str())).collect();
+        places.sort_unstable();
+        arrays |= places.windows(2).any(|pair| matches!(pair, [a, b] if a == b));
+        let keys = found.into_iter().map(|found| found.key).collect();
         let mut masks = multikey;
         masks.insert(self.before, u64::from(arrays));
         Ok(Keys { keys, multikey: masks })
@@ -198,6 +200,13 @@ impl Wildcard {
         })?;
         Ok(Around { values, multikey })
     }
+}
+
+struct Found {
+    path: String,
+    /// Which of the values around it stands in the key.
+    around: usize,
+    key: Key,
 }
 
 /// What stands around path and value in the keys of a document.
@@ -233,8 +242,7 @@ struct Walk<'s> {
     around: &'s [Vec<Value>],
     collation: &'s Collation,
     builder: KeyBuilder,
-    /// Paths with their keys.
-    found: Vec<(String, Key)>,
+    found: Vec<Found>,
     arrays: bool,
 }
 
@@ -261,21 +269,21 @@ impl Walk<'_> {
 
     fn value(&mut self, path: &str, value: ValueRef<'_>) -> Result<()> {
         match value {
-            ValueRef::Document(inner) if !inner.is_empty() => return self.document(path, inner),
-            _ if !self.scope.covers(path) => return Ok(()),
+            ValueRef::Document(inner) if !inner.is_empty() => self.document(path, inner),
+            _ if !self.scope.covers(path) => Ok(()),
             value => self.push(path, ValueRef::String(path), value),
         }
     }
 
     fn push(&mut self, path: &str, shown: ValueRef<'_>, value: ValueRef<'_>) -> Result<()> {
         let (before, behind) = self.scope.others();
-        for values in self.around {
+        for (around, values) in self.around.iter().enumerate() {
             let (first, last) = values.split_at_checked(before.len()).unwrap_or_default();
             push_all(&mut self.builder, before, first);
             self.builder.push(shown, false);
             self.collation.push_key(&mut self.builder, value, self.scope.descending);
             push_all(&mut self.builder, behind, last);
-            self.found.push((path.to_owned(), self.builder.finish()));
+            self.found.push(Found { path: path.to_owned(), around, key: self.builder.finish() });
         }
         if self.found.len() > KEYS_PER_DOCUMENT_MAX {
             return Err(Error::TooManyKeys { keys_max: KEYS_PER_DOCUMENT_MAX });

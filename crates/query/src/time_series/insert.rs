@@ -47,9 +47,9 @@ pub fn insert(
     while let Some((group, behind)) = rest.split_at_checked(group_of(rest)).filter(|(group, _)| !group.is_empty()) {
         rest = behind;
         let write = |txn: &mut Transaction| Packer::new(series, &held).pack(txn, group);
-        let written = interrupt.check().and_then(|()| Ok(database.transactions.retry(Durability::Applied, write)?.0));
+        let written = interrupt.check().and_then(|()| database.transactions.retry(Durability::Applied, write));
         match written {
-            Ok(()) => outcome.inserted += group.len() as u64,
+            Ok(_) => outcome.inserted += group.len() as u64,
             Err(error) => {
                 // nothing of the group was written
                 outcome.errors.push(WriteError { index: group.first().map_or(0, |(index, _)| *index), error });
