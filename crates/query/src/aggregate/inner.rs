@@ -100,6 +100,11 @@ impl InnerRows {
         Ok(InnerRows { root, collection, slots: slots.count(), ready: VecDeque::new(), ended: false })
     }
 
+    /// The rows of an operator with so many leaves.
+    pub fn over(root: Box<dyn Operator>, collection: Arc<Collection>, slots: usize) -> InnerRows {
+        InnerRows { root, collection: Some(collection), slots, ready: VecDeque::new(), ended: false }
+    }
+
     pub fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
         if self.ready.is_empty() && !self.ended {
             self.read_ahead(run)?;

@@ -1,7 +1,7 @@
 //! `$lookup`: for each document, those of another collection that belong to it.
 //!
-//! `localField`/`foreignField` becomes an `$in` on the foreign field, so that an index there is used. A pipeline with
-//! `let` is parsed again for each document, with the variables as constants. The other collection is read in the
+//! `localField`/`foreignField` becomes an `$in` on the foreign field: with an index there, a scan of it for each document,
+//! else a hash join ([`super::hash_join`]) where that fits into memory. A pipeline with `let` is parsed again for each document, with the variables as constants. The other collection is read in the
 //! snapshot of the whole pipeline.
 
 use std::sync::Arc;
@@ -11,11 +11,14 @@ use arbor_lang::matcher::{In, Node};
 use arbor_lang::path::{Leaf, Path};
 use arbor_lang::{Code, Collation, Context, Expression, Filter, Input};
 use arbor_store::{Collection, Namespace, Store};
+use arbor_txn::View;
 
+use super::hash_join::HashJoin;
 use super::inner::{InnerRows, check_depth, documents_first};
 use super::pipeline::Pipeline;
 use super::step::Surroundings;
 use crate::operator::Run;
+use crate::plan::{self, Access, IndexShape, Query, Slots};
 use crate::view::Foreign;
 use crate::{Error, Result, Settings};
 
@@ -35,6 +38,14 @@ pub struct Lookup {
     db: String,
     depth: usize,
     context: Context,
+}
+
+/// How a `$lookup` finds documents.
+pub enum Strategy {
+    /// A pipeline for each row.
+    Pipelines,
+    Index(Box<IndexShape>),
+    Hash,
 }
 
 #[derive(Clone)]
@@ -78,6 +89,56 @@ impl Lookup {
         text.into_lookup(pipeline, variables, around)
     }
 
+    /// How documents are found for the rows to come.
+    pub fn strategy(&self, view: &dyn View) -> Result<Strategy> {
+        let (Some(join), Some(foreign), None, true) = (&self.join, &self.foreign, &self.inner, self.view.is_empty())
+        else {
+            return Ok(Strategy::Pipelines);
+        };
+        // which value it is makes no difference: what an index lacks is found out for each row
+        let probe = Query::new(join.filter_of(vec![Value::Int32(0)], &self.context.collation));
+        match plan::plan(view, foreign, &probe)?.winner.access {
+            Access::Index(access) => Ok(Strategy::Index(Box::new(access.shape))),
+            Access::Collection(_) => Ok(Strategy::Hash),
+            _ => Ok(Strategy::Pipelines),
+        }
+    }
+
+    /// None: the other collection does not fit into memory.
+    pub fn hash_join(&self, settings: &Settings, run: &mut Run<'_>) -> Result<Option<HashJoin>> {
+        let Some(join) = &self.join else { return Ok(None) };
+        let whole = self.pipeline(Filter::everything(&self.context.collation), &self.context, &ArrayBuf::new())?;
+        let rows = InnerRows::open(whole, self.foreign.clone(), run.view, settings)?;
+        HashJoin::build(rows, &join.foreign, &self.context.collation, settings.group_bytes_max, run)
+    }
+
+    pub fn find_hashed(&self, input: Input<'_>, table: &HashJoin) -> Result<ArrayBuf> {
+        let Some(join) = &self.join else { return Ok(ArrayBuf::new()) };
+        let values = join.values(input.doc, &self.context.collation);
+        let found = table.find(&join.filter_of(values.clone(), &self.context.collation), &values, BYTES_MAX)?;
+        found.ok_or_else(|| self.too_large())
+    }
+
+    /// By this index, if it has all that may match.
+    pub fn find_by_index(
+        &self,
+        input: Input<'_>,
+        shape: &IndexShape,
+        settings: &Settings,
+        run: &mut Run<'_>,
+    ) -> Result<ArrayBuf> {
+        let (Some(join), Some(foreign)) = (&self.join, &self.foreign) else { return Ok(ArrayBuf::new()) };
+        let collation = &self.context.collation;
+        let query = Query::new(join.filter_of(join.values(input.doc, collation), collation));
+        let Some(solution) = plan::by_index(run.view, foreign, &query, shape) else {
+            return self.find(input, settings, run);
+        };
+        let mut slots = Slots::default();
+        let root = plan::operator(&solution, &query, settings, &mut slots);
+        let rows = InnerRows::over(root, foreign.clone(), slots.count());
+        rows.all(run, BYTES_MAX)?.ok_or_else(|| self.too_large())
+    }
+
     /// The documents that belong to `doc`.
     pub fn find(&self, input: Input<'_>, settings: &Settings, run: &mut Run<'_>) -> Result<ArrayBuf> {
         let pipeline = self.pipeline_for(input)?;
@@ -91,9 +152,10 @@ impl Lookup {
     }
 
     fn pipeline_for(&self, input: Input<'_>) -> Result<Pipeline> {
+        let collation = &self.context.collation;
         let filter = match &self.join {
-            Some(join) => join.filter(input.doc, &self.context.collation),
-            None => Filter::everything(&self.context.collation),
+            Some(join) => join.filter_of(join.values(input.doc, collation), collation),
+            None => Filter::everything(collation),
         };
         let mut context = self.context.clone();
         let no_stages = ArrayBuf::new();
@@ -106,8 +168,11 @@ impl Lookup {
             }
             None => &no_stages,
         };
-        let around =
-            Surroundings { store: &self.store, db: &self.db, context: &context, depth: self.depth, inside: None };
+        self.pipeline(filter, &context, stages)
+    }
+
+    fn pipeline(&self, filter: Filter, context: &Context, stages: &ArrayBuf) -> Result<Pipeline> {
+        let around = Surroundings { store: &self.store, db: &self.db, context, depth: self.depth, inside: None };
         Pipeline::parse_inner(self.view.as_array(), filter, stages.as_array(), &around.inside("$lookup"))
     }
 
@@ -121,7 +186,7 @@ impl Lookup {
 
 impl Join {
     /// A missing local field belongs to foreign ones that are missing or null.
-    fn filter(&self, doc: Doc<'_>, collation: &Collation) -> Filter {
+    fn values(&self, doc: Doc<'_>, collation: &Collation) -> Vec<Value> {
         let mut values: Vec<Value> = Vec::new();
         self.local.visit(doc, Leaf::Whole, &mut |visit| {
             match visit.value {
@@ -135,7 +200,10 @@ impl Join {
             values.into_iter().map(|value| (collation.key_of(value.as_ref()).bytes, value)).collect();
         keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
         keyed.dedup_by(|(a, _), (b, _)| a == b);
-        let values = keyed.into_iter().map(|(_, value)| value).collect();
+        keyed.into_iter().map(|(_, value)| value).collect()
+    }
+
+    fn filter_of(&self, values: Vec<Value>, collation: &Collation) -> Filter {
         Filter::from_root(Node::In(In { path: self.foreign.clone(), values, regexes: Vec::new() }), collation)
     }
 }

@@ -9,11 +9,13 @@
 //! | `pushdown.rs` | which stages become part of the query |
 //! | `inner.rs` | pipelines inside others: over another collection, or over documents of the command |
 //! | `lookup.rs`, `union_with.rs`, `facet.rs` | the stages that have such |
+//! | `hash_join.rs` | `$lookup` without an index |
 //! | `graph_lookup.rs` | `$graphLookup`: queries step by step |
 //! | `sink.rs`, `out.rs`, `merge.rs` | the stages that write |
 
 mod facet;
 mod graph_lookup;
+mod hash_join;
 mod inner;
 mod lookup;
 mod merge;
@@ -35,8 +37,9 @@ use crate::{AggregateSpec, Cursor, Database, Error, Interrupt, Result};
 
 pub use facet::Facet;
 pub use graph_lookup::GraphLookup;
+pub use hash_join::HashJoin;
 pub use inner::{Inner, InnerRows};
-pub use lookup::Lookup;
+pub use lookup::{Lookup, Strategy};
 pub use out::drop_unfinished;
 pub use pipeline::Pipeline;
 use sink::Sink;

@@ -75,6 +75,11 @@ fn executed(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, pipeline: &Pipe
 const FIGURES: &[(&str, &str)] = &[
     ("maxUsedMemBytes", "maxTotalMemoryUsageBytes"),
     ("totalDataSizeSorted", "totalDataSizeSortedBytesEstimate"),
+    ("strategy", "strategy"),
+    ("totalDocsExamined", "totalDocsExamined"),
+    ("totalKeysExamined", "totalKeysExamined"),
+    ("collectionScans", "collectionScans"),
+    ("indexesUsed", "indexesUsed"),
     ("usedDisk", "usedDisk"),
     ("spills", "spills"),
 ];

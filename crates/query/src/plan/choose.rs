@@ -38,6 +38,14 @@ pub fn plan(view: &dyn View, collection: &Collection, query: &Query) -> Result<P
     }
 }
 
+/// The documents of a query by an index that the caller has chosen; None: it may lack some, or would be read whole.
+pub fn by_index(view: &dyn View, collection: &Collection, query: &Query, shape: &IndexShape) -> Option<Solution> {
+    let planner = Planner { view, collection, query };
+    let candidate = planner.candidate(shape.clone(), &predicates(query.filter.root()));
+    let fits = candidate.bounds.narrows() && planner.is_complete(&candidate);
+    fits.then(|| planner.solution(candidate))
+}
+
 struct Planner<'p> {
     view: &'p dyn View,
     collection: &'p Collection,

@@ -46,7 +46,7 @@ mod wildcard;
 pub use access::{Access, IndexAccess, ScanRange, Solution};
 pub use build::{Slots, decided, index_scan, operator, skip_and_limit};
 pub use cache::PlanCache;
-pub use choose::plan;
+pub use choose::{by_index, plan};
 pub use decide::{Decider, Decision, hashes, tried_docs};
 pub use distinct::distinct_access;
 pub use index_shape::{IndexShape, IndexSource};

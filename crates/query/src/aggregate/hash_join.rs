@@ -1,0 +1,92 @@
+//! `$lookup` without an index: the other collection is read once, into memory, and its documents are found by a hash of
+//! the foreign field's values.
+//!
+//! The table only proposes: each document that it finds is asked the same filter that a scan would ask, so that missing
+//! fields, arrays and numbers of several types are equal exactly when they are for a query.
+
+use std::collections::HashMap;
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
+use arbor_lang::path::{Leaf, Path};
+use arbor_lang::{Collation, Filter};
+
+use super::inner::InnerRows;
+use crate::Result;
+use crate::operator::Run;
+
+pub struct HashJoin {
+    /// In the order of the collection.
+    documents: Vec<DocBuf>,
+    places: HashMap<Vec<u8>, Vec<u32>>,
+    collation: Collation,
+}
+
+impl HashJoin {
+    /// None: the documents need more than `bytes_max`.
+    pub fn build(
+        mut rows: InnerRows,
+        foreign: &Path,
+        collation: &Collation,
+        bytes_max: usize,
+        run: &mut Run<'_>,
+    ) -> Result<Option<HashJoin>> {
+        let mut join = HashJoin { documents: Vec::new(), places: HashMap::new(), collation: collation.clone() };
+        let mut bytes = 0;
+        while let Some(row) = rows.next(run)? {
+            run.tick()?;
+            bytes += size_of::<DocBuf>() + row.document.as_bytes().len();
+            let place = join.documents.len() as u32;
+            for key in keys_of(row.document.as_doc(), foreign, collation) {
+                bytes += key.len() + size_of::<(Vec<u8>, Vec<u32>)>();
+                join.places.entry(key).or_default().push(place);
+            }
+            join.documents.push(row.document);
+            if bytes > bytes_max {
+                return Ok(None);
+            }
+        }
+        Ok(Some(join))
+    }
+
+    /// The documents that match, in the order of the collection. Requires that `filter` asks for one of `values`. None:
+    /// they are more than `bytes_max`.
+    pub fn find(&self, filter: &Filter, values: &[Value], bytes_max: usize) -> Result<Option<ArrayBuf>> {
+        let found = values.iter().filter_map(|value| self.places.get(&key(Some(value.as_ref()), &self.collation)));
+        let mut places: Vec<u32> = found.flatten().copied().collect();
+        places.sort_unstable();
+        places.dedup();
+        let mut matching = ArrayBuf::new();
+        for document in places.into_iter().filter_map(|place| self.documents.get(place as usize)) {
+            if filter.matches(document.as_doc())? {
+                matching.push(document);
+            }
+            if matching.as_array().as_bytes().len() > bytes_max {
+                return Ok(None);
+            }
+        }
+        Ok(Some(matching))
+    }
+}
+
+/// What is missing or undefined may equal null.
+fn key(value: Option<ValueRef<'_>>, collation: &Collation) -> Vec<u8> {
+    match value {
+        None | Some(ValueRef::Undefined) => collation.key_of(ValueRef::Null).bytes,
+        Some(value) => collation.key_of(value).bytes,
+    }
+}
+
+/// A document whose path leads nowhere may equal null.
+fn keys_of(document: Doc<'_>, path: &Path, collation: &Collation) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    path.visit(document, Leaf::Expand, &mut |visit| {
+        keys.push(key(visit.value, collation));
+        false
+    });
+    if keys.is_empty() {
+        keys.push(key(None, collation));
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
