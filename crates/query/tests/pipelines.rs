@@ -84,6 +84,44 @@ fn explain_shows_what_a_query_does_of_a_pipeline() {
 }
 
 #[test]
+fn a_group_of_indexed_fields_reads_no_document() {
+    let rig = filled();
+    let explained = |group: DocBuf| {
+        let stages: ArrayBuf = [doc("$match", &doc("a", &doc("$gte", 8i32))), doc("$group", &group)].iter().collect();
+        let spec = ExplainSpec::Aggregate(rig.pipeline(&stages));
+        arbor_query::explain(&rig.database, &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap()
+    };
+    let sum = |field: &str| DocBuf::new().with("_id", "$a").with("n", &doc("$sum", field));
+    let covered = explained(sum("$a"));
+    let stats = "stages.0.$cursor.executionStats";
+    assert_eq!(at(&covered, &format!("{stats}.totalDocsExamined")).to_string(), "0");
+    assert_eq!(at(&covered, &format!("{stats}.executionStages.stage")).to_string(), "\"PROJECTION_COVERED\"");
+    let fetched = explained(sum("$tags"));
+    assert_eq!(at(&fetched, &format!("{stats}.executionStages.stage")).to_string(), "\"FETCH\"");
+    let stages =
+        [doc("$match", &doc("a", &doc("$gte", 8i32))), doc("$group", &sum("$a")), doc("$sort", &doc("_id", 1i32))];
+    assert_eq!(rig.aggregate(&stages), ["{ _id: 8, n: 80 }", "{ _id: 9, n: 90 }"]);
+}
+
+#[test]
+fn explain_shows_the_stages_in_the_order_in_which_they_run() {
+    let rig = filled();
+    let stages: ArrayBuf = [
+        doc("$addFields", &doc("x", 1i32)),
+        doc("$unwind", "$tags"),
+        doc("$match", &DocBuf::new().with("a", 3i32).with("tags", 1i32)),
+    ]
+    .iter()
+    .collect();
+    let spec = ExplainSpec::Aggregate(rig.pipeline(&stages));
+    let explained = arbor_query::explain(&rig.database, &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap();
+    let plan = at(&explained, "stages.0.$cursor.queryPlanner.winningPlan.inputStage.indexName");
+    assert_eq!(plan.to_string(), "\"a\"", "{}", explained.as_doc());
+    assert_eq!(at(&explained, "stages.3.$match").to_string(), "{ tags: 1 }");
+    assert_eq!(at(&explained, "stages.3.nReturned").to_string(), "13");
+}
+
+#[test]
 fn lookup_finds_what_belongs_to_a_document() {
     let rig = rig();
     let docs = [

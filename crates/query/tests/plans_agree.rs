@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use arbor_bson::{ArrayBuf, DocBuf, Value, ValueRef};
 use arbor_lang::path::{Leaf, Path};
 use arbor_lang::{Collation, Context, Filter, SortPattern};
-use arbor_query::{FindSpec, Hint};
+use arbor_query::{FindSpec, Hint, Interrupt, Result};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -395,6 +395,64 @@ fn check_merge(rig: &Rig, docs: &[DocBuf], indexes: &[&str], random: &mut Random
         && rig.explain(spec).as_doc().to_string().contains("SORT_MERGE")
 }
 
+/// A stage that a pipeline may have in any place.
+fn random_stage(random: &mut Random) -> DocBuf {
+    let path = random.pick(&["a", "b", "c", "x", "a.b", "a.c", "_id"]);
+    match random.below(11) {
+        0..=2 => doc("$match", &random.filter(1)),
+        3 => doc("$addFields", &doc(path, random.pick(&["$b", "$x", "$a.c"]))),
+        4 => doc("$project", &[(path, 1i32), ("x", 1)].into_iter().take(1 + random.below(2)).collect::<DocBuf>()),
+        5 => doc("$project", &doc(random.pick(&["a.b", "c", "x"]), 0i32)),
+        6 => doc("$unset", random.pick(&["a.b", "b", "x"])),
+        7 => doc("$unwind", &doc("path", random.pick(&["$a", "$b", "$a.b"])).with("preserveNullAndEmptyArrays", true)),
+        8 => {
+            let fields = DocBuf::new().with("from", "c").with("localField", path).with("foreignField", "b");
+            doc("$lookup", &fields.with("as", random.pick(&["found", "a", "x"])))
+        }
+        9 => doc("$sort", &doc(path, random.pick(&[1, -1]))),
+        // fields that an index may cover
+        _ => {
+            let sum = doc("$sum", random.pick(&["$x", "$b", "$a"]));
+            doc("$group", &DocBuf::new().with("_id", random.pick(&["$a", "$b"])).with("n", &sum))
+        }
+    }
+}
+
+/// A pipeline, by whatever plan, gives what its stages give one after the other to all documents.
+fn check_pipeline(rig: &Rig, docs: &[DocBuf], random: &mut Random, seed: u64) {
+    // documents that are given have no collection whose collation they follow
+    if !rig.effective_collation().is_simple() {
+        return;
+    }
+    let mut stages: Vec<DocBuf> = (0..1 + random.below(4)).map(|_| random_stage(random)).collect();
+    if random.below(2) == 0 {
+        // an order that leaves nothing open, then a limit
+        stages.retain(|stage| stage.get("$sort").is_none());
+        let sort = doc(random.pick(&["a", "b", "x"]), random.pick(&[1, -1])).with("_id", 1i32);
+        stages.insert(0, doc("$sort", &sort));
+        stages.push(doc("$limit", 1 + random.below(20) as i32));
+    }
+    let pipeline: ArrayBuf = stages.iter().collect();
+    let shown = |found: Result<Vec<DocBuf>>| -> Option<Vec<String>> {
+        // a group shows the _id of its first document, of which equal ones may be 1 or 1.0
+        let grouped = stages.iter().any(|stage| stage.get("$group").is_some());
+        let text = |doc: &DocBuf| match grouped {
+            true => format!("{:?}", Collation::simple().key_of(ValueRef::Document(doc.as_doc())).bytes),
+            false => doc.as_doc().to_string(),
+        };
+        let mut all: Vec<String> = found.ok()?.iter().map(text).collect();
+        all.sort();
+        Some(all)
+    };
+    let never = Interrupt::never();
+    let plain = arbor_query::aggregate_documents(&rig.database, &rig.pipeline(&pipeline), docs.to_vec(), &never);
+    let expected = shown(plain.and_then(|cursor| cursor.all(&never)));
+    // a stage that fails for one document may not come to it in another order
+    let Some(expected) = expected else { return };
+    let found = shown(rig.try_aggregate(&stages));
+    assert_eq!(found, Some(expected), "seed {seed}, pipeline {stages:?}");
+}
+
 /// The values that `distinct` finds, through indexes or not, are those of the documents.
 fn check_distinct(rig: &Rig, docs: &[DocBuf], filter: &DocBuf, key: &str, seed: u64) {
     let collation = rig.effective_collation();
@@ -473,6 +531,9 @@ fn run(first: u64, count: u64, kind: Kind) {
             if Filter::parse(filter.as_doc(), &Context::new(0)).is_ok() {
                 used += u64::from(rig.explain(rig.find_spec(&filter)).as_doc().to_string().contains(mark));
             }
+        }
+        for _ in 0..20 {
+            check_pipeline(&rig, &docs, &mut random, seed);
         }
         for key in ["a", "b", "c", "x", "a.b"] {
             check_distinct(&rig, &docs, &DocBuf::new(), key, seed);

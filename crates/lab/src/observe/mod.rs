@@ -9,7 +9,7 @@ use std::time::Instant;
 
 pub use disk_use::{DiskUse, disk_use};
 pub use host::HostCounters;
-pub use process::{DeviceBytes, forget_peak_memory, own_cpu_seconds, peak_memory_bytes};
+pub use process::{DeviceBytes, cpu_seconds, forget_peak_memory, own_cpu_seconds, peak_memory_bytes};
 
 /// Counters at one moment.
 #[derive(Clone, Copy, Debug)]

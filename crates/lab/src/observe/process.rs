@@ -38,7 +38,7 @@ pub fn forget_peak_memory() {
 }
 
 /// User and system CPU seconds of a process since it started, its ended children not included.
-pub(super) fn cpu_seconds(pid: u32) -> std::io::Result<f64> {
+pub fn cpu_seconds(pid: u32) -> std::io::Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let ticks = cpu_ticks(&text).ok_or_else(|| std::io::Error::other("/proc/PID/stat has an unknown form"))?;
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)

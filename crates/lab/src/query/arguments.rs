@@ -73,7 +73,7 @@ impl Run {
             notes = dataset::load(&mut client, self.documents, progress).map_err(failed)?;
             load_seconds = Some(begun.elapsed().as_secs_f64());
         }
-        let pace = Pace { measured: self.measured, profiled: target.process().filter(|_| self.profiled) };
+        let pace = Pace { measured: self.measured, process: target.process(), profiled: self.profiled };
         let mut shapes = Vec::new();
         for shape in &self.shapes {
             eprintln!("{}: {}", target.name(), shape.name);

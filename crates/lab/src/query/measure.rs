@@ -8,6 +8,7 @@ use arbor_wire::client::{Client, ClientError};
 use super::dataset::{self, DATABASE};
 use super::profile::{Profile, Shares};
 use super::shape::{Counts, Shape};
+use crate::observe::cpu_seconds;
 
 /// Runs of one shape at most.
 const RUNS_MAX: usize = 2000;
@@ -15,6 +16,8 @@ const RUNS_MAX: usize = 2000;
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub seconds: f64,
+    /// Processor time of the server per run, where its process is known.
+    pub cpu_seconds: Option<f64>,
     pub runs: usize,
     /// Documents that came back.
     pub returned: u64,
@@ -38,7 +41,9 @@ impl Figures {
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     pub measured: Duration,
-    pub profiled: Option<u32>,
+    /// Of the server, where it is on this machine.
+    pub process: Option<u32>,
+    pub profiled: bool,
 }
 
 pub fn measure(client: &mut Client, shape: &Shape, pace: Pace) -> Figures {
@@ -51,13 +56,16 @@ pub fn measure(client: &mut Client, shape: &Shape, pace: Pace) -> Figures {
 fn try_measure(client: &mut Client, shape: &Shape, pace: Pace) -> Result<Figures, ClientError> {
     let plan = explained(client, shape)?;
     let mut returned = once(client, shape)?.1;
-    let profile = pace.profiled.and_then(Profile::start);
+    let profile = pace.process.filter(|_| pace.profiled).and_then(Profile::start);
+    let cpu = || pace.process.and_then(|pid| cpu_seconds(pid).ok());
+    let cpu_before = cpu();
     let (mut times, begun) = (Vec::new(), Instant::now());
     while times.is_empty() || (begun.elapsed() < pace.measured && times.len() < RUNS_MAX) {
         let (seconds, documents) = once(client, shape)?;
         returned = documents;
         times.push(seconds);
     }
+    let used = cpu().zip(cpu_before).map(|(after, before)| (after - before) / times.len() as f64);
     let shares = profile.and_then(Profile::finish);
     times.sort_by(f64::total_cmp);
     let documents = match shape.counts {
@@ -66,7 +74,17 @@ fn try_measure(client: &mut Client, shape: &Shape, pace: Pace) -> Result<Figures
     };
     let seconds = times.get(times.len() / 2).copied().unwrap_or_default();
     let scans = plan.contains("COLLSCAN") && !shape.scans;
-    Ok(Figures { seconds, runs: times.len(), returned, documents, plan, scans, shares, failure: None })
+    Ok(Figures {
+        seconds,
+        cpu_seconds: used,
+        runs: times.len(),
+        returned,
+        documents,
+        plan,
+        scans,
+        shares,
+        failure: None,
+    })
 }
 
 /// Time and documents of one run.

@@ -16,7 +16,7 @@ pub struct Measured {
 }
 
 pub fn text(measured: &Measured) -> String {
-    let columns = ["ms", "k docs/s", "runs", "plan%", "engine%", "exec%", "other%"].map(str::to_owned);
+    let columns = ["ms", "cpu ms", "k docs/s", "runs", "plan%", "engine%", "exec%", "other%"].map(str::to_owned);
     let title = format!("{}: query shapes over {} documents", measured.system, measured.documents);
     let mut table = Table::new(&title, "shape, leaves of its plan", columns);
     for (shape, figures) in &measured.shapes {
@@ -31,6 +31,7 @@ pub fn text(measured: &Measured) -> String {
         );
         let head = [
             format!("{:.3}", figures.seconds * 1e3),
+            figures.cpu_seconds.map_or_else(String::new, |seconds| format!("{:.2}", seconds * 1e3)),
             format!("{:.1}", figures.per_second() / 1e3),
             figures.runs.to_string(),
         ];
@@ -47,7 +48,7 @@ fn shown(plan: &str) -> &str {
 }
 
 pub fn csv(all: &[Measured]) -> String {
-    let mut text = "system,documents,shape,seconds,documents_per_second,runs,returned,planning,engine,execution,other,\
+    let mut text = "system,documents,shape,seconds,cpu_seconds,documents_per_second,runs,returned,planning,engine,execution,other,\
                     scans,plan,failure\n"
         .to_owned();
     let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
@@ -58,11 +59,12 @@ pub fn csv(all: &[Measured]) -> String {
                 |s| format!("{:.2},{:.2},{:.2},{:.2}", s.planning, s.engine, s.execution, s.other),
             );
             text.push_str(&format!(
-                "{},{},{},{:.6},{:.1},{},{},{shares},{},{},{}\n",
+                "{},{},{},{:.6},{},{:.1},{},{},{shares},{},{},{}\n",
                 quoted(&measured.system),
                 measured.documents,
                 quoted(&shape.name),
                 figures.seconds,
+                figures.cpu_seconds.map_or_else(String::new, |seconds| format!("{seconds:.6}")),
                 figures.per_second(),
                 figures.runs,
                 figures.returned,
@@ -80,6 +82,7 @@ pub fn manifest(all: &[Measured]) -> Value {
         json!({
             "name": shape.name,
             "seconds": figures.seconds,
+            "cpu_seconds": figures.cpu_seconds,
             "documents_per_second": figures.per_second(),
             "runs": figures.runs,
             "returned": figures.returned,

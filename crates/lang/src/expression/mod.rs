@@ -163,6 +163,16 @@ impl Expression {
         dependencies
     }
 
+    /// The names of the fields that it reads, when these are top-level ones. None: it reads deeper, or all of it.
+    pub fn top_level_fields(&self) -> Option<Vec<String>> {
+        let dependencies = self.dependencies();
+        if dependencies.whole_document || dependencies.metadata {
+            return None;
+        }
+        let name = |path: &Path| (path.components().len() == 1).then(|| path.as_str().to_owned());
+        dependencies.paths.iter().map(name).collect()
+    }
+
     /// Whether it has the same value for every document. Parts of `$let` and the like may still need their variables.
     fn is_constant(&self) -> bool {
         let mut constant = true;

@@ -53,6 +53,16 @@ impl Group {
         self.id.reads_document() || self.fields.as_slice().iter().any(|(_, accumulator)| accumulator.reads_document())
     }
 
+    /// The top-level fields that it reads. None: it may read any, or what is known about the document.
+    pub fn fields_read(&self) -> Option<Vec<String>> {
+        let arguments = self.fields.as_slice().iter().map(|(_, accumulator)| accumulator.fields_read());
+        let all = std::iter::once(self.id.top_level_fields()).chain(arguments).collect::<Option<Vec<_>>>()?;
+        let mut names: Vec<String> = all.into_iter().flatten().collect();
+        names.sort_unstable();
+        names.dedup();
+        Some(names)
+    }
+
     /// What tells the group of a document: equal bytes, same group. For partitioning what does not fit memory.
     pub fn key<'d>(&self, input: impl Into<Input<'d>>) -> Result<Vec<u8>> {
         let environment = Environment::new(input);

@@ -6,6 +6,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `pipeline.rs`, `step.rs` | a parsed pipeline |
+//! | `optimise.rs` | the stages in the order in which they run |
 //! | `pushdown.rs` | which stages become part of the query |
 //! | `inner.rs` | pipelines inside others: over another collection, or over documents of the command |
 //! | `lookup.rs`, `union_with.rs`, `facet.rs` | the stages that have such |
@@ -19,6 +20,7 @@ mod hash_join;
 mod inner;
 mod lookup;
 mod merge;
+mod optimise;
 mod out;
 mod pipeline;
 mod pushdown;

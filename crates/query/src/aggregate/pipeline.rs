@@ -3,9 +3,14 @@
 use std::collections::VecDeque;
 
 use arbor_bson::{Array, ArrayBuf, Doc, DocBuf};
+<<<<<<< HEAD
 use arbor_lang::stage::{GeoNear, Map};
 use arbor_lang::{Filter, Stage};
+=======
+use arbor_lang::{Context, Filter, Stage};
+>>>>>>> 798ba12 (query: stages of a pipeline in a better order, groups from index keys alone; lang: sums stand in their group)
 
+use super::optimise::optimise;
 use super::pushdown::{both, push_down};
 use super::sink::Sink;
 use super::step::{Step, Surroundings, only_field};
@@ -20,7 +25,9 @@ use crate::{AggregateSpec, Database, Result, Settings};
 #[derive(Clone)]
 pub struct Pipeline {
     pub query: Query,
-    /// Stages of the client's pipeline that the query does.
+    /// The stages as they run, without what writes; of a pipeline inside another one, none.
+    pub stages: ArrayBuf,
+    /// How many of them the query does.
     pub pushed: usize,
     /// What a `$documents` in front brings along, in the place of the query.
     pub documents: Option<Vec<DocBuf>>,
@@ -35,6 +42,12 @@ impl Pipeline {
         let around = Surroundings::outermost(database, spec, &context);
         let (stages, sink) = Sink::split(spec.pipeline, around.db, &context)?;
         let mut pipeline = Pipeline::parse_own_source(stages.as_array(), &around)?;
+        pipeline.stages = stages;
+        if let Some(stages) = optimise(pipeline.stages.as_array()) {
+            // the client's own order was parsed for its errors
+            pipeline = Pipeline::parse_own_source(stages.as_array(), &around)?;
+            pipeline.stages = stages;
+        }
         pipeline.sink = sink;
         let hint = Query::parse(Doc::empty(), spec.hint, &context)?.hint;
         pipeline.query.hint = hint.map(|hint| pipeline.over_buckets(hint));
@@ -64,6 +77,7 @@ impl Pipeline {
         let steps = Step::parse_all(stages, around)?.into();
         Ok(Pipeline {
             query: Query::new(Filter::everything(&around.context.collation)),
+            stages: ArrayBuf::new(),
             pushed: 0,
             documents: None,
             sink: None,
@@ -136,15 +150,33 @@ impl Pipeline {
     pub fn source(&self, settings: &Settings, mut decision: Decision, slots: &mut Slots) -> Box<dyn Operator> {
         match self.only_counts() {
             true => counting_operator(settings, &decision.winner, &self.query, slots),
+            false if decision.winner.covered.is_some() => {
+                plan::decided(&mut decision, &self.query_of_fields(), settings, slots)
+            }
             false => plan::decided(&mut decision, &self.query, settings, slots),
         }
+    }
+
+    /// The query, asked only for the fields that the first stage above it reads: an index may hold them all. What is not
+    /// covered is not projected, which would cost more than it saves.
+    pub fn query_of_fields(&self) -> Query {
+        let mut query = self.query.clone();
+        let Some(Step::Pure(Stage::Group(group))) = self.steps.front() else { return query };
+        let Some(fields) = group.fields_read().filter(|fields| !fields.is_empty()) else { return query };
+        let mut shown: DocBuf = fields.iter().map(|field| (field.as_str(), 1i32)).collect();
+        if !fields.iter().any(|field| field == "_id") {
+            shown.append("_id", 0i32);
+        }
+        // fields of a pipeline may have names that no projection takes; then there is none
+        let _ = query.show(Some(shown.as_doc()), &Context::new(0));
+        query
     }
 
     /// The way to the rows of the query.
     pub fn decide(&self, decider: &Decider<'_>, slots: &mut Slots) -> Result<Decision> {
         match self.only_counts() {
             true => Ok(Decision::untried(plan::plan(decider.view, decider.collection, &self.query)?)),
-            false => decider.decide(&self.query, slots),
+            false => decider.decide(&self.query_of_fields(), slots),
         }
     }
 

@@ -6,6 +6,7 @@ use super::{Explainer, Shape};
 use crate::aggregate::{Pipeline, Step, Surroundings, start};
 use crate::cursor::RunningPlan;
 use crate::operator::{Detail, Run};
+use crate::plan::{Decider, Query, Slots};
 use crate::{AggregateSpec, Result, Verbosity};
 
 pub fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<DocBuf> {
@@ -15,16 +16,22 @@ pub fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<Do
     }
     let mut stages = ArrayBuf::new();
     if pipeline.documents.is_none() {
+<<<<<<< HEAD
         let cursor = explainer.sections(&spec.namespace, &pipeline.query, &Shape::Rows)?;
         let name = if pipeline.query.filter.near().is_some() { "$geoNearCursor" } else { "$cursor" };
         stages.push(&DocBuf::new().with(name, &cursor));
+=======
+        let cursor = explainer.sections(&spec.namespace, &query_below(explainer, spec, &pipeline)?, &Shape::Rows)?;
+        stages.push(&DocBuf::new().with("$cursor", &cursor));
+>>>>>>> 798ba12 (query: stages of a pipeline in a better order, groups from index keys alone; lang: sums stand in their group)
     }
     let mut figures = match explainer.verbosity {
         Verbosity::QueryPlanner => Vec::new(),
         _ => executed(explainer, spec, &pipeline)?,
     }
     .into_iter();
-    for stage in spec.pipeline.iter().skip(pipeline.pushed) {
+    let sink = pipeline.sink.as_ref().and_then(|_| spec.pipeline.iter().last());
+    for stage in pipeline.stages.as_array().iter().skip(pipeline.pushed).chain(sink) {
         let ValueRef::Document(stage) = stage else { continue };
         let mut shown = stage.to_buf();
         // a stage of the client may be several operators; what it returned is what the last one did
@@ -33,6 +40,18 @@ pub fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<Do
         stages.push(&shown);
     }
     Ok(DocBuf::new().with("explainVersion", "1").with("stages", &stages))
+}
+
+/// The query below the stages: for some fields only, when an index covers these.
+fn query_below(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, pipeline: &Pipeline) -> Result<Query> {
+    let of_fields = pipeline.query_of_fields();
+    if let Some((collection, view)) = explainer.database.snapshot(&spec.namespace)? {
+        let decider = Decider::new(explainer.database, &view, &collection, explainer.interrupt).without_cache();
+        if decider.decide(&of_fields, &mut Slots::default())?.winner.covered.is_some() {
+            return Ok(of_fields);
+        }
+    }
+    Ok(pipeline.query.clone())
 }
 
 /// How many operators a stage of the client is.

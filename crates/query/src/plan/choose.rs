@@ -23,6 +23,7 @@ use crate::{Error, Result};
 
 /// Ranges of one index that are estimated one by one.
 const ESTIMATES_MAX: usize = 8;
+
 pub fn plan(view: &dyn View, collection: &Collection, query: &Query) -> Result<Plans> {
     if let Some(near) = query.filter.near() {
         return near::plan(view, collection, query, near);
@@ -41,7 +42,7 @@ pub fn plan(view: &dyn View, collection: &Collection, query: &Query) -> Result<P
 /// The documents of a query by an index that the caller has chosen; None: it may lack some, or would be read whole.
 pub fn by_index(view: &dyn View, collection: &Collection, query: &Query, shape: &IndexShape) -> Option<Solution> {
     let planner = Planner { view, collection, query };
-    let candidate = planner.candidate(shape.clone(), &predicates(query.filter.root()));
+    let candidate = planner.candidate(shape.clone(), &Readings::new(&query.filter));
     let fits = candidate.bounds.narrows() && planner.is_complete(&candidate);
     fits.then(|| planner.solution(candidate))
 }
