@@ -3,12 +3,8 @@
 use std::collections::VecDeque;
 
 use arbor_bson::{Array, ArrayBuf, Doc, DocBuf};
-<<<<<<< HEAD
 use arbor_lang::stage::{GeoNear, Map};
-use arbor_lang::{Filter, Stage};
-=======
 use arbor_lang::{Context, Filter, Stage};
->>>>>>> 798ba12 (query: stages of a pipeline in a better order, groups from index keys alone; lang: sums stand in their group)
 
 use super::optimise::optimise;
 use super::pushdown::{both, push_down};

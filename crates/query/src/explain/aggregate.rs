@@ -16,14 +16,9 @@ pub fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<Do
     }
     let mut stages = ArrayBuf::new();
     if pipeline.documents.is_none() {
-<<<<<<< HEAD
-        let cursor = explainer.sections(&spec.namespace, &pipeline.query, &Shape::Rows)?;
+        let cursor = explainer.sections(&spec.namespace, &query_below(explainer, spec, &pipeline)?, &Shape::Rows)?;
         let name = if pipeline.query.filter.near().is_some() { "$geoNearCursor" } else { "$cursor" };
         stages.push(&DocBuf::new().with(name, &cursor));
-=======
-        let cursor = explainer.sections(&spec.namespace, &query_below(explainer, spec, &pipeline)?, &Shape::Rows)?;
-        stages.push(&DocBuf::new().with("$cursor", &cursor));
->>>>>>> 798ba12 (query: stages of a pipeline in a better order, groups from index keys alone; lang: sums stand in their group)
     }
     let mut figures = match explainer.verbosity {
         Verbosity::QueryPlanner => Vec::new(),
