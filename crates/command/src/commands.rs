@@ -328,7 +328,10 @@ impl Commands {
             plan: Plan::default(),
         };
         let write_concern = call.generic.write_concern;
-        let outcome = if expired { Err(arbor_query::Error::TimeExpired.into()) } else { (row.run)(&mut call) };
+        let outcome = match expired {
+            true => Err(arbor_query::Error::TimeExpired.into()),
+            false => call.interrupt.clone().guard(|| (row.run)(&mut call)),
+        };
         let outcome = outcome.and_then(|()| self.settle(row, write_concern));
         let (mut reply, plan) = (call.reply, call.plan);
         connection.slot.end();

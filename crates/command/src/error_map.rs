@@ -24,8 +24,8 @@ impl From<arbor_query::Error> for Error {
                 let text = "Document failed validation";
                 Error { details: Some(details), ..Error::new(Code::DOCUMENT_VALIDATION_FAILURE, text) }
             }
-            E::TimeExpired => Error::new(Code::MAX_TIME_MS_EXPIRED, "operation exceeded time limit"),
-            E::Killed | E::Paused => Error::new(Code::INTERRUPTED, "operation was interrupted"),
+            E::TimeExpired => Error::new(Code::MAX_TIME_MS_EXPIRED, arbor_query::TIME_EXPIRED),
+            E::Killed | E::Paused => Error::new(Code::INTERRUPTED, arbor_query::KILLED),
         }
     }
 }

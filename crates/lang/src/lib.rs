@@ -18,6 +18,7 @@
 //! | [`path`] | dotted paths and how they reach into arrays |
 //! | [`document`] | documents with one place changed |
 //! | [`collation`] | how strings compare |
+//! | [`stop`] | stopping what takes long, and bounding what it builds |
 //! | [`code`], [`error`] | MongoDB's error codes and the error of this crate |
 
 pub mod accumulator;
@@ -37,6 +38,7 @@ pub mod number;
 pub mod path;
 pub mod projection;
 pub mod sort;
+pub mod stop;
 pub mod stage;
 pub mod text;
 pub mod time_series;

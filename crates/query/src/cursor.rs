@@ -147,8 +147,13 @@ impl Cursor {
 
     /// An interrupt without a deadline gets what the earlier batches left of theirs.
     pub fn next_batch(&mut self, limit: BatchLimit, interrupt: &Interrupt) -> Result<Batch> {
-        let own = self.own_interrupt(interrupt);
-        let interrupt = own.as_ref().unwrap_or(interrupt);
+        match self.own_interrupt(interrupt) {
+            Some(own) => own.guard(|| self.fill_batch(limit, &own)),
+            None => self.fill_batch(limit, interrupt),
+        }
+    }
+
+    fn fill_batch(&mut self, limit: BatchLimit, interrupt: &Interrupt) -> Result<Batch> {
         let mut filler = Filler { docs: ArrayBuf::new(), limit, waiting: self.waiting.take() };
         let exhausted = match &mut self.source {
             Source::Documents(docs) => {

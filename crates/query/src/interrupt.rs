@@ -8,6 +8,10 @@ use arbor_lang::Code;
 
 use crate::Error;
 
+/// MongoDB's texts.
+pub const TIME_EXPIRED: &str = "operation exceeded time limit";
+pub const KILLED: &str = "operation was interrupted";
+
 /// Belongs to one operation. The kill flag is shared with whoever may kill the operation.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
@@ -38,6 +42,18 @@ impl Interrupt {
             Some(deadline) if Instant::now() >= deadline => Err(Error::TimeExpired),
             _ => Ok(()),
         }
+    }
+
+    /// Does work whose expressions and filters stop when this does.
+    pub fn guard<T>(&self, work: impl FnOnce() -> T) -> T {
+        let own = self.clone();
+        let check = move || match own.check() {
+            Ok(()) => Ok(()),
+            Err(Error::Lang(error)) => Err(error),
+            Err(Error::TimeExpired) => Err(arbor_lang::Error::new(Code::MAX_TIME_MS_EXPIRED, TIME_EXPIRED)),
+            Err(_) => Err(arbor_lang::Error::new(Code::INTERRUPTED, KILLED)),
+        };
+        arbor_lang::stop::stoppable(check, work)
     }
 
     /// Time left until the deadline; None without one.

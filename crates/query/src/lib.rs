@@ -42,7 +42,7 @@ pub use cursor::{BATCH_BYTES_MAX, Batch, BatchLimit, Cursor, FIRST_BATCH_DOCS};
 pub use database::{Database, Memory, Settings, WarnOfMismatch};
 pub use error::{Error, Result};
 pub use explain::explain;
-pub use interrupt::Interrupt;
+pub use interrupt::{Interrupt, KILLED, TIME_EXPIRED};
 pub use outcome::{
     DeleteOutcome, FindAndModifyOutcome, InsertOutcome, UpdateDone, UpdateOutcome, Upserted, WriteError,
 };

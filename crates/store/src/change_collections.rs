@@ -12,7 +12,7 @@ use crate::catalogue::{self, CATALOGUE};
 use crate::{Collection, Error, Namespace, Result, Store, check_database_name};
 
 /// Why index builds end.
-const COLLECTION_DROPPED: &str = "collection dropped";
+pub(crate) const COLLECTION_DROPPED: &str = "collection dropped";
 const DATABASE_DROPPED: &str = "database dropped";
 
 /// What `create_collection` found.

@@ -7,7 +7,7 @@ use arbor_lang::Collation;
 use uuid::Uuid;
 
 use crate::catalogue::{self, CATALOGUE};
-use crate::change_collections::{drop_collection, put_collection};
+use crate::change_collections::{COLLECTION_DROPPED, drop_collection, put_collection};
 use crate::namespace::BUCKETS_PREFIX;
 use crate::{Collection, Created, Error, Namespace, Result, Store, ViewDefinition};
 
@@ -85,6 +85,7 @@ impl Store {
         let Some(buckets) = self.buckets_of(namespace) else { return Ok(false) };
         let Some((buckets, _guard)) = self.hold_exclusive(&buckets.namespace) else { return Ok(false) };
         self.switches.break_off(&buckets);
+        self.builds.break_off(&buckets, COLLECTION_DROPPED);
         let _changing = self.lock_changes();
         let mut txn = self.transactions.begin()?;
         drop_collection(&mut txn, &buckets);

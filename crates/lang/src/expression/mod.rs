@@ -41,6 +41,7 @@ use std::sync::Arc;
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 
 use crate::{Context, Input, MetaKind, Path, Result};
+use crate::stop::{check_growth, tick};
 
 pub(crate) use date_unit::Unit;
 pub use environment::Environment;
@@ -130,6 +131,7 @@ impl Expression {
                     if let Some(value) = expression.eval_in(environment)?.get() {
                         doc.append(name, value);
                     }
+                    check_growth("a document", doc.as_bytes().len())?;
                 }
                 Ok(Evaluated::Owned(Value::Document(doc)))
             }
@@ -137,11 +139,12 @@ impl Expression {
                 let mut array = ArrayBuf::new();
                 for item in items.iter() {
                     array.push(item.eval_in(environment)?.get().unwrap_or(ValueRef::Null));
+                    check_growth("an array", array.as_array().as_bytes().len())?;
                 }
                 Ok(Evaluated::Owned(Value::Array(array)))
             }
-            Expression::Call(call) => call.eval(environment),
-            Expression::Special(special) => special.eval(environment),
+            Expression::Call(call) => tick().and_then(|()| call.eval(environment)),
+            Expression::Special(special) => tick().and_then(|()| special.eval(environment)),
         }
     }
 

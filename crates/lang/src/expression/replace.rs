@@ -6,6 +6,7 @@ use arbor_bson::ValueRef;
 
 use super::parse::Parser;
 use super::{Environment, Evaluated, Expression, Special};
+use crate::stop::check_growth;
 use crate::{Error, Result, text};
 
 type Function = fn(&str, &str, &str) -> String;
@@ -68,10 +69,14 @@ impl Special for Replace {
                 _ => None,
             })
             .collect();
-        Ok(match texts.as_slice() {
-            [input, find, replacement] => (self.function)(input, find, replacement).into(),
-            _ => Evaluated::null(),
-        })
+        let [input, find, replacement] = texts.as_slice() else { return Ok(Evaluated::null()) };
+        // No more places than there are, and no text longer than all of them make it.
+        let places = input.len() / find.len().max(1) + 1;
+        if places.saturating_mul(replacement.len()) > input.len() {
+            let found = if find.is_empty() { places } else { input.matches(find).count() };
+            check_growth(self.operator, input.len() + found.saturating_mul(replacement.len()))?;
+        }
+        Ok((self.function)(input, find, replacement).into())
     }
 
     fn parts(&self) -> Vec<&Expression> {

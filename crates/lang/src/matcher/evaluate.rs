@@ -5,6 +5,7 @@ use arbor_bson::{Doc, ValueRef};
 
 use super::{Node, array, compare, modulo};
 use crate::path::Leaf;
+use crate::stop::tick;
 use crate::{Collation, Error, Input, Metadata, Path, Result};
 
 /// What is learnt on the way. An error (a regular expression out of steps, an expression) ends the match.
@@ -25,6 +26,14 @@ impl<'m> State<'m> {
             self.error.get_or_insert(error);
             T::default()
         })
+    }
+
+    /// One step. An error makes the outcome nobody's business: whoever looks for a match may take this for one.
+    fn goes_on(&mut self) -> bool {
+        if self.error.is_none() {
+            self.error = tick().err();
+        }
+        self.error.is_none()
     }
 }
 
@@ -62,6 +71,9 @@ impl Node {
 
     fn matches_path(&self, path: &Path, leaf: Leaf, doc: Doc, state: &mut State) -> bool {
         path.visit(doc, leaf, &mut |visit| {
+            if !state.goes_on() {
+                return true;
+            }
             let hit = self.matches_value(visit.value, state);
             if hit && visit.index.is_some() {
                 state.position = visit.index;
@@ -121,7 +133,9 @@ fn without_position(state: &mut State, test: impl FnOnce(&mut State) -> bool) ->
 
 fn any_element(value: Option<ValueRef>, state: &mut State, mut test: impl FnMut(ValueRef, &mut State) -> bool) -> bool {
     let Some(ValueRef::Array(array)) = value else { return false };
-    let found = array.iter().position(|element| without_position(state, |state| test(element, state)));
+    let found = array.iter().position(|element| {
+        !state.goes_on() || without_position(state, |state| test(element, state))
+    });
     if found.is_some() {
         state.position = found;
     }

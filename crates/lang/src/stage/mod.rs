@@ -57,7 +57,7 @@ pub use flow::{Flow, FlowStage};
 pub use geo_near::{GeoNear, NearFields};
 pub use group::{Group, GroupState, Groups, Regrouped};
 pub use map::Map;
-pub use unwind::Unwind;
+pub use unwind::{Unwind, Unwound};
 
 /// MongoDB's limit on the stages of a pipeline.
 const STAGES_MAX: usize = 1000;

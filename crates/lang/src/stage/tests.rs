@@ -31,7 +31,15 @@ fn run(stage: &Stage, input: Vec<DocBuf>) -> Result<Vec<DocBuf>> {
         Stage::Flow(stage) => run_flow(&**stage, input)?,
         Stage::Unwind(unwind) => {
             let mut out = Vec::new();
-            input.iter().try_for_each(|doc| unwind.apply(doc.as_doc(), &mut out))?;
+            for doc in &input {
+                match unwind.split(doc.as_doc()) {
+                    Unwound::One(one) => out.extend(one),
+                    Unwound::Each(elements) => {
+                        let unwound = elements.iter().enumerate();
+                        out.extend(unwound.map(|(at, element)| unwind.with_element(doc.as_doc(), at, element)));
+                    }
+                }
+            }
             out
         }
     })

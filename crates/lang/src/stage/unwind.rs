@@ -1,7 +1,7 @@
 //! `{ $unwind: "$path" }` or `{ $unwind: { path, includeArrayIndex, preserveNullAndEmptyArrays } }`: one document per
 //! element of an array. What is no array counts as an array of one.
 
-use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_bson::{Doc, DocBuf, Value, ValueRef};
 
 use crate::document::with_value;
 use crate::{Error, Path, Result, field_path, text};
@@ -50,24 +50,23 @@ impl Unwind {
         Ok(Unwind { path: field_path::parse(bare)?, index, preserve })
     }
 
-    /// The documents that `doc` becomes, pushed to `out`.
-    pub fn apply(&self, doc: Doc, out: &mut Vec<DocBuf>) -> Result<()> {
+    /// What `doc` becomes.
+    pub fn split(&self, doc: Doc) -> Unwound {
         match self.path.get_strict(doc) {
             Some(ValueRef::Array(array)) if array.is_empty() => {
-                if self.preserve {
-                    out.push(self.with_index(with_value(doc, self.path.components(), None), ValueRef::Null));
-                }
+                let emptied = || self.with_index(with_value(doc, self.path.components(), None), ValueRef::Null);
+                Unwound::One(self.preserve.then(emptied))
             }
-            Some(ValueRef::Array(array)) => {
-                for (at, element) in array.iter().enumerate() {
-                    let unwound = with_value(doc, self.path.components(), Some(element));
-                    out.push(self.with_index(unwound, ValueRef::Int64(at as i64)));
-                }
-            }
-            None | Some(ValueRef::Null | ValueRef::Undefined) if !self.preserve => {}
-            _ => out.push(self.with_index(doc.to_buf(), ValueRef::Null)),
+            Some(ValueRef::Array(array)) => Unwound::Each(array.iter().map(ValueRef::to_value).collect()),
+            None | Some(ValueRef::Null | ValueRef::Undefined) if !self.preserve => Unwound::One(None),
+            _ => Unwound::One(Some(self.with_index(doc.to_buf(), ValueRef::Null))),
         }
-        Ok(())
+    }
+
+    /// The document of one element.
+    pub fn with_element(&self, doc: Doc, at: usize, element: &Value) -> DocBuf {
+        let unwound = with_value(doc, self.path.components(), Some(element.as_ref()));
+        self.with_index(unwound, ValueRef::Int64(at as i64))
     }
 
     fn with_index(&self, doc: DocBuf, at: ValueRef) -> DocBuf {
@@ -76,6 +75,15 @@ impl Unwind {
             None => doc,
         }
     }
+}
+
+/// The documents that one becomes.
+#[derive(Debug)]
+pub enum Unwound {
+    /// At most one.
+    One(Option<DocBuf>),
+    /// One for each of these elements: [`Unwind::with_element`]. All at once may take many times the document's memory.
+    Each(Vec<Value>),
 }
 
 fn text_of<'v>(what: &str, code: i32, value: ValueRef<'v>) -> Result<&'v str> {

@@ -1,11 +1,10 @@
 //! `$unwind`: a document per element of an array.
 
-use std::sync::Arc;
+use std::iter::Enumerate;
 use std::vec::IntoIter;
 
-use arbor_bson::DocBuf;
-use arbor_lang::Metadata;
-use arbor_lang::stage::Unwind;
+use arbor_bson::{DocBuf, Value};
+use arbor_lang::stage::{Unwind, Unwound};
 
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
 use crate::Result;
@@ -13,31 +12,38 @@ use crate::Result;
 pub struct UnwindRows {
     input: Box<dyn Operator>,
     unwind: Unwind,
-    waiting: IntoIter<DocBuf>,
-    /// What is known about the document that the waiting ones come from.
-    metadata: Option<Arc<Metadata>>,
+    /// The row that is being unwound, and what is left of its elements.
+    waiting: Option<(Row, Enumerate<IntoIter<Value>>)>,
     tally: Tally,
 }
 
 impl UnwindRows {
     pub fn new(input: Box<dyn Operator>, unwind: Unwind) -> UnwindRows {
-        UnwindRows { input, unwind, waiting: Vec::new().into_iter(), metadata: None, tally: Tally::default() }
+        UnwindRows { input, unwind, waiting: None, tally: Tally::default() }
     }
 }
 
 impl Operator for UnwindRows {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
         loop {
-            if let Some(document) = self.waiting.next() {
-                let metadata = self.metadata.clone();
-                return Ok(self.tally.answer(Some(Row { metadata, ..Row::of(document) })));
+            run.tick()?;
+            if let Some((row, elements)) = &mut self.waiting {
+                if let Some((at, element)) = elements.next() {
+                    let document = self.unwind.with_element(row.document.as_doc(), at, &element);
+                    let metadata = row.metadata.clone();
+                    return Ok(self.tally.answer(Some(Row { metadata, ..Row::of(document) })));
+                }
+                self.waiting = None;
             }
             let Some(row) = self.input.next(run)? else { return Ok(self.tally.answer(None)) };
-            run.tick()?;
-            let mut documents = Vec::new();
-            self.unwind.apply(row.document.as_doc(), &mut documents)?;
-            self.waiting = documents.into_iter();
-            self.metadata = row.metadata;
+            match self.unwind.split(row.document.as_doc()) {
+                Unwound::One(None) => {}
+                Unwound::One(Some(document)) => {
+                    let metadata = row.metadata;
+                    return Ok(self.tally.answer(Some(Row { metadata, ..Row::of(document) })));
+                }
+                Unwound::Each(elements) => self.waiting = Some((row, elements.into_iter().enumerate())),
+            }
         }
     }
 
@@ -46,7 +52,7 @@ impl Operator for UnwindRows {
     }
 
     fn is_done(&self) -> bool {
-        self.waiting.len() == 0 && self.input.is_done()
+        self.waiting.as_ref().is_none_or(|(_, elements)| elements.len() == 0) && self.input.is_done()
     }
 
     fn explain(&self, detail: Detail) -> DocBuf {

@@ -9,6 +9,7 @@
 use arbor_bson::ValueRef;
 
 use crate::expression::Evaluated;
+use crate::stop::check_growth;
 use crate::{Error, Result};
 
 pub fn eval(strings: Vec<Evaluated>) -> Result<Evaluated> {
@@ -16,7 +17,10 @@ pub fn eval(strings: Vec<Evaluated>) -> Result<Evaluated> {
     for string in &strings {
         match string.get() {
             _ if string.is_nullish() => return Ok(Evaluated::null()),
-            Some(ValueRef::String(text)) => all.push_str(text),
+            Some(ValueRef::String(text)) => {
+                all.push_str(text);
+                check_growth("$concat", all.len())?;
+            }
             _ => {
                 let message = format!("$concat only supports strings, not {}", string.type_name());
                 return Err(Error::location(16702, message));

@@ -9,6 +9,7 @@
 use arbor_bson::{ArrayBuf, ValueRef};
 
 use crate::expression::Evaluated;
+use crate::stop::check_growth;
 use crate::{Error, Result};
 
 pub fn eval(arrays: Vec<Evaluated>) -> Result<Evaluated> {
@@ -20,6 +21,7 @@ pub fn eval(arrays: Vec<Evaluated>) -> Result<Evaluated> {
                 for element in elements.iter() {
                     all.push(element);
                 }
+                check_growth("$concatArrays", all.as_array().as_bytes().len())?;
             }
             _ => {
                 let message = format!("$concatArrays only supports arrays, not {}", array.type_name());

@@ -19,6 +19,7 @@ use arbor_bson::{ArrayBuf, ValueRef};
 use crate::expression::arguments::Named;
 use crate::expression::parse::Parser;
 use crate::expression::{Environment, Evaluated, Expression, Special, variable};
+use crate::stop::{check_growth, tick};
 use crate::{Error, Result};
 
 #[derive(Debug)]
@@ -48,7 +49,9 @@ impl Special for Map {
         let mut results = ArrayBuf::new();
         for element in elements.iter() {
             let frame = environment.bind(Some(element));
+            tick()?;
             results.push(self.body.eval_in(&environment.within(&frame))?.or_null());
+            check_growth("$map", results.as_array().as_bytes().len())?;
         }
         Ok(results.into())
     }

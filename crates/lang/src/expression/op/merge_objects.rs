@@ -10,6 +10,7 @@
 use arbor_bson::{Doc, DocBuf, ValueRef};
 
 use crate::expression::Evaluated;
+use crate::stop::check_growth;
 use crate::{Error, Result, text};
 
 pub fn eval(documents: Vec<Evaluated>) -> Result<Evaluated> {
@@ -19,7 +20,10 @@ pub fn eval(documents: Vec<Evaluated>) -> Result<Evaluated> {
             continue;
         }
         match document.or_null() {
-            ValueRef::Document(doc) => merged = merge(merged, doc),
+            ValueRef::Document(doc) => {
+                merged = merge(merged, doc);
+                check_growth("$mergeObjects", merged.as_bytes().len())?;
+            }
             other => return Err(not_a_document(other)),
         }
     }

@@ -17,6 +17,7 @@ use arbor_bson::ValueRef;
 
 use crate::expression::parse::Parser;
 use crate::expression::{Environment, Evaluated, Expression, Special};
+use crate::stop::tick;
 use crate::{Error, Result, text};
 
 #[derive(Debug)]
@@ -60,6 +61,7 @@ impl Special for Reduce {
         };
         let mut folded = self.initial.eval_in(environment)?.into_value();
         for element in elements.iter() {
+            tick()?;
             let this = environment.bind(Some(element));
             let inner = environment.within(&this);
             let value = inner.bind(folded.as_ref().map(|value| value.as_ref()));

@@ -12,6 +12,7 @@ use crate::Result;
 use crate::expression::Expression;
 use crate::expression::parse::Parser;
 use crate::expression::regex_input::{found_document, parse_regex};
+use crate::stop::{check_growth, tick};
 
 pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     parse_regex(name, value, parser, |found| {
@@ -24,6 +25,8 @@ pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result
                 break;
             }
             all.push(&found_document(text, &capture));
+            tick()?;
+            check_growth("$regexFindAll", all.as_array().as_bytes().len())?;
             let step = if capture.end > capture.start { 0 } else { next_char(text, capture.end) };
             at = capture.end + step;
         }

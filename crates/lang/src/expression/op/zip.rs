@@ -19,6 +19,7 @@ use arbor_bson::{ArrayBuf, ValueRef};
 
 use crate::expression::parse::Parser;
 use crate::expression::{Environment, Evaluated, Expression, Special};
+use crate::stop::check_growth;
 use crate::{Error, Result, text};
 
 #[derive(Debug)]
@@ -91,6 +92,7 @@ impl Special for Zip {
                 elements.get(row).copied().unwrap_or_else(default)
             });
             zipped.push(&cells.collect::<ArrayBuf>());
+            check_growth("$zip", zipped.as_array().as_bytes().len())?;
         }
         Ok(zipped.into())
     }

@@ -1,0 +1,124 @@
+//! Stopping work that takes long, and bounding what it builds.
+//!
+//! Whoever runs a statement says for its thread how to find out whether to go on ([`stoppable`]); evaluation of expressions and
+//! filters asks every few steps, since one document may keep them busy for hours. It is the thread that knows, as
+//! expressions are evaluated deep below everything that knows the command.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use crate::{Code, Error, Result};
+
+type Check = Rc<dyn Fn() -> Result<()>>;
+
+thread_local! {
+    static CHECK: RefCell<Option<Check>> = const { RefCell::new(None) };
+    static TICKS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// One step may go over a value of some megabytes.
+const TICKS_PER_CHECK: u32 = 64;
+
+/// MongoDB's bound of what one expression may build; a document that is too large to be stored is found out later.
+const VALUE_BYTES_MAX: usize = 100 * 1024 * 1024;
+
+/// Does the work; it ends with the error of `check` soon after that has one. May be nested: the inner check holds.
+pub fn stoppable<T>(check: impl Fn() -> Result<()> + 'static, work: impl FnOnce() -> T) -> T {
+    let _before = Before(CHECK.replace(Some(Rc::new(check))));
+    work()
+}
+
+/// The check to come back to, however the work ends.
+struct Before(Option<Check>);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        CHECK.set(self.0.take());
+    }
+}
+
+/// One step.
+#[inline]
+pub(crate) fn tick() -> Result<()> {
+    let ticks = TICKS.get().wrapping_add(1);
+    TICKS.set(ticks);
+    if ticks.is_multiple_of(TICKS_PER_CHECK) { ask() } else { Ok(()) }
+}
+
+#[cold]
+fn ask() -> Result<()> {
+    let check = CHECK.with_borrow(Clone::clone);
+    check.map_or(Ok(()), |check| check())
+}
+
+/// For what grows in a loop. Errors: ExceededMemoryLimit.
+#[inline]
+pub(crate) fn check_growth(what: &str, bytes: usize) -> Result<()> {
+    if bytes <= VALUE_BYTES_MAX { Ok(()) } else { Err(too_large(what)) }
+}
+
+#[cold]
+fn too_large(what: &str) -> Error {
+    let message =
+        format!("{what} would use too much memory and cannot spill to disk. Memory limit: {VALUE_BYTES_MAX} bytes");
+    Error::new(Code::EXCEEDED_MEMORY_LIMIT, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Context, Expression, Filter};
+    use arbor_bson::{ArrayBuf, Doc, DocBuf};
+
+    fn nested_maps(innermost: DocBuf) -> DocBuf {
+        let numbers = DocBuf::new().with("$range", &[0i32, 100_000].into_iter().collect::<ArrayBuf>());
+        let map = |body: &DocBuf| DocBuf::new().with("$map", &DocBuf::new().with("input", &numbers).with("in", body));
+        map(&map(&innermost))
+    }
+
+    #[test]
+    fn an_expression_stops_when_it_is_told_to() {
+        let source = nested_maps(DocBuf::new().with("$add", &["$$this", "$a"].into_iter().collect::<ArrayBuf>()));
+        let expression = Expression::parse((&source).into(), &Context::new(0)).unwrap();
+        let asked = Rc::new(Cell::new(0));
+        let counted = asked.clone();
+        let check = move || {
+            counted.set(counted.get() + 1);
+            if counted.get() < 10 { Ok(()) } else { Err(Error::bad_value("enough")) }
+        };
+        let stopped = stoppable(check, || expression.eval(DocBuf::new().with("a", 1i32).as_doc()));
+        assert_eq!((stopped.unwrap_err().message.as_str(), asked.get()), ("enough", 10));
+        assert!(CHECK.with_borrow(Option::is_none));
+    }
+
+    #[test]
+    fn a_filter_stops_when_it_is_told_to() {
+        let filter = DocBuf::new().with("a", &DocBuf::new().with("$gt", 5i32));
+        let filter = Filter::parse(filter.as_doc(), &Context::new(0)).unwrap();
+        let doc = DocBuf::new().with("a", &vec![0i32; 1000].into_iter().collect::<ArrayBuf>());
+        let stopped = stoppable(|| Err(Error::bad_value("enough")), || filter.matches(doc.as_doc()));
+        assert_eq!(stopped.unwrap_err().message, "enough");
+        assert!(!filter.matches(doc.as_doc()).unwrap());
+    }
+
+    #[test]
+    fn values_grow_no_further_than_the_limit() {
+        let long = "x".repeat(1 << 20);
+        let doc = DocBuf::new().with("s", &*long);
+        let strings = vec!["$s"; 200].into_iter().collect::<ArrayBuf>();
+        let inputs = vec![DocBuf::new().with("$range", &[0i32, 100].into_iter().collect::<ArrayBuf>())];
+        let map = DocBuf::new().with("input", &inputs[0]).with("in", &[("s", "$s")].into_iter().collect::<DocBuf>());
+        let replace = DocBuf::new().with("input", "$s").with("find", "x").with("replacement", &*"y".repeat(1000));
+        for source in [
+            DocBuf::new().with("$concat", &strings),
+            DocBuf::new().with("x", &strings),
+            DocBuf::new().with("$map", &map.with("as", "i")),
+            DocBuf::new().with("$replaceAll", &replace),
+        ] {
+            let expression = Expression::parse((&source).into(), &Context::new(0)).unwrap();
+            let error = expression.eval(doc.as_doc()).map(drop).unwrap_err();
+            assert_eq!(error.code, Code::EXCEEDED_MEMORY_LIMIT, "{source:?}");
+        }
+        assert!(Expression::constant(1i32).eval(Doc::empty()).is_ok());
+    }
+}
