@@ -40,8 +40,8 @@ use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 
-use crate::{Context, Input, MetaKind, Path, Result};
 use crate::stop::{check_growth, tick};
+use crate::{Context, Input, MetaKind, Path, Result};
 
 pub(crate) use date_unit::Unit;
 pub use environment::Environment;

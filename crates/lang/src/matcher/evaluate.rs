@@ -133,9 +133,8 @@ fn without_position(state: &mut State, test: impl FnOnce(&mut State) -> bool) ->
 
 fn any_element(value: Option<ValueRef>, state: &mut State, mut test: impl FnMut(ValueRef, &mut State) -> bool) -> bool {
     let Some(ValueRef::Array(array)) = value else { return false };
-    let found = array.iter().position(|element| {
-        !state.goes_on() || without_position(state, |state| test(element, state))
-    });
+    let found =
+        array.iter().position(|element| !state.goes_on() || without_position(state, |state| test(element, state)));
     if found.is_some() {
         state.position = found;
     }
