@@ -141,6 +141,10 @@ def test_default_of_a_collection(db):
     assert caught.value.code == 2
     assert db.c.replace_one({"_id": "B"}, {"v": "2"}).modified_count == 1
     assert db.c.delete_one({"_id": "B"}).deleted_count == 1
+    with pytest.raises(OperationFailure) as caught:
+        db.c.create_index([("place", "2d")])
+    assert caught.value.code == 67
+    db.c.create_index([("place", "2d")], collation=Collation("simple"))
     list(db.c.aggregate([{"$out": "c"}]))
     assert db.c.index_information()["v_1"]["collation"] == FULL
     assert "collation" not in db.c.index_information()["bytes"]

@@ -186,6 +186,7 @@ impl IndexSpec {
 
     /// Options that do not go together.
     fn check_together(&self) -> Result<()> {
+        self.check_collation()?;
         let hashed = self.key_pattern.iter().filter(|field| field.kind == FieldKind::Hashed).count();
         if self.expire_after_seconds.is_some() && self.key_pattern.len() > 1 {
             return cannot("TTL indexes are single-field indexes, compound indexes do not support TTL");
@@ -215,6 +216,21 @@ impl IndexSpec {
             return problem(IndexProblem::Location(16_764), reason);
         }
         Ok(())
+    }
+
+    /// In a collection with a collation such an index is created with `{locale: "simple"}`.
+    fn check_collation(&self) -> Result<()> {
+        let bytewise = self.key.as_doc().iter().find_map(|(_, kind)| match kind {
+            ValueRef::String(kind @ ("text" | "2d")) => Some(kind),
+            _ => None,
+        });
+        match bytewise {
+            Some(kind) if !self.collation.is_simple() => {
+                let collation = self.collation.to_doc();
+                cannot(format!("Index type '{kind}' does not support collation: {}", shown(collation.as_doc())))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn option(&mut self, option: &str, value: ValueRef<'_>, given: Doc<'_>) -> Result<()> {

@@ -89,7 +89,7 @@ enum Kind {
     Sum,
     Simple(fn() -> Box<dyn State>),
     /// It compares strings.
-    Comparing(fn(&Collation) -> Box<dyn State>, Collation),
+    Comparing(StartBy, Collation),
     NValues(n_values::Which, usize, Collation),
     Top(top::Top),
     Percentile(percentile::Percentile),
@@ -194,7 +194,10 @@ fn simple(name: &str) -> Option<fn() -> Box<dyn State>> {
     })
 }
 
-fn comparing(name: &str) -> Option<fn(&Collation) -> Box<dyn State>> {
+/// An empty state of an accumulator that compares strings.
+type StartBy = fn(&Collation) -> Box<dyn State>;
+
+fn comparing(name: &str) -> Option<StartBy> {
     Some(match name {
         "$min" => |collation| Box::new(Extreme::least(collation)),
         "$max" => |collation| Box::new(Extreme::greatest(collation)),

@@ -51,7 +51,7 @@ pub fn find_and_modify(
 
 enum Action {
     Remove,
-    Update { modifier: Modifier, upsert: bool, return_new: bool },
+    Update { modifier: Box<Modifier>, upsert: bool, return_new: bool },
 }
 
 impl Action {
@@ -60,7 +60,7 @@ impl Action {
             Change::Remove => Ok(Action::Remove),
             Change::Update { update, upsert, return_new, array_filters } => {
                 let modification = Modification { update: *update, array_filters, constants: None, multi: false };
-                let modifier = Modifier::parse(&modification, context)?;
+                let modifier = Box::new(Modifier::parse(&modification, context)?);
                 Ok(Action::Update { modifier, upsert: *upsert, return_new: *return_new })
             }
         }
