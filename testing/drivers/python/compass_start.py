@@ -70,7 +70,7 @@ with step("documents tab: find with count, schema analysis by $sample") as seen:
 
 with step("indexes tab: $indexStats, listIndexes, sizes, hide, drop") as seen:
     rows = {row["name"]: row for row in people.aggregate([{"$indexStats": {}}])}
-    has(rows["age_1_name_-1"], "key", "host", "spec.v")
+    has(rows["age_1_name_-1"], "key", "host", "accesses.ops", "accesses.since", "spec.v")
     same(sorted(people.index_information()), ["_id_", "age_1_name_-1"])
     has(next(people.aggregate([{"$collStats": {"storageStats": {}}}, {"$project": {"s": "$storageStats.indexSizes"}}])), "s._id_", "s.age_1_name_-1")
     reply = db.command("collMod", "people", index={"name": "age_1_name_-1", "hidden": True})
