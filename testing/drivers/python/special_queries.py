@@ -1,4 +1,4 @@
-"""MongoEngine's and Spring's ways to ask for text, places and collation."""
+"""MongoEngine's and Spring's ways to ask for places, collation and measurements."""
 
 import datetime
 
@@ -20,13 +20,12 @@ class Shop(me.Document):
     flat = me.GeoPointField()
     way = me.LineStringField()
     area = me.PolygonField()
-    meta = {"indexes": [{"fields": ["$name", "$about"], "default_language": "english", "weights": {"name": 10, "about": 2}}]}
 
 
-with step("MongoEngine: indexes of geo fields and text") as seen:
+with step("MongoEngine: indexes of geo fields") as seen:
     Shop.ensure_indexes()
     keys = {tuple(pair) for index in Shop._get_collection().index_information().values() for pair in index["key"]}
-    for expected in (("spot", "2dsphere"), ("flat", "2d"), ("way", "2dsphere"), ("area", "2dsphere"), ("_fts", "text")):
+    for expected in (("spot", "2dsphere"), ("flat", "2d"), ("way", "2dsphere"), ("area", "2dsphere")):
         assert expected in keys, f"{expected} is not in {keys}"
     Shop.objects.insert([
         Shop(name="Books and maps", about="We sell books", spot=[13.40, 52.52], flat=[13.40, 52.52], way=[[13.3, 52.5], [13.5, 52.5]], area=[[[13, 52], [14, 52], [14, 53], [13, 53], [13, 52]]]),
@@ -49,14 +48,7 @@ with step("MongoEngine: geo operators") as seen:
     same(Shop.objects(flat__within_box=[(9, 53), (11, 54)]).count(), 1)
     same(Shop.objects(flat__within_spherical_distance=[(13.4, 52.5), 60 / 6378.1]).count(), 2)
 
-with step("MongoEngine: text search with score") as seen:
-    found = list(Shop.objects.search_text("book").order_by("$text_score"))
-    same([shop.name for shop in found], ["Books and maps", "Bakery"])
-    seen.append([shop.get_text_score() for shop in found])
-    same(Shop.objects.search_text("books -bread").count(), 1)
-    same(Shop.objects(spot__geo_within_box=[(9, 52), (14, 54)]).search_text("ships").count(), 1)
-
-with step("Spring: $near with paging, geoNear of a repository, text with weights") as seen:
+with step("Spring: $near with paging, geoNear of a repository") as seen:
     place = db.place
     place.create_index([("location", "2dsphere")])
     place.insert_many([{"_id": n, "location": {"type": "Point", "coordinates": [n / 100, 0]}, "open": n % 2 == 0} for n in range(100)])
