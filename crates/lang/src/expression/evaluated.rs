@@ -42,6 +42,16 @@ impl<'a> Evaluated<'a> {
         }
     }
 
+    /// Bytes that were made for it and are not the document's or the expression's.
+    pub fn made_bytes(&self) -> usize {
+        match self {
+            Evaluated::Owned(Value::Array(array)) => array.as_array().as_bytes().len(),
+            Evaluated::Owned(Value::Document(doc)) => doc.as_bytes().len(),
+            Evaluated::Owned(Value::String(text)) => text.len(),
+            _ => 0,
+        }
+    }
+
     /// The same without what it borrowed.
     pub fn into_owned<'b>(self) -> Evaluated<'b> {
         self.into_value().map_or(Evaluated::Missing, Evaluated::Owned)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Environment, Evaluated, Expression, Parser};
+use crate::stop::check_growth;
 use crate::{Collation, Error, Result};
 use arbor_bson::ValueRef;
 
@@ -108,8 +109,16 @@ impl Call {
     }
 }
 
-fn all<'a>(arguments: &'a [Expression], environment: &Environment<'a>) -> Result<Vec<Evaluated<'a>>> {
-    arguments.iter().map(|argument| argument.eval_in(environment)).collect()
+/// All arguments, which together are bounded as one value is.
+pub(super) fn all<'a>(arguments: &'a [Expression], environment: &Environment<'a>) -> Result<Vec<Evaluated<'a>>> {
+    let (mut values, mut bytes) = (Vec::with_capacity(arguments.len()), 0);
+    for argument in arguments {
+        let value = argument.eval_in(environment)?;
+        bytes += value.made_bytes();
+        check_growth("an expression", bytes)?;
+        values.push(value);
+    }
+    Ok(values)
 }
 
 impl std::fmt::Debug for Call {

@@ -51,6 +51,9 @@ pub use op::names as operator_names;
 pub use op::{merge_documents, not_a_document, slice_range};
 pub(crate) use parse::Parser;
 
+/// What an operator makes of constants is kept up to this size.
+const FOLDED_BYTES_MAX: usize = 64 << 10;
+
 /// A compiled expression.
 #[derive(Clone, Debug)]
 pub enum Expression {
@@ -204,14 +207,26 @@ impl Expression {
         }
     }
 
-    /// Evaluates what does not depend on the document. An error is left for the time of evaluation.
+    /// Evaluates what does not depend on the document. An error is left for the time of evaluation, and so is a value that
+    /// is much larger than what it is made of.
     fn fold(self) -> Expression {
         if matches!(self, Expression::Constant(_)) || !self.is_constant() {
             return self;
         }
-        match self.eval(Doc::empty()) {
-            Ok(value) => Expression::Constant(value),
-            Err(_) => self,
+        let value = match self.eval_in(&Environment::new(Doc::empty())) {
+            Ok(value) if self.is_literal() || value.made_bytes() <= FOLDED_BYTES_MAX => value.into_value(),
+            _ => return self,
+        };
+        Expression::Constant(value)
+    }
+
+    /// Whether it is an array or a document of constants, which is no larger than the client wrote it.
+    fn is_literal(&self) -> bool {
+        let constant = |part: &Expression| matches!(part, Expression::Constant(_));
+        match self {
+            Expression::Array(items) => items.iter().all(constant),
+            Expression::Document(fields) => fields.iter().all(|(_, part)| constant(part)),
+            _ => false,
         }
     }
 }

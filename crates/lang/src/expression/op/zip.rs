@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, ValueRef};
 
+use crate::expression::form::all;
 use crate::expression::parse::Parser;
 use crate::expression::{Environment, Evaluated, Expression, Special};
 use crate::stop::check_growth;
@@ -70,26 +71,27 @@ pub fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Resul
 
 impl Special for Zip {
     fn eval<'a>(&'a self, environment: &Environment<'a>) -> Result<Evaluated<'a>> {
-        let inputs = self.inputs.iter().map(|input| input.eval_in(environment)).collect::<Result<Vec<_>>>()?;
+        let inputs = all(&self.inputs, environment)?;
         if inputs.iter().any(Evaluated::is_nullish) {
             return Ok(Evaluated::null());
         }
-        let mut columns: Vec<Vec<ValueRef>> = Vec::with_capacity(inputs.len());
+        let (mut columns, mut lengths) = (Vec::with_capacity(inputs.len()), Vec::with_capacity(inputs.len()));
         for input in &inputs {
             let ValueRef::Array(elements) = input.or_null() else {
                 let shown = text::shell(input.or_null());
                 return Err(Error::location(34468, format!("$zip found a non-array expression in input: {shown}")));
             };
-            columns.push(elements.iter().collect());
+            lengths.push(elements.iter().count());
+            columns.push(elements.iter());
         }
-        let lengths = columns.iter().map(Vec::len);
+        let lengths = lengths.into_iter();
         let rows = if self.longest { lengths.max() } else { lengths.min() }.unwrap_or(0);
         let defaults = self.defaults.iter().map(|value| value.eval_in(environment)).collect::<Result<Vec<_>>>()?;
         let mut zipped = ArrayBuf::new();
-        for row in 0..rows {
-            let cells = columns.iter().enumerate().map(|(column, elements)| {
+        for _ in 0..rows {
+            let cells = columns.iter_mut().enumerate().map(|(column, elements)| {
                 let default = || defaults.get(column).map_or(ValueRef::Null, Evaluated::or_null);
-                elements.get(row).copied().unwrap_or_else(default)
+                elements.next().unwrap_or_else(default)
             });
             zipped.push(&cells.collect::<ArrayBuf>());
             check_growth("$zip", zipped.as_array().as_bytes().len())?;
