@@ -106,7 +106,7 @@ mod tests {
         let long = "x".repeat(1 << 20);
         let doc = DocBuf::new().with("s", &*long);
         let strings = vec!["$s"; 200].into_iter().collect::<ArrayBuf>();
-        let inputs = vec![DocBuf::new().with("$range", &[0i32, 100].into_iter().collect::<ArrayBuf>())];
+        let inputs = [DocBuf::new().with("$range", &[0i32, 100].into_iter().collect::<ArrayBuf>())];
         let map = DocBuf::new().with("input", &inputs[0]).with("in", &[("s", "$s")].into_iter().collect::<DocBuf>());
         let replace = DocBuf::new().with("input", "$s").with("find", "x").with("replacement", &*"y".repeat(1000));
         for source in [

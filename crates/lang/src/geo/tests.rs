@@ -350,7 +350,7 @@ fn a_ring_of_a_hundred_thousand_vertices_is_bounded_work() {
     let points: Vec<_> = points.iter().map(|(lng, lat)| point_at(*lng, *lat)).collect();
     assert_eq!(Ring::new(points, Winding::Smaller).unwrap().place(point_at(10.0, 10.0)), At::Inside);
     // long edges side by side are in each other's way: nothing but looking at each pair would tell
-    let comb = |at: usize| point_at(if at % 2 == 0 { 0.0 } else { 20.0 }, at as f64 / 100_000.0 * 20.0);
+    let comb = |at: usize| point_at(if at.is_multiple_of(2) { 0.0 } else { 20.0 }, at as f64 / 100_000.0 * 20.0);
     assert_eq!(Ring::new((0..100_000).map(comb).collect(), Winding::Smaller).err(), Some(ring::Fault::TooComplex));
     let circle: Vec<_> = (0..100_000)
         .map(|at| at as f64 / 100_000.0 * std::f64::consts::TAU)
