@@ -5,7 +5,7 @@ use arbor_bson::{ArrayBuf, Decimal128, Doc, DocBuf, ObjectId, Timestamp, Value, 
 use arbor_lang::accumulator::Accumulator;
 use arbor_lang::expression::operator_names;
 use arbor_lang::projection::ProjectionKind;
-use arbor_lang::stage::{FlowStage, GroupState};
+use arbor_lang::stage::{FlowStage, GroupState, Unwound};
 use arbor_lang::{Context, Expression, Filter, Projection, SortPattern, Stage};
 
 const SEED: u64 = 0x5EED_0000_0000_0001;
@@ -286,7 +286,15 @@ fn pipelines() {
         for stage in &stages {
             match stage {
                 Stage::Map(map) => drop(map.apply(doc.as_doc())),
-                Stage::Unwind(unwind) => drop(unwind.apply(doc.as_doc(), &mut Vec::new())),
+                Stage::Unwind(unwind) => {
+                    if let Unwound::Each(elements) = unwind.split(doc.as_doc()) {
+                        let made = elements
+                            .iter()
+                            .enumerate()
+                            .map(|(at, element)| unwind.with_element(doc.as_doc(), at, element));
+                        drop(made.collect::<Vec<_>>());
+                    }
+                }
                 Stage::Group(group) => drop(GroupState::new(group).add(doc.as_doc())),
                 _ => {}
             }
