@@ -88,7 +88,7 @@ fn put(rig: &Rig, new: &DocBuf) {
         let old = arbor_store::record(txn, own, &arbor_store::id_key(id))?.map(|old| old.into_owned());
         match old {
             None => arbor_store::insert(txn, own, new.as_doc()),
-            Some(old) => arbor_store::update(txn, own, Doc::trusted(&old), new.as_doc()),
+            Some(old) => arbor_store::update(txn, own, Doc::trusted(&old), new.as_doc(), arbor_store::ToldAs::Update),
         }
     })
     .unwrap();
