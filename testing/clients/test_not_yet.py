@@ -22,12 +22,10 @@ COMMANDS = [
     ({"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": b""}, 18),
     ({"authenticate": 1, "mechanism": "MONGODB-X509"}, 18),
     ({"create": "x", "changeStreamPreAndPostImages": {"enabled": True}}, 238),
-    ({"find": "c", "filter": {"$text": {"$search": "a"}}}, 27),
     ({"find": "c", "filter": {"$where": "1"}}, 2),
 ]
 
 INDEXES = [
-    ({"key": {"a": "text"}}, 238),
 ]
 
 

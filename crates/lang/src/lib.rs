@@ -14,6 +14,7 @@
 //! | [`accumulator`] | `$sum`, `$push` and friends |
 //! | [`stage`] | pipeline stages, one file each |
 //! | `window` | functions of `$setWindowFields` |
+//! | [`text_search`] | `$text`: terms, search strings, scores |
 //! | [`update`] | updates: operators (one file each), replacements, pipelines |
 //! | [`path`] | dotted paths and how they reach into arrays |
 //! | [`document`] | documents with one place changed |
@@ -41,6 +42,7 @@ pub mod sort;
 pub mod stage;
 pub mod stop;
 pub mod text;
+pub mod text_search;
 pub mod time_series;
 pub mod update;
 mod window;

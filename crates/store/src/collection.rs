@@ -65,6 +65,12 @@ impl Collection {
         self.collation.key_of(id).bytes
     }
 
+    /// The text index that queries may use, with its place.
+    pub fn text_index(&self) -> Option<(usize, &Arc<Index>)> {
+        let is_text = |(_, index): &(usize, &Arc<Index>)| index.generator.text().is_some() && !index.hidden;
+        self.indexes.iter().enumerate().find(is_text)
+    }
+
     /// The specification of the `_id` index.
     pub fn id_index_spec(&self) -> DocBuf {
         let plain = || DocBuf::new().with("v", 2i32).with("key", &DocBuf::new().with("_id", 1i32)).with("name", "_id_");

@@ -9,7 +9,7 @@
 //! A clustering index has the length of the type bits (varint) before them, and behind them the document.
 //!
 //! The type bits restore what KeyStrings do not tell apart (int 1 and double 1.0); they are often empty. A varint is
-//! LEB128. The type bits of the `_id` are not kept: the document has the `_id` itself.
+//! LEB128. A text index has the term's score in place of the type bits. The type bits of the `_id` are not kept: the document has the `_id` itself.
 
 use crate::{Error, Index, Result};
 

@@ -90,7 +90,7 @@ impl GeoKeys {
 
     fn components(&self, field: &KeyField, collation: &Collation, doc: Doc<'_>) -> Result<Components> {
         match field.kind {
-            FieldKind::Plain | FieldKind::Hashed => plain(field, collation, doc),
+            FieldKind::Plain | FieldKind::Hashed | FieldKind::Text => plain(field, collation, doc),
             FieldKind::Sphere => places(field, doc, |value| cells(value, doc)),
             FieldKind::Plane => places(field, doc, |value| Ok(vec![self.square(value, doc)?])),
         }

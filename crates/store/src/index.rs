@@ -22,6 +22,8 @@ pub enum FieldKind {
     Plain,
     /// The hash of its value ([`crate::hash_of`]) as an int64.
     Hashed,
+    /// A term, see [`crate::TextKeys`].
+    Text,
     /// Cells of the sphere, `2dsphere`.
     Sphere,
     /// A square of a grid, `2d`.
@@ -39,6 +41,7 @@ impl FieldKind {
         match self {
             FieldKind::Plain => None,
             FieldKind::Hashed => Some("hashed"),
+            FieldKind::Text => Some("text"),
             FieldKind::Sphere => Some("2dsphere"),
             FieldKind::Plane => Some("2d"),
         }

@@ -28,13 +28,14 @@ impl IndexSpec {
         if !same_key
             || !same_filter
             || self.collation != existing.collation
-            || self.generator != existing.generator
+            || (self.generator != existing.generator && self.generator.text().is_none())
             || self.unique != existing.unique
             || self.sparse != existing.sparse
         {
             return Likeness::Different;
         }
-        let same_settings = self.hidden == existing.hidden
+        let same_settings = self.generator == existing.generator
+            && self.hidden == existing.hidden
             && self.clustering == existing.clustering
             && self.expire_after_seconds == existing.expire_after_seconds;
         if same_settings { Likeness::Identical } else { Likeness::Equivalent }
@@ -81,7 +82,14 @@ impl IndexSpec {
                 }
             }
         }
-        Ok(true)
+        let text = existing.iter().map(AsRef::as_ref).find(|index| index.generator.text().is_some());
+        match text.filter(|_| self.generator.text().is_some()) {
+            Some(index) => problem(
+                IndexProblem::CannotCreate,
+                format!("only one text index per collection allowed, found existing text index \"{}\"", index.name),
+            ),
+            None => Ok(true),
+        }
     }
 }
 

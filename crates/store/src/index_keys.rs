@@ -214,7 +214,7 @@ impl<'p> Generator<'p> {
                 _ => ValueRef::Null,
             };
             match field.kind {
-                FieldKind::Plain => {
+                FieldKind::Plain | FieldKind::Text => {
                     self.collation.push_key(&mut self.builder, value, field.direction == Direction::Descending);
                 }
                 FieldKind::Hashed => {

@@ -11,7 +11,8 @@ use crate::index::Multikey;
 use crate::key_pattern::{default_name, parse_key_pattern};
 use crate::tree_options::TOKUMX_SETTINGS;
 use crate::{
-    Direction, Error, FieldKind, GeoKeys, Index, IndexProblem, KeyField, KeyGenerator, PartialFilter, Result, Wildcard,
+    Direction, Error, FieldKind, GeoKeys, Index, IndexProblem, KeyField, KeyGenerator, PartialFilter, Result, TextKeys,
+    Wildcard, text_keys,
 };
 
 /// Options that are kept as they are and change nothing here.
@@ -136,6 +137,8 @@ fn expiry(value: ValueRef<'_>) -> Result<i64> {
 
 impl IndexSpec {
     pub fn parse(given: Doc<'_>) -> Result<IndexSpec> {
+        let text = text_keys::normalised(given)?;
+        let given = text.as_ref().map_or(given, DocBuf::as_doc);
         let key = match given.get("key") {
             Some(ValueRef::Document(key)) => key,
             Some(other) => {
@@ -170,6 +173,9 @@ impl IndexSpec {
         }
         if let Some(geo) = GeoKeys::parse(&spec.key_pattern, given)? {
             spec.generator = KeyGenerator::Geo(Arc::new(geo));
+        }
+        if let Some(text) = TextKeys::of(&spec.key_pattern, given)? {
+            spec.generator = KeyGenerator::Text(Arc::new(text));
         }
         spec.doc.append("v", 2i32).append("key", key).append("name", &spec.name.clone());
         for (option, value) in given {
@@ -483,7 +489,6 @@ mod tests {
         check(spec(&[("a..b", ONE)], &[]), CannotCreate, "empty field");
         check(spec(&[("$a", ONE)], &[]), CannotCreate, "starts with '$'");
         check(spec(&[("a", ONE), ("a", ONE)], &[]), BadValue, "twice");
-        check(spec(&[("a", text("text"))], &[]), NotImplemented, "'text'");
         check(spec(&[("a", text("2d")), ("b", text("2d"))], &[]), Location(16_800), "2 geo fields");
         check(spec(&[("a", ONE), ("b", text("2d"))], &[]), Location(16_801), "has to be first");
         check(spec(&[("a", text("2d"))], &[("bits", Value::Int32(33))]), InvalidOptions, "<= 32");

@@ -6,7 +6,7 @@ use arbor_bson::Doc;
 use arbor_lang::Collation;
 
 use crate::index_keys::{Keys, keys};
-use crate::{Direction, GeoKeys, KeyField, Result, Wildcard};
+use crate::{Direction, GeoKeys, KeyField, Result, TextKeys, Wildcard};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KeyGenerator {
@@ -17,6 +17,8 @@ pub enum KeyGenerator {
     Wildcard(Arc<Wildcard>),
     /// One component per field, with the cells of places.
     Geo(Arc<GeoKeys>),
+    /// The fields before the text, and a term.
+    Text(Arc<TextKeys>),
 }
 
 impl KeyGenerator {
@@ -27,6 +29,7 @@ impl KeyGenerator {
                 pattern.iter().map(|field| field.direction == Direction::Descending).collect()
             }
             KeyGenerator::Wildcard(wildcard) => wildcard.descending(),
+            KeyGenerator::Text(_) => TextKeys::descending(pattern),
         }
     }
 
@@ -35,6 +38,7 @@ impl KeyGenerator {
             KeyGenerator::Fields => keys(pattern, sparse, collation, doc),
             KeyGenerator::Wildcard(wildcard) => wildcard.keys(collation, doc),
             KeyGenerator::Geo(geo) => geo.keys(pattern, collation, doc),
+            KeyGenerator::Text(text) => text.keys(pattern, doc),
         }
     }
 
@@ -46,14 +50,37 @@ impl KeyGenerator {
     pub fn wildcard(&self) -> Option<&Arc<Wildcard>> {
         match self {
             KeyGenerator::Wildcard(wildcard) => Some(wildcard),
-            KeyGenerator::Fields | KeyGenerator::Geo(_) => None,
+            _ => None,
         }
     }
 
     pub fn geo(&self) -> Option<&Arc<GeoKeys>> {
         match self {
             KeyGenerator::Geo(geo) => Some(geo),
-            KeyGenerator::Fields | KeyGenerator::Wildcard(_) => None,
+            _ => None,
+        }
+    }
+
+    pub fn text(&self) -> Option<&Arc<TextKeys>> {
+        match self {
+            KeyGenerator::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The type bits of an entry, from what stands in their place.
+    pub(crate) fn type_bits<'e>(&self, stored: &'e [u8]) -> &'e [u8] {
+        if self.text().is_some() { &[] } else { stored }
+    }
+
+    /// The top-level fields that keys come from. None: any field.
+    pub(crate) fn sources<'i>(&'i self, pattern: &'i [KeyField]) -> Option<Vec<&'i str>> {
+        match self {
+            KeyGenerator::Fields | KeyGenerator::Geo(_) => {
+                Some(pattern.iter().map(|field| field.path.split('.').next().unwrap_or_default()).collect())
+            }
+            KeyGenerator::Wildcard(_) => None,
+            KeyGenerator::Text(text) => Some(text.sources()?.iter().map(String::as_str).collect()),
         }
     }
 }

@@ -10,11 +10,11 @@ use crate::{Direction, FieldKind, IndexProblem, KeyField, Result};
 pub const INDEX_FIELDS_MAX: usize = 32;
 
 /// Index types by the word in the key pattern that this release refuses.
-const REFUSED_TYPES: &[&str] = &["text", "2dsphere_bucket", "geoHaystack", "wildcard", "columnstore"];
+const REFUSED_TYPES: &[&str] = &["2dsphere_bucket", "geoHaystack", "wildcard", "columnstore"];
 
 /// Plain: it is no word for another kind.
 fn kind_of(word: &str) -> FieldKind {
-    let others = [FieldKind::Hashed, FieldKind::Sphere, FieldKind::Plane];
+    let others = [FieldKind::Hashed, FieldKind::Text, FieldKind::Sphere, FieldKind::Plane];
     others.into_iter().find(|kind| kind.word() == Some(word)).unwrap_or(FieldKind::Plain)
 }
 

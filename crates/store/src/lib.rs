@@ -19,6 +19,7 @@
 //! | `noting.rs` | what the readers of the history are told of changed documents |
 //! | `wildcard.rs` | the scope of a wildcard index and the keys of a document there |
 //! | `geo_keys.rs` | the cells of places |
+//! | `text_keys.rs` | text indexes: the kept form of their specifications, and the terms of a document |
 //! | `partial.rs` | the filter of a partial index |
 //! | `tree_options.rs` | on which engine new trees live, and with which settings |
 //! | `usage.rs` | how often indexes are used |
@@ -57,6 +58,7 @@ mod spool;
 mod store;
 mod switch;
 pub mod testing;
+mod text_keys;
 mod tree_options;
 mod usage;
 mod validate;
@@ -86,6 +88,7 @@ pub use sorter::{Merge, Sorter};
 pub use spool::{Spool, SpoolReader, SpoolWriter};
 pub use store::{Store, StoreOptions};
 pub use switch::{EngineChange, Switched};
+pub use text_keys::{TextKeys, prefix as text_prefix, text_key, text_score};
 pub use tree_options::{EngineNames, TreeDefaults};
 pub use usage::{CollectionUsage, Usage};
 pub use validate::{IndexReport, Report};

@@ -183,7 +183,8 @@ impl Check<'_> {
             self.report.found(format!("index {}: the entry at {} does not decode", index.name, hex(key)));
             return Ok(());
         };
-        if keystring::decode(parts.values, parts.type_bits, &index.descending()).is_err() {
+        let type_bits = index.generator.type_bits(parts.type_bits);
+        if keystring::decode(parts.values, type_bits, &index.descending()).is_err() {
             self.report.found(format!("index {}: the values at {} do not decode", index.name, hex(key)));
         }
         match record(self.view, self.collection, parts.id_key)? {

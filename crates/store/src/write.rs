@@ -242,14 +242,15 @@ pub(crate) fn difference(before: Vec<Key>, after: Vec<Key>, clustering: bool) ->
 impl Index {
     /// Whether both documents have identical values in every top-level field that the index looks at.
     pub(crate) fn same_fields(&self, old: Doc<'_>, new: Doc<'_>) -> bool {
-        if self.clustering || self.partial.is_some() || !self.generator.is_fields() {
+        let sources = self.generator.sources(&self.key_pattern);
+        let Some(sources) = sources.filter(|_| !self.clustering && self.partial.is_none()) else {
             return old.as_bytes() == new.as_bytes();
-        }
+        };
         let same = |name: &str| match (old.get(name), new.get(name)) {
             (None, None) => true,
             (Some(old), Some(new)) => identical(old, new),
             _ => false,
         };
-        self.key_pattern.iter().all(|field| same(field.path.split('.').next().unwrap_or_default()))
+        sources.into_iter().all(same)
     }
 }

@@ -63,6 +63,10 @@ impl Node {
                 let result = schema.matches(ValueRef::Document(doc));
                 state.fail(result)
             }
+            Node::Text(text) => {
+                let result = text.matches(doc);
+                state.fail(result)
+            }
             Node::SampleRate(rate) => rand::random::<f64>() < *rate,
             Node::AlwaysTrue => true,
             Node::AlwaysFalse => false,
@@ -117,7 +121,7 @@ impl Node {
                 let result = value.map_or(Ok(false), |value| schema.matches(value));
                 state.fail(result)
             }
-            Node::Expr(_) | Node::AlwaysFalse => false,
+            Node::Expr(_) | Node::Text(_) | Node::AlwaysFalse => false,
             Node::SampleRate(_) | Node::AlwaysTrue => true,
         }
     }

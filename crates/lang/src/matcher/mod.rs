@@ -13,6 +13,7 @@ pub mod regex;
 mod regex_syntax;
 #[cfg(test)]
 mod tests;
+mod text;
 pub mod type_set;
 mod unsupported;
 
@@ -28,6 +29,7 @@ pub use bits::{BitKind, BitTest};
 pub use compare::holds;
 pub use node::{Compare, In, Node};
 pub use regex::Regex;
+pub use text::{TextNode, index_required};
 pub use type_set::TypeSet;
 
 /// Of a `$near` where nothing is planned.
@@ -55,6 +57,7 @@ impl Filter {
     pub fn parse(filter: Doc, context: &Context) -> Result<Filter> {
         let mut parser = parse::Parser::new(context);
         let root = parser.document(filter)?;
+        text::check(&root, parser.has_text)?;
         if parser.nears > 0 {
             return Err(Error::location(5_626_500, NEAR_OUT_OF_PLACE));
         }
@@ -64,7 +67,12 @@ impl Filter {
     /// A filter that is going to be planned: it may have one `$near`, which says the order too.
     pub fn parse_query(filter: Doc, context: &Context) -> Result<Filter> {
         let mut parser = parse::Parser::new(context);
-        let filter = Filter::of(parser.document(filter)?, context);
+        let root = parser.document(filter)?;
+        text::check(&root, parser.has_text)?;
+        if parser.has_text && parser.nears > 0 {
+            return Err(Error::bad_value("text and geoNear not allowed in same query"));
+        }
+        let filter = Filter::of(root, context);
         match parser.nears {
             0 => Ok(filter),
             1 if filter.near().is_some() => Ok(filter),

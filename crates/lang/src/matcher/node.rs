@@ -6,6 +6,7 @@ use arbor_bson::Value;
 
 use super::bits::BitTest;
 use super::regex::Regex;
+use super::text::TextNode;
 use super::type_set::TypeSet;
 use crate::geo::{GeoTest, Near};
 use crate::json_schema::Schema;
@@ -68,6 +69,7 @@ pub enum Node {
     Near(Arc<Near>),
     Expr(Expression),
     Schema(Arc<Schema>),
+    Text(TextNode),
     /// True for this share of all documents.
     SampleRate(f64),
     AlwaysTrue,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arbor_bson::{Doc, ValueRef};
 
 use super::bits::{BitKind, BitTest};
-use super::{Compare, In, Node, Regex, TypeSet, array, compare, modulo, unsupported};
+use super::{Compare, In, Node, Regex, TextNode, TypeSet, array, compare, modulo, unsupported};
 use crate::expression::is_true;
 use crate::geo::{GeoTest, Near};
 use crate::json_schema::Schema;
@@ -18,6 +18,8 @@ pub(super) struct Parser<'c> {
     nested: bool,
     /// `$near`s met so far.
     pub nears: usize,
+    /// A `$text` was met.
+    pub has_text: bool,
 }
 
 /// Whether a name in the operand of a field is an operator. References (`$ref`, `$id`, `$db`) are values.
@@ -27,7 +29,7 @@ pub(super) fn is_operator(name: &str) -> bool {
 
 impl<'c> Parser<'c> {
     pub fn new(context: &'c Context) -> Parser<'c> {
-        Parser { context, depth: 0, nested: false, nears: 0 }
+        Parser { context, depth: 0, nested: false, nears: 0, has_text: false }
     }
 
     /// A whole filter: predicates that must all hold.
@@ -69,6 +71,11 @@ impl<'c> Parser<'c> {
             "$comment" => Ok(Node::AlwaysTrue),
             "$expr" if self.nested => Err(Error::bad_value("$expr can only be applied to the top-level document")),
             "$expr" => Ok(Node::Expr(Expression::parse(value, self.context)?)),
+            "$text" if self.nested => Err(Error::bad_value("$text can only be applied to the top-level document")),
+            "$text" => {
+                self.has_text = true;
+                TextNode::parse(value)
+            }
             "$jsonSchema" => Ok(Node::Schema(Arc::new(Schema::parse(value)?))),
             "$sampleRate" => unsupported::sample_rate(value),
             "$alwaysTrue" => unsupported::always(name, value).map(|()| Node::AlwaysTrue),

@@ -1,15 +1,14 @@
-//! Predicates that need what this server has not: text indexes, JavaScript. Each is refused with
+//! Predicates that need what this server has not: JavaScript. Each is refused with
 //! an error that says so. The constant predicates are here too.
 
 use arbor_bson::ValueRef;
 
 use super::Node;
-use crate::{Code, Error, Result, number};
+use crate::{Error, Result, number};
 
 /// The error for a name at the top of a filter.
 pub(super) fn top_level(name: &str) -> Error {
     match name {
-        "$text" => Error::new(Code::INDEX_NOT_FOUND, "text index required for $text query"),
         "$where" => Error::bad_value("no globalScriptEngine in $where parsing"),
         _ => Error::bad_value(format!(
             "unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, consider \

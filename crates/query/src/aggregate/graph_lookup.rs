@@ -55,7 +55,7 @@ impl GraphLookup {
                 ("startWith", value) => start_with = Some(Expression::parse(value, around.context)?),
                 ("maxDepth", value) => max_depth = read_max_depth(value)?,
                 ("restrictSearchWithMatch", ValueRef::Document(filter)) => {
-                    restriction = Filter::parse(filter, around.context)?;
+                    restriction = Filter::parse(filter, around.context)?.without_text()?;
                 }
                 ("restrictSearchWithMatch", other) => {
                     let found = text::type_name(Some(other));

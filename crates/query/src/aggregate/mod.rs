@@ -8,6 +8,7 @@
 //! | `pipeline.rs`, `step.rs` | a parsed pipeline |
 //! | `optimise.rs` | the stages in the order in which they run |
 //! | `pushdown.rs` | which stages become part of the query |
+//! | `scores.rs` | where `$text` and its score may stand |
 //! | `inner.rs` | pipelines inside others: over another collection, or over documents of the command |
 //! | `lookup.rs`, `union_with.rs`, `facet.rs` | the stages that have such |
 //! | `hash_join.rs` | `$lookup` without an index |
@@ -24,6 +25,7 @@ mod optimise;
 mod out;
 mod pipeline;
 mod pushdown;
+mod scores;
 mod sink;
 mod step;
 mod union_with;
@@ -90,7 +92,10 @@ pub fn start(
     }
     let mut slots = Slots::default();
     let (collection, view, source): (_, _, Box<dyn Operator>) = match database.snapshot(&spec.namespace)? {
-        None => (None, database.transactions.read()?, Box::new(Eof::default())),
+        None => {
+            pipeline.query.needs_no_index(&spec.namespace)?;
+            (None, database.transactions.read()?, Box::new(Eof::default()))
+        }
         Some((collection, view)) => {
             let decider = Decider::new(database, &view, &collection, interrupt);
             let decision = pipeline.decide(&if explained { decider.without_cache() } else { decider }, &mut slots)?;

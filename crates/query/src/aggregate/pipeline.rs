@@ -8,6 +8,7 @@ use arbor_lang::{Context, Filter, Stage};
 
 use super::optimise::optimise;
 use super::pushdown::{both, push_down};
+use super::scores::{check_place, check_scores};
 use super::sink::Sink;
 use super::step::{Step, Surroundings, only_field};
 use crate::operator::{
@@ -70,15 +71,15 @@ impl Pipeline {
 
     /// The same inside another pipeline.
     pub fn parse_stages(stages: Array<'_>, around: &Surroundings<'_>) -> Result<Pipeline> {
-        let steps = Step::parse_all(stages, around)?.into();
-        Ok(Pipeline {
-            query: Query::new(Filter::everything(&around.context.collation)),
-            stages: ArrayBuf::new(),
-            pushed: 0,
-            documents: None,
-            sink: None,
-            steps,
-        })
+        let pipeline = Pipeline::of_steps(Step::parse_all(stages, around)?, around);
+        check_place(&pipeline.steps, false)?;
+        Ok(pipeline)
+    }
+
+    fn of_steps(steps: Vec<Step>, around: &Surroundings<'_>) -> Pipeline {
+        let steps = steps.into();
+        let query = Query::new(Filter::everything(&around.context.collation));
+        Pipeline { query, stages: ArrayBuf::new(), pushed: 0, documents: None, sink: None, steps }
     }
 
     /// A pipeline inside another one, whose documents pass `filter` first; before that, the stages of a view if it is
@@ -91,7 +92,9 @@ impl Pipeline {
     ) -> Result<Pipeline> {
         if !view.is_empty() {
             let mut pipeline = Pipeline::parse_own_source(view, around)?.filtered(filter);
-            pipeline.steps.extend(Step::parse_all(stages, around)?);
+            let steps = Step::parse_all(stages, around)?;
+            check_place(&steps, false)?;
+            pipeline.steps.extend(steps);
             push_down(&mut pipeline.steps, &mut pipeline.query);
             return Ok(pipeline);
         }
@@ -132,7 +135,11 @@ impl Pipeline {
             pipeline.steps.push_front(Step::Pure(Stage::Map(Map::near_fields(near.fields))));
             return Ok(pipeline);
         }
-        let mut pipeline = Pipeline::parse_stages(stages, around)?;
+        let mut pipeline = Pipeline::of_steps(Step::parse_all(stages, around)?, around);
+        check_place(&pipeline.steps, true)?;
+        let searched =
+            matches!(pipeline.steps.front(), Some(Step::Pure(Stage::Match(first))) if first.text().is_some());
+        pipeline.query.scored = check_scores(stages, searched)?;
         pipeline.pushed = push_down(&mut pipeline.steps, &mut pipeline.query);
         Ok(pipeline)
     }

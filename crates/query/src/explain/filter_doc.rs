@@ -17,6 +17,7 @@ pub fn of_node(node: &Node) -> DocBuf {
         Node::Nor(nodes) => listed("$nor", nodes),
         Node::Expr(_) => DocBuf::new().with("$expr", "<expression>"),
         Node::Schema(schema) => DocBuf::new().with("$jsonSchema", schema.source()),
+        Node::Text(text) => text.predicate.shown(),
         Node::SampleRate(rate) => DocBuf::new().with("$sampleRate", *rate),
         Node::AlwaysTrue => DocBuf::new().with("$alwaysTrue", 1i32),
         Node::AlwaysFalse => DocBuf::new().with("$alwaysFalse", 1i32),

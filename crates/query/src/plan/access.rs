@@ -8,6 +8,7 @@ use super::interval::Intervals;
 use super::key_bounds::{KeyBounds, Span};
 use super::near::NearAccess;
 use super::sort_order::Direction;
+use super::text::TextAccess;
 
 #[derive(Clone, Debug)]
 pub enum Access {
@@ -25,6 +26,10 @@ pub enum Access {
     Merge(Merge),
     /// By distance, through an index of places.
     Near(Box<NearAccess>),
+    /// A text search.
+    Text(Box<TextAccess>),
+    /// Union of a text search, with what it does not make sure of, and index scans.
+    TextOr(Box<TextAccess>, Option<Filter>, Vec<Branch>),
 }
 
 /// Index scans that each give the order that is asked for.
@@ -88,6 +93,7 @@ impl Solution {
             Access::Index(access) => format!("IXSCAN{}", scans(&mut std::iter::once(access))),
             Access::Near(near) => format!("GEO_NEAR {}", near.shape.name),
             Access::Or(branches) => format!("OR{}", scans(&mut branches.iter().map(|branch| &branch.access))),
+            Access::Text(_) | Access::TextOr(..) => "TEXT_MATCH".to_owned(),
             // one index is scanned for each of several values, however many there are
             Access::Merge(merge) if merge.distinct => format!("SORT_MERGE{}", scans(&mut merge.scans.iter().take(1))),
             Access::Merge(merge) => format!("SORT_MERGE{}", scans(&mut merge.scans.iter())),

@@ -6,7 +6,7 @@ use super::query::Query;
 use crate::Settings;
 use crate::operator::{
     CollectionScan, Covered, Entries, Eof, Fetch, GeoNear, IndexScan, Limit, Operator, Or, Project, RecordFetch,
-    RecordIds, ReturnKey, Skip, Slot, Sort, SortMerge,
+    RecordIds, ReturnKey, Skip, Slot, Sort, SortMerge, TextMatch,
 };
 
 /// Allots the cursor slots of the leaves.
@@ -96,6 +96,13 @@ fn documents(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn O
         Access::Collection(direction) => Box::new(CollectionScan::new(slots.allot(), *direction, filter)),
         Access::Or(branches) => Box::new(Or::new(branches.iter().map(|branch| or_branch(branch, slots)).collect())),
         Access::Near(access) => Box::new(GeoNear::new(slots.allot(), access.clone(), filter)),
+        Access::Text(text) => Box::new(TextMatch::new(text.clone(), filter, slots)),
+        Access::TextOr(text, rest, branches) => {
+            // first the search, since its rows have scores
+            let mut inputs: Vec<Box<dyn Operator>> = vec![Box::new(TextMatch::new(text.clone(), rest.clone(), slots))];
+            inputs.extend(branches.iter().map(|branch| or_branch(branch, slots)));
+            Box::new(Or::new(inputs))
+        }
         Access::Merge(merge) => {
             Box::new(Fetch::new(Entries::Merged(Box::new(sort_merge(merge, query, slots))), filter))
         }

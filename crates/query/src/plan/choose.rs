@@ -18,7 +18,7 @@ use super::predicate::{Readings, conjuncts};
 use super::query::{ChosenIndex, Query};
 use super::sort_merge::{SCANS_MAX, explode};
 use super::sort_order::{self, Direction};
-use super::{hinted_range, near, wildcard};
+use super::{hinted_range, near, text, wildcard};
 use crate::{Error, Result};
 
 /// Ranges of one index that are estimated one by one.
@@ -29,6 +29,9 @@ pub fn plan(view: &dyn View, collection: &Collection, query: &Query) -> Result<P
         return near::plan(view, collection, query, near);
     }
     let planner = Planner { view, collection, query };
+    if let Some(text) = query.filter.text() {
+        return text::plan(collection, query, text, &|branch, others| planner.branch(branch, others));
+    }
     if query.min.is_some() || query.max.is_some() {
         return planner.min_max();
     }

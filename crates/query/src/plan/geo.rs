@@ -12,7 +12,7 @@ pub fn intervals(shape: &IndexShape, kind: FieldKind, test: &GeoTest) -> Option<
     match kind {
         FieldKind::Sphere => test.cells().map(of_cells),
         FieldKind::Plane => test.grid_ranges(shape.geo.as_ref()?.grid.as_ref()?).map(of_grid),
-        FieldKind::Plain | FieldKind::Hashed => None,
+        FieldKind::Plain | FieldKind::Hashed | FieldKind::Text => None,
     }
 }
 

@@ -49,6 +49,7 @@ impl IndexBounds {
                     intervals
                 }
                 FieldKind::Hashed => hashed(&intervals),
+                FieldKind::Text => Intervals::full(),
             };
             bounds.intervals.push(intervals);
             used.push(chosen);

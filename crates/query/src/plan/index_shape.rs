@@ -113,11 +113,12 @@ impl IndexShape {
         let secondary = secondary
             .filter(|(_, index)| (index.generator.is_fields() || index.generator.geo().is_some()) && wanted(index));
         std::iter::once(IndexShape::primary(collection))
-            .chain(secondary.map(|(at, index)| IndexShape::secondary(at, index)))
+            .chain(secondary.map(|(at, index)| IndexShape::of_index(at, index)))
             .collect()
     }
 
-    fn secondary(at: usize, index: &Index) -> IndexShape {
+    /// Of one index, whichever kind it is.
+    pub fn of_index(at: usize, index: &Index) -> IndexShape {
         let part = |(field, key): (usize, &arbor_store::KeyField)| IndexPart {
             path: key.path.clone(),
             kind: key.kind,

@@ -8,6 +8,7 @@
 //! | `implication.rs` | whether a query implies the filter of a partial index |
 //! | `sort_order.rs`, `sort_merge.rs` | whether a scan gives the order that is asked for, or several that are merged |
 //! | `query.rs`, `choose.rs`, `access.rs` | a parsed query; the choice among indexes; the ways to choose from |
+//! | `text.rs` | searches in the text index |
 //! | `wildcard.rs` | wildcard indexes as indexes of single paths |
 //! | `texts.rs` | strings under the collation of an index |
 //! | `cost.rs`, `decide.rs`, `trial.rs` | what a way costs; the decision among ways, by trial where costs are near |
@@ -37,6 +38,7 @@ mod query;
 mod shape;
 mod sort_merge;
 mod sort_order;
+mod text;
 mod texts;
 mod trial;
 mod usage;
@@ -53,8 +55,9 @@ pub use index_shape::{IndexShape, IndexSource};
 pub use key_bounds::{KeyBounds, Span, Verdict};
 pub use near::NearAccess;
 pub use predicate::conjuncts;
-pub use query::{ChosenIndex, Query};
+pub use query::{ChosenIndex, Query, score_required};
 pub use shape::ShapeHash;
 pub use sort_order::Direction;
+pub use text::TextAccess;
 pub use usage::{note_scan, note_use};
 pub use wildcard::PATH as WILDCARD_PATH;

@@ -1,8 +1,11 @@
 //! A parsed query: what the planner plans and the executor runs.
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_lang::metadata::mentions;
 use arbor_lang::projection::ProjectionKind;
-use arbor_lang::{Context, Error, Filter, Projection, Result, SortPattern};
+use arbor_lang::{Code, Context, Error, Filter, MetaKind, Projection, Result, SortPattern};
+
+use arbor_store::Namespace;
 
 use super::sort_order::Direction;
 use crate::Hint;
@@ -20,6 +23,8 @@ pub struct Query {
     pub show_record_id: bool,
     /// The keys that found the documents, in the place of these.
     pub return_key: bool,
+    /// The scores of a text search are asked for.
+    pub scored: bool,
 }
 
 /// A projection with the document that it was parsed from.
@@ -52,6 +57,7 @@ impl Query {
             max: None,
             show_record_id: false,
             return_key: false,
+            scored: false,
         }
     }
 
@@ -64,6 +70,7 @@ impl Query {
     /// `{ $natural: n }` is a sort that asks for a scan in a direction.
     pub fn sort_by(&mut self, sort: Option<Doc<'_>>, context: &Context) -> Result<()> {
         let Some(sort) = sort.filter(|sort| !sort.is_empty()) else { return Ok(()) };
+        self.check_score(sort)?;
         match natural(sort) {
             Some(direction) => self.hint = Some(ChosenIndex::Natural(direction)),
             None => self.sort = Some(SortPattern::parse(sort, context)?),
@@ -73,6 +80,7 @@ impl Query {
 
     pub fn show(&mut self, projection: Option<Doc<'_>>, context: &Context) -> Result<()> {
         let Some(spec) = projection.filter(|spec| !spec.is_empty()) else { return Ok(()) };
+        self.check_score(spec)?;
         let projection = Projection::parse(spec, ProjectionKind::Find, Some(&self.filter), context)?;
         if !projection.is_identity() {
             self.projection = Some(ShownAs { projection, spec: spec.to_buf() });
@@ -80,10 +88,35 @@ impl Query {
         Ok(())
     }
 
+    /// Notes whether a sort or a projection asks for the score. Errors: nothing is searched.
+    fn check_score(&mut self, spec: Doc<'_>) -> Result<()> {
+        if mentions(ValueRef::Document(spec), MetaKind::TextScore) {
+            self.filter.text().ok_or_else(score_required)?;
+            self.scored = true;
+        }
+        Ok(())
+    }
+
+    /// Errors: it searches a collection that does not exist.
+    pub fn needs_no_index(&self, namespace: &Namespace) -> Result<()> {
+        match self.filter.text() {
+            Some(_) => {
+                let message = format!("text index required for $text query (no such collection '{namespace}')");
+                Err(Error::new(Code::INDEX_NOT_FOUND, message))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Rows that a sort has to keep.
     pub fn sort_limit(&self) -> Option<u64> {
         self.limit.map(|limit| limit.saturating_add(self.skip))
     }
+}
+
+/// The error for asking for the score where nothing is searched.
+pub fn score_required<E: From<Error>>() -> E {
+    Error::location(40218, "query requires text score metadata, but it is not available").into()
 }
 
 impl ChosenIndex {

@@ -3,15 +3,16 @@
 use std::borrow::Cow;
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_lang::metadata::mentions;
 use arbor_lang::projection::ProjectionKind;
-use arbor_lang::{Context, Filter, Projection};
+use arbor_lang::{Context, Filter, MetaKind, Projection};
 use arbor_store::Namespace;
 
 use crate::cursor::RunningPlan;
 use crate::plan::{self, Access, Decider, Query, Slots};
 use crate::tail::tail;
 use crate::view::ResolvedView;
-use crate::{AggregateSpec, Cursor, Database, FindSpec, Interrupt, Result, aggregate};
+use crate::{AggregateSpec, Cursor, Database, Error, FindSpec, Interrupt, Result, aggregate};
 
 /// The documents that a query finds. The plan is made at once; rows are read batch by batch.
 pub fn find(database: &Database, spec: &FindSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
@@ -25,10 +26,14 @@ pub fn find(database: &Database, spec: &FindSpec<'_>, interrupt: &Interrupt) -> 
         return find_in_view(database, spec, &view, interrupt);
     }
     let query = query_of(database, spec)?;
+    if spec.tailable && query.filter.text().is_some() {
+        return Err(Error::bad_value("text and tailable cursor not allowed in same query"));
+    }
     if spec.tailable {
         return tail(database, spec, query);
     }
     let Some((collection, view)) = database.snapshot(&spec.namespace)? else {
+        query.needs_no_index(&spec.namespace)?;
         return Ok(Cursor::over_documents(spec.namespace.clone(), []));
     };
     let settings = database.settings.with_disk_use(spec.allow_disk_use);
@@ -62,7 +67,9 @@ pub fn query_of(database: &Database, spec: &FindSpec<'_>) -> Result<Query> {
 
 /// `{ _id: value }` and nothing that changes which document that is: the filter need not even be parsed.
 fn id_of_point_query<'s>(spec: &FindSpec<'s>) -> Option<ValueRef<'s>> {
+    let asks = |shown: Doc<'_>| mentions(ValueRef::Document(shown), MetaKind::TextScore);
     let plain = spec.skip == 0
+        && !spec.projection.is_some_and(asks)
         && spec.hint.is_none()
         && spec.min.is_none()
         && spec.max.is_none()

@@ -111,5 +111,5 @@ pub fn count_mismatches(database: &Database, namespace: &Namespace, interrupt: &
 fn parse(validator: Doc<'_>, collation: &Collation) -> Result<Filter> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
     let context = Context { collation: collation.clone(), ..Context::new(now) };
-    Ok(Filter::parse(validator, &context)?)
+    Ok(Filter::parse(validator, &context)?.without_text()?)
 }

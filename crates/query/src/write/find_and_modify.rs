@@ -1,7 +1,7 @@
 //! `findAndModify`.
 
 use arbor_bson::{DocBuf, ValueRef};
-use arbor_lang::Code;
+use arbor_lang::{Code, Input};
 use arbor_txn::{Durability, Transaction};
 
 use super::modifier::{Modification, Modifier};
@@ -39,11 +39,15 @@ pub fn find_and_modify(
         return Ok(FindAndModifyOutcome::default());
     };
     let collection = &Validated::new(database, collection, spec.bypass_validation)?;
-    let modify = |txn: &mut Transaction| act(database, txn, collection, &query, &action, interrupt);
-    let (mut outcome, _) = database.transactions.retry(Durability::Applied, modify)?;
+    let modify = |txn: &mut Transaction| -> Result<_> {
+        let found = find_one(database, &*txn, collection, &query, interrupt)?;
+        let metadata = found.as_ref().and_then(|row| row.metadata.clone());
+        Ok((act(txn, collection, &query, &action, found.map(|row| row.document))?, metadata))
+    };
+    let ((mut outcome, metadata), _) = database.transactions.retry(Durability::Applied, modify)?;
     if let (Some(shown), Some(document)) = (&shown, &outcome.value) {
         let filter = shown.projection.needs_position().then_some(&query.filter);
-        outcome.value = Some(project(&shown.projection, filter, document.as_doc().into())?);
+        outcome.value = Some(project(&shown.projection, filter, Input::new(document.as_doc(), metadata.as_deref()))?);
     }
     database.make_durable(spec.durability)?;
     Ok(outcome)
@@ -71,15 +75,14 @@ impl Action {
     }
 }
 
+/// `found`: the document as it is.
 fn act(
-    database: &Database,
     txn: &mut Transaction,
     collection: &Validated<'_>,
     query: &Query,
     action: &Action,
-    interrupt: &Interrupt,
+    found: Option<DocBuf>,
 ) -> Result<FindAndModifyOutcome> {
-    let found = find_one(database, &*txn, collection, query, interrupt)?.map(|row| row.document);
     match (action, found) {
         (Action::Remove, None) | (Action::Update { upsert: false, .. }, None) => Ok(FindAndModifyOutcome::default()),
         (Action::Remove, Some(old)) => {

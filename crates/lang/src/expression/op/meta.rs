@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! { $meta: "indexKey" } => missing
-//! { $meta: "textScore" } => error 40218: query requires text score metadata, but it is not available
+//! { $meta: "textScore" } => missing
 //! { $meta: "foo" } => error 17308: Unsupported argument to $meta: foo
 //! { $meta: 1 } => error 17307: $meta only supports string arguments
 //! ```
@@ -18,9 +18,6 @@ pub fn parse(_name: &'static str, value: ValueRef, _parser: &mut Parser) -> Resu
         return Err(Error::location(17307, "$meta only supports string arguments"));
     };
     match MetaKind::of_name(what) {
-        Some(MetaKind::TextScore) => {
-            Err(Error::location(40218, "query requires text score metadata, but it is not available"))
-        }
         Some(kind) => Ok(Expression::Meta(kind)),
         None => Err(Error::location(17308, format!("Unsupported argument to $meta: {what}"))),
     }

@@ -1,0 +1,70 @@
+//! Where a pipeline may search, and where it may ask for the score.
+
+use arbor_bson::{Array, ValueRef};
+use arbor_lang::metadata::mentions;
+use arbor_lang::{MetaKind, Stage};
+
+use super::step::{Step, only_field};
+use crate::plan::score_required;
+use crate::{Error, Result};
+
+/// Stages behind which nothing is known of the documents in front of them.
+const FORGETFUL: &[&str] = &["$bucket", "$bucketAuto", "$count", "$facet", "$group", "$sortByCount"];
+
+/// Refuses `$text` in any stage, or in any but the first.
+pub fn check_place<'s>(steps: impl IntoIterator<Item = &'s Step>, first_too: bool) -> Result<()> {
+    let is_search = |step: &&Step| matches!(step, Step::Pure(Stage::Match(filter)) if filter.text().is_some());
+    match steps.into_iter().skip(usize::from(first_too)).find(is_search) {
+        Some(_) => {
+            let message = "$match with $text is only allowed as the first pipeline stage";
+            Err(Error::Lang(arbor_lang::Error::location(17313, message)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether a stage asks for the score. Errors: there is none where it does.
+pub fn check_scores(stages: Array<'_>, mut searched: bool) -> Result<bool> {
+    let mut asked = false;
+    for (name, spec) in stages.iter().filter_map(only_field) {
+        if asks(name, spec) {
+            if !searched {
+                return Err(score_required());
+            }
+            asked = true;
+        }
+        searched &= !FORGETFUL.contains(&name);
+    }
+    Ok(asked)
+}
+
+/// A pipeline inside of the stage that has a source of its own is looked at when that is parsed.
+fn asks(name: &str, spec: ValueRef<'_>) -> bool {
+    match (name, spec) {
+        ("$lookup" | "$unionWith", ValueRef::Document(fields)) => {
+            fields.iter().any(|(field, value)| field != "pipeline" && mentions(value, MetaKind::TextScore))
+        }
+        _ => mentions(spec, MetaKind::TextScore),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arbor_bson::{ArrayBuf, DocBuf};
+
+    #[test]
+    fn scores_are_there_until_documents_are_forgotten() {
+        let score = DocBuf::new().with("s", &DocBuf::new().with("$meta", "textScore"));
+        let stage = |name: &str, spec: &DocBuf| DocBuf::new().with(name, spec);
+        let group = stage("$group", &DocBuf::new().with("_id", 1i32));
+        let check = |stages: &[DocBuf], searched| {
+            check_scores(stages.iter().collect::<ArrayBuf>().as_array(), searched).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(&[stage("$sort", &score)], true), Ok(true));
+        assert!(check(&[stage("$sort", &score)], false).is_err());
+        assert!(check(&[group.clone(), stage("$addFields", &score)], true).is_err());
+        assert_eq!(check(&[stage("$addFields", &score), group], true), Ok(true));
+        assert_eq!(check(&[], true), Ok(false));
+    }
+}
