@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn keys_of_documents() {
         let parsed = IndexSpec::parse(key(&[("p", Value::Int32(1)), ("a", text())]).as_doc()).unwrap();
-        let keys = |doc: DocBuf| parsed.generator.keys(&parsed.key_pattern, false, doc.as_doc());
+        let keys = |doc: DocBuf| parsed.generator.keys(&parsed.key_pattern, false, &parsed.collation, doc.as_doc());
         let got = keys(DocBuf::new().with("p", 7i32).with("a", "the coffee shops")).unwrap();
         let term = |term: &str| text_key(&parsed.key_pattern, [ValueRef::Int32(7)], term);
         let found: Vec<_> = got.keys.iter().map(|key| (key.bytes.clone(), text_score(&key.type_bits))).collect();
