@@ -168,7 +168,6 @@ fn logical() {
         {$foo: 1} => error 2: unknown top level operator: $foo. If you have a field name that starts with a '$' symbol, consider using $getField or $setField.
         {a: {$not: {}}} => error 2: $not cannot be empty
         {a: {$not: 1}} => error 2: $not needs a regex or a document
-        {$text: {$search: 'x'}} => error 27: text index required for $text query
         {$where: 'x'} => error 2: no globalScriptEngine in $where parsing
         "#,
     );
