@@ -124,10 +124,7 @@ fn list_experiments() -> Result<Ending> {
     for experiment in built_in()? {
         println!("{:12} {}", experiment.name, experiment.about);
     }
-    println!(
-        "{:12} {}",
-        "query", "shapes of queries over one data set: time, plan, share of planning, engine, execution"
-    );
+    println!("query        shapes of queries over one data set: time, plan, share of planning, engine, execution");
     Ok(Ending::Complete)
 }
 

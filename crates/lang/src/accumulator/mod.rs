@@ -46,37 +46,6 @@ pub trait State: std::fmt::Debug + Send {
     }
 }
 
-/// A state where a group keeps it. PERF: sums stand in the group itself, which spares a miss of the cache per document
-/// when there are many groups.
-#[derive(Debug)]
-pub enum Slot {
-    Sum(Sum),
-    Boxed(Box<dyn State>),
-}
-
-impl Slot {
-    pub fn state(&self) -> &dyn State {
-        match self {
-            Slot::Sum(sum) => sum,
-            Slot::Boxed(state) => &**state,
-        }
-    }
-
-    pub fn state_mut(&mut self) -> &mut dyn State {
-        match self {
-            Slot::Sum(sum) => sum,
-            Slot::Boxed(state) => &mut **state,
-        }
-    }
-
-    pub fn finish(self) -> Value {
-        match self {
-            Slot::Sum(sum) => Box::new(sum).finish(),
-            Slot::Boxed(state) => state.finish(),
-        }
-    }
-}
-
 /// `{ $sum: <expression> }`, parsed.
 #[derive(Clone, Debug)]
 pub struct Accumulator {
@@ -86,7 +55,6 @@ pub struct Accumulator {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Sum,
     Simple(fn() -> Box<dyn State>),
     /// It compares strings.
     Comparing(StartBy, Collation),
@@ -105,9 +73,6 @@ impl Accumulator {
         let (Some((name, operand)), None) = (operators.next(), operators.next()) else {
             return Err(Error::location(40238, format!("The field '{field}' must specify one accumulator")));
         };
-        if name == "$sum" {
-            return Ok(Accumulator { argument: argument(name, operand, context)?, kind: Kind::Sum });
-        }
         if let Some(kind) = simple(name) {
             return Ok(Accumulator { argument: argument(name, operand, context)?, kind: Kind::Simple(kind) });
         }
@@ -122,7 +87,7 @@ impl Accumulator {
         match name {
             "$count" => match operand {
                 ValueRef::Document(doc) if doc.is_empty() => {
-                    Ok(Accumulator { argument: Expression::constant(1), kind: Kind::Sum })
+                    Ok(Accumulator { argument: Expression::constant(1), kind: Kind::Simple(|| Box::<Sum>::default()) })
                 }
                 _ => Err(Error::type_mismatch("$count takes no arguments, i.e. $count:{}")),
             },
@@ -152,20 +117,11 @@ impl Accumulator {
     /// An empty state for a new group.
     pub fn start(&self) -> Box<dyn State> {
         match &self.kind {
-            Kind::Sum => Box::<Sum>::default(),
             Kind::Simple(start) => start(),
             Kind::Comparing(start, collation) => start(collation),
             Kind::NValues(which, n, collation) => which.start(*n, collation),
             Kind::Top(top) => top.start(),
             Kind::Percentile(percentile) => percentile.start(),
-        }
-    }
-
-    /// The same where it is kept for each of many groups.
-    pub fn start_in_place(&self) -> Slot {
-        match &self.kind {
-            Kind::Sum => Slot::Sum(Sum::default()),
-            _ => Slot::Boxed(self.start()),
         }
     }
 
@@ -183,6 +139,7 @@ impl Accumulator {
 
 fn simple(name: &str) -> Option<fn() -> Box<dyn State>> {
     Some(match name {
+        "$sum" => || Box::<Sum>::default(),
         "$avg" => || Box::<Avg>::default(),
         "$first" => || Box::<first::First>::default(),
         "$last" => || Box::<last::Last>::default(),

@@ -2,7 +2,7 @@
 
 use arbor_bson::{Array, ArrayBuf, Doc, DocBuf};
 
-use crate::accumulator::{Accumulator, Slot};
+use crate::accumulator::{Accumulator, State};
 use crate::{Context, Error, Input, Result};
 
 /// `{ field: { <accumulator>: <expression> }, ... }`, parsed.
@@ -27,7 +27,7 @@ impl Fields {
     }
 
     pub fn start(&self) -> FieldStates {
-        FieldStates(self.0.iter().map(|(_, accumulator)| accumulator.start_in_place()).collect())
+        FieldStates(self.0.iter().map(|(_, accumulator)| accumulator.start()).collect())
     }
 }
 
@@ -43,7 +43,7 @@ fn check_name(name: &str) -> Result<()> {
 
 /// What one group has gathered so far; belongs to the [`Fields`] that started it.
 #[derive(Debug)]
-pub struct FieldStates(Box<[Slot]>);
+pub struct FieldStates(Vec<Box<dyn State>>);
 
 impl FieldStates {
     /// Feeds a document; answers by how much the memory held grew and shrank.
@@ -51,9 +51,8 @@ impl FieldStates {
         let input = input.into();
         let (mut before, mut after) = (0, 0);
         for ((_, accumulator), state) in fields.0.iter().zip(&mut self.0) {
-            let state = state.state_mut();
             before += state.size_bytes();
-            accumulator.add(state, input)?;
+            accumulator.add(&mut **state, input)?;
             after += state.size_bytes();
         }
         Ok((after, before))
@@ -61,21 +60,21 @@ impl FieldStates {
 
     /// What [`FieldStates::absorb`] of equal fields takes.
     pub fn partials(&self) -> ArrayBuf {
-        self.0.iter().map(|slot| slot.state().partial()).collect::<Vec<_>>().iter().collect()
+        self.0.iter().map(|state| state.partial()).collect::<Vec<_>>().iter().collect()
     }
 
     pub fn absorb(&mut self, partials: Array) -> Result<()> {
-        self.0.iter_mut().zip(partials.iter()).try_for_each(|(slot, partial)| slot.state_mut().absorb(partial))
+        self.0.iter_mut().zip(partials.iter()).try_for_each(|(state, partial)| state.absorb(partial))
     }
 
     pub fn size_bytes(&self) -> usize {
-        self.0.iter().map(|slot| 16 + slot.state().size_bytes()).sum()
+        self.0.iter().map(|state| 16 + state.size_bytes()).sum()
     }
 
     /// Appends the results to the group's document.
     pub fn finish(self, fields: &Fields, doc: &mut DocBuf) {
-        for ((name, _), slot) in fields.0.iter().zip(self.0) {
-            doc.append(name, &slot.finish());
+        for ((name, _), state) in fields.0.iter().zip(self.0) {
+            doc.append(name, &state.finish());
         }
     }
 }

@@ -5,6 +5,8 @@ use arbor_bson::DocBuf;
 use super::{Detail, IndexScan, Run, SortMerge};
 use crate::{Error, Result};
 
+// each is made once per scan and never moved
+#[allow(clippy::large_enum_variant)]
 pub enum Entries {
     Scan(IndexScan),
     Merged(Box<SortMerge>),
