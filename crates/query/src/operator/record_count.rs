@@ -19,7 +19,7 @@ impl Operator for RecordCount {
             None => arbor_store::count(run.view, run.collection()?)?,
         };
         self.left = Some(left.saturating_sub(1));
-        let row = (left > 0).then(|| Row::default());
+        let row = (left > 0).then(Row::default);
         Ok(self.tally.answer(row))
     }
 

@@ -44,12 +44,15 @@ impl TextAccess {
     }
 }
 
+/// Plans a branch of an `$or` beside the given conjuncts; `None`: no index answers it.
+type PlanBranch<'p> = dyn Fn(&Node, &[Node]) -> Result<Option<Branch>> + 'p;
+
 /// `branch` plans another branch of an `$or` that `$text` stands in.
 pub fn plan(
     collection: &Collection,
     query: &Query,
     text: &TextNode,
-    branch: &dyn Fn(&Node, &[Node]) -> Result<Option<Branch>>,
+    branch: &PlanBranch<'_>,
 ) -> Result<Plans> {
     if query.hint.is_some() || query.min.is_some() || query.max.is_some() {
         return Err(Error::bad_value("text and hint not allowed in same query"));
@@ -58,7 +61,7 @@ pub fn plan(
     let Some(keys) = index.generator.text() else { return Err(index_required().into()) };
     let search = Search { at, index, matcher: text.bind(keys.fields()), query };
     let all = conjuncts(query.filter.root());
-    let place = all.iter().position(|node| holds_text(node)).unwrap_or(0);
+    let place = all.iter().position(holds_text).unwrap_or(0);
     let others = without(all, place);
     let sorts = query.sort.is_some();
     let (access, residual) = match all.get(place) {
