@@ -5,7 +5,7 @@ use super::decide::Decision;
 use super::query::Query;
 use crate::Settings;
 use crate::operator::{
-    CollectionScan, Covered, Entries, Eof, Fetch, GeoNear, IndexScan, Limit, Operator, Or, Project, RecordFetch,
+    CollectionScan, Covered, Entries, Eof, Fetch, GeoNear, IndexScan, Known, Limit, Operator, Or, Project, RecordFetch,
     RecordIds, ReturnKey, Skip, Slot, Sort, SortMerge, TextMatch,
 };
 
@@ -42,6 +42,9 @@ fn above(mut root: Box<dyn Operator>, solution: &Solution, query: &Query, settin
         root = Box::new(Sort::new(root, pattern.clone(), query.sort_limit(), settings.sort_memory()));
     }
     root = skip_and_limit(root, query);
+    if query.shows_sort_key || query.shows_record_id {
+        root = Box::new(Known::new(root, query.sort.clone().filter(|_| query.shows_sort_key), query.shows_record_id));
+    }
     if let Some(shown) = query.projection.as_ref().filter(|_| solution.covered.is_none()) {
         root = Box::new(Project::new(root, shown.projection.clone(), &query.filter, shown.spec.clone()));
     }

@@ -25,6 +25,9 @@ pub struct Query {
     pub return_key: bool,
     /// The scores of a text search are asked for.
     pub scored: bool,
+    /// What a row was sorted by, and the key of its record, are asked for.
+    pub shows_sort_key: bool,
+    pub shows_record_id: bool,
 }
 
 /// A projection with the document that it was parsed from.
@@ -58,6 +61,8 @@ impl Query {
             show_record_id: false,
             return_key: false,
             scored: false,
+            shows_sort_key: false,
+            shows_record_id: false,
         }
     }
 
@@ -81,6 +86,12 @@ impl Query {
     pub fn show(&mut self, projection: Option<Doc<'_>>, context: &Context) -> Result<()> {
         let Some(spec) = projection.filter(|spec| !spec.is_empty()) else { return Ok(()) };
         self.check_score(spec)?;
+        self.shows_sort_key = mentions(ValueRef::Document(spec), MetaKind::SortKey);
+        if self.shows_sort_key && self.sort.is_none() {
+            let message = "query requires sort key metadata, but it is not available";
+            return Err(Error::location(40218, message));
+        }
+        self.shows_record_id = mentions(ValueRef::Document(spec), MetaKind::RecordId);
         let projection = Projection::parse(spec, ProjectionKind::Find, Some(&self.filter), context)?;
         if !projection.is_identity() {
             self.projection = Some(ShownAs { projection, spec: spec.to_buf() });
