@@ -387,9 +387,9 @@ fn errors_have_mongodbs_codes() {
             "the 'size' field is required when 'capped' is true",
         ),
         (
-            DocBuf::new().with("create", "c").with("timeseries", &DocBuf::new().with("timeField", "t")),
-            238,
-            "timeseries",
+            DocBuf::new().with("create", "c").with("timeseries", &DocBuf::new().with("metaField", "m")),
+            40414,
+            "timeField' is missing but a required field",
         ),
         (DocBuf::new().with("configureFailPoint", "failCommand"), 13, "admin"),
         (DocBuf::new().with("ping", 1i32).with("txnNumber", 1i64), 20, "Transaction numbers are only allowed"),
