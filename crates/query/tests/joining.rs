@@ -104,3 +104,37 @@ fn what_does_not_fit_into_memory_is_not_hashed() {
     rig.database.settings.group_bytes_max = 100;
     assert_eq!(rig.aggregate(&lookup("a", "a", false)), expected);
 }
+
+#[test]
+fn an_unwind_behind_finds_the_same_and_more_than_a_document_holds() {
+    let rig = filled();
+    let lookup = |local: &str| {
+        let spec = DocBuf::new().with("from", "other").with("localField", local).with("foreignField", "a");
+        doc("$lookup", &spec.with("as", "found"))
+    };
+    let unwind = |preserve: bool| {
+        let spec = DocBuf::new().with("path", "$found").with("includeArrayIndex", "at");
+        doc("$unwind", &spec.with("preserveNullAndEmptyArrays", preserve))
+    };
+    // this one changes nothing, and keeps the two stages apart
+    let between = doc("$addFields", &doc("found", "$found"));
+    for local in ["a", "a.b", "_id", "missing"] {
+        for preserve in [false, true] {
+            let apart = rig.aggregate(&[lookup(local), between.clone(), unwind(preserve)]);
+            assert_eq!(rig.aggregate(&[lookup(local), unwind(preserve)]), apart, "{local} {preserve}");
+            assert!(local == "missing" || !apart.is_empty());
+        }
+    }
+    let megabyte = "x".repeat(1 << 20);
+    let large: Vec<DocBuf> =
+        (0..20).map(|n| DocBuf::new().with("_id", n).with("a", "L").with("s", megabyte.as_str())).collect();
+    rig.fill_into("db.large", &large);
+    let spec = DocBuf::new().with("from", "large").with("pipeline", &ArrayBuf::new()).with("as", "found");
+    let all = [
+        doc("$limit", 1i32),
+        doc("$lookup", &spec),
+        doc("$unwind", "$found"),
+        doc("$project", &doc("_id", "$found._id")),
+    ];
+    assert_eq!(rig.aggregate(&all).len(), 20, "20 MB of documents, none of them large");
+}

@@ -22,7 +22,7 @@ use crate::plan::{self, Access, IndexShape, Query, Slots};
 use crate::view::Foreign;
 use crate::{Error, Result, Settings};
 
-/// Bytes of the documents that one document finds.
+/// Bytes of the documents that one document finds, where they are to stand in it.
 const BYTES_MAX: usize = 16 * 1024 * 1024 + 16 * 1024;
 
 #[derive(Clone)]
@@ -34,6 +34,8 @@ pub struct Lookup {
     join: Option<Join>,
     inner: Option<Inner>,
     pub into: String,
+    /// Bytes of the documents that one document finds.
+    bytes_max: usize,
     store: Arc<Store>,
     db: String,
     depth: usize,
@@ -115,7 +117,7 @@ impl Lookup {
     pub fn find_hashed(&self, input: Input<'_>, table: &HashJoin) -> Result<ArrayBuf> {
         let Some(join) = &self.join else { return Ok(ArrayBuf::new()) };
         let values = join.values(input.doc, &self.context.collation);
-        let found = table.find(&join.filter_of(values.clone(), &self.context.collation), &values, BYTES_MAX)?;
+        let found = table.find(&join.filter_of(values.clone(), &self.context.collation), &values, self.bytes_max)?;
         found.ok_or_else(|| self.too_large())
     }
 
@@ -136,14 +138,19 @@ impl Lookup {
         let mut slots = Slots::default();
         let root = plan::operator(&solution, &query, settings, &mut slots);
         let rows = InnerRows::over(root, foreign.clone(), slots.count());
-        rows.all(run, BYTES_MAX)?.ok_or_else(|| self.too_large())
+        rows.all(run, self.bytes_max)?.ok_or_else(|| self.too_large())
     }
 
     /// The documents that belong to `doc`.
     pub fn find(&self, input: Input<'_>, settings: &Settings, run: &mut Run<'_>) -> Result<ArrayBuf> {
         let pipeline = self.pipeline_for(input)?;
         let rows = InnerRows::open(pipeline, self.foreign.clone(), run.view, settings)?;
-        rows.all(run, BYTES_MAX)?.ok_or_else(|| self.too_large())
+        rows.all(run, self.bytes_max)?.ok_or_else(|| self.too_large())
+    }
+
+    /// What one document finds becomes a document each, and may take so many bytes together.
+    pub fn unwinds(self, bytes_max: usize) -> Lookup {
+        Lookup { bytes_max: bytes_max.max(BYTES_MAX), ..self }
     }
 
     /// The document with what was found for it.
@@ -178,8 +185,9 @@ impl Lookup {
 
     fn too_large(&self) -> Error {
         let from = self.foreign.as_ref().map_or("", |collection| collection.namespace.collection());
+        let bytes_max = self.bytes_max;
         let message =
-            format!("Total size of documents in {from} matching pipeline's $lookup stage exceeds {BYTES_MAX} bytes");
+            format!("Total size of documents in {from} matching pipeline's $lookup stage exceeds {bytes_max} bytes");
         Error::Lang(arbor_lang::Error::location(4568, message))
     }
 }
@@ -258,6 +266,7 @@ impl<'f> Fields<'f> {
             join,
             inner,
             into: into.to_owned(),
+            bytes_max: BYTES_MAX,
             store: around.store.clone(),
             db: around.db.to_owned(),
             depth: around.depth,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use arbor_bson::{Array, ArrayBuf, Doc, DocBuf};
-use arbor_lang::stage::{GeoNear, Map};
+use arbor_lang::stage::{GeoNear, Map, Unwind};
 use arbor_lang::{Context, Filter, Stage};
 
 use super::optimise::optimise;
@@ -198,7 +198,10 @@ impl Pipeline {
         while let Some(step) = self.steps.pop_front() {
             root = match step {
                 Step::Pure(stage) => self.pure(stage, root, settings),
-                Step::Lookup(lookup) => Box::new(LookupRows::new(root, *lookup, settings.clone())),
+                Step::Lookup(lookup) => {
+                    let unwind = self.unwind_of(&lookup.into);
+                    Box::new(LookupRows::new(root, *lookup, unwind, settings.clone()))
+                }
                 Step::UnionWith(inner) => Box::new(UnionRows::new(root, *inner, settings.clone())),
                 Step::GraphLookup(lookup) => Box::new(GraphLookupRows::new(root, *lookup, settings.clone())),
                 Step::Unpack(unpack, _) => Box::new(UnpackRows::new(root, unpack)),
@@ -206,6 +209,18 @@ impl Pipeline {
             };
         }
         root
+    }
+
+    /// Takes an `$unwind` of this field that comes next.
+    fn unwind_of(&mut self, field: &str) -> Option<Unwind> {
+        let next = self.steps.pop_front_if(|step| match step {
+            Step::Pure(Stage::Unwind(unwind)) => unwind.path.as_str() == field,
+            _ => false,
+        });
+        match next {
+            Some(Step::Pure(Stage::Unwind(unwind))) => Some(unwind),
+            _ => None,
+        }
     }
 
     fn pure(&self, stage: Stage, input: Box<dyn Operator>, settings: &Settings) -> Box<dyn Operator> {

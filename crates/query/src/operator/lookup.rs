@@ -1,6 +1,11 @@
-//! `$lookup`: each row with the documents of another collection that belong to it.
+//! `$lookup`: each row with the documents of another collection that belong to it. With an `$unwind` of these behind it, a row
+//! for each of them: the array that they would stand in is never made.
 
-use arbor_bson::{ArrayBuf, DocBuf};
+use std::iter::Enumerate;
+use std::vec::IntoIter;
+
+use arbor_bson::{ArrayBuf, DocBuf, Value, ValueRef};
+use arbor_lang::stage::{Unwind, Unwound};
 
 use super::{Detail, Examined, Operator, Row, Run, StageDoc, Tally};
 use crate::aggregate::{HashJoin, Lookup, Strategy};
@@ -9,6 +14,9 @@ use crate::{Result, Settings};
 pub struct LookupRows {
     input: Box<dyn Operator>,
     lookup: Lookup,
+    unwind: Option<Unwind>,
+    /// The row that is being unwound, and what is left of what it found.
+    waiting: Option<(Row, Enumerate<IntoIter<Value>>)>,
     settings: Settings,
     state: State,
     rows: u64,
@@ -25,9 +33,28 @@ enum State {
 }
 
 impl LookupRows {
-    pub fn new(input: Box<dyn Operator>, lookup: Lookup, settings: Settings) -> LookupRows {
+    pub fn new(input: Box<dyn Operator>, lookup: Lookup, unwind: Option<Unwind>, settings: Settings) -> LookupRows {
         let (state, examined, tally) = (State::Undecided, Examined::default(), Tally::default());
-        LookupRows { input, lookup, settings, state, rows: 0, examined, scans: 0, tally }
+        let lookup = if unwind.is_some() { lookup.unwinds(settings.group_bytes_max) } else { lookup };
+        LookupRows { input, lookup, unwind, waiting: None, settings, state, rows: 0, examined, scans: 0, tally }
+    }
+
+    fn find_counted(&mut self, row: &Row, run: &mut Run<'_>) -> Result<ArrayBuf> {
+        let before = run.examined;
+        let found = self.find(row, run)?;
+        self.examined.keys += run.examined.keys - before.keys;
+        self.examined.documents += run.examined.documents - before.documents;
+        Ok(found)
+    }
+
+    /// The next row of those that wait.
+    fn unwound(&mut self) -> Option<Row> {
+        let (Some(unwind), Some((row, found))) = (&self.unwind, &mut self.waiting) else { return None };
+        let next = found.next().map(|(at, element)| row.made(unwind.with_element(row.document.as_doc(), at, &element)));
+        if next.is_none() {
+            self.waiting = None;
+        }
+        next
     }
 
     fn find(&mut self, row: &Row, run: &mut Run<'_>) -> Result<ArrayBuf> {
@@ -74,14 +101,25 @@ impl LookupRows {
 
 impl Operator for LookupRows {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
-        let Some(row) = self.input.next(run)? else { return Ok(self.tally.answer(None)) };
-        run.tick()?;
-        let before = run.examined;
-        let found = self.find(&row, run)?;
-        self.examined.keys += run.examined.keys - before.keys;
-        self.examined.documents += run.examined.documents - before.documents;
-        let document = self.lookup.add_to(&row.document, &found)?;
-        Ok(self.tally.answer(Some(row.made(document))))
+        loop {
+            run.tick()?;
+            if let Some(row) = self.unwound() {
+                return Ok(self.tally.answer(Some(row)));
+            }
+            let Some(row) = self.input.next(run)? else { return Ok(self.tally.answer(None)) };
+            let found = self.find_counted(&row, run)?;
+            let Some(unwind) = &self.unwind else {
+                let document = self.lookup.add_to(&row.document, &found)?;
+                return Ok(self.tally.answer(Some(row.made(document))));
+            };
+            let document = self.lookup.add_to(&row.document, &ArrayBuf::new())?;
+            if !found.is_empty() {
+                let found: Vec<Value> = found.as_array().iter().map(ValueRef::to_value).collect();
+                self.waiting = Some((row.made(document), found.into_iter().enumerate()));
+            } else if let Unwound::One(Some(document)) = unwind.split(document.as_doc()) {
+                return Ok(self.tally.answer(Some(row.made(document))));
+            }
+        }
     }
 
     fn suspend(&mut self, run: &mut Run<'_>) {
@@ -89,13 +127,16 @@ impl Operator for LookupRows {
     }
 
     fn is_done(&self) -> bool {
-        self.input.is_done()
+        self.waiting.as_ref().is_none_or(|(_, found)| found.len() == 0) && self.input.is_done()
     }
 
     fn explain(&self, detail: Detail) -> DocBuf {
+        let preserve = |unwind: &Unwind| DocBuf::new().with("preserveNullAndEmptyArrays", unwind.preserve);
+        let unwinding = self.unwind.as_ref().map(preserve);
         StageDoc::new("EQ_LOOKUP", detail)
             .tally(&self.tally)
             .with("as", self.lookup.into.as_str())
+            .with_some("unwinding", unwinding.as_ref())
             .with_some("strategy", self.strategy())
             .figure("totalDocsExamined", self.examined.documents)
             .figure("totalKeysExamined", self.examined.keys)
