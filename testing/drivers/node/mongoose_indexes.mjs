@@ -64,7 +64,8 @@ await flow(async step => {
     await Capped.createCollection();
     await Capped.insertMany([1, 2, 3, 4, 5].map(n => ({ n })));
     same((await Capped.find()).map(one => one.n), [3, 4, 5]);
-    const Checked = db.model('Checked', new Schema({}, { strict: false }));
+    // with autoCreate the model would race to create it without the validator
+    const Checked = db.model('Checked', new Schema({}, { strict: false, autoCreate: false, autoIndex: false }));
     await Checked.createCollection({ validator: { $jsonSchema: { bsonType: 'object', required: ['a'], properties: { a: { bsonType: 'int', minimum: 0 } } } } });
     const error = await fails(Checked.create({ a: -1 }), { code: 121, message: 'Document failed validation' });
     assert.ok(error.errInfo.details.schemaRulesNotSatisfied.length > 0);
