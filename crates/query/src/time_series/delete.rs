@@ -1,15 +1,17 @@
 //! Deleting measurements: their buckets are written anew without them, and go when none is left.
 
+use std::ops::ControlFlow;
+
 use arbor_bson::{Doc, DocBuf};
 use arbor_lang::time_series::{Bucket, Unpack};
 use arbor_lang::{Code, Context, Filter};
 use arbor_store::{Collection, ToldAs};
-use arbor_txn::{Durability, Transaction};
+use arbor_txn::Transaction;
 
 use super::TimeSeries;
 use crate::plan::Query;
-use crate::write::{Targets, is_full};
-use crate::{Database, DeleteOutcome, DeleteSpec, DeleteStatement, Error, Interrupt, Result, WriteError};
+use crate::write::{Targets, settle, statements};
+use crate::{Database, DeleteOutcome, DeleteSpec, DeleteStatement, Error, Interrupt, Result};
 
 pub fn delete(
     database: &Database,
@@ -21,24 +23,15 @@ pub fn delete(
     let missing = || Error::Store(arbor_store::Error::NamespaceNotFound(spec.namespace.clone()));
     let held = database.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
     let deleter = Deleter { database, series, buckets: &held, interrupt };
+    let done =
+        statements::run_each(&spec.deletes, spec.ordered, interrupt, |statement| deleter.run(statement, &context));
     let mut outcome = DeleteOutcome::default();
-    for (index, statement) in spec.deletes.iter().enumerate() {
-        match deleter.run(statement, &context) {
-            Ok(deleted) => {
-                outcome.deleted += deleted;
-                outcome.each.push((index, deleted));
-            }
-            Err(error) => {
-                let stop = spec.ordered || !error.concerns_document();
-                outcome.errors.push(WriteError { index, error });
-                if stop {
-                    break;
-                }
-            }
-        }
-    }
+    let errors = settle(done, |index, deleted| {
+        outcome.deleted += deleted;
+        outcome.each.push((index, deleted));
+    });
     database.make_durable(spec.durability)?;
-    Ok(outcome)
+    Ok(DeleteOutcome { errors, ..outcome })
 }
 
 struct Deleter<'d> {
@@ -56,36 +49,11 @@ impl Deleter<'_> {
         }
         let filter = Query::parse(statement.q, None, context)?.filter;
         let query = self.series.buckets_for(&filter);
-        let mut targets = Targets::of(self.database, self.buckets, &query, self.interrupt)?;
-        let mut deleted = 0;
-        loop {
-            let rows = targets.next_group()?;
-            if rows.is_empty() {
-                return Ok(deleted);
-            }
-            let mut rest = rows.as_slice();
-            while !rest.is_empty() {
-                let delete_in_rows = |txn: &mut Transaction| -> Result<(u64, usize)> {
-                    let (mut count, mut looked_at) = (0, 0);
-                    for row in rest {
-                        if is_full(txn) || (count > 0 && !statement.multi) {
-                            break;
-                        }
-                        looked_at += 1;
-                        if let Some(bucket) = targets.current(txn, row)? {
-                            count += self.delete_in(txn, bucket.as_doc(), &filter, statement.multi)?;
-                        }
-                    }
-                    Ok((count, looked_at))
-                };
-                let (count, looked_at) = self.database.transactions.retry(Durability::Applied, delete_in_rows)?.0;
-                deleted += count;
-                if deleted > 0 && !statement.multi {
-                    return Ok(deleted);
-                }
-                rest = &rest[looked_at..];
-            }
-        }
+        let targets = Targets::of(self.database, self.buckets, &query, self.interrupt)?;
+        targets.change_all(0, |txn, bucket, deleted| {
+            *deleted += self.delete_in(txn, bucket, &filter, statement.multi)?;
+            Ok(if *deleted > 0 && !statement.multi { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })
     }
 
     fn delete_in(&self, txn: &mut Transaction, bucket: Doc<'_>, filter: &Filter, multi: bool) -> Result<u64> {

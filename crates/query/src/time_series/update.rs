@@ -2,17 +2,18 @@
 //!
 //! COMPAT: as MongoDB: all documents that match, operators only, conditions and changes on the metaField only.
 
+use std::ops::ControlFlow;
+
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::matcher::Node;
 use arbor_lang::time_series::Unpack;
 use arbor_lang::{Code, Context, Filter};
 use arbor_store::Collection;
-use arbor_txn::{Durability, Transaction};
 
 use super::TimeSeries;
 use crate::plan::{Query, conjuncts};
-use crate::write::{Modification, Modifier, Targets, is_full, with_collation};
-use crate::{Database, Error, Interrupt, Result, UpdateDone, UpdateOutcome, UpdateSpec, UpdateStatement, WriteError};
+use crate::write::{Modification, Modifier, Targets, settle, statements, with_collation};
+use crate::{Database, Error, Interrupt, Result, UpdateDone, UpdateOutcome, UpdateSpec, UpdateStatement};
 
 pub fn update(
     database: &Database,
@@ -23,27 +24,18 @@ pub fn update(
     let context = database.context(&spec.namespace, None, spec.let_variables)?;
     let missing = || Error::Store(arbor_store::Error::NamespaceNotFound(spec.namespace.clone()));
     let held = database.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
+    let done = statements::run_each(&spec.updates, spec.ordered, interrupt, |statement| {
+        let (query, modifier) = parse(series, statement, &context)?;
+        run(database, &held, &query, &modifier, interrupt)
+    });
     let mut outcome = UpdateOutcome::default();
-    for (index, statement) in spec.updates.iter().enumerate() {
-        let done = parse(series, statement, &context)
-            .and_then(|(query, modifier)| run(database, &held, &query, &modifier, interrupt));
-        match done {
-            Ok((matched, modified)) => {
-                outcome.matched += matched;
-                outcome.modified += modified;
-                outcome.each.push(UpdateDone { index, matched, modified });
-            }
-            Err(error) => {
-                let stop = spec.ordered || !error.concerns_document();
-                outcome.errors.push(WriteError { index, error });
-                if stop {
-                    break;
-                }
-            }
-        }
-    }
+    let errors = settle(done, |index, (matched, modified)| {
+        outcome.matched += matched;
+        outcome.modified += modified;
+        outcome.each.push(UpdateDone { index, matched, modified });
+    });
     database.make_durable(spec.durability)?;
-    Ok(outcome)
+    Ok(UpdateOutcome { errors, ..outcome })
 }
 
 fn refused<T>(what: impl std::fmt::Display) -> Result<T> {
@@ -119,38 +111,15 @@ fn run(
     modifier: &Modifier,
     interrupt: &Interrupt,
 ) -> Result<(u64, u64)> {
-    let mut targets = Targets::of(database, buckets, query, interrupt)?;
-    let (mut matched, mut modified) = (0, 0);
-    loop {
-        let rows = targets.next_group()?;
-        if rows.is_empty() {
-            return Ok((matched, modified));
+    Targets::of(database, buckets, query, interrupt)?.change_all((0, 0), |txn, old, (matched, modified)| {
+        let count = measurements(old);
+        *matched += count;
+        if let Some(new) = modifier.apply(&query.filter, old)? {
+            arbor_store::update(txn, buckets, old, new.as_doc(), modifier.told_as())?;
+            *modified += count;
         }
-        let mut rest = rows.as_slice();
-        while !rest.is_empty() {
-            let update_rows = |txn: &mut Transaction| -> Result<(u64, u64, usize)> {
-                let (mut matched, mut modified, mut looked_at) = (0, 0, 0);
-                for row in rest {
-                    if is_full(txn) {
-                        break;
-                    }
-                    looked_at += 1;
-                    let Some(old) = targets.current(txn, row)? else { continue };
-                    let count = measurements(old.as_doc());
-                    matched += count;
-                    if let Some(new) = modifier.apply(&query.filter, old.as_doc())? {
-                        arbor_store::update(txn, buckets, old.as_doc(), new.as_doc(), modifier.told_as())?;
-                        modified += count;
-                    }
-                }
-                Ok((matched, modified, looked_at))
-            };
-            let (some, changed, looked_at) = database.transactions.retry(Durability::Applied, update_rows)?.0;
-            matched += some;
-            modified += changed;
-            rest = &rest[looked_at..];
-        }
-    }
+        Ok(ControlFlow::Continue(()))
+    })
 }
 
 fn measurements(bucket: Doc<'_>) -> u64 {

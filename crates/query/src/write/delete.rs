@@ -1,10 +1,12 @@
 //! `delete`.
 
+use std::ops::ControlFlow;
+
 use arbor_lang::Context;
 use arbor_store::Collection;
-use arbor_txn::{Durability, Transaction};
+use arbor_txn::Transaction;
 
-use super::statements::{self, is_full, settle, with_collation};
+use super::statements::{self, settle, with_collation};
 use super::target::{Targets, find_one};
 use crate::plan::Query;
 use crate::time_series::{self, TimeSeries};
@@ -63,32 +65,9 @@ pub fn delete_all(
     interrupt: &Interrupt,
 ) -> Result<u64> {
     let Some(collection) = collection else { return Ok(0) };
-    let mut targets = Targets::of(database, collection, query, interrupt)?;
-    let mut deleted = 0;
-    loop {
-        let rows = targets.next_group()?;
-        if rows.is_empty() {
-            return Ok(deleted);
-        }
-        let mut rest = rows.as_slice();
-        while !rest.is_empty() {
-            let delete_rows = |txn: &mut Transaction| -> Result<(u64, usize)> {
-                let (mut count, mut looked_at) = (0, 0);
-                for row in rest {
-                    if is_full(txn) {
-                        break;
-                    }
-                    looked_at += 1;
-                    if let Some(document) = targets.current(txn, row)? {
-                        arbor_store::delete(txn, collection, document.as_doc())?;
-                        count += 1;
-                    }
-                }
-                Ok((count, looked_at))
-            };
-            let (count, looked_at) = database.transactions.retry(Durability::Applied, delete_rows)?.0;
-            deleted += count;
-            rest = &rest[looked_at..];
-        }
-    }
+    Targets::of(database, collection, query, interrupt)?.change_all(0, |txn, document, deleted| {
+        arbor_store::delete(txn, collection, document)?;
+        *deleted += 1;
+        Ok(ControlFlow::Continue(()))
+    })
 }

@@ -71,6 +71,23 @@ pub fn run<S, T>(
     done
 }
 
+/// Runs statements that manage their own transactions.
+pub fn run_each<S, T>(
+    statements: &[S],
+    ordered: bool,
+    interrupt: &Interrupt,
+    mut work: impl FnMut(&S) -> Result<T>,
+) -> Vec<Done<T>> {
+    let mut done: Vec<Done<T>> = Vec::with_capacity(statements.len());
+    for (index, statement) in statements.iter().enumerate() {
+        done.push(Done { index, result: interrupt.check().and_then(|()| work(statement)) });
+        if done.last().is_some_and(|done| done.stops(ordered)) {
+            break;
+        }
+    }
+    done
+}
+
 fn run_group<S, T>(
     database: &Database,
     group: &[S],

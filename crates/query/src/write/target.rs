@@ -4,11 +4,14 @@
 //! one snapshot that its own writes do not change (no document is met twice), and looks at each document again in the
 //! transaction that changes it: one that changed in between counts only if it still matches.
 
+use std::ops::ControlFlow;
+
 use arbor_bson::{Doc, DocBuf};
 use arbor_lang::Filter;
 use arbor_store::Collection;
-use arbor_txn::{ReadView, Transaction, View};
+use arbor_txn::{Durability, ReadView, Transaction, View};
 
+use super::statements::is_full;
 use crate::operator::{Operator, Row, Run};
 use crate::plan::{self, Query, Slots};
 use crate::{Database, Interrupt, Result};
@@ -55,8 +58,46 @@ impl<'t> Targets<'t> {
         Ok(Targets { database, collection, filter: &query.filter, interrupt, view, root, slots: slots.count() })
     }
 
+    /// Changes the documents, many in one transaction. `change` adds to what was counted so far, which this answers, and may
+    /// end the statement. It may run again for a document, with what was counted before the transaction began.
+    pub fn change_all<T: Clone>(
+        mut self,
+        mut counted: T,
+        change: impl Fn(&mut Transaction, Doc<'_>, &mut T) -> Result<ControlFlow<()>>,
+    ) -> Result<T> {
+        loop {
+            let rows = self.next_group()?;
+            if rows.is_empty() {
+                return Ok(counted);
+            }
+            let mut rest = rows.as_slice();
+            while !rest.is_empty() {
+                let change_rows = |txn: &mut Transaction| -> Result<(T, usize, bool)> {
+                    let (mut counted, mut looked_at) = (counted.clone(), 0);
+                    for row in rest {
+                        if is_full(txn) {
+                            break;
+                        }
+                        looked_at += 1;
+                        let Some(document) = self.current(txn, row)? else { continue };
+                        if change(txn, document.as_doc(), &mut counted)?.is_break() {
+                            return Ok((counted, looked_at, true));
+                        }
+                    }
+                    Ok((counted, looked_at, false))
+                };
+                let (now, looked_at, ended) = self.database.transactions.retry(Durability::Applied, change_rows)?.0;
+                counted = now;
+                if ended {
+                    return Ok(counted);
+                }
+                rest = &rest[looked_at..];
+            }
+        }
+    }
+
     /// Empty at the end.
-    pub fn next_group(&mut self) -> Result<Vec<Row>> {
+    fn next_group(&mut self) -> Result<Vec<Row>> {
         let settings = &self.database.settings;
         let mut run = Run::new(&self.view, Some(self.collection), self.interrupt, self.slots);
         let (mut rows, mut bytes) = (Vec::new(), 0);
@@ -70,7 +111,7 @@ impl<'t> Targets<'t> {
     }
 
     /// The document of a row as the transaction sees it. None: it is gone or does not match any more.
-    pub fn current(&self, txn: &Transaction, row: &Row) -> Result<Option<DocBuf>> {
+    fn current(&self, txn: &Transaction, row: &Row) -> Result<Option<DocBuf>> {
         let Some(record) = arbor_store::record(txn, self.collection, &row.id_key)? else { return Ok(None) };
         if *record == *row.document.as_bytes() || self.filter.matches(Doc::trusted(&record))? {
             return Ok(Some(DocBuf::from_trusted(record.into_owned())));

@@ -1,11 +1,13 @@
 //! `update`.
 
+use std::ops::ControlFlow;
+
 use arbor_bson::{Value, ValueRef};
 use arbor_lang::Context;
 use arbor_txn::{Durability, Transaction};
 
 use super::modifier::{Modification, Modifier};
-use super::statements::{self, is_full, settle, with_collation};
+use super::statements::{self, settle, with_collation};
 use super::target::{Targets, find_one};
 use super::validated::Validated;
 use crate::plan::Query;
@@ -120,37 +122,16 @@ impl Updater<'_> {
     }
 
     fn update_matches(&self, collection: &Validated<'_>, parsed: &Parsed) -> Result<Updated> {
-        let mut targets = Targets::of(self.database, collection, &parsed.query, self.interrupt)?;
-        let mut all = Updated::default();
-        loop {
-            let rows = targets.next_group()?;
-            if rows.is_empty() {
-                return Ok(all);
+        let targets = Targets::of(self.database, collection, &parsed.query, self.interrupt)?;
+        let (matched, modified) = targets.change_all((0, 0), |txn, old, (matched, modified)| {
+            *matched += 1;
+            if let Some(new) = parsed.modifier.apply(&parsed.query.filter, old)? {
+                collection.update(txn, old, new.as_doc(), parsed.modifier.told_as())?;
+                *modified += 1;
             }
-            let mut rest = rows.as_slice();
-            while !rest.is_empty() {
-                let update_rows = |txn: &mut Transaction| -> Result<(Updated, usize)> {
-                    let (mut some, mut looked_at) = (Updated::default(), 0);
-                    for row in rest {
-                        if is_full(txn) {
-                            break;
-                        }
-                        looked_at += 1;
-                        let Some(old) = targets.current(txn, row)? else { continue };
-                        some.matched += 1;
-                        if let Some(new) = parsed.modifier.apply(&parsed.query.filter, old.as_doc())? {
-                            collection.update(txn, old.as_doc(), new.as_doc(), parsed.modifier.told_as())?;
-                            some.modified += 1;
-                        }
-                    }
-                    Ok((some, looked_at))
-                };
-                let (some, looked_at) = self.database.transactions.retry(Durability::Applied, update_rows)?.0;
-                all.matched += some.matched;
-                all.modified += some.modified;
-                rest = &rest[looked_at..];
-            }
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(Updated { matched, modified, upserted: None })
     }
 
     /// None: another client inserted a document that matches.
