@@ -25,7 +25,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from arbor_process import Arbor  # noqa: E402
 from kill_loop import CLIENTS, Client  # noqa: E402
-from switch_loop import trees  # noqa: E402
+from switch_loop import insert_old, phase, trees  # noqa: E402
 
 KINDS = [
     {"key": {"k": 1}, "name": "k"},
@@ -67,22 +67,6 @@ class Builder(threading.Thread):
             pass
         finally:
             client.close()
-
-
-def phase(uri):
-    """What the build is doing, shortly before the kill."""
-    try:
-        with pymongo.MongoClient(uri, serverSelectionTimeoutMS=500, directConnection=True) as client:
-            shown = client.admin.command("currentOp", **{"command.createIndexes": "c"})["inprog"]
-            return shown[0].get("msg", "beginning or ending").removeprefix("Index Build: ") if shown else "none"
-    except PyMongoError:
-        return "unknown"
-
-
-def prepare(client, documents):
-    for start in range(0, documents, 1000):
-        client.crash.c.insert_many([{"_id": f"old-{i}", "k": i % 1000, "u": f"old-{i}", "t": [i % 7, i], "pad": "x" * 300}
-                                    for i in range(start, start + 1000)])
 
 
 def wait_for_builds(client, wanted, seconds=240):
@@ -142,7 +126,7 @@ def main():
     arbor = Arbor(folder / "data", ["--syncdelay", "2", "--storageEngine", args.engine, *memory])
     arbor.start()
     with pymongo.MongoClient(arbor.uri) as client:
-        prepare(client, args.documents)
+        insert_old(client, args.documents)
         trees_alone = trees(client)
     states, there = [{} for _ in range(CLIENTS)], set()
     done, during, alone, beside = 0, 0, [], []
@@ -157,7 +141,7 @@ def main():
         builder.start()
         before, began = sum(c.operations for c in clients), time.monotonic()
         time.sleep(rng.uniform(0.1, args.seconds))
-        doing = phase(arbor.uri)
+        doing = phase(arbor.uri, "createIndexes")
         beside.append((sum(c.operations for c in clients) - before, time.monotonic() - began))
         time.sleep(rng.uniform(0.0, 0.02))
         arbor.kill()

@@ -48,22 +48,20 @@ class Switcher(threading.Thread):
             client.close()
 
 
-def phase(uri):
-    """What the switch is doing, shortly before the kill."""
+def phase(uri, command):
+    """What the server is doing for a command, shortly before the kill."""
     try:
         with pymongo.MongoClient(uri, serverSelectionTimeoutMS=500, directConnection=True) as client:
-            shown = client.admin.command("currentOp", **{"command.collMod": "c"})["inprog"]
-            return shown[0].get("msg", "beginning or ending").removeprefix("Storage engine: ") if shown else "none"
+            shown = client.admin.command("currentOp", **{f"command.{command}": "c"})["inprog"]
+            return shown[0].get("msg", "beginning or ending").split(": ", 1)[-1] if shown else "none"
     except PyMongoError:
         return "unknown"
 
 
-def prepare(client, documents):
-    client.crash.c.create_index("k")
-    client.crash.c.create_index("u", unique=True)
-    client.crash.c.create_index([("t", 1), ("k", -1)])
+def insert_old(client, documents):
+    """Documents that no client changes."""
     for start in range(0, documents, 1000):
-        client.crash.c.insert_many([{"_id": f"old-{i}", "k": i % 1000, "u": f"old-{i}", "t": [i % 7], "pad": "x" * 300}
+        client.crash.c.insert_many([{"_id": f"old-{i}", "k": i % 1000, "u": f"old-{i}", "t": [i % 7, i], "pad": "x" * 300}
                                     for i in range(start, start + 1000)])
 
 
@@ -117,7 +115,10 @@ def main():
     with pymongo.MongoClient(arbor.uri) as client:
         for engine in engines:  # all are open from now on
             client.other.create_collection(engine, storageEngine={engine: {}})
-        prepare(client, args.documents)
+        client.crash.c.create_index("k")
+        client.crash.c.create_index("u", unique=True)
+        client.crash.c.create_index([("t", 1), ("k", -1)])
+        insert_old(client, args.documents)
         trees_usual = trees(client)
     states, at = [{} for _ in range(CLIENTS)], engines[0]
     operations, switched, during = 0, [], 0
@@ -127,7 +128,7 @@ def main():
         for thread in [*clients, switcher]:
             thread.start()
         time.sleep(rng.uniform(0.1, args.seconds))
-        doing = phase(arbor.uri)
+        doing = phase(arbor.uri, "collMod")
         time.sleep(rng.uniform(0.0, 0.02))
         arbor.kill()
         for c in clients:

@@ -159,14 +159,7 @@ fn update(doc: Doc<'_>) -> Result<UpdateStatement<'_>> {
             "filter" => filter = Some(field.document(value)?),
             "updateMods" => mods = Some(modification(value)?),
             "constants" => statement.c = Some(field.document(value)?),
-            "multi" => statement.multi = field.bool(value)?,
-            "upsert" => statement.upsert = field.bool(value)?,
-            "arrayFilters" => statement.array_filters = field.documents(value)?,
-            "hint" => statement.hint = super::hint::read(field, value)?,
-            "sort" => statement.sort = Some(field.document(value)?),
-            "collation" => statement.collation = collation(field, value)?,
-            "upsertSupplied" | "sampleId" => {}
-            _ => return Err(field.unknown()),
+            _ => super::update::option(&mut statement, field, value)?,
         }
     }
     statement.q = filter.ok_or_else(|| Field::new("update", "filter").missing())?;

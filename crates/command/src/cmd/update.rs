@@ -59,20 +59,28 @@ fn statement(doc: Doc<'_>) -> Result<UpdateStatement<'_>> {
             "q" => q = Some(field.document(value)?),
             "u" => u = Some(modification(value)?),
             "c" => statement.c = Some(field.document(value)?),
-            "multi" => statement.multi = field.bool(value)?,
-            "upsert" => statement.upsert = field.bool(value)?,
-            "arrayFilters" => statement.array_filters = field.documents(value)?,
-            "hint" => statement.hint = super::hint::read(field, value)?,
-            "sort" => statement.sort = Some(field.document(value)?),
-            "collation" => statement.collation = collation(field, value)?,
-            "upsertSupplied" | "sampleId" => {}
-            _ => return Err(field.unknown()),
+            _ => option(&mut statement, field, value)?,
         }
     }
     statement.q = q.ok_or_else(|| Field::new("update.updates", "q").missing())?;
     statement.u = u.ok_or_else(|| Field::new("update.updates", "u").missing())?;
     check_sort(&statement)?;
     Ok(statement)
+}
+
+/// A field that the statements of `update` and `bulkWrite` both have.
+pub fn option<'c>(statement: &mut UpdateStatement<'c>, field: Field<'c>, value: ValueRef<'c>) -> Result<()> {
+    match field.name {
+        "multi" => statement.multi = field.bool(value)?,
+        "upsert" => statement.upsert = field.bool(value)?,
+        "arrayFilters" => statement.array_filters = field.documents(value)?,
+        "hint" => statement.hint = super::hint::read(field, value)?,
+        "sort" => statement.sort = Some(field.document(value)?),
+        "collation" => statement.collation = collation(field, value)?,
+        "upsertSupplied" | "sampleId" => {}
+        _ => return Err(field.unknown()),
+    }
+    Ok(())
 }
 
 /// A sort chooses the one document that is changed.
