@@ -92,7 +92,7 @@ mod tests {
         ];
         let table = side_by_side(&KvOptions::default(), &parts, "b");
         assert_eq!(table.columns.join(" "), "a b a/b a cpu us b cpu us");
-        let rows: Vec<String> = table.rows.iter().map(|(cells, name)| format!("{name}: {}", cells.join(" "))).collect();
+        let rows: Vec<String> = table.rows.iter().map(|row| format!("{}: {}", row.name, row.cells.join(" "))).collect();
         assert_eq!(
             rows,
             ["get-x1: 300 200 1.50 3.33 5.00", "reopen: 0.500 s 2.000 s 4.00 1000.00 1000.00", "increment: - - - - -"]

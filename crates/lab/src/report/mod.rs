@@ -2,14 +2,16 @@
 
 mod manifest;
 mod progress;
+mod published;
 mod series;
 mod table;
 mod tables;
 
 pub use manifest::manifest;
 pub use progress::Progress;
+pub use published::Published;
 pub use series::Series;
-pub use table::Table;
+pub use table::{Form, Row, Table};
 pub use tables::tables;
 
 use serde_json::Value;
