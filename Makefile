@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/arbor/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: run test build fmt lint unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images fuzz lab-points lab-kv lab-kv-all test-rocksdb
+.PHONY: run test build fmt lint unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all test-rocksdb
 .PHONY: drivers drivers-short setup-drivers
 .PHONY: setup-build setup-clients setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
 
@@ -91,6 +91,22 @@ ENGINES ?= ftree,lmdb
 HISTORIES ?= 20
 same-history: build setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/engines/same_history.py --engines $(ENGINES) --histories $(HISTORIES)
+
+# transfers in transactions and change streams under kill -9: `make crash-bank KILLS=20 ENGINES=ftree,lmdb`
+crash-bank crash-streams: KILLS = 20
+crash-bank: build setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/bank_loop.py --kills $(KILLS) --engines $(ENGINES)
+crash-streams: build setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/stream_loop.py --kills $(KILLS) --engines $(ENGINES)
+
+# histories of transactions that append to lists, checked for the anomalies that snapshot isolation forbids
+transactions: build setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/histories/list_append.py --histories 3
+	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/histories/list_append.py --histories 2 --kills 5
+
+# retryable writes through a proxy that cuts connections
+retries: build setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/histories/retried_increments.py
 
 # catalogue changes under load, then kill -9 in the middle of them
 ddl: build setup-clients

@@ -71,3 +71,35 @@ class Arbor:
 
     def __exit__(self, *_):
         self.stop()
+
+
+class ReplicaSet(Arbor):
+    """A set of one member, which is initiated at its first start."""
+
+    NAME = "rs0"
+
+    def __init__(self, dbpath, flags=(), port=None):
+        super().__init__(dbpath, ["--replSet", self.NAME, *flags], port)
+
+    @property
+    def uri(self):
+        return f"mongodb://127.0.0.1:{self.port}/?replicaSet={self.NAME}"
+
+    def start(self, wait_s=60):
+        """Returns the seconds until the member was primary."""
+        import pymongo
+        from pymongo.errors import OperationFailure
+
+        begin = time.monotonic()
+        super().start(wait_s)
+        with pymongo.MongoClient("127.0.0.1", self.port, directConnection=True) as client:
+            try:
+                client.admin.command("replSetInitiate", {"_id": self.NAME, "members": [{"_id": 0, "host": f"127.0.0.1:{self.port}"}]})
+            except OperationFailure as error:
+                if error.code != 23:  # AlreadyInitialized
+                    raise
+            while not client.admin.command("hello").get("isWritablePrimary"):
+                if time.monotonic() - begin > wait_s:
+                    raise RuntimeError(f"the member is not primary:\n{self.log_tail()}")
+                time.sleep(0.01)
+        return time.monotonic() - begin

@@ -1,7 +1,8 @@
-"""A TCP proxy that cuts connections: `python proxy.py LISTEN_PORT TARGET_PORT CUTS_PER_1000_REPLIES [SEED]`.
+"""A TCP proxy that cuts connections: `python proxy.py LISTEN_PORT TARGET_PORT CUTS_PER_1000_REQUESTS [SEED]`.
 
 It cuts in one of three ways, so that a client cannot know whether its request was carried out: before the request reaches
-the server, after it did and before the reply, and in the middle of the reply. Prints the number of cuts when it is ended.
+the server, after it did and before the reply, and in the middle of the reply. Handshakes and replies that nobody asked for
+(an exhausting `hello`) pass. Prints the number of cuts when it is ended.
 """
 
 import asyncio
@@ -9,6 +10,8 @@ import random
 import signal
 import struct
 import sys
+
+HANDSHAKES = (b"hello\0", b"isMaster\0", b"ismaster\0")
 
 
 class Proxy:
@@ -21,28 +24,46 @@ class Proxy:
         except OSError:
             writer.close()
             return
-        try:
-            while True:
-                request = await frame(reader)
-                cut = self.random.choice(("request", "reply", "half")) if self.random.random() < self.share else None
-                if cut == "request":
-                    break
-                server_writer.write(request)
-                await server_writer.drain()
-                reply = await frame(server_reader)
-                if cut == "half":
-                    writer.write(reply[: len(reply) // 2])
-                    await writer.drain()
-                if cut:
-                    break
-                writer.write(reply)
-                await writer.drain()
-            self.cuts += 1
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-            server_writer.close()
+        way = Way(self)
+        pumps = [asyncio.ensure_future(way.requests(reader, server_writer)), asyncio.ensure_future(way.replies(server_reader, writer))]
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+        writer.close()
+        server_writer.close()
+
+    def choose(self, request):
+        if any(name in request[:64] for name in HANDSHAKES) or self.random.random() >= self.share:
+            return None
+        self.cuts += 1
+        return self.random.choice(("request", "reply", "half"))
+
+
+class Way:
+    """One connection. A pump that ends ends the connection."""
+
+    def __init__(self, proxy):
+        self.proxy, self.cut = proxy, None
+
+    async def requests(self, reader, server):
+        while True:
+            request = await frame(reader)
+            self.cut = self.proxy.choose(request)
+            if self.cut == "request":
+                return
+            server.write(request)
+            await server.drain()
+
+    async def replies(self, server, writer):
+        while True:
+            reply = await frame(server)
+            if self.cut == "reply":
+                return
+            writer.write(reply[: len(reply) // 2] if self.cut else reply)
+            await writer.drain()
+            if self.cut:
+                return
 
 
 async def frame(reader):
