@@ -2,7 +2,7 @@
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::Code;
-use arbor_query::{Database, Interrupt};
+use arbor_query::{Database, Interrupt, Scope};
 use arbor_store::Namespace;
 use arbor_wire::Sequence;
 
@@ -36,6 +36,11 @@ pub struct Plan {
 impl<'c> Call<'c> {
     pub fn database(&self) -> &'c Database {
         &self.server.database
+    }
+
+    /// What the statements of this command run in.
+    pub fn scope(&self) -> Scope<'c> {
+        Scope::of(self.database())
     }
 
     /// A field of this command, for reading it or for its error.

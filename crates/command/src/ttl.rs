@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arbor_bson::DocBuf;
-use arbor_query::Interrupt;
+use arbor_query::{Interrupt, Scope};
 use arbor_store::Namespace;
 
 use crate::Commands;
@@ -60,10 +60,10 @@ impl Commands {
     fn run_job(&self, job: &Job, now_ms: i64) -> bool {
         let Job { namespace, index } = job;
         let never = Interrupt::never();
-        let database = &self.database;
+        let scope = &Scope::of(&self.database);
         let deleted = match index {
-            Some(index) => arbor_query::expire(database, namespace, index, now_ms, BATCH_DOCUMENTS, &never),
-            None => arbor_query::expire_clustered(database, namespace, now_ms, BATCH_DOCUMENTS, &never),
+            Some(index) => arbor_query::expire(scope, namespace, index, now_ms, BATCH_DOCUMENTS, &never),
+            None => arbor_query::expire_clustered(scope, namespace, now_ms, BATCH_DOCUMENTS, &never),
         };
         match deleted {
             Ok(deleted) => {

@@ -6,6 +6,8 @@
 //! |---|---|
 //! | [`spec`], [`outcome`] | what statements ask for, what they did |
 //! | [`database`] | [`Database`]: what every statement runs on |
+//! | [`scope`] | [`Scope`]: in which transaction a statement runs |
+//! | `journal` | what retryable statements have done |
 //! | `plan` | the planner: filters to index bounds to the way documents are found |
 //! | `operator` | streaming operators, one file each |
 //! | `read` | find, count, distinct |
@@ -25,11 +27,13 @@ pub mod database;
 mod error;
 mod explain;
 pub mod interrupt;
+mod journal;
 mod operator;
 pub mod outcome;
 mod plan;
 mod read;
 pub mod registry;
+pub mod scope;
 pub mod spec;
 mod tail;
 mod time_series;
@@ -43,12 +47,14 @@ pub use database::{Database, Memory, Settings, WarnOfMismatch};
 pub use error::{Error, Result};
 pub use explain::explain;
 pub use interrupt::{Interrupt, KILLED, TIME_EXPIRED};
+pub use journal::{Executed, StatementJournal};
 pub use outcome::{
     DeleteOutcome, FindAndModifyOutcome, InsertOutcome, UpdateDone, UpdateOutcome, Upserted, WriteError,
 };
 pub use plan::{PlanCache, ShapeHash};
 pub use read::{count, distinct, find};
 pub use registry::{CheckedOut, CursorInfo, CursorOptions, CursorRegistry, IDLE_TIMEOUT, Killed};
+pub use scope::{Scope, StatementNumbers};
 pub use spec::{
     AggregateSpec, Change, CountSpec, DeleteSpec, DeleteStatement, DistinctSpec, ExplainSpec, FindAndModifySpec,
     FindSpec, Hint, InsertSpec, UpdateSpec, UpdateStatement, Verbosity,

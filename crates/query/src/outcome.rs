@@ -50,7 +50,7 @@ pub struct DeleteOutcome {
     pub errors: Vec<WriteError>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct FindAndModifyOutcome {
     /// The document before or after the change, projected; None: nothing to answer (`value: null`).
     pub value: Option<DocBuf>,

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::cursor::Filler;
 use crate::operator::project;
 use crate::plan::Query;
-use crate::{Cursor, Database, Error, FindSpec, Interrupt, Result};
+use crate::{Cursor, Error, FindSpec, Interrupt, Result, Scope};
 
 /// How long a `getMore` waits that does not say.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -37,13 +37,13 @@ pub struct Tail {
 }
 
 /// The cursor of a `find` with `tailable`.
-pub fn tail(database: &Database, spec: &FindSpec<'_>, query: Query) -> Result<Cursor> {
-    let Some(collection) = database.store.collection(&spec.namespace) else {
+pub fn tail(scope: &Scope<'_>, spec: &FindSpec<'_>, query: Query) -> Result<Cursor> {
+    let Some(collection) = scope.store.collection(&spec.namespace) else {
         return Ok(Cursor::over_documents(spec.namespace.clone(), []));
     };
     check(&collection, spec)?;
     let tail = Tail {
-        store: database.store.clone(),
+        store: scope.store.clone(),
         namespace: spec.namespace.clone(),
         uuid: collection.uuid,
         skip: spec.skip,

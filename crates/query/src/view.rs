@@ -8,7 +8,7 @@ use arbor_store::{Collection, Namespace, Store, VIEW_DEPTH_MAX, ViewDefinition};
 use arbor_txn::Durability;
 
 use crate::aggregate::Pipeline;
-use crate::{AggregateSpec, CountSpec, Database, DistinctSpec, Error, ExplainSpec, FindSpec, Result};
+use crate::{AggregateSpec, CountSpec, DistinctSpec, Error, ExplainSpec, FindSpec, Result, Scope};
 
 /// A view with all views below it.
 pub struct ResolvedView {
@@ -157,9 +157,9 @@ impl Foreign {
 }
 
 /// Refuses a definition whose pipeline does not parse, writes, or reads something else than a collection.
-pub fn check_view(database: &Database, view: &ViewDefinition) -> Result<()> {
+pub fn check_view(scope: &Scope<'_>, view: &ViewDefinition) -> Result<()> {
     check_stages(view.pipeline.as_array(), &view.namespace)?;
-    if let Some(below) = database.store.view(&view.view_on)
+    if let Some(below) = scope.store.view(&view.view_on)
         && below.collation != view.collation
     {
         let message = format!("View {} has conflicting collation with view {}", view.namespace, below.namespace);
@@ -167,7 +167,7 @@ pub fn check_view(database: &Database, view: &ViewDefinition) -> Result<()> {
     }
     let collation = view.collation.clone();
     let over = ResolvedView { namespace: view.view_on.clone(), stages: ArrayBuf::new(), collation };
-    Pipeline::parse(database, &over.spec(&view.pipeline)).map(drop)
+    Pipeline::parse(scope, &over.spec(&view.pipeline)).map(drop)
 }
 
 /// Stages that have no place at the top of a view, and why.

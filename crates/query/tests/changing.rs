@@ -63,7 +63,7 @@ fn a_count_finds_the_old_or_the_new_collection() {
             limit: None,
             collation: None,
         };
-        arbor_query::count(&rig.database, &spec, &Interrupt::never()).unwrap() as usize
+        arbor_query::count(&rig.scope(), &spec, &Interrupt::never()).unwrap() as usize
     });
 }
 

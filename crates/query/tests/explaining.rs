@@ -101,7 +101,7 @@ fn bounds_are_shown_as_mongodb_does() {
 fn counts_and_writes() {
     let rig = filled();
     let explain = |spec: ExplainSpec<'_>| {
-        arbor_query::explain(&rig.database, &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap()
+        arbor_query::explain(&rig.scope(), &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap()
     };
     let count = |filter: &DocBuf| {
         let (namespace, query) = (rig.ns.clone(), filter.as_doc());
@@ -134,7 +134,7 @@ fn distinct_skips_through_an_index() {
     let all = DocBuf::new();
     let spec = DistinctSpec { namespace: rig.ns.clone(), key: "a", query: all.as_doc(), hint: None, collation: None };
     let spec = ExplainSpec::Distinct(spec);
-    let explained = arbor_query::explain(&rig.database, &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap();
+    let explained = arbor_query::explain(&rig.scope(), &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap();
     assert_eq!(stages(at(&explained, "queryPlanner.winningPlan")), "DISTINCT_SCAN");
     assert_eq!(at(&explained, "executionStats.totalKeysExamined").to_string(), "10");
 }

@@ -45,7 +45,7 @@ fn batches_go_on_where_the_last_one_ended() {
             let mut spec = rig.find_spec(&filter);
             spec.sort = Some(sort.as_doc());
             let whole = ids(&rig.run(&spec));
-            let mut cursor = arbor_query::find(&rig.database, &spec, &Interrupt::never()).unwrap();
+            let mut cursor = arbor_query::find(&rig.scope(), &spec, &Interrupt::never()).unwrap();
             let mut parts = Vec::new();
             loop {
                 let batch = cursor.next_batch(BatchLimit::docs(7), &Interrupt::never()).unwrap();
@@ -95,7 +95,7 @@ fn hints_name_indexes() {
         assert_eq!(ids(&rig.run(&spec)), ["3"]);
     }
     let spec = FindSpec { hint: Some(Hint::Name("nope")), ..rig.find_spec(&filter) };
-    let error = arbor_query::find(&rig.database, &spec, &Interrupt::never()).err().unwrap();
+    let error = arbor_query::find(&rig.scope(), &spec, &Interrupt::never()).err().unwrap();
     assert_eq!(error.to_string(), "hint provided does not correspond to an existing index");
 }
 

@@ -56,7 +56,7 @@ fn lookup(local: &str, foreign: &str, by_pipeline: bool) -> Vec<DocBuf> {
 fn strategy(rig: &Rig, stages: &[DocBuf]) -> String {
     let stages: ArrayBuf = stages.iter().collect();
     let spec = ExplainSpec::Aggregate(rig.pipeline(&stages));
-    let explained = arbor_query::explain(&rig.database, &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap();
+    let explained = arbor_query::explain(&rig.scope(), &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap();
     at(&explained, "stages.1.strategy").to_string()
 }
 

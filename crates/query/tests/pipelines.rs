@@ -74,7 +74,7 @@ fn explain_shows_what_a_query_does_of_a_pipeline() {
     let explain = |stages: &[DocBuf]| {
         let pipeline: ArrayBuf = stages.iter().collect();
         let spec = ExplainSpec::Aggregate(rig.pipeline(&pipeline));
-        arbor_query::explain(&rig.database, &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap()
+        arbor_query::explain(&rig.scope(), &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap()
     };
     let only_query = explain(&[doc("$match", &doc("a", 3i32)), doc("$limit", 5i32)]);
     assert_eq!(at(&only_query, "queryPlanner.winningPlan.stage").to_string(), "\"LIMIT\"");
@@ -89,7 +89,7 @@ fn a_group_of_indexed_fields_reads_no_document() {
     let explained = |group: DocBuf| {
         let stages: ArrayBuf = [doc("$match", &doc("a", &doc("$gte", 8i32))), doc("$group", &group)].iter().collect();
         let spec = ExplainSpec::Aggregate(rig.pipeline(&stages));
-        arbor_query::explain(&rig.database, &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap()
+        arbor_query::explain(&rig.scope(), &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap()
     };
     let sum = |field: &str| DocBuf::new().with("_id", "$a").with("n", &doc("$sum", field));
     let covered = explained(sum("$a"));
@@ -114,7 +114,7 @@ fn explain_shows_the_stages_in_the_order_in_which_they_run() {
     .iter()
     .collect();
     let spec = ExplainSpec::Aggregate(rig.pipeline(&stages));
-    let explained = arbor_query::explain(&rig.database, &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap();
+    let explained = arbor_query::explain(&rig.scope(), &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap();
     let plan = at(&explained, "stages.0.$cursor.queryPlanner.winningPlan.inputStage.indexName");
     assert_eq!(plan.to_string(), "\"a\"", "{}", explained.as_doc());
     assert_eq!(at(&explained, "stages.3.$match").to_string(), "{ tags: 1 }");
@@ -161,7 +161,7 @@ fn a_pipeline_over_given_documents() {
         [&doc("$match", &doc("n", &doc("$gt", 1i32))), &doc("$sort", &doc("n", -1i32))].into_iter().collect();
     let documents: Vec<DocBuf> = (0..4i32).map(|n| doc("n", n)).collect();
     let spec = rig.pipeline(&stages);
-    let cursor = arbor_query::aggregate_documents(&rig.database, &spec, documents, &Interrupt::never()).unwrap();
+    let cursor = arbor_query::aggregate_documents(&rig.scope(), &spec, documents, &Interrupt::never()).unwrap();
     let found: Vec<_> = cursor.all(&Interrupt::never()).unwrap().iter().map(|doc| doc.as_doc().to_string()).collect();
     assert_eq!(found, ["{ n: 3 }", "{ n: 2 }"]);
 }
@@ -187,7 +187,7 @@ fn a_union_reads_both_in_batches() {
     let union = doc("$unionWith", &DocBuf::new().with("coll", "other").with("pipeline", &inner));
     assert_eq!(rig.aggregate(&[union.clone(), doc("$count", "n")]), ["{ n: 300 }"]);
     let stages: ArrayBuf = [&union].into_iter().collect();
-    let mut cursor = arbor_query::aggregate(&rig.database, &rig.pipeline(&stages), &Interrupt::never()).unwrap();
+    let mut cursor = arbor_query::aggregate(&rig.scope(), &rig.pipeline(&stages), &Interrupt::never()).unwrap();
     let mut met = 0;
     loop {
         let batch = cursor.next_batch(BatchLimit::docs(7), &Interrupt::never()).unwrap();

@@ -310,7 +310,7 @@ fn near_needs_an_index_and_a_place_of_its_own() {
     let run = |filter: &str| {
         let filter = doc(filter);
         let spec = FindSpec { filter: filter.as_doc(), ..FindSpec::new(Namespace::parse("db.c").unwrap()) };
-        match arbor_query::find(&rig.database, &spec, &Interrupt::never()) {
+        match arbor_query::find(&rig.scope(), &spec, &Interrupt::never()) {
             Err(arbor_query::Error::Lang(error)) => error.code.0,
             Err(other) => panic!("{other}"),
             Ok(_) => 0,

@@ -445,7 +445,7 @@ fn check_pipeline(rig: &Rig, docs: &[DocBuf], random: &mut Random, seed: u64) {
         Some(all)
     };
     let never = Interrupt::never();
-    let plain = arbor_query::aggregate_documents(&rig.database, &rig.pipeline(&pipeline), docs.to_vec(), &never);
+    let plain = arbor_query::aggregate_documents(&rig.scope(), &rig.pipeline(&pipeline), docs.to_vec(), &never);
     let expected = shown(plain.and_then(|cursor| cursor.all(&never)));
     // a stage that fails for one document may not come to it in another order
     let Some(expected) = expected else { return };

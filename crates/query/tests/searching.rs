@@ -222,7 +222,7 @@ fn pipelines_read_the_score() {
 #[test]
 fn what_cannot_be_searched_is_an_error() {
     let rig = blog();
-    let code = |filter: &DocBuf| match arbor_query::find(&rig.database, &rig.find_spec(filter), &Interrupt::never()) {
+    let code = |filter: &DocBuf| match arbor_query::find(&rig.scope(), &rig.find_spec(filter), &Interrupt::never()) {
         Ok(mut cursor) => cursor.next_batch(BatchLimit::more(), &Interrupt::never()).map(drop),
         Err(error) => Err(error),
     };
@@ -235,10 +235,10 @@ fn what_cannot_be_searched_is_an_error() {
     assert_eq!(ids(&rig.find(&or(doc("tag", "sport")))), ["0", "2", "3"]);
     let plain = support::rig();
     plain.fill(&[doc("_id", 1i32)]);
-    let error = arbor_query::find(&plain.database, &plain.find_spec(&own), &Interrupt::never()).err().unwrap();
+    let error = arbor_query::find(&plain.scope(), &plain.find_spec(&own), &Interrupt::never()).err().unwrap();
     assert!(matches!(&error, arbor_query::Error::Lang(error) if error.code == Code::INDEX_NOT_FOUND), "{error}");
     text_index(&plain, &[("p", Value::Int32(1)), ("a", text())], DocBuf::new());
-    let error = arbor_query::find(&plain.database, &plain.find_spec(&own), &Interrupt::never()).err().unwrap();
+    let error = arbor_query::find(&plain.scope(), &plain.find_spec(&own), &Interrupt::never()).err().unwrap();
     assert!(error.to_string().contains("equality predicates given for all prefix fields"), "{error}");
 }
 

@@ -92,7 +92,7 @@ fn without_the_disk_they_are_refused() {
     ] {
         let pipeline: ArrayBuf = stages.iter().collect();
         let spec = AggregateSpec { allow_disk_use: false, ..rig.pipeline(&pipeline) };
-        let cursor = arbor_query::aggregate(&rig.database, &spec, &Interrupt::never());
+        let cursor = arbor_query::aggregate(&rig.scope(), &spec, &Interrupt::never());
         let error = cursor.and_then(|cursor| cursor.all(&Interrupt::never())).unwrap_err();
         assert!(error.to_string().contains("memory limit"), "{error}");
     }
@@ -100,7 +100,7 @@ fn without_the_disk_they_are_refused() {
     let few = [sorted(&[("k", 1)]), doc("$limit", 5i32)];
     let pipeline: ArrayBuf = few.iter().collect();
     let spec = AggregateSpec { allow_disk_use: false, ..rig.pipeline(&pipeline) };
-    let mut cursor = arbor_query::aggregate(&rig.database, &spec, &Interrupt::never()).unwrap();
+    let mut cursor = arbor_query::aggregate(&rig.scope(), &spec, &Interrupt::never()).unwrap();
     assert_eq!(cursor.next_batch(BatchLimit::more(), &Interrupt::never()).unwrap().docs.len(), 5);
 }
 
@@ -134,7 +134,7 @@ fn explain_tells_of_the_disk() {
     let explain = |stages: &[DocBuf]| {
         let pipeline: ArrayBuf = stages.iter().collect();
         let spec = ExplainSpec::Aggregate(rig.pipeline(&pipeline));
-        arbor_query::explain(&rig.database, &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap()
+        arbor_query::explain(&rig.scope(), &spec, Verbosity::ExecutionStats, &Interrupt::never()).unwrap()
     };
     let stages = [
         doc("$unset", "t"),

@@ -71,10 +71,10 @@ fn statements_of_one_command_see_each_other_and_fail_alone() {
     rig.fill(&more);
     let statements = || vec![statement(&queries[0], &one), statement(&queries[1], &one), statement(&queries[2], &two)];
     let mut spec = rig.update_spec(statements());
-    let outcome = arbor_query::update(&rig.database, &spec, &Interrupt::never()).unwrap();
+    let outcome = arbor_query::update(&rig.scope(), &spec, &Interrupt::never()).unwrap();
     assert_eq!((outcome.modified, outcome.errors.len(), outcome.errors[0].index), (1, 1, 1));
     spec.ordered = false;
-    let outcome = arbor_query::update(&rig.database, &spec, &Interrupt::never()).unwrap();
+    let outcome = arbor_query::update(&rig.scope(), &spec, &Interrupt::never()).unwrap();
     assert_eq!((outcome.matched, outcome.modified, outcome.errors.len()), (2, 1, 1));
     rig.check_valid();
 }
@@ -112,7 +112,7 @@ fn modify(rig: &Rig, query: &DocBuf, sort: &DocBuf, fields: &DocBuf, change: Cha
         durability: Durability::Journaled,
         bypass_validation: false,
     };
-    arbor_query::find_and_modify(&rig.database, &spec, &Interrupt::never()).unwrap()
+    arbor_query::find_and_modify(&rig.scope(), &spec, &Interrupt::never()).unwrap()
 }
 
 fn change<'c>(update: &'c DocBuf, upsert: bool, return_new: bool) -> Change<'c> {

@@ -27,9 +27,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         Some(documents) => {
             let rest: ArrayBuf = spec.pipeline.iter().skip(1).collect();
             let spec = AggregateSpec { pipeline: rest.as_array(), ..spec };
-            arbor_query::aggregate_documents(call.database(), &spec, documents, &call.interrupt)?
+            arbor_query::aggregate_documents(&call.scope(), &spec, documents, &call.interrupt)?
         }
-        None => arbor_query::aggregate(call.database(), &spec, &call.interrupt)?,
+        None => arbor_query::aggregate(&call.scope(), &spec, &call.interrupt)?,
     };
     answer_first(call, cursor, first)
 }

@@ -157,7 +157,7 @@ fn change_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {
     let old = call.database().store.view(&namespace);
     let collation = old.map(|old| old.collation.clone()).unwrap_or_default();
     let view = ViewDefinition { namespace, view_on, pipeline: pipeline.to_buf(), collation };
-    arbor_query::check_view(call.database(), &view)?;
+    arbor_query::check_view(&call.scope(), &view)?;
     Ok(call.database().store.change_view(view)?)
 }
 

@@ -9,7 +9,7 @@ use crate::call::Call;
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
-    let found = arbor_query::count(call.database(), &spec, &call.interrupt)?;
+    let found = arbor_query::count(&call.scope(), &spec, &call.interrupt)?;
     match i32::try_from(found) {
         Ok(found) => call.reply.append("n", found),
         Err(_) => call.reply.append("n", found as i64),

@@ -132,7 +132,7 @@ fn create_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {
     }
     let view_on = view_on.ok_or_else(|| call.field("viewOn").missing())?;
     let view = ViewDefinition { namespace, view_on, pipeline: pipeline.to_buf(), collation: own_collation };
-    arbor_query::check_view(call.database(), &view)?;
+    arbor_query::check_view(&call.scope(), &view)?;
     call.database().store.create_view(view)?;
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
     call.server.metrics.count(Kind::Delete, spec.deletes.len() as u64);
-    let outcome = arbor_query::delete(call.database(), &spec, &call.interrupt)?;
+    let outcome = arbor_query::delete(&call.scope(), &spec, &call.interrupt)?;
     call.server.metrics.documents.deleted.add(outcome.deleted);
     call.reply.append("n", outcome.deleted as i32);
     append_errors(call, outcome.errors)

@@ -9,7 +9,7 @@ use crate::call::Call;
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
-    let values = arbor_query::distinct(call.database(), &spec, &call.interrupt)?;
+    let values = arbor_query::distinct(&call.scope(), &spec, &call.interrupt)?;
     call.reply.append("values", &values);
     Ok(())
 }

@@ -52,7 +52,7 @@ pub fn explain_call(call: &Call<'_>, verbosity: Verbosity) -> Result<DocBuf> {
             return Err(Error::new(Code::COMMAND_NOT_FOUND, text));
         }
     };
-    Ok(arbor_query::explain(call.database(), &spec, verbosity, &call.interrupt)?)
+    Ok(arbor_query::explain(&call.scope(), &spec, verbosity, &call.interrupt)?)
 }
 
 /// `command`, `serverInfo` and `serverParameters`, where the plan has not brought them.

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let (spec, first) = parse(call)?;
-    let cursor = arbor_query::find(call.database(), &spec, &call.interrupt)?;
+    let cursor = arbor_query::find(&call.scope(), &spec, &call.interrupt)?;
     answer_first(call, cursor, first)
 }
 

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
     let removes = matches!(spec.change, Change::Remove);
-    let outcome = arbor_query::find_and_modify(call.database(), &spec, &call.interrupt)?;
+    let outcome = arbor_query::find_and_modify(&call.scope(), &spec, &call.interrupt)?;
     let mut last = DocBuf::new().with("n", outcome.n as i32);
     if removes {
         call.server.metrics.documents.deleted.add(outcome.n);

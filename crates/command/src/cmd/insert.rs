@@ -10,7 +10,7 @@ use crate::metrics::Kind;
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
     call.server.metrics.count(Kind::Insert, spec.documents.len() as u64);
-    let outcome = arbor_query::insert(call.database(), &spec, &call.interrupt)?;
+    let outcome = arbor_query::insert(&call.scope(), &spec, &call.interrupt)?;
     call.server.metrics.documents.inserted.add(outcome.inserted);
     call.reply.append("n", outcome.inserted as i32);
     append_errors(call, outcome.errors)

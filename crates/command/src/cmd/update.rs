@@ -14,7 +14,7 @@ use crate::{Error, Result};
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
     call.server.metrics.count(Kind::Update, spec.updates.len() as u64);
-    let outcome = arbor_query::update(call.database(), &spec, &call.interrupt)?;
+    let outcome = arbor_query::update(&call.scope(), &spec, &call.interrupt)?;
     call.server.metrics.documents.updated.add(outcome.modified);
     call.reply.append("n", (outcome.matched + outcome.upserted.len() as u64) as i32);
     if !outcome.upserted.is_empty() {

@@ -15,7 +15,7 @@ use arbor_txn::{Durability, MaybeConflict, Transaction};
 use super::sink::next_documents;
 use crate::plan::Query;
 use crate::write::{Validated, find_one, is_full, new_object_id, prepare};
-use crate::{Cursor, Database, Error, Interrupt, Result};
+use crate::{Cursor, Error, Interrupt, Result, Scope};
 
 #[derive(Clone)]
 pub struct Merge {
@@ -133,16 +133,16 @@ impl Merge {
         Ok(())
     }
 
-    pub fn write(&self, database: &Database, mut cursor: Cursor, bypass: bool, interrupt: &Interrupt) -> Result<()> {
-        database.store.refuse_view(&self.into)?;
-        self.check_unique(database)?;
-        while let Some(documents) = next_documents(database, &mut cursor, interrupt)? {
-            let Some(held) = self.hold(database)? else { continue };
-            let collection = Validated::new(database, &held, bypass)?;
+    pub fn write(&self, scope: &Scope<'_>, mut cursor: Cursor, bypass: bool, interrupt: &Interrupt) -> Result<()> {
+        scope.store.refuse_view(&self.into)?;
+        self.check_unique(scope)?;
+        while let Some(documents) = next_documents(scope, &mut cursor, interrupt)? {
+            let Some(held) = self.hold(scope)? else { continue };
+            let collection = Validated::new(scope, &held, bypass)?;
             let mut rest = documents.as_slice();
             while !rest.is_empty() {
-                let write = |txn: &mut Transaction| self.write_group(database, &collection, txn, rest, interrupt);
-                let (done, failed) = database.transactions.retry(Durability::Applied, write)?.0;
+                let write = |txn: &mut Transaction| self.write_group(scope, &collection, txn, rest, interrupt);
+                let (done, failed) = scope.transactions.retry(Durability::Applied, write)?.0;
                 if let Some(error) = failed {
                     return Err(error);
                 }
@@ -153,10 +153,10 @@ impl Merge {
     }
 
     /// The collection; made if documents are to be inserted. None: it does not exist, and nothing is to be done.
-    fn hold(&self, database: &Database) -> Result<Option<Held>> {
-        match (self.not_matched, database.store.hold(&self.into)) {
+    fn hold(&self, scope: &Scope<'_>) -> Result<Option<Held>> {
+        match (self.not_matched, scope.store.hold(&self.into)) {
             (_, Some(held)) => Ok(Some(held)),
-            (NotMatched::Insert, None) => Ok(Some(database.store.hold_or_create(&self.into)?)),
+            (NotMatched::Insert, None) => Ok(Some(scope.store.hold_or_create(&self.into)?)),
             (NotMatched::Discard, None) => Ok(None),
             (NotMatched::Fail, None) => Err(no_match()),
         }
@@ -165,7 +165,7 @@ impl Merge {
     /// Answers how many documents were written, and why the next one was not.
     fn write_group(
         &self,
-        database: &Database,
+        scope: &Scope<'_>,
         collection: &Validated<'_>,
         txn: &mut Transaction,
         documents: &[DocBuf],
@@ -175,7 +175,7 @@ impl Merge {
             if done > 0 && is_full(txn) {
                 return Ok((done, None));
             }
-            match self.write_one(database, collection, txn, document, interrupt) {
+            match self.write_one(scope, collection, txn, document, interrupt) {
                 Ok(()) => {}
                 Err(error) if error.is_conflict() || !error.concerns_document() => return Err(error),
                 Err(error) => return Ok((done, Some(error))),
@@ -186,7 +186,7 @@ impl Merge {
 
     fn write_one(
         &self,
-        database: &Database,
+        scope: &Scope<'_>,
         collection: &Validated<'_>,
         txn: &mut Transaction,
         document: &DocBuf,
@@ -194,7 +194,7 @@ impl Merge {
     ) -> Result<()> {
         let with_id = self.with_id(document);
         let document = with_id.as_ref().unwrap_or(document).as_doc();
-        match self.find(database, collection, txn, document, interrupt)? {
+        match self.find(scope, collection, txn, document, interrupt)? {
             Some(old) => match self.changed(collection, old.as_doc(), document)? {
                 Some(new) => collection.update(txn, old.as_doc(), new.as_doc(), self.told_as()),
                 None => Ok(()),
@@ -229,7 +229,7 @@ impl Merge {
 
     fn find(
         &self,
-        database: &Database,
+        scope: &Scope<'_>,
         collection: &Collection,
         txn: &Transaction,
         document: Doc<'_>,
@@ -246,7 +246,7 @@ impl Merge {
             filter.append(path.as_str(), &DocBuf::new().with("$eq", value));
         }
         let query = Query::new(Filter::parse(filter.as_doc(), &self.context)?);
-        Ok(find_one(database, txn, collection, &query, interrupt)?.map(|row| row.document))
+        Ok(find_one(scope, txn, collection, &query, interrupt)?.map(|row| row.document))
     }
 
     /// What becomes of a document of the collection. None: it stays as it is.
@@ -294,9 +294,9 @@ impl Merge {
     }
 
     /// A unique index has exactly the `on` fields.
-    fn check_unique(&self, database: &Database) -> Result<()> {
+    fn check_unique(&self, scope: &Scope<'_>) -> Result<()> {
         let by_id = self.is_by(&["_id"]);
-        let collection = database.store.collection(&self.into);
+        let collection = scope.store.collection(&self.into);
         let by_index = collection.is_some_and(|collection| {
             collection.indexes.iter().any(|index| {
                 let partial = index.spec.get("partialFilterExpression").is_some();

@@ -37,7 +37,7 @@ use crate::cursor::RunningPlan;
 use crate::operator::{Documents, Eof, Operator};
 use crate::plan::{self, Decider, Slots};
 use crate::view::ResolvedView;
-use crate::{AggregateSpec, Cursor, Database, Error, Interrupt, Result};
+use crate::{AggregateSpec, Cursor, Error, Interrupt, Result, Scope};
 
 pub use facet::Facet;
 pub use graph_lookup::GraphLookup;
@@ -50,34 +50,34 @@ use sink::Sink;
 pub use step::{Step, Surroundings};
 
 /// The documents that come out of a pipeline. Over a collection that does not exist, what an empty one would give.
-pub fn aggregate(database: &Database, spec: &AggregateSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
+pub fn aggregate(scope: &Scope<'_>, spec: &AggregateSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
     interrupt.check()?;
     if spec.namespace.is_system_views() {
-        let views = database.store.list_views(spec.namespace.db());
-        return aggregate_documents(database, spec, views.iter().map(|view| view.document()).collect(), interrupt);
+        let views = scope.store.list_views(spec.namespace.db());
+        return aggregate_documents(scope, spec, views.iter().map(|view| view.document()).collect(), interrupt);
     }
-    if let Some(view) = ResolvedView::of(&database.store, &spec.namespace)? {
+    if let Some(view) = ResolvedView::of(&scope.store, &spec.namespace)? {
         view.check_collation(&spec.namespace, spec.collation.as_ref())?;
         let stages = view.followed_by(spec.pipeline.iter());
         let (namespace, collation) = (view.namespace, Some(view.collation));
         let behind = AggregateSpec { namespace, collation, pipeline: stages.as_array(), ..spec.clone() };
-        return Ok(aggregate(database, &behind, interrupt)?.named(spec.namespace.clone()));
+        return Ok(aggregate(scope, &behind, interrupt)?.named(spec.namespace.clone()));
     }
-    let pipeline = Pipeline::parse(database, spec)?;
+    let pipeline = Pipeline::parse(scope, spec)?;
     let sink = pipeline.sink.clone();
-    let plan = start(database, spec, pipeline, false, interrupt)?;
-    written(database, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
+    let plan = start(scope, spec, pipeline, false, interrupt)?;
+    written(scope, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
 }
 
 /// The operators of a whole pipeline, without what writes its documents. `explained`: the plan cache stays as it is.
 pub fn start(
-    database: &Database,
+    scope: &Scope<'_>,
     spec: &AggregateSpec<'_>,
     pipeline: Pipeline,
     explained: bool,
     interrupt: &Interrupt,
 ) -> Result<RunningPlan> {
-    let settings = database.settings.with_disk_use(spec.allow_disk_use);
+    let settings = scope.settings.with_disk_use(spec.allow_disk_use);
     if let Some(documents) = &pipeline.documents {
         if !spec.collectionless {
             let message = "'$documents' can only be run with {aggregate: 1}";
@@ -85,19 +85,19 @@ pub fn start(
         }
         let source = Box::new(Documents::new(documents.clone()));
         let root = pipeline.above(source, &settings);
-        return Ok(RunningPlan { view: database.transactions.read()?, collection: None, root, slots: 0 });
+        return Ok(RunningPlan { view: scope.transactions.read()?, collection: None, root, slots: 0 });
     }
     if spec.collectionless {
         return Err(needs_collection(spec));
     }
     let mut slots = Slots::default();
-    let (collection, view, source): (_, _, Box<dyn Operator>) = match database.snapshot(&spec.namespace)? {
+    let (collection, view, source): (_, _, Box<dyn Operator>) = match scope.snapshot(&spec.namespace)? {
         None => {
             pipeline.query.needs_no_index(&spec.namespace)?;
-            (None, database.transactions.read()?, Box::new(Eof::default()))
+            (None, scope.transactions.read()?, Box::new(Eof::default()))
         }
         Some((collection, view)) => {
-            let decider = Decider::new(database, &view, &collection, interrupt);
+            let decider = Decider::new(scope, &view, &collection, interrupt);
             let decision = pipeline.decide(&if explained { decider.without_cache() } else { decider }, &mut slots)?;
             if !explained {
                 plan::note_use(&collection, &decision.winner);
@@ -113,31 +113,31 @@ pub fn start(
 /// A pipeline over documents that the caller has: what a stage that asks the server (`$currentOp`, `$collStats`) found.
 /// `spec.pipeline` holds the stages behind that one.
 pub fn aggregate_documents(
-    database: &Database,
+    scope: &Scope<'_>,
     spec: &AggregateSpec<'_>,
     documents: Vec<DocBuf>,
     interrupt: &Interrupt,
 ) -> Result<Cursor> {
     interrupt.check()?;
-    let pipeline = Pipeline::parse_whole(database, spec)?;
+    let pipeline = Pipeline::parse_whole(scope, spec)?;
     let sink = pipeline.sink.clone();
-    let settings = database.settings.with_disk_use(spec.allow_disk_use);
+    let settings = scope.settings.with_disk_use(spec.allow_disk_use);
     let root = pipeline.above(Box::new(Documents::new(documents)), &settings);
-    let plan = RunningPlan { view: database.transactions.read()?, collection: None, root, slots: 0 };
-    written(database, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
+    let plan = RunningPlan { view: scope.transactions.read()?, collection: None, root, slots: 0 };
+    written(scope, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
 }
 
 /// Writes the documents where the pipeline says so; then there are none to answer.
 fn written(
-    database: &Database,
+    scope: &Scope<'_>,
     spec: &AggregateSpec<'_>,
     sink: Option<Sink>,
     cursor: Cursor,
     interrupt: &Interrupt,
 ) -> Result<Cursor> {
     let Some(sink) = sink else { return Ok(cursor) };
-    sink.write(database, cursor, spec.bypass_validation, interrupt)?;
-    database.make_durable(spec.durability)?;
+    sink.write(scope, cursor, spec.bypass_validation, interrupt)?;
+    scope.make_durable(spec.durability)?;
     Ok(Cursor::over_documents(spec.namespace.clone(), []))
 }
 

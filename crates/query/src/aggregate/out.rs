@@ -11,7 +11,7 @@ use arbor_txn::Durability;
 
 use super::sink::next_documents;
 use crate::write::{insert, new_object_id};
-use crate::{Cursor, Database, Error, InsertSpec, Interrupt, Result};
+use crate::{Cursor, Error, InsertSpec, Interrupt, Result, Scope};
 
 /// Begin of the names of unfinished collections.
 const UNFINISHED: &str = "tmp.agg_out.";
@@ -63,16 +63,16 @@ impl Out {
         Ok(Out { into })
     }
 
-    pub fn write(&self, database: &Database, cursor: Cursor, bypass: bool, interrupt: &Interrupt) -> Result<()> {
-        database.store.refuse_view(&self.into)?;
+    pub fn write(&self, scope: &Scope<'_>, cursor: Cursor, bypass: bool, interrupt: &Interrupt) -> Result<()> {
+        scope.store.refuse_view(&self.into)?;
         let name = format!("{UNFINISHED}{}", new_object_id());
         let unfinished = Namespace::new(self.into.db(), &name)?;
-        let written = self.fill(database, &unfinished, cursor, bypass, interrupt);
-        match written.and_then(|()| Ok(database.store.rename(&unfinished, &self.into, true)?)) {
+        let written = self.fill(scope, &unfinished, cursor, bypass, interrupt);
+        match written.and_then(|()| Ok(scope.store.rename(&unfinished, &self.into, true)?)) {
             Ok(()) => Ok(()),
             Err(error) => {
                 // what cannot be dropped now is dropped at the next start
-                let _ = database.store.drop_collection(&unfinished);
+                let _ = scope.store.drop_collection(&unfinished);
                 Err(error)
             }
         }
@@ -80,22 +80,22 @@ impl Out {
 
     fn fill(
         &self,
-        database: &Database,
+        scope: &Scope<'_>,
         unfinished: &Namespace,
         mut cursor: Cursor,
         bypass: bool,
         interrupt: &Interrupt,
     ) -> Result<()> {
-        let old = database.store.collection(&self.into);
+        let old = scope.store.collection(&self.into);
         if old.as_ref().is_some_and(|old| old.order.is_some()) {
             return Err(location(17152, format!("namespace '{}' is capped so it can't be used for $out", self.into)));
         }
         let options = old.as_ref().map(|old| old.options.clone()).unwrap_or_default();
-        database.store.create_collection(unfinished, &options)?;
+        scope.store.create_collection(unfinished, &options)?;
         if let Some(old) = &old {
-            database.store.create_indexes(unfinished, &old.index_specs_to_copy())?;
+            scope.store.create_indexes(unfinished, &old.index_specs_to_copy())?;
         }
-        while let Some(documents) = next_documents(database, &mut cursor, interrupt)? {
+        while let Some(documents) = next_documents(scope, &mut cursor, interrupt)? {
             let spec = InsertSpec {
                 namespace: unfinished.clone(),
                 documents: documents.iter().map(|doc| doc.as_doc()).collect(),
@@ -103,7 +103,7 @@ impl Out {
                 durability: Durability::Applied,
                 bypass_validation: bypass,
             };
-            if let Some(failed) = insert(database, &spec, interrupt)?.errors.into_iter().next() {
+            if let Some(failed) = insert(scope, &spec, interrupt)?.errors.into_iter().next() {
                 return Err(failed.error);
             }
         }

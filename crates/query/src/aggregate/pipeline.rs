@@ -17,7 +17,7 @@ use crate::operator::{
 };
 use crate::plan::{self, ChosenIndex, Decider, Decision, Query, Slots};
 use crate::read::counting_operator;
-use crate::{AggregateSpec, Database, Result, Settings};
+use crate::{AggregateSpec, Result, Scope, Settings};
 
 #[derive(Clone)]
 pub struct Pipeline {
@@ -34,9 +34,9 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    pub fn parse(database: &Database, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
-        let context = database.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
-        let around = Surroundings::outermost(database, spec, &context);
+    pub fn parse(scope: &Scope<'_>, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
+        let context = scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
+        let around = Surroundings::outermost(scope, spec, &context);
         let (stages, sink) = Sink::split(spec.pipeline, around.db, &context)?;
         let mut pipeline = Pipeline::parse_own_source(stages.as_array(), &around)?;
         pipeline.stages = stages;
@@ -62,9 +62,9 @@ impl Pipeline {
     }
 
     /// Over documents that are there already: every stage is an operator.
-    pub fn parse_whole(database: &Database, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
-        let context = database.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
-        let around = Surroundings::outermost(database, spec, &context);
+    pub fn parse_whole(scope: &Scope<'_>, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
+        let context = scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
+        let around = Surroundings::outermost(scope, spec, &context);
         let (stages, sink) = Sink::split(spec.pipeline, around.db, &context)?;
         Ok(Pipeline { sink, ..Pipeline::parse_stages(stages.as_array(), &around)? })
     }

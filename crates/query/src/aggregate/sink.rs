@@ -7,7 +7,7 @@ use super::merge::Merge;
 use super::out::Out;
 use super::step::only_field;
 use crate::cursor::BatchLimit;
-use crate::{Cursor, Database, Interrupt, Result};
+use crate::{Cursor, Interrupt, Result, Scope};
 
 #[derive(Clone)]
 pub enum Sink {
@@ -31,17 +31,17 @@ impl Sink {
     }
 
     /// With `bypass` the validator of the target is not asked.
-    pub fn write(&self, database: &Database, cursor: Cursor, bypass: bool, interrupt: &Interrupt) -> Result<()> {
+    pub fn write(&self, scope: &Scope<'_>, cursor: Cursor, bypass: bool, interrupt: &Interrupt) -> Result<()> {
         match self {
-            Sink::Out(out) => out.write(database, cursor, bypass, interrupt),
-            Sink::Merge(merge) => merge.write(database, cursor, bypass, interrupt),
+            Sink::Out(out) => out.write(scope, cursor, bypass, interrupt),
+            Sink::Merge(merge) => merge.write(scope, cursor, bypass, interrupt),
         }
     }
 }
 
 /// The next documents that one transaction takes. None at the end.
-pub fn next_documents(database: &Database, cursor: &mut Cursor, interrupt: &Interrupt) -> Result<Option<Vec<DocBuf>>> {
-    let settings = &database.settings;
+pub fn next_documents(scope: &Scope<'_>, cursor: &mut Cursor, interrupt: &Interrupt) -> Result<Option<Vec<DocBuf>>> {
+    let settings = &scope.settings;
     let limit = BatchLimit { docs: settings.write_docs_max, bytes: settings.write_bytes_max };
     loop {
         interrupt.check()?;

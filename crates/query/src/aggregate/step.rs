@@ -12,7 +12,7 @@ use super::graph_lookup::GraphLookup;
 use super::inner::Inner;
 use super::lookup::Lookup;
 use super::union_with;
-use crate::{AggregateSpec, Database, Error, Result};
+use crate::{AggregateSpec, Error, Result, Scope};
 
 #[derive(Clone)]
 pub enum Step {
@@ -43,8 +43,8 @@ const OUTERMOST_ONLY: &[&str] = &["$changeStream", "$currentOp", "$listLocalSess
 const FIRST_ONLY: &[&str] = &["$collStats", "$documents", "$geoNear", "$indexStats", "$planCacheStats"];
 
 impl<'s> Surroundings<'s> {
-    pub fn outermost(database: &'s Database, spec: &'s AggregateSpec<'_>, context: &'s Context) -> Surroundings<'s> {
-        Surroundings { store: &database.store, db: spec.namespace.db(), context, depth: 0, inside: None }
+    pub fn outermost(scope: &'s Scope<'s>, spec: &'s AggregateSpec<'_>, context: &'s Context) -> Surroundings<'s> {
+        Surroundings { store: &scope.store, db: spec.namespace.db(), context, depth: 0, inside: None }
     }
 
     /// For a pipeline inside a stage of this one.

@@ -10,7 +10,7 @@ use crate::plan::{Decider, Query, Slots};
 use crate::{AggregateSpec, Result, Verbosity};
 
 pub fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<DocBuf> {
-    let pipeline = Pipeline::parse(explainer.database, spec)?;
+    let pipeline = Pipeline::parse(explainer.scope, spec)?;
     if pipeline.is_query() {
         return explainer.whole(&spec.namespace, &pipeline.query, &Shape::Rows);
     }
@@ -40,8 +40,8 @@ pub fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<Do
 /// The query below the stages: for some fields only, when an index covers these.
 fn query_below(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, pipeline: &Pipeline) -> Result<Query> {
     let of_fields = pipeline.query_of_fields();
-    if let Some((collection, view)) = explainer.database.snapshot(&spec.namespace)? {
-        let decider = Decider::new(explainer.database, &view, &collection, explainer.interrupt).without_cache();
+    if let Some((collection, view)) = explainer.scope.snapshot(&spec.namespace)? {
+        let decider = Decider::new(explainer.scope, &view, &collection, explainer.interrupt).without_cache();
         if decider.decide(&of_fields, &mut Slots::default())?.winner.covered.is_some() {
             return Ok(of_fields);
         }
@@ -57,8 +57,8 @@ fn operators_of(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, stage: Doc<
     if stage.first().is_some_and(|(name, _)| name == "$geoNear") {
         return Ok(1);
     }
-    let context = explainer.database.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
-    let around = Surroundings::outermost(explainer.database, spec, &context);
+    let context = explainer.scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
+    let around = Surroundings::outermost(explainer.scope, spec, &context);
     let alone: ArrayBuf = [stage].into_iter().collect();
     Ok(Step::parse_all(alone.as_array(), &around)?.len())
 }
@@ -67,7 +67,7 @@ fn operators_of(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, stage: Doc<
 fn executed(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, pipeline: &Pipeline) -> Result<Vec<DocBuf>> {
     let steps = pipeline.steps();
     let RunningPlan { view, collection, mut root, slots } =
-        start(explainer.database, spec, pipeline.clone(), true, explainer.interrupt)?;
+        start(explainer.scope, spec, pipeline.clone(), true, explainer.interrupt)?;
     let mut run = Run::new(&view, collection.as_deref(), explainer.interrupt, slots);
     while root.next(&mut run)?.is_some() {
         explainer.interrupt.check()?;

@@ -14,8 +14,8 @@ use crate::plan::{self, Decider, Decision, IndexAccess, Query, ShapeHash, Slots,
 use crate::read::{count_rows, counting_operator, query_of};
 use crate::view::ResolvedView;
 use crate::{
-    Change, CountSpec, Database, DeleteSpec, DistinctSpec, ExplainSpec, FindAndModifySpec, Interrupt, Result,
-    UpdateSpec, Verbosity,
+    Change, CountSpec, DeleteSpec, DistinctSpec, ExplainSpec, FindAndModifySpec, Interrupt, Result, Scope, UpdateSpec,
+    Verbosity,
 };
 
 /// `explainVersion`, `queryPlanner` and, from `executionStats` on, `executionStats` (of a pipeline: `stages`). The caller
@@ -23,18 +23,18 @@ use crate::{
 ///
 /// Nothing is written: of a write statement the finding of its documents is run.
 pub fn explain(
-    database: &Database,
+    scope: &Scope<'_>,
     spec: &ExplainSpec<'_>,
     verbosity: Verbosity,
     interrupt: &Interrupt,
 ) -> Result<DocBuf> {
-    let explainer = Explainer { database, verbosity, interrupt };
-    if let Some(view) = ResolvedView::of(&database.store, spec.namespace())? {
+    let explainer = Explainer { scope, verbosity, interrupt };
+    if let Some(view) = ResolvedView::of(&scope.store, spec.namespace())? {
         let stages = view.explained_stages(spec)?;
         return aggregate::explain(&explainer, &view.spec(&stages));
     }
     match spec {
-        ExplainSpec::Find(spec) => explainer.whole(&spec.namespace, &query_of(database, spec)?, &Shape::Rows),
+        ExplainSpec::Find(spec) => explainer.whole(&spec.namespace, &query_of(scope, spec)?, &Shape::Rows),
         ExplainSpec::Count(spec) => explainer.count(spec),
         ExplainSpec::Distinct(spec) => explainer.distinct(spec),
         ExplainSpec::Update(spec) => explainer.update(spec),
@@ -45,7 +45,7 @@ pub fn explain(
 }
 
 struct Explainer<'e> {
-    database: &'e Database,
+    scope: &'e Scope<'e>,
     verbosity: Verbosity,
     interrupt: &'e Interrupt,
 }
@@ -74,26 +74,20 @@ struct Explained {
 
 impl Explainer<'_> {
     fn count(&self, spec: &CountSpec<'_>) -> Result<DocBuf> {
-        let query = Query::parse(
-            spec.query,
-            spec.hint,
-            &self.database.context(&spec.namespace, spec.collation.as_ref(), None)?,
-        )?;
+        let query =
+            Query::parse(spec.query, spec.hint, &self.scope.context(&spec.namespace, spec.collation.as_ref(), None)?)?;
         self.whole(&spec.namespace, &query, &Shape::Count(spec))
     }
 
     fn distinct(&self, spec: &DistinctSpec<'_>) -> Result<DocBuf> {
-        let query = Query::parse(
-            spec.query,
-            spec.hint,
-            &self.database.context(&spec.namespace, spec.collation.as_ref(), None)?,
-        )?;
+        let query =
+            Query::parse(spec.query, spec.hint, &self.scope.context(&spec.namespace, spec.collation.as_ref(), None)?)?;
         self.whole(&spec.namespace, &query, &Shape::Distinct(spec.key))
     }
 
     fn update(&self, spec: &UpdateSpec<'_>) -> Result<DocBuf> {
         let Some(first) = spec.updates.first() else { return Ok(DocBuf::new()) };
-        let context = self.database.context(&spec.namespace, first.collation.as_ref(), spec.let_variables)?;
+        let context = self.scope.context(&spec.namespace, first.collation.as_ref(), spec.let_variables)?;
         let mut query = Query::parse(first.q, first.hint, &context)?;
         query.sort_by(first.sort, &context)?;
         let shape = Shape::Write { stage: "UPDATE", figure: "nWouldModify", all: first.multi };
@@ -102,14 +96,14 @@ impl Explainer<'_> {
 
     fn delete(&self, spec: &DeleteSpec<'_>) -> Result<DocBuf> {
         let Some(first) = spec.deletes.first() else { return Ok(DocBuf::new()) };
-        let context = self.database.context(&spec.namespace, first.collation.as_ref(), spec.let_variables)?;
+        let context = self.scope.context(&spec.namespace, first.collation.as_ref(), spec.let_variables)?;
         let query = Query::parse(first.q, first.hint, &context)?;
         let shape = Shape::Write { stage: "DELETE", figure: "nWouldDelete", all: first.multi };
         self.whole(&spec.namespace, &query, &shape)
     }
 
     fn find_and_modify(&self, spec: &FindAndModifySpec<'_>) -> Result<DocBuf> {
-        let context = self.database.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
+        let context = self.scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
         let mut query = Query::parse(spec.query, spec.hint, &context)?;
         query.sort_by(spec.sort, &context)?;
         let (stage, figure) = match spec.change {
@@ -129,7 +123,7 @@ impl Explainer<'_> {
 
     /// `queryPlanner` and `executionStats`.
     fn sections(&self, namespace: &Namespace, query: &Query, shape: &Shape<'_>) -> Result<DocBuf> {
-        let Some((collection, view)) = self.database.snapshot(namespace)? else {
+        let Some((collection, view)) = self.scope.snapshot(namespace)? else {
             return Ok(self.missing_collection(namespace, query));
         };
         if let Shape::Distinct(key) = shape
@@ -166,7 +160,7 @@ impl Explainer<'_> {
         let Target { view, collection, query, shape } = *target;
         match shape {
             Shape::Rows => {
-                let decider = Decider::new(self.database, view, collection, self.interrupt);
+                let decider = Decider::new(self.scope, view, collection, self.interrupt);
                 decider.without_cache().decide(query, slots)
             }
             _ => Ok(Decision::untried(plan::plan(view, collection, query)?)),
@@ -210,7 +204,7 @@ impl Explainer<'_> {
     }
 
     fn stage(&self, target: &Target<'_>, solution: &Solution) -> Result<DocBuf> {
-        let (settings, mut slots) = (&self.database.settings, Slots::default());
+        let (settings, mut slots) = (&self.scope.settings, Slots::default());
         let root = match target.shape {
             Shape::Count(_) => counting_operator(settings, solution, target.query, &mut slots),
             _ => plan::operator(solution, target.query, settings, &mut slots),
@@ -219,7 +213,7 @@ impl Explainer<'_> {
     }
 
     fn run(&self, target: &Target<'_>, mut decision: Decision, mut slots: Slots) -> Result<Explained> {
-        let settings = &self.database.settings;
+        let settings = &self.scope.settings;
         let mut root = match target.shape {
             Shape::Count(_) => counting_operator(settings, &decision.winner, target.query, &mut slots),
             _ => plan::decided(&mut decision, target.query, settings, &mut slots),

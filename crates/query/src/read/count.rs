@@ -3,16 +3,15 @@
 use crate::operator::{CountScan, Operator, RecordCount, Run};
 use crate::plan::{self, Access, Query, Slots, Solution};
 use crate::view::ResolvedView;
-use crate::{AggregateSpec, CountSpec, Database, Interrupt, Result, Settings, aggregate};
+use crate::{AggregateSpec, CountSpec, Interrupt, Result, Scope, Settings, aggregate};
 
 /// How many documents a query finds. Without a filter the collection's counter knows; exact index bounds are counted
 /// without reading documents.
-pub fn count(database: &Database, spec: &CountSpec<'_>, interrupt: &Interrupt) -> Result<u64> {
+pub fn count(scope: &Scope<'_>, spec: &CountSpec<'_>, interrupt: &Interrupt) -> Result<u64> {
     interrupt.check()?;
-    let query =
-        Query::parse(spec.query, spec.hint, &database.context(&spec.namespace, spec.collation.as_ref(), None)?)?;
-    let Some((collection, view)) = database.snapshot(&spec.namespace)? else {
-        return count_view(database, spec, interrupt);
+    let query = Query::parse(spec.query, spec.hint, &scope.context(&spec.namespace, spec.collation.as_ref(), None)?)?;
+    let Some((collection, view)) = scope.snapshot(&spec.namespace)? else {
+        return count_view(scope, spec, interrupt);
     };
     if query.filter.matches_everything() && query.hint.is_none() {
         let all = arbor_store::count(&view, &collection)?;
@@ -21,18 +20,18 @@ pub fn count(database: &Database, spec: &CountSpec<'_>, interrupt: &Interrupt) -
     let solution = plan::plan(&view, &collection, &query)?.winner;
     plan::note_use(&collection, &solution);
     let mut slots = Slots::default();
-    let mut root = counting_operator(&database.settings, &solution, &query, &mut slots);
+    let mut root = counting_operator(&scope.settings, &solution, &query, &mut slots);
     let mut run = Run::new(&view, Some(&collection), interrupt, slots.count());
     count_rows(root.as_mut(), &mut run, spec)
 }
 
 /// Nothing is in what does not exist.
-fn count_view(database: &Database, spec: &CountSpec<'_>, interrupt: &Interrupt) -> Result<u64> {
-    let Some(view) = ResolvedView::of(&database.store, &spec.namespace)? else { return Ok(0) };
+fn count_view(scope: &Scope<'_>, spec: &CountSpec<'_>, interrupt: &Interrupt) -> Result<u64> {
+    let Some(view) = ResolvedView::of(&scope.store, &spec.namespace)? else { return Ok(0) };
     view.check_collation(&spec.namespace, spec.collation.as_ref())?;
     let stages = view.count_stages(spec);
     let behind = AggregateSpec { hint: spec.hint, ..view.spec(&stages) };
-    let counted = aggregate(database, &behind, interrupt)?.all(interrupt)?;
+    let counted = aggregate(scope, &behind, interrupt)?.all(interrupt)?;
     let count = counted.first().and_then(|doc| arbor_lang::number::exact_i64(doc.get("count")?));
     Ok(count.unwrap_or(0) as u64)
 }

@@ -9,16 +9,16 @@ use arbor_lang::path::{Leaf, Path};
 use crate::operator::{DistinctScan, Run};
 use crate::plan::{self, Query, Slots};
 use crate::view::ResolvedView;
-use crate::{AggregateSpec, BatchLimit, Database, DistinctSpec, Error, Interrupt, Result, aggregate};
+use crate::{AggregateSpec, BatchLimit, DistinctSpec, Error, Interrupt, Result, Scope, aggregate};
 
 /// The values that the documents of a query have at one path, each once; elements of an array count one by one.
-pub fn distinct(database: &Database, spec: &DistinctSpec<'_>, interrupt: &Interrupt) -> Result<ArrayBuf> {
+pub fn distinct(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Interrupt) -> Result<ArrayBuf> {
     interrupt.check()?;
-    let context = database.context(&spec.namespace, spec.collation.as_ref(), None)?;
+    let context = scope.context(&spec.namespace, spec.collation.as_ref(), None)?;
     let query = Query::parse(spec.query, spec.hint, &context)?;
     let mut values = Values { collation: context.collation, ..Values::default() };
-    let Some((collection, view)) = database.snapshot(&spec.namespace)? else {
-        return distinct_of_view(database, spec, interrupt);
+    let Some((collection, view)) = scope.snapshot(&spec.namespace)? else {
+        return distinct_of_view(scope, spec, interrupt);
     };
     if let Some(access) = plan::distinct_access(&collection, spec.key, &query) {
         plan::note_scan(&collection, &access);
@@ -34,7 +34,7 @@ pub fn distinct(database: &Database, spec: &DistinctSpec<'_>, interrupt: &Interr
     let solution = plan::plan(&view, &collection, &query)?.winner;
     plan::note_use(&collection, &solution);
     let mut slots = Slots::default();
-    let mut root = plan::operator(&solution, &query, &database.settings, &mut slots);
+    let mut root = plan::operator(&solution, &query, &scope.settings, &mut slots);
     let mut run = Run::new(&view, Some(&collection), interrupt, slots.count());
     let path = Path::new(spec.key);
     while let Some(row) = root.next(&mut run)? {
@@ -44,13 +44,13 @@ pub fn distinct(database: &Database, spec: &DistinctSpec<'_>, interrupt: &Interr
 }
 
 /// Nothing is in what does not exist.
-fn distinct_of_view(database: &Database, spec: &DistinctSpec<'_>, interrupt: &Interrupt) -> Result<ArrayBuf> {
-    let Some(view) = ResolvedView::of(&database.store, &spec.namespace)? else { return Ok(ArrayBuf::new()) };
+fn distinct_of_view(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Interrupt) -> Result<ArrayBuf> {
+    let Some(view) = ResolvedView::of(&scope.store, &spec.namespace)? else { return Ok(ArrayBuf::new()) };
     let mut values = Values { collation: view.collation.clone(), ..Values::default() };
     view.check_collation(&spec.namespace, spec.collation.as_ref())?;
     let stages = view.distinct_stages(spec);
     let behind = AggregateSpec { hint: spec.hint, ..view.spec(&stages) };
-    let mut cursor = aggregate(database, &behind, interrupt)?;
+    let mut cursor = aggregate(scope, &behind, interrupt)?;
     let path = Path::new(spec.key);
     loop {
         let batch = cursor.next_batch(BatchLimit::more(), interrupt)?;

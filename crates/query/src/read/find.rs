@@ -12,33 +12,33 @@ use crate::cursor::RunningPlan;
 use crate::plan::{self, Access, Decider, Query, Slots};
 use crate::tail::tail;
 use crate::view::ResolvedView;
-use crate::{AggregateSpec, Cursor, Database, Error, FindSpec, Interrupt, Result, aggregate};
+use crate::{AggregateSpec, Cursor, Error, FindSpec, Interrupt, Result, Scope, aggregate};
 
 /// The documents that a query finds. The plan is made at once; rows are read batch by batch.
-pub fn find(database: &Database, spec: &FindSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
+pub fn find(scope: &Scope<'_>, spec: &FindSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
     interrupt.check()?;
     if let Some(id) = id_of_point_query(spec)
-        && let Some(cursor) = find_by_id(database, spec, id)?
+        && let Some(cursor) = find_by_id(scope, spec, id)?
     {
         return Ok(cursor);
     }
-    if let Some(view) = ResolvedView::of(&database.store, &spec.namespace)? {
-        return find_in_view(database, spec, &view, interrupt);
+    if let Some(view) = ResolvedView::of(&scope.store, &spec.namespace)? {
+        return find_in_view(scope, spec, &view, interrupt);
     }
-    let query = query_of(database, spec)?;
+    let query = query_of(scope, spec)?;
     if spec.tailable && query.filter.text().is_some() {
         return Err(Error::bad_value("text and tailable cursor not allowed in same query"));
     }
     if spec.tailable {
-        return tail(database, spec, query);
+        return tail(scope, spec, query);
     }
-    let Some((collection, view)) = database.snapshot(&spec.namespace)? else {
+    let Some((collection, view)) = scope.snapshot(&spec.namespace)? else {
         query.needs_no_index(&spec.namespace)?;
         return Ok(Cursor::over_documents(spec.namespace.clone(), []));
     };
-    let settings = database.settings.with_disk_use(spec.allow_disk_use);
+    let settings = scope.settings.with_disk_use(spec.allow_disk_use);
     let mut slots = Slots::default();
-    let mut decision = Decider::new(database, &view, &collection, interrupt).decide(&query, &mut slots)?;
+    let mut decision = Decider::new(scope, &view, &collection, interrupt).decide(&query, &mut slots)?;
     let winner = &decision.winner;
     plan::note_use(&collection, winner);
     if query.return_key && winner.sorts && matches!(winner.access, Access::Index(_) | Access::Or(_)) {
@@ -49,8 +49,8 @@ pub fn find(database: &Database, spec: &FindSpec<'_>, interrupt: &Interrupt) -> 
     Ok(Cursor::over_plan(spec.namespace.clone(), plan))
 }
 
-pub fn query_of(database: &Database, spec: &FindSpec<'_>) -> Result<Query> {
-    let context = database.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
+pub fn query_of(scope: &Scope<'_>, spec: &FindSpec<'_>) -> Result<Query> {
+    let context = scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
     let mut query = Query::parse(spec.filter, spec.hint, &context)?;
     query.sort_by(spec.sort, &context)?;
     // COMPAT: a projection beside returnKey is parsed and has no effect
@@ -100,12 +100,7 @@ fn is_value(value: ValueRef<'_>) -> bool {
     }
 }
 
-fn find_in_view(
-    database: &Database,
-    spec: &FindSpec<'_>,
-    view: &ResolvedView,
-    interrupt: &Interrupt,
-) -> Result<Cursor> {
+fn find_in_view(scope: &Scope<'_>, spec: &FindSpec<'_>, view: &ResolvedView, interrupt: &Interrupt) -> Result<Cursor> {
     let stages = view.find_stages(spec)?;
     view.check_collation(&spec.namespace, spec.collation.as_ref())?;
     let behind = AggregateSpec {
@@ -114,14 +109,14 @@ fn find_in_view(
         allow_disk_use: spec.allow_disk_use,
         ..view.spec(&stages)
     };
-    Ok(aggregate(database, &behind, interrupt)?.named(spec.namespace.clone()))
+    Ok(aggregate(scope, &behind, interrupt)?.named(spec.namespace.clone()))
 }
 
 /// None: there is no such collection.
-fn find_by_id(database: &Database, spec: &FindSpec<'_>, id: ValueRef<'_>) -> Result<Option<Cursor>> {
-    let Some(record) = record_by_id(database, &spec.namespace, id)? else { return Ok(None) };
+fn find_by_id(scope: &Scope<'_>, spec: &FindSpec<'_>, id: ValueRef<'_>) -> Result<Option<Cursor>> {
+    let Some(record) = record_by_id(scope, &spec.namespace, id)? else { return Ok(None) };
     let projection = match spec.projection.filter(|projection| !projection.is_empty()) {
-        Some(projection) => Some(parse_projection(database, spec, projection)?),
+        Some(projection) => Some(parse_projection(scope, spec, projection)?),
         None => None,
     };
     let document = match (record, projection) {
@@ -132,23 +127,23 @@ fn find_by_id(database: &Database, spec: &FindSpec<'_>, id: ValueRef<'_>) -> Res
 }
 
 /// None: there is no such collection; Some(None): it has no such document.
-fn record_by_id(database: &Database, namespace: &Namespace, id: ValueRef<'_>) -> Result<Option<Option<DocBuf>>> {
-    let Some(collection) = database.store.collection(namespace) else { return Ok(None) };
+fn record_by_id(scope: &Scope<'_>, namespace: &Namespace, id: ValueRef<'_>) -> Result<Option<Option<DocBuf>>> {
+    let Some(collection) = scope.store.collection(namespace) else { return Ok(None) };
     collection.usage.id_index.note();
     let own = |record: Option<Cow<'_, [u8]>>| record.map(|record| DocBuf::from_trusted(record.into_owned()));
-    match arbor_store::record(&database.transactions.read()?, &collection, &collection.id_key(id)) {
+    match arbor_store::record(&scope.transactions.read()?, &collection, &collection.id_key(id)) {
         // dropped or replaced a moment ago
         Err(arbor_store::Error::Txn(arbor_txn::Error::UnknownTree(_))) => {}
         record => return Ok(Some(own(record?))),
     }
-    match database.snapshot(namespace)? {
+    match scope.snapshot(namespace)? {
         Some((collection, view)) => Ok(Some(own(arbor_store::record(&view, &collection, &collection.id_key(id))?))),
         None => Ok(None),
     }
 }
 
-fn parse_projection(database: &Database, spec: &FindSpec<'_>, projection: Doc<'_>) -> Result<Projection> {
-    let context: Context = database.context(&spec.namespace, None, None)?;
+fn parse_projection(scope: &Scope<'_>, spec: &FindSpec<'_>, projection: Doc<'_>) -> Result<Projection> {
+    let context: Context = scope.context(&spec.namespace, None, None)?;
     let filter = Filter::parse(spec.filter, &context)?;
     Ok(Projection::parse(projection, ProjectionKind::Find, Some(&filter), &context)?)
 }

@@ -11,18 +11,18 @@ use arbor_txn::Transaction;
 use super::TimeSeries;
 use crate::plan::Query;
 use crate::write::{Targets, settle, statements};
-use crate::{Database, DeleteOutcome, DeleteSpec, DeleteStatement, Error, Interrupt, Result};
+use crate::{DeleteOutcome, DeleteSpec, DeleteStatement, Error, Interrupt, Result, Scope};
 
 pub fn delete(
-    database: &Database,
+    scope: &Scope<'_>,
     series: &TimeSeries,
     spec: &DeleteSpec<'_>,
     interrupt: &Interrupt,
 ) -> Result<DeleteOutcome> {
-    let context = database.context(&spec.namespace, None, spec.let_variables)?;
+    let context = scope.context(&spec.namespace, None, spec.let_variables)?;
     let missing = || Error::Store(arbor_store::Error::NamespaceNotFound(spec.namespace.clone()));
-    let held = database.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
-    let deleter = Deleter { database, series, buckets: &held, interrupt };
+    let held = scope.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
+    let deleter = Deleter { scope, series, buckets: &held, interrupt };
     let done =
         statements::run_each(&spec.deletes, spec.ordered, interrupt, |statement| deleter.run(statement, &context));
     let mut outcome = DeleteOutcome::default();
@@ -30,12 +30,12 @@ pub fn delete(
         outcome.deleted += deleted;
         outcome.each.push((index, deleted));
     });
-    database.make_durable(spec.durability)?;
+    scope.make_durable(spec.durability)?;
     Ok(DeleteOutcome { errors, ..outcome })
 }
 
 struct Deleter<'d> {
-    database: &'d Database,
+    scope: &'d Scope<'d>,
     series: &'d TimeSeries,
     buckets: &'d Collection,
     interrupt: &'d Interrupt,
@@ -49,7 +49,7 @@ impl Deleter<'_> {
         }
         let filter = Query::parse(statement.q, None, context)?.filter;
         let query = self.series.buckets_for(&filter);
-        let targets = Targets::of(self.database, self.buckets, &query, self.interrupt)?;
+        let targets = Targets::of(self.scope, self.buckets, &query, self.interrupt)?;
         targets.change_all(0, |txn, bucket, deleted| {
             *deleted += self.delete_in(txn, bucket, &filter, statement.multi)?;
             Ok(if *deleted > 0 && !statement.multi { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })

@@ -14,7 +14,7 @@ use arbor_txn::{Durability, Transaction};
 
 use super::TimeSeries;
 use crate::write::prepare;
-use crate::{Database, Error, InsertOutcome, InsertSpec, Interrupt, Result, WriteError};
+use crate::{Error, InsertOutcome, InsertSpec, Interrupt, Result, Scope, WriteError};
 
 /// Buckets and bytes of measurements that one transaction takes: at most 256 buckets of 125 KiB are read and written.
 const GROUP_BUCKETS_MAX: usize = 256;
@@ -23,13 +23,13 @@ const GROUP_BYTES_MAX: usize = 8 << 20;
 const BEHIND_ALL: u32 = 0xff_ffff;
 
 pub fn insert(
-    database: &Database,
+    scope: &Scope<'_>,
     series: &TimeSeries,
     spec: &InsertSpec<'_>,
     interrupt: &Interrupt,
 ) -> Result<InsertOutcome> {
     let missing = || Error::Store(arbor_store::Error::NamespaceNotFound(spec.namespace.clone()));
-    let held = database.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
+    let held = scope.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
     let mut outcome = InsertOutcome::default();
     let mut measurements = Vec::with_capacity(spec.documents.len());
     for (index, doc) in spec.documents.iter().enumerate() {
@@ -47,7 +47,7 @@ pub fn insert(
     while let Some((group, behind)) = rest.split_at_checked(group_of(rest)).filter(|(group, _)| !group.is_empty()) {
         rest = behind;
         let write = |txn: &mut Transaction| Packer::new(series, &held).pack(txn, group);
-        let written = interrupt.check().and_then(|()| database.transactions.retry(Durability::Applied, write));
+        let written = interrupt.check().and_then(|()| scope.transactions.retry(Durability::Applied, write));
         match written {
             Ok(_) => outcome.inserted += group.len() as u64,
             Err(error) => {
@@ -58,7 +58,7 @@ pub fn insert(
         }
     }
     outcome.errors.sort_by_key(|error| error.index);
-    database.make_durable(spec.durability)?;
+    scope.make_durable(spec.durability)?;
     Ok(outcome)
 }
 

@@ -13,20 +13,20 @@ use arbor_store::Collection;
 use super::TimeSeries;
 use crate::plan::{Query, conjuncts};
 use crate::write::{Modification, Modifier, Targets, settle, statements, with_collation};
-use crate::{Database, Error, Interrupt, Result, UpdateDone, UpdateOutcome, UpdateSpec, UpdateStatement};
+use crate::{Error, Interrupt, Result, Scope, UpdateDone, UpdateOutcome, UpdateSpec, UpdateStatement};
 
 pub fn update(
-    database: &Database,
+    scope: &Scope<'_>,
     series: &TimeSeries,
     spec: &UpdateSpec<'_>,
     interrupt: &Interrupt,
 ) -> Result<UpdateOutcome> {
-    let context = database.context(&spec.namespace, None, spec.let_variables)?;
+    let context = scope.context(&spec.namespace, None, spec.let_variables)?;
     let missing = || Error::Store(arbor_store::Error::NamespaceNotFound(spec.namespace.clone()));
-    let held = database.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
+    let held = scope.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
     let done = statements::run_each(&spec.updates, spec.ordered, interrupt, |statement| {
         let (query, modifier) = parse(series, statement, &context)?;
-        run(database, &held, &query, &modifier, interrupt)
+        run(scope, &held, &query, &modifier, interrupt)
     });
     let mut outcome = UpdateOutcome::default();
     let errors = settle(done, |index, (matched, modified)| {
@@ -34,7 +34,7 @@ pub fn update(
         outcome.modified += modified;
         outcome.each.push(UpdateDone { index, matched, modified });
     });
-    database.make_durable(spec.durability)?;
+    scope.make_durable(spec.durability)?;
     Ok(UpdateOutcome { errors, ..outcome })
 }
 
@@ -105,13 +105,13 @@ fn over_buckets(unpack: &Unpack, change: Doc<'_>) -> Option<DocBuf> {
 
 /// Answers how many measurements are in the buckets that matched, and in those that changed.
 fn run(
-    database: &Database,
+    scope: &Scope<'_>,
     buckets: &Collection,
     query: &Query,
     modifier: &Modifier,
     interrupt: &Interrupt,
 ) -> Result<(u64, u64)> {
-    Targets::of(database, buckets, query, interrupt)?.change_all((0, 0), |txn, old, (matched, modified)| {
+    Targets::of(scope, buckets, query, interrupt)?.change_all((0, 0), |txn, old, (matched, modified)| {
         let count = measurements(old);
         *matched += count;
         if let Some(new) = modifier.apply(&query.filter, old)? {

@@ -10,33 +10,33 @@ use super::statements::{self, settle, with_collation};
 use super::target::{Targets, find_one};
 use crate::plan::Query;
 use crate::time_series::{self, TimeSeries};
-use crate::{Database, DeleteOutcome, DeleteSpec, DeleteStatement, Interrupt, Result};
+use crate::{DeleteOutcome, DeleteSpec, DeleteStatement, Interrupt, Result, Scope};
 
-pub fn delete(database: &Database, spec: &DeleteSpec<'_>, interrupt: &Interrupt) -> Result<DeleteOutcome> {
-    if let Some(series) = TimeSeries::of(&database.store, &spec.namespace)? {
-        return time_series::delete(database, &series, spec, interrupt);
+pub fn delete(scope: &Scope<'_>, spec: &DeleteSpec<'_>, interrupt: &Interrupt) -> Result<DeleteOutcome> {
+    if let Some(series) = TimeSeries::of(&scope.store, &spec.namespace)? {
+        return time_series::delete(scope, &series, spec, interrupt);
     }
-    let context = database.context(&spec.namespace, None, spec.let_variables)?;
-    let held = database.store.hold(&spec.namespace);
+    let context = scope.context(&spec.namespace, None, spec.let_variables)?;
+    let held = scope.store.hold(&spec.namespace);
     if held.is_none() {
-        database.store.refuse_view(&spec.namespace)?;
+        scope.store.refuse_view(&spec.namespace)?;
     }
     let collection = held.as_deref();
     let done = statements::run(
-        database,
+        scope,
         &spec.deletes,
         spec.ordered,
         interrupt,
         |statement| statement.multi,
-        |statement| delete_all(database, collection, &query_of(statement, &context)?, interrupt),
-        |txn, statement| delete_one(database, txn, collection, &query_of(statement, &context)?, interrupt),
+        |statement| delete_all(scope, collection, &query_of(statement, &context)?, interrupt),
+        |txn, statement| delete_one(scope, txn, collection, &query_of(statement, &context)?, interrupt),
     );
     let (mut deleted, mut each) = (0, Vec::with_capacity(spec.deletes.len()));
     let errors = settle(done, |index, count| {
         deleted += count;
         each.push((index, count));
     });
-    database.make_durable(spec.durability)?;
+    scope.make_durable(spec.durability)?;
     Ok(DeleteOutcome { deleted, each, errors })
 }
 
@@ -46,26 +46,26 @@ pub fn query_of(statement: &DeleteStatement<'_>, context: &Context) -> Result<Qu
 }
 
 fn delete_one(
-    database: &Database,
+    scope: &Scope<'_>,
     txn: &mut Transaction,
     collection: Option<&Collection>,
     query: &Query,
     interrupt: &Interrupt,
 ) -> Result<u64> {
     let Some(collection) = collection else { return Ok(0) };
-    let Some(row) = find_one(database, &*txn, collection, query, interrupt)? else { return Ok(0) };
+    let Some(row) = find_one(scope, &*txn, collection, query, interrupt)? else { return Ok(0) };
     arbor_store::delete(txn, collection, row.document.as_doc())?;
     Ok(1)
 }
 
 pub fn delete_all(
-    database: &Database,
+    scope: &Scope<'_>,
     collection: Option<&Collection>,
     query: &Query,
     interrupt: &Interrupt,
 ) -> Result<u64> {
     let Some(collection) = collection else { return Ok(0) };
-    Targets::of(database, collection, query, interrupt)?.change_all(0, |txn, document, deleted| {
+    Targets::of(scope, collection, query, interrupt)?.change_all(0, |txn, document, deleted| {
         arbor_store::delete(txn, collection, document)?;
         *deleted += 1;
         Ok(ControlFlow::Continue(()))

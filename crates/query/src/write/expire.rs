@@ -8,37 +8,37 @@ use arbor_store::{Index, Namespace};
 
 use super::delete::delete_all;
 use crate::plan::{ChosenIndex, Query};
-use crate::{Database, Interrupt, Result};
+use crate::{Interrupt, Result, Scope};
 
 /// Deletes at most `documents_max` documents that have expired at `now_ms`; answers how many. Fewer than that: there are
 /// no more. Nothing is done for an index that is not there any more.
 pub fn expire(
-    database: &Database,
+    scope: &Scope<'_>,
     namespace: &Namespace,
     index: &str,
     now_ms: i64,
     documents_max: u64,
     interrupt: &Interrupt,
 ) -> Result<u64> {
-    let held = database.store.hold(namespace);
+    let held = scope.store.hold(namespace);
     let Some(collection) = held.as_deref() else { return Ok(0) };
     let Some(index) = collection.index(index) else { return Ok(0) };
     let Some(filter) = expired(index, now_ms) else { return Ok(0) };
-    let mut query = Query::parse(filter.as_doc(), None, &database.context(namespace, Some(&index.collation), None)?)?;
+    let mut query = Query::parse(filter.as_doc(), None, &scope.context(namespace, Some(&index.collation), None)?)?;
     query.hint = Some(ChosenIndex::HiddenToo(index.name.clone()));
     query.limit = Some(documents_max);
-    delete_all(database, Some(collection), &query, interrupt)
+    delete_all(scope, Some(collection), &query, interrupt)
 }
 
 /// The same for what a clustered collection says about its `_id`s, and the buckets of a time series about their times.
 pub fn expire_clustered(
-    database: &Database,
+    scope: &Scope<'_>,
     namespace: &Namespace,
     now_ms: i64,
     documents_max: u64,
     interrupt: &Interrupt,
 ) -> Result<u64> {
-    let held = database.store.hold(namespace);
+    let held = scope.store.hold(namespace);
     let Some(collection) = held.as_deref() else { return Ok(0) };
     let (Some(seconds), Some(_)) = (collection.expire_after_seconds(), collection.clustered_index()) else {
         return Ok(0);
@@ -48,9 +48,9 @@ pub fn expire_clustered(
         Some(_) => crate::time_series::expired(collection, oldest_ms)?,
         None => DocBuf::new().with("_id", &DocBuf::new().with("$lte", ValueRef::DateTime(oldest_ms))),
     };
-    let mut query = Query::parse(filter.as_doc(), None, &database.context(namespace, None, None)?)?;
+    let mut query = Query::parse(filter.as_doc(), None, &scope.context(namespace, None, None)?)?;
     query.limit = Some(documents_max);
-    delete_all(database, Some(collection), &query, interrupt)
+    delete_all(scope, Some(collection), &query, interrupt)
 }
 
 /// The filter of the documents that have expired.

@@ -10,19 +10,19 @@ use super::validated::Validated;
 use crate::operator::project;
 use crate::plan::Query;
 use crate::time_series::TimeSeries;
-use crate::{Change, Database, Error, FindAndModifyOutcome, FindAndModifySpec, Interrupt, Result};
+use crate::{Change, Error, FindAndModifyOutcome, FindAndModifySpec, Interrupt, Result, Scope};
 
 /// Changes or removes the first document of a query and answers it, before or after.
 pub fn find_and_modify(
-    database: &Database,
+    scope: &Scope<'_>,
     spec: &FindAndModifySpec<'_>,
     interrupt: &Interrupt,
 ) -> Result<FindAndModifyOutcome> {
-    if TimeSeries::of(&database.store, &spec.namespace)?.is_some() {
+    if TimeSeries::of(&scope.store, &spec.namespace)?.is_some() {
         let message = "Cannot perform findAndModify on a time-series collection";
         return Err(Error::new(Code::INVALID_OPTIONS, message));
     }
-    let context = database.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
+    let context = scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
     let mut query = Query::parse(spec.query, spec.hint, &context)?;
     query.sort_by(spec.sort, &context)?;
     query.limit = Some(1);
@@ -30,26 +30,26 @@ pub fn find_and_modify(
     query.show(spec.fields, &context)?;
     let shown = query.projection.take();
     let action = Action::parse(spec, &context)?;
-    let held = match database.store.hold(&spec.namespace) {
-        None if action.may_insert() => Some(database.store.hold_or_create(&spec.namespace)?),
+    let held = match scope.store.hold(&spec.namespace) {
+        None if action.may_insert() => Some(scope.store.hold_or_create(&spec.namespace)?),
         held => held,
     };
     let Some(collection) = held.as_deref() else {
-        database.store.refuse_view(&spec.namespace)?;
+        scope.store.refuse_view(&spec.namespace)?;
         return Ok(FindAndModifyOutcome::default());
     };
-    let collection = &Validated::new(database, collection, spec.bypass_validation)?;
+    let collection = &Validated::new(scope, collection, spec.bypass_validation)?;
     let modify = |txn: &mut Transaction| -> Result<_> {
-        let found = find_one(database, &*txn, collection, &query, interrupt)?;
+        let found = find_one(scope, &*txn, collection, &query, interrupt)?;
         let metadata = found.as_ref().and_then(|row| row.metadata.clone());
         Ok((act(txn, collection, &query, &action, found.map(|row| row.document))?, metadata))
     };
-    let ((mut outcome, metadata), _) = database.transactions.retry(Durability::Applied, modify)?;
+    let ((mut outcome, metadata), _) = scope.transactions.retry(Durability::Applied, modify)?;
     if let (Some(shown), Some(document)) = (&shown, &outcome.value) {
         let filter = shown.projection.needs_position().then_some(&query.filter);
         outcome.value = Some(project(&shown.projection, filter, Input::new(document.as_doc(), metadata.as_deref()))?);
     }
-    database.make_durable(spec.durability)?;
+    scope.make_durable(spec.durability)?;
     Ok(outcome)
 }
 

@@ -9,26 +9,25 @@ use arbor_txn::{Durability, Transaction};
 use super::new_document::prepare;
 use super::validated::Validated;
 use crate::time_series::{self, TimeSeries};
-use crate::{Database, Error, InsertOutcome, InsertSpec, Interrupt, Result, WriteError};
+use crate::{Error, InsertOutcome, InsertSpec, Interrupt, Result, Scope, WriteError};
 
 /// Adds documents, many in one transaction. A document that cannot be added is an error in the outcome; an ordered
 /// insert ends there and keeps what came before.
-pub fn insert(database: &Database, spec: &InsertSpec<'_>, interrupt: &Interrupt) -> Result<InsertOutcome> {
+pub fn insert(scope: &Scope<'_>, spec: &InsertSpec<'_>, interrupt: &Interrupt) -> Result<InsertOutcome> {
     interrupt.check()?;
-    if let Some(series) = TimeSeries::of(&database.store, &spec.namespace)? {
-        return time_series::insert(database, &series, spec, interrupt);
+    if let Some(series) = TimeSeries::of(&scope.store, &spec.namespace)? {
+        return time_series::insert(scope, &series, spec, interrupt);
     }
-    let held = database.store.hold_or_create(&spec.namespace)?;
-    let collection = Validated::new(database, &held, spec.bypass_validation)?;
+    let held = scope.store.hold_or_create(&spec.namespace)?;
+    let collection = Validated::new(scope, &held, spec.bypass_validation)?;
     let prepared: Vec<Prepared<'_>> = spec.documents.iter().map(|doc| prepare(*doc)).collect();
     let mut outcome = InsertOutcome::default();
     let mut next = 0;
     while next < prepared.len() && (!spec.ordered || outcome.errors.is_empty()) {
-        let group = group_from(database, &prepared, next);
+        let group = group_from(scope, &prepared, next);
         next = group.end;
         let first = group.start;
-        let added =
-            interrupt.check().and_then(|()| insert_group(database, &collection, spec.ordered, &prepared, group));
+        let added = interrupt.check().and_then(|()| insert_group(scope, &collection, spec.ordered, &prepared, group));
         match added {
             Ok(added) => {
                 outcome.inserted += added.inserted;
@@ -41,20 +40,19 @@ pub fn insert(database: &Database, spec: &InsertSpec<'_>, interrupt: &Interrupt)
             }
         }
     }
-    database.make_durable(spec.durability)?;
+    scope.make_durable(spec.durability)?;
     Ok(outcome)
 }
 
 type Prepared<'d> = arbor_lang::Result<Cow<'d, [u8]>>;
 
 /// Documents for one transaction.
-fn group_from(database: &Database, prepared: &[Prepared<'_>], start: usize) -> Range<usize> {
+fn group_from(scope: &Scope<'_>, prepared: &[Prepared<'_>], start: usize) -> Range<usize> {
     let mut bytes = 0;
     let mut end = start;
     while let Some(doc) = prepared.get(end) {
         bytes += doc.as_ref().map_or(0, |doc| doc.len());
-        if end > start && (end - start >= database.settings.write_docs_max || bytes > database.settings.write_bytes_max)
-        {
+        if end > start && (end - start >= scope.settings.write_docs_max || bytes > scope.settings.write_bytes_max) {
             break;
         }
         end += 1;
@@ -63,7 +61,7 @@ fn group_from(database: &Database, prepared: &[Prepared<'_>], start: usize) -> R
 }
 
 fn insert_group(
-    database: &Database,
+    scope: &Scope<'_>,
     collection: &Validated<'_>,
     ordered: bool,
     prepared: &[Prepared<'_>],
@@ -87,5 +85,5 @@ fn insert_group(
         }
         Ok(added)
     };
-    Ok(database.transactions.retry(Durability::Applied, insert_all)?.0)
+    Ok(scope.transactions.retry(Durability::Applied, insert_all)?.0)
 }

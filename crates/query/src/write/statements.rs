@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use arbor_lang::{Collation, Context};
 use arbor_txn::{Durability, MaybeConflict, Transaction};
 
-use crate::{Database, Interrupt, Result, WriteError};
+use crate::{Interrupt, Result, Scope, WriteError};
 
 /// Statements that one transaction takes.
 const GROUP_MAX: usize = 256;
@@ -44,7 +44,7 @@ impl<T> Done<T> {
 /// Runs the statements. `multi` runs one that manages its own transactions, `single` one inside a transaction, which
 /// may be run again.
 pub fn run<S, T>(
-    database: &Database,
+    scope: &Scope<'_>,
     statements: &[S],
     ordered: bool,
     interrupt: &Interrupt,
@@ -59,7 +59,7 @@ pub fn run<S, T>(
         let results = match interrupt.check() {
             Err(error) => vec![Done { index, result: Err(error) }],
             Ok(()) if group.is_empty() => vec![Done { index, result: multi(&rest[0]) }],
-            Ok(()) => run_group(database, group, index, ordered, &mut single)
+            Ok(()) => run_group(scope, group, index, ordered, &mut single)
                 .unwrap_or_else(|error| vec![Done { index, result: Err(error) }]),
         };
         let stop = results.iter().any(|done| done.stops(ordered));
@@ -89,7 +89,7 @@ pub fn run_each<S, T>(
 }
 
 fn run_group<S, T>(
-    database: &Database,
+    scope: &Scope<'_>,
     group: &[S],
     first: usize,
     ordered: bool,
@@ -111,7 +111,7 @@ fn run_group<S, T>(
         }
         Ok(results)
     };
-    Ok(database.transactions.retry(Durability::Applied, work)?.0)
+    Ok(scope.transactions.retry(Durability::Applied, work)?.0)
 }
 
 /// Answers the errors in order; `take` gets the other answers.

@@ -14,11 +14,11 @@ use arbor_txn::{Durability, ReadView, Transaction, View};
 use super::statements::is_full;
 use crate::operator::{Operator, Row, Run};
 use crate::plan::{self, Query, Slots};
-use crate::{Database, Interrupt, Result};
+use crate::{Interrupt, Result, Scope};
 
 /// The first document of the query, as this transaction sees it.
 pub fn find_one(
-    database: &Database,
+    scope: &Scope<'_>,
     view: &dyn View,
     collection: &Collection,
     query: &Query,
@@ -27,14 +27,14 @@ pub fn find_one(
     let solution = plan::plan(view, collection, query)?.winner;
     plan::note_use(collection, &solution);
     let mut slots = Slots::default();
-    let mut root = plan::operator(&solution, query, &database.settings, &mut slots);
+    let mut root = plan::operator(&solution, query, &scope.settings, &mut slots);
     let mut run = Run::new(view, Some(collection), interrupt, slots.count());
     root.next(&mut run)
 }
 
 /// All documents of a query in groups that fit into one transaction each.
 pub struct Targets<'t> {
-    database: &'t Database,
+    scope: &'t Scope<'t>,
     collection: &'t Collection,
     filter: &'t Filter,
     interrupt: &'t Interrupt,
@@ -45,17 +45,17 @@ pub struct Targets<'t> {
 
 impl<'t> Targets<'t> {
     pub fn of(
-        database: &'t Database,
+        scope: &'t Scope<'t>,
         collection: &'t Collection,
         query: &'t Query,
         interrupt: &'t Interrupt,
     ) -> Result<Targets<'t>> {
-        let view = database.transactions.read()?;
+        let view = scope.transactions.read()?;
         let solution = plan::plan(&view, collection, query)?.winner;
         plan::note_use(collection, &solution);
         let mut slots = Slots::default();
-        let root = plan::operator(&solution, query, &database.settings, &mut slots);
-        Ok(Targets { database, collection, filter: &query.filter, interrupt, view, root, slots: slots.count() })
+        let root = plan::operator(&solution, query, &scope.settings, &mut slots);
+        Ok(Targets { scope, collection, filter: &query.filter, interrupt, view, root, slots: slots.count() })
     }
 
     /// Changes the documents, many in one transaction. `change` adds to what was counted so far, which this answers, and may
@@ -86,7 +86,7 @@ impl<'t> Targets<'t> {
                     }
                     Ok((counted, looked_at, false))
                 };
-                let (now, looked_at, ended) = self.database.transactions.retry(Durability::Applied, change_rows)?.0;
+                let (now, looked_at, ended) = self.scope.transactions.retry(Durability::Applied, change_rows)?.0;
                 counted = now;
                 if ended {
                     return Ok(counted);
@@ -98,7 +98,7 @@ impl<'t> Targets<'t> {
 
     /// Empty at the end.
     fn next_group(&mut self) -> Result<Vec<Row>> {
-        let settings = &self.database.settings;
+        let settings = &self.scope.settings;
         let mut run = Run::new(&self.view, Some(self.collection), self.interrupt, self.slots);
         let (mut rows, mut bytes) = (Vec::new(), 0);
         while rows.len() < settings.write_docs_max && bytes < settings.write_bytes_max {

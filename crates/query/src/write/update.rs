@@ -12,29 +12,29 @@ use super::target::{Targets, find_one};
 use super::validated::Validated;
 use crate::plan::Query;
 use crate::time_series::{self, TimeSeries};
-use crate::{Database, Error, Interrupt, Result, UpdateDone, UpdateOutcome, UpdateSpec, UpdateStatement, Upserted};
+use crate::{Error, Interrupt, Result, Scope, UpdateDone, UpdateOutcome, UpdateSpec, UpdateStatement, Upserted};
 
-pub fn update(database: &Database, spec: &UpdateSpec<'_>, interrupt: &Interrupt) -> Result<UpdateOutcome> {
-    if let Some(series) = TimeSeries::of(&database.store, &spec.namespace)? {
-        return time_series::update(database, &series, spec, interrupt);
+pub fn update(scope: &Scope<'_>, spec: &UpdateSpec<'_>, interrupt: &Interrupt) -> Result<UpdateOutcome> {
+    if let Some(series) = TimeSeries::of(&scope.store, &spec.namespace)? {
+        return time_series::update(scope, &series, spec, interrupt);
     }
-    let context = database.context(&spec.namespace, None, spec.let_variables)?;
+    let context = scope.context(&spec.namespace, None, spec.let_variables)?;
     let may_insert = spec.updates.iter().any(|statement| statement.upsert);
-    let held = match database.store.hold(&spec.namespace) {
-        None if may_insert => Some(database.store.hold_or_create(&spec.namespace)?),
+    let held = match scope.store.hold(&spec.namespace) {
+        None if may_insert => Some(scope.store.hold_or_create(&spec.namespace)?),
         None => {
-            database.store.refuse_view(&spec.namespace)?;
+            scope.store.refuse_view(&spec.namespace)?;
             None
         }
         held => held,
     };
     let collection = match held.as_deref() {
-        Some(collection) => Some(Validated::new(database, collection, spec.bypass_validation)?),
+        Some(collection) => Some(Validated::new(scope, collection, spec.bypass_validation)?),
         None => None,
     };
-    let updater = Updater { database, collection: collection.as_ref(), interrupt };
+    let updater = Updater { scope, collection: collection.as_ref(), interrupt };
     let done = statements::run(
-        database,
+        scope,
         &spec.updates,
         spec.ordered,
         interrupt,
@@ -49,7 +49,7 @@ pub fn update(database: &Database, spec: &UpdateSpec<'_>, interrupt: &Interrupt)
         outcome.each.push(UpdateDone { index, matched: updated.matched, modified: updated.modified });
         outcome.upserted.extend(updated.upserted.map(|id| Upserted { index, id }));
     });
-    database.make_durable(spec.durability)?;
+    scope.make_durable(spec.durability)?;
     Ok(UpdateOutcome { errors, ..outcome })
 }
 
@@ -83,7 +83,7 @@ struct Updated {
 }
 
 struct Updater<'u> {
-    database: &'u Database,
+    scope: &'u Scope<'u>,
     collection: Option<&'u Validated<'u>>,
     interrupt: &'u Interrupt,
 }
@@ -91,7 +91,7 @@ struct Updater<'u> {
 impl Updater<'_> {
     fn update_one(&self, txn: &mut Transaction, parsed: &Parsed) -> Result<Updated> {
         let Some(collection) = self.collection else { return Ok(Updated::default()) };
-        let found = find_one(self.database, &*txn, collection, &parsed.query, self.interrupt)?;
+        let found = find_one(self.scope, &*txn, collection, &parsed.query, self.interrupt)?;
         match found {
             Some(row) => {
                 let changed = parsed.modifier.apply(&parsed.query.filter, row.document.as_doc())?;
@@ -122,7 +122,7 @@ impl Updater<'_> {
     }
 
     fn update_matches(&self, collection: &Validated<'_>, parsed: &Parsed) -> Result<Updated> {
-        let targets = Targets::of(self.database, collection, &parsed.query, self.interrupt)?;
+        let targets = Targets::of(self.scope, collection, &parsed.query, self.interrupt)?;
         let (matched, modified) = targets.change_all((0, 0), |txn, old, (matched, modified)| {
             *matched += 1;
             if let Some(new) = parsed.modifier.apply(&parsed.query.filter, old)? {
@@ -137,12 +137,12 @@ impl Updater<'_> {
     /// None: another client inserted a document that matches.
     fn upsert_unless_found(&self, collection: &Validated<'_>, parsed: &Parsed) -> Result<Option<Value>> {
         let insert = |txn: &mut Transaction| -> Result<Option<Value>> {
-            match find_one(self.database, &*txn, collection, &parsed.query, self.interrupt)? {
+            match find_one(self.scope, &*txn, collection, &parsed.query, self.interrupt)? {
                 Some(_) => Ok(None),
                 None => Ok(Some(upsert(txn, collection, parsed)?)),
             }
         };
-        Ok(self.database.transactions.retry(Durability::Applied, insert)?.0)
+        Ok(self.scope.transactions.retry(Durability::Applied, insert)?.0)
     }
 }
 

@@ -7,10 +7,10 @@ use arbor_store::{Collection, ToldAs};
 use arbor_txn::Transaction;
 
 use crate::validator::Validator;
-use crate::{Database, Error, Result};
+use crate::{Error, Result, Scope};
 
 pub struct Validated<'c> {
-    database: &'c Database,
+    scope: &'c Scope<'c>,
     collection: &'c Collection,
     /// None: any document may be written.
     validator: Option<Validator>,
@@ -18,9 +18,9 @@ pub struct Validated<'c> {
 
 impl<'c> Validated<'c> {
     /// With `bypass` the validator is not asked.
-    pub fn new(database: &'c Database, collection: &'c Collection, bypass: bool) -> Result<Validated<'c>> {
+    pub fn new(scope: &'c Scope<'c>, collection: &'c Collection, bypass: bool) -> Result<Validated<'c>> {
         let validator = if bypass { None } else { Validator::of(collection)? };
-        Ok(Validated { database, collection, validator })
+        Ok(Validated { scope, collection, validator })
     }
 
     /// Nothing is written on an error.
@@ -39,7 +39,7 @@ impl<'c> Validated<'c> {
         let Some(validator) = &self.validator else { return Ok(()) };
         match validator.mismatch(old, new)? {
             Some(info) if validator.only_warns() => {
-                self.database.warn_of_mismatch(self.collection, &info);
+                self.scope.warn_of_mismatch(self.collection, &info);
                 Ok(())
             }
             Some(info) => Err(Error::DocumentInvalid { info: Box::<DocBuf>::new(info) }),

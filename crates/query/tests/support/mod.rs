@@ -6,7 +6,7 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_lang::Collation;
 use arbor_query::{
     AggregateSpec, BatchLimit, CountSpec, Database, DeleteSpec, DeleteStatement, DistinctSpec, FindSpec, InsertOutcome,
-    InsertSpec, Interrupt, Result, UpdateOutcome, UpdateSpec, UpdateStatement, Verbosity,
+    InsertSpec, Interrupt, Result, Scope, UpdateOutcome, UpdateSpec, UpdateStatement, Verbosity,
 };
 use arbor_store::Namespace;
 use arbor_txn::Durability;
@@ -25,6 +25,10 @@ pub fn rig() -> Rig {
 }
 
 impl Rig {
+    pub fn scope(&self) -> Scope<'_> {
+        Scope::of(&self.database)
+    }
+
     pub fn insert(&self, docs: &[DocBuf]) -> InsertOutcome {
         self.insert_with(docs, true)
     }
@@ -38,7 +42,7 @@ impl Rig {
             durability: Durability::Journaled,
             bypass_validation: false,
         };
-        arbor_query::insert(&self.database, &spec, &Interrupt::never()).unwrap()
+        arbor_query::insert(&self.scope(), &spec, &Interrupt::never()).unwrap()
     }
 
     /// Requires documents that can be inserted.
@@ -55,7 +59,7 @@ impl Rig {
             durability: Durability::Applied,
             bypass_validation: false,
         };
-        let outcome = arbor_query::insert(&self.database, &spec, &Interrupt::never()).unwrap();
+        let outcome = arbor_query::insert(&self.scope(), &spec, &Interrupt::never()).unwrap();
         assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
     }
 
@@ -87,11 +91,11 @@ impl Rig {
     }
 
     pub fn run(&self, spec: &FindSpec<'_>) -> Vec<DocBuf> {
-        arbor_query::find(&self.database, spec, &Interrupt::never()).unwrap().all(&Interrupt::never()).unwrap()
+        arbor_query::find(&self.scope(), spec, &Interrupt::never()).unwrap().all(&Interrupt::never()).unwrap()
     }
 
     pub fn run_in_batches(&self, spec: &FindSpec<'_>, docs: usize) -> Vec<DocBuf> {
-        let mut cursor = arbor_query::find(&self.database, spec, &Interrupt::never()).unwrap();
+        let mut cursor = arbor_query::find(&self.scope(), spec, &Interrupt::never()).unwrap();
         let mut all = Vec::new();
         loop {
             let batch = cursor.next_batch(BatchLimit::docs(docs), &Interrupt::never()).unwrap();
@@ -116,13 +120,13 @@ impl Rig {
     pub fn count(&self, filter: &DocBuf) -> u64 {
         let (namespace, collation) = (self.ns.clone(), self.collation.clone());
         let spec = CountSpec { namespace, query: filter.as_doc(), skip: 0, limit: None, hint: None, collation };
-        arbor_query::count(&self.database, &spec, &Interrupt::never()).unwrap()
+        arbor_query::count(&self.scope(), &spec, &Interrupt::never()).unwrap()
     }
 
     pub fn distinct(&self, key: &str, filter: &DocBuf) -> Vec<Value> {
         let (namespace, collation) = (self.ns.clone(), self.collation.clone());
         let spec = DistinctSpec { namespace, key, query: filter.as_doc(), hint: None, collation };
-        let values = arbor_query::distinct(&self.database, &spec, &Interrupt::never()).unwrap();
+        let values = arbor_query::distinct(&self.scope(), &spec, &Interrupt::never()).unwrap();
         values.as_array().iter().map(ValueRef::to_value).collect()
     }
 
@@ -134,7 +138,7 @@ impl Rig {
             let_variables: None,
             durability: Durability::Applied,
         };
-        let outcome = arbor_query::delete(&self.database, &spec, &Interrupt::never()).unwrap();
+        let outcome = arbor_query::delete(&self.scope(), &spec, &Interrupt::never()).unwrap();
         assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
         outcome.deleted
     }
@@ -151,12 +155,12 @@ impl Rig {
     }
 
     pub fn update(&self, statement: UpdateStatement<'_>) -> UpdateOutcome {
-        arbor_query::update(&self.database, &self.update_spec(vec![statement]), &Interrupt::never()).unwrap()
+        arbor_query::update(&self.scope(), &self.update_spec(vec![statement]), &Interrupt::never()).unwrap()
     }
 
     pub fn try_aggregate(&self, stages: &[DocBuf]) -> Result<Vec<DocBuf>> {
         let pipeline: ArrayBuf = stages.iter().collect();
-        let cursor = arbor_query::aggregate(&self.database, &self.pipeline(&pipeline), &Interrupt::never())?;
+        let cursor = arbor_query::aggregate(&self.scope(), &self.pipeline(&pipeline), &Interrupt::never())?;
         cursor.all(&Interrupt::never())
     }
 
@@ -190,7 +194,7 @@ impl Rig {
 
     pub fn explain(&self, spec: FindSpec<'_>) -> DocBuf {
         let spec = arbor_query::ExplainSpec::Find(spec);
-        arbor_query::explain(&self.database, &spec, Verbosity::AllPlansExecution, &Interrupt::never()).unwrap()
+        arbor_query::explain(&self.scope(), &spec, Verbosity::AllPlansExecution, &Interrupt::never()).unwrap()
     }
 
     pub fn check_valid(&self) {
