@@ -17,6 +17,9 @@ pub enum Error {
     Start { name: String, reason: String, log: PathBuf },
     #[error("{path}: {source}")]
     File { path: PathBuf, source: std::io::Error },
+    /// A file of results that does not say what it should.
+    #[error("{path}: {what}")]
+    Results { path: PathBuf, what: String },
     #[error("{0}")]
     Io(#[from] std::io::Error),
     #[error("{0}")]
@@ -26,6 +29,10 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn results(path: &std::path::Path, what: impl Into<String>) -> Error {
+        Error::Results { path: path.to_owned(), what: what.into() }
+    }
+
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.into();
         move |source| Error::File { path, source }

@@ -6,7 +6,8 @@
 //! | `target` | what executes operations: a MongoDB server over the lean client, managed Arbor servers, the bare echo |
 //! | `observe` | CPU, context switches and sizes from the operating system |
 //! | `run` | phases, client counts, the global schedule, intervals, histograms |
-//! | `report` | tables in the founding texts' form, run.json, series.csv |
+//! | `results` | a run as files, written as it goes on and read back: run.yaml, series.csv, hist.hlog, events, tables |
+//! | `report` | tables in the founding texts' form |
 //! | `query` | single shapes of queries, timed and explained |
 //! | `kv` | the storage engines alone, side by side |
 //! | `experiment` | the experiments (one YAML file each in `experiments/`) and how one is carried out |
@@ -22,6 +23,7 @@ pub mod kv;
 pub mod observe;
 mod query;
 pub mod report;
+pub mod results;
 pub mod run;
 pub mod target;
 pub mod workload;

@@ -1,0 +1,84 @@
+//! The folder of a run while it goes on.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{Event, HistogramLog, Point, Record, SeriesFile, TableData, record};
+use crate::{Error, Result};
+
+pub(super) const RECORD: &str = "run.yaml";
+pub(super) const SERIES: &str = "series.csv";
+pub(super) const HISTOGRAMS: &str = "hist.hlog";
+pub(super) const EVENTS: &str = "events.ndjson";
+pub(super) const ENVIRONMENT: &str = "env.json";
+pub(super) const TABLES: &str = "tables.json";
+
+/// Writes a run's files. `series.csv`, `hist.hlog` and `events.ndjson` grow; the others are replaced whole, so that at no
+/// time half of one is there.
+#[derive(Debug)]
+pub struct Writer {
+    folder: PathBuf,
+    series: SeriesFile,
+    histograms: HistogramLog,
+    events: std::fs::File,
+}
+
+impl Writer {
+    /// Makes the folder. One that holds a run already is refused: results are never mixed.
+    pub fn create(folder: &Path, record: &Record, environment: &Value) -> Result<Writer> {
+        std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
+        if folder.join(RECORD).exists() {
+            return Err(Error::Usage(format!("{} holds the results of another run", folder.display())));
+        }
+        let events = folder.join(EVENTS);
+        let writer = Writer {
+            series: SeriesFile::create(&folder.join(SERIES))?,
+            histograms: HistogramLog::create(&folder.join(HISTOGRAMS))?,
+            events: std::fs::File::create(&events).map_err(Error::file(&events))?,
+            folder: folder.to_owned(),
+        };
+        writer.replace(ENVIRONMENT, &format!("{environment:#}\n"))?;
+        writer.record(record)?;
+        Ok(writer)
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn points(&mut self, points: &[Point]) -> Result<()> {
+        self.series.append(points).map_err(Error::file(self.folder.join(SERIES)))
+    }
+
+    /// Appends what `add` writes, then flushes.
+    pub fn histograms(&mut self, add: impl FnOnce(&mut HistogramLog) -> std::io::Result<()>) -> Result<()> {
+        add(&mut self.histograms)
+            .and_then(|()| self.histograms.flush())
+            .map_err(Error::file(self.folder.join(HISTOGRAMS)))
+    }
+
+    pub fn event(&mut self, event: &Event) -> Result<()> {
+        let line = serde_json::to_string(event).expect("an event has no map with other keys than strings");
+        writeln!(self.events, "{line}").map_err(Error::file(self.folder.join(EVENTS)))
+    }
+
+    /// Replaces run.yaml.
+    pub fn record(&self, record: &Record) -> Result<()> {
+        self.replace(RECORD, &record::emit(record))
+    }
+
+    /// Replaces tables.json.
+    pub fn tables(&self, tables: &[TableData]) -> Result<()> {
+        let text = serde_json::to_string_pretty(tables).expect("a table has no map");
+        self.replace(TABLES, &format!("{text}\n"))
+    }
+
+    /// Any other file of the folder: report.txt, report.html.
+    pub fn replace(&self, name: &str, text: &str) -> Result<()> {
+        let (path, fresh) = (self.folder.join(name), self.folder.join(format!("{name}.new")));
+        std::fs::write(&fresh, text).map_err(Error::file(&fresh))?;
+        std::fs::rename(&fresh, &path).map_err(Error::file(&path))
+    }
+}
