@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Runs the flows of this folder against one Arbor server, or against the server of --uri, and prints what they did.
 
+Those of set/ run against a replica set of one member, and stores_and_jobs there as well: a job queue uses what a set has.
+
     run.py [--full] [--only NAME ...] [--uri URI] [--jobs N]
 
 ARBOR names the server's binary. A flow is one process; it has a database of its own, named after it.
@@ -18,19 +20,21 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from arbor_process import Arbor  # noqa: E402
+from arbor_process import Arbor, ReplicaSet  # noqa: E402
 
 LIMIT_S = {False: 120, True: 540}
 
 
 def flows(only):
-    """Every flow: the command that runs it, by name. flow.mjs and flow.py are what the flows are written with."""
+    """Every flow: the command that runs it and whether it wants a set, by name. flow.mjs and flow.py are what the flows are
+    written with."""
     found = {}
     # mongosh first: it takes longest
-    for path in [*HERE.glob("shell/*.py"), *sorted(HERE.glob("node/*.mjs")), *sorted(HERE.glob("python/*.py"))]:
+    for path in [*HERE.glob("shell/*.py"), *sorted(HERE.glob("node/*.mjs")), *sorted(HERE.glob("python/*.py")), *sorted(HERE.glob("set/*.*"))]:
         if path.stem == "flow":
             continue
-        found[path.stem] = ["node", str(path)] if path.suffix == ".mjs" else [sys.executable, str(path)]
+        found[path.stem] = (["node", str(path)] if path.suffix == ".mjs" else [sys.executable, str(path)], path.parent.name == "set")
+    found["stores_and_jobs on a set"] = (found["stores_and_jobs"][0], True)
     unknown = set(only) - set(found)
     if unknown:
         raise SystemExit(f"no such flow: {', '.join(sorted(unknown))}; there are {', '.join(found)}")
@@ -49,10 +53,11 @@ def run(name, command, uri, full):
     return name, passed, time.monotonic() - begin, output
 
 
-def run_all(uri, arguments):
+def run_all(uri, set_uri, arguments):
     failed, begin = [], time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        todo = [pool.submit(run, name, command, uri, arguments.full) for name, command in flows(arguments.only).items()]
+        todo = [pool.submit(run, name, command, set_uri if wants_set else uri, arguments.full)
+                for name, (command, wants_set) in flows(arguments.only).items()]
         for future in concurrent.futures.as_completed(todo):
             name, passed, seconds, output = future.result()
             print(f"== {name} ({seconds:.1f} s){'' if passed else ' FAILED'}\n{output}", flush=True)
@@ -67,16 +72,18 @@ def main():
     parser.add_argument("--full", action="store_true", help="the long form: more documents, larger files, more clients")
     parser.add_argument("--only", nargs="*", default=[], help="these flows")
     parser.add_argument("--uri", help="a server that runs already, also a MongoDB")
+    parser.add_argument("--set-uri", help="a set that runs already")
     parser.add_argument("--jobs", type=int, default=2, help="flows side by side")
     arguments = parser.parse_args()
     if arguments.uri:
-        return run_all(arguments.uri, arguments)
+        return run_all(arguments.uri, arguments.set_uri or arguments.uri, arguments)
     with tempfile.TemporaryDirectory(prefix="arbor-drivers-") as folder:
-        with Arbor(pathlib.Path(folder) / "data") as arbor:
-            outcome = run_all(arbor.uri, arguments)
-            if arbor.process.poll() is not None:
-                print(f"the server ended:\n{arbor.log_tail()}")
-                return 1
+        with Arbor(pathlib.Path(folder) / "data") as arbor, ReplicaSet(pathlib.Path(folder) / "set") as member:
+            outcome = run_all(arbor.uri, member.uri, arguments)
+            for server in (arbor, member):
+                if server.process.poll() is not None:
+                    print(f"the server ended:\n{server.log_tail()}")
+                    return 1
     return outcome
 
 
