@@ -12,6 +12,7 @@ use crate::kv::{self, KvEngine};
 use crate::query;
 use crate::report::{Outcome, Progress, Series, manifest, tables};
 use crate::run::{Arrival, Interrupt, Interval, Watch};
+use crate::set;
 use crate::target::managed::Setup;
 use crate::target::mongodb::MongoDb;
 use crate::workload::Mode;
@@ -28,6 +29,7 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(run_arguments())
         .subcommand(echo_arguments())
+        .subcommand(set::arguments::arguments())
         .subcommand(kv::arguments::command())
         .subcommand(kv::arguments::engine_command())
         .subcommand(Command::new("list").about("List the experiments"))
@@ -113,6 +115,7 @@ pub fn run(matches: &ArgMatches, engines: &[KvEngine]) -> ExitCode {
         Some(("run", matches)) if text(matches, "experiment") == Some("query") => run_query(matches),
         Some(("run", matches)) => run_experiment(matches),
         Some(("echo", matches)) => run_echo(matches),
+        Some(("set", matches)) => set::arguments::run(matches).map(|()| Ending::Complete),
         Some(("kv", matches)) => kv::arguments::run(matches, engines).map(|()| Ending::Complete),
         Some(("kv-engine", matches)) => kv::arguments::run_engine(matches, engines).map(|()| Ending::Complete),
         _ => list_experiments(),

@@ -9,6 +9,7 @@
 //! | `results` | a run as files, written as it goes on and read back: run.yaml, series.csv, hist.hlog, events, tables |
 //! | `report` | tables in the founding texts' form |
 //! | `query` | single shapes of queries, timed and explained |
+//! | `set` | what a replica set of one member costs |
 //! | `kv` | the storage engines alone, side by side |
 //! | `experiment` | the experiments (one YAML file each in `experiments/`) and how one is carried out |
 //! | `cli` | `arbor lab ...` |
@@ -25,6 +26,7 @@ mod query;
 pub mod report;
 pub mod results;
 pub mod run;
+mod set;
 pub mod target;
 pub mod workload;
 

@@ -1,0 +1,167 @@
+//! The command line of `arbor lab set`, and the order of what is measured.
+
+use std::time::Duration;
+
+use clap::{ArgMatches, Command};
+
+use super::delivery::{self, Delivery};
+use super::load::{self, Figures};
+use super::member;
+use super::work::Work;
+use crate::cli::{list, number, option, setup, texts};
+use crate::report::Table;
+use crate::target::managed::Setup;
+use crate::{Error, Result};
+
+const SECONDS: f64 = 5.0;
+const REPEATS: u32 = 3;
+const RATE: f64 = 5000.0;
+
+/// What is compared on a set.
+const WORKS: [Work; 6] = [
+    Work::Insert(1),
+    Work::InsertTransaction(1),
+    Work::Insert(10),
+    Work::InsertTransaction(10),
+    Work::Updates(10),
+    Work::UpdateTransaction(10),
+];
+
+/// What is compared between a server alone and a set.
+const LOGGED: [Work; 3] = [Work::Insert(1), Work::Insert(100), Work::Updates(1)];
+
+pub fn arguments() -> Command {
+    Command::new("set")
+        .about("Measure what a replica set of one member costs: transactions, its oplog, its change streams")
+        .arg(list("engine", "E[,E]", "Storage engines; servers are started for each (ftree)"))
+        .arg(list("clients", "N[,N]", "Client counts (1, 16)"))
+        .arg(option("seconds", "S", "Measured seconds of each figure (5)"))
+        .arg(option("repeats", "N", "Rounds of the comparison with a server alone (3)"))
+        .arg(option("rate", "R", "Writes per second while events are timed (5000)"))
+        .arg(option("binary", "FILE", "Binary that managed servers run (this one)"))
+        .arg(option("data", "DIR", "Folder that managed servers' data folders are made in (the temporary folder)"))
+}
+
+struct Run {
+    setup: Setup,
+    clients: Vec<u32>,
+    time: Duration,
+    repeats: u32,
+    rate: f64,
+}
+
+pub fn run(matches: &ArgMatches) -> Result<()> {
+    let seconds = number(matches, "seconds")?.unwrap_or(SECONDS);
+    let time = Duration::try_from_secs_f64(seconds).map_err(|_| Error::Usage(format!("--seconds: {seconds}")))?;
+    let counted = texts(matches, "clients").into_iter().map(|text| text.parse::<u32>().ok().filter(|count| *count > 0));
+    let mut clients = counted
+        .collect::<Option<Vec<u32>>>()
+        .ok_or_else(|| Error::Usage("--clients takes numbers from 1 on".to_owned()))?;
+    if clients.is_empty() {
+        clients = vec![1, 16];
+    }
+    let run = Run {
+        setup: setup(matches)?,
+        clients,
+        time,
+        repeats: number(matches, "repeats")?.unwrap_or(REPEATS),
+        rate: number(matches, "rate")?.unwrap_or(RATE),
+    };
+    let mut engines = texts(matches, "engine");
+    if engines.is_empty() {
+        engines.push("ftree".to_owned());
+    }
+    for engine in &engines {
+        run.transactions(engine)?;
+        run.history(engine)?;
+        run.delivery(engine)?;
+    }
+    Ok(())
+}
+
+impl Run {
+    fn transactions(&self, engine: &str) -> Result<()> {
+        let managed = member::set(engine, &self.setup)?;
+        let columns = ["clients", "per s", "docs/s", "p50 us", "p99 us", "max us", "cpu us"].map(str::to_owned);
+        let mut table = Table::new(&format!("{engine}: writes and transactions on a set"), "work", columns);
+        let mut first = 1;
+        for clients in &self.clients {
+            for work in WORKS {
+                eprintln!("{engine}: {} by {clients}", work.name());
+                let figures = load::run(&managed.target, work, *clients, first, self.time)?;
+                first += clients;
+                table.row(cells(*clients, work, &figures), &work.name());
+            }
+        }
+        println!("{table}");
+        Ok(())
+    }
+
+    /// The same writes to a server alone and to a set, in turns.
+    fn history(&self, engine: &str) -> Result<()> {
+        let columns = ["clients", "alone/s", "set/s", "set/alone", "cpu us alone", "cpu us set"].map(str::to_owned);
+        let title = format!("{engine}: inserts and updates without and with a history, medians of {}", self.repeats);
+        let mut table = Table::new(&title, "work", columns);
+        let (alone, set) = (member::alone(engine, &self.setup)?, member::set(engine, &self.setup)?);
+        let mut first = 1;
+        for clients in &self.clients {
+            for work in LOGGED {
+                let mut both = [Vec::new(), Vec::new()];
+                for round in 0..self.repeats {
+                    eprintln!("{engine}: {} by {clients}, round {}", work.name(), round + 1);
+                    for (of, managed) in both.iter_mut().zip([&alone, &set]) {
+                        of.push(load::run(&managed.target, work, *clients, first, self.time)?);
+                        first += clients;
+                    }
+                }
+                let [rates_alone, rates_set] = both.each_ref().map(|of| median(of.iter().map(Figures::per_second)));
+                let [cpu_alone, cpu_set] = both.each_ref().map(|of| median(of.iter().filter_map(Figures::cpu_micros)));
+                let row = [
+                    clients.to_string(),
+                    format!("{rates_alone:.0}"),
+                    format!("{rates_set:.0}"),
+                    format!("{:.3}", rates_set / rates_alone),
+                    format!("{cpu_alone:.1}"),
+                    format!("{cpu_set:.1}"),
+                ];
+                table.row(row, &work.name());
+            }
+        }
+        println!("{table}");
+        Ok(())
+    }
+
+    fn delivery(&self, engine: &str) -> Result<()> {
+        let managed = member::set(engine, &self.setup)?;
+        eprintln!("{engine}: events");
+        let Delivery { seconds, events, from_due, from_sent } =
+            delivery::run(&managed.target, self.rate, self.time * 2)?;
+        let columns = ["p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"].map(str::to_owned);
+        let title = format!("{engine}: {events} writes in {seconds:.0} s, until the event is there");
+        let mut table = Table::new(&title, "since", columns);
+        for (name, times) in [("the write was due", from_due), ("the write was sent", from_sent)] {
+            let ms = |quantile: f64| format!("{:.2}", times.value_at_quantile(quantile) as f64 / 1e6);
+            table.row([ms(0.5), ms(0.9), ms(0.99), ms(0.999), format!("{:.2}", times.max() as f64 / 1e6)], name);
+        }
+        println!("{table}");
+        Ok(())
+    }
+}
+
+fn cells(clients: u32, work: Work, figures: &Figures) -> [String; 7] {
+    [
+        clients.to_string(),
+        format!("{:.0}", figures.per_second()),
+        format!("{:.0}", figures.per_second() * work.documents() as f64),
+        format!("{:.0}", figures.micros_at(0.5)),
+        format!("{:.0}", figures.micros_at(0.99)),
+        format!("{:.0}", figures.times.max() as f64 / 1e3),
+        figures.cpu_micros().map_or_else(String::new, |micros| format!("{micros:.1}")),
+    ]
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

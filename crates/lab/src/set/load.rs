@@ -1,0 +1,81 @@
+//! Clients that repeat one piece of work as fast as they can.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use super::work::{Work, Worker};
+use crate::observe::cpu_seconds;
+use crate::target::Target;
+use crate::target::mongodb::MongoDb;
+use crate::{Error, Result};
+
+pub struct Figures {
+    pub seconds: f64,
+    /// Nanoseconds of each piece of work.
+    pub times: Histogram<u64>,
+    /// Processor time of the server.
+    pub cpu_seconds: Option<f64>,
+}
+
+impl Figures {
+    pub fn per_second(&self) -> f64 {
+        self.times.len() as f64 / self.seconds
+    }
+
+    pub fn micros_at(&self, quantile: f64) -> f64 {
+        self.times.value_at_quantile(quantile) as f64 / 1e3
+    }
+
+    pub fn cpu_micros(&self) -> Option<f64> {
+        self.cpu_seconds.map(|seconds| seconds * 1e6 / self.times.len().max(1) as f64)
+    }
+}
+
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new(3).expect("three digits are allowed")
+}
+
+/// Closed loop of `clients` for `time`. `first` numbers the clients, so that no two runs write the same documents.
+pub fn run(target: &MongoDb, work: Work, clients: u32, first: u32, time: Duration) -> Result<Figures> {
+    let failed = |source| Error::Client { server: target.name().to_owned(), source };
+    let mut workers = Vec::new();
+    for number in first..first + clients {
+        let mut worker = Worker::new(target.client()?, number);
+        worker.prepare().map_err(failed)?;
+        workers.push(worker);
+    }
+    let ready = Barrier::new(workers.len());
+    let cpu = || target.process().and_then(|process| cpu_seconds(process).ok());
+    let (begun, before) = (Instant::now(), cpu());
+    let each: Vec<_> = std::thread::scope(|scope| {
+        let repeat = |worker: Worker| scope.spawn(|| repeat(worker, work, time, &ready));
+        let threads: Vec<_> = workers.into_iter().map(repeat).collect();
+        threads.into_iter().map(|thread| thread.join().map_err(|_| Error::Panicked)).collect()
+    });
+    let (seconds, after) = (begun.elapsed().as_secs_f64(), cpu());
+    let mut times = histogram();
+    for own in each {
+        times += own?.map_err(failed)?;
+    }
+    Ok(Figures { seconds, times, cpu_seconds: after.zip(before).map(|(after, before)| after - before) })
+}
+
+fn repeat(
+    mut worker: Worker,
+    work: Work,
+    time: Duration,
+    ready: &Barrier,
+) -> std::result::Result<Histogram<u64>, arbor_wire::client::ClientError> {
+    ready.wait();
+    let (mut times, end) = (histogram(), Instant::now() + time);
+    loop {
+        let begun = Instant::now();
+        if begun >= end {
+            return Ok(times);
+        }
+        worker.run(work)?;
+        times.saturating_record(begun.elapsed().as_nanos() as u64);
+    }
+}

@@ -1,0 +1,35 @@
+//! A managed server, alone or as the one member of a set.
+
+use std::time::{Duration, Instant};
+
+use arbor_bson::DocBuf;
+
+use crate::target::managed::{Managed, Setup};
+use crate::{Error, Result};
+
+/// How long a member may take to become primary.
+const PRIMARY_TIMEOUT: Duration = Duration::from_secs(30);
+
+pub fn alone(engine: &str, setup: &Setup) -> Result<Managed> {
+    Managed::start(engine, setup)
+}
+
+pub fn set(engine: &str, setup: &Setup) -> Result<Managed> {
+    let mut setup = setup.clone();
+    setup.arguments.extend(["--replSet", "rs0"].map(str::to_owned));
+    let managed = Managed::start(engine, &setup)?;
+    let mut client = managed.target.client()?;
+    let failed = |source| Error::Client { server: engine.to_owned(), source };
+    client.command("admin", &DocBuf::new().with("replSetInitiate", &DocBuf::new())).map_err(failed)?;
+    let begun = Instant::now();
+    loop {
+        let hello = client.command("admin", &DocBuf::new().with("hello", 1)).map_err(failed)?;
+        if matches!(hello.doc.get("isWritablePrimary"), Some(arbor_bson::ValueRef::Bool(true))) {
+            return Ok(managed);
+        }
+        if begun.elapsed() > PRIMARY_TIMEOUT {
+            return Err(Error::Usage(format!("{engine}: the member did not become primary")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

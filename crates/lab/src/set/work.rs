@@ -1,0 +1,142 @@
+//! Plain writes and transactions, over a hundred-byte document.
+
+use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
+use arbor_wire::client::{Client, ClientError};
+
+pub const DATABASE: &str = "lab_set";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// So many documents by one insert.
+    Insert(usize),
+    /// A transaction with one insert of so many documents.
+    InsertTransaction(usize),
+    /// A transaction with so many updates, each a message of its own.
+    UpdateTransaction(usize),
+    /// So many updates without a transaction, each a message of its own.
+    Updates(usize),
+}
+
+impl Work {
+    pub fn name(self) -> String {
+        match self {
+            Work::Insert(1) => "1 insert".to_owned(),
+            Work::Insert(count) => format!("insert of {count}"),
+            Work::InsertTransaction(1) => "transaction of 1 insert".to_owned(),
+            Work::InsertTransaction(count) => format!("transaction, insert of {count}"),
+            Work::UpdateTransaction(count) => format!("transaction of {count} updates"),
+            Work::Updates(count) => format!("{count} updates"),
+        }
+    }
+
+    pub fn documents(self) -> usize {
+        match self {
+            Work::Insert(count)
+            | Work::InsertTransaction(count)
+            | Work::UpdateTransaction(count)
+            | Work::Updates(count) => count,
+        }
+    }
+}
+
+/// One client: its session, its transaction numbers, its documents.
+pub struct Worker {
+    client: Client,
+    number: u32,
+    lsid: DocBuf,
+    transaction: i64,
+    next: i64,
+    pad: String,
+}
+
+pub fn array(documents: impl IntoIterator<Item = DocBuf>) -> ArrayBuf {
+    let mut array = ArrayBuf::new();
+    for document in documents {
+        array.push(&document);
+    }
+    array
+}
+
+/// Documents that one worker updates.
+const OWN: i64 = 1000;
+
+impl Worker {
+    pub fn new(client: Client, number: u32) -> Worker {
+        let mut id = [0x5e; 16];
+        id[..4].copy_from_slice(&number.to_le_bytes());
+        id[4..8].copy_from_slice(&std::process::id().to_le_bytes());
+        let lsid = DocBuf::new().with("id", ValueRef::Binary { subtype: 4, bytes: &id });
+        Worker { client, number, lsid, transaction: 0, next: 0, pad: "x".repeat(60) }
+    }
+
+    /// The documents that updates change.
+    pub fn prepare(&mut self) -> Result<(), ClientError> {
+        let document = |n| DocBuf::new().with("_id", self.id(n)).with("n", 0).with("pad", self.pad.as_str());
+        let documents = array((0..OWN).map(document));
+        self.command(DocBuf::new().with("insert", "updated").with("documents", &documents))
+    }
+
+    pub fn run(&mut self, work: Work) -> Result<(), ClientError> {
+        match work {
+            Work::Insert(count) => {
+                let insert = self.insert(count);
+                self.command(insert)
+            }
+            Work::Updates(count) => (0..count).try_for_each(|_| {
+                let update = self.update();
+                self.command(update)
+            }),
+            Work::InsertTransaction(count) => {
+                let insert = self.insert(count);
+                self.in_transaction([insert])
+            }
+            Work::UpdateTransaction(count) => {
+                let updates: Vec<DocBuf> = (0..count).map(|_| self.update()).collect();
+                self.in_transaction(updates)
+            }
+        }
+    }
+
+    fn in_transaction(&mut self, statements: impl IntoIterator<Item = DocBuf>) -> Result<(), ClientError> {
+        self.transaction += 1;
+        for (at, statement) in statements.into_iter().enumerate() {
+            let mut statement = self.numbered(statement);
+            if at == 0 {
+                statement.append("startTransaction", true);
+            }
+            self.command(statement)?;
+        }
+        let commit = self.numbered(DocBuf::new().with("commitTransaction", 1));
+        self.client.command("admin", &commit).map(drop)
+    }
+
+    fn numbered(&self, statement: DocBuf) -> DocBuf {
+        statement.with("lsid", &self.lsid).with("txnNumber", self.transaction).with("autocommit", false)
+    }
+
+    fn insert(&mut self, count: usize) -> DocBuf {
+        let first = self.next;
+        self.next += count as i64;
+        let document = |n| DocBuf::new().with("_id", self.id(n)).with("n", n).with("pad", self.pad.as_str());
+        let documents = array((first..self.next).map(document));
+        DocBuf::new().with("insert", "inserted").with("documents", &documents)
+    }
+
+    fn update(&mut self) -> DocBuf {
+        self.next += 1;
+        // a step without a common divisor: neighbours of one transaction are different documents
+        let query = DocBuf::new().with("_id", self.id(self.next * 7 % OWN));
+        let change = DocBuf::new().with("$inc", &DocBuf::new().with("n", 1));
+        let updates = array([DocBuf::new().with("q", &query).with("u", &change)]);
+        DocBuf::new().with("update", "updated").with("updates", &updates)
+    }
+
+    fn id(&self, n: i64) -> i64 {
+        (i64::from(self.number) << 40) + n
+    }
+
+    fn command(&mut self, command: DocBuf) -> Result<(), ClientError> {
+        let reply = self.client.command(DATABASE, &command)?;
+        reply.first_write_error().map_or(Ok(()), Err)
+    }
+}
