@@ -331,8 +331,8 @@ impl Engine for LmdbEngine {
         self.core.edit(|edit| batches.iter().try_for_each(|batch| edit.apply(batch)))
     }
 
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
-        Ok(Box::new(LmdbSnapshot::new(&self.core.readers, &self.core.positions)?))
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
+        Ok(Arc::new(LmdbSnapshot::new(&self.core.readers, &self.core.positions)?))
     }
 
     fn checkpoint(&self) -> Result<Position> {

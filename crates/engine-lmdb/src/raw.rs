@@ -8,6 +8,10 @@
 //! - R3: bytes read through a transaction live in the map until the transaction ends, or, in a write transaction, until
 //!   its next change. Both are borrows here.
 //! - R4: a cursor closes before its transaction ends (it borrows the transaction).
+//! - R5: `mdb_get` and cursors of a read transaction only read it: it keeps no list of cursors (`mt_cursors` is null), has no
+//!   dirty pages, and the two databases used here are never stale. Only a damaged file makes LMDB set the transaction's
+//!   error bit, and every thread sets the same one. LMDB asks for one user at a time because of databases with names,
+//!   which are opened in the transaction.
 //!
 //! There is one database, LMDB's main one; its default order is that of `memcmp` with the shorter key first.
 

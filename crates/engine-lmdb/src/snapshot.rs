@@ -1,7 +1,7 @@
 //! A snapshot is an LMDB read transaction.
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::sync::{Mutex, PoisonError};
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Cursor, Error, RangeEstimate, Result, Snapshot};
@@ -19,7 +19,7 @@ pub struct LmdbSnapshot {
     reader: Reader,
     position: Position,
     /// The tree that was asked for last: most snapshots read one or two trees.
-    recent: Cell<Option<(TreeId, Content)>>,
+    recent: Mutex<Option<(TreeId, Content)>>,
 }
 
 impl LmdbSnapshot {
@@ -28,7 +28,7 @@ impl LmdbSnapshot {
         for _ in 0..TRIES_MAX {
             let reader = readers.reader()?;
             if let Some(position) = positions.of(reader.txn().id()) {
-                return Ok(LmdbSnapshot { reader, position, recent: Cell::new(None) });
+                return Ok(LmdbSnapshot { reader, position, recent: Mutex::new(None) });
             }
             // The writer is noting this position, or this thread was held up for two commits or many.
             std::thread::yield_now();
@@ -37,11 +37,12 @@ impl LmdbSnapshot {
     }
 
     fn content(&self, tree: TreeId) -> Result<Content> {
-        if let Some((_, content)) = self.recent.get().filter(|(recent, _)| *recent == tree) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, content)) = recent.filter(|(recent, _)| *recent == tree) {
             return Ok(content);
         }
         let content = records::tree(self.reader.txn(), tree)?.ok_or(Error::UnknownTree(tree))?.content;
-        self.recent.set(Some((tree, content)));
+        *recent = Some((tree, content));
         Ok(content)
     }
 }

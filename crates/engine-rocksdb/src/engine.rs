@@ -227,8 +227,8 @@ impl Engine for RocksEngine {
         self.core.edit(|edit| batches.iter().try_for_each(|batch| edit.apply(batch)))
     }
 
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
-        Ok(Box::new(RocksSnapshot::new(&self.core.db, &self.core.published, &self.core.expansion)?))
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
+        Ok(Arc::new(RocksSnapshot::new(&self.core.db, &self.core.published, &self.core.expansion)?))
     }
 
     fn checkpoint(&self) -> Result<Position> {

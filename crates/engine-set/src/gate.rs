@@ -85,7 +85,7 @@ impl Gate {
     fn try_snapshot(&self) -> Result<Option<SetSnapshot>> {
         let members = self.read();
         let before = self.position();
-        let snapshots: Vec<Box<dyn Snapshot>> =
+        let snapshots: Vec<Arc<dyn Snapshot>> =
             members.list.iter().map(|member| member.engine.snapshot()).collect::<Result<_>>()?;
         fence(Ordering::Acquire);
         if self.position() != before {

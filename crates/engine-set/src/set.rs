@@ -131,7 +131,7 @@ impl Engine for EngineSet {
         }
     }
 
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
         if !self.is_several() {
             let snapshot = self.home.snapshot()?;
             // A member that came in meanwhile may have trees that the home's snapshot speaks of.
@@ -139,7 +139,7 @@ impl Engine for EngineSet {
                 return Ok(snapshot);
             }
         }
-        Ok(Box::new(self.gate.snapshot()?))
+        Ok(Arc::new(self.gate.snapshot()?))
     }
 
     fn checkpoint(&self) -> Result<Position> {

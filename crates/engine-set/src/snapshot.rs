@@ -12,7 +12,7 @@ pub(crate) struct SetSnapshot {
     pub position: Position,
     pub routes: Arc<Routes>,
     /// By the index of the member.
-    pub members: Vec<Box<dyn Snapshot>>,
+    pub members: Vec<Arc<dyn Snapshot>>,
 }
 
 impl SetSnapshot {

@@ -209,8 +209,8 @@ impl Engine for WiredTigerEngine {
         self.core.apply(batches)
     }
 
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
-        Ok(Box::new(WiredTigerSnapshot::new(&self.core.reading)?))
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
+        Ok(Arc::new(WiredTigerSnapshot::new(&self.core.reading)?))
     }
 
     fn checkpoint(&self) -> Result<Position> {

@@ -107,8 +107,8 @@ impl Engine for ModelEngine {
         Ok(())
     }
 
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
-        Ok(Box::new(ModelSnapshot::new(self.lock().current.clone())))
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
+        Ok(Arc::new(ModelSnapshot::new(self.lock().current.clone())))
     }
 
     fn checkpoint(&self) -> Result<Position> {

@@ -6,9 +6,8 @@ use arbor_base::{Position, TreeId};
 
 use crate::Result;
 
-/// The state of all trees at a batch boundary. Stays readable, unchanged, until it is dropped.
-/// A snapshot belongs to one thread at a time (it may move between threads).
-pub trait Snapshot: Send {
+/// The state of all trees at a batch boundary. Stays readable, unchanged, until it is dropped. Threads may share it.
+pub trait Snapshot: Send + Sync {
     /// Position of the last batch that this snapshot shows.
     fn position(&self) -> Position;
 

@@ -43,7 +43,7 @@ pub trait Engine: Send + Sync + 'static {
     /// `OutOfSpace`, after which the same batches may be handed in again; `Poisoned` and `Io`, after which writing is over.
     fn apply(&self, batches: &[Batch]) -> Result<()>;
 
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>>;
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>>;
 
     /// Makes everything that is applied when the call begins durable and answers that position. Runs beside `apply`
     /// and readers without stopping them.
@@ -177,7 +177,7 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
         (**self).apply(batches)
     }
 
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
         (**self).snapshot()
     }
 

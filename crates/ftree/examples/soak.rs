@@ -90,7 +90,7 @@ fn sum(snapshot: &dyn Snapshot) -> u64 {
 
 fn read_until(forest: &Forest, stop: &AtomicBool, reads: &AtomicU64, seed: u64) {
     let mut dice = Random::new(seed);
-    let mut held: Vec<(Instant, Box<dyn Snapshot>)> = Vec::new();
+    let mut held: Vec<(Instant, Arc<dyn Snapshot>)> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let snapshot = forest.snapshot().expect("a snapshot");
         for _ in 0..2000 {

@@ -432,8 +432,8 @@ impl Engine for Forest {
         self.core.apply(batches)
     }
 
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
-        Ok(Box::new(self.handles.snapshot()))
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
+        Ok(Arc::new(self.handles.snapshot()))
     }
 
     fn checkpoint(&self) -> Result<Position> {

@@ -29,7 +29,9 @@ use arbor_log::Log;
 use hashbrown::DefaultHashBuilder;
 
 use crate::active::{ActiveTransactions, Ticket};
+use crate::claims::{Claims, OwnClaims};
 use crate::clock::Clock;
+use crate::conflict::hash_of;
 use crate::group::{Committed, Draft, PRUNE_AT, Request};
 use crate::queue::Queue;
 use crate::write_set::WriteSet;
@@ -43,6 +45,7 @@ pub(crate) struct CommitPath {
     log: Arc<Log>,
     options: Options,
     active: Arc<ActiveTransactions>,
+    claims: Arc<Claims>,
     hasher: DefaultHashBuilder,
     clock: Clock,
     /// `Some` from the start or never.
@@ -90,6 +93,7 @@ impl CommitPath {
             retention: options.history.map(Mutex::new),
             options,
             active: Arc::default(),
+            claims: Arc::default(),
             hasher: DefaultHashBuilder::default(),
             clock: Clock::default(),
             committed: Mutex::new(committed),
@@ -132,6 +136,18 @@ impl CommitPath {
 
     pub fn register(&self) -> Ticket {
         self.active.register(&self.published)
+    }
+
+    pub fn open_claims(&self) -> OwnClaims {
+        self.claims.open()
+    }
+
+    /// Claims a key for an open transaction that reads at `snapshot`.
+    pub fn claim(&self, own: &mut OwnClaims, snapshot: Position, tree: TreeId, key: &[u8]) -> Result<()> {
+        let hash = hash_of(&self.hasher, tree, key);
+        // Claimed first: whoever had it before has told the table by now what it wrote.
+        let free = own.claim(hash) && !self.lock().conflicts.conflicts_with_key(snapshot, hash, tree, key);
+        if free { Ok(()) } else { Err(Error::Conflict) }
     }
 
     pub fn allot_tree(&self) -> TreeId {

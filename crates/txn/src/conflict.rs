@@ -11,7 +11,7 @@ use arbor_base::{Position, TreeId};
 use arbor_engine::{Batch, Op};
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
 
-use crate::write_set::KeyRange;
+use crate::written::KeyRange;
 
 /// The keys are hashes already.
 #[derive(Default)]
@@ -29,7 +29,7 @@ impl Hasher for Identity {
     }
 }
 
-type ByHash = BuildHasherDefault<Identity>;
+pub(crate) type ByHash = BuildHasherDefault<Identity>;
 
 /// What one transaction writes, as far as conflicts go.
 #[derive(Debug, Default)]
@@ -39,13 +39,17 @@ pub(crate) struct Footprint {
     pub ranges: Vec<(TreeId, KeyRange)>,
 }
 
+pub(crate) fn hash_of(hasher: &DefaultHashBuilder, tree: TreeId, key: &[u8]) -> u64 {
+    hasher.hash_one((tree, key))
+}
+
 impl Footprint {
     pub fn of(hasher: &DefaultHashBuilder, ops: &[Op]) -> Footprint {
         let mut footprint = Footprint { hashes: Vec::with_capacity(ops.len()), ranges: Vec::new() };
         for op in ops {
             match op {
                 Op::Put { tree, key, .. } | Op::Update { tree, key, .. } | Op::Delete { tree, key } => {
-                    footprint.hashes.push(hasher.hash_one((tree, key.as_slice())));
+                    footprint.hashes.push(hash_of(hasher, *tree, key));
                 }
                 Op::DeleteRange { tree, from, to } => {
                     footprint.ranges.push((*tree, KeyRange { from: from.clone(), to: to.clone() }));
@@ -105,6 +109,15 @@ impl ConflictTable {
             commit.keys.iter().any(|(tree, key)| covers(&footprint.ranges, *tree, key))
                 || (!commit.footprint.ranges.is_empty() && ops.iter().any(in_its_ranges))
         })
+    }
+
+    /// Whether a commit after `snapshot` wrote this key.
+    pub fn conflicts_with_key(&self, snapshot: Position, hash: u64, tree: TreeId, key: &[u8]) -> bool {
+        let in_a_range = || {
+            let since = self.window.iter().rev().take_while(|commit| commit.position > snapshot);
+            since.into_iter().any(|commit| covers(&commit.footprint.ranges, tree, key))
+        };
+        self.last_write.get(&hash).is_some_and(|position| *position > snapshot) || (self.ranged > 0 && in_a_range())
     }
 
     /// Requires rising positions.
@@ -190,6 +203,11 @@ mod tests {
         fn conflicts(&self, snapshot: u64, ops: Vec<Op>) -> bool {
             self.table.conflicts(Position(snapshot), &Footprint::of(&self.hasher, &ops), &ops)
         }
+
+        fn conflicts_with(&self, snapshot: u64, key: &str) -> bool {
+            let hash = hash_of(&self.hasher, TREE, key.as_bytes());
+            self.table.conflicts_with_key(Position(snapshot), hash, TREE, key.as_bytes())
+        }
     }
 
     fn put(key: &str) -> Vec<Op> {
@@ -221,6 +239,8 @@ mod tests {
         table.table.prune(Position(3));
         assert!(table.conflicts(3, put("a")) && table.conflicts(4, put("a")));
         assert!(table.conflicts(3, put("n")) && table.conflicts(3, range("a")));
+        assert!(table.conflicts_with(3, "a") && table.conflicts_with(3, "n"));
+        assert!(!table.conflicts_with(3, "b") && !table.conflicts_with(6, "n"));
         assert!(!table.conflicts(6, put("n")) && !table.conflicts(5, range("a")));
         table.table.prune(Position(6));
         assert_eq!(table.table.size(), 0);

@@ -9,7 +9,8 @@ use hashbrown::{DefaultHashBuilder, HashMap};
 use crate::conflict::{ConflictTable, Footprint, GroupFootprint};
 use crate::ledger::{self, CounterId, LEDGER};
 use crate::record;
-use crate::write_set::{Changes, CounterChange};
+use crate::write_set::Changes;
+use crate::written::CounterChange;
 use crate::{Error, Result, Stamp};
 
 /// Remembered keys at which the leader looks for the oldest active transaction and forgets.

@@ -15,7 +15,9 @@
 //! |---|---|
 //! | `transactions.rs` | [`Transactions`]: open, read, begin, retry, close |
 //! | `view.rs`, `read_view.rs` | [`View`], what a reader sees |
-//! | `transaction.rs`, `write_set.rs`, `merged_cursor.rs` | a transaction and its own writes over its snapshot |
+//! | `transaction.rs`, `write_set.rs` | a transaction and its own writes |
+//! | `written.rs`, `overlay.rs`, `merged_cursor.rs` | writes laid over a snapshot |
+//! | `claims.rs` | what open transactions are about to write |
 //! | `commit.rs`, `group.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
 //! | `follower.rs` | following the log from a snapshot on |
 //! | `history.rs` | reading the log as a history, from a time on |
@@ -25,6 +27,7 @@
 
 mod active;
 mod checkpoint;
+mod claims;
 mod clock;
 mod commit;
 mod conflict;
@@ -35,6 +38,7 @@ mod history;
 mod ledger;
 mod merged_cursor;
 mod options;
+mod overlay;
 mod queue;
 mod read_view;
 pub mod record;
@@ -44,6 +48,7 @@ mod transaction;
 mod transactions;
 mod view;
 mod write_set;
+mod written;
 
 pub use arbor_engine::{Cursor, RangeEstimate, TreeOptions};
 pub use checkpoint::CheckpointStats;

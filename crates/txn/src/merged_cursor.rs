@@ -9,7 +9,7 @@ use std::ops::Bound;
 
 use arbor_engine::{Cursor, Result};
 
-use crate::write_set::{Entry, TreeWrites};
+use crate::written::{Entry, TreeWrites};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {

@@ -1,20 +1,35 @@
-//! A snapshot for reading. Taking one touches nothing but the engine.
+//! A state for reading: a snapshot, with the writes of a transaction over it when one made the view.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Cursor, RangeEstimate, Snapshot};
 
-use crate::ledger;
-use crate::{CounterId, Result, View};
+use crate::overlay::Overlay;
+use crate::written::Written;
+use crate::{CounterId, Result, View, ledger};
 
+/// Taking one touches nothing but the engine. Clones show the same state and share it; it stays as it is until the last of
+/// them is dropped.
+#[derive(Clone)]
 pub struct ReadView {
-    snapshot: Box<dyn Snapshot>,
+    snapshot: Arc<dyn Snapshot>,
+    /// Over the snapshot; nobody changes them any more.
+    frozen: Option<Arc<Written>>,
 }
 
 impl ReadView {
-    pub(crate) fn new(snapshot: Box<dyn Snapshot>) -> ReadView {
-        ReadView { snapshot }
+    pub(crate) fn new(snapshot: Arc<dyn Snapshot>) -> ReadView {
+        ReadView { snapshot, frozen: None }
+    }
+
+    pub(crate) fn frozen(snapshot: Arc<dyn Snapshot>, written: Written) -> ReadView {
+        ReadView { snapshot, frozen: (!written.is_empty()).then(|| Arc::new(written)) }
+    }
+
+    fn overlay(&self) -> Option<Overlay<'_>> {
+        self.frozen.as_deref().map(|written| Overlay { snapshot: &*self.snapshot, written })
     }
 }
 
@@ -24,18 +39,30 @@ impl View for ReadView {
     }
 
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
-        Ok(self.snapshot.get(tree, key)?)
+        match self.overlay() {
+            None => Ok(self.snapshot.get(tree, key)?),
+            Some(overlay) => overlay.get(tree, key),
+        }
     }
 
     fn cursor(&self, tree: TreeId) -> Result<Box<dyn Cursor + '_>> {
-        Ok(self.snapshot.cursor(tree)?)
+        match self.overlay() {
+            None => Ok(self.snapshot.cursor(tree)?),
+            Some(overlay) => overlay.cursor(tree),
+        }
     }
 
     fn estimate(&self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {
-        Ok(self.snapshot.estimate(tree, from, to)?)
+        match self.overlay() {
+            None => Ok(self.snapshot.estimate(tree, from, to)?),
+            Some(overlay) => overlay.estimate(tree, from, to),
+        }
     }
 
     fn counter(&self, id: CounterId) -> Result<i64> {
-        ledger::read_counter(&*self.snapshot, id)
+        match self.overlay() {
+            None => ledger::read_counter(&*self.snapshot, id),
+            Some(overlay) => overlay.counter(id),
+        }
     }
 }

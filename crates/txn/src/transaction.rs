@@ -7,11 +7,13 @@ use arbor_base::{Position, TreeId};
 use arbor_engine::{Cursor, RangeEstimate, Snapshot, TreeOptions};
 
 use crate::active::Ticket;
+use crate::claims::OwnClaims;
 use crate::commit::CommitPath;
-use crate::ledger::{self, FIXED_TREES};
-use crate::merged_cursor::{EmptyCursor, MergedCursor};
-use crate::write_set::{CounterChange, KeyRange, Presence, TreeWrites, WriteSet};
-use crate::{CounterId, Error, Result, View};
+use crate::ledger::FIXED_TREES;
+use crate::overlay::Overlay;
+use crate::write_set::WriteSet;
+use crate::written::KeyRange;
+use crate::{CounterId, Error, ReadView, Result, View};
 
 /// What an acknowledged commit has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,16 +32,54 @@ pub struct Savepoint(usize);
 /// Belongs to one thread at a time.
 pub struct Transaction {
     path: Arc<CommitPath>,
-    snapshot: Box<dyn Snapshot>,
+    snapshot: Arc<dyn Snapshot>,
     writes: WriteSet,
     ticket: Ticket,
+    /// Of an open transaction.
+    claims: Option<OwnClaims>,
+    statement: Option<i32>,
 }
 
 impl Transaction {
     pub(crate) fn begin(path: Arc<CommitPath>) -> Result<Transaction> {
         let ticket = path.register();
         let snapshot = path.engine().snapshot()?;
-        Ok(Transaction { path, snapshot, writes: WriteSet::default(), ticket })
+        Ok(Transaction { path, snapshot, writes: WriteSet::default(), ticket, claims: None, statement: None })
+    }
+
+    pub(crate) fn begin_open(path: Arc<CommitPath>) -> Result<Transaction> {
+        let claims = path.open_claims();
+        Ok(Transaction { claims: Some(claims), ..Transaction::begin(path)? })
+    }
+
+    /// The snapshot with the writes as they are now. What the transaction writes later does not show in it; a tree that it
+    /// writes to while the view lives is copied once (rows and all), so short-lived views are the cheap ones.
+    pub fn view(&self) -> ReadView {
+        ReadView::frozen(self.snapshot.clone(), self.writes.written().clone())
+    }
+
+    /// Says that this key is going to be written. In an open transaction the answer is [`Error::Conflict`] when the commit
+    /// would fail for this key by now, or another open transaction has claimed it and goes on; the transaction cannot be
+    /// committed with it any more. Others are free to write everything, and learn of conflicts at their commit.
+    pub fn claim(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
+        match &mut self.claims {
+            None => Ok(()),
+            Some(claims) => self.path.claim(claims, self.snapshot.position(), tree, key),
+        }
+    }
+
+    /// Whether it was begun by [`Transactions::begin_open`](crate::Transactions::begin_open).
+    pub fn is_open(&self) -> bool {
+        self.claims.is_some()
+    }
+
+    /// The number of the statement that runs from now on, for what notes say about it.
+    pub fn set_statement(&mut self, statement: Option<i32>) {
+        self.statement = statement;
+    }
+
+    pub fn statement(&self) -> Option<i32> {
+        self.statement
     }
 
     pub fn put(&mut self, tree: TreeId, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
@@ -150,7 +190,8 @@ impl Transaction {
     ///
     /// Errors: see [`Error`]; only `Poisoned` and `CommittedNotApplied` may leave the writes behind.
     pub fn commit(self, durability: Durability) -> Result<Position> {
-        let Transaction { path, snapshot, writes, ticket } = self;
+        // claims are released when the outcome is known
+        let Transaction { path, snapshot, writes, ticket, claims: _claims, .. } = self;
         let position = snapshot.position();
         drop(snapshot);
         let position = if writes.is_empty() { position } else { path.commit(writes, position, ticket)? };
@@ -160,14 +201,14 @@ impl Transaction {
 
     /// `commit` by a thread that holds the commit lock already (see `Transactions::retry`).
     pub(crate) fn commit_exclusive(self, committed: &mut crate::group::Committed) -> Result<Position> {
-        let Transaction { path, snapshot, writes, ticket } = self;
+        let Transaction { path, snapshot, writes, ticket, .. } = self;
         let position = snapshot.position();
         drop(snapshot);
         if writes.is_empty() { Ok(position) } else { path.commit_locked(committed, writes, position, ticket) }
     }
 
-    fn own(&self, tree: TreeId) -> Option<&TreeWrites> {
-        self.writes.tree(tree)
+    fn overlay(&self) -> Overlay<'_> {
+        Overlay { snapshot: &*self.snapshot, written: self.writes.written() }
     }
 }
 
@@ -177,43 +218,18 @@ impl View for Transaction {
     }
 
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
-        let Some(own) = self.own(tree) else { return Ok(self.snapshot.get(tree, key)?) };
-        if own.presence == Presence::Dropped {
-            return Err(Error::UnknownTree(tree));
-        }
-        if let Some(entry) = own.entries.get(key) {
-            return Ok(entry.as_deref().map(Cow::Borrowed));
-        }
-        if own.presence != Presence::Unchanged || own.range_over(key).is_some() {
-            return Ok(None);
-        }
-        Ok(self.snapshot.get(tree, key)?)
+        self.overlay().get(tree, key)
     }
 
     fn cursor(&self, tree: TreeId) -> Result<Box<dyn Cursor + '_>> {
-        let Some(own) = self.own(tree) else { return Ok(self.snapshot.cursor(tree)?) };
-        let base: Box<dyn Cursor + '_> = match own.presence {
-            Presence::Dropped => return Err(Error::UnknownTree(tree)),
-            Presence::Created(_) => Box::new(EmptyCursor),
-            Presence::Unchanged => self.snapshot.cursor(tree)?,
-        };
-        Ok(Box::new(MergedCursor::new(base, own)))
+        self.overlay().cursor(tree)
     }
 
     fn estimate(&self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {
-        match self.own(tree).map(|own| &own.presence) {
-            Some(Presence::Dropped) => Err(Error::UnknownTree(tree)),
-            Some(Presence::Created(_)) => Ok(RangeEstimate::default()),
-            _ => Ok(self.snapshot.estimate(tree, from, to)?),
-        }
+        self.overlay().estimate(tree, from, to)
     }
 
     fn counter(&self, id: CounterId) -> Result<i64> {
-        let own = match self.writes.counter(id) {
-            Some(CounterChange::Drop) => return Ok(0),
-            Some(CounterChange::Add(delta)) => delta,
-            None => 0,
-        };
-        Ok(ledger::read_counter(&*self.snapshot, id)?.wrapping_add(own))
+        self.overlay().counter(id)
     }
 }

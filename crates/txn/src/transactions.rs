@@ -52,6 +52,11 @@ impl Transactions {
         Transaction::begin(self.path.clone())
     }
 
+    /// A transaction of several statements, which finds conflicts early (see [`Transaction::claim`]).
+    pub fn begin_open(&self) -> Result<Transaction> {
+        Transaction::begin_open(self.path.clone())
+    }
+
     /// Runs `work` on a new transaction and commits it, again and again until no other commit came in between. After
     /// `Options::retries_before_exclusive` lost races it keeps other committers out for one attempt, so it always ends.
     ///

@@ -1,12 +1,11 @@
-//! The writes of one transaction, in memory, ordered per tree so that cursors can merge them with a snapshot.
-//!
-//! Within a tree, an entry is always newer than every deleted range: deleting a range removes the entries inside it, and
-//! entries written later shadow the range. So `ranges` first and `entries` after them replays the transaction.
+//! The writes of one transaction, ordered per tree so that cursors can merge them with a snapshot ([`Written`]), with what
+//! takes them back and with the notes.
 //!
 //! Notes tell readers of the history what happened, in order. The value that one tells of stands in the record once, as
 //! the operation that writes it, unless the transaction writes it again: then the note keeps what it was.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use arbor_base::TreeId;
 use arbor_engine::{Op, TreeOptions};
@@ -14,64 +13,10 @@ use arbor_engine::{Op, TreeOptions};
 use crate::CounterId;
 use crate::ledger;
 use crate::record::{Note, Place, Told};
-
-/// `None` is a deletion.
-pub(crate) type Entry = Option<Vec<u8>>;
+use crate::written::{CounterChange, Entry, KeyRange, Presence, TreeWrites, Written};
 
 /// Bytes that one entry costs beside its key and value (map node, two allocations).
 const ENTRY_OVERHEAD: usize = 48;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeyRange {
-    pub from: Vec<u8>,
-    pub to: Option<Vec<u8>>,
-}
-
-impl KeyRange {
-    pub fn contains(&self, key: &[u8]) -> bool {
-        self.from.as_slice() <= key && self.to.as_deref().is_none_or(|to| key < to)
-    }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Presence {
-    /// As in the snapshot.
-    #[default]
-    Unchanged,
-    Created(TreeOptions),
-    Dropped,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TreeWrites {
-    pub entries: BTreeMap<Vec<u8>, Entry>,
-    pub ranges: Vec<KeyRange>,
-    pub presence: Presence,
-    /// Entries that a note tells of, with its number.
-    noted: BTreeMap<Vec<u8>, usize>,
-}
-
-impl TreeWrites {
-    /// The deleted range that hides `key` of the snapshot, if one does.
-    pub fn range_over(&self, key: &[u8]) -> Option<&KeyRange> {
-        self.ranges.iter().find(|range| range.contains(key))
-    }
-
-    fn cut(&mut self, range: &KeyRange) -> BTreeMap<Vec<u8>, Entry> {
-        let mut inside = self.entries.split_off(&range.from);
-        if let Some(to) = &range.to {
-            let mut after = inside.split_off(to);
-            self.entries.append(&mut after);
-        }
-        inside
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CounterChange {
-    Add(i64),
-    Drop,
-}
 
 /// What takes one change back.
 #[derive(Debug)]
@@ -87,7 +32,7 @@ enum Undo {
     },
     Tree {
         tree: TreeId,
-        before: Option<TreeWrites>,
+        before: Option<Arc<TreeWrites>>,
     },
     Counter {
         id: CounterId,
@@ -110,8 +55,7 @@ enum Undo {
 
 #[derive(Debug, Default)]
 pub(crate) struct WriteSet {
-    trees: BTreeMap<TreeId, TreeWrites>,
-    counters: BTreeMap<CounterId, CounterChange>,
+    written: Written,
     logical: Vec<u8>,
     places: BTreeMap<TreeId, Vec<u8>>,
     /// One that tells of an entry says so only in `TreeWrites::noted`.
@@ -135,16 +79,12 @@ fn cost(key: &[u8], entry: &Entry) -> usize {
 }
 
 impl WriteSet {
-    pub fn tree(&self, tree: TreeId) -> Option<&TreeWrites> {
-        self.trees.get(&tree)
-    }
-
-    pub fn counter(&self, id: CounterId) -> Option<CounterChange> {
-        self.counters.get(&id).copied()
+    pub fn written(&self) -> &Written {
+        &self.written
     }
 
     pub fn is_empty(&self) -> bool {
-        self.trees.is_empty() && self.counters.is_empty() && self.logical.is_empty() && self.notes.is_empty()
+        self.written.is_empty() && self.logical.is_empty() && self.notes.is_empty()
     }
 
     pub fn bytes(&self) -> usize {
@@ -155,7 +95,7 @@ impl WriteSet {
     pub fn set_noted(&mut self, tree: TreeId, key: Vec<u8>, value: Vec<u8>, about: Vec<u8>) {
         self.set(tree, key.clone(), Some(value));
         let number = self.notes.len();
-        self.trees.entry(tree).or_default().noted.insert(key.clone(), number);
+        self.written.tree_mut(tree).noted.insert(key.clone(), number);
         self.add_note(tree, about, Some(key));
     }
 
@@ -178,7 +118,11 @@ impl WriteSet {
 
     /// The entry is about to change: a note that tells of it takes its value.
     fn part(&mut self, tree: TreeId, key: &[u8]) {
-        let Some(writes) = self.trees.get_mut(&tree).filter(|writes| !writes.noted.is_empty()) else { return };
+        let noted = self.written.tree(tree).is_some_and(|writes| writes.noted.contains_key(key));
+        if !noted {
+            return;
+        }
+        let writes = self.written.tree_mut(tree);
         let Some(note) = writes.noted.remove(key) else { return };
         if let Some(Some(value)) = writes.entries.get(key) {
             self.bytes += value.len();
@@ -190,7 +134,7 @@ impl WriteSet {
     }
 
     fn part_all(&mut self, tree: TreeId, range: &KeyRange) {
-        let Some(writes) = self.trees.get(&tree).filter(|writes| !writes.noted.is_empty()) else { return };
+        let Some(writes) = self.written.tree(tree).filter(|writes| !writes.noted.is_empty()) else { return };
         let keys: Vec<Vec<u8>> = writes.noted.keys().filter(|key| range.contains(key)).cloned().collect();
         keys.iter().for_each(|key| self.part(tree, key));
     }
@@ -200,7 +144,7 @@ impl WriteSet {
         self.bytes += cost(&key, &entry);
         let undo_key = self.undo.is_some().then(|| key.clone());
         let key_len = key.len();
-        let before = self.trees.entry(tree).or_default().entries.insert(key, entry);
+        let before = self.written.tree_mut(tree).entries.insert(key, entry);
         if let Some(before) = &before {
             self.bytes -= ENTRY_OVERHEAD + key_len + before.as_ref().map_or(0, Vec::len);
         }
@@ -214,7 +158,7 @@ impl WriteSet {
             return;
         }
         self.part_all(tree, &range);
-        let writes = self.trees.entry(tree).or_default();
+        let writes = self.written.tree_mut(tree);
         let removed = writes.cut(&range);
         self.bytes -= removed.iter().map(|(key, entry)| cost(key, entry)).sum::<usize>();
         self.bytes += ENTRY_OVERHEAD + range.from.len();
@@ -236,14 +180,14 @@ impl WriteSet {
         self.part_all(tree, &KeyRange { from: Vec::new(), to: None });
         let writes = TreeWrites { presence, ..TreeWrites::default() };
         self.bytes += ENTRY_OVERHEAD;
-        let before = self.trees.insert(tree, writes);
+        let before = self.written.trees.insert(tree, Arc::new(writes));
         if let Some(undo) = &mut self.undo {
             undo.push(Undo::Tree { tree, before });
         }
     }
 
     pub fn add_counter(&mut self, id: CounterId, delta: i64) {
-        let before = self.counter(id);
+        let before = self.written.counters.get(&id).copied();
         let after = match before {
             None => CounterChange::Add(delta),
             Some(CounterChange::Add(sum)) => CounterChange::Add(sum.wrapping_add(delta)),
@@ -253,11 +197,11 @@ impl WriteSet {
     }
 
     pub fn drop_counter(&mut self, id: CounterId) {
-        self.change_counter(id, self.counter(id), CounterChange::Drop);
+        self.change_counter(id, self.written.counters.get(&id).copied(), CounterChange::Drop);
     }
 
     fn change_counter(&mut self, id: CounterId, before: Option<CounterChange>, after: CounterChange) {
-        self.counters.insert(id, after);
+        self.written.counters.insert(id, after);
         if let Some(undo) = &mut self.undo {
             undo.push(Undo::Counter { id, before });
         }
@@ -286,7 +230,7 @@ impl WriteSet {
     fn take_back(&mut self, change: Undo) {
         match change {
             Undo::Entry { tree, key, before } => {
-                let writes = self.trees.entry(tree).or_default();
+                let writes = self.written.tree_mut(tree);
                 if let Some(entry) = writes.entries.get(&key) {
                     self.bytes -= cost(&key, entry);
                 }
@@ -302,7 +246,7 @@ impl WriteSet {
                 self.forget_if_unchanged(tree);
             }
             Undo::Range { tree, removed } => {
-                let writes = self.trees.entry(tree).or_default();
+                let writes = self.written.tree_mut(tree);
                 if let Some(range) = writes.ranges.pop() {
                     self.bytes -= ENTRY_OVERHEAD + range.from.len();
                 }
@@ -313,49 +257,47 @@ impl WriteSet {
             Undo::Tree { tree, before } => {
                 self.bytes -= ENTRY_OVERHEAD;
                 match before {
-                    Some(writes) => self.trees.insert(tree, writes),
-                    None => self.trees.remove(&tree),
+                    Some(writes) => self.written.trees.insert(tree, writes),
+                    None => self.written.trees.remove(&tree),
                 };
             }
             Undo::Counter { id, before } => {
                 match before {
-                    Some(change) => self.counters.insert(id, change),
-                    None => self.counters.remove(&id),
+                    Some(change) => self.written.counters.insert(id, change),
+                    None => self.written.counters.remove(&id),
                 };
             }
             Undo::Logical { before } => self.logical = before,
             Undo::Note { of } => {
                 self.bytes -= self.notes.pop().map_or(0, |note| ENTRY_OVERHEAD + note.about.len());
                 if let Some((tree, key)) = of
-                    && let Some(writes) = self.trees.get_mut(&tree)
+                    && self.written.tree(tree).is_some()
                 {
-                    writes.noted.remove(&key);
+                    self.written.tree_mut(tree).noted.remove(&key);
                 }
             }
             Undo::Parted { tree, key, note } => {
                 if let Told::Value(value) = std::mem::replace(&mut self.notes[note].told, Told::Nothing) {
                     self.bytes -= value.len();
                 }
-                self.trees.entry(tree).or_default().noted.insert(key, note);
+                self.written.tree_mut(tree).noted.insert(key, note);
             }
         }
     }
 
     fn forget_if_unchanged(&mut self, tree: TreeId) {
-        let unchanged = self.trees.get(&tree).is_some_and(|writes| {
-            writes.entries.is_empty() && writes.ranges.is_empty() && writes.presence == Presence::Unchanged
-        });
-        if unchanged {
-            self.trees.remove(&tree);
+        if self.written.tree(tree).is_some_and(TreeWrites::is_unchanged) {
+            self.written.trees.remove(&tree);
         }
     }
 
     /// Operations in replay order: created trees, ranges, entries, dropped trees.
     pub fn into_changes(self) -> Changes {
-        let WriteSet { trees, counters, logical, places, mut notes, .. } = self;
+        let WriteSet { written: Written { trees, counters }, logical, places, mut notes, .. } = self;
         let mut ops = Vec::with_capacity(trees.values().map(|w| w.entries.len() + w.ranges.len() + 2).sum());
         let mut dropped = Vec::new();
         for (tree, writes) in trees {
+            let writes = Arc::unwrap_or_clone(writes);
             match writes.presence {
                 Presence::Unchanged => {}
                 Presence::Created(options) => {

@@ -241,7 +241,7 @@ impl Engine for Panicking {
         assert!(!self.armed.load(Ordering::Relaxed), "an injected panic");
         self.inner.apply(batches)
     }
-    fn snapshot(&self) -> arbor_engine::Result<Box<dyn Snapshot>> {
+    fn snapshot(&self) -> arbor_engine::Result<Arc<dyn Snapshot>> {
         self.inner.snapshot()
     }
     fn checkpoint(&self) -> arbor_engine::Result<Position> {

@@ -14,6 +14,8 @@ use super::error::{check, error};
 use super::{Env, FREE_DBI, MAIN_DBI, to_val};
 
 /// What read and write transactions have in common: looking at one state.
+///
+/// The pointer makes it neither `Send` nor `Sync`; [`ReadTxn`] says for itself what it is.
 pub struct Txn {
     ptr: NonNull<ffi::MDB_txn>,
 }
@@ -86,8 +88,11 @@ pub struct ReadTxn {
     _env: Arc<Env>,
 }
 
-// SAFETY: R1: with MDB_NOTLS a read transaction belongs to no thread. It is not Sync: LMDB allows one user at a time.
+// SAFETY: R1: with MDB_NOTLS a read transaction belongs to no thread.
 unsafe impl Send for ReadTxn {}
+
+// SAFETY: R5: looking at the state of a read transaction changes nothing in it; what changes it takes `&mut`.
+unsafe impl Sync for ReadTxn {}
 
 impl ReadTxn {
     pub fn begin(env: &Arc<Env>) -> Result<ReadTxn> {

@@ -116,7 +116,7 @@ impl Engine for Spread {
         self.records.lock().unwrap().extend(placed.into_iter().filter(|batch| batch.position > applied));
         Ok(())
     }
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
         self.set.snapshot()
     }
     fn checkpoint(&self) -> Result<Position> {

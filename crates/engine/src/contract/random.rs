@@ -2,6 +2,7 @@
 //! and on the model, which must agree at every step.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use arbor_base::TreeId;
 
@@ -39,7 +40,7 @@ pub struct History {
     /// Batches behind the last checkpoint.
     since: Vec<Batch>,
     value_bytes_max: u64,
-    held: Vec<(Box<dyn Snapshot>, Box<dyn Snapshot>)>,
+    held: Vec<(Arc<dyn Snapshot>, Arc<dyn Snapshot>)>,
 }
 
 impl History {

@@ -33,7 +33,7 @@ impl Engine for Recorder {
         Ok(())
     }
 
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
         self.forest.snapshot()
     }
 

@@ -1,0 +1,95 @@
+//! What readers see of a transaction's writes: rows and deleted ranges by tree, and counters.
+//!
+//! Within a tree, an entry is always newer than every deleted range: deleting a range removes the entries inside it, and
+//! entries written later shadow the range. So `ranges` first and `entries` after them replays the transaction.
+//!
+//! Cloning one freezes it: the clone shares the trees, and whoever writes to a shared tree copies it first.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arbor_base::TreeId;
+use arbor_engine::TreeOptions;
+
+use crate::CounterId;
+
+/// `None` is a deletion.
+pub(crate) type Entry = Option<Vec<u8>>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyRange {
+    pub from: Vec<u8>,
+    pub to: Option<Vec<u8>>,
+}
+
+impl KeyRange {
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.from.as_slice() <= key && self.to.as_deref().is_none_or(|to| key < to)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// As in the snapshot.
+    #[default]
+    Unchanged,
+    Created(TreeOptions),
+    Dropped,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TreeWrites {
+    pub entries: BTreeMap<Vec<u8>, Entry>,
+    pub ranges: Vec<KeyRange>,
+    pub presence: Presence,
+    /// Entries that a note tells of, with its number.
+    pub noted: BTreeMap<Vec<u8>, usize>,
+}
+
+impl TreeWrites {
+    /// The deleted range that hides `key` of the snapshot, if one does.
+    pub fn range_over(&self, key: &[u8]) -> Option<&KeyRange> {
+        self.ranges.iter().find(|range| range.contains(key))
+    }
+
+    /// Removes the entries inside the range and answers them.
+    pub fn cut(&mut self, range: &KeyRange) -> BTreeMap<Vec<u8>, Entry> {
+        let mut inside = self.entries.split_off(&range.from);
+        if let Some(to) = &range.to {
+            let mut after = inside.split_off(to);
+            self.entries.append(&mut after);
+        }
+        inside
+    }
+
+    pub fn is_unchanged(&self) -> bool {
+        self.entries.is_empty() && self.ranges.is_empty() && self.presence == Presence::Unchanged
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CounterChange {
+    Add(i64),
+    Drop,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Written {
+    pub trees: BTreeMap<TreeId, Arc<TreeWrites>>,
+    pub counters: BTreeMap<CounterId, CounterChange>,
+}
+
+impl Written {
+    pub fn tree(&self, tree: TreeId) -> Option<&TreeWrites> {
+        self.trees.get(&tree).map(|writes| &**writes)
+    }
+
+    /// The writes of a tree, to be changed: a copy of their own when a view shows them.
+    pub fn tree_mut(&mut self, tree: TreeId) -> &mut TreeWrites {
+        Arc::make_mut(self.trees.entry(tree).or_default())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.trees.is_empty() && self.counters.is_empty()
+    }
+}
