@@ -156,7 +156,7 @@ fn answer(command: &Command<'_>, tables: &Tables) -> DocBuf {
                 .with("storageSize", 512_000)
                 .with("indexSize", 64_000)
         }
-        ("hello" | "buildInfo" | "createIndexes", _) => DocBuf::new().with("version", "7.0.0"),
+        ("hello" | "buildInfo" | "create" | "createIndexes", _) => DocBuf::new().with("version", "7.0.0"),
         (other, _) => return DocBuf::new().with("ok", 0.0).with("errmsg", other).with("code", 59),
     };
     reply.with("ok", 1.0)
@@ -240,12 +240,12 @@ fn sysbench_transactions() {
     let (outcome, _) = carried_out(&plan("sysbench", &address));
     for step in &outcome.systems[0].steps {
         let count = |kind| step.recorder.count(kind);
-        assert!(count(Kind::Transaction) > 0);
+        assert!(count(Kind::TRANSACTION) > 0);
         // Ten point queries and one of each other statement to a transaction; those under way at the ends may differ,
         // and a table's row may be missing or there twice because remove and insert are two statements.
         let slack = 2 * step.clients as u64 + step.recorder.error_count();
-        assert!(count(Kind::PointQuery).abs_diff(10 * count(Kind::Transaction)) <= 10 * slack);
-        assert!(count(Kind::Insert).abs_diff(count(Kind::Transaction)) <= slack);
+        assert!(count(Kind::POINT_QUERY).abs_diff(10 * count(Kind::TRANSACTION)) <= 10 * slack);
+        assert!(count(Kind::INSERT).abs_diff(count(Kind::TRANSACTION)) <= slack);
     }
     let text = tables(&outcome);
     assert!(
@@ -266,7 +266,7 @@ fn a_rate_is_held_and_response_times_are_recorded() {
     let (outcome, _) = carried_out(&plan);
     let step = &outcome.systems[0].steps[0];
     assert!((150.0..250.0).contains(&step.rate()), "{}", step.rate());
-    let latencies = step.recorder.latencies(Kind::PointQuery).unwrap();
+    let latencies = step.recorder.latencies(Kind::POINT_QUERY).unwrap();
     let response = latencies.response.as_ref().unwrap();
     assert_eq!(response.len(), latencies.service.len());
     assert!(response.mean() >= latencies.service.mean());
@@ -277,7 +277,7 @@ fn the_load_prints_bytes_per_document() {
     let (address, _) = start();
     let (outcome, _) = carried_out(&plan("load", &address));
     let load = outcome.systems[0].load.as_ref().unwrap();
-    assert_eq!((load.documents, load.recorder.count(Kind::InsertBatch)), (4000, 40));
+    assert_eq!((load.documents, load.recorder.count(Kind::INSERT_BATCH)), (4000, 40));
     assert!(outcome.systems[0].steps.is_empty());
     let text = tables(&outcome);
     assert!(text.contains("docs/s") && text.contains("stand-in"), "{text}");

@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use crate::Result;
 use crate::observe::disk_use;
 use crate::report::{Outcome, SystemResult};
-use crate::run::{Arrival, Interrupt, Pace, Watch, load_tables, prepare_tables, run_step, scan_tables};
+use crate::run::{Arrival, Interrupt, Pace, Watch, load, prepare, resume, run_step, scan};
 use crate::target::Target;
 use crate::target::echo::Echo;
 use crate::target::managed::{Managed, Setup};
 use crate::target::mongodb::MongoDb;
 use crate::workload::pointquery::PointQuery;
 use crate::workload::sysbench::{Mix, Sysbench};
-use crate::workload::{Mode, Shape, Workload};
+use crate::workload::{Mode, Shape, Tables, Workload};
 
 /// The client counts at which the echo is compared.
 pub const ECHO_CLIENTS: [usize; 4] = [1, 4, 16, 40];
@@ -70,10 +70,12 @@ impl Plan {
         }
     }
 
+    /// A new one, at its beginning.
     pub fn workload(&self) -> Box<dyn Workload> {
+        let tables = Tables { shape: self.shape, mode: self.mode, batch: self.batch as u32 };
         match self.experiment.work {
-            Work::Sysbench => Box::new(Sysbench { shape: self.shape, mix: self.mix, mode: self.mode }),
-            Work::PointQuery | Work::Load => Box::new(PointQuery { shape: self.shape }),
+            Work::Sysbench => Box::new(Sysbench { tables, mix: self.mix }),
+            Work::PointQuery | Work::Load => Box::new(PointQuery { tables }),
         }
     }
 
@@ -121,7 +123,7 @@ impl Plan {
 pub fn carry_out(plan: &Plan, interrupt: &Interrupt, watch: &mut dyn Watch) -> Outcome {
     let workload = plan.workload();
     let started = now();
-    let mut run = Run { plan, workload: &*workload, interrupt, watch, systems: Vec::new(), reply_bytes: None };
+    let mut run = Run { plan, interrupt, watch, systems: Vec::new(), reply_bytes: None };
     for engine in &plan.engines {
         run.system(engine, |run, result| {
             run.watch.phase(engine, "starting");
@@ -152,7 +154,7 @@ pub fn carry_out(plan: &Plan, interrupt: &Interrupt, watch: &mut dyn Watch) -> O
 pub fn echo_only(plan: &Plan, reply_bytes: usize, interrupt: &Interrupt, watch: &mut dyn Watch) -> Outcome {
     let workload = plan.workload();
     let started = now();
-    let mut run = Run { plan, workload: &*workload, interrupt, watch, systems: Vec::new(), reply_bytes: None };
+    let mut run = Run { plan, interrupt, watch, systems: Vec::new(), reply_bytes: None };
     run.system(crate::target::echo::NAME, |run, result| run.measure_echo(reply_bytes, result));
     let systems = run.systems;
     Outcome {
@@ -173,7 +175,6 @@ fn now() -> String {
 
 struct Run<'a> {
     plan: &'a Plan,
-    workload: &'a dyn Workload,
     interrupt: &'a Interrupt,
     watch: &'a mut dyn Watch,
     systems: Vec<SystemResult>,
@@ -206,28 +207,24 @@ impl Run<'_> {
     fn measure(&mut self, target: &MongoDb, result: &mut SystemResult) -> Result<()> {
         let plan = self.plan;
         result.about = target.about()?;
-        if prepare_tables(target, plan.shape, plan.drop)? {
+        // Of its own: a workload remembers what it has inserted.
+        let workload = plan.workload();
+        if prepare(target, &*workload, plan.drop)? {
             self.watch.phase(target.name(), "loading");
-            let loaded = load_tables(
-                target,
-                plan.shape,
-                plan.batch,
-                plan.loader_threads,
-                plan.mode,
-                self.interrupt,
-                self.watch,
-            )?;
-            result.load = Some(loaded);
+            result.load = Some(load(target, &*workload, plan.loader_threads, self.interrupt, self.watch)?);
         } else {
-            self.watch.phase(target.name(), "tables are there, not loaded again");
+            self.watch.phase(target.name(), "collections are there, not loaded again");
         }
         if !plan.clients.is_empty() && !self.interrupt.is_set() {
             self.watch.phase(target.name(), "reading everything once");
-            scan_tables(target, plan.shape, self.interrupt)?;
-            self.reply_bytes = self.reply_bytes.or(Some(target.point_reply_bytes()?));
-            self.steps(target, result)?;
+            scan(target, &*workload, self.interrupt)?;
+            resume(target, &*workload)?;
+            if plan.echo {
+                self.reply_bytes = self.reply_bytes.or(Some(target.point_reply_bytes()?));
+            }
+            self.steps(target, &*workload, result)?;
         }
-        if let Ok(sizes) = target.connect()?.sizes() {
+        if let Ok(sizes) = target.connect()?.sizes(workload.database()) {
             result.sizes = Some(sizes);
         }
         result.disk = target.folder().map(disk_use);
@@ -237,15 +234,15 @@ impl Run<'_> {
     fn measure_echo(&mut self, reply_bytes: usize, result: &mut SystemResult) -> Result<()> {
         let echo = Echo::start(&self.plan.setup.binary, &self.plan.setup.root, reply_bytes)?;
         result.about = echo.about()?;
-        self.steps(&echo, result)
+        self.steps(&echo, &*self.plan.workload(), result)
     }
 
-    fn steps(&mut self, target: &dyn Target, result: &mut SystemResult) -> Result<()> {
+    fn steps(&mut self, target: &dyn Target, workload: &dyn Workload, result: &mut SystemResult) -> Result<()> {
         for clients in &self.plan.clients {
             if self.interrupt.is_set() {
                 break;
             }
-            let step = run_step(target, self.workload, *clients, &self.plan.pace, self.interrupt, self.watch)?;
+            let step = run_step(target, workload, *clients, &self.plan.pace, self.interrupt, self.watch)?;
             // A step that was cut off in its first moments says nothing.
             if step.recorder.count(step.unit) > 0 || step.recorder.error_count() > 0 {
                 result.steps.push(step);

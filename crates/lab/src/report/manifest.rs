@@ -55,7 +55,6 @@ fn system(outcome: &Outcome, system: &SystemResult) -> Value {
 fn load(load: &Loaded) -> Value {
     json!({
         "documents": load.documents,
-        "batch": load.batch,
         "threads": load.threads,
         "documents_per_second": load.documents_per_second(),
         "log_bytes_per_document": load.log_bytes_per_document(),
@@ -63,7 +62,7 @@ fn load(load: &Loaded) -> Value {
         "sizes_before": sizes(load.sizes.0),
         "sizes_after": sizes(load.sizes.1),
         "disk_after": load.disk.map(disk),
-        "latency_us": latencies(&load.recorder, &[Kind::InsertBatch]),
+        "latency_us": latencies(&load.recorder, &[Kind::INSERT_BATCH]),
         "interrupted": load.interrupted,
     })
 }

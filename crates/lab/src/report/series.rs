@@ -22,7 +22,7 @@ impl Series {
     pub fn create(path: &Path, kinds: &[Kind]) -> Result<Series> {
         let mut file = BufWriter::new(File::create(path).map_err(Error::file(path))?);
         writeln!(file, "{HEADER}").map_err(Error::file(path))?;
-        let kinds = kinds.iter().copied().chain([Kind::InsertBatch]).collect();
+        let kinds = kinds.iter().copied().chain([Kind::INSERT_BATCH]).collect();
         Ok(Series { file, kinds })
     }
 
@@ -72,20 +72,20 @@ mod tests {
     #[test]
     fn a_row_has_the_headers_columns() {
         let mut recorder = Recorder::default();
-        recorder.record(Kind::PointQuery, 5000, None);
+        recorder.record(Kind::POINT_QUERY, 5000, None);
         let interval = Interval {
             phase: "run",
             clients: 4,
             elapsed: std::time::Duration::from_secs(2),
             planned: std::time::Duration::from_secs(5),
-            unit: Kind::PointQuery,
+            unit: Kind::POINT_QUERY,
             recorder,
             usage: Default::default(),
             backlog: None,
         };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("series.csv");
-        Series::create(&path, &[Kind::PointQuery]).unwrap().interval("lmdb", &interval).unwrap();
+        Series::create(&path, &[Kind::POINT_QUERY]).unwrap().interval("lmdb", &interval).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2);

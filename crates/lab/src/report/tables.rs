@@ -36,10 +36,10 @@ fn client_counts(outcome: &Outcome) -> Vec<usize> {
 
 fn scaling_tables(outcome: &Outcome) -> Vec<Table> {
     let (headline, each) = match outcome.unit {
-        Kind::Transaction => ("transactions per second", "transaction"),
+        Kind::TRANSACTION => ("transactions per second", "transaction"),
         _ => ("point queries per second", "query"),
     };
-    let per_second = if outcome.unit == Kind::Transaction { "TPS" } else { "QPS" };
+    let per_second = if outcome.unit == Kind::TRANSACTION { "TPS" } else { "QPS" };
     let mut tables = vec![
         by_clients(outcome, headline, |step| format!("{:.0}", step.rate())),
         by_clients(outcome, &format!("(CPU_utilization / {per_second}) * 1,000,000"), |step| {
@@ -160,7 +160,7 @@ fn load_cells(load: &Loaded) -> [String; 9] {
     let per_document = |bytes: Option<f64>| bytes.map_or("-".to_owned(), |bytes| format!("{:.0}", bytes / documents));
     let sizes = load.sizes.1;
     let engine = sizes.engine_bytes.or_else(|| Some(sizes.storage_bytes? + sizes.index_bytes.unwrap_or(0.0)));
-    let p99 = load.recorder.latencies(Kind::InsertBatch).map_or(0, |l| l.service.value_at_quantile(0.99));
+    let p99 = load.recorder.latencies(Kind::INSERT_BATCH).map_or(0, |l| l.service.value_at_quantile(0.99));
     [
         load.documents.to_string(),
         format!("{:.1}", load.usage.seconds),

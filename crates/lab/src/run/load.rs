@@ -1,20 +1,18 @@
-//! The load: each table by exactly one thread, batches in `_id` order (spec/workloads.md 2.3).
+//! The load: collections made or found, the workload's own streams of batches, indexes that come after.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Interrupt, Interval, Recorder, Watch};
 use crate::observe::{DiskUse, Sample, Usage, disk_use};
 use crate::target::{Failure, Session, Sizes, Target};
-use crate::workload::{Kind, Mode, Rows, Shape};
+use crate::workload::{Client, Found, Kind, Unit, Workload};
 use crate::{Error, Result};
 
 /// What a load brought.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     pub documents: u64,
-    pub batch: usize,
     pub threads: usize,
     pub usage: Usage,
     pub recorder: Recorder,
@@ -41,70 +39,80 @@ fn failed(target: &dyn Target) -> impl Fn(Failure) -> Error {
     move |failure| Error::Usage(format!("{name}: {failure}"))
 }
 
-/// Makes the tables, or finds that they are there. True when they have to be loaded. Tables with other contents are
-/// dropped only when `drop_existing` says so: the server may be somebody's.
-pub fn prepare_tables(target: &dyn Target, shape: Shape, drop_existing: bool) -> Result<bool> {
+/// Makes the collections, or finds that they are there. True when they have to be loaded. Collections with other
+/// contents are dropped only when `drop_existing` says so: the server may be somebody's.
+pub fn prepare(target: &dyn Target, workload: &dyn Workload, drop_existing: bool) -> Result<bool> {
     let failed = failed(target);
     let mut session = target.connect()?;
-    let mut counts = Vec::new();
-    for table in 1..=shape.tables {
-        counts.push(session.count_rows(table).map_err(&failed)?);
-    }
-    if !drop_existing && counts.iter().all(|count| *count > 0 && count.abs_diff(shape.rows.into()) <= 1000) {
+    let collections = workload.collections();
+    let found = find(&mut *session, workload).map_err(&failed)?;
+    let loaded = collections.iter().zip(&found).all(|(wanted, found)| wanted.documents.contains(&found.documents));
+    let empty = found.iter().all(|found| found.documents == 0);
+    if loaded && !empty && !drop_existing {
         return Ok(false);
     }
-    if !drop_existing && counts.iter().any(|count| *count > 0) {
+    if !empty && !drop_existing {
+        let differences = collections
+            .iter()
+            .zip(&found)
+            .map(|(wanted, found)| format!("{}.{} holds {} documents", wanted.database, wanted.name, found.documents));
         return Err(Error::Usage(format!(
-            "{}: the tables sbtest1.. hold {counts:?} documents where {} are needed; --drop replaces them",
+            "{}: {}, which is not what this load makes; --drop replaces them",
             target.name(),
-            shape.rows
+            differences.collect::<Vec<_>>().join(", ")
         )));
     }
-    for table in 1..=shape.tables {
-        session.drop_table(table).map_err(&failed)?;
-        session.create_table(table).map_err(&failed)?;
+    for collection in &collections {
+        session.remove(collection).map_err(&failed)?;
+        session.create(collection).map_err(&failed)?;
     }
     Ok(true)
 }
 
-/// Loads all tables, up to `threads` at the same time.
-pub fn load_tables(
+fn find(session: &mut dyn Session, workload: &dyn Workload) -> std::result::Result<Vec<Found>, Failure> {
+    workload.collections().iter().map(|collection| session.find(collection)).collect()
+}
+
+/// Tells the workload what it starts from.
+pub fn resume(target: &dyn Target, workload: &dyn Workload) -> Result<()> {
+    workload.resume(&find(&mut *target.connect()?, workload).map_err(failed(target))?);
+    Ok(())
+}
+
+/// Loads all collections by the workload's streams.
+pub fn load(
     target: &dyn Target,
-    shape: Shape,
-    batch: usize,
+    workload: &dyn Workload,
     threads: usize,
-    mode: Mode,
     interrupt: &Interrupt,
     watch: &mut dyn Watch,
 ) -> Result<Loaded> {
-    let threads = threads.clamp(1, shape.tables.max(1) as usize);
     let failed = failed(target);
     let mut sizer = target.connect()?;
-    let before = sizer.sizes().map_err(&failed)?;
-    let sessions = (0..threads).map(|_| target.connect()).collect::<Result<Vec<_>>>()?;
-    // The original rounds down to whole batches.
-    let rows = if mode == Mode::Compat { shape.rows / batch as u32 * batch as u32 } else { shape.rows };
-    let loader = Loader {
-        shape,
-        rows,
-        batch,
-        next_table: AtomicU32::new(1),
-        interrupt,
-        slot: Mutex::default(),
-        failure: Mutex::default(),
-    };
+    let before = sizer.sizes(workload.database()).map_err(&failed)?;
+    let streams = workload.loaders(threads);
+    let sessions = streams.iter().map(|_| target.connect()).collect::<Result<Vec<_>>>()?;
+    let threads = streams.len();
+    let loader = Loader { interrupt, slot: Mutex::default(), failure: Mutex::default() };
     let first = Sample::take(target.process())?;
-    let mut total = Recorder::default();
+    let mut total = Slot::default();
     let mut last = first;
     std::thread::scope(|scope| {
-        let threads: Vec<_> = sessions.into_iter().map(|session| scope.spawn(|| loader.run(session))).collect();
+        let threads: Vec<_> = streams
+            .into_iter()
+            .zip(sessions)
+            .map(|(stream, session)| {
+                let loader = &loader;
+                scope.spawn(move || loader.run(stream, session))
+            })
+            .collect();
         while !threads.iter().all(|thread| thread.is_finished()) {
             let end = last.at() + Duration::from_secs(1);
             while Instant::now() < end && !threads.iter().all(|thread| thread.is_finished()) {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            let recorder = loader.drain();
-            total.merge(&recorder);
+            let slot = loader.drain();
+            total.merge(&slot);
             let now = Sample::take(target.process())?;
             let (elapsed, usage) = (now.at() - first.at(), now.since(&last));
             let interval = Interval {
@@ -112,8 +120,8 @@ pub fn load_tables(
                 clients: threads.len(),
                 elapsed,
                 planned: Duration::ZERO,
-                unit: Kind::InsertBatch,
-                recorder,
+                unit: Kind::INSERT_BATCH,
+                recorder: slot.recorder,
                 usage,
                 backlog: None,
             };
@@ -122,73 +130,80 @@ pub fn load_tables(
         }
         threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| Error::Panicked))
     })?;
-    total.merge(&loader.drain());
-    let usage = Sample::take(target.process())?.since(&first);
     if let Some(failure) = loader.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(failed(failure));
     }
-    let documents = total.count(Kind::InsertBatch) * batch as u64;
-    let documents = documents.min(u64::from(rows) * u64::from(shape.tables));
-    let after = sizer.sizes().map_err(&failed)?;
+    for collection in workload.collections() {
+        sizer.create_late_indexes(&collection).map_err(&failed)?;
+    }
+    total.merge(&loader.drain());
+    let usage = Sample::take(target.process())?.since(&first);
+    let after = sizer.sizes(workload.database()).map_err(&failed)?;
     let interrupted = interrupt.is_set();
     let disk = target.folder().map(disk_use);
-    Ok(Loaded { documents, batch, threads, usage, recorder: total, sizes: (before, after), disk, interrupted })
+    let (documents, recorder) = (total.documents, total.recorder);
+    Ok(Loaded { documents, threads, usage, recorder, sizes: (before, after), disk, interrupted })
+}
+
+#[derive(Default)]
+struct Slot {
+    recorder: Recorder,
+    documents: u64,
+}
+
+impl Slot {
+    fn merge(&mut self, other: &Slot) {
+        self.recorder.merge(&other.recorder);
+        self.documents += other.documents;
+    }
 }
 
 struct Loader<'a> {
-    shape: Shape,
-    rows: u32,
-    batch: usize,
-    next_table: AtomicU32,
     interrupt: &'a Interrupt,
-    slot: Mutex<Recorder>,
+    slot: Mutex<Slot>,
     failure: Mutex<Option<Failure>>,
 }
 
 impl Loader<'_> {
-    fn run(&self, mut session: Box<dyn Session>) {
-        loop {
-            let table = self.next_table.fetch_add(1, Ordering::Relaxed);
-            if table > self.shape.tables || self.interrupt.is_set() {
-                return;
-            }
-            if let Err(failure) = self.load(table, &mut *session) {
-                *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
-                return;
-            }
+    /// Runs one stream to its end; the first failure ends all of them.
+    fn run(&self, mut stream: Box<dyn Client>, mut session: Box<dyn Session>) {
+        let mut unit = Unit::Complete(&[]);
+        while matches!(unit, Unit::Complete(_)) && !self.interrupt.is_set() && !self.has_failed() {
+            unit = stream.unit(&mut |operation| {
+                let begun = Instant::now();
+                let outcome = session.execute(operation);
+                let service = begun.elapsed().as_nanos() as u64;
+                let answer = outcome.map_err(|failure| self.fail(failure)).ok()?;
+                let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+                slot.recorder.record(operation.kind(), service, None);
+                slot.documents += answer.rows;
+                Some(answer)
+            });
         }
     }
 
-    fn load(&self, table: u32, session: &mut dyn Session) -> std::result::Result<(), Failure> {
-        let mut rows = Rows::of_table(table, self.shape).take(self.rows as usize);
-        let mut batch = Vec::with_capacity(self.batch);
-        loop {
-            batch.clear();
-            batch.extend(rows.by_ref().take(self.batch));
-            if batch.is_empty() || self.interrupt.is_set() {
-                return Ok(());
-            }
-            let begun = Instant::now();
-            session.insert_rows(table, &batch)?;
-            let service = begun.elapsed().as_nanos() as u64;
-            self.slot.lock().unwrap_or_else(PoisonError::into_inner).record(Kind::InsertBatch, service, None);
-        }
+    fn has_failed(&self) -> bool {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    fn drain(&self) -> Recorder {
+    fn fail(&self, failure: Failure) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+    }
+
+    fn drain(&self) -> Slot {
         std::mem::take(&mut *self.slot.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Reads every row once, so that everything that fits is in memory.
-pub fn scan_tables(target: &dyn Target, shape: Shape, interrupt: &Interrupt) -> Result<u64> {
+/// Reads every document once, so that everything that fits is in memory.
+pub fn scan(target: &dyn Target, workload: &dyn Workload, interrupt: &Interrupt) -> Result<u64> {
     let failed = failed(target);
-    let mut rows = 0;
-    for table in 1..=shape.tables {
+    let mut documents = 0;
+    for collection in workload.collections() {
         if interrupt.is_set() {
             break;
         }
-        rows += target.connect()?.scan_table(table).map_err(&failed)?;
+        documents += target.connect()?.scan(&collection).map_err(&failed)?;
     }
-    Ok(rows)
+    Ok(documents)
 }

@@ -12,7 +12,7 @@ mod step;
 mod worker;
 
 pub use interrupt::Interrupt;
-pub use load::{Loaded, load_tables, prepare_tables, scan_tables};
+pub use load::{Loaded, load, prepare, resume, scan};
 pub use recorder::{Latencies, Recorder};
 pub use schedule::{Arrival, Schedule};
 pub use step::{Interval, Pace, Step, run_step};

@@ -8,7 +8,7 @@ use super::worker::Worker;
 use super::{Arrival, Interrupt, Recorder, Schedule, Watch};
 use crate::observe::{Sample, Usage, processors};
 use crate::target::Target;
-use crate::workload::{Kind, Workload};
+use crate::workload::{Kind, Place, Workload};
 use crate::{Error, Result};
 
 /// How long and how hard.
@@ -80,8 +80,9 @@ pub fn run_step(
     interrupt: &Interrupt,
     watch: &mut dyn Watch,
 ) -> Result<Step> {
-    let sessions = (0..clients).map(|_| target.connect()).collect::<Result<Vec<_>>>()?;
-    let slots: Vec<Mutex<Recorder>> = (0..clients).map(|_| Mutex::default()).collect();
+    let place = |number| Place { number, of: workload.threads(clients) };
+    let sessions = (0..place(0).of).map(|_| target.connect()).collect::<Result<Vec<_>>>()?;
+    let slots: Vec<Mutex<Recorder>> = (0..place(0).of).map(|_| Mutex::default()).collect();
     let stop = AtomicBool::new(false);
     let schedule =
         pace.rate.map(|(rate, arrival)| Schedule::new(rate, arrival, pace.seed.wrapping_mul(31), Instant::now()));
@@ -91,7 +92,7 @@ pub fn run_step(
             let slot = slots.get(number).ok_or(Error::Panicked)?;
             let (schedule, stop) = (schedule.as_ref(), &stop);
             let worker = Worker { target, unit: workload.unit(), schedule, stop, interrupt, slot };
-            let client = workload.client(pace.seed.wrapping_add(1_000_003 * (number as u64 + 1)));
+            let client = workload.client(place(number), pace.seed.wrapping_add(1_000_003 * (number as u64 + 1)));
             threads.push(scope.spawn(move || worker.run(client, session)));
         }
         let collector =

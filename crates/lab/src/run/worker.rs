@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Interrupt, Recorder, Schedule};
 use crate::Result;
 use crate::target::{Failure, Session, Target};
-use crate::workload::{Client, Kind, Operation};
+use crate::workload::{Answer, Client, Kind, Operation, Unit};
 
 /// Between attempts to connect again after a broken connection.
 const RECONNECT: Duration = Duration::from_millis(100);
@@ -32,16 +32,21 @@ impl Worker<'_> {
                 break;
             }
             let begun = Instant::now();
-            let mut broken = false;
-            let complete = client.unit(&mut |operation| match self.execute(operation, &mut *session, due) {
-                Ok(()) => true,
-                Err(failure) => {
-                    broken = failure.broken;
-                    false
+            let (mut broken, mut first) = (false, true);
+            let unit = client.unit(&mut |operation| {
+                let due = due.filter(|_| std::mem::take(&mut first) && self.unit != Kind::TRANSACTION);
+                match self.execute(operation, &mut *session, due) {
+                    Ok(answer) => Some(answer),
+                    Err(failure) => {
+                        broken = failure.broken;
+                        None
+                    }
                 }
             });
-            if complete {
-                self.unit_done(begun, due);
+            match unit {
+                Unit::Complete(kinds) => self.unit_done(kinds, begun, due),
+                Unit::Abandoned => {}
+                Unit::Finished => break,
             }
             if broken && !self.reconnect(&mut session) {
                 break;
@@ -71,26 +76,24 @@ impl Worker<'_> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// `due` for the operation that a unit begins with: its response time counts from then.
     fn execute(
         &self,
         operation: &Operation<'_>,
         session: &mut dyn Session,
         due: Option<Instant>,
-    ) -> std::result::Result<(), Failure> {
+    ) -> std::result::Result<Answer, Failure> {
         let begun = Instant::now();
         let outcome = session.execute(operation);
         let service = nanoseconds(begun, Instant::now());
         let mut recorder = self.recorder();
         match outcome {
-            Ok(rows) => {
-                let kind = operation.kind();
-                // When an operation is the whole unit, its response time counts from when it was due.
-                let response = due.filter(|_| kind == self.unit).map(|due| nanoseconds(due, begun) + service);
-                recorder.record(kind, service, response);
-                if rows == 0 {
+            Ok(answer) => {
+                recorder.record(operation.kind(), service, due.map(|due| nanoseconds(due, begun) + service));
+                if answer.rows == 0 {
                     recorder.miss();
                 }
-                Ok(())
+                Ok(answer)
             }
             Err(failure) => {
                 if !self.stopped() || !failure.broken {
@@ -101,10 +104,10 @@ impl Worker<'_> {
         }
     }
 
-    fn unit_done(&self, begun: Instant, due: Option<Instant>) {
-        if self.unit == Kind::Transaction {
-            let now = Instant::now();
-            self.recorder().record(self.unit, nanoseconds(begun, now), due.map(|due| nanoseconds(due, now)));
+    fn unit_done(&self, kinds: &[Kind], begun: Instant, due: Option<Instant>) {
+        let now = Instant::now();
+        for kind in kinds {
+            self.recorder().record(*kind, nanoseconds(begun, now), due.map(|due| nanoseconds(due, now)));
         }
     }
 

@@ -12,7 +12,7 @@ use super::mongodb::point_command;
 use super::ports::free_port;
 use super::template::Template;
 use super::{Failure, Session, Sizes, Target};
-use crate::workload::{Operation, Row};
+use crate::workload::{Answer, Collection, Found, Operation, Statement};
 use crate::{Error, Result};
 
 pub const NAME: &str = "tcp-echo";
@@ -76,37 +76,37 @@ struct EchoSession {
 }
 
 fn unsupported() -> Failure {
-    Failure { code: "echo".to_owned(), message: "the echo keeps no data".to_owned(), broken: false }
+    Failure::unsupported("the echo, which keeps no data,")
 }
 
 impl Session for EchoSession {
-    fn execute(&mut self, operation: &Operation<'_>) -> std::result::Result<u64, Failure> {
-        let Operation::Point { id, .. } = operation else { return Err(unsupported()) };
+    fn execute(&mut self, operation: &Operation<'_>) -> std::result::Result<Answer, Failure> {
+        let Operation::Sysbench(Statement::Point { id, .. }) = operation else { return Err(unsupported()) };
         self.client.call(self.query.with_ints(&[*id]))?;
-        Ok(1)
+        Ok(Answer::rows(1))
     }
 
-    fn create_table(&mut self, _table: u32) -> std::result::Result<(), Failure> {
+    fn create(&mut self, _collection: &Collection) -> std::result::Result<(), Failure> {
         Err(unsupported())
     }
 
-    fn drop_table(&mut self, _table: u32) -> std::result::Result<(), Failure> {
+    fn create_late_indexes(&mut self, _collection: &Collection) -> std::result::Result<(), Failure> {
         Err(unsupported())
     }
 
-    fn count_rows(&mut self, _table: u32) -> std::result::Result<u64, Failure> {
+    fn remove(&mut self, _collection: &Collection) -> std::result::Result<(), Failure> {
         Err(unsupported())
     }
 
-    fn insert_rows(&mut self, _table: u32, _rows: &[Row]) -> std::result::Result<(), Failure> {
+    fn find(&mut self, _collection: &Collection) -> std::result::Result<Found, Failure> {
         Err(unsupported())
     }
 
-    fn scan_table(&mut self, _table: u32) -> std::result::Result<u64, Failure> {
+    fn scan(&mut self, _collection: &Collection) -> std::result::Result<u64, Failure> {
         Err(unsupported())
     }
 
-    fn sizes(&mut self) -> std::result::Result<Sizes, Failure> {
+    fn sizes(&mut self, _database: &str) -> std::result::Result<Sizes, Failure> {
         Ok(Sizes::default())
     }
 }

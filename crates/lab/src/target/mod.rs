@@ -13,7 +13,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::Result;
-use crate::workload::{Operation, Row};
+use crate::workload::{Answer, Collection, Found, Operation};
 
 pub trait Target: Send + Sync {
     /// The row's name in tables and files.
@@ -32,23 +32,25 @@ pub trait Target: Send + Sync {
 }
 
 pub trait Session: Send {
-    /// Gives the number of rows read or changed.
-    fn execute(&mut self, operation: &Operation<'_>) -> std::result::Result<u64, Failure>;
+    /// Refuses a family of operations it does not know ([`Failure::unsupported`]).
+    fn execute(&mut self, operation: &Operation<'_>) -> std::result::Result<Answer, Failure>;
 
-    /// Makes an empty table with its index on k.
-    fn create_table(&mut self, table: u32) -> std::result::Result<(), Failure>;
+    /// Makes an empty collection with the indexes that are made before the load.
+    fn create(&mut self, collection: &Collection) -> std::result::Result<(), Failure>;
 
-    fn drop_table(&mut self, table: u32) -> std::result::Result<(), Failure>;
+    /// Makes the indexes that wait for the load.
+    fn create_late_indexes(&mut self, collection: &Collection) -> std::result::Result<(), Failure>;
 
-    fn count_rows(&mut self, table: u32) -> std::result::Result<u64, Failure>;
+    /// Drops it, if it is there.
+    fn remove(&mut self, collection: &Collection) -> std::result::Result<(), Failure>;
 
-    /// Inserts `rows` by one statement.
-    fn insert_rows(&mut self, table: u32, rows: &[Row]) -> std::result::Result<(), Failure>;
+    /// What the server holds of it.
+    fn find(&mut self, collection: &Collection) -> std::result::Result<Found, Failure>;
 
-    /// Reads every row once.
-    fn scan_table(&mut self, table: u32) -> std::result::Result<u64, Failure>;
+    /// Reads every document once.
+    fn scan(&mut self, collection: &Collection) -> std::result::Result<u64, Failure>;
 
-    fn sizes(&mut self) -> std::result::Result<Sizes, Failure>;
+    fn sizes(&mut self, database: &str) -> std::result::Result<Sizes, Failure>;
 }
 
 /// An operation that did not succeed.
@@ -59,6 +61,14 @@ pub struct Failure {
     pub message: String,
     /// The session is of no more use.
     pub broken: bool,
+}
+
+impl Failure {
+    /// `who` has no way to execute what was asked.
+    pub fn unsupported(who: &str) -> Failure {
+        let message = format!("{who} does not execute such operations");
+        Failure { code: "unsupported".to_owned(), message, broken: false }
+    }
 }
 
 impl std::fmt::Display for Failure {

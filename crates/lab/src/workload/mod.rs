@@ -1,15 +1,34 @@
 //! What is done to a server: operations and the order and distribution they come in. Nothing here touches a socket, so
 //! the same workload runs against every target and is tested by looking at what it produces.
+//!
+//! | file | what |
+//! |---|---|
+//! | `build` | a workload by name and settings |
+//! | `kind`, `operation`, `collection` | the vocabulary: names that are measured, families of operations, collections |
+//! | `row`, `statement`, `tables` | sysbench's tables: their row, the statements about them, their load |
+//! | `pointquery`, `sysbench` | founding texts 001 and 002 |
 
+mod build;
+mod collection;
+mod kind;
 mod operation;
 pub mod pointquery;
 mod random;
 mod row;
+mod statement;
 pub mod sysbench;
+mod tables;
 
-pub use operation::{Columns, Kind, Operation, Range};
+use serde_json::Value;
+
+pub use build::{NAMES, build};
+pub use collection::{Collection, Found, Index};
+pub use kind::Kind;
+pub use operation::{Answer, Operation};
 pub use random::Random;
 pub use row::{C_BYTES, PAD_BYTES, Row, Rows, fill_groups};
+pub use statement::{Columns, Range, Statement};
+pub use tables::{Shape, Tables};
 
 /// How faithful to the originals (spec/workloads.md, "Two modes everywhere").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,28 +48,65 @@ impl Mode {
     }
 }
 
-/// The tables a workload runs on: `sbtest1` .. `sbtestN`, ids `1..=rows` in each.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    pub tables: u32,
-    pub rows: u32,
-}
-
-/// One experiment's stream of work.
+/// One experiment's stream of work against one system. What goes on from step to step (the next key to insert) is kept
+/// inside, so every system gets a workload of its own.
 pub trait Workload: Send + Sync {
-    /// The kind whose rate is the headline: a query, or a whole transaction.
+    /// The kind whose rate is the headline: a query, a whole transaction, any operation.
     fn unit(&self) -> Kind;
 
     /// The kinds that occur, in the order tables show them.
-    fn kinds(&self) -> &[Kind];
+    fn kinds(&self) -> &'static [Kind];
 
-    /// The stream of one client; equal seeds give equal streams.
-    fn client(&self, seed: u64) -> Box<dyn Client>;
+    /// Every setting as it is in force, for the manifest; [`build`] takes them back.
+    fn settings(&self) -> Value;
+
+    /// The database whose size is the workload's.
+    fn database(&self) -> &'static str;
+
+    /// What is made before the load.
+    fn collections(&self) -> Vec<Collection>;
+
+    /// The load, as streams that run at the same time, at most `threads` (a stream of nodes beside those of links may
+    /// be one more); each ends with [`Unit::Finished`]. The rows of its answers are the documents loaded.
+    fn loaders(&self, threads: usize) -> Vec<Box<dyn Client>>;
+
+    /// Told before the steps what the collections hold, in the order of [`Workload::collections`].
+    fn resume(&self, _found: &[Found]) {}
+
+    /// Client threads of a step with `clients`: more where some of them only watch (iiBench's queries).
+    fn threads(&self, clients: usize) -> usize {
+        clients
+    }
+
+    /// The stream of one client; equal seeds give equal streams, as far as clients do not share a counter.
+    fn client(&self, place: Place, seed: u64) -> Box<dyn Client>;
 }
+
+/// Which thread of a step a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// From 0.
+    pub number: usize,
+    /// Of all threads, [`Workload::threads`].
+    pub of: usize,
+}
+
+/// How a unit ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Everything was executed. The time of the whole is recorded under these kinds; none when the one operation is it.
+    Complete(&'static [Kind]),
+    /// An operation failed; what is left of a transaction after an error is not tried, as in the originals.
+    Abandoned,
+    /// There was nothing left to do; the stream is at its end.
+    Finished,
+}
+
+/// What a stream hands its operations to; `None` when the operation failed.
+pub type Execute<'a> = dyn FnMut(&Operation<'_>) -> Option<Answer> + 'a;
 
 /// One client's stream.
 pub trait Client: Send {
-    /// Produces the operations of one unit in order and hands each to `execute`, which says whether to go on. False when
-    /// the unit was abandoned: what is left of a transaction after an error is not tried, as in the originals.
-    fn unit(&mut self, execute: &mut dyn FnMut(&Operation<'_>) -> bool) -> bool;
+    /// Produces the operations of one unit in order and hands each to `execute`.
+    fn unit(&mut self, execute: &mut Execute<'_>) -> Unit;
 }

@@ -1,23 +1,43 @@
 //! Cached point queries (founding text 001, spec/workloads.md section 4): a random table, one row by `_id`, all columns.
 
-use super::{Client, Columns, Kind, Operation, Random, Shape, Workload};
+use serde_json::Value;
+
+use super::{
+    Client, Collection, Columns, Execute, Kind, Operation, Place, Random, Shape, Statement, Tables, Unit, Workload,
+};
 
 #[derive(Clone, Copy, Debug)]
 pub struct PointQuery {
-    pub shape: Shape,
+    pub tables: Tables,
 }
 
 impl Workload for PointQuery {
     fn unit(&self) -> Kind {
-        Kind::PointQuery
+        Kind::POINT_QUERY
     }
 
-    fn kinds(&self) -> &[Kind] {
-        &[Kind::PointQuery]
+    fn kinds(&self) -> &'static [Kind] {
+        &[Kind::POINT_QUERY]
     }
 
-    fn client(&self, seed: u64) -> Box<dyn Client> {
-        Box::new(Stream { shape: self.shape, random: Random::new(seed) })
+    fn settings(&self) -> Value {
+        self.tables.settings()
+    }
+
+    fn database(&self) -> &'static str {
+        Tables::DATABASE
+    }
+
+    fn collections(&self) -> Vec<Collection> {
+        self.tables.collections()
+    }
+
+    fn loaders(&self, threads: usize) -> Vec<Box<dyn Client>> {
+        self.tables.loaders(threads)
+    }
+
+    fn client(&self, _place: Place, seed: u64) -> Box<dyn Client> {
+        Box::new(Stream { shape: self.tables.shape, random: Random::new(seed) })
     }
 }
 
@@ -27,27 +47,32 @@ struct Stream {
 }
 
 impl Client for Stream {
-    fn unit(&mut self, execute: &mut dyn FnMut(&Operation<'_>) -> bool) -> bool {
+    fn unit(&mut self, execute: &mut Execute<'_>) -> Unit {
         let table = self.random.up_to(self.shape.tables);
         let id = self.random.up_to(self.shape.rows) as i32;
-        execute(&Operation::Point { table, id, columns: Columns::All })
+        let point = Operation::Sysbench(Statement::Point { table, id, columns: Columns::All });
+        execute(&point).map_or(Unit::Abandoned, |_| Unit::Complete(&[]))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::{Answer, Mode};
 
     #[test]
     fn tables_and_ids_are_uniform() {
-        let mut client = PointQuery { shape: Shape { tables: 8, rows: 100 } }.client(5);
+        let tables = Tables { shape: Shape { tables: 8, rows: 100 }, mode: Mode::Compat, batch: 10 };
+        let mut client = PointQuery { tables }.client(Place { number: 0, of: 1 }, 5);
         let (mut tables, mut ids) = ([0u32; 9], [0u32; 101]);
         for _ in 0..80_000 {
             client.unit(&mut |operation| {
-                let Operation::Point { table, id, columns: Columns::All } = operation else { panic!("{operation:?}") };
+                let Operation::Sysbench(Statement::Point { table, id, columns: Columns::All }) = operation else {
+                    panic!("{operation:?}")
+                };
                 tables[*table as usize] += 1;
                 ids[*id as usize] += 1;
-                true
+                Some(Answer::rows(1))
             });
         }
         assert!(tables[0] == 0 && tables[1..].iter().all(|count| (9_500..10_500).contains(count)), "{tables:?}");

@@ -1,0 +1,288 @@
+//! A MongoDB server (Arbor or another) over the lean client; one file per family of operations.
+
+mod sysbench;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_wire::client::{Client, ClientError, Options, Reply, Uri};
+use serde_json::{Value, json};
+pub(super) use sysbench::point_command;
+
+use self::sysbench::Sysbench;
+use super::{Failure, Session, Sizes, Target};
+use crate::workload::{Answer, Collection, Found, Index, Operation};
+use crate::{Error, Result};
+
+/// Longer than any operation of the experiments takes; a server that hangs ends the run instead of hanging it.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// A running server.
+#[derive(Clone, Debug)]
+pub struct MongoDb {
+    name: String,
+    address: String,
+    options: Options,
+    process: Option<u32>,
+    folder: Option<PathBuf>,
+}
+
+impl MongoDb {
+    /// `mongodb://host:port` or `name=mongodb://host:port`.
+    pub fn parse(text: &str) -> Result<MongoDb> {
+        let (name, uri) = match text.split_once('=') {
+            Some((name, uri)) if !name.contains([':', '/']) => (Some(name), uri),
+            _ => (None, text),
+        };
+        let uri = Uri::parse(uri).map_err(|error| Error::Usage(error.to_string()))?;
+        let mut target = MongoDb::at(name.unwrap_or(&uri.address), &uri.address);
+        target.options = Options { app_name: target.options.app_name, timeout: Some(TIMEOUT), ..uri.options() };
+        Ok(target)
+    }
+
+    pub fn at(name: &str, address: &str) -> MongoDb {
+        let options = Options { app_name: "arbor lab".to_owned(), timeout: Some(TIMEOUT), ..Options::default() };
+        MongoDb { name: name.to_owned(), address: address.to_owned(), options, process: None, folder: None }
+    }
+
+    /// The same, run by a process of this machine on a folder of this machine.
+    pub fn local(mut self, process: u32, folder: Option<&Path>) -> MongoDb {
+        self.process = Some(process);
+        self.folder = folder.map(Path::to_owned);
+        self
+    }
+
+    /// Finds out the process of a server on this machine, so that its CPU time can be told from the rest.
+    pub fn discover(mut self) -> Result<MongoDb> {
+        if self.address.starts_with("127.0.0.1:") || self.address.starts_with("localhost:") {
+            let mut client = self.client()?;
+            let status = client.command("admin", &DocBuf::new().with("serverStatus", 1));
+            self.process = status.ok().and_then(|reply| reply.number("pid")).map(|pid| pid as u32);
+        }
+        Ok(self)
+    }
+
+    pub fn client(&self) -> Result<Client> {
+        Client::connect_with(&self.address, self.options.clone())
+            .map_err(|source| Error::Client { server: self.name.clone(), source })
+    }
+
+    /// Bytes of the reply to a point query for row 1 of table 1.
+    pub fn point_reply_bytes(&self) -> Result<usize> {
+        let mut client = self.client()?;
+        let reply = client
+            .call(sysbench::point_command(1).with_ints(&[1]))
+            .map_err(|source| Error::Client { server: self.name.clone(), source })?;
+        // Header, flags, section kind.
+        Ok(reply.doc.as_bytes().len() + 21)
+    }
+}
+
+impl Target for MongoDb {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn connect(&self) -> Result<Box<dyn Session>> {
+        Ok(Box::new(Connection { client: self.client()?, sysbench: Sysbench::default() }))
+    }
+
+    fn process(&self) -> Option<u32> {
+        self.process
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    fn about(&self) -> Result<Value> {
+        let mut client = self.client()?;
+        let mut text = |command: &str, path: &[&str]| {
+            let reply = client.command("admin", &DocBuf::new().with(command, 1)).ok()?;
+            let (last, parents) = path.split_last()?;
+            let parent = parents.iter().try_fold(reply.doc, |doc, field| match doc.get(field)? {
+                ValueRef::Document(inner) => Some(inner),
+                _ => None,
+            })?;
+            match parent.get(last)? {
+                ValueRef::String(text) => Some(text.to_owned()),
+                _ => None,
+            }
+        };
+        Ok(json!({
+            "address": self.address,
+            "version": text("buildInfo", &["version"]),
+            "git_version": text("buildInfo", &["gitVersion"]),
+            "engine": text("serverStatus", &["storageEngine", "name"]),
+            "write_concern": "w:1, j:false (server default)",
+            "compressor": self.options.compressor.map(arbor_wire::Compressor::name),
+        }))
+    }
+}
+
+struct Connection {
+    client: Client,
+    sysbench: Sysbench,
+}
+
+impl Session for Connection {
+    fn execute(&mut self, operation: &Operation<'_>) -> std::result::Result<Answer, Failure> {
+        match operation {
+            Operation::Sysbench(statement) => self.sysbench.execute(&mut self.client, statement).map(Answer::rows),
+        }
+    }
+
+    fn create(&mut self, collection: &Collection) -> std::result::Result<(), Failure> {
+        self.client.command(collection.database, &DocBuf::new().with("create", collection.name.as_str()))?;
+        create_indexes(&mut self.client, collection, false)
+    }
+
+    fn create_late_indexes(&mut self, collection: &Collection) -> std::result::Result<(), Failure> {
+        create_indexes(&mut self.client, collection, true)
+    }
+
+    fn remove(&mut self, collection: &Collection) -> std::result::Result<(), Failure> {
+        const NAMESPACE_NOT_FOUND: i32 = 26;
+        match self.client.command(collection.database, &DocBuf::new().with("drop", collection.name.as_str())) {
+            Err(error) if error.code() != Some(NAMESPACE_NOT_FOUND) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn find(&mut self, collection: &Collection) -> std::result::Result<Found, Failure> {
+        let Collection { database, name, sequence, .. } = collection;
+        let reply = self.client.command(database, &DocBuf::new().with("count", name.as_str()))?;
+        let mut found = Found { documents: reply.number("n").unwrap_or(0.0) as u64, last_id: None };
+        if *sequence && found.documents > 0 {
+            let last = DocBuf::new().with("find", name.as_str()).with("sort", &DocBuf::new().with("_id", -1));
+            let last = last.with("limit", 1).with("singleBatch", true);
+            self.client.find(database, &last, |document| found.last_id = integer(document.get("_id")))?;
+        }
+        Ok(found)
+    }
+
+    fn scan(&mut self, collection: &Collection) -> std::result::Result<u64, Failure> {
+        let command = DocBuf::new().with("find", collection.name.as_str()).with("batchSize", 10_000);
+        Ok(self.client.find(collection.database, &command, |_| {})? as u64)
+    }
+
+    fn sizes(&mut self, database: &str) -> std::result::Result<Sizes, Failure> {
+        let stats = self.client.command(database, &DocBuf::new().with("dbStats", 1))?;
+        let mut sizes = Sizes {
+            documents: stats.number("objects"),
+            data_bytes: stats.number("dataSize"),
+            storage_bytes: stats.number("storageSize"),
+            index_bytes: stats.number("indexSize"),
+            ..Sizes::default()
+        };
+        let status = self.client.command("admin", &DocBuf::new().with("serverStatus", 1))?;
+        sizes.log_bytes = figure(status.doc, "arborLog", "bytes");
+        sizes.engine_bytes = figure(status.doc, "engine", "diskBytes");
+        sizes.engine_free_bytes = figure(status.doc, "engine", "freeBytes");
+        Ok(sizes)
+    }
+}
+
+/// Those that are made before the load, or those after it.
+fn create_indexes(client: &mut Client, collection: &Collection, after_load: bool) -> std::result::Result<(), Failure> {
+    let wanted = collection.indexes.iter().filter(|index| index.after_load == after_load);
+    let indexes: Vec<DocBuf> = wanted.map(index_document).collect();
+    if !indexes.is_empty() {
+        let command = DocBuf::new().with("createIndexes", collection.name.as_str()).with("indexes", &array(&indexes));
+        client.command(collection.database, &command)?;
+    }
+    Ok(())
+}
+
+fn index_document(index: &Index) -> DocBuf {
+    let key: DocBuf = index.fields.iter().map(|field| (field, 1)).collect();
+    let document = DocBuf::new().with("key", &key).with("name", index.name().as_str());
+    if index.unique { document.with("unique", true) } else { document }
+}
+
+fn integer(value: Option<ValueRef<'_>>) -> Option<i64> {
+    match value? {
+        ValueRef::Int32(number) => Some(number.into()),
+        ValueRef::Int64(number) => Some(number),
+        _ => None,
+    }
+}
+
+fn array(docs: &[DocBuf]) -> ArrayBuf {
+    docs.iter().collect()
+}
+
+/// A number of a section of serverStatus that only Arbor has.
+fn figure(status: Doc<'_>, section: &str, field: &str) -> Option<f64> {
+    let Some(ValueRef::Document(section)) = status.get(section) else { return None };
+    match section.get(field)? {
+        ValueRef::Int64(figure) => Some(figure as f64),
+        ValueRef::Int32(figure) => Some(figure.into()),
+        ValueRef::Double(figure) => Some(figure),
+        _ => None,
+    }
+}
+
+/// Inserts `documents` as a document sequence and gives how many went in.
+fn insert_many(
+    client: &mut Client,
+    database: &str,
+    collection: &str,
+    ordered: bool,
+    documents: &[DocBuf],
+) -> std::result::Result<u64, Failure> {
+    let command = DocBuf::new().with("insert", collection).with("ordered", ordered);
+    let reply = client.command_with(database, &command, &[("documents", documents)])?;
+    written(reply)
+}
+
+fn read(client: &mut Client, command: &[u8]) -> std::result::Result<u64, Failure> {
+    Ok(client.find_raw(command, |_| {})? as u64)
+}
+
+fn write(client: &mut Client, command: &[u8]) -> std::result::Result<u64, Failure> {
+    written(client.call(command)?)
+}
+
+/// What a write statement changed, or the first error in its reply.
+fn written(reply: Reply<'_>) -> std::result::Result<u64, Failure> {
+    match reply.first_write_error() {
+        Some(error) => Err(error.into()),
+        None => Ok(reply.number("n").unwrap_or(0.0) as u64),
+    }
+}
+
+impl Failure {
+    fn answer(message: &str) -> Failure {
+        Failure { code: "reply".to_owned(), message: message.to_owned(), broken: false }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        let code = match &error {
+            ClientError::Command { code, .. } => code.to_string(),
+            ClientError::Io(error) => format!("io: {}", error.kind()),
+            _ => "protocol".to_owned(),
+        };
+        Failure { code, message: error.to_string(), broken: !error.is_answer() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_may_have_names() {
+        let check = |text: &str, name: &str, address: &str| {
+            let target = MongoDb::parse(text).unwrap();
+            assert_eq!((target.name.as_str(), target.address.as_str()), (name, address));
+        };
+        check("mongodb://h:1", "h:1", "h:1");
+        check("mongo7=mongodb://h:1/?appName=x", "mongo7", "h:1");
+        check("mongodb://h:1/?appName=x", "h:1", "h:1");
+        assert!(MongoDb::parse("mongodb://u:p@h").is_err());
+    }
+}

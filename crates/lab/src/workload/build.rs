@@ -1,0 +1,95 @@
+//! A workload by its name and settings, as experiments and `--set` give them.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::pointquery::PointQuery;
+use super::sysbench::{Mix, Sysbench};
+use super::{Mode, Shape, Tables, Workload};
+
+/// The names that [`build`] knows.
+pub const NAMES: [&str; 2] = ["pointquery", "sysbench"];
+
+/// A new workload at its beginning. Settings that are not named keep their defaults; a name that is unknown or a value
+/// that does not fit is the error, in words for people.
+pub fn build(name: &str, mode: Mode, settings: &Map<String, Value>) -> Result<Box<dyn Workload>, String> {
+    Ok(match name {
+        "pointquery" => Box::new(PointQuery { tables: read::<TableSettings>(name, settings)?.tables(mode)? }),
+        "sysbench" => {
+            let (tables, mix) = split(settings, &["tables", "docs", "batch"]);
+            Box::new(Sysbench {
+                tables: read::<TableSettings>(name, &tables)?.tables(mode)?,
+                mix: read::<Mix>(name, &mix)?,
+            })
+        }
+        _ => return Err(format!("there is no workload {name:?}; there are {}", NAMES.join(", "))),
+    })
+}
+
+fn read<T: DeserializeOwned>(name: &str, settings: &Map<String, Value>) -> Result<T, String> {
+    serde_json::from_value(Value::Object(settings.clone())).map_err(|error| format!("workload {name}: {error}"))
+}
+
+/// The settings with these names, and the others.
+fn split(settings: &Map<String, Value>, names: &[&str]) -> (Map<String, Value>, Map<String, Value>) {
+    settings.clone().into_iter().partition(|(name, _)| names.contains(&name.as_str()))
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct TableSettings {
+    tables: u32,
+    /// Per table.
+    docs: u32,
+    /// Per insert of the load.
+    batch: u32,
+}
+
+impl Default for TableSettings {
+    fn default() -> TableSettings {
+        TableSettings { tables: 8, docs: 125_000, batch: 1000 }
+    }
+}
+
+impl TableSettings {
+    fn tables(&self, mode: Mode) -> Result<Tables, String> {
+        if self.tables == 0 || self.batch == 0 || self.docs < self.batch || self.docs > i32::MAX as u32 / 2 {
+            return Err("tables and batch must be at least 1, docs at least batch and an int32".to_owned());
+        }
+        Ok(Tables { shape: Shape { tables: self.tables, rows: self.docs }, mode, batch: self.batch })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn built(name: &str, settings: Value) -> Result<Box<dyn Workload>, String> {
+        build(name, Mode::Compat, settings.as_object().unwrap())
+    }
+
+    #[test]
+    fn every_name_has_defaults_and_refuses_what_it_does_not_know() {
+        for name in NAMES {
+            let workload = built(name, json!({})).unwrap();
+            assert!(workload.kinds().contains(&workload.unit()), "{name}");
+            let again = built(name, workload.settings()).unwrap();
+            assert_eq!(again.settings(), workload.settings());
+            let error = built(name, json!({"frob": 1})).err().unwrap();
+            assert!(error.contains("frob") && error.contains(name), "{error}");
+        }
+        assert!(built("frob", json!({})).err().unwrap().contains("there is no workload \"frob\""));
+    }
+
+    #[test]
+    fn settings_are_checked() {
+        let error = |name, settings| built(name, settings).err().unwrap();
+        assert!(error("sysbench", json!({"docs": "many"})).contains("invalid type: string \"many\""));
+        assert!(error("sysbench", json!({"docs": 10})).contains("docs at least batch"));
+        assert!(error("pointquery", json!({"points": 3})).contains("unknown field `points`"));
+        assert!(built("sysbench", json!({"tables": 2, "points": 3})).is_ok());
+    }
+}
