@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use arbor_lab::results::{
-    Clock, Ending, ErrorCount, Event, EventKind, LatencyRow, Phase, Point, Record, Run, StepRecord, SystemRecord,
-    TableData, TableRow, Writer,
+    Clock, Ending, ErrorCount, Event, EventKind, LatencyRow, Phase, Point, Record, Row, Run, StepRecord, SystemRecord,
+    Table, Writer,
 };
 use hdrhistogram::Histogram;
 use serde_json::json;
@@ -111,9 +111,10 @@ fn the_record_and_tables_are_replaced_at_the_end() {
     let writer = Writer::create(folder.path(), &record, &json!({})).unwrap();
     (record.ending, record.ended) = (Ending::Complete, Some("2026-11-21T22:00:00Z".to_owned()));
     writer.record(&record).unwrap();
-    let row = TableRow { name: "fb56.sql".to_owned(), cells: vec!["11730".to_owned()], published: true };
+    let row = Row { name: "fb56.sql".to_owned(), cells: vec!["11730".to_owned()], published: true };
     let (columns, rows) = (vec!["1".to_owned()], vec![row]);
-    let tables = vec![TableData { title: "QPS".to_owned(), legend: "clients".to_owned(), columns, rows }];
+    let tables =
+        vec![Table { title: "QPS".to_owned(), legend: "clients".to_owned(), columns, rows, ..Table::default() }];
     writer.tables(&tables).unwrap();
     let run = Run::read(folder.path()).unwrap();
     assert_eq!((run.record, run.tables), (record, tables));

@@ -11,8 +11,9 @@ pub use manifest::manifest;
 pub use progress::Progress;
 pub use published::Published;
 pub use series::Series;
-pub use table::{Form, Row, Table};
 pub use tables::tables;
+
+pub use crate::results::{Form, Row, Table};
 
 use serde_json::Value;
 

@@ -8,7 +8,7 @@
 //! | `hist.hlog` | HdrHistogram V2 log: a histogram per interval, tagged `system/step/kind[/response]`, nanoseconds | [`Recorded`] |
 //! | `events.ndjson` | checkpoints, kills, chunk moves, stalls: `{t_s, end_s, system, kind, text}` | [`Event`] |
 //! | `env.json` | machine, kernel, disk, limits | JSON |
-//! | `tables.json` | the founding text's tables with its numbers beside ours | [`TableData`] |
+//! | `tables.json` | the founding text's tables with its numbers beside ours | [`Table`] |
 //!
 //! All times are seconds since the run began: one clock for series, histograms, events and steps.
 //!
@@ -33,7 +33,7 @@ pub use event::{Event, EventKind};
 pub use hist::{HistogramLog, Recorded};
 pub use record::{Clock, Ending, ErrorCount, LatencyRow, Phase, Record, StepRecord, SystemRecord};
 pub use series::{Point, SeriesFile};
-pub use table::{TableData, TableRow};
+pub use table::{Form, Row, Table};
 pub use writer::Writer;
 
 use crate::{Error, Result};
@@ -48,7 +48,7 @@ pub struct Run {
     pub events: Vec<Event>,
     /// Machine, kernel, disk, limits.
     pub environment: Value,
-    pub tables: Vec<TableData>,
+    pub tables: Vec<Table>,
 }
 
 impl Run {

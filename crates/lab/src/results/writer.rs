@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Event, HistogramLog, Point, Record, SeriesFile, TableData, record};
+use super::{Event, HistogramLog, Point, Record, SeriesFile, Table, record};
 use crate::{Error, Result};
 
 pub(super) const RECORD: &str = "run.yaml";
@@ -70,7 +70,7 @@ impl Writer {
     }
 
     /// Replaces tables.json.
-    pub fn tables(&self, tables: &[TableData]) -> Result<()> {
+    pub fn tables(&self, tables: &[Table]) -> Result<()> {
         let text = serde_json::to_string_pretty(tables).expect("a table has no map");
         self.replace(TABLES, &format!("{text}\n"))
     }

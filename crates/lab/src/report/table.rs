@@ -11,7 +11,7 @@
 
 use std::fmt;
 
-use super::{Form, Row, Table};
+use crate::results::{Form, Row, Table};
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
