@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 1 | kind, and flags: 0x40 a statement number follows, 0x80 the document before follows |
 //! | 4 | number of the statement, little-endian |
-//! | ... | the document as it was before (for pre-images) |
+//! | ... | the document as it was before (for pre-images); of a command, `o2` of its entry |
 //! | ... | update: the difference; delete: the document key; command and no-op: what it says |
 //!
 //! The document after an insert, a replacement or an update is what the note tells of in its record.
@@ -43,7 +43,8 @@ pub struct Change<'a> {
     pub kind: Kind<'a>,
     /// Which statement of its command made it, for retryable writes.
     pub statement: Option<i32>,
-    /// The document before, when the collection keeps pre-images.
+    /// The document before, when the collection keeps pre-images; of a command, what its entry says as `o2` (how the
+    /// collection or the index was before).
     pub before: Option<Doc<'a>>,
 }
 

@@ -1,7 +1,7 @@
 //! Records of the log as MongoDB shows them: the events of a record, and the documents of `local.oplog.rs`.
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Timestamp, ValueRef};
-use arbor_txn::record::Record;
+use arbor_txn::record::{Note, Record};
 
 use crate::bytes::Taken;
 use crate::{Change, Kind, Malformed, Place, Retry, Statement};
@@ -24,24 +24,32 @@ pub struct Event<'r> {
 /// The changes of a record in order. Records that nobody is to be told of have none.
 pub fn events(record: &Record) -> Taken<Vec<Event<'_>>> {
     let statement = Statement::decode(&record.logical)?;
-    let event = |(index, note)| {
-        let place = record.place_of(note).ok_or(Malformed("a note without a place"))?;
-        let change = Change::decode(&note.about)?;
-        let after = record.value_of(note).map(Doc::trusted);
-        if after.is_none() && matches!(change.kind, Kind::Insert | Kind::Replace | Kind::Update(_)) {
-            return Err(Malformed("a change of a document without the document"));
-        }
-        Ok(Event {
-            time: timestamp(record.stamp.time + index as u64),
-            index,
-            wall: record.stamp.wall,
-            statement,
-            place: Place::decode(place)?,
-            change,
-            after,
-        })
-    };
+    let event = |(index, note)| event(record, statement, index, note);
     record.notes.iter().enumerate().map(event).collect()
+}
+
+/// One change of a record. None: it has no so many.
+pub fn event_at(record: &Record, index: usize) -> Taken<Option<Event<'_>>> {
+    let Some(note) = record.notes.get(index) else { return Ok(None) };
+    event(record, Statement::decode(&record.logical)?, index, note).map(Some)
+}
+
+fn event<'r>(record: &'r Record, statement: Option<Statement>, index: usize, note: &'r Note) -> Taken<Event<'r>> {
+    let place = record.place_of(note).ok_or(Malformed("a note without a place"))?;
+    let change = Change::decode(&note.about)?;
+    let after = record.value_of(note).map(Doc::trusted);
+    if after.is_none() && matches!(change.kind, Kind::Insert | Kind::Replace | Kind::Update(_)) {
+        return Err(Malformed("a change of a document without the document"));
+    }
+    Ok(Event {
+        time: timestamp(record.stamp.time + index as u64),
+        index,
+        wall: record.stamp.wall,
+        statement,
+        place: Place::decode(place)?,
+        change,
+        after,
+    })
 }
 
 /// The hybrid time as BSON has it.
@@ -99,7 +107,7 @@ fn tail(out: DocBuf, event: &Event<'_>, term: i64) -> DocBuf {
         .with("wall", ValueRef::DateTime(event.wall))
 }
 
-impl Event<'_> {
+impl<'r> Event<'r> {
     /// `op`, `ns`, `ui`, `o`, `o2`.
     fn append_change(&self, out: &mut DocBuf) {
         let after = self.after.unwrap_or(Doc::empty());
@@ -125,6 +133,19 @@ impl Event<'_> {
         if matches!(self.change.kind, Kind::Insert | Kind::Replace | Kind::Update(_)) {
             out.append("o2", &self.document_key());
         }
+        if let Some(before) = self.object2() {
+            out.append("o2", ValueRef::Document(before));
+        }
+    }
+
+    /// How it was before a change of the catalogue.
+    pub fn object2(&self) -> Option<Doc<'r>> {
+        self.change.before.filter(|_| matches!(self.change.kind, Kind::Command(_)))
+    }
+
+    /// All changes of its record are one transaction.
+    pub fn is_of_transaction(&self) -> bool {
+        self.statement.is_some_and(|statement| statement.retry == Retry::Transaction)
     }
 
     /// `{_id}` of the document that was changed.
@@ -142,7 +163,7 @@ mod tests {
     use arbor_engine::Op;
     use arbor_notation::{doc, show};
     use arbor_txn::Stamp;
-    use arbor_txn::record::{Note, Told};
+    use arbor_txn::record::Told;
     use uuid::Uuid;
 
     use super::*;
@@ -183,7 +204,8 @@ mod tests {
     #[test]
     fn every_change_is_an_entry() {
         let (after, delta, key) = (doc("{_id: 1, a: 2}"), doc("{u: {a: 2}}"), doc("{_id: 1}"));
-        let create = doc("{create: 'c'}");
+        let (create, old) = (doc("{create: 'c'}"), doc("{was: 1}"));
+        let modified = Change { before: Some(old.as_doc()), ..Change::of(Kind::Command(create.as_doc())) };
         let retried = Change { kind: Kind::Update(delta.as_doc()), statement: Some(4), before: None };
         let record = record(
             None,
@@ -193,6 +215,7 @@ mod tests {
                 (Change::of(Kind::Replace), Some(&after)),
                 (Change::of(Kind::Delete(key.as_doc())), None),
                 (Change::of(Kind::Command(create.as_doc())), None),
+                (modified, None),
             ],
         );
         let tail = |at: u32| {
@@ -207,7 +230,13 @@ mod tests {
             format!("{{op: 'u', ns: 'db.c', ui: UI, o: {{_id: 1, a: 2}}, o2: {{_id: 1}}, {}}}", tail(9)),
             format!("{{op: 'd', ns: 'db.c', ui: UI, o: {{_id: 1}}, {}}}", tail(10)),
             format!("{{op: 'c', ns: 'db.c', ui: UI, o: {{create: 'c'}}, {}}}", tail(11)),
+            format!("{{op: 'c', ns: 'db.c', ui: UI, o: {{create: 'c'}}, o2: {{was: 1}}, {}}}", tail(12)),
         ];
+        assert_eq!(
+            format!("{:?}", event_at(&record, 3)),
+            format!("{:?}", Ok::<_, Malformed>(events(&record).unwrap().get(3)))
+        );
+        assert!(event_at(&record, 6).unwrap().is_none());
         assert_eq!(shown(&record), expected.map(|entry| expect(&entry)));
     }
 

@@ -24,6 +24,6 @@ mod statement;
 
 pub use bytes::Malformed;
 pub use change::{Change, Kind};
-pub use entry::{Event, entries, events};
+pub use entry::{Event, entries, event_at, events};
 pub use place::Place;
 pub use statement::{Retry, SessionId, Statement};
