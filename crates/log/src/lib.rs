@@ -36,7 +36,7 @@ mod writer;
 
 pub use error::{Error, Result};
 pub use format::PAYLOAD_BYTES_MAX;
-pub use log::Log;
+pub use log::{Log, SyncListener};
 pub use options::LogOptions;
 pub use reader::Reader;
 pub use stats::LogStats;

@@ -27,8 +27,11 @@ pub struct Log {
     syncer: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// Called with the last durable position by the thread that synced, which holds no lock of the log; it may hear of an
+/// older position later. Answers whether the next sync is wanted at once.
+pub type SyncListener = Arc<dyn Fn(Position) -> bool + Send + Sync>;
+
 /// What the log, its background thread and its readers share.
-#[derive(Debug)]
 pub(crate) struct Shared {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -44,6 +47,8 @@ pub(crate) struct Shared {
     pub alarm: Alarm,
     /// The background thread knows that there is something to sync.
     alarmed: AtomicBool,
+    /// Told of every sync that made something durable.
+    listener: RwLock<Option<SyncListener>>,
     /// Held while segments are removed.
     trimming: Mutex<()>,
     poisoned: OnceLock<String>,
@@ -72,6 +77,7 @@ impl Log {
             sync: SyncState::new(appended),
             alarm: Alarm::new(options.commit_interval),
             alarmed: AtomicBool::new(false),
+            listener: RwLock::new(None),
             trimming: Mutex::new(()),
             poisoned: OnceLock::new(),
             closed: AtomicBool::new(false),
@@ -111,6 +117,11 @@ impl Log {
     /// Asks the background thread to sync soon, without waiting.
     pub fn request_sync(&self) {
         self.shared.alarm.request();
+    }
+
+    /// Has `listener` called after every sync that made something durable, in the place of an earlier one.
+    pub fn on_sync(&self, listener: SyncListener) {
+        *self.shared.listener.write().unwrap_or_else(PoisonError::into_inner) = Some(listener);
     }
 
     /// How long after an append the background thread syncs.
@@ -173,10 +184,18 @@ impl Log {
     fn stop_syncer(&self) {
         self.shared.alarm.close();
         let syncer = self.syncer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(syncer) = syncer {
+        // What a listener drops may hold the last reference to the log: then it is the thread itself that ends it.
+        let is_own = |syncer: &JoinHandle<()>| syncer.thread().id() == std::thread::current().id();
+        if let Some(syncer) = syncer.filter(|syncer| !is_own(syncer)) {
             // A panic of the thread has been reported by the panic hook and has poisoned nothing that is used here.
             let _ = syncer.join();
         }
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("dir", &self.dir).field("writer", &self.writer).finish_non_exhaustive()
     }
 }
 
@@ -303,6 +322,13 @@ impl Shared {
         match failure {
             Failure::TakenBack(error) => error,
             Failure::Poisoned(reason) => self.poison(reason),
+        }
+    }
+
+    pub fn tell_listener(&self) {
+        let listener = self.listener.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if listener.is_some_and(|listener| listener(Position(self.sync.durable()))) {
+            self.alarm.request();
         }
     }
 

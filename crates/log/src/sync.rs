@@ -65,8 +65,11 @@ impl Shared {
         if self.sync.durable() >= position || !self.sync.lead_or_wait(position, || self.require_sound())? {
             return Ok(());
         }
-        let _leadership = Leadership(&self.sync);
-        self.sync_now()
+        let leadership = Leadership(&self.sync);
+        self.sync_now()?;
+        drop(leadership);
+        self.tell_listener();
+        Ok(())
     }
 
     /// Syncs everything that is appended when the call begins. Only the leader calls this.

@@ -19,7 +19,7 @@
 //! Lock order: commit lock, then a shard of the active transactions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,7 @@ use crate::claims::{Claims, OwnClaims};
 use crate::clock::Clock;
 use crate::conflict::hash_of;
 use crate::group::{Committed, Draft, PRUNE_AT, Request};
+use crate::hub::{Arrival, Hub};
 use crate::queue::Queue;
 use crate::write_set::WriteSet;
 use crate::{Durability, Error, Options, Result, Retention};
@@ -55,12 +56,8 @@ pub(crate) struct CommitPath {
     /// Signalled when pending batches are applied.
     applied: Condvar,
     applied_lock: Mutex<()>,
-    /// Position that new snapshots show at least.
-    published: AtomicU64,
-    /// Who waits for more to be published.
-    watchers: AtomicUsize,
-    watched: Condvar,
-    watched_lock: Mutex<()>,
+    /// What is published, and who waits for more of the history.
+    hub: Arc<Hub>,
     next_tree: AtomicU64,
     log_bytes: AtomicU64,
     low_space: AtomicBool,
@@ -81,11 +78,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl CommitPath {
     pub fn new(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options, committed: Committed) -> CommitPath {
+        let hub = Arc::new(Hub::new(engine.applied(), log.durable()));
+        let synced = hub.clone();
+        log.on_sync(Arc::new(move |durable| synced.synced(durable)));
+        let _nobody_waits = hub.synced(log.durable());
         CommitPath {
-            published: AtomicU64::new(engine.applied().0),
-            watchers: AtomicUsize::new(0),
-            watched: Condvar::new(),
-            watched_lock: Mutex::new(()),
+            hub,
             next_tree: AtomicU64::new(committed.next_tree),
             queue: Queue::new(options.group_bytes_max),
             engine,
@@ -135,7 +133,7 @@ impl CommitPath {
     }
 
     pub fn register(&self) -> Ticket {
-        self.active.register(&self.published)
+        self.active.register(self.hub.published_counter())
     }
 
     pub fn open_claims(&self) -> OwnClaims {
@@ -170,8 +168,7 @@ impl CommitPath {
 
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        let _guard = lock(&self.watched_lock);
-        self.watched.notify_all();
+        self.hub.close();
     }
 
     pub fn poisoned(&self) -> Option<&str> {
@@ -326,32 +323,23 @@ impl CommitPath {
     }
 
     pub fn published(&self) -> Position {
-        Position(self.published.load(Ordering::Acquire))
+        self.hub.published()
+    }
+
+    /// Up to where the history shows records: they are visible and on the disk.
+    pub fn frontier(&self) -> Position {
+        self.hub.frontier()
     }
 
     fn publish(&self, position: Position) {
-        // SeqCst on both sides: a watcher that does not see the position yet is seen here.
-        self.published.store(position.0, Ordering::SeqCst);
-        if self.watchers.load(Ordering::SeqCst) > 0 {
-            let _guard = lock(&self.watched_lock);
-            self.watched.notify_all();
+        if self.hub.publish(position) {
+            self.log.request_sync();
         }
     }
 
-    /// Waits until `position` is published, or until the deadline; says whether it is.
-    pub fn wait_published(&self, position: Position, deadline: Instant) -> bool {
-        self.watchers.fetch_add(1, Ordering::SeqCst);
-        let mut guard = lock(&self.watched_lock);
-        while self.published.load(Ordering::SeqCst) < position.0 && self.check_open().is_ok() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            guard = self.watched.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        drop(guard);
-        self.watchers.fetch_sub(1, Ordering::SeqCst);
-        self.published() >= position
+    /// The moment when the history shows a position.
+    pub fn arrival(&self, position: Position) -> Arrival {
+        Arrival::new(self.hub.clone(), self.log.clone(), position)
     }
 
     fn prune(&self, committed: &mut Committed, published: Position) {
@@ -376,7 +364,7 @@ impl CommitPath {
 
     fn wait_applied(&self, position: Position) -> Result<Position> {
         let deadline = Instant::now() + self.options.apply_wait;
-        while self.published.load(Ordering::Acquire) < position.0 {
+        while self.published() < position {
             if self.check_open().is_err() || Instant::now() >= deadline {
                 return Err(Error::CommittedNotApplied { position });
             }

@@ -1,4 +1,5 @@
-//! Reading the log as a history: the records of all visible commits in order, with their stamps and notes.
+//! Reading the log as a history: the records of all commits that are visible and on the disk, in order, with their stamps and
+//! notes. What a power failure could still take back is not told.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +9,7 @@ use arbor_log::Reader;
 
 use crate::commit::{CommitPath, log_error};
 use crate::record::Record;
-use crate::{Error, Result};
+use crate::{Arrival, Error, Result};
 
 /// Reads forward. What it stands on may be trimmed away behind it; then it fails with [`arbor_log::Error::Trimmed`].
 pub struct History {
@@ -27,9 +28,9 @@ impl History {
         self.reader.position()
     }
 
-    /// The next record whose commit snapshots show; `None` when there is none, now.
+    /// The next record; `None` when there is none, now.
     pub fn read(&mut self) -> Result<Option<(Position, Record)>> {
-        if self.reader.position() > self.path.published() {
+        if self.reader.position() > self.path.frontier() {
             return Ok(None);
         }
         let Some(read) = self.reader.next_borrowed() else { return Ok(None) };
@@ -38,9 +39,15 @@ impl History {
         Ok(Some((position, record)))
     }
 
-    /// Waits until there is a next record, or until the deadline; says whether there is one.
+    /// Waits until there is a next record, or until the deadline; says whether there is one. Who waits has the log synced at
+    /// once. Returns early when the store is closed.
     pub fn wait(&self, deadline: Instant) -> bool {
-        self.path.wait_published(self.reader.position(), deadline)
+        self.arrival().wait(deadline)
+    }
+
+    /// The moment when there is a next record, to be awaited.
+    pub fn arrival(&self) -> Arrival {
+        self.path.arrival(self.reader.position())
     }
 }
 

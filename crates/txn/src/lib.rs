@@ -20,7 +20,7 @@
 //! | `claims.rs` | what open transactions are about to write |
 //! | `commit.rs`, `group.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
 //! | `follower.rs` | following the log from a snapshot on |
-//! | `history.rs` | reading the log as a history, from a time on |
+//! | `history.rs`, `hub.rs` | reading the log as a history, from a time on; waiting for more of it |
 //! | `record.rs`, `clock.rs` | byte layout of one log record, and its stamp |
 //! | `ledger.rs` | the tree that `txn` keeps for itself: tree ids and counters |
 //! | `checkpoint.rs`, `recovery.rs` | what moves the replay point, and the replay |
@@ -35,6 +35,7 @@ mod error;
 mod follower;
 mod group;
 mod history;
+mod hub;
 mod ledger;
 mod merged_cursor;
 mod options;
@@ -56,6 +57,7 @@ pub use clock::Stamp;
 pub use error::{Error, Result};
 pub use follower::Follower;
 pub use history::History;
+pub use hub::Arrival;
 pub use ledger::{CounterId, FIXED_TREES};
 pub use options::{FreeSpace, Options, Retention};
 pub use read_view::ReadView;

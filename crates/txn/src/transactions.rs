@@ -11,7 +11,9 @@ use arbor_log::Log;
 use crate::checkpoint::{CheckpointStats, Checkpoints};
 use crate::commit::CommitPath;
 use crate::recovery;
-use crate::{CounterId, Durability, Error, Follower, History, Options, ReadView, Result, Retention, Transaction, View};
+use crate::{
+    Arrival, CounterId, Durability, Error, Follower, History, Options, ReadView, Result, Retention, Transaction, View,
+};
 
 /// One log and one engine under one commit path. Shared by all threads.
 pub struct Transactions {
@@ -151,6 +153,16 @@ impl Transactions {
     /// The history from the first record on that has a note at `time` or behind it.
     pub fn history_at(&self, time: u64) -> Result<History> {
         Ok(self.history(self.path.position_at(time)?))
+    }
+
+    /// Up to where the history shows records: they are visible and on the disk.
+    pub fn shown(&self) -> Position {
+        self.path.frontier()
+    }
+
+    /// The moment when the history shows a position. Waiting for one that is visible has the log synced at once.
+    pub fn arrival(&self, position: Position) -> Arrival {
+        self.path.arrival(position)
     }
 
     /// How much history is kept; nothing when changes are not noted.

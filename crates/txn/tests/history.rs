@@ -2,16 +2,21 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use arbor_base::Position;
 use arbor_txn::record::Record;
 use arbor_txn::testing::InMemory;
-use arbor_txn::{Durability::Applied, History, Options, Retention, TreeOptions};
+use arbor_txn::{Durability::Applied, History, Options, Retention, TreeOptions, View};
 use support::{Rig, rig};
 
 /// `about=value` of each note, with a bar behind each record that has some.
-fn told(mut history: History) -> String {
+fn told(rig: &Rig, mut history: History) -> String {
+    rig.transactions.log().wait_durable(rig.transactions.log().appended()).unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut all = Vec::new();
     while let Some((_, record)) = history.read().unwrap() {
@@ -25,6 +30,7 @@ fn told(mut history: History) -> String {
 }
 
 fn records(rig: &Rig) -> Vec<Record> {
+    rig.transactions.log().wait_durable(rig.transactions.log().appended()).unwrap();
     let mut history = rig.transactions.history(Position::ZERO);
     std::iter::from_fn(|| history.read().unwrap()).map(|(_, record)| record).filter(|r| !r.notes.is_empty()).collect()
 }
@@ -48,7 +54,7 @@ fn notes_tell_of_every_value_also_of_those_that_were_written_again() {
     txn.note(tree, "delete all below e");
     txn.commit(Applied).unwrap();
     let expected = "insert b=1 insert a=1 update b=2 nothing | insert d=1 insert e=1 delete all below e";
-    assert_eq!(told(rig.transactions.history(Position::ZERO)), expected);
+    assert_eq!(told(&rig, rig.transactions.history(Position::ZERO)), expected);
     assert_eq!(rig.rows(tree), ["e=1"]);
 }
 
@@ -61,7 +67,7 @@ fn notes_of_a_tree_that_is_gone_again_keep_their_values() {
     txn.drop_tree(tree);
     txn.note(tree, "drop");
     txn.commit(Applied).unwrap();
-    assert_eq!(told(rig.transactions.history(Position::ZERO)), "insert a=1 drop");
+    assert_eq!(told(&rig, rig.transactions.history(Position::ZERO)), "insert a=1 drop");
 }
 
 #[test]
@@ -81,7 +87,7 @@ fn a_savepoint_takes_notes_back() {
     assert_eq!(txn.size_bytes(), size);
     txn.put(tree, "b", "3");
     txn.commit(Applied).unwrap();
-    assert_eq!(told(rig.transactions.history(Position::ZERO)), "first=1 second=1");
+    assert_eq!(told(&rig, rig.transactions.history(Position::ZERO)), "first=1 second=1");
     assert_eq!(rig.rows(tree), ["a=1", "b=3"]);
 }
 
@@ -127,7 +133,91 @@ fn the_history_begins_at_any_time() {
         }
     }
     let end = rig.transactions.history_at(rig.transactions.time() + 1).unwrap();
-    assert_eq!(told(end), "");
+    assert_eq!(told(&rig, end), "");
+}
+
+/// Notes of commits that a power failure would still take back are not told, and waiting for them has them synced.
+#[test]
+fn only_what_is_on_the_disk_is_told() {
+    let rig = rig();
+    let tree = rig.tree();
+    let log = rig.transactions.log();
+    log.set_commit_interval(Duration::MAX);
+    log.wait_durable(log.appended()).unwrap();
+    let mut txn = rig.begin();
+    txn.put_noted(tree, "a", "1", "insert a");
+    let position = txn.commit(Applied).unwrap();
+    let mut history = rig.transactions.history_at(0).unwrap();
+    while history.read().unwrap().is_some_and(|(read, _)| read < position) {}
+    assert_eq!(history.position(), position, "it is visible, but not durable");
+    assert!(history.wait(Instant::now() + Duration::from_secs(60)), "the wait asks for the sync");
+    assert!(rig.transactions.shown() >= position);
+    assert_eq!(history.read().unwrap().map(|(read, _)| read), Some(position));
+}
+
+/// Each commit asks for a sync while somebody waits, and wakes exactly those that wait for it.
+#[test]
+fn a_thousand_readers_wait() {
+    let rig = rig();
+    let tree = rig.tree();
+    rig.transactions.log().set_commit_interval(Duration::MAX);
+    let begin = rig.transactions.read().unwrap().position();
+    let woken = Arc::new(AtomicUsize::new(0));
+    let waker = Waker::from(Arc::new(Counting(woken.clone())));
+    let mut context = Context::from_waker(&waker);
+    let mut arrivals: Vec<_> =
+        (0..1000).map(|n| Box::pin(rig.transactions.arrival(Position(begin.0 + 1 + n % 2)))).collect();
+    assert!(arrivals.iter_mut().all(|arrival| arrival.as_mut().poll(&mut context).is_pending()));
+    for (commit, expected) in [(1, 500), (2, 1000)] {
+        rig.put(tree, "a", "x");
+        let reached = rig.transactions.arrival(Position(begin.0 + commit));
+        assert!(reached.wait(Instant::now() + Duration::from_secs(60)));
+        let until = Instant::now() + Duration::from_secs(60);
+        while woken.load(SeqCst) < expected && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(woken.load(SeqCst), expected);
+    }
+    assert!(arrivals.iter_mut().all(|arrival| arrival.as_mut().poll(&mut context) == Poll::Ready(true)));
+    drop(arrivals);
+    let mut never = Box::pin(rig.transactions.arrival(Position(u64::MAX)));
+    assert!(never.as_mut().poll(&mut context).is_pending());
+    rig.transactions.close().unwrap();
+    assert_eq!((never.as_mut().poll(&mut context), woken.load(SeqCst)), (Poll::Ready(false), 1001));
+}
+
+struct Counting(Arc<AtomicUsize>);
+
+impl Wake for Counting {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+#[test]
+fn waiters_meet_every_commit() {
+    let rig = rig();
+    let tree = rig.tree();
+    const COMMITS: usize = 300;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut history = rig.transactions.history(Position::ZERO);
+                let mut notes = 0;
+                while notes < COMMITS {
+                    assert!(history.wait(Instant::now() + Duration::from_secs(60)), "{notes}");
+                    while let Some((_, record)) = history.read().unwrap() {
+                        notes += record.notes.len();
+                    }
+                }
+            });
+        }
+        for n in 0..COMMITS {
+            let mut txn = rig.begin();
+            txn.put_noted(tree, n.to_string(), "x", "insert");
+            txn.commit(Applied).unwrap();
+        }
+    });
 }
 
 #[test]

@@ -1,0 +1,204 @@
+//! Who waits for what the history shows next.
+//!
+//! A waiter registers the position that it waits for, and costs nothing until then; whoever moves the frontier (a leader that
+//! publishes, a sync that ends) wakes those that it passes. While nobody waits, commits read one counter.
+//!
+//! H1: a waiter registers before it looks at what is published, a leader publishes before it looks for waiters, both
+//! sequentially consistent. So either the waiter sees the commit or the leader sees the waiter.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Instant;
+
+use arbor_base::Position;
+use arbor_log::Log;
+
+pub(crate) struct Hub {
+    /// Position that new snapshots show at least.
+    published: AtomicU64,
+    /// What the log has on the disk; it may lag behind the log's own word.
+    durable: AtomicU64,
+    /// Number of waiters; changed under the lock.
+    waiting: AtomicUsize,
+    /// A sync was asked for and has not ended yet.
+    sync_asked: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    reached: Position,
+    waiters: BTreeMap<(Position, u64), Waker>,
+    next_id: u64,
+    closed: bool,
+}
+
+impl Hub {
+    pub fn new(published: Position, durable: Position) -> Hub {
+        Hub {
+            published: AtomicU64::new(published.0),
+            durable: AtomicU64::new(durable.0),
+            waiting: AtomicUsize::new(0),
+            sync_asked: AtomicBool::new(false),
+            state: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Read by who registers a transaction.
+    pub fn published_counter(&self) -> &AtomicU64 {
+        &self.published
+    }
+
+    pub fn published(&self) -> Position {
+        Position(self.published.load(SeqCst))
+    }
+
+    /// Up to where the history shows records: they are visible and on the disk.
+    pub fn frontier(&self) -> Position {
+        self.published().min(Position(self.durable.load(SeqCst)))
+    }
+
+    /// Requires a position that is not before an earlier one. Answers whether the log is to be synced now.
+    #[must_use]
+    pub fn publish(&self, position: Position) -> bool {
+        self.published.store(position.0, SeqCst);
+        self.waiting.load(SeqCst) > 0 && self.serve()
+    }
+
+    /// A sync has ended. Answers whether another one is wanted now.
+    #[must_use]
+    pub fn synced(&self, durable: Position) -> bool {
+        self.durable.fetch_max(durable.0, SeqCst);
+        self.sync_asked.store(false, SeqCst);
+        self.waiting.load(SeqCst) > 0 && self.serve()
+    }
+
+    /// Wakes those that the frontier has passed. Answers whether a sync is to be asked for, for those that wait for what is
+    /// visible.
+    fn serve(&self) -> bool {
+        let (published, frontier) = (self.published(), self.frontier());
+        let (passed, first) = {
+            let mut state = self.lock();
+            state.reached = state.reached.max(frontier);
+            let next = state.reached.next();
+            let later = state.waiters.split_off(&(next, 0));
+            let passed = std::mem::replace(&mut state.waiters, later);
+            self.waiting.store(state.waiters.len(), SeqCst);
+            (passed, state.waiters.first_key_value().map(|((position, _), _)| *position))
+        };
+        passed.into_values().for_each(Waker::wake);
+        first.is_some_and(|first| first <= published) && !self.sync_asked.swap(true, SeqCst)
+    }
+
+    /// Nothing follows: all waiters wake, and nobody waits any more.
+    pub fn close(&self) {
+        let waiters = {
+            let mut state = self.lock();
+            state.closed = true;
+            self.waiting.store(0, SeqCst);
+            std::mem::take(&mut state.waiters)
+        };
+        waiters.into_values().for_each(Waker::wake);
+    }
+
+    /// Registers the waker, in the place of the one with this number. Answers whether there is something to wait for.
+    fn register(&self, position: Position, number: &mut Option<u64>, waker: &Waker) -> bool {
+        let mut state = self.lock();
+        if state.closed || state.reached >= position {
+            return false;
+        }
+        let id = *number.get_or_insert_with(|| {
+            state.next_id += 1;
+            state.next_id
+        });
+        state.waiters.insert((position, id), waker.clone());
+        self.waiting.store(state.waiters.len(), SeqCst);
+        true
+    }
+
+    fn forget(&self, position: Position, number: u64) {
+        let mut state = self.lock();
+        state.waiters.remove(&(position, number));
+        self.waiting.store(state.waiters.len(), SeqCst);
+    }
+}
+
+/// The moment when the history shows a position. Awaited, it answers whether it does (else the store was closed).
+pub struct Arrival {
+    hub: Arc<Hub>,
+    log: Arc<Log>,
+    position: Position,
+    number: Option<u64>,
+}
+
+impl Arrival {
+    pub(crate) fn new(hub: Arc<Hub>, log: Arc<Log>, position: Position) -> Arrival {
+        Arrival { hub, log, position, number: None }
+    }
+
+    fn has_come(&self) -> bool {
+        self.hub.frontier() >= self.position
+    }
+
+    /// Blocks the thread until then, or until the deadline; says whether the history shows the position.
+    pub fn wait(mut self, deadline: Instant) -> bool {
+        let waker = Waker::from(Arc::new(Parked(std::thread::current())));
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return self.has_come();
+            }
+            if let Poll::Ready(shown) = Pin::new(&mut self).poll(&mut Context::from_waker(&waker)) {
+                return shown;
+            }
+            std::thread::park_timeout(left);
+        }
+    }
+}
+
+impl Future for Arrival {
+    type Output = bool;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<bool> {
+        if self.has_come() {
+            return Poll::Ready(true);
+        }
+        let Arrival { hub, log, position, number } = &mut *self;
+        if !hub.register(*position, number, context.waker()) {
+            return Poll::Ready(self.has_come());
+        }
+        // H1
+        if hub.serve() {
+            log.request_sync();
+        }
+        match self.has_come() {
+            true => Poll::Ready(true),
+            false => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.hub.forget(self.position, number);
+        }
+    }
+}
+
+struct Parked(Thread);
+
+impl Wake for Parked {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
