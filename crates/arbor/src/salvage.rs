@@ -17,6 +17,7 @@ use arbor_disk::RealDisk;
 use arbor_engine::{Batch, Engine, Error, Op, TreeOptions};
 use arbor_ftree::check::{Report, salvage};
 use arbor_log::{Log, LogOptions};
+use arbor_txn::chain::{Assembler, Part};
 use clap::{Arg, ArgMatches, Command};
 
 use crate::engine_copy::{EngineCopy, copy_files, engines_in};
@@ -76,6 +77,16 @@ type Result<T, E = Error> = std::result::Result<T, E>;
 
 fn log_error(error: arbor_log::Error) -> Error {
     Error::Other(error.to_string())
+}
+
+fn size_of_op(op: &Op) -> usize {
+    match op {
+        Op::Put { key, value, .. } => key.len() + value.len(),
+        Op::Update { key, update, .. } => key.len() + update.len(),
+        Op::Delete { key, .. } => key.len(),
+        Op::DeleteRange { from, to, .. } => from.len() + to.as_ref().map_or(0, Vec::len),
+        Op::CreateTree { .. } | Op::DropTree { .. } => 0,
+    }
 }
 
 /// The new folder's log and engine, and what was put there.
@@ -212,16 +223,22 @@ impl Target {
         let old = Log::open(Arc::new(RealDisk), folder, LogOptions::default()).map_err(log_error)?;
         let mut reader = old.read(old.first());
         let mut records = 0;
+        let mut assembler = Assembler::default();
         while let Some(entry) = reader.next_borrowed() {
             let (position, payload) = entry.map_err(log_error)?;
-            let record = arbor_txn::record::Record::decode(payload).map_err(|reason| Error::Corrupt {
+            let part = assembler.take(payload).map_err(|reason| Error::Corrupt {
                 place: format!("log record {position}"),
                 context: reason.to_owned(),
             })?;
-            let ops = self.known(record.ops, position);
-            if !ops.is_empty() {
-                self.apply(ops)?;
+            let Part::Record(record) = part else { continue };
+            for op in self.known(record.ops, position) {
+                self.bytes += size_of_op(&op);
+                self.ops.push(op);
+                if self.bytes >= BATCH_BYTES {
+                    self.flush()?;
+                }
             }
+            self.flush()?;
             records += 1;
         }
         Ok(records)

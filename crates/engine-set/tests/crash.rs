@@ -88,7 +88,10 @@ impl Run {
         let set = Arc::new(EngineSet::open(self.scratch.path(), kinds, self.home, default)?);
         let options = LogOptions { segment_bytes: 1500, commit_interval: Duration::MAX, ..LogOptions::default() };
         let log = Log::open(Arc::new(self.log.clone()), Path::new("/log"), options).map_err(Error::Log)?;
-        Ok((set.clone(), Transactions::open(log, set, arbor_txn::Options::default())?))
+        // Every other run has transactions that are chains of records.
+        let record_bytes_max = if self.seed.is_multiple_of(2) { 16 << 20 } else { 100 };
+        let options = arbor_txn::Options { record_bytes_max, ..arbor_txn::Options::default() };
+        Ok((set.clone(), Transactions::open(log, set, options)?))
     }
 
     fn work(&mut self, set: &EngineSet, transactions: &Transactions) {

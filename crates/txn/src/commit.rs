@@ -16,7 +16,10 @@
 //! So that the third row is rare, writes are refused before the append while the device has less than
 //! `space_reserve_bytes` free; transactions that only delete are let through, since they make space.
 //!
-//! Lock order: commit lock, then a shard of the active transactions.
+//! A transaction that is too large for one record is appended as a chain (`chain.rs`), alone in its group. When the append
+//! fails midway it is refused, and an empty batch takes the place of its links.
+//!
+//! Lock order: large transactions, commit lock, a shard of the active transactions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,6 +32,7 @@ use arbor_log::Log;
 use hashbrown::DefaultHashBuilder;
 
 use crate::active::{ActiveTransactions, Ticket};
+use crate::chain::{ChainWriter, PIECE_BYTES_MAX};
 use crate::claims::{Claims, OwnClaims};
 use crate::clock::Clock;
 use crate::conflict::hash_of;
@@ -36,7 +40,7 @@ use crate::group::{Committed, Draft, PRUNE_AT, Request};
 use crate::hub::{Arrival, Hub};
 use crate::queue::Queue;
 use crate::write_set::WriteSet;
-use crate::{Durability, Error, Options, Result, Retention};
+use crate::{Durability, Error, Options, Result, Retention, Stamp};
 
 /// How often a waiting committer tries to apply pending batches again.
 const APPLY_RETRY: Duration = Duration::from_millis(100);
@@ -59,6 +63,10 @@ pub(crate) struct CommitPath {
     /// What is published, and who waits for more of the history.
     hub: Arc<Hub>,
     next_tree: AtomicU64,
+    /// The last position in the log that ends a record: everything up to here will be visible.
+    logged: AtomicU64,
+    /// Held from taking a large transaction apart to its outcome. Taken before the commit lock.
+    large: Mutex<()>,
     log_bytes: AtomicU64,
     low_space: AtomicBool,
     closed: AtomicBool,
@@ -85,6 +93,8 @@ impl CommitPath {
         CommitPath {
             hub,
             next_tree: AtomicU64::new(committed.next_tree),
+            logged: AtomicU64::new(log.appended().0),
+            large: Mutex::default(),
             queue: Queue::new(options.group_bytes_max),
             engine,
             log,
@@ -130,6 +140,11 @@ impl CommitPath {
 
     pub fn set_retention(&self, new: Retention) {
         self.retention.iter().for_each(|retention| *lock(retention) = new);
+    }
+
+    /// The last position in the log that ends a record. Some of the newest may not be visible yet.
+    pub fn logged(&self) -> Position {
+        Position(self.logged.load(Ordering::Acquire))
     }
 
     pub fn register(&self) -> Ticket {
@@ -184,9 +199,11 @@ impl CommitPath {
 
     /// Commits through the queue. The ticket keeps the conflict window open until the outcome is known.
     pub fn commit(&self, writes: WriteSet, snapshot: Position, ticket: Ticket) -> Result<Position> {
+        // The memory of one large transaction is enough.
+        let _one_at_a_time = self.is_chained(&writes).then(|| lock(&self.large));
         let request = self.request(writes, snapshot)?;
-        let bytes = request.record.len();
-        let outcome = self.queue.submit(request, bytes, |group| {
+        let weight = request.weight();
+        let outcome = self.queue.submit(request, weight, |group| {
             self.engine.wait_for_room();
             let mut committed = self.lock();
             self.process_guarded(&mut committed, group)
@@ -228,13 +245,19 @@ impl CommitPath {
         }
     }
 
+    fn is_chained(&self, writes: &WriteSet) -> bool {
+        writes.bytes() > self.options.record_bytes_max.min(PIECE_BYTES_MAX)
+    }
+
     fn request(&self, writes: WriteSet, snapshot: Position) -> Result<Request> {
         self.check_open()?;
         let (bytes, bytes_max) = (writes.bytes(), self.options.transaction_bytes_max);
         if bytes > bytes_max {
             return Err(Error::TooLarge { bytes, bytes_max });
         }
-        let request = Request::new(&*self.engine, writes.into_changes(), snapshot, &self.hasher, bytes)?;
+        let chained = self.is_chained(&writes);
+        let changes = writes.into_changes();
+        let request = Request::new(&*self.engine, changes, snapshot, &self.hasher, bytes, chained)?;
         if self.low_space.load(Ordering::Relaxed) && request.puts_anything() {
             return Err(Error::OutOfSpace { context: "the space reserve is reached".into() });
         }
@@ -272,19 +295,29 @@ impl CommitPath {
         if draft.batches.is_empty() {
             return outcomes;
         }
-        match self.append_and_apply(committed, draft) {
+        match self.append_and_apply(committed, draft, &mut outcomes) {
             Ok(Applied::Visible) => outcomes,
             Ok(Applied::Pending) => outcomes.into_iter().map(Outcome::pending).collect(),
             Err(error) => outcomes.into_iter().map(|outcome| outcome.failed(&error)).collect(),
         }
     }
 
-    fn append_and_apply(&self, committed: &mut Committed, mut draft: Draft) -> Result<Applied> {
-        let payloads: Vec<&[u8]> = draft.records.iter().map(Vec::as_slice).collect();
-        let last = self.log.append(&payloads).map_err(log_error)?;
-        // I2: the leader is the only one that appends, so the positions are those that the batches carry.
-        assert_eq!(Some(last), draft.batches.last().map(|batch| batch.position), "I2: consecutive positions");
-        self.log_bytes.fetch_add(payloads.iter().map(|p| p.len() as u64).sum(), Ordering::Relaxed);
+    fn append_and_apply(
+        &self,
+        committed: &mut Committed,
+        mut draft: Draft,
+        outcomes: &mut [Outcome],
+    ) -> Result<Applied> {
+        let last = match draft.chain {
+            None => self.append(&draft)?,
+            Some((stamp, last_time)) => {
+                let last = self.append_chain(committed, &draft, stamp, last_time)?;
+                draft.batches.iter_mut().for_each(|batch| batch.position = last);
+                outcomes.iter_mut().for_each(|outcome| *outcome = Outcome::Committed(last));
+                last
+            }
+        };
+        self.logged.store(last.0, Ordering::Release);
 
         committed.absorb(&mut draft);
 
@@ -305,6 +338,30 @@ impl CommitPath {
                 Ok(Applied::Visible)
             }
         }
+    }
+
+    fn append(&self, draft: &Draft) -> Result<Position> {
+        let payloads: Vec<&[u8]> = draft.records.iter().map(Vec::as_slice).collect();
+        let last = self.log.append(&payloads).map_err(log_error)?;
+        // I2: the leader is the only one that appends, so the positions are those that the batches carry.
+        assert_eq!(Some(last), draft.batches.last().map(|batch| batch.position), "I2: consecutive positions");
+        self.log_bytes.fetch_add(payloads.iter().map(|p| p.len() as u64).sum(), Ordering::Relaxed);
+        Ok(last)
+    }
+
+    /// Requires a draft of one request. After an error an empty batch is pending in the place of the void links.
+    fn append_chain(&self, committed: &mut Committed, draft: &Draft, stamp: Stamp, last_time: u64) -> Result<Position> {
+        assert_eq!(draft.batches.len(), 1, "a chain is alone in its group");
+        let before = self.log.appended();
+        let piece_bytes = self.options.record_bytes_max;
+        let writer = ChainWriter::new(&self.log, stamp, last_time, piece_bytes);
+        let written = writer.write(&draft.records[0], &draft.batches[0].ops);
+        let bytes = written.as_ref().map_or(0, |(_, bytes)| *bytes);
+        self.log_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if written.is_err() && self.log.appended() > before {
+            committed.pending.push(Batch { position: self.log.appended(), ops: Vec::new() });
+        }
+        written.map(|(last, _)| last).map_err(log_error)
     }
 
     /// Any failure but a lack of space poisons: the log holds what the engine does not.

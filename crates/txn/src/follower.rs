@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arbor_base::Position;
 use arbor_engine::Op;
-use arbor_log::{Log, Reader};
+use arbor_log::Reader;
 
-use crate::commit::log_error;
-use crate::record::Record;
+use crate::chain::{Assembler, Part};
+use crate::commit::{CommitPath, log_error};
 use crate::{Error, Result};
 
 /// From which position on somebody needs the log, by follower.
@@ -42,8 +42,9 @@ impl LogHolds {
 pub struct Follower {
     holds: Arc<LogHolds>,
     id: u64,
-    log: Arc<Log>,
+    path: Arc<CommitPath>,
     reader: Reader,
+    assembler: Assembler,
 }
 
 impl Follower {
@@ -51,14 +52,14 @@ impl Follower {
     ///
     /// A trim that was decided before this call spares what comes behind a snapshot that is taken after it: an engine is
     /// never durable further than it has applied.
-    pub(crate) fn new(holds: Arc<LogHolds>, log: Arc<Log>) -> Follower {
+    pub(crate) fn new(holds: Arc<LogHolds>, path: Arc<CommitPath>) -> Follower {
         let id = holds.add();
-        let reader = log.read(log.appended().next());
-        Follower { holds, id, log, reader }
+        let reader = path.log().read(path.log().appended().next());
+        Follower { holds, id, path, reader, assembler: Assembler::default() }
     }
 
     pub(crate) fn begin_behind(&mut self, position: Position) {
-        self.reader = self.log.read(position.next());
+        self.reader = self.path.log().read(position.next());
         self.holds.lock().1.insert(self.id, position.next());
     }
 
@@ -67,20 +68,26 @@ impl Follower {
         Position(self.reader.position().0 - 1)
     }
 
-    /// The last position that the log has. Some of the newest records may not be visible yet.
+    /// The last position of the log that is certain to become visible. Some of the newest records may not be so yet.
     pub fn end(&self) -> Position {
-        self.log.appended()
+        self.path.logged()
     }
 
     /// The changes of the next record up to `end`; `None` when there is none, now.
+    ///
+    /// Requires an `end` that ends a record: of a snapshot, or of [`Follower::end`].
     pub fn next(&mut self, end: Position) -> Result<Option<(Position, Vec<Op>)>> {
-        if self.reader.position() > end {
-            return Ok(None);
+        while self.reader.position() <= end {
+            let Some(read) = self.reader.next_borrowed() else { return Ok(None) };
+            let (position, payload) = read.map_err(log_error)?;
+            let corrupt = |reason| Error::CorruptRecord { position, reason };
+            match self.assembler.take(payload).map_err(corrupt)? {
+                Part::Record(record) => return Ok(Some((position, record.ops))),
+                Part::Link => {}
+                Part::Inside(_) => return Err(corrupt("its chain begins before the snapshot")),
+            }
         }
-        let Some(read) = self.reader.next_borrowed() else { return Ok(None) };
-        let (position, payload) = read.map_err(log_error)?;
-        let record = Record::decode(payload).map_err(|reason| Error::CorruptRecord { position, reason })?;
-        Ok(Some((position, record.ops)))
+        Ok(None)
     }
 
     /// What was read so far may go.

@@ -54,27 +54,37 @@ pub(crate) struct Request {
     pub snapshot: Position,
     pub ops: Vec<Op>,
     pub counters: Vec<(CounterId, CounterChange)>,
-    /// The record without the leader's own operations (counters, next tree id).
+    /// The record without the leader's own operations (counters, next tree id); of a chain it has no operations at all.
     pub record: Vec<u8>,
+    /// The record is too long to be one; such a request is alone in its group.
+    pub chained: bool,
     pub notes: usize,
     pub footprint: Footprint,
 }
 
 impl Request {
-    /// Errors: rows and tree options that the engine would refuse.
+    /// `bytes` is about what the record takes, and not less. Errors: rows and tree options that the engine would refuse.
     pub fn new(
         engine: &dyn Engine,
         changes: Changes,
         snapshot: Position,
         hasher: &DefaultHashBuilder,
         bytes: usize,
+        chained: bool,
     ) -> Result<Request> {
         let Changes { ops, counters, logical, places, notes } = changes;
         check_ops(engine, &ops)?;
-        let mut record = record::begin(&logical, &places, &notes, bytes + 64);
-        ops.iter().for_each(|op| record::push_op(&mut record, op));
+        let mut record = record::begin(&logical, &places, &notes, if chained { 0 } else { bytes + 64 });
+        if !chained {
+            ops.iter().for_each(|op| record::push_op(&mut record, op));
+        }
         let footprint = Footprint::of(hasher, &ops);
-        Ok(Request { snapshot, ops, counters, record, notes: notes.len(), footprint })
+        Ok(Request { snapshot, ops, counters, record, chained, notes: notes.len(), footprint })
+    }
+
+    /// What it counts in its group.
+    pub fn weight(&self) -> usize {
+        if self.chained { usize::MAX } else { self.record.len() }
     }
 
     pub fn puts_anything(&self) -> bool {
@@ -125,6 +135,8 @@ pub(crate) struct Draft {
     pub next_tree: u64,
     pub batches: Vec<Batch>,
     pub records: Vec<Vec<u8>>,
+    /// The one record is to be written as a chain, with this stamp and time of its last note.
+    pub chain: Option<(Stamp, u64)>,
     pub footprints: Vec<Footprint>,
 }
 
@@ -170,8 +182,9 @@ impl Draft {
 
     /// Completes the request with what only the leader knows and adds it to the group. `alone`: nobody follows in it.
     pub fn add(&mut self, committed: &Committed, request: Request, position: Position, stamp: Stamp, alone: bool) {
-        let Request { mut ops, counters, mut record, footprint, .. } = request;
+        let Request { mut ops, counters, mut record, footprint, chained, notes, .. } = request;
         record::stamp(&mut record, stamp);
+        self.chain = chained.then(|| (stamp, record::last_time(stamp, notes as u64)));
         let own_ops = ops.len();
         for (id, change) in counters {
             let before = self.counters.get(&id).copied().unwrap_or_else(|| committed.counters.get(&id).copied());
@@ -195,7 +208,9 @@ impl Draft {
             self.next_tree = newest;
             ops.push(ledger::put_next_tree(newest));
         }
-        ops[own_ops..].iter().for_each(|op| record::push_op(&mut record, op));
+        if !chained {
+            ops[own_ops..].iter().for_each(|op| record::push_op(&mut record, op));
+        }
         if !alone {
             self.footprint.admit(&footprint);
         }

@@ -7,36 +7,42 @@ use std::time::Instant;
 use arbor_base::Position;
 use arbor_log::Reader;
 
+use crate::chain::{self, Assembler, Part};
 use crate::commit::{CommitPath, log_error};
 use crate::record::Record;
-use crate::{Arrival, Error, Result};
+use crate::{Arrival, Error, Result, Stamp};
 
 /// Reads forward. What it stands on may be trimmed away behind it; then it fails with [`arbor_log::Error::Trimmed`].
 pub struct History {
     path: Arc<CommitPath>,
     reader: Reader,
+    assembler: Assembler,
 }
 
 impl History {
     pub(crate) fn new(path: Arc<CommitPath>, from: Position) -> History {
         let reader = path.log().read(from);
-        History { path, reader }
+        History { path, reader, assembler: Assembler::default() }
     }
 
-    /// Position of the next record.
+    /// Position from which a later [`Transactions::history`](crate::Transactions::history) would go on.
     pub fn position(&self) -> Position {
         self.reader.position()
     }
 
     /// The next record; `None` when there is none, now.
     pub fn read(&mut self) -> Result<Option<(Position, Record)>> {
-        if self.reader.position() > self.path.frontier() {
-            return Ok(None);
+        let frontier = self.path.frontier();
+        while self.reader.position() <= frontier {
+            let Some(read) = self.reader.next_borrowed() else { return Ok(None) };
+            let (position, payload) = read.map_err(log_error)?;
+            match self.assembler.take(payload).map_err(|reason| Error::CorruptRecord { position, reason })? {
+                Part::Record(record) => return Ok(Some((position, record))),
+                Part::Link => {}
+                Part::Inside(links) => self.reader = self.path.log().read(Position(position.0 - u64::from(links))),
+            }
         }
-        let Some(read) = self.reader.next_borrowed() else { return Ok(None) };
-        let (position, payload) = read.map_err(log_error)?;
-        let record = Record::decode(payload).map_err(|reason| Error::CorruptRecord { position, reason })?;
-        Ok(Some((position, record)))
+        Ok(None)
     }
 
     /// Waits until there is a next record, or until the deadline; says whether there is one. Who waits has the log synced at
@@ -63,7 +69,7 @@ impl CommitPath {
             // the segment behind it began later than everything in it
             let behind = segments.get(at + 1).map(|(first, _)| first.0);
             let ended = behind.map_or(Ok(None), |behind| self.stamped_between(behind, u64::MAX))?;
-            let too_old = ended.is_some_and(|(_, record)| record.stamp.wall < young);
+            let too_old = ended.is_some_and(|(_, stamp, _)| stamp.wall < young);
             if too_much && too_old {
                 break;
             }
@@ -79,22 +85,22 @@ impl CommitPath {
         while low < high {
             let middle = low + (high - low) / 2;
             match self.stamped_between(middle, high)? {
-                Some((at, record)) if record.last_time() < time => low = at + 1,
+                Some((at, _, last_time)) if last_time < time => low = at + 1,
                 _ => high = middle,
             }
         }
         Ok(Position(low))
     }
 
-    /// The first record with a stamp in the range.
-    fn stamped_between(&self, from: u64, to: u64) -> Result<Option<(u64, Record)>> {
+    /// Position, stamp and last time of the first record or link with a stamp in the range.
+    fn stamped_between(&self, from: u64, to: u64) -> Result<Option<(u64, Stamp, u64)>> {
         let mut reader = self.log().read(Position(from));
         while reader.position().0 < to {
             let Some(read) = reader.next_borrowed() else { break };
             let (position, payload) = read.map_err(log_error)?;
-            let corrupt = |reason| Error::CorruptRecord { position, reason };
-            if Record::stamp_of(payload).map_err(corrupt)?.time > 0 {
-                return Ok(Some((position.0, Record::decode(payload).map_err(corrupt)?)));
+            let times = chain::times_of(payload).map_err(|reason| Error::CorruptRecord { position, reason })?;
+            if times.0.time > 0 {
+                return Ok(Some((position.0, times.0, times.1)));
             }
         }
         Ok(None)

@@ -21,11 +21,12 @@
 //! | `commit.rs`, `group.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
 //! | `follower.rs` | following the log from a snapshot on |
 //! | `history.rs`, `hub.rs` | reading the log as a history, from a time on; waiting for more of it |
-//! | `record.rs`, `clock.rs` | byte layout of one log record, and its stamp |
+//! | `record.rs`, `chain.rs`, `clock.rs` | byte layout of log records, of those that stand in several, and their stamps |
 //! | `ledger.rs` | the tree that `txn` keeps for itself: tree ids and counters |
 //! | `checkpoint.rs`, `recovery.rs` | what moves the replay point, and the replay |
 
 mod active;
+pub mod chain;
 mod checkpoint;
 mod claims;
 mod clock;

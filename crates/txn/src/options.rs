@@ -23,6 +23,8 @@ pub struct Options {
     pub checkpoint_log_bytes: u64,
     /// Records of one group are appended and applied together; a group ends once it holds this many bytes.
     pub group_bytes_max: usize,
+    /// A transaction with a larger write set stands in several records of the log.
+    pub record_bytes_max: usize,
     /// A transaction with a larger write set is refused at commit.
     pub transaction_bytes_max: usize,
     /// Conflicts that `retry` meets before it keeps other committers out for one attempt.
@@ -42,6 +44,7 @@ impl Default for Options {
             checkpoint_interval: Duration::from_secs(60),
             checkpoint_log_bytes: 256 << 20,
             group_bytes_max: 8 << 20,
+            record_bytes_max: 16 << 20,
             transaction_bytes_max: 256 << 20,
             retries_before_exclusive: 12,
             free_space: None,

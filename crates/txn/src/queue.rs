@@ -88,10 +88,10 @@ impl<R, O> Queue<R, O> {
     /// Takes the front of the queue: the new leader itself and what fits into its group.
     fn take_group(&self) -> (Vec<R>, Vec<Arc<Slot<O>>>) {
         let mut state = lock(&self.state);
-        let mut bytes = 0;
+        let mut bytes = 0usize;
         let mut count = 0;
         for waiting in &state.waiting {
-            bytes += waiting.bytes;
+            bytes = waiting.bytes.saturating_add(bytes);
             if count > 0 && bytes > self.group_bytes_max {
                 break;
             }

@@ -25,7 +25,8 @@
 //! | 7 | update | key, message |
 //!
 //! Names, keys and values are a varint length and the bytes. A varint is LEB128 (7 bits per byte, lowest first, high bit
-//! = more), at most 10 bytes. The log checks the bytes; decoding is checked nevertheless and never panics.
+//! = more), at most 10 bytes. The log checks the bytes; decoding is checked nevertheless and never panics. A record that is
+//! too long for the log stands in it in pieces, see `chain.rs`.
 
 use arbor_base::TreeId;
 use arbor_engine::{Op, TreeOptions};
@@ -318,17 +319,27 @@ impl Record {
 
     /// The time of the last note.
     pub fn last_time(&self) -> u64 {
-        self.stamp.time + self.notes.len().max(1) as u64 - 1
+        last_time(self.stamp, self.notes.len() as u64)
     }
+}
 
-    /// The stamp alone.
-    pub(crate) fn stamp_of(bytes: &[u8]) -> Decoded<Stamp> {
-        let mut reader = Reader(bytes);
-        if reader.byte()? != VERSION {
-            return Err("unknown version");
-        }
-        reader.stamp()
+/// The stamp of a record, and the time of its last note.
+pub(crate) fn times_of(bytes: &[u8]) -> Decoded<(Stamp, u64)> {
+    let mut reader = Reader(bytes);
+    if reader.byte()? != VERSION {
+        return Err("unknown version");
     }
+    let stamp = reader.stamp()?;
+    reader.bytes()?;
+    for _ in 0..reader.varint()? {
+        reader.varint()?;
+        reader.bytes()?;
+    }
+    Ok((stamp, last_time(stamp, reader.varint()?)))
+}
+
+pub(crate) fn last_time(stamp: Stamp, notes: u64) -> u64 {
+    stamp.time.wrapping_add(notes.max(1) - 1)
 }
 
 #[cfg(test)]
@@ -354,7 +365,7 @@ mod tests {
     fn with_everything() -> Record {
         let note = |told, about: &[u8]| Note { tree: TreeId(300), told, about: about.to_vec() };
         Record {
-            stamp: Stamp { time: u64::MAX - 3, wall: -5 },
+            stamp: Stamp { time: u64::MAX - 9, wall: -5 },
             logical: vec![1; 200],
             places: vec![(TreeId(300), b"db.c".to_vec()), (TreeId(7), Vec::new())],
             notes: vec![
@@ -369,7 +380,7 @@ mod tests {
     #[test]
     fn what_is_encoded_is_decoded() {
         let record = with_everything();
-        assert_eq!(Record::stamp_of(&record.encode()), Ok(record.stamp));
+        assert_eq!(times_of(&record.encode()), Ok((record.stamp, record.last_time())));
         assert_eq!(Record::decode(&record.encode()), Ok(record));
         assert_eq!(Record::decode(&Record::default().encode()), Ok(Record::default()));
     }

@@ -12,6 +12,7 @@ use arbor_engine::{Batch, Engine};
 use arbor_log::Log;
 use hashbrown::HashMap;
 
+use crate::chain::{self, Assembler, Part};
 use crate::commit::{CommitPath, log_error};
 use crate::group::Committed;
 use crate::ledger::{self, COUNTER_PREFIX, CounterId, FIXED_TREES, LEDGER, NEXT_TREE_KEY, TREE_PREFIX};
@@ -78,16 +79,25 @@ fn replay(log: &Log, engine: &dyn Engine) -> Result<()> {
     let mut group = Vec::new();
     let mut bytes = 0;
     let mut reader = log.read(applied.next());
+    let mut assembler = Assembler::default();
     while let Some(entry) = reader.next_borrowed() {
         let (position, payload) = entry.map_err(log_error)?;
-        let record = Record::decode(payload).map_err(|reason| Error::CorruptRecord { position, reason })?;
+        let corrupt = |reason| Error::CorruptRecord { position, reason };
         bytes += payload.len();
-        group.push(Batch { position, ops: record.ops });
+        match assembler.take(payload).map_err(corrupt)? {
+            Part::Record(record) => group.push(Batch { position, ops: record.ops }),
+            Part::Link => continue,
+            Part::Inside(_) => return Err(corrupt("its chain begins before what the engine lacks")),
+        }
         if bytes >= REPLAY_GROUP_BYTES || group.len() >= REPLAY_GROUP_BATCHES {
             engine.apply(&group)?;
             group.clear();
             bytes = 0;
         }
+    }
+    if assembler.is_inside() {
+        // The crash came before the chain's last link: it never was.
+        group.push(Batch { position: last, ops: Vec::new() });
     }
     if !group.is_empty() {
         engine.apply(&group)?;
@@ -105,10 +115,10 @@ fn last_time(log: &Log) -> Result<u64> {
         let mut reader = log.read(position);
         let Some(read) = reader.next_borrowed() else { break };
         let (position_read, payload) = read.map_err(log_error)?;
-        let record =
-            Record::decode(payload).map_err(|reason| Error::CorruptRecord { position: position_read, reason })?;
-        if record.stamp.time > 0 {
-            return Ok(record.last_time());
+        let (stamp, last_time) =
+            chain::times_of(payload).map_err(|reason| Error::CorruptRecord { position: position_read, reason })?;
+        if stamp.time > 0 {
+            return Ok(last_time);
         }
         position = Position(position.0 - 1);
     }

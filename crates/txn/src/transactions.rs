@@ -139,7 +139,7 @@ impl Transactions {
 
     /// A snapshot, and who reads every change behind it from the log.
     pub fn follow(&self) -> Result<(ReadView, Follower)> {
-        let mut follower = Follower::new(self.checkpoints.holds().clone(), self.log().clone());
+        let mut follower = Follower::new(self.checkpoints.holds().clone(), self.path.clone());
         let view = self.read()?;
         follower.begin_behind(view.position());
         Ok((view, follower))

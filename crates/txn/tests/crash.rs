@@ -24,9 +24,17 @@ const COUNTERS: [CounterId; 3] = [CounterId(1), CounterId(2), CounterId(3)];
 const SEGMENT_BYTES: u64 = 1500;
 
 fn open(disk: &FaultyDisk, engine: &Arc<ModelEngine>) -> Result<Arc<Transactions>, Error> {
+    open_with(disk, engine, Options::default().record_bytes_max)
+}
+
+fn open_with(
+    disk: &FaultyDisk,
+    engine: &Arc<ModelEngine>,
+    record_bytes_max: usize,
+) -> Result<Arc<Transactions>, Error> {
     let options = LogOptions { segment_bytes: SEGMENT_BYTES, commit_interval: Duration::MAX, ..LogOptions::default() };
     let log = Log::open(Arc::new(disk.clone()), Path::new("/log"), options).map_err(Error::Log)?;
-    Transactions::open(log, engine.clone(), Options::default())
+    Transactions::open(log, engine.clone(), Options { record_bytes_max, ..Options::default() })
 }
 
 /// Everything a client can see.
@@ -60,6 +68,7 @@ impl State {
 
 struct Run {
     seed: u64,
+    record_bytes_max: usize,
     random: Random,
     disk: FaultyDisk,
     engine: Arc<ModelEngine>,
@@ -76,11 +85,14 @@ struct Run {
 fn run(seed: u64) -> (usize, usize) {
     let (random, disk, engine) = (Random::new(seed), FaultyDisk::new(), Arc::new(ModelEngine::new()));
     let (history, known) = (vec![State::default()], BTreeSet::new());
+    // Every other run has chains, of up to some ten links.
+    let record_bytes_max = if seed.is_multiple_of(2) { 16 << 20 } else { 100 };
+    let (journaled, acknowledged, lost, unknown) = (0, 0, 0, 0);
     let mut run =
-        Run { seed, random, disk, engine, history, journaled: 0, acknowledged: 0, known, lost: 0, unknown: 0 };
+        Run { seed, record_bytes_max, random, disk, engine, history, journaled, acknowledged, known, lost, unknown };
     for _ in 0..1 + run.random.below(5) {
         run.arm();
-        let transactions = open(&run.disk, &run.engine).ok();
+        let transactions = run.open().ok();
         if let Some(transactions) = &transactions {
             run.work(transactions);
         }
@@ -91,6 +103,10 @@ fn run(seed: u64) -> (usize, usize) {
 }
 
 impl Run {
+    fn open(&self) -> Result<Arc<Transactions>, Error> {
+        open_with(&self.disk, &self.engine, self.record_bytes_max)
+    }
+
     fn arm(&mut self) {
         let calls = [15, 60, 200][self.random.below(3) as usize];
         self.disk.stop_after(self.random.below(calls));
@@ -205,7 +221,7 @@ impl Run {
         let crashed = |engine: &ModelEngine| if keeps_all { engine.reopen() } else { engine.crash() };
         self.engine = Arc::new(crashed(&self.engine));
         let only_killed = !self.power_failed_while_recovering() && killed;
-        let opened = open(&self.disk, &self.engine).unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
+        let opened = self.open().unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
         let shown = State::read(&opened.read().unwrap(), &self.known);
         let must_have = if only_killed { self.acknowledged } else { self.journaled };
         let found = (must_have..self.history.len()).rev().find(|at| self.history[*at] == shown);
@@ -223,7 +239,7 @@ impl Run {
         let failed = self.random.chance(1, 2);
         if failed {
             self.disk.stop_after(self.random.below(40));
-            drop(open(&self.disk, &self.engine));
+            drop(self.open());
             self.disk = self.disk.crash(self.random.next_u64());
             self.engine = Arc::new(self.engine.crash());
         }

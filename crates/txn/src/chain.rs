@@ -1,0 +1,286 @@
+//! A transaction that is larger than one record of the log stands in several: a chain of links, one behind the other, whose
+//! pieces together are the bytes of the one record (`record.rs`).
+//!
+//! | size | link |
+//! |---|---|
+//! | 1 | version, 3 |
+//! | 8 | time of the first note, as in a record |
+//! | 8 | the system's clock, as in a record |
+//! | 8 | time of the last note, little-endian |
+//! | 4 | number of the link in its chain from 0 on, little-endian |
+//! | 1 | 1 in the last link, else 0 |
+//! | ... | a piece of the record |
+//!
+//! - C1: the commit lock is held from the first link to the last, so the links of a chain have consecutive positions.
+//! - C2: a chain counts from its last link on. Its batch, with all operations, has the position of that link; the positions
+//!   of the others have no batch. So an engine shows all of a chain or nothing of it, and the barrier makes the log durable
+//!   up to the last link before any of it is durable in an engine.
+//! - C3: links that are not followed by their chain's next link are void: a crash or a full disk came in between. Readers
+//!   pass over them.
+
+use arbor_base::Position;
+use arbor_engine::Op;
+use arbor_log::{Log, PAYLOAD_BYTES_MAX};
+
+use crate::Stamp;
+use crate::record::{self, Decoded, Record};
+
+const VERSION: u8 = 3;
+const HEAD_BYTES: usize = 30;
+
+/// The longest record that need not be cut.
+pub(crate) const PIECE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - HEAD_BYTES;
+
+/// A link of so many bytes is worth a sync of its own.
+const SYNCED_BYTES: usize = 4 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    stamp: Stamp,
+    last_time: u64,
+    number: u32,
+    is_last: bool,
+}
+
+impl Head {
+    fn encode(&self) -> [u8; HEAD_BYTES] {
+        let mut out = [0; HEAD_BYTES];
+        out[0] = VERSION;
+        out[1..9].copy_from_slice(&self.stamp.time.to_le_bytes());
+        out[9..17].copy_from_slice(&self.stamp.wall.to_le_bytes());
+        out[17..25].copy_from_slice(&self.last_time.to_le_bytes());
+        out[25..29].copy_from_slice(&self.number.to_le_bytes());
+        out[29] = u8::from(self.is_last);
+        out
+    }
+
+    /// `None`: it is a whole record.
+    fn decode(payload: &[u8]) -> Decoded<Option<(Head, &[u8])>> {
+        if payload.first() != Some(&VERSION) {
+            return Ok(None);
+        }
+        let (head, piece) = payload.split_first_chunk::<HEAD_BYTES>().ok_or("the record ends inside a link's head")?;
+        let number_at = |at: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&head[at..at + 8]);
+            u64::from_le_bytes(bytes)
+        };
+        let is_last = match head[29] {
+            0 => false,
+            1 => true,
+            _ => return Err("a link that is neither the last nor another one"),
+        };
+        let head = Head {
+            stamp: Stamp { time: number_at(1), wall: number_at(9) as i64 },
+            last_time: number_at(17),
+            number: u32::from_le_bytes([head[25], head[26], head[27], head[28]]),
+            is_last,
+        };
+        Ok(Some((head, piece)))
+    }
+}
+
+/// The stamp of a record or of a link's record, and the time of its last note.
+pub(crate) fn times_of(payload: &[u8]) -> Decoded<(Stamp, u64)> {
+    match Head::decode(payload)? {
+        Some((head, _)) => Ok((head.stamp, head.last_time)),
+        None => record::times_of(payload),
+    }
+}
+
+/// Appends a record link by link, with one piece of it in memory.
+pub(crate) struct ChainWriter<'l> {
+    log: &'l Log,
+    head: Head,
+    /// Head and piece of the next link.
+    link: Vec<u8>,
+    piece_bytes: usize,
+    /// Bytes appended.
+    pub bytes: u64,
+}
+
+impl<'l> ChainWriter<'l> {
+    pub fn new(log: &'l Log, stamp: Stamp, last_time: u64, piece_bytes: usize) -> ChainWriter<'l> {
+        let head = Head { stamp, last_time, number: 0, is_last: false };
+        ChainWriter { log, head, link: vec![0; HEAD_BYTES], piece_bytes: piece_bytes.min(PIECE_BYTES_MAX), bytes: 0 }
+    }
+
+    /// `begun` is the record up to its operations. Answers the position of the last link. After an error the links that are
+    /// in the log are void.
+    pub fn write(mut self, begun: &[u8], ops: &[Op]) -> arbor_log::Result<(Position, u64)> {
+        self.push(begun)?;
+        let mut encoded = Vec::new();
+        for op in ops {
+            encoded.clear();
+            record::push_op(&mut encoded, op);
+            self.push(&encoded)?;
+        }
+        self.head.is_last = true;
+        let last = self.append()?;
+        Ok((last, self.bytes))
+    }
+
+    fn push(&mut self, mut bytes: &[u8]) -> arbor_log::Result<()> {
+        loop {
+            let room = HEAD_BYTES + self.piece_bytes - self.link.len();
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.link.extend_from_slice(now);
+            if later.is_empty() {
+                return Ok(());
+            }
+            bytes = later;
+            self.append()?;
+        }
+    }
+
+    fn append(&mut self) -> arbor_log::Result<Position> {
+        self.link[..HEAD_BYTES].copy_from_slice(&self.head.encode());
+        let position = self.log.append(&[&self.link])?;
+        if self.link.len() >= SYNCED_BYTES {
+            // Written while the next links are made, not all at once when somebody waits for it.
+            self.log.request_sync();
+        }
+        self.bytes += self.link.len() as u64;
+        self.head.number += 1;
+        self.link.truncate(HEAD_BYTES);
+        Ok(position)
+    }
+}
+
+/// What a payload of the log is to its reader.
+#[derive(Debug, PartialEq)]
+pub enum Part {
+    /// It is a record, or completes one.
+    Record(Record),
+    /// A link; more must follow.
+    Link,
+    /// A link whose chain began so many positions before it, where the reader has not been.
+    Inside(u32),
+}
+
+/// Puts the records of a log together, of which some stand in chains. It is handed every payload in order.
+#[derive(Debug, Default)]
+pub struct Assembler {
+    /// Of the links so far.
+    record: Vec<u8>,
+    /// Number of the next link; 0 outside of a chain.
+    next: u32,
+}
+
+impl Assembler {
+    pub fn take(&mut self, payload: &[u8]) -> Decoded<Part> {
+        let Some((head, piece)) = Head::decode(payload)? else {
+            self.reset();
+            return Ok(Part::Record(Record::decode(payload)?));
+        };
+        if head.number != self.next {
+            // C3, when it is the first link of another chain
+            self.reset();
+            if head.number > 0 {
+                return Ok(Part::Inside(head.number));
+            }
+        }
+        self.record.extend_from_slice(piece);
+        self.next += 1;
+        if !head.is_last {
+            return Ok(Part::Link);
+        }
+        let record = Record::decode(&self.record);
+        self.reset();
+        Ok(Part::Record(record?))
+    }
+
+    /// Whether links were taken whose chain is not complete.
+    pub fn is_inside(&self) -> bool {
+        self.next > 0
+    }
+
+    /// Forgets the links so far.
+    pub fn reset(&mut self) {
+        *self = Assembler::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use arbor_base::TreeId;
+    use arbor_disk::FaultyDisk;
+    use arbor_log::LogOptions;
+
+    use super::*;
+    use crate::record::Note;
+
+    fn record() -> Record {
+        let tree = TreeId(20);
+        let note = |n: usize| Note { tree, about: vec![n as u8; n], told: record::Told::Op(n) };
+        let put = |n: usize| Op::Put { tree, key: vec![n as u8], value: vec![n as u8; n * 3] };
+        Record {
+            stamp: Stamp { time: 70, wall: -3 },
+            logical: vec![4; 9],
+            places: vec![(tree, b"db.c".to_vec())],
+            notes: (0..20).map(note).collect(),
+            ops: (0..20).map(put).collect(),
+        }
+    }
+
+    /// The payloads of one chain.
+    fn links(record: &Record, piece_bytes: usize) -> Vec<Vec<u8>> {
+        let log = Log::open(Arc::new(FaultyDisk::new()), Path::new("log"), LogOptions::default()).unwrap();
+        let begun = Record { ops: Vec::new(), ..record.clone() }.encode();
+        // notes of operations that are not there yet do not decode, but encode
+        ChainWriter::new(&log, record.stamp, record.last_time(), piece_bytes).write(&begun, &record.ops).unwrap();
+        log.read(Position::ZERO).map(|read| read.unwrap().1).collect()
+    }
+
+    #[test]
+    fn a_record_comes_back_whatever_its_pieces() {
+        let record = record();
+        let whole = record.encode().len();
+        for piece_bytes in [1, 7, 64, whole - 1, whole, whole + 1] {
+            let links = links(&record, piece_bytes);
+            assert_eq!(links.len(), whole.div_ceil(piece_bytes));
+            let mut assembler = Assembler::default();
+            let (last, before) = links.split_last().unwrap();
+            for link in before {
+                assert_eq!(assembler.take(link), Ok(Part::Link));
+                assert_eq!(times_of(link), Ok((record.stamp, 89)));
+            }
+            assert_eq!(assembler.is_inside(), !before.is_empty());
+            assert_eq!(assembler.take(last), Ok(Part::Record(record.clone())));
+            assert!(!assembler.is_inside());
+        }
+    }
+
+    #[test]
+    fn void_links_are_passed_over() {
+        let record = record();
+        let links = links(&record, 200);
+        for cut in 1..links.len() {
+            let mut assembler = Assembler::default();
+            links[..cut].iter().for_each(|link| assert_eq!(assembler.take(link), Ok(Part::Link)));
+            let other = Record { ops: Vec::new(), notes: Vec::new(), ..record.clone() };
+            assert_eq!(assembler.take(&other.encode()), Ok(Part::Record(other.clone())));
+            links[..cut].iter().for_each(|link| assert_eq!(assembler.take(link), Ok(Part::Link)));
+            let ends: Vec<_> = links.iter().map(|link| assembler.take(link).unwrap()).collect();
+            assert_eq!(ends.last(), Some(&Part::Record(record.clone())), "the same chain anew, cut {cut}");
+            assert_eq!(assembler.take(&links[cut]), Ok(Part::Inside(cut as u32)));
+        }
+    }
+
+    #[test]
+    fn damaged_links_are_refused() {
+        let links = links(&record(), 200);
+        let mut assembler = Assembler::default();
+        assert!((1..HEAD_BYTES).all(|end| assembler.take(&links[0][..end]).is_err()));
+        let mut neither = links[0].clone();
+        neither[29] = 2;
+        assert!(assembler.take(&neither).is_err());
+        let mut early = links[0].clone();
+        early[29] = 1;
+        assert!(assembler.take(&early).is_err(), "the record is cut off");
+        assert!(!assembler.is_inside());
+    }
+}
