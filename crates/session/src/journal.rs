@@ -1,0 +1,151 @@
+//! The statements of one retryable write: which were done by an earlier request with the same number, and which are done
+//! now. What is done is written by the transaction that does it, so both are there after a crash, or neither.
+//!
+//! J1: `record` may be called again for the same work, on a new transaction, when a commit lost a race; so nothing that it
+//! was told counts before it is read back from the tree.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use arbor_oplog::{Retry, SessionId, Statement};
+use arbor_txn::{Transaction, Transactions};
+
+use crate::row::{self, Ended, Row};
+use crate::rows::{self, TREE};
+use crate::runs::Runs;
+use crate::{Figures, Result};
+
+/// What the registry remembers of a session's row, so that most writes need not read it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored {
+    /// Not above it: the row's number.
+    pub number: i64,
+    /// There may be further rows.
+    pub further: bool,
+}
+
+pub struct Journal {
+    transactions: Arc<Transactions>,
+    figures: Arc<Figures>,
+    session: SessionId,
+    number: i64,
+    stored: Stored,
+    wall: i64,
+    /// What earlier requests have done; read when it is first asked for.
+    earlier: OnceLock<Vec<Runs>>,
+    recorded: AtomicBool,
+    further: AtomicBool,
+    retried: Mutex<BTreeSet<i32>>,
+}
+
+impl Journal {
+    pub(crate) fn new(
+        transactions: Arc<Transactions>,
+        figures: Arc<Figures>,
+        session: SessionId,
+        number: i64,
+        stored: Stored,
+        wall: i64,
+    ) -> Journal {
+        Journal {
+            transactions,
+            figures,
+            session,
+            number,
+            stored,
+            wall,
+            earlier: OnceLock::new(),
+            recorded: AtomicBool::new(false),
+            further: AtomicBool::new(stored.further),
+            retried: Mutex::default(),
+        }
+    }
+
+    /// What a statement answered when an earlier request did it.
+    pub fn executed(&self, statement: i32) -> Result<Option<Vec<u8>>> {
+        if self.stored.number < self.number {
+            return Ok(None);
+        }
+        let answer = self.earlier()?.iter().find_map(|runs| runs.get(statement)).map(<[u8]>::to_vec);
+        if answer.is_some() && self.lock_retried().insert(statement) {
+            self.figures.retried_statements.add(1);
+        }
+        Ok(answer)
+    }
+
+    /// Puts down in `txn` that it does these statements, with what each answers.
+    pub fn record<'a>(&self, txn: &mut Transaction, done: impl IntoIterator<Item = (i32, &'a [u8])>) -> Result<()> {
+        let mut runs = Runs::default();
+        for (statement, answer) in done {
+            runs.push(statement, answer);
+        }
+        if runs.is_empty() {
+            return Ok(());
+        }
+        let (mut row, is_new) = self.row(txn)?;
+        if is_new && self.further.load(Ordering::Relaxed) {
+            rows::delete_further(txn, self.session);
+        }
+        if let Some((number, full)) = row.add(runs) {
+            let mut bytes = Vec::new();
+            full.encode(&mut bytes);
+            txn.put(TREE, row::further_key(self.session, number), bytes);
+            self.further.store(true, Ordering::Relaxed);
+        }
+        self.recorded.store(true, Ordering::Relaxed);
+        put(txn, self.session, &row, Retry::Statements);
+        self.figures.rows_written.add(1);
+        Ok(())
+    }
+
+    /// Statements that this request asked for and that had been done.
+    pub fn retried(&self) -> Vec<i32> {
+        self.lock_retried().iter().copied().collect()
+    }
+
+    /// What is known of the row behind this request.
+    pub(crate) fn stored(&self) -> Stored {
+        match self.recorded.load(Ordering::Relaxed) {
+            true => Stored { number: self.number, further: self.further.load(Ordering::Relaxed) },
+            false => self.stored,
+        }
+    }
+
+    /// The row as `txn` has it, or a new one for this number.
+    fn row(&self, txn: &Transaction) -> Result<(Row, bool)> {
+        let blank = || Row::new(self.number, Ended::Statements, self.wall);
+        if self.stored.number < self.number && !self.recorded.load(Ordering::Relaxed) {
+            return Ok((blank(), true));
+        }
+        Ok(match rows::read(txn, self.session)?.filter(|row| row.number == self.number) {
+            Some(row) => (Row { wall: self.wall, ..row }, false),
+            None => (blank(), true),
+        })
+    }
+
+    fn earlier(&self) -> Result<&[Runs]> {
+        if let Some(earlier) = self.earlier.get() {
+            return Ok(earlier);
+        }
+        let view = self.transactions.read()?;
+        let row = rows::read(&view, self.session)?;
+        let read = match row.filter(|row| row.number == self.number && row.ended == Ended::Statements) {
+            Some(row) => rows::statements(&view, self.session, row)?,
+            None => Vec::new(),
+        };
+        Ok(self.earlier.get_or_init(|| read))
+    }
+
+    fn lock_retried(&self) -> std::sync::MutexGuard<'_, BTreeSet<i32>> {
+        self.retried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Puts a session's row, and tells the readers of the history whose changes these are.
+pub(crate) fn put(txn: &mut Transaction, session: SessionId, row: &Row, retry: Retry) {
+    txn.put(TREE, row::key(session), row.encode());
+    if txn.keeps_history() {
+        txn.set_logical(Statement { session, number: row.number, retry }.encode());
+    }
+}

@@ -1,0 +1,44 @@
+//! Logical sessions: who uses the server, the one transaction that each may have, and which of its writes were done.
+//!
+//! ```text
+//! request ── Sessions::check_out ──> CheckedOut (one operation at a time) ──┬─ open transaction, kept between requests
+//!                 │                                                          └─ Journal: statements that were done
+//!            state machine of the transaction number                              rows in a fixed tree, written by the
+//!                                                                                 transaction that does the work
+//! ```
+//!
+//! This crate knows neither documents nor commands: what is open is a type parameter, what a statement answered is bytes.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `registry.rs` | [`Sessions`]: all sessions, their ends, what has expired |
+//! | `session.rs` | one session's state, and the operation that has it |
+//! | `machine.rs` | the transaction number and what became of it |
+//! | `journal.rs` | [`Journal`]: the statements of a retryable write |
+//! | `row.rs`, `runs.rs` | the layout of the journal's rows |
+//! | `rows.rs` | reading, listing and deleting rows |
+//! | `figures.rs` | counts for `serverStatus` |
+//! | `error.rs` | refusals, with MongoDB's codes and texts |
+//!
+//! Lock order: a shard of the registry, then the state of a session. Neither is held while anything is read or written.
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod error;
+mod figures;
+mod journal;
+mod machine;
+mod registry;
+mod row;
+mod rows;
+mod runs;
+mod session;
+
+pub use arbor_oplog::SessionId;
+pub use error::{Error, Result};
+pub use figures::{Figures, Open as OpenFigures};
+pub use journal::Journal;
+pub use machine::{Intent, Outcome};
+pub use registry::{Listed, ReadRow, SESSIONS_MAX, Sessions, TIMEOUT};
+pub use row::{Ended, Row};
+pub use session::{CheckedOut, Kill, OpenTransactionInfo};

@@ -1,0 +1,363 @@
+//! One session: its transaction number, its open transaction, and the operation that has it now.
+//!
+//! S1: one operation has a session at a time; others that come with a transaction number wait.
+//! S2: an open transaction is either with that operation ([`CheckedOut`]) or in the state, never in both.
+//! S3: a session is removed from the registry only while no operation has it; who finds it removed looks again.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arbor_oplog::{Retry, SessionId};
+use arbor_txn::Transaction;
+
+use crate::journal::{self, Journal, Stored};
+use crate::machine::{Machine, Phase};
+use crate::row::{Ended, Row};
+use crate::{Error, Intent, Outcome, Result, Sessions};
+
+/// Who waits for a session asks so often whether it still wants it.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Why a transaction is ended while one of its operations runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kill {
+    /// By a command, or with its session.
+    Killed,
+    /// It was open for too long.
+    Expired,
+}
+
+/// An open transaction, as `currentOp` shows it.
+#[derive(Clone, Debug)]
+pub struct OpenTransactionInfo {
+    pub session: SessionId,
+    pub number: i64,
+    /// An operation of it runs.
+    pub active: bool,
+    pub open_for: Duration,
+    pub active_for: Duration,
+    /// When it began, milliseconds since 1970.
+    pub begun_wall: i64,
+    /// What was said about it when it began.
+    pub about: Arc<[u8]>,
+}
+
+pub(crate) struct Session<T> {
+    pub id: SessionId,
+    state: Mutex<State<T>>,
+    free: Condvar,
+}
+
+pub(crate) struct State<T> {
+    busy: bool,
+    removed: bool,
+    /// Asked of the operation that has the session.
+    kill: Option<Kill>,
+    machine: Machine,
+    /// None: its row was not read yet.
+    stored: Option<Stored>,
+    open: Option<Open>,
+    work: Option<T>,
+}
+
+/// Facts of an open transaction.
+struct Open {
+    number: i64,
+    begun: Instant,
+    begun_wall: i64,
+    /// Of the operations that ended.
+    active_for: Duration,
+    /// When the running operation began.
+    active_since: Option<Instant>,
+    about: Arc<[u8]>,
+}
+
+impl<T> Session<T> {
+    pub fn new(id: SessionId) -> Session<T> {
+        let state = State {
+            busy: false,
+            removed: false,
+            kill: None,
+            machine: Machine::default(),
+            stored: None,
+            open: None,
+            work: None,
+        };
+        Session { id, state: Mutex::new(state), free: Condvar::new() }
+    }
+
+    /// Waits until no operation has the session. False: it was removed.
+    pub fn acquire(&self, interrupted: &dyn Fn() -> bool) -> Result<bool> {
+        let mut state = self.lock();
+        while state.busy {
+            state = self.free.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+            if state.busy && interrupted() {
+                return Err(Error::Interrupted);
+            }
+        }
+        if state.removed {
+            return Ok(false);
+        }
+        state.busy = true;
+        state.kill = None;
+        Ok(true)
+    }
+
+    /// Undoes [`Session::acquire`].
+    pub fn release(&self) {
+        self.lock().busy = false;
+        self.free.notify_one();
+    }
+
+    pub fn is_loaded(&self) -> bool {
+        self.lock().stored.is_some()
+    }
+
+    /// What the row says, before the session's first operation.
+    pub fn load(&self, row: Option<&Row>) {
+        let mut state = self.lock();
+        let phase = |ended| match ended {
+            Ended::Statements => Phase::Statements,
+            Ended::Committed => Phase::Committed,
+        };
+        state.machine = row.map_or(Machine::default(), |row| Machine { number: row.number, phase: phase(row.ended) });
+        let stored = row.map_or((-1, false), |row| (row.number, row.further > 0));
+        state.stored = Some(Stored { number: stored.0, further: stored.1 });
+    }
+
+    /// The transaction goes on or a newer one replaces it. Answers what is known of the row, the open transaction to go
+    /// on with, and one that is over. Requires an acquired and loaded session.
+    pub fn take(&self, number: i64, intent: Intent) -> Result<Taken<T>> {
+        let mut state = self.lock();
+        let older = state.machine.number < number;
+        let outcome = state.machine.take(self.id, number, intent)?;
+        let stored = state.stored.unwrap_or(Stored { number: i64::MAX, further: true });
+        let over = if older { state.close() } else { None };
+        let work = match intent {
+            Intent::Continue | Intent::Commit | Intent::Abort => state.work.take(),
+            Intent::Write | Intent::Begin => None,
+        };
+        if let Some(open) = &mut state.open {
+            open.active_since = Some(Instant::now());
+        }
+        // its first operation failed: nobody knows what it read
+        let lost = work.is_none() && intent == Intent::Continue;
+        if lost {
+            state.machine.end(Phase::Aborted);
+            return Err(Error::Aborted { number });
+        }
+        Ok(Taken { outcome, stored, work, over })
+    }
+
+    /// Ends the open transaction, now or when its operation ends. Answers whether an operation has the session, and what
+    /// was open.
+    pub fn kill(&self, why: Kill) -> (bool, Option<T>) {
+        let mut state = self.lock();
+        if state.busy {
+            state.kill.get_or_insert(why);
+            return (true, None);
+        }
+        state.machine.end(Phase::Aborted);
+        (false, state.close())
+    }
+
+    /// False: an operation has it. What was open is over.
+    pub fn remove(&self) -> (bool, Option<T>) {
+        let mut state = self.lock();
+        if state.busy {
+            return (false, None);
+        }
+        state.removed = true;
+        state.machine.end(Phase::Aborted);
+        (true, state.close())
+    }
+
+    pub fn info(&self) -> Option<OpenTransactionInfo> {
+        let state = self.lock();
+        let open = state.open.as_ref()?;
+        Some(OpenTransactionInfo {
+            session: self.id,
+            number: open.number,
+            active: open.active_since.is_some(),
+            open_for: open.begun.elapsed(),
+            active_for: open.active_for + open.active_since.map(|since| since.elapsed()).unwrap_or_default(),
+            begun_wall: open.begun_wall,
+            about: open.about.clone(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // every change of the state is whole before anything that could panic
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> State<T> {
+    fn close(&mut self) -> Option<T> {
+        self.open = None;
+        self.work.take()
+    }
+}
+
+pub(crate) struct Taken<T> {
+    pub outcome: Outcome,
+    pub stored: Stored,
+    pub work: Option<T>,
+    pub over: Option<T>,
+}
+
+/// A session in the hands of one operation, until it is dropped. Whoever dropped it without having begun what it wanted to
+/// begin has aborted it.
+pub struct CheckedOut<'s, T> {
+    sessions: &'s Sessions<T>,
+    session: Arc<Session<T>>,
+    number: i64,
+    intent: Intent,
+    outcome: Outcome,
+    work: Option<T>,
+    journal: Journal,
+    /// What became of the transaction in this operation.
+    ended: Option<Phase>,
+}
+
+impl<'s, T> CheckedOut<'s, T> {
+    pub(crate) fn new(
+        sessions: &'s Sessions<T>,
+        session: Arc<Session<T>>,
+        request: (i64, Intent),
+        taken: Taken<T>,
+        journal: Journal,
+    ) -> CheckedOut<'s, T> {
+        let (number, intent) = request;
+        CheckedOut { sessions, session, number, intent, outcome: taken.outcome, work: taken.work, journal, ended: None }
+    }
+
+    pub fn id(&self) -> SessionId {
+        self.session.id
+    }
+
+    pub fn number(&self) -> i64 {
+        self.number
+    }
+
+    pub fn intent(&self) -> Intent {
+        self.intent
+    }
+
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// The statements of a retryable write.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// The open transaction.
+    pub fn work(&self) -> Option<&T> {
+        self.work.as_ref()
+    }
+
+    /// The transaction that was to begin has begun. `about` is kept for those who list open transactions.
+    pub fn begin(&mut self, work: T, begun_wall: i64, about: Vec<u8>) {
+        self.work = Some(work);
+        let now = Instant::now();
+        let open = Open {
+            number: self.number,
+            begun: now,
+            begun_wall,
+            active_for: Duration::ZERO,
+            active_since: Some(now),
+            about: about.into(),
+        };
+        self.session.lock().open = Some(open);
+        self.sessions.opened(&self.session);
+        self.sessions.figures().started.add(1);
+    }
+
+    /// Takes the transaction out, to be committed or aborted; say how it ended afterwards.
+    pub fn take_work(&mut self) -> Option<T> {
+        self.work.take()
+    }
+
+    /// Puts down in the transaction that it commits, for whoever asks again.
+    pub fn record_commit(&self, txn: &mut Transaction, wall: i64) {
+        let stored = self.journal.stored();
+        if stored.further {
+            crate::rows::delete_further(txn, self.session.id);
+        }
+        journal::put(txn, self.session.id, &Row::new(self.number, Ended::Committed, wall), Retry::Transaction);
+        self.sessions.figures().rows_written.add(1);
+    }
+
+    pub fn committed(&mut self) {
+        self.sessions.figures().committed.add(1);
+        self.ended = Some(Phase::Committed);
+    }
+
+    /// Drops what is open.
+    pub fn abort(&mut self) {
+        self.work = None;
+        if self.ended.is_none() {
+            self.ended = Some(Phase::Aborted);
+        }
+    }
+
+    /// Why somebody wants the operation to end, if so.
+    pub fn kill_wanted(&self) -> Option<Kill> {
+        self.session.lock().kill
+    }
+
+    fn is_of_transaction(&self) -> bool {
+        self.intent != Intent::Write
+    }
+
+    fn stored(&self) -> Stored {
+        match self.ended {
+            Some(Phase::Committed) => Stored { number: self.number, further: false },
+            _ => self.journal.stored(),
+        }
+    }
+}
+
+impl<T> Drop for CheckedOut<'_, T> {
+    fn drop(&mut self) {
+        let mut state = self.session.lock();
+        state.stored = Some(self.stored());
+        let killed = state.kill.take().is_some();
+        let mut over = None;
+        let mut aborted = false;
+        if self.is_of_transaction() && state.machine.phase == Phase::InProgress {
+            let work = self.work.take();
+            match self.ended {
+                Some(phase) => {
+                    aborted = phase == Phase::Aborted;
+                    state.machine.end(phase);
+                    over = work;
+                }
+                None if killed || work.is_none() => {
+                    aborted = true;
+                    state.machine.end(Phase::Aborted);
+                    over = work;
+                }
+                None => state.work = work,
+            }
+        }
+        let still_open = state.work.is_some();
+        match &mut state.open {
+            Some(open) if still_open => {
+                let since = open.active_since.take();
+                open.active_for += since.map(|since| since.elapsed()).unwrap_or_default();
+            }
+            _ => state.open = None,
+        }
+        state.busy = false;
+        drop(state);
+        self.session.free.notify_one();
+        if self.is_of_transaction() && !still_open {
+            self.sessions.closed(self.session.id, aborted);
+        }
+        // gives back its snapshot and what it claimed
+        drop(over);
+    }
+}
