@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use arbor_base::TreeId;
+use arbor_oplog::{Retry, Statement};
 use arbor_session::{CheckedOut, Ended, Error, Intent, Kill, Outcome, SessionId, Sessions, TIMEOUT};
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Durability, Options, Retention, Transaction, Transactions, View};
@@ -276,7 +277,10 @@ fn the_history_is_told_whose_changes_they_are() {
     txn.describe(DATA, || b"place".to_vec());
     txn.note(DATA, b"note".to_vec());
     out.journal().record(&mut txn, [(0, &b""[..])]).unwrap();
-    txn.commit(Durability::Journaled).unwrap();
+    let position = txn.commit(Durability::Journaled).unwrap();
+    let (_, record) = own.transactions.history(position).read().unwrap().unwrap();
+    let told = Statement { session: id(1), number: 8, retry: Retry::Statements };
+    assert_eq!(Statement::decode(&record.logical), Ok(Some(told)));
 }
 
 #[test]

@@ -1,0 +1,152 @@
+//! What may run inside a multi-document transaction, and what an operation of one may say.
+
+use arbor_bson::{Doc, ValueRef};
+use arbor_lang::Code;
+use arbor_query::Database;
+use arbor_session::Intent;
+use arbor_store::Namespace;
+
+use super::request::Numbered;
+use crate::generic::Generic;
+use crate::registry::Row;
+use crate::{Error, Result};
+
+/// Commands that run inside a transaction.
+const IN_TRANSACTION: &[&str] = &[
+    "abortTransaction",
+    "aggregate",
+    "bulkWrite",
+    "commitTransaction",
+    "create",
+    "createIndexes",
+    "delete",
+    "distinct",
+    "find",
+    "findAndModify",
+    "findandmodify",
+    "getMore",
+    "insert",
+    "killCursors",
+    "update",
+];
+
+/// Commands that tell of the server; not first in a transaction.
+const TELLING: &[&str] =
+    &["buildInfo", "buildinfo", "connectionStatus", "hello", "isMaster", "ismaster", "killCursors", "ping"];
+
+/// Stages that read or write what no transaction covers.
+const NOT_IN_TRANSACTION: &[&str] = &[
+    "$changeStream",
+    "$collStats",
+    "$currentOp",
+    "$indexStats",
+    "$listLocalSessions",
+    "$listSessions",
+    "$merge",
+    "$out",
+    "$planCacheStats",
+];
+
+fn not_supported<T>(text: String) -> Result<T> {
+    Err(Error::new(Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION, text))
+}
+
+/// Refuses what cannot run in a transaction. Nothing of the transaction has changed by then.
+pub fn check(
+    database: &Database,
+    row: &Row,
+    db: &str,
+    body: Doc<'_>,
+    generic: &Generic<'_>,
+    numbered: Numbered,
+) -> Result<()> {
+    if !numbered.is_transaction() {
+        return Ok(());
+    }
+    let ends = matches!(numbered.intent, Intent::Commit | Intent::Abort);
+    check_command(row, numbered.intent)?;
+    check_concerns(body, generic, numbered.intent, ends)?;
+    if ends {
+        return Ok(());
+    }
+    if matches!(db, "admin" | "config" | "local") && row.name != "bulkWrite" && !TELLING.contains(&row.name) {
+        return not_supported(format!("Cannot run command against the '{db}' database in a transaction."));
+    }
+    check_pipeline(body)?;
+    match body.first() {
+        Some((_, ValueRef::String(collection))) if row.takes_write_concern() && row.name != "aggregate" => {
+            check_collection(database, row, db, collection)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_command(row: &Row, intent: Intent) -> Result<()> {
+    if intent == Intent::Begin && TELLING.contains(&row.name) {
+        return not_supported(format!("Cannot run {} as the first operation in a multi-document transaction.", row.name));
+    }
+    if IN_TRANSACTION.contains(&row.name) || TELLING.contains(&row.name) {
+        return Ok(());
+    }
+    let more = match row.name {
+        "count" => " Please see http://dochub.mongodb.org/core/transaction-count for a recommended alternative.",
+        _ => "",
+    };
+    not_supported(format!("Cannot run '{}' in a multi-document transaction.{more}", row.name))
+}
+
+fn check_concerns(body: Doc<'_>, generic: &Generic<'_>, intent: Intent, ends: bool) -> Result<()> {
+    let invalid = |text: &str| Err(Error::new(Code::INVALID_OPTIONS, text));
+    if generic.has_write_concern && !ends {
+        return invalid("writeConcern is not allowed within a multi-statement transaction");
+    }
+    match body.get("readConcern") {
+        Some(ValueRef::Document(concern)) if !concern.is_empty() && intent != Intent::Begin => {
+            invalid("Only the first command in a transaction may specify a readConcern")
+        }
+        Some(ValueRef::Document(concern)) => match concern.get("level") {
+            None | Some(ValueRef::String("local" | "majority" | "snapshot")) => Ok(()),
+            Some(_) => invalid(
+                "The readConcern level must be either 'local' (default), 'majority' or 'snapshot' in order to run in a \
+                 transaction",
+            ),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn check_pipeline(body: Doc<'_>) -> Result<()> {
+    let Some(ValueRef::Array(pipeline)) = body.get("pipeline") else { return Ok(()) };
+    for stage in pipeline.iter() {
+        let ValueRef::Document(stage) = stage else { continue };
+        if let Some((name, _)) = stage.first().filter(|(name, _)| NOT_IN_TRANSACTION.contains(name)) {
+            return not_supported(format!("Stage not supported inside of a multi-document transaction: {name}"));
+        }
+    }
+    Ok(())
+}
+
+fn check_collection(database: &Database, row: &Row, db: &str, collection: &str) -> Result<()> {
+    if collection.starts_with("system.") {
+        let text = format!("Cannot write to system collection {db}.{collection} within a transaction.");
+        return Err(Error::new(Code(50791), text));
+    }
+    let Ok(namespace) = Namespace::new(db, collection) else { return Ok(()) };
+    check_kind(database, row.name, &namespace)
+}
+
+/// Collections that no transaction writes into.
+pub fn check_kind(database: &Database, command: &str, namespace: &Namespace) -> Result<()> {
+    if database.store.buckets_of(namespace).is_some() {
+        let what = if command == "insert" { "insert into" } else { "write to" };
+        return not_supported(format!(
+            "Cannot {what} a time-series collection in a multi-document transaction: {namespace}"
+        ));
+    }
+    if database.store.collection(namespace).is_some_and(|collection| collection.capped.is_some()) {
+        return not_supported(format!(
+            "Collection '{namespace}' is a capped collection. Writes in transactions are not allowed on capped collections."
+        ));
+    }
+    Ok(())
+}
