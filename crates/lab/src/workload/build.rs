@@ -4,17 +4,20 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::linkbench::LinkBench;
 use super::pointquery::PointQuery;
 use super::sysbench::{Mix, Sysbench};
+use super::ycsb::Ycsb;
 use super::{Mode, Shape, Tables, Workload};
 
 /// The names that [`build`] knows.
-pub const NAMES: [&str; 2] = ["pointquery", "sysbench"];
+pub const NAMES: [&str; 4] = ["linkbench", "pointquery", "sysbench", "ycsb"];
 
 /// A new workload at its beginning. Settings that are not named keep their defaults; a name that is unknown or a value
 /// that does not fit is the error, in words for people.
 pub fn build(name: &str, mode: Mode, settings: &Map<String, Value>) -> Result<Box<dyn Workload>, String> {
     Ok(match name {
+        "linkbench" => Box::new(LinkBench::new(mode, &read(name, settings)?)?),
         "pointquery" => Box::new(PointQuery { tables: read::<TableSettings>(name, settings)?.tables(mode)? }),
         "sysbench" => {
             let (tables, mix) = split(settings, &["tables", "docs", "batch"]);
@@ -23,6 +26,7 @@ pub fn build(name: &str, mode: Mode, settings: &Map<String, Value>) -> Result<Bo
                 mix: read::<Mix>(name, &mix)?,
             })
         }
+        "ycsb" => Box::new(Ycsb::new(mode, &read(name, settings)?)?),
         _ => return Err(format!("there is no workload {name:?}; there are {}", NAMES.join(", "))),
     })
 }

@@ -5,12 +5,16 @@
 //! |---|---|
 //! | `build` | a workload by name and settings |
 //! | `kind`, `operation`, `collection` | the vocabulary: names that are measured, families of operations, collections |
+//! | `random`, `zipf` | numbers |
 //! | `row`, `statement`, `tables` | sysbench's tables: their row, the statements about them, their load |
+//! | `linkbench` | founding text 000 |
 //! | `pointquery`, `sysbench` | founding texts 001 and 002 |
+//! | `ycsb` | founding text 004 |
 
 mod build;
 mod collection;
 mod kind;
+pub mod linkbench;
 mod operation;
 pub mod pointquery;
 mod random;
@@ -18,6 +22,8 @@ mod row;
 mod statement;
 pub mod sysbench;
 mod tables;
+pub mod ycsb;
+mod zipf;
 
 use serde_json::Value;
 

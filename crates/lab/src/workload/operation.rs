@@ -1,11 +1,17 @@
 //! Operations, by family. A session executes the families it knows and refuses the others.
 
+use super::linkbench::{LinkOperation, Store};
+use super::ycsb::YcsbOperation;
 use super::{Kind, Statement};
 
 #[derive(Clone, Copy, Debug)]
 pub enum Operation<'a> {
     /// About sysbench's tables.
     Sysbench(Statement<'a>),
+    /// About LinkBench's graph, kept as the store says.
+    Link(Store, LinkOperation<'a>),
+    /// About YCSB's records.
+    Ycsb(YcsbOperation<'a>),
 }
 
 /// What an operation brought.
@@ -27,6 +33,8 @@ impl Operation<'_> {
     pub fn kind(&self) -> Kind {
         match self {
             Operation::Sysbench(statement) => statement.kind(),
+            Operation::Link(_, operation) => operation.kind(),
+            Operation::Ycsb(operation) => operation.kind(),
         }
     }
 }

@@ -16,6 +16,22 @@ impl Random {
         self.0.random_range(1..=max.max(1))
     }
 
+    /// Uniform in `0..bound`; bound is above 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0.random_range(0..bound.max(1))
+    }
+
+    /// Uniform in [0, 1).
+    pub fn unit(&mut self) -> f64 {
+        self.0.random()
+    }
+
+    /// Mean 0, deviation 1 (Box and Muller; the second number is thrown away).
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * self.fraction().ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
+    }
+
     /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0.random()

@@ -195,7 +195,7 @@ mod tests {
         for seed in 0..50 {
             let (mut tables, mut removed) = (Vec::new(), 0);
             client(Mode::Fixed, seed).unit(&mut |operation| {
-                let Operation::Sysbench(statement) = operation;
+                let Operation::Sysbench(statement) = operation else { panic!("{operation:?}") };
                 tables.push(match *statement {
                     Statement::Point { table, columns, .. } => {
                         if columns == Columns::C {

@@ -1,6 +1,9 @@
 //! A MongoDB server (Arbor or another) over the lean client; one file per family of operations.
 
+mod linkbench;
+mod object_ids;
 mod sysbench;
+mod ycsb;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +13,9 @@ use arbor_wire::client::{Client, ClientError, Options, Reply, Uri};
 use serde_json::{Value, json};
 pub(super) use sysbench::point_command;
 
+use self::linkbench::LinkBench;
 use self::sysbench::Sysbench;
+use self::ycsb::Ycsb;
 use super::{Failure, Session, Sizes, Target};
 use crate::workload::{Answer, Collection, Found, Index, Operation};
 use crate::{Error, Result};
@@ -85,7 +90,12 @@ impl Target for MongoDb {
     }
 
     fn connect(&self) -> Result<Box<dyn Session>> {
-        Ok(Box::new(Connection { client: self.client()?, sysbench: Sysbench::default() }))
+        Ok(Box::new(Connection {
+            client: self.client()?,
+            linkbench: LinkBench::default(),
+            sysbench: Sysbench::default(),
+            ycsb: Ycsb::default(),
+        }))
     }
 
     fn process(&self) -> Option<u32> {
@@ -123,13 +133,17 @@ impl Target for MongoDb {
 
 struct Connection {
     client: Client,
+    linkbench: LinkBench,
     sysbench: Sysbench,
+    ycsb: Ycsb,
 }
 
 impl Session for Connection {
     fn execute(&mut self, operation: &Operation<'_>) -> std::result::Result<Answer, Failure> {
         match operation {
             Operation::Sysbench(statement) => self.sysbench.execute(&mut self.client, statement).map(Answer::rows),
+            Operation::Link(store, operation) => self.linkbench.execute(&mut self.client, store, operation),
+            Operation::Ycsb(operation) => self.ycsb.execute(&mut self.client, operation).map(Answer::rows),
         }
     }
 
@@ -222,6 +236,18 @@ fn figure(status: Doc<'_>, section: &str, field: &str) -> Option<f64> {
         ValueRef::Double(figure) => Some(figure),
         _ => None,
     }
+}
+
+/// Runs update statements as a document sequence, unordered, and gives how many documents they matched or inserted.
+fn update_many(
+    client: &mut Client,
+    database: &str,
+    collection: &str,
+    statements: &[DocBuf],
+) -> std::result::Result<u64, Failure> {
+    let command = DocBuf::new().with("update", collection).with("ordered", false);
+    let reply = client.command_with(database, &command, &[("updates", statements)])?;
+    written(reply)
 }
 
 /// Inserts `documents` as a document sequence and gives how many went in.
