@@ -89,6 +89,13 @@ impl From<arbor_txn::Error> for Error {
             E::UnknownTree(_) => {
                 Error::new(Code::QUERY_PLAN_KILLED, "collection or index dropped during the operation")
             }
+            E::SnapshotTooOld { .. } => {
+                Error::new(Code::SNAPSHOT_TOO_OLD, "Read timestamp is older than the oldest available timestamp.")
+            }
+            E::NotYet { .. } => Error::new(
+                Code::INVALID_OPTIONS,
+                "readConcern atClusterTime value must not be greater than the current clusterTime",
+            ),
             E::CorruptRecord { .. } | E::LogGap { .. } => Error::new(Code::DATA_CORRUPTION_DETECTED, text),
             E::Engine(arbor_engine::Error::Corrupt { .. }) => Error::new(Code::DATA_CORRUPTION_DETECTED, text),
             E::Engine(arbor_engine::Error::InvalidOption { .. }) => Error::new(Code::INVALID_OPTIONS, text),

@@ -402,6 +402,7 @@ impl Engine for LmdbEngine {
         Capabilities {
             update_messages: self.core.options.updates.is_some(),
             exact_counts: true,
+            held_snapshots_keep_space: true,
             cheap_range_delete: false,
             compression: &[],
         }

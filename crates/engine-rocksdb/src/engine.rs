@@ -289,6 +289,7 @@ impl Engine for RocksEngine {
         Capabilities {
             update_messages: self.core.options.updates.is_some(),
             exact_counts: false,
+            held_snapshots_keep_space: false,
             cheap_range_delete: true,
             compression: compression_list(self.core.compression_name()),
         }

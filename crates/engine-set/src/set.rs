@@ -248,6 +248,7 @@ impl Engine for EngineSet {
         self.list().iter().skip(1).map(|member| member.engine.capabilities()).fold(home, |all, one| Capabilities {
             update_messages: all.update_messages && one.update_messages,
             exact_counts: all.exact_counts && one.exact_counts,
+            held_snapshots_keep_space: all.held_snapshots_keep_space || one.held_snapshots_keep_space,
             cheap_range_delete: all.cheap_range_delete && one.cheap_range_delete,
             compression: if all.compression == one.compression { all.compression } else { &[] },
         })

@@ -271,6 +271,12 @@ impl Engine for WiredTigerEngine {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { update_messages: false, exact_counts: false, cheap_range_delete: true, compression: COMPRESSORS }
+        Capabilities {
+            update_messages: false,
+            exact_counts: false,
+            held_snapshots_keep_space: false,
+            cheap_range_delete: true,
+            compression: COMPRESSORS,
+        }
     }
 }

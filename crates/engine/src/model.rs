@@ -173,6 +173,7 @@ impl Engine for ModelEngine {
         Capabilities {
             update_messages: self.updates.is_some(),
             exact_counts: true,
+            held_snapshots_keep_space: false,
             cheap_range_delete: false,
             compression: &[],
         }

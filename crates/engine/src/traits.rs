@@ -158,6 +158,8 @@ pub struct Capabilities {
     pub update_messages: bool,
     /// `TreeStats` count rows exactly; else `keys` and `data_bytes` are estimates.
     pub exact_counts: bool,
+    /// As long as a snapshot is held, no space is used again that later states have freed.
+    pub held_snapshots_keep_space: bool,
     /// Range deletes cost much less than deleting each key.
     pub cheap_range_delete: bool,
     pub compression: &'static [&'static str],

@@ -515,6 +515,7 @@ impl Engine for Forest {
         Capabilities {
             update_messages: self.core.options.updates.is_some(),
             exact_counts: false,
+            held_snapshots_keep_space: false,
             cheap_range_delete: true,
             compression: &["none", "lz4", "zstd"],
         }

@@ -99,6 +99,7 @@ impl Checkpoints {
             }
             drop(stop);
             self.watch_space();
+            self.path.hold_states();
             if self.is_due(last) {
                 let _kept_in_stats = self.checkpoint();
                 last = Instant::now();
@@ -147,6 +148,8 @@ impl Checkpoints {
         let (log, engine) = (self.path.log(), self.path.engine());
         log.wait_durable(log.appended()).map_err(log_error)?;
         let position = engine.checkpoint().map_err(Error::from)?;
+        // P1 of past.rs
+        self.path.hold_state();
         let needed = engine.durable().next().min(self.holds.oldest());
         log.trim(needed.min(self.path.history_floor(needed)?)).map_err(log_error)?;
         Ok(position)

@@ -38,6 +38,7 @@ use crate::clock::Clock;
 use crate::conflict::hash_of;
 use crate::group::{Committed, Draft, PRUNE_AT, Request};
 use crate::hub::{Arrival, Hub};
+use crate::past::Past;
 use crate::queue::Queue;
 use crate::write_set::WriteSet;
 use crate::{Durability, Error, Options, Result, Retention, Stamp};
@@ -55,6 +56,9 @@ pub(crate) struct CommitPath {
     clock: Clock,
     /// `Some` from the start or never.
     retention: Option<Mutex<Retention>>,
+    /// Together with `retention`.
+    past: Option<Past>,
+    history_window_ms: AtomicU64,
     queue: Queue<Request, Outcome>,
     committed: Mutex<Committed>,
     /// Signalled when pending batches are applied.
@@ -68,6 +72,7 @@ pub(crate) struct CommitPath {
     /// Held from taking a large transaction apart to its outcome. Taken before the commit lock.
     large: Mutex<()>,
     log_bytes: AtomicU64,
+    log_written: AtomicU64,
     low_space: AtomicBool,
     closed: AtomicBool,
     poison: OnceLock<String>,
@@ -98,6 +103,8 @@ impl CommitPath {
             queue: Queue::new(options.group_bytes_max),
             engine,
             log,
+            past: options.history.map(|_| Past::default()),
+            history_window_ms: AtomicU64::new(options.history_window.as_millis() as u64),
             retention: options.history.map(Mutex::new),
             options,
             active: Arc::default(),
@@ -108,6 +115,7 @@ impl CommitPath {
             applied: Condvar::new(),
             applied_lock: Mutex::new(()),
             log_bytes: AtomicU64::new(0),
+            log_written: AtomicU64::new(0),
             low_space: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             poison: OnceLock::new(),
@@ -142,6 +150,18 @@ impl CommitPath {
         self.retention.iter().for_each(|retention| *lock(retention) = new);
     }
 
+    pub fn past(&self) -> Option<&Past> {
+        self.past.as_ref()
+    }
+
+    pub fn history_window(&self) -> Duration {
+        Duration::from_millis(self.history_window_ms.load(Ordering::Relaxed))
+    }
+
+    pub fn set_history_window(&self, window: Duration) {
+        self.history_window_ms.store(window.as_millis() as u64, Ordering::Relaxed);
+    }
+
     /// The last position in the log that ends a record. Some of the newest may not be visible yet.
     pub fn logged(&self) -> Position {
         Position(self.logged.load(Ordering::Acquire))
@@ -172,9 +192,19 @@ impl CommitPath {
         lock(&self.committed)
     }
 
-    /// Bytes of log since the last call.
+    /// Bytes of log since the last checkpoint.
     pub fn log_bytes(&self) -> &AtomicU64 {
         &self.log_bytes
+    }
+
+    /// Bytes of log since the start.
+    pub fn log_written(&self) -> u64 {
+        self.log_written.load(Ordering::Relaxed)
+    }
+
+    fn count_logged(&self, bytes: u64) {
+        self.log_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.log_written.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub fn set_low_space(&self, low: bool) {
@@ -310,8 +340,8 @@ impl CommitPath {
     ) -> Result<Applied> {
         let last = match draft.chain {
             None => self.append(&draft)?,
-            Some((stamp, last_time)) => {
-                let last = self.append_chain(committed, &draft, stamp, last_time)?;
+            Some(stamp) => {
+                let last = self.append_chain(committed, &draft, stamp)?;
                 draft.batches.iter_mut().for_each(|batch| batch.position = last);
                 outcomes.iter_mut().for_each(|outcome| *outcome = Outcome::Committed(last));
                 last
@@ -345,19 +375,19 @@ impl CommitPath {
         let last = self.log.append(&payloads).map_err(log_error)?;
         // I2: the leader is the only one that appends, so the positions are those that the batches carry.
         assert_eq!(Some(last), draft.batches.last().map(|batch| batch.position), "I2: consecutive positions");
-        self.log_bytes.fetch_add(payloads.iter().map(|p| p.len() as u64).sum(), Ordering::Relaxed);
+        self.count_logged(payloads.iter().map(|p| p.len() as u64).sum());
         Ok(last)
     }
 
     /// Requires a draft of one request. After an error an empty batch is pending in the place of the void links.
-    fn append_chain(&self, committed: &mut Committed, draft: &Draft, stamp: Stamp, last_time: u64) -> Result<Position> {
+    fn append_chain(&self, committed: &mut Committed, draft: &Draft, stamp: Stamp) -> Result<Position> {
         assert_eq!(draft.batches.len(), 1, "a chain is alone in its group");
         let before = self.log.appended();
         let piece_bytes = self.options.record_bytes_max;
-        let writer = ChainWriter::new(&self.log, stamp, last_time, piece_bytes);
+        let writer = ChainWriter::new(&self.log, stamp, draft.last_time, piece_bytes);
         let written = writer.write(&draft.records[0], &draft.batches[0].ops);
         let bytes = written.as_ref().map_or(0, |(_, bytes)| *bytes);
-        self.log_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.count_logged(bytes);
         if written.is_err() && self.log.appended() > before {
             committed.pending.push(Batch { position: self.log.appended(), ops: Vec::new() });
         }

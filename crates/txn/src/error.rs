@@ -34,6 +34,11 @@ pub enum Error {
     /// Log and engine do not fit together: records between them are missing.
     #[error("the engine holds everything up to {applied}, but the log has {first} to {last}")]
     LogGap { applied: Position, first: Position, last: Position },
+    /// No state of that time is kept any more, or none ever was.
+    #[error("the state at time {time:#x} is no longer kept")]
+    SnapshotTooOld { time: u64 },
+    #[error("the time {time:#x} has not come yet, it is {now:#x}")]
+    NotYet { time: u64, now: u64 },
     #[error(transparent)]
     Engine(arbor_engine::Error),
     #[error(transparent)]

@@ -25,12 +25,14 @@ pub(crate) struct Committed {
     /// In the log, not yet in the engine, which had no space.
     pub pending: Vec<Batch>,
     pub prune_at: usize,
+    /// Of the last note that was committed.
+    pub last_time: u64,
 }
 
 impl Committed {
     pub fn new(counters: HashMap<CounterId, i64>, trees: HashSet<TreeId>, next_tree: u64) -> Committed {
         let conflicts = ConflictTable::default();
-        Committed { conflicts, counters, trees, next_tree, pending: Vec::new(), prune_at: PRUNE_AT }
+        Committed { conflicts, counters, trees, next_tree, pending: Vec::new(), prune_at: PRUNE_AT, last_time: 0 }
     }
 
     /// Takes over what a group has changed. Its batches and footprints stay in the draft.
@@ -46,6 +48,7 @@ impl Committed {
             self.trees.remove(&tree);
         }
         self.next_tree = draft.next_tree;
+        self.last_time = draft.last_time;
     }
 }
 
@@ -135,8 +138,10 @@ pub(crate) struct Draft {
     pub next_tree: u64,
     pub batches: Vec<Batch>,
     pub records: Vec<Vec<u8>>,
-    /// The one record is to be written as a chain, with this stamp and time of its last note.
-    pub chain: Option<(Stamp, u64)>,
+    /// The one record is to be written as a chain, with this stamp.
+    pub chain: Option<Stamp>,
+    /// Of the last note.
+    pub last_time: u64,
     pub footprints: Vec<Footprint>,
 }
 
@@ -184,7 +189,8 @@ impl Draft {
     pub fn add(&mut self, committed: &Committed, request: Request, position: Position, stamp: Stamp, alone: bool) {
         let Request { mut ops, counters, mut record, footprint, chained, notes, .. } = request;
         record::stamp(&mut record, stamp);
-        self.chain = chained.then(|| (stamp, record::last_time(stamp, notes as u64)));
+        self.chain = chained.then_some(stamp);
+        self.last_time = record::last_time(stamp, notes as u64);
         let own_ops = ops.len();
         for (id, change) in counters {
             let before = self.counters.get(&id).copied().unwrap_or_else(|| committed.counters.get(&id).copied());

@@ -9,10 +9,10 @@
 //! Counters are written as absolute values by the commit path, in the batch that changed them, so replay is idempotent
 //! and a snapshot shows counter values that fit its data exactly.
 
-use arbor_base::TreeId;
-use arbor_engine::{Op, Snapshot};
+use std::borrow::Cow;
 
-use crate::Result;
+use arbor_base::TreeId;
+use arbor_engine::Op;
 
 /// Identity of one counter, chosen by the layer above. Never used again after `drop_counter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,9 +40,13 @@ pub(crate) fn number_of(prefix: u8, key: &[u8]) -> Option<u64> {
     (*first == prefix).then(|| number.try_into().ok().map(u64::from_be_bytes))?
 }
 
-pub(crate) fn read_counter(snapshot: &dyn Snapshot, id: CounterId) -> Result<i64> {
-    let value = snapshot.get(LEDGER, &numbered_key(COUNTER_PREFIX, id.0))?;
-    Ok(value.as_deref().and_then(number_in).map_or(0, |n| n as i64))
+pub(crate) fn counter_key(id: CounterId) -> Vec<u8> {
+    numbered_key(COUNTER_PREFIX, id.0)
+}
+
+/// The counter that the value of its key says.
+pub(crate) fn counter_in(value: Option<Cow<'_, [u8]>>) -> i64 {
+    value.as_deref().and_then(number_in).map_or(0, |n| n as i64)
 }
 
 /// The 8-byte number that a ledger value holds.
@@ -51,11 +55,11 @@ pub(crate) fn number_in(value: &[u8]) -> Option<u64> {
 }
 
 pub(crate) fn put_counter(id: CounterId, value: i64) -> Op {
-    Op::Put { tree: LEDGER, key: numbered_key(COUNTER_PREFIX, id.0), value: value.to_le_bytes().to_vec() }
+    Op::Put { tree: LEDGER, key: counter_key(id), value: value.to_le_bytes().to_vec() }
 }
 
 pub(crate) fn delete_counter(id: CounterId) -> Op {
-    Op::Delete { tree: LEDGER, key: numbered_key(COUNTER_PREFIX, id.0) }
+    Op::Delete { tree: LEDGER, key: counter_key(id) }
 }
 
 pub(crate) fn put_tree(tree: TreeId) -> Op {

@@ -20,6 +20,7 @@
 //! | `claims.rs` | what open transactions are about to write |
 //! | `commit.rs`, `group.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
 //! | `follower.rs` | following the log from a snapshot on |
+//! | `past.rs` | views of past states |
 //! | `history.rs`, `hub.rs` | reading the log as a history, from a time on; waiting for more of it |
 //! | `record.rs`, `chain.rs`, `clock.rs` | byte layout of log records, of those that stand in several, and their stamps |
 //! | `ledger.rs` | the tree that `txn` keeps for itself: tree ids and counters |
@@ -41,6 +42,7 @@ mod ledger;
 mod merged_cursor;
 mod options;
 mod overlay;
+mod past;
 mod queue;
 mod read_view;
 pub mod record;

@@ -34,6 +34,8 @@ pub struct Options {
     pub space_reserve_bytes: u64,
     /// Changes are noted for the readers of the history, and the log is kept for them.
     pub history: Option<Retention>,
+    /// How far back past states can be read, when the history is kept.
+    pub history_window: Duration,
     /// How long a committer waits for an engine that has no space for a batch that the log already holds.
     pub apply_wait: Duration,
 }
@@ -50,6 +52,7 @@ impl Default for Options {
             free_space: None,
             space_reserve_bytes: 64 << 20,
             history: None,
+            history_window: Duration::from_secs(300),
             apply_wait: Duration::from_secs(10),
         }
     }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use arbor_base::TreeId;
 use arbor_engine::{Cursor, RangeEstimate, Snapshot};
 
-use crate::ledger;
+use crate::ledger::{self, LEDGER};
 use crate::merged_cursor::{EmptyCursor, MergedCursor};
 use crate::written::{CounterChange, Presence, Written};
 use crate::{CounterId, Error, Result};
@@ -55,6 +55,7 @@ impl<'v> Overlay<'v> {
             Some(CounterChange::Add(delta)) => *delta,
             None => 0,
         };
-        Ok(ledger::read_counter(self.snapshot, id)?.wrapping_add(own))
+        let committed = ledger::counter_in(self.get(LEDGER, &ledger::counter_key(id))?);
+        Ok(committed.wrapping_add(own))
     }
 }

@@ -1,4 +1,4 @@
-//! A state for reading: a snapshot, with the writes of a transaction over it when one made the view.
+//! A state for reading: a snapshot, maybe with writes over it: of a transaction that made the view, or of the log.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Cursor, RangeEstimate, Snapshot};
 
+use crate::ledger::LEDGER;
 use crate::overlay::Overlay;
 use crate::written::Written;
 use crate::{CounterId, Result, View, ledger};
@@ -15,17 +16,25 @@ use crate::{CounterId, Result, View, ledger};
 #[derive(Clone)]
 pub struct ReadView {
     snapshot: Arc<dyn Snapshot>,
+    position: Position,
     /// Over the snapshot; nobody changes them any more.
     frozen: Option<Arc<Written>>,
 }
 
 impl ReadView {
     pub(crate) fn new(snapshot: Arc<dyn Snapshot>) -> ReadView {
-        ReadView { snapshot, frozen: None }
+        ReadView { position: snapshot.position(), snapshot, frozen: None }
     }
 
+    /// With the writes of a transaction, which are not committed.
     pub(crate) fn frozen(snapshot: Arc<dyn Snapshot>, written: Written) -> ReadView {
-        ReadView { snapshot, frozen: (!written.is_empty()).then(|| Arc::new(written)) }
+        let position = snapshot.position();
+        ReadView::replayed(snapshot, written, position)
+    }
+
+    /// With all that was committed behind the snapshot up to a position.
+    pub(crate) fn replayed(snapshot: Arc<dyn Snapshot>, written: Written, position: Position) -> ReadView {
+        ReadView { snapshot, position, frozen: (!written.is_empty()).then(|| Arc::new(written)) }
     }
 
     fn overlay(&self) -> Option<Overlay<'_>> {
@@ -35,7 +44,7 @@ impl ReadView {
 
 impl View for ReadView {
     fn position(&self) -> Position {
-        self.snapshot.position()
+        self.position
     }
 
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
@@ -61,7 +70,7 @@ impl View for ReadView {
 
     fn counter(&self, id: CounterId) -> Result<i64> {
         match self.overlay() {
-            None => ledger::read_counter(&*self.snapshot, id),
+            None => Ok(ledger::counter_in(self.snapshot.get(LEDGER, &ledger::counter_key(id))?)),
             Some(overlay) => overlay.counter(id),
         }
     }

@@ -32,7 +32,8 @@ pub(crate) fn open(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options) -> 
     let known = ledger.is_some();
     let fresh = || Committed::new(HashMap::new(), HashSet::new(), FIXED_TREES.end);
     let last = last_time(&log)?;
-    let path = CommitPath::new(log, engine, options, ledger.unwrap_or_else(fresh));
+    let committed = Committed { last_time: last, ..ledger.unwrap_or_else(fresh) };
+    let path = CommitPath::new(log, engine, options, committed);
     path.clock().advance(last);
     if !known {
         let mut writes = WriteSet::default();
@@ -40,6 +41,7 @@ pub(crate) fn open(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options) -> 
         let ticket = path.register();
         path.commit(writes, Position::ZERO, ticket)?;
     }
+    path.hold_state();
     Ok(path)
 }
 

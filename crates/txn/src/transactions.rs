@@ -50,6 +50,31 @@ impl Transactions {
         Ok(ReadView::new(self.path.engine().snapshot()?))
     }
 
+    /// The present state, and its time: [`Transactions::view_at`] shows the same state again while the history window lasts
+    /// (or until many others were asked for).
+    pub fn read_timed(&self) -> Result<(ReadView, u64)> {
+        self.path.read_timed()
+    }
+
+    /// The state that all commits up to `time` have made. Cheapest for the present and for times of
+    /// [`Transactions::read_timed`]; others may take a replay of some seconds of the log.
+    ///
+    /// Errors: `NotYet` in the future, `SnapshotTooOld` before the history window, and for every past time when no history is
+    /// kept.
+    pub fn view_at(&self, time: u64) -> Result<ReadView> {
+        self.path.view_at(time)
+    }
+
+    /// How far back [`Transactions::view_at`] goes at least, once the server has run so long. Engines in which held
+    /// snapshots keep space from being used (LMDB) go back some seconds only.
+    pub fn history_window(&self) -> Duration {
+        self.path.history_window()
+    }
+
+    pub fn set_history_window(&self, window: Duration) {
+        self.path.set_history_window(window);
+    }
+
     pub fn begin(&self) -> Result<Transaction> {
         Transaction::begin(self.path.clone())
     }
@@ -197,6 +222,7 @@ impl Transactions {
             self.path.close();
         }
         let checkpointed = if self.poisoned().is_some() { Ok(()) } else { self.checkpoint_now().map(drop) };
+        self.path.forget_states();
         self.path.log().close().map_err(crate::commit::log_error)?;
         checkpointed
     }

@@ -1,0 +1,253 @@
+//! Past states: what snapshots showed at a time of the history window.
+//!
+//! A snapshot is held every few seconds; a state between two of them is the older one with the log's records up to the time
+//! laid over it. States are held by the checkpoint thread, after each checkpoint, and when a client is told of a time that it
+//! may read at again.
+//!
+//! P1: rows that were loaded in bulk are in no log, but a checkpoint follows before anything refers to them, and a state is
+//! held behind each checkpoint: no state that refers to such rows is made from an older snapshot.
+//!
+//! Lock order: the commit lock, then the lock of the held states.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arbor_base::TreeId;
+use arbor_engine::{Op, Snapshot};
+
+use crate::chain::{Assembler, Part};
+use crate::commit::{CommitPath, log_error};
+use crate::ledger::LEDGER;
+use crate::written::{KeyRange, Presence, TreeWrites, Written};
+use crate::{Error, ReadView, Result};
+
+/// A state is held at least this long behind the one before, unless a checkpoint or a client asks for it...
+const DISTANCE: Duration = Duration::from_secs(5);
+/// ...or so much was logged since.
+const DISTANCE_LOG_BYTES: u64 = 32 << 20;
+/// States held because a client asked; the oldest of them go first.
+const ASKED_MAX: usize = 64;
+/// States made from the log that are kept in case that they are asked for again.
+const MADE_MAX: usize = 4;
+/// The longest window where held snapshots keep space from being used again.
+const COSTLY_WINDOW: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+pub(crate) struct Past {
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    /// In the order of their times.
+    states: VecDeque<State>,
+    made: VecDeque<(u64, ReadView)>,
+    log_bytes: u64,
+}
+
+struct State {
+    /// Of the last commit that it shows.
+    time: u64,
+    since: Instant,
+    asked_for: bool,
+    snapshot: Arc<dyn Snapshot>,
+}
+
+impl Past {
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        // States are whole before they are pushed.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn hold(&mut self, state: State) {
+        match self.states.back_mut() {
+            Some(last) if last.time == state.time => last.asked_for |= state.asked_for,
+            _ => self.states.push_back(state),
+        }
+    }
+
+    fn forget(&mut self, window: Duration) {
+        // The first one behind the window's beginning needs the one before it.
+        while self.states.get(1).is_some_and(|second| second.since.elapsed() >= window) {
+            self.states.pop_front();
+        }
+        let asked = self.states.iter().filter(|state| state.asked_for).count();
+        for _ in ASKED_MAX..asked {
+            if let Some(at) = self.states.iter().position(|state| state.asked_for) {
+                self.states.remove(at);
+            }
+        }
+        if let Some(oldest) = self.states.front() {
+            self.made.retain(|(time, _)| *time >= oldest.time);
+        }
+    }
+
+    /// The newest state that is not newer than `time`.
+    fn base(&self, time: u64) -> Option<(u64, Arc<dyn Snapshot>)> {
+        let behind = self.states.partition_point(|state| state.time <= time);
+        let state = self.states.get(behind.checked_sub(1)?)?;
+        Some((state.time, state.snapshot.clone()))
+    }
+}
+
+impl CommitPath {
+    /// No state is held any more.
+    pub fn forget_states(&self) {
+        self.past().iter().for_each(|past| *past.lock() = Held::default());
+    }
+
+    /// Called about every second.
+    pub fn hold_states(&self) {
+        let Some(past) = self.past() else { return };
+        let due = {
+            let held = past.lock();
+            let since = held.states.back().map(|state| (state.since.elapsed(), state.time));
+            let logged = self.log_written() - held.log_bytes;
+            since.is_none_or(|(elapsed, time)| {
+                (elapsed >= self.distance() || logged >= DISTANCE_LOG_BYTES) && time < self.clock().last()
+            })
+        };
+        if due {
+            self.hold_state();
+        }
+        past.lock().forget(self.window());
+    }
+
+    /// Holds the present state, unless history is not kept.
+    pub fn hold_state(&self) {
+        if self.past().is_some() {
+            // A store that takes no writes any more has no new states.
+            let _nothing_to_hold = self.present(false, u64::MAX);
+        }
+    }
+
+    fn window(&self) -> Duration {
+        let costly = self.engine().capabilities().held_snapshots_keep_space;
+        if costly { self.history_window().min(COSTLY_WINDOW) } else { self.history_window() }
+    }
+
+    fn distance(&self) -> Duration {
+        DISTANCE.min(self.window() / 4)
+    }
+
+    /// The present state and its time, held from now on; `None`: it is younger than `time`.
+    fn present(&self, asked_for: bool, time: u64) -> Result<Option<(ReadView, u64)>> {
+        let (snapshot, last_time) = {
+            let committed = self.lock();
+            if committed.last_time > time {
+                return Ok(None);
+            }
+            if !committed.pending.is_empty() {
+                return Err(Error::OutOfSpace { context: "commits are not visible yet".into() });
+            }
+            (self.engine().snapshot()?, committed.last_time)
+        };
+        if let Some(past) = self.past() {
+            let mut held = past.lock();
+            held.log_bytes = self.log_written();
+            held.forget(self.window());
+            held.hold(State { time: last_time, since: Instant::now(), asked_for, snapshot: snapshot.clone() });
+        }
+        Ok(Some((ReadView::new(snapshot), last_time)))
+    }
+
+    /// The present state and its time, which may be read at again.
+    pub fn read_timed(&self) -> Result<(ReadView, u64)> {
+        let present = self.present(true, u64::MAX)?;
+        Ok(present.expect("no time is younger than the greatest"))
+    }
+
+    /// The state after all commits up to `time`.
+    pub fn view_at(&self, time: u64) -> Result<ReadView> {
+        let now = self.clock().last();
+        if time > now {
+            return Err(Error::NotYet { time, now });
+        }
+        // All commits that are not made yet will be later than `now`, hence than `time`.
+        if let Some((view, _)) = self.present(true, time)? {
+            return Ok(view);
+        }
+        let Some(past) = self.past() else { return Err(Error::SnapshotTooOld { time }) };
+        let (base_time, base) = {
+            let held = past.lock();
+            if let Some((_, view)) = held.made.iter().find(|(made, _)| *made == time) {
+                return Ok(view.clone());
+            }
+            held.base(time).ok_or(Error::SnapshotTooOld { time })?
+        };
+        if base_time == time {
+            return Ok(ReadView::new(base));
+        }
+        let view = self.replay(base, time)?;
+        let mut held = past.lock();
+        held.made.push_back((time, view.clone()));
+        if held.made.len() > MADE_MAX {
+            held.made.pop_front();
+        }
+        Ok(view)
+    }
+
+    /// The log's records up to `time` over a snapshot.
+    fn replay(&self, base: Arc<dyn Snapshot>, time: u64) -> Result<ReadView> {
+        let (mut written, mut position) = (Written::default(), base.position());
+        let mut reader = self.log().read(position.next());
+        let mut assembler = Assembler::default();
+        while reader.position() <= self.published() {
+            let Some(read) = reader.next_borrowed() else { break };
+            let (at, payload) = match read {
+                Err(arbor_log::Error::Trimmed { .. }) => return Err(Error::SnapshotTooOld { time }),
+                read => read.map_err(log_error)?,
+            };
+            let corrupt = |reason| Error::CorruptRecord { position: at, reason };
+            let Part::Record(record) = assembler.take(payload).map_err(corrupt)? else { continue };
+            if record.stamp.time > time {
+                break;
+            }
+            for op in record.ops {
+                lay_over(&mut written, &*base, op)?;
+            }
+            position = at;
+        }
+        Ok(ReadView::replayed(base, written, position))
+    }
+}
+
+/// What an engine does when it applies the operation.
+fn lay_over(written: &mut Written, base: &dyn Snapshot, op: Op) -> Result<()> {
+    match op {
+        Op::Put { tree, key, value } => drop(written.tree_mut(tree).entries.insert(key, Some(value))),
+        Op::Delete { tree, key } => drop(written.tree_mut(tree).entries.insert(key, None)),
+        Op::DeleteRange { tree, from, to } => {
+            let range = KeyRange { from, to };
+            let writes = written.tree_mut(tree);
+            writes.cut(&range);
+            writes.ranges.push(range);
+        }
+        Op::CreateTree { tree, options } => {
+            if !exists(written, base, tree) {
+                let writes = TreeWrites { presence: Presence::Created(options), ..TreeWrites::default() };
+                written.trees.insert(tree, Arc::new(writes));
+            }
+        }
+        Op::DropTree { tree } => {
+            let writes = TreeWrites { presence: Presence::Dropped, ..TreeWrites::default() };
+            written.trees.insert(tree, Arc::new(writes));
+        }
+        Op::Update { .. } => {
+            let what = "past states with update messages";
+            return Err(arbor_engine::Error::Unsupported { engine: "log", what }.into());
+        }
+    }
+    Ok(())
+}
+
+fn exists(written: &Written, base: &dyn Snapshot, tree: TreeId) -> bool {
+    match written.tree(tree).map(|writes| &writes.presence) {
+        Some(Presence::Created(_)) => true,
+        Some(Presence::Dropped) => false,
+        _ => tree == LEDGER || base.cursor(tree).is_ok(),
+    }
+}
