@@ -85,6 +85,10 @@ class ReplicaSet(Arbor):
     def uri(self):
         return f"mongodb://127.0.0.1:{self.port}/?replicaSet={self.NAME}"
 
+    @property
+    def direct_uri(self):
+        return f"mongodb://127.0.0.1:{self.port}/?directConnection=true"
+
     def start(self, wait_s=60):
         """Returns the seconds until the member was primary."""
         import pymongo

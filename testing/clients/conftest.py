@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from arbor_process import Arbor  # noqa: E402
+from arbor_process import Arbor, ReplicaSet  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +30,18 @@ def db(client, request):
     client.drop_database(name)
     yield client[name]
     client.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def replica_set(tmp_path_factory):
+    """The only member of an initiated replica set: `.uri`, `.direct_uri`."""
+    flags = ["--setParameter", "enableTestCommands=1"]
+    with ReplicaSet(tmp_path_factory.mktemp("member"), flags) as member:
+        yield member
+
+
+@pytest.fixture(scope="session")
+def set_client(replica_set):
+    """A client that knows the set by its name."""
+    with pymongo.MongoClient(replica_set.uri, serverSelectionTimeoutMS=10_000) as client:
+        yield client

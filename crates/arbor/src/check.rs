@@ -10,6 +10,7 @@ use clap::{Arg, ArgMatches, Command};
 use crate::engines::{Engines, USUAL, ftree_options};
 use crate::failure::{CANNOT_START, Failure};
 use crate::folder::{self, Folder};
+use crate::oplog;
 use crate::storage::{Pace, Storage};
 
 pub fn command() -> Command {
@@ -22,7 +23,11 @@ pub fn command() -> Command {
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = PathBuf::from(matches.get_one::<String>("dbpath").map_or("/data/db", String::as_str));
-    let pace = Pace { commit_interval: Duration::from_millis(100), checkpoint_interval: Duration::from_secs(60) };
+    let pace = Pace {
+        commit_interval: Duration::from_millis(100),
+        checkpoint_interval: Duration::from_secs(60),
+        history: oplog::retention_of_folder(&path),
+    };
     // The folder knows its engine; if this build lacks it, opening as another says so.
     let written = folder::engine_of(&path).unwrap_or_default();
     let engines = Engines::of_folder(Some(&written));

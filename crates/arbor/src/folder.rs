@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `arbor.lock` | held by the one process that works on the folder; its text is the process id |
 //! | `arbor.format` | identity: `format`, `engine` (the home, which also holds the catalogue) and the release that made the folder, one `key = value` per line |
+//! | `arbor.replset` | what the members of its replica set agreed on (written by `command`) |
 //! | `log/` | the commit log |
 //! | `arbor.engines` | the engines that have trees here, one name per line (written by `engine-set`; without it the one of `arbor.format`) |
 //! | `ftree/`, `lmdb/`, `rocksdb/`, `wiredTiger/` | the trees of the engine of that name |

@@ -82,6 +82,8 @@ impl Host for Process {
     fn shut_down(&self) {
         self.stop.now();
     }
+
+    fn topology_changed(&self) {}
 }
 
 /// The commands, for the signal handler that is there before them.

@@ -26,6 +26,7 @@ mod failure;
 mod folder;
 mod front;
 mod inspect;
+mod oplog;
 mod salvage;
 mod serve;
 mod storage;

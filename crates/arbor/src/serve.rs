@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_command::log::{Component, Event, Log};
+use arbor_command::replication::{self, OwnAddress, Replication};
 use arbor_command::{Commands, Options, Parameters};
 use arbor_engine::MemberState;
 use arbor_query::Database;
@@ -22,6 +23,7 @@ use crate::engines::{EngineChoice, Engines};
 use crate::failure::{BAD_OPTIONS, CANNOT_LISTEN, Failure};
 use crate::folder::{self, Folder};
 use crate::front::{Front, Later, Process};
+use crate::oplog;
 use crate::storage::{Pace, Storage};
 
 const fn event(component: Component, id: u32, message: &'static str) -> Event {
@@ -37,6 +39,13 @@ const NO_ACCESS_CONTROL: Event = event(
     "Access control is not enabled for the database. Read and write access to data and configuration is unrestricted",
 );
 const RECOVERED: Event = event(Component::Recovery, 9_000_011, "Recovery done");
+const ALONE: Event = event(
+    Component::Repl,
+    20_547,
+    "Document(s) exist in 'system.replset', but started without --replSet. Database contents may appear inconsistent \
+     with the writes that were visible when this node was running as part of a replica set. Restart with --replSet \
+     unless you are doing maintenance and no other clients are connected",
+);
 const UNAVAILABLE: Event =
     event(Component::Storage, 9_000_012, "A storage engine is not available, nor is what lives there");
 const WAITING: Event = event(Component::Network, 23_016, "Waiting for connections");
@@ -87,16 +96,22 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
         commit_interval: Duration::from_millis(settings.commit_interval_ms),
         // 0 meant "never" in MongoDB; the log would grow without end.
         checkpoint_interval: Duration::from_secs(settings.checkpoint_seconds.max(1)),
+        history: match settings.replica_set {
+            Some(_) => Some(oplog::retention(&settings.oplog, &settings.dbpath)),
+            None => oplog::retention_of_folder(&settings.dbpath),
+        },
     };
+    let replication = open_replication(&settings, &listeners, log)?;
     let storage = Storage::open(folder, &engines, &pace)?;
     log_recovery(log, &storage);
     warn_of_unavailable(log, &storage);
 
     let host = Process { metrics, stop: stop.clone() };
     let database = Database::new(storage.store.clone(), storage.transactions.clone());
-    let commands =
-        Arc::new(Commands::new(database, log.clone(), parameters, options(&settings, &listeners), Box::new(host)));
+    let commands = Commands::new(database, log.clone(), parameters, options(&settings, &listeners), Box::new(host));
+    let commands = Arc::new(commands.with_replication(replication));
     set_storage_parameters(&commands, log)?;
+    commands.begin_replication().map_err(Failure::cannot_start)?;
     let _ = later.set(commands.clone());
 
     let clock = start_clock(commands.clone(), stop.clone())?;
@@ -148,6 +163,18 @@ fn set_storage_parameters(commands: &Commands, log: &Log) -> Result<(), Failure>
         log.startup_warning(SETTING, attributes);
     }
     Ok(())
+}
+
+/// This server as the member of a set, if it is to be one.
+fn open_replication(settings: &Settings, listeners: &Listeners, log: &Log) -> Result<Option<Replication>, Failure> {
+    let Some(name) = &settings.replica_set else {
+        if replication::was_initiated(&settings.dbpath) {
+            log.startup_warning(ALONE, DocBuf::new());
+        }
+        return Ok(None);
+    };
+    let own = OwnAddress { names: settings.addresses(), port: port_of(settings, listeners) };
+    Replication::open(name, own, &settings.dbpath).map(Some).map_err(Failure::cannot_start)
 }
 
 fn bind(settings: &Settings) -> Result<Listeners, Failure> {

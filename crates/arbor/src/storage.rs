@@ -7,7 +7,7 @@ use arbor_base::Position;
 use arbor_disk::{Disk, RealDisk};
 use arbor_log::{Log, LogOptions};
 use arbor_store::{Store, StoreOptions};
-use arbor_txn::Transactions;
+use arbor_txn::{Retention, Transactions};
 
 use crate::engines::Engines;
 use crate::failure::{BAD_OPTIONS, Failure};
@@ -33,6 +33,8 @@ pub struct Recovery {
 pub struct Pace {
     pub commit_interval: Duration,
     pub checkpoint_interval: Duration,
+    /// For a member of a replica set.
+    pub history: Option<Retention>,
 }
 
 impl Storage {
@@ -48,6 +50,7 @@ impl Storage {
         let path = folder.path.clone();
         let options = arbor_txn::Options {
             checkpoint_interval: pace.checkpoint_interval,
+            history: pace.history,
             free_space: Some(Arc::new(move || disk.free_bytes(&path).ok())),
             ..arbor_txn::Options::default()
         };

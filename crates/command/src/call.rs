@@ -9,6 +9,7 @@ use arbor_wire::Sequence;
 use crate::arguments::{Field, type_name};
 use crate::generic::{Generic, is_generic};
 use crate::registry::Row;
+use crate::replication::Replication;
 use crate::{Commands, Connection, Error, Result};
 
 pub struct Call<'c> {
@@ -41,6 +42,12 @@ impl<'c> Call<'c> {
     /// What the statements of this command run in.
     pub fn scope(&self) -> Scope<'c> {
         Scope::of(self.database())
+    }
+
+    /// Errors: this server is a standalone.
+    pub fn replication(&self) -> Result<&'c Replication> {
+        let not_running = || Error::new(Code::NO_REPLICATION_ENABLED, "not running with --replSet");
+        self.server.replication.as_deref().ok_or_else(not_running)
     }
 
     /// A field of this command, for reading it or for its error.

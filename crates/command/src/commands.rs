@@ -21,8 +21,10 @@ use crate::metrics::{Class, Kind, Metrics};
 use crate::operation::{About, Begin, Operations};
 use crate::place::{self, Place};
 use crate::registry::{self, Row};
+use crate::replication::Replication;
 use crate::sessions::{REFRESH, Sessions};
 use crate::storage_parameters::StorageParameters;
+use crate::topology::Topology;
 use crate::usage::{self, Usages, Use};
 use crate::{Connection, Error, Parameters, Result, error_map};
 
@@ -45,6 +47,8 @@ pub trait Host: Send + Sync {
     fn network(&self) -> NetworkFigures;
     /// Begins the clean shutdown; returns at once.
     fn shut_down(&self);
+    /// Wakes the clients that wait for news of this server's role.
+    fn topology_changed(&self);
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,6 +73,9 @@ pub enum After {
 
 pub struct Commands {
     pub database: Database,
+    /// `None`: a standalone.
+    pub replication: Option<Arc<Replication>>,
+    pub(crate) topology: Topology,
     pub(crate) log: Arc<Log>,
     pub(crate) parameters: Parameters,
     pub(crate) options: Options,
@@ -119,6 +126,8 @@ impl Commands {
         }));
         Commands {
             database,
+            replication: None,
+            topology: Topology::default(),
             log,
             parameters,
             options,
@@ -132,6 +141,11 @@ impl Commands {
             slow_ms,
             stopping: AtomicBool::new(false),
         }
+    }
+
+    /// The same as the member of a replica set; it takes its office with [`Commands::begin_replication`].
+    pub fn with_replication(self, replication: Option<Replication>) -> Commands {
+        Commands { replication: replication.map(Arc::new), ..self }
     }
 
     /// Sets what was given at the start for log, checkpoints and engines; answers what has no effect, with the reason.
@@ -378,6 +392,9 @@ impl Commands {
         if row.admin_only && request.db != "admin" {
             let text = format!("{} may only be run against the admin database.", row.name);
             return Err(Error::new(Code::UNAUTHORIZED, text));
+        }
+        if let Some(replication) = &self.replication {
+            replication.check_may_run(row, request.db, request.body)?;
         }
         let generic = generic::read(row, request.body)?;
         if let Some(session) = generic.session {

@@ -16,6 +16,7 @@
 //! | `metrics`, `process` | counts for `serverStatus`; figures of the process and the machine |
 //! | `ttl` | passes that delete expired documents |
 //! | `index_builds` | builds that begin again after a restart |
+//! | `replication/`, `topology` | this server as the member of a replica set; what waiting clients are told of its role |
 //! | `watcher` | how an operation watches long changes |
 //! | `log`, `slow_log` | JSON log lines in MongoDB's layout |
 
@@ -36,10 +37,12 @@ mod parameters;
 mod place;
 mod process;
 mod registry;
+pub mod replication;
 mod sessions;
 mod slow_log;
 mod stable_api;
 mod storage_parameters;
+mod topology;
 mod ttl;
 mod usage;
 mod watcher;

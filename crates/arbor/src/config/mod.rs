@@ -23,7 +23,7 @@ mod yaml;
 
 pub use command_line::{read as read_command_line, serve_command};
 pub use nested::nested;
-pub use settings::Settings;
+pub use settings::{OplogSettings, Settings};
 
 /// Why the configuration is refused; the text is all that the user sees.
 #[derive(Debug, PartialEq, Eq)]

@@ -34,11 +34,25 @@ pub struct Settings {
     pub slow_ms: i32,
     pub slow_sample_rate: f64,
     pub parameters: Vec<(String, String)>,
+    /// Name of the replica set; `None`: a standalone.
+    pub replica_set: Option<String>,
+    /// How much of the log stands in `local.oplog.rs`.
+    pub oplog: OplogSettings,
     /// Prints a connection string and a first session even when standard output is no terminal.
     pub welcome: bool,
     pub warnings: Vec<Warning>,
     /// All that was given, under YAML names: `getCmdLineOpts`.
     pub given: Vec<(String, ParsedValue)>,
+}
+
+/// What was given of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OplogSettings {
+    pub megabytes: Option<u64>,
+    /// What is younger stays, whatever its size.
+    pub hours_min: Option<f64>,
+    /// TokuMX: what is older goes, whatever its size.
+    pub hours_max: Option<f64>,
 }
 
 /// A key that was not applied as it stands.
@@ -73,6 +87,8 @@ impl Default for Settings {
             slow_ms: 100,
             slow_sample_rate: 1.0,
             parameters: Vec::new(),
+            replica_set: None,
+            oplog: OplogSettings::default(),
             welcome: false,
             warnings: Vec::new(),
             given: Vec::new(),

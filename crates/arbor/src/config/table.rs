@@ -42,7 +42,6 @@ const COUNT: Kind = Kind::Number { min: 0, max: i64::MAX };
 
 const ONE_LOG: &str = "Arbor has one log for everything and always writes it";
 const MMAPV1: &str = "belongs to the mmapv1 engine, which is gone; lmdb is the memory-mapped engine";
-const NO_REPLICATION: &str = "replication is not in this build yet; the server runs as a standalone";
 const NO_SHARDING: &str = "sharding is not in this build yet; the server runs as a standalone";
 const NO_AUTH: &str = "not in this build yet; refusing to start open where access control was asked for";
 const NO_TLS: &str = "not in this build yet; refusing to start without the encryption that was asked for";
@@ -75,7 +74,7 @@ static ROWS: &[Row] = &[
     row("repair", "", Switch, Ignore("recovery runs at every start; `arbor check` verifies a folder"), ""),
     row("repairpath", "storage.repairPath", Text, Ignore("there is no repair that copies files"), ""),
     row("upgrade", "", Switch, Ignore("any version opens any older format"), ""),
-    row("oplogMinRetentionHours", "storage.oplogMinRetentionHours", Real, Ignore(NO_REPLICATION), ""),
+    row("oplogMinRetentionHours", "storage.oplogMinRetentionHours", Real, Apply(|s, v| { s.oplog.hours_min = Some(real(v)); Ok(()) }), "Hours for which local.oplog.rs is kept whatever its size"),
 
     // network
     row("port", "net.port", PORT, Apply(|s, v| { s.port = int(v) as u16; Ok(()) }), "Port to listen on [default: 27017]"),
@@ -138,12 +137,12 @@ static ROWS: &[Row] = &[
     row("noscripting", "security.javascriptEnabled", Switch, Ignore("there is no JavaScript in the server"), ""),
 
     // replication and sharding
-    row("replSet", "replication.replSetName", Text, Ignore(NO_REPLICATION), "Name of the replica set (not in this build yet)"),
-    row("oplogSize", "replication.oplogSizeMB", COUNT, Ignore(NO_REPLICATION), ""),
-    row("expireOplogHours", "replication.expireOplogHours", COUNT, Ignore(NO_REPLICATION), ""),
-    row("expireOplogDays", "replication.expireOplogDays", COUNT, Ignore(NO_REPLICATION), ""),
-    row("replIndexPrefetch", "replication.secondaryIndexPrefetch", Text, Ignore(NO_REPLICATION), ""),
-    row("enableMajorityReadConcern", "replication.enableMajorityReadConcern", Text, Ignore(NO_REPLICATION), ""),
+    row("replSet", "replication.replSetName", Text, Apply(replica_set), "Name of the replica set that this server is the member of (see rs.initiate)"),
+    row("oplogSize", "replication.oplogSizeMB", Kind::Number { min: 1, max: 1 << 30 }, Apply(|s, v| { s.oplog.megabytes = Some(int(v) as u64); Ok(()) }), "Megabytes of log that stand in local.oplog.rs [default: 5 % of the free space, 990 to 51200]"),
+    row("expireOplogHours", "replication.expireOplogHours", COUNT, Apply(|s, v| { *s.oplog.hours_max.get_or_insert(0.0) += real(v); Ok(()) }), "Hours after which local.oplog.rs forgets, whatever its size (TokuMX)"),
+    row("expireOplogDays", "replication.expireOplogDays", COUNT, Apply(|s, v| { *s.oplog.hours_max.get_or_insert(0.0) += 24.0 * real(v); Ok(()) }), ""),
+    row("replIndexPrefetch", "replication.secondaryIndexPrefetch", Text, Ignore("a set has one member in this build; nothing is prefetched"), ""),
+    row("enableMajorityReadConcern", "replication.enableMajorityReadConcern", Text, Ignore("read concern majority is always on"), ""),
     row("master", "", Switch, Ignore("gone since MongoDB 4.0"), ""),
     row("slave", "", Switch, Ignore("gone since MongoDB 4.0"), ""),
     row("shardsvr", "", Switch, Ignore(NO_SHARDING), ""),
@@ -357,6 +356,17 @@ fn cache_bytes(settings: &mut Settings, value: ParsedValue) -> Result<(), String
 fn checkpoints(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {
     settings.checkpoint_seconds = real(value) as u64;
     settings.checkpoint_seconds_given = Some(settings.checkpoint_seconds);
+    Ok(())
+}
+
+/// MongoDB's older form named seeds behind a slash.
+fn replica_set(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {
+    let given = text(value);
+    let name = given.split('/').next().unwrap_or_default();
+    if name.is_empty() {
+        return Err("expected the name of a replica set".to_owned());
+    }
+    settings.replica_set = Some(name.to_owned());
     Ok(())
 }
 

@@ -53,7 +53,10 @@ fn answer(call: &mut Call<'_>, primary: &str) -> Result<()> {
     if hello_ok {
         reply.append("helloOk", true);
     }
-    reply.append(primary, true);
+    match &call.server.replication {
+        Some(replication) => replication.append_hello(primary, call.server.progress(), reply),
+        None => drop(reply.append(primary, true)),
+    }
     reply.append("maxBsonObjectSize", DOCUMENT_BYTES_MAX);
     reply.append("maxMessageSizeBytes", arbor_wire::MESSAGE_BYTES_MAX as i32);
     reply.append("maxWriteBatchSize", super::write_reply::STATEMENTS_MAX as i32);

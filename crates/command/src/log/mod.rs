@@ -39,6 +39,7 @@ pub enum Component {
     Network,
     Storage,
     Recovery,
+    Repl,
     Write,
 }
 
@@ -244,6 +245,7 @@ impl Component {
             Component::Network => "NETWORK",
             Component::Storage => "STORAGE",
             Component::Recovery => "RECOVERY",
+            Component::Repl => "REPL",
             Component::Write => "WRITE",
         }
     }

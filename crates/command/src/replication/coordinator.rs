@@ -1,0 +1,130 @@
+//! What the members of a set agree on, and who keeps it.
+//!
+//! A set of one member has nothing to agree on with anybody: a file plays the part. Everything else asks the trait.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use arbor_bson::{Doc, DocBuf, ValueRef};
+
+/// The newest agreement.
+#[derive(Clone, Debug)]
+pub struct Agreement {
+    /// Grows by one with each replacement.
+    pub revision: i64,
+    /// Number of the reign: MongoDB's term.
+    pub epoch: i64,
+    /// The configuration, as `replSetGetConfig` answers it.
+    pub config: DocBuf,
+}
+
+pub trait Coordinator: Send + Sync {
+    /// The newest agreement; `None`: the set was never initiated.
+    fn read(&self) -> io::Result<Option<Agreement>>;
+
+    /// Puts `next` in the place of what stands there, if its revision follows that one's (1 follows none). `Ok(false)`:
+    /// somebody else was first. `Ok(true)`: it is durable.
+    fn replace(&self, next: &Agreement) -> io::Result<bool>;
+}
+
+/// One file in the data folder: the coordinator of a set with one member.
+///
+/// The file is a BSON document `{ format, revision, epoch, config }`, written beside, made durable and renamed, so that it is
+/// there whole or not at all.
+pub struct LocalFile {
+    path: PathBuf,
+    writing: Mutex<()>,
+}
+
+const FORMAT: i32 = 1;
+
+impl LocalFile {
+    pub fn new(path: PathBuf) -> LocalFile {
+        LocalFile { path, writing: Mutex::new(()) }
+    }
+}
+
+impl Coordinator for LocalFile {
+    fn read(&self) -> io::Result<Option<Agreement>> {
+        match fs::read(&self.path) {
+            Ok(bytes) => decode(&bytes).map(Some).ok_or_else(|| {
+                let text = format!("{} is damaged or of a newer release", self.path.display());
+                io::Error::new(ErrorKind::InvalidData, text)
+            }),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn replace(&self, next: &Agreement) -> io::Result<bool> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let stands = self.read()?.map_or(0, |agreement| agreement.revision);
+        if next.revision != stands + 1 {
+            return Ok(false);
+        }
+        let beside = self.path.with_extension("new");
+        let mut file = File::create(&beside)?;
+        file.write_all(encode(next).as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&beside, &self.path)?;
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(".".as_ref()))?.sync_all()?;
+        Ok(true)
+    }
+}
+
+fn encode(agreement: &Agreement) -> DocBuf {
+    DocBuf::new()
+        .with("format", FORMAT)
+        .with("revision", agreement.revision)
+        .with("epoch", agreement.epoch)
+        .with("config", &agreement.config)
+}
+
+fn decode(bytes: &[u8]) -> Option<Agreement> {
+    let doc = Doc::parse(bytes).ok()?;
+    match (doc.get("format")?, doc.get("revision")?, doc.get("epoch")?, doc.get("config")?) {
+        (ValueRef::Int32(FORMAT), ValueRef::Int64(revision), ValueRef::Int64(epoch), ValueRef::Document(config)) => {
+            Some(Agreement { revision, epoch, config: config.to_buf() })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agreement(revision: i64) -> Agreement {
+        Agreement { revision, epoch: 1, config: DocBuf::new().with("_id", "rs") }
+    }
+
+    #[test]
+    fn the_file_keeps_what_follows_and_refuses_what_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = LocalFile::new(dir.path().join("arbor.replset"));
+        assert!(file.read().unwrap().is_none());
+        assert!(!file.replace(&agreement(2)).unwrap());
+        assert!(file.replace(&agreement(1)).unwrap());
+        assert!(!file.replace(&agreement(1)).unwrap(), "somebody else was first");
+        assert!(file.replace(&agreement(2)).unwrap());
+        let again = LocalFile::new(dir.path().join("arbor.replset"));
+        let read = again.read().unwrap().unwrap();
+        assert_eq!((read.revision, read.epoch, read.config.as_bytes()), (2, 1, agreement(2).config.as_bytes()));
+    }
+
+    #[test]
+    fn a_damaged_file_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("arbor.replset");
+        let whole = encode(&agreement(1)).into_bytes();
+        for cut in 0..whole.len() {
+            fs::write(&path, &whole[..cut]).unwrap();
+            assert!(LocalFile::new(path.clone()).read().is_err(), "cut at {cut}");
+        }
+        fs::write(&path, DocBuf::new().with("format", 2i32).as_bytes()).unwrap();
+        assert!(LocalFile::new(path).read().is_err());
+    }
+}

@@ -1,0 +1,131 @@
+//! Taking and leaving the office of primary, and what is written on such occasions.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use arbor_base::TreeId;
+use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_oplog::{Change, Kind, Place};
+use arbor_query::{Interrupt, Scope, UpdateSpec, UpdateStatement};
+use arbor_store::Namespace;
+use arbor_txn::{Durability, Transactions};
+
+use super::{Election, Replication, Role};
+use crate::log::{Component, Event, now_ms};
+use crate::{Commands, Result};
+
+const ROLE: Event = Event { component: Component::Repl, id: 21358, message: "Replica set state transition" };
+const NOT_A_MEMBER: Event = Event {
+    component: Component::Repl,
+    id: 21405,
+    message: "Locally stored replica set configuration does not have a valid entry for the current node",
+};
+
+/// Notes that are about no collection stand under no tree.
+const NOWHERE: TreeId = TreeId(0);
+
+/// Tells the readers of the history something that changes nothing; answers its time.
+pub(crate) fn note_noop(transactions: &Transactions, says: Doc<'_>, durability: Durability) -> Result<u64> {
+    let mut txn = transactions.begin()?;
+    txn.describe(NOWHERE, || Place { namespace: "", uuid: None }.encode());
+    txn.note(NOWHERE, Change::of(Kind::Noop(says)).encode());
+    txn.commit(durability)?;
+    Ok(transactions.time())
+}
+
+impl Replication {
+    fn set_role(&self, role: Role, election: Option<Election>, until: Option<Instant>) -> Role {
+        let mut standing = self.lock();
+        let before = std::mem::replace(&mut standing.role, role);
+        standing.election = election;
+        standing.stepped_down_until = until;
+        self.is_primary.store(role == Role::Primary, Ordering::Release);
+        before
+    }
+}
+
+impl Commands {
+    /// At the start: the only member of its set is primary at once. Without effect on a standalone.
+    pub fn begin_replication(&self) -> Result<()> {
+        let Some(replication) = &self.replication else { return Ok(()) };
+        match replication.standing().role {
+            Role::Startup => Ok(()),
+            Role::Removed => {
+                self.log.startup_warning(NOT_A_MEMBER, DocBuf::new().with("set", replication.name()));
+                Ok(())
+            }
+            Role::Primary | Role::Secondary => self.take_office(replication),
+        }
+    }
+
+    /// Behind a new configuration: it is shown, noted, and the member stands as it says.
+    pub(crate) fn configuration_changed(&self, replication: &Replication, says: &DocBuf) -> Result<()> {
+        note_noop(&self.database.transactions, says.as_doc(), Durability::Journaled)?;
+        match replication.standing().role {
+            Role::Secondary => self.take_office(replication),
+            _ => {
+                self.show_configuration(replication)?;
+                self.role_changed();
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn take_office(&self, replication: &Replication) -> Result<()> {
+        self.show_configuration(replication)?;
+        let says = DocBuf::new().with("msg", "new primary");
+        let time = note_noop(&self.database.transactions, says.as_doc(), Durability::Journaled)?;
+        let election = Election { at_ms: now_ms(), time };
+        let before = replication.set_role(Role::Primary, Some(election), None);
+        self.log_role(before, Role::Primary);
+        self.role_changed();
+        Ok(())
+    }
+
+    fn log_role(&self, before: Role, after: Role) {
+        let attributes = DocBuf::new().with("newState", after.code().1).with("oldState", before.code().1);
+        self.log.info(ROLE, "ReplCoord", attributes);
+    }
+
+    /// Everybody who waits for it hears of the new role or configuration.
+    pub(crate) fn role_changed(&self) {
+        self.topology.count_up();
+        self.host.topology_changed();
+    }
+
+    /// `local.system.replset` shows what was agreed on; nothing reads it here.
+    fn show_configuration(&self, replication: &Replication) -> Result<()> {
+        let standing = replication.standing();
+        let Some(config) = &standing.config else { return Ok(()) };
+        self.keep(&Namespace::new("local", "system.replset")?, config.to_doc(standing.term).as_doc())
+    }
+
+    /// Puts a document of the server's own in the place of the one with its `_id`.
+    pub(crate) fn keep(&self, namespace: &Namespace, doc: Doc<'_>) -> Result<()> {
+        let id: DocBuf = doc.get("_id").into_iter().map(|id| ("_id", id)).collect();
+        let statement = UpdateStatement {
+            q: id.as_doc(),
+            u: ValueRef::Document(doc),
+            c: None,
+            multi: false,
+            upsert: true,
+            array_filters: Vec::new(),
+            hint: None,
+            collation: None,
+            sort: None,
+        };
+        let spec = UpdateSpec {
+            namespace: namespace.clone(),
+            updates: vec![statement],
+            ordered: true,
+            let_variables: None,
+            durability: Durability::Journaled,
+            bypass_validation: true,
+        };
+        let outcome = arbor_query::update(&Scope::of(&self.database), &spec, &Interrupt::default())?;
+        match outcome.errors.into_iter().next() {
+            Some(failed) => Err(failed.error.into()),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What clients are told of changes of this server's role: every change counts up, and who waits for one is woken.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arbor_bson::{DocBuf, ObjectId, ValueRef};
+
+pub struct Topology {
+    /// Differs with each start.
+    process: ObjectId,
+    changes: AtomicI64,
+}
+
+/// What a client has heard last: `topologyVersion`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopologyVersion {
+    pub process: ObjectId,
+    pub counter: i64,
+}
+
+impl Default for Topology {
+    fn default() -> Topology {
+        Topology { process: new_object_id(), changes: AtomicI64::new(0) }
+    }
+}
+
+impl Topology {
+    /// Who waits is to be woken after it.
+    pub fn count_up(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub fn version(&self) -> TopologyVersion {
+        TopologyVersion { process: self.process, counter: self.changes.load(Ordering::SeqCst) }
+    }
+}
+
+impl TopologyVersion {
+    pub fn to_doc(self) -> DocBuf {
+        DocBuf::new().with("processId", ValueRef::ObjectId(self.process)).with("counter", self.counter)
+    }
+}
+
+/// An id that nobody else has.
+pub fn new_object_id() -> ObjectId {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32);
+    let mut id: [u8; 12] = rand::random();
+    for (to, from) in id.iter_mut().zip(seconds.to_be_bytes()) {
+        *to = from;
+    }
+    ObjectId(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_change_counts() {
+        let topology = Topology::default();
+        let before = topology.version();
+        topology.count_up();
+        assert_eq!(topology.version(), TopologyVersion { counter: 1, ..before });
+        assert_ne!(Topology::default().version().process, before.process);
+    }
+}

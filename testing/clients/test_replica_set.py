@@ -1,0 +1,138 @@
+"""A replica set of one member, as PyMongo and mongosh see it."""
+
+import datetime
+
+import bson
+import pymongo
+import pytest
+from pymongo.errors import OperationFailure
+
+from arbor_process import Arbor, ReplicaSet
+
+
+def direct(arbor, **options):
+    return pymongo.MongoClient("127.0.0.1", arbor.port, directConnection=True, serverSelectionTimeoutMS=10_000, **options)
+
+
+def code_of(call):
+    with pytest.raises(OperationFailure) as caught:
+        call()
+    return caught.value.code
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """A member whose set is not initiated."""
+    with Arbor(tmp_path / "data", ["--replSet", "rs0", "--setParameter", "enableTestCommands=1"]) as arbor:
+        yield arbor
+
+
+def test_before_the_set_is_initiated(fresh):
+    with direct(fresh, retryWrites=False) as client:
+        hello = client.admin.command("hello")
+        assert hello["isWritablePrimary"] is False and hello["secondary"] is False and hello["isreplicaset"] is True
+        assert "setName" not in hello and hello["info"] == "Does not have a valid replica set config"
+        assert code_of(lambda: client.admin.command("replSetGetStatus")) == 94
+        assert code_of(lambda: client.admin.command("replSetGetConfig")) == 94
+        assert code_of(lambda: client.d.c.insert_one({})) == 10107
+        assert code_of(lambda: client.d.command("find", "c")) == 13435
+        assert code_of(lambda: client.d.c.find_one()) == 13436
+        assert client.admin.command("ping")["ok"] == 1
+
+
+def test_initiate(fresh):
+    with direct(fresh) as client:
+        reply = client.admin.command("replSetInitiate")
+        own = f"127.0.0.1:{fresh.port}"
+        assert reply["me"] == own and "default configuration" in reply["info2"]
+        assert code_of(lambda: client.admin.command("replSetInitiate")) == 23
+        config = client.admin.command("replSetGetConfig")["config"]
+        assert config["_id"] == "rs0" and config["version"] == 1 and config["term"] == 1
+        assert [(m["_id"], m["host"], m["priority"], m["votes"]) for m in config["members"]] == [(0, own, 1, 1)]
+        assert isinstance(config["settings"]["replicaSetId"], bson.ObjectId)
+        assert client.local["system.replset"].find_one() == config
+        hello = client.admin.command("hello")
+        assert hello["isWritablePrimary"] is True and hello["secondary"] is False
+        assert hello["hosts"] == [own] and hello["primary"] == hello["me"] == own
+        assert hello["setName"] == "rs0" and hello["setVersion"] == 1
+        assert str(hello["electionId"]) == "7fffffff0000000000000001"
+        last = hello["lastWrite"]
+        assert last["opTime"]["t"] == 1 and last["opTime"]["ts"] >= last["majorityOpTime"]["ts"] > bson.Timestamp(0, 0)
+        client.d.c.insert_one({"_id": 1})
+        assert client.d.c.find_one() == {"_id": 1}
+
+
+def test_a_client_finds_the_set_by_its_name(replica_set, set_client):
+    assert set_client.primary == ("127.0.0.1", replica_set.port)
+    set_client.by_name.c.insert_one({"_id": 1})
+    assert set_client.by_name.c.find_one({"_id": 1}) == {"_id": 1}
+    set_client.drop_database("by_name")
+    other = pymongo.MongoClient(f"mongodb://127.0.0.1:{replica_set.port}/?replicaSet=other", serverSelectionTimeoutMS=300)
+    with other, pytest.raises(pymongo.errors.ServerSelectionTimeoutError):
+        other.admin.command("ping")
+
+
+@pytest.mark.parametrize("config, code", [
+    ({"_id": "other", "members": [{"_id": 0, "host": "127.0.0.1:{port}"}]}, 93),
+    ({"_id": "rs0", "members": [{"_id": 0, "host": "127.0.0.1:1"}]}, 74),
+    ({"_id": "rs0", "members": [{"_id": 0, "host": "127.0.0.1:{port}"}, {"_id": 1, "host": "127.0.0.1:1"}]}, 103),
+    ({"_id": "rs0", "members": [{"_id": 0, "host": "127.0.0.1:{port}", "priority": 0}]}, 93),
+    ({"_id": "rs0", "version": 2, "members": [{"_id": 0, "host": "127.0.0.1:{port}"}]}, 103),
+    ({"_id": "rs0", "members": [{"host": "127.0.0.1:{port}"}]}, 40414),
+    ({"_id": "rs0", "members": [], "colour": "red"}, 40415),
+    ({"_id": "rs0", "members": []}, 93),
+])
+def test_bad_configurations(fresh, config, code):
+    for member in config["members"]:
+        member["host"] = member["host"].replace("{port}", str(fresh.port))
+    with direct(fresh) as client:
+        assert code_of(lambda: client.admin.command("replSetInitiate", config)) == code
+        assert code_of(lambda: client.admin.command("replSetGetStatus")) == 94
+
+
+def test_a_standalones_data_stays_and_a_restart_keeps_the_office(tmp_path):
+    with Arbor(tmp_path / "data") as alone, direct(alone) as client:
+        client.d.c.insert_many([{"_id": i} for i in range(100)])
+        port = alone.port
+        assert code_of(lambda: client.admin.command("replSetGetStatus")) == 76
+        assert code_of(lambda: client.admin.command("replSetInitiate")) == 76
+    member = ReplicaSet(tmp_path / "data", port=port)
+    with member, pymongo.MongoClient(member.uri) as client:
+        assert client.d.c.count_documents({}) == 100
+        client.d.c.insert_one({"_id": 100})
+    member.start()
+    with direct(member) as client:
+        assert client.admin.command("hello")["isWritablePrimary"] is True
+    member.kill()
+    with member, direct(member) as client:
+        assert client.admin.command("hello")["isWritablePrimary"] is True
+        assert client.d.c.count_documents({}) == 101
+    # another port is another member
+    moved = Arbor(tmp_path / "data", ["--replSet", "rs0"])
+    with moved, direct(moved, retryWrites=False) as client:
+        assert client.admin.command("hello")["isWritablePrimary"] is False
+        assert code_of(lambda: client.d.c.insert_one({})) == 10107
+
+
+def test_status(set_client):
+    status = set_client.admin.command("replSetGetStatus")
+    assert status["set"] == "rs0" and status["myState"] == 1 and status["term"] == 1
+    (member,) = status["members"]
+    assert member["stateStr"] == "PRIMARY" and member["self"] is True and member["health"] == 1
+    assert member["optime"]["t"] == 1 and isinstance(member["electionDate"], datetime.datetime)
+    assert status["optimes"]["appliedOpTime"]["ts"] >= status["optimes"]["durableOpTime"]["ts"]
+
+
+def test_reconfig(fresh):
+    with direct(fresh) as client:
+        client.admin.command("replSetInitiate")
+        config = client.admin.command("replSetGetConfig")["config"]
+        assert code_of(lambda: client.admin.command("replSetReconfig", config)) == 103
+        config["version"] += 1
+        config["members"][0]["tags"] = {"dc": "east"}
+        client.admin.command("replSetReconfig", config)
+        hello = client.admin.command("hello")
+        assert hello["setVersion"] == 2 and hello["tags"] == {"dc": "east"}
+        forced = {**config, "version": 1}
+        client.admin.command("replSetReconfig", forced, force=True)
+        assert client.admin.command("hello")["setVersion"] > 10_000
