@@ -396,7 +396,7 @@ impl Commands {
         if let Some(replication) = &self.replication {
             replication.check_may_run(row, request.db, request.body)?;
         }
-        let generic = generic::read(row, request.body)?;
+        let generic = generic::read(row, request.body, self.replication.is_some())?;
         if let Some(session) = generic.session {
             let told = connection.session_told;
             if told.is_none_or(|(known, when)| known != session || when.elapsed() > REFRESH) {

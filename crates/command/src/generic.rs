@@ -62,8 +62,8 @@ pub fn is_generic(name: &str) -> bool {
         )
 }
 
-/// Reads the generic fields of a command, and refuses what a standalone server cannot promise.
-pub fn read<'a>(row: &Row, body: Doc<'a>) -> Result<Generic<'a>> {
+/// Reads the generic fields of a command, and refuses what this server, a standalone or the member of a set, cannot promise.
+pub fn read<'a>(row: &Row, body: Doc<'a>, is_member: bool) -> Result<Generic<'a>> {
     let mut generic = Generic::default();
     let mut api = Declared::default();
     for (name, value) in body.iter().skip(1) {
@@ -83,7 +83,7 @@ pub fn read<'a>(row: &Row, body: Doc<'a>) -> Result<Generic<'a>> {
                 api.flags = true;
             }
             "apiDeprecationErrors" => api.flags |= field.strict_bool(value).is_ok(),
-            "txnNumber" => return Err(no_transaction_numbers()),
+            "txnNumber" if !is_member => return Err(no_transaction_numbers()),
             _ => {}
         }
     }
@@ -198,7 +198,7 @@ mod tests {
     fn read_with(name: &str, value: ValueRef<'_>) -> std::result::Result<WriteConcern, (i32, String)> {
         let body = DocBuf::new().with("insert", "c").with(name, value);
         let row = crate::registry::find("insert").unwrap();
-        read(row, body.as_doc()).map(|generic| generic.write_concern).map_err(|e| (e.code.0, e.message))
+        read(row, body.as_doc(), false).map(|generic| generic.write_concern).map_err(|e| (e.code.0, e.message))
     }
 
     fn write_concern_of(w: impl Into<ValueRef<'static>>, j: bool) -> std::result::Result<WriteConcern, (i32, String)> {
