@@ -32,6 +32,7 @@ pub fn command() -> Command {
         .subcommand(set::arguments::arguments())
         .subcommand(kv::arguments::command())
         .subcommand(kv::arguments::engine_command())
+        .subcommand(crate::report::arguments::command())
         .subcommand(Command::new("list").about("List the experiments"))
 }
 
@@ -116,6 +117,7 @@ pub fn run(matches: &ArgMatches, engines: &[KvEngine]) -> ExitCode {
         Some(("run", matches)) => run_experiment(matches),
         Some(("echo", matches)) => run_echo(matches),
         Some(("set", matches)) => set::arguments::run(matches).map(|()| Ending::Complete),
+        Some(("report", matches)) => crate::report::arguments::run(matches).map(|()| Ending::Complete),
         Some(("kv", matches)) => kv::arguments::run(matches, engines).map(|()| Ending::Complete),
         Some(("kv-engine", matches)) => kv::arguments::run_engine(matches, engines).map(|()| Ending::Complete),
         _ => list_experiments(),

@@ -7,7 +7,7 @@
 //! | `observe` | CPU, context switches and sizes from the operating system |
 //! | `run` | phases, client counts, the global schedule, intervals, histograms |
 //! | `results` | a run as files, written as it goes on and read back: run.yaml, series.csv, hist.hlog, events, tables |
-//! | `report` | tables in the founding texts' form |
+//! | `report` | what is drawn from a run's files: tables in the founding texts' forms, the page with charts, the index page |
 //! | `query` | single shapes of queries, timed and explained |
 //! | `set` | what a replica set of one member costs |
 //! | `kv` | the storage engines alone, side by side |

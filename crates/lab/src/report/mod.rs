@@ -1,17 +1,29 @@
 //! What is left of a run: tables for people, run.json as the record, series.csv for charts.
 
+pub mod arguments;
+mod chart;
+mod draw;
+mod founding;
+mod grid;
+mod heading;
 mod manifest;
+mod measured;
+mod page;
 mod progress;
 mod published;
 mod series;
 mod table;
 mod tables;
+mod text;
 
+pub use draw::{HTML, INDEX, TEXT, draw, draw_index};
 pub use manifest::manifest;
+pub use page::{Entry, index, page};
 pub use progress::Progress;
 pub use published::Published;
 pub use series::Series;
 pub use tables::tables;
+pub use text::text;
 
 pub use crate::results::{Form, Row, Table};
 

@@ -1,0 +1,68 @@
+//! Writes the reports of runs from their folders: what a run does at its end, and `arbor lab report` at any time.
+
+use std::path::{Path, PathBuf};
+
+use super::page::{Entry, index, page};
+use super::text;
+use crate::results::Run;
+use crate::{Error, Result};
+
+pub const HTML: &str = "report.html";
+pub const TEXT: &str = "report.txt";
+pub const INDEX: &str = "index.html";
+
+/// Reads a run's folder and writes report.txt and report.html into it.
+pub fn draw(folder: &Path) -> Result<Run> {
+    let run = Run::read(folder)?;
+    write(&folder.join(TEXT), &text(&run))?;
+    write(&folder.join(HTML), &page(&run))?;
+    Ok(run)
+}
+
+/// Draws the reports of several runs and one page over them, in `folder`; answers where that is.
+pub fn draw_index(folder: &Path, title: &str, runs: &[PathBuf]) -> Result<PathBuf> {
+    let drawn = runs.iter().map(|run| draw(run)).collect::<Result<Vec<Run>>>()?;
+    let links: Vec<String> = runs.iter().map(|run| link(folder, &run.join(HTML))).collect();
+    let entries: Vec<Entry<'_>> = drawn.iter().zip(&links).map(|(run, link)| Entry { run, link }).collect();
+    let path = folder.join(INDEX);
+    write(&path, &index(title, &entries))?;
+    Ok(path)
+}
+
+/// A page's address as seen from `folder`: relative where it lies below.
+fn link(folder: &Path, page: &Path) -> String {
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let (folder, page) = (absolute(folder), absolute(page));
+    match page.strip_prefix(&folder) {
+        Ok(relative) => encoded(&relative.to_string_lossy()),
+        Err(_) => format!("file://{}", encoded(&page.to_string_lossy())),
+    }
+}
+
+/// A path as an address: all but plain letters in percent.
+fn encoded(path: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+    path.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// Replaces a file whole.
+fn write(path: &Path, text: &str) -> Result<()> {
+    let fresh = path.with_extension("new");
+    std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, path)).map_err(Error::file(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_below_are_linked_by_their_names() {
+        for (folder, page, expect) in [
+            ("/r", "/r/a b/report.html", "a%20b/report.html"),
+            ("/r", "/s/report.html", "file:///s/report.html"),
+            ("lab", "lab/x/report.html", "x/report.html"),
+        ] {
+            assert_eq!(link(Path::new(folder), Path::new(page)), expect);
+        }
+    }
+}

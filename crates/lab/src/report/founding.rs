@@ -1,0 +1,339 @@
+//! The tables of a run in the founding texts' forms, with the published rows beside ours where their columns agree.
+
+use super::chart::{COSTS, SIZES, cost_title, last_sized};
+use super::grid::{self, CLIENTS, Choice, Dimension, Grid, label, with};
+use super::published::Published;
+use crate::results::{Clock, Form, LatencyRow, Phase, Record, Run, StepRecord, SystemRecord, Table};
+use crate::target::echo;
+
+/// Every table, in the order a reader wants them.
+pub fn tables(run: &Run) -> Vec<Table> {
+    let record = &run.record;
+    let grid = Grid::of(record, Phase::Run);
+    let mut tables = Vec::new();
+    tables.extend(rounds(&grid, record));
+    tables.extend(rates(&grid, record));
+    tables.extend(share_of_echo(&grid));
+    tables.extend(response(run));
+    tables.extend(costs(&grid, record));
+    tables.extend(io(run));
+    tables.extend(latencies(run));
+    tables.extend(sizes(record));
+    tables.extend(load(record));
+    tables.extend(recovery(record));
+    if let Some(published) = Published::about(&record.experiment) {
+        beside(&mut tables, published);
+    }
+    tables
+}
+
+/// Adds the published rows to tables about the same with the same columns.
+fn beside(tables: &mut [Table], published: &Published) {
+    for theirs in &published.tables {
+        let same = |ours: &&mut Table| ours.about == theirs.about && ours.columns == theirs.columns;
+        if let Some(ours) = tables.iter_mut().find(same) {
+            ours.rows.extend(theirs.rows.iter().cloned());
+        }
+    }
+}
+
+/// `point queries` of `point_query`.
+pub fn plural(unit: &str) -> String {
+    let unit = unit.replace('_', " ");
+    match unit.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{stem}ies"),
+        _ if unit.ends_with('s') => unit,
+        _ => format!("{unit}s"),
+    }
+}
+
+/// A number as founding texts print it: whole from a hundred on, two digits below ten.
+pub fn short(value: f64) -> String {
+    match value.abs() {
+        v if v >= 100.0 || v == 0.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        v if v >= 0.1 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+fn absent() -> String {
+    "-".to_owned()
+}
+
+fn or_absent(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
+    value.map_or_else(absent, show)
+}
+
+/// A table per choice with a figure of each system across one dimension.
+fn across(
+    grid: &Grid<'_>,
+    dimension: &Dimension,
+    title: &str,
+    figure: &str,
+    show: impl Fn(f64) -> String,
+) -> Vec<Table> {
+    let table = |at: &Choice| {
+        let held = label(at);
+        let title = if held.is_empty() { title.to_owned() } else { format!("{title} ({held})") };
+        let mut table = Table::new(&title, &grid::title(&dimension.name), dimension.values.iter().cloned());
+        for system in grid.systems() {
+            let cell = |value: &String| grid.figure(system, &with(at, dimension, value), figure);
+            let cells: Vec<Option<f64>> = dimension.values.iter().map(cell).collect();
+            if cells.iter().any(Option::is_some) {
+                table.row(cells.into_iter().map(|cell| or_absent(cell, &show)), system);
+            }
+        }
+        table
+    };
+    grid.choices(dimension).iter().map(table).filter(|table| !table.rows.is_empty()).collect()
+}
+
+/// The rate and the costs of each system where nothing differs between steps, in one table: a line per figure.
+fn alone(grid: &Grid<'_>, record: &Record) -> Option<Table> {
+    let unit = record.unit.replace('_', " ");
+    let rate = ("per_second", format!("{} per second", plural(&record.unit)));
+    let costs = COSTS.iter().map(|(figure, title)| (*figure, cost_title(title, &unit)));
+    let mut table = Table::new("rate and cost", "", grid.systems().map(str::to_owned));
+    for (figure, title) in [rate].into_iter().chain(costs) {
+        let cells: Vec<Option<f64>> =
+            grid.systems().map(|system| grid.figure(system, &Choice::new(), figure)).collect();
+        if cells.iter().any(Option::is_some) {
+            table.row(cells.into_iter().map(|cell| or_absent(cell, short)), &title);
+        }
+    }
+    (!table.rows.is_empty()).then(|| table.about("rate"))
+}
+
+fn rates(grid: &Grid<'_>, record: &Record) -> Vec<Table> {
+    let title = format!("{} per second", plural(&record.unit));
+    if grid.dimensions().is_empty() {
+        return alone(grid, record).into_iter().collect();
+    }
+    let dimensions = grid.dimensions().iter().filter(|dimension| dimension.name != super::chart::ROUND);
+    let tables = dimensions.flat_map(|dimension| across(grid, dimension, &title, "per_second", short));
+    tables.map(|table| table.about("rate")).collect()
+}
+
+fn rounds(grid: &Grid<'_>, record: &Record) -> Vec<Table> {
+    let round = grid.dimensions().iter().find(|dimension| dimension.name == super::chart::ROUND);
+    let title = format!("average {} per second of each round", plural(&record.unit));
+    let tables = round.into_iter().flat_map(|round| across(grid, round, &title, "per_second", short));
+    tables.map(|table| table.about("rounds").form(Form::Lines)).collect()
+}
+
+/// The costs that do not stand in the table of disk I/O.
+fn costs(grid: &Grid<'_>, record: &Record) -> Vec<Table> {
+    let about = |figure: &str| match figure {
+        "cpu_per_unit" => "cpu",
+        "context_switches_per_unit" => "switches",
+        _ => "cost",
+    };
+    let of = |(figure, title): &(&str, &str)| {
+        let title = cost_title(title, &record.unit.replace('_', " "));
+        let across = |dimension: &Dimension| across(grid, dimension, &title, figure, short);
+        let tables = grid.dimensions().first().map(across).unwrap_or_default();
+        tables.into_iter().map(|table| table.about(about(figure))).collect::<Vec<Table>>()
+    };
+    COSTS
+        .iter()
+        .filter(|(figure, _)| !figure.starts_with("read") && !figure.starts_with("write"))
+        .flat_map(of)
+        .collect()
+}
+
+/// Each system's rate as a part of the bare echo's.
+fn share_of_echo(grid: &Grid<'_>) -> Option<Table> {
+    let clients = grid.dimensions().iter().find(|dimension| dimension.name == CLIENTS)?;
+    grid.systems().find(|system| *system == echo::NAME)?;
+    let at = |value: &String| with(&Choice::new(), clients, value);
+    let rate = |system: &str, value: &String| grid.figure(system, &at(value), "per_second");
+    let mut table = Table::new("part of the echo's rate", CLIENTS, clients.values.iter().cloned());
+    for system in grid.systems().filter(|system| *system != echo::NAME) {
+        let share = |value: &String| Some(rate(system, value)? / rate(echo::NAME, value).filter(|rate| *rate > 0.0)?);
+        let cells = clients.values.iter().map(|value| or_absent(share(value), |share| format!("{share:.2}")));
+        table.row(cells, system);
+    }
+    Some(table.about("echo"))
+}
+
+/// The last measured step of each system: of twelve hours the twelfth, of a ladder its top.
+fn last_steps(run: &Run) -> Vec<(&SystemRecord, &StepRecord)> {
+    let of = run.record.systems.iter();
+    of.filter_map(|system| Some((system, system.steps.iter().rev().find(|step| step.phase == Phase::Run)?))).collect()
+}
+
+/// How many operations founding text 000 shows.
+const FREQUENT: usize = 3;
+
+fn response(run: &Run) -> Option<Table> {
+    let last = last_steps(run);
+    let service = |step: &'_ StepRecord| {
+        step.latencies.iter().filter(|row| row.clock == Clock::Service).cloned().collect::<Vec<LatencyRow>>()
+    };
+    let mut counts: Vec<(String, u64)> = Vec::new();
+    for row in last.iter().flat_map(|(_, step)| service(step)) {
+        match counts.iter_mut().find(|(kind, _)| *kind == row.kind) {
+            Some((_, count)) => *count += row.count,
+            None => counts.push((row.kind, row.count)),
+        }
+    }
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts.truncate(FREQUENT);
+    if counts.is_empty() {
+        return None;
+    }
+    let place = last.first().map(|(_, step)| grid::label_of_step(step)).unwrap_or_default();
+    let title = format!("average response time in milliseconds, {place}");
+    let mut table = Table::new(&title, "", counts.iter().map(|(kind, _)| kind.clone()));
+    for (system, step) in last {
+        let mean = |kind: &str| Some(step.latency(kind, Clock::Service)?.mean / 1000.0);
+        table.row(counts.iter().map(|(kind, _)| or_absent(mean(kind), |ms| format!("{ms:.3}"))), &system.name);
+    }
+    Some(table.about("response").form(Form::NameFirst))
+}
+
+fn io(run: &Run) -> Option<Table> {
+    let unit = run.record.unit.rsplit('_').next().unwrap_or("query");
+    let columns = [("reads_per_unit", "read"), ("read_kb_per_unit", "read-KB"), ("write_kb_per_unit", "write-KB")];
+    let title = format!("disk I/O per {unit}, last step");
+    let mut table = Table::new(&title, "", columns.iter().map(|(_, name)| format!("{name}/{unit}")));
+    for (system, step) in last_steps(run) {
+        let cells: Vec<Option<f64>> = columns.iter().map(|(figure, _)| step.figure(figure)).collect();
+        if cells.iter().any(Option::is_some) {
+            table.row(cells.into_iter().map(|cell| or_absent(cell, |value| format!("{value:.3}"))), &system.name);
+        }
+    }
+    (!table.rows.is_empty()).then(|| table.about("io").form(Form::NameFirst))
+}
+
+/// For each system: the latencies of each kind at its last step, and p99 of each kind over the steps.
+fn latencies(run: &Run) -> Vec<Table> {
+    let mut tables = Vec::new();
+    for (system, step) in last_steps(run) {
+        tables.extend(latency_table(&system.name, step));
+        tables.extend(p99_table(run, system));
+    }
+    tables
+}
+
+fn latency_table(system: &str, step: &StepRecord) -> Option<Table> {
+    let columns = ["count", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"].map(str::to_owned);
+    let title = format!("{system}: latency in microseconds, {}", grid::label_of_step(step));
+    let mut table = Table::new(&title, "operation", columns);
+    for row in &step.latencies {
+        let values =
+            [row.mean, row.p50, row.p90, row.p95, row.p99, row.p999, row.max].map(|micros| format!("{micros:.0}"));
+        let name = match row.clock {
+            Clock::Service => row.kind.clone(),
+            Clock::Response => format!("{} (response, from when it was due)", row.kind),
+        };
+        table.row([row.count.to_string()].into_iter().chain(values), &name);
+    }
+    (!table.rows.is_empty()).then(|| table.about("latency"))
+}
+
+fn p99_table(run: &Run, system: &SystemRecord) -> Option<Table> {
+    let steps: Vec<&StepRecord> = system.steps.iter().filter(|step| step.phase == Phase::Run).collect();
+    let mut columns: Vec<String> = steps.iter().map(|step| step.clients.to_string()).collect();
+    let mut legend = CLIENTS;
+    if steps.iter().any(|step| !step.settings.is_empty() || step.repeat > 1) {
+        (columns, legend) = (steps.iter().map(|step| step.name.clone()).collect(), "step");
+    }
+    let mut table = Table::new(&format!("{}: p99 in microseconds", system.name), legend, columns);
+    for kind in &run.record.kinds {
+        let cells: Vec<Option<f64>> = steps.iter().map(|step| Some(step.latency(kind, Clock::Service)?.p99)).collect();
+        if cells.iter().any(Option::is_some) {
+            table.row(cells.into_iter().map(|cell| or_absent(cell, |micros| format!("{micros:.0}"))), kind);
+        }
+    }
+    (steps.len() > 1 && !table.rows.is_empty()).then(|| table.about("p99"))
+}
+
+fn sizes(record: &Record) -> Option<Table> {
+    let sized: Vec<(&SystemRecord, &StepRecord)> =
+        record.systems.iter().filter_map(|system| Some((system, last_sized(&system.steps)?))).collect();
+    let known = |figure: &str| sized.iter().any(|(_, step)| step.figure(figure).is_some());
+    let columns: Vec<&(&str, &str)> = SIZES.iter().filter(|(figure, _)| known(figure)).collect();
+    let mut table =
+        Table::new("size on disk at the end, bytes", "system", columns.iter().map(|(_, name)| (*name).to_owned()));
+    for (system, step) in &sized {
+        table.row(columns.iter().map(|(figure, _)| or_absent(step.figure(figure), grouped)), &system.name);
+    }
+    (!table.rows.is_empty()).then(|| table.about("sizes").form(Form::Ruled))
+}
+
+/// Thousands by commas.
+fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut out = String::new();
+    for (n, digit) in digits.chars().enumerate() {
+        if n > 0 && (digits.len() - n) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn load(record: &Record) -> Option<Table> {
+    let sizes = [
+        ("data_bytes", "data B/doc"),
+        ("log_bytes", "log B/doc"),
+        ("engine_bytes", "engine B/doc"),
+        ("engine_free_bytes", "of it free"),
+        ("du_bytes", "folder B/doc"),
+    ];
+    let columns = ["docs", "seconds", "docs/s"].into_iter().chain(sizes.map(|(_, name)| name)).map(str::to_owned);
+    let mut table = Table::new("load", "", columns);
+    for system in &record.systems {
+        for step in system.steps.iter().filter(|step| step.phase == Phase::Load) {
+            let documents = step.figure("documents").or(step.figure("units"));
+            let per_document = |figure: &str| Some(step.figure(figure)? / documents.filter(|count| *count > 0.0)?);
+            let whole = |value: f64| format!("{value:.0}");
+            let own = [
+                or_absent(documents, whole),
+                format!("{:.1}", step.end_s - step.begin_s),
+                or_absent(step.per_second(), whole),
+            ];
+            table.row(
+                own.into_iter().chain(sizes.map(|(figure, _)| or_absent(per_document(figure), whole))),
+                &system.name,
+            );
+        }
+    }
+    (!table.rows.is_empty()).then(|| table.about("load"))
+}
+
+fn recovery(record: &Record) -> Option<Table> {
+    let mut table = Table::new("seconds from kill -9 to the first answer", "", ["seconds".to_owned()]);
+    for system in &record.systems {
+        for step in system.steps.iter().filter(|step| step.phase == Phase::Recovery) {
+            let seconds = step.figure("serve_s").unwrap_or(step.end_s - step.begin_s);
+            let held = label(&grid::settings(step));
+            let name = if held.is_empty() { system.name.clone() } else { format!("{}, {held}", system.name) };
+            table.row([format!("{seconds:.2}")], &name);
+        }
+    }
+    (!table.rows.is_empty()).then(|| table.about("recovery").form(Form::NameFirst))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_and_numbers() {
+        for (unit, expect) in
+            [("point_query", "point queries"), ("transaction", "transactions"), ("operation", "operations")]
+        {
+            assert_eq!(plural(unit), expect);
+        }
+        for (value, expect) in [(17864.4, "17864"), (43.21, "43.2"), (4.444, "4.44"), (0.0123, "0.0123"), (0.0, "0")] {
+            assert_eq!(short(value), expect);
+        }
+        for (value, expect) in [(5.0, "5"), (1234.0, "1,234"), (116_787_953_408.0, "116,787,953,408")] {
+            assert_eq!(grouped(value), expect);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What stands above and below the figures of every report: what was run, where, and what to be careful with.
+
+use serde_json::Value;
+
+use crate::results::{Ending, Run, StepRecord, SystemRecord};
+
+/// The run in a few facts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heading {
+    pub facts: Vec<(&'static str, String)>,
+}
+
+impl Heading {
+    pub fn of(run: &Run) -> Heading {
+        let record = &run.record;
+        let systems = record.systems.iter().map(|system| system.name.as_str()).collect::<Vec<_>>().join(", ");
+        let ended = record.ended.as_deref().map_or(String::new(), |ended| format!(" to {ended}"));
+        let mut facts = vec![
+            ("started", format!("{}{ended}", record.started)),
+            ("ending", ending(record.ending).to_owned()),
+            ("systems", systems),
+            ("scale", format!("{}, mode {}, seed {}", record.scale, record.mode, record.seed)),
+            ("load", record.schedule.clone()),
+            ("clients", record.client_placement.clone()),
+            ("machine", machine(&run.environment)),
+            ("arbor", record.arbor_version.clone()),
+        ];
+        facts.retain(|(_, value)| !value.is_empty());
+        Heading { facts }
+    }
+}
+
+pub fn ending(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Running => "not ended: still going on, or the laboratory itself died",
+        Ending::Complete => "complete",
+        Ending::Partial => "partial: a system could not be measured to the end",
+        Ending::Interrupted => "interrupted: what was measured until then is kept",
+    }
+}
+
+/// The texts and numbers on the top level of env.json, in a line.
+fn machine(environment: &Value) -> String {
+    let named = |name: &str| match environment.get(name)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(format!("{number} {}", name.replace('_', " "))),
+        _ => None,
+    };
+    let names = ["processor", "processors", "memory", "kernel", "filesystem", "disk"];
+    names.iter().filter_map(|name| named(name)).collect::<Vec<_>>().join(", ")
+}
+
+/// What a reader of the figures must know.
+pub fn remarks(run: &Run) -> Vec<String> {
+    let mut remarks = run.record.remarks.clone();
+    for system in &run.record.systems {
+        remarks.extend(system.failure.iter().map(|failure| format!("{}: ended early: {failure}", system.name)));
+        remarks.extend(system.steps.iter().flat_map(|step| of_step(system, step)));
+    }
+    remarks
+}
+
+fn of_step(system: &SystemRecord, step: &StepRecord) -> Vec<String> {
+    let at = format!("{}, {}", system.name, super::grid::label_of_step(step));
+    let mut remarks: Vec<String> = step.marks.iter().map(|mark| format!("{at}: {mark}")).collect();
+    remarks.extend(
+        step.errors.iter().map(|error| format!("{at}: {} errors {}: {}", error.count, error.code, error.first)),
+    );
+    if step.interrupted {
+        remarks.push(format!("{at}: interrupted"));
+    }
+    remarks
+}

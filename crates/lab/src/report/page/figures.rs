@@ -1,0 +1,77 @@
+//! Places for charts on a page, and their data.
+
+use serde_json::{Map, Number, Value, json};
+
+use super::html::{escaped, in_script};
+use crate::report::chart::Figure;
+
+/// The figures of a page, in the order they were placed.
+#[derive(Debug, Default)]
+pub struct Figures {
+    data: Map<String, Value>,
+}
+
+impl Figures {
+    /// The place of a figure; its data is kept for the page's end.
+    pub fn place(&mut self, figure: &Figure) -> String {
+        let (id, title, caption) = (escaped(&figure.id), escaped(&figure.title), escaped(&figure.caption));
+        let chosen = if figure.first_chosen { 0 } else { figure.charts.len().saturating_sub(1) };
+        let charts = serde_json::to_value(&figure.charts).unwrap_or(Value::Null);
+        self.data.insert(figure.id.clone(), json!({ "chosen": chosen, "charts": rounded(charts) }));
+        let (class, theirs) = match figure.published {
+            true => (" class=\"published\"", " <small>published, another machine</small>"),
+            false => ("", ""),
+        };
+        format!(
+            "<figure id=\"figure-{id}\"{class} data-figure=\"{id}\"><figcaption><h3>{title}{theirs}</h3><p>{caption}</p>\
+             </figcaption>{}<div class=\"plot\"></div><noscript>The chart needs JavaScript; the tables do not.</noscript>\
+             <details class=\"data\"><summary>These figures as a table</summary><div class=\"scroll\" role=\"region\" \
+             tabindex=\"0\" aria-label=\"{title}\"></div></details></figure>\n",
+            choice(figure, chosen)
+        )
+    }
+
+    /// All data, ready for a script element.
+    pub fn json(&self, systems: &[&str]) -> String {
+        in_script(&json!({ "systems": systems, "figures": self.data }).to_string())
+    }
+}
+
+/// What the reader chooses among several charts.
+fn choice(figure: &Figure, chosen: usize) -> String {
+    if figure.charts.len() < 2 {
+        return String::new();
+    }
+    let option = |(n, label): (usize, &str)| {
+        let selected = if n == chosen { " selected" } else { "" };
+        format!("<option value=\"{n}\"{selected}>{}</option>", escaped(label))
+    };
+    let options: String = figure.charts.iter().map(|chart| chart.label.as_str()).enumerate().map(option).collect();
+    format!("<label>{} <select>{options}</select></label>", escaped(figure.choose))
+}
+
+/// Five digits are more than a chart shows.
+fn rounded(value: Value) -> Value {
+    match value {
+        Value::Number(number) => {
+            let short = number.as_f64().and_then(|number| format!("{number:.4e}").parse::<f64>().ok());
+            let whole = short.filter(|short| short.fract() == 0.0 && short.abs() < 1e15);
+            let number = whole.map(|whole| Number::from(whole as i64)).or_else(|| Number::from_f64(short?));
+            number.map_or(Value::Null, Value::Number)
+        }
+        Value::Array(list) => Value::Array(list.into_iter().map(rounded).collect()),
+        Value::Object(map) => Value::Object(map.into_iter().map(|(key, value)| (key, rounded(value))).collect()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let value = json!([123_456.789, 0.000_123_456_7, 5.0, null, "x"]);
+        assert_eq!(rounded(value).to_string(), "[123460,0.00012346,5,null,\"x\"]");
+    }
+}
