@@ -7,7 +7,7 @@ use arbor_base::Position;
 use arbor_disk::{Disk, RealDisk};
 use arbor_log::{Log, LogOptions};
 use arbor_store::{Store, StoreOptions};
-use arbor_txn::{Retention, Transactions};
+use arbor_txn::{Retention, ScratchFolder, Transactions};
 
 use crate::engines::Engines;
 use crate::failure::{BAD_OPTIONS, Failure};
@@ -51,6 +51,7 @@ impl Storage {
         let options = arbor_txn::Options {
             checkpoint_interval: pace.checkpoint_interval,
             history: pace.history,
+            scratch: Some(ScratchFolder { disk: disk.clone(), folder: folder.scratch() }),
             free_space: Some(Arc::new(move || disk.free_bytes(&path).ok())),
             ..arbor_txn::Options::default()
         };

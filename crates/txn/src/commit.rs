@@ -286,7 +286,7 @@ impl CommitPath {
             return Err(Error::TooLarge { bytes, bytes_max });
         }
         let chained = self.is_chained(&writes);
-        let changes = writes.into_changes();
+        let changes = writes.into_changes()?;
         let request = Request::new(&*self.engine, changes, snapshot, &self.hasher, bytes, chained)?;
         if self.low_space.load(Ordering::Relaxed) && request.puts_anything() {
             return Err(Error::OutOfSpace { context: "the space reserve is reached".into() });

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `transactions.rs` | [`Transactions`]: open, read, begin, retry, close |
 //! | `view.rs`, `read_view.rs` | [`View`], what a reader sees |
-//! | `transaction.rs`, `write_set.rs` | a transaction and its own writes |
+//! | `transaction.rs`, `write_set.rs`, `scratch.rs` | a transaction and its own writes, the large ones in a file |
 //! | `written.rs`, `overlay.rs`, `merged_cursor.rs` | writes laid over a snapshot |
 //! | `claims.rs` | what open transactions are about to write |
 //! | `commit.rs`, `group.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
@@ -47,6 +47,7 @@ mod queue;
 mod read_view;
 pub mod record;
 mod recovery;
+mod scratch;
 pub mod testing;
 mod transaction;
 mod transactions;
@@ -65,6 +66,7 @@ pub use ledger::{CounterId, FIXED_TREES};
 pub use options::{FreeSpace, Options, Retention};
 pub use read_view::ReadView;
 pub use recovery::trees_of;
+pub use scratch::ScratchFolder;
 pub use transaction::{Durability, Savepoint, Transaction};
 pub use transactions::{MaybeConflict, Transactions};
 pub use view::View;

@@ -9,6 +9,7 @@ use std::ops::Bound;
 
 use arbor_engine::{Cursor, Result};
 
+use crate::scratch::{Scratch, Value};
 use crate::written::{Entry, TreeWrites};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,13 +30,33 @@ pub(crate) struct MergedCursor<'a> {
     base_stands: bool,
     writes: &'a TreeWrites,
     own: Option<(&'a [u8], &'a Entry)>,
+    scratch: Option<&'a Scratch>,
+    /// The value of `own` while the cursor stands on it, when it had to be read.
+    loaded: Vec<u8>,
     direction: Direction,
     here: Here,
 }
 
 impl<'a> MergedCursor<'a> {
-    pub fn new(base: Box<dyn Cursor + 'a>, writes: &'a TreeWrites) -> MergedCursor<'a> {
-        MergedCursor { base, base_stands: false, writes, own: None, direction: Direction::Forward, here: Here::Nowhere }
+    pub fn new(base: Box<dyn Cursor + 'a>, writes: &'a TreeWrites, scratch: Option<&'a Scratch>) -> MergedCursor<'a> {
+        MergedCursor {
+            base,
+            base_stands: false,
+            writes,
+            own: None,
+            scratch,
+            loaded: Vec::new(),
+            direction: Direction::Forward,
+            here: Here::Nowhere,
+        }
+    }
+
+    fn load(&mut self) -> Result<()> {
+        if let Some((_, Some(value @ Value::Spilled(_)))) = self.own {
+            let read = value.read(self.scratch).map_err(|error| arbor_engine::Error::Other(error.to_string()))?;
+            self.loaded = read.into_owned();
+        }
+        Ok(())
     }
 
     fn own_from(&self, from: Bound<&[u8]>) -> Option<(&'a [u8], &'a Entry)> {
@@ -109,6 +130,7 @@ impl<'a> MergedCursor<'a> {
                 Some(Ordering::Equal) => self.step_base()?,
                 Some(Ordering::Greater) if self.own.is_some_and(|(_, entry)| entry.is_some()) => {
                     self.here = Here::Own;
+                    self.load()?;
                     return Ok(true);
                 }
                 Some(Ordering::Greater) => self.step_own(),
@@ -194,7 +216,8 @@ impl Cursor for MergedCursor<'_> {
     fn value(&self) -> &[u8] {
         match (self.here, self.own) {
             (Here::Base, _) => self.base.value(),
-            (Here::Own, Some((_, Some(value)))) => value,
+            (Here::Own, Some((_, Some(Value::Memory(value))))) => value,
+            (Here::Own, Some((_, Some(Value::Spilled(_))))) => &self.loaded,
             _ => &[],
         }
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::ScratchFolder;
+
 /// Answers the free bytes of the device that holds log and trees, or `None` when it cannot tell.
 pub type FreeSpace = Arc<dyn Fn() -> Option<u64> + Send + Sync>;
 
@@ -27,6 +29,9 @@ pub struct Options {
     pub record_bytes_max: usize,
     /// A transaction with a larger write set is refused at commit.
     pub transaction_bytes_max: usize,
+    /// Values of one transaction beyond so many bytes go to a file in `scratch`, when it is set.
+    pub write_set_memory_max: usize,
+    pub scratch: Option<ScratchFolder>,
     /// Conflicts that `retry` meets before it keeps other committers out for one attempt.
     pub retries_before_exclusive: u32,
     /// Watched about every second: below `space_reserve_bytes` writes are refused before they reach the log.
@@ -48,6 +53,8 @@ impl Default for Options {
             group_bytes_max: 8 << 20,
             record_bytes_max: 16 << 20,
             transaction_bytes_max: 256 << 20,
+            write_set_memory_max: 64 << 20,
+            scratch: None,
             retries_before_exclusive: 12,
             free_space: None,
             space_reserve_bytes: 64 << 20,

@@ -23,7 +23,7 @@ impl<'v> Overlay<'v> {
             return Err(Error::UnknownTree(tree));
         }
         if let Some(entry) = own.entries.get(key) {
-            return Ok(entry.as_deref().map(Cow::Borrowed));
+            return entry.as_ref().map(|value| value.read(self.written.scratch.as_deref())).transpose();
         }
         if own.presence != Presence::Unchanged || own.range_over(key).is_some() {
             return Ok(None);
@@ -38,7 +38,7 @@ impl<'v> Overlay<'v> {
             Presence::Created(_) => Box::new(EmptyCursor),
             Presence::Unchanged => self.snapshot.cursor(tree)?,
         };
-        Ok(Box::new(MergedCursor::new(base, own)))
+        Ok(Box::new(MergedCursor::new(base, own, self.written.scratch.as_deref())))
     }
 
     pub fn estimate(self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<RangeEstimate> {

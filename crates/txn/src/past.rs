@@ -218,7 +218,7 @@ impl CommitPath {
 /// What an engine does when it applies the operation.
 fn lay_over(written: &mut Written, base: &dyn Snapshot, op: Op) -> Result<()> {
     match op {
-        Op::Put { tree, key, value } => drop(written.tree_mut(tree).entries.insert(key, Some(value))),
+        Op::Put { tree, key, value } => drop(written.tree_mut(tree).entries.insert(key, Some(value.into()))),
         Op::Delete { tree, key } => drop(written.tree_mut(tree).entries.insert(key, None)),
         Op::DeleteRange { tree, from, to } => {
             let range = KeyRange { from, to };

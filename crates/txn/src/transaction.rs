@@ -11,6 +11,7 @@ use crate::claims::OwnClaims;
 use crate::commit::CommitPath;
 use crate::ledger::FIXED_TREES;
 use crate::overlay::Overlay;
+use crate::scratch::Value;
 use crate::write_set::WriteSet;
 use crate::written::KeyRange;
 use crate::{CounterId, Error, ReadView, Result, View};
@@ -83,7 +84,19 @@ impl Transaction {
     }
 
     pub fn put(&mut self, tree: TreeId, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
-        self.writes.set(tree, key.into(), Some(value.into()));
+        let value = self.value(value.into());
+        self.writes.set(tree, key.into(), Some(value));
+    }
+
+    /// In memory, or in a file when the write set takes too much of it.
+    fn value(&mut self, bytes: Vec<u8>) -> Value {
+        let options = self.path.options();
+        match &options.scratch {
+            Some(folder) if self.writes.spills(bytes.len(), options.write_set_memory_max) => {
+                self.writes.spilled(bytes, folder)
+            }
+            _ => self.writes.kept(bytes),
+        }
     }
 
     /// `put`, and a note for the readers of the history that tells of this value.
@@ -94,12 +107,14 @@ impl Transaction {
         value: impl Into<Vec<u8>>,
         about: impl Into<Vec<u8>>,
     ) {
-        self.writes.set_noted(tree, key.into(), value.into(), about.into());
+        let (value, about) = (self.value(value.into()), self.value(about.into()));
+        self.writes.set_noted(tree, key.into(), value, about);
     }
 
     /// A note for the readers of the history.
     pub fn note(&mut self, tree: TreeId, about: impl Into<Vec<u8>>) {
-        self.writes.note(tree, about.into());
+        let about = self.value(about.into());
+        self.writes.note(tree, about);
     }
 
     /// Whether anybody reads the history, so that changes are to be noted.
@@ -180,7 +195,7 @@ impl Transaction {
         self.writes.is_empty()
     }
 
-    /// Memory that the writes take, about.
+    /// Bytes that the writes take, about, in memory and in a file.
     pub fn size_bytes(&self) -> usize {
         self.writes.bytes()
     }

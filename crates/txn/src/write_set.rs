@@ -10,10 +10,11 @@ use std::sync::Arc;
 use arbor_base::TreeId;
 use arbor_engine::{Op, TreeOptions};
 
-use crate::CounterId;
 use crate::ledger;
-use crate::record::{Note, Place, Told};
+use crate::record::{self, Place, Told};
+use crate::scratch::{SPILLED_BYTES_MIN, Scratch, ScratchFolder, Value};
 use crate::written::{CounterChange, Entry, KeyRange, Presence, TreeWrites, Written};
+use crate::{CounterId, Result};
 
 /// Bytes that one entry costs beside its key and value (map node, two allocations).
 const ENTRY_OVERHEAD: usize = 48;
@@ -53,14 +54,24 @@ enum Undo {
     },
 }
 
+/// A note before it stands in a record. That it tells of an entry is said only in `TreeWrites::noted`.
+#[derive(Debug)]
+struct Note {
+    tree: TreeId,
+    about: Value,
+    /// What it tells of, when the entry has another value by now.
+    told: Option<Value>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct WriteSet {
     written: Written,
     logical: Vec<u8>,
     places: BTreeMap<TreeId, Vec<u8>>,
-    /// One that tells of an entry says so only in `TreeWrites::noted`.
     notes: Vec<Note>,
     bytes: usize,
+    /// Bytes of values and of what notes say that were taken into memory, also of those that were replaced since.
+    memory_bytes: usize,
     /// Kept from the first savepoint on.
     undo: Option<Vec<Undo>>,
 }
@@ -71,11 +82,11 @@ pub(crate) struct Changes {
     pub counters: Vec<(CounterId, CounterChange)>,
     pub logical: Vec<u8>,
     pub places: Vec<Place>,
-    pub notes: Vec<Note>,
+    pub notes: Vec<record::Note>,
 }
 
 fn cost(key: &[u8], entry: &Entry) -> usize {
-    ENTRY_OVERHEAD + key.len() + entry.as_ref().map_or(0, Vec::len)
+    ENTRY_OVERHEAD + key.len() + entry.as_ref().map_or(0, Value::len)
 }
 
 impl WriteSet {
@@ -91,21 +102,45 @@ impl WriteSet {
         self.bytes
     }
 
+    /// Bytes that go to a file from now on when they are many.
+    pub fn spills(&self, bytes: usize, limit: usize) -> bool {
+        self.memory_bytes + bytes > limit && bytes >= SPILLED_BYTES_MIN
+    }
+
+    /// The bytes as a value in memory.
+    pub fn kept(&mut self, bytes: Vec<u8>) -> Value {
+        self.memory_bytes += bytes.len();
+        Value::Memory(bytes)
+    }
+
+    /// The bytes as a value in the transaction's file, which is created when there is none.
+    pub fn spilled(&mut self, bytes: Vec<u8>, folder: &ScratchFolder) -> Value {
+        if self.written.scratch.is_none() {
+            self.written.scratch = Scratch::create(folder).ok().map(Arc::new);
+        }
+        let value = match &self.written.scratch {
+            Some(scratch) => Value::spilled(scratch, bytes),
+            None => Value::Memory(bytes),
+        };
+        self.memory_bytes += value.memory_bytes();
+        value
+    }
+
     /// `set`, and a note that tells of the entry.
-    pub fn set_noted(&mut self, tree: TreeId, key: Vec<u8>, value: Vec<u8>, about: Vec<u8>) {
+    pub fn set_noted(&mut self, tree: TreeId, key: Vec<u8>, value: Value, about: Value) {
         self.set(tree, key.clone(), Some(value));
         let number = self.notes.len();
         self.written.tree_mut(tree).noted.insert(key.clone(), number);
         self.add_note(tree, about, Some(key));
     }
 
-    pub fn note(&mut self, tree: TreeId, about: Vec<u8>) {
+    pub fn note(&mut self, tree: TreeId, about: Value) {
         self.add_note(tree, about, None);
     }
 
-    fn add_note(&mut self, tree: TreeId, about: Vec<u8>, key: Option<Vec<u8>>) {
+    fn add_note(&mut self, tree: TreeId, about: Value, key: Option<Vec<u8>>) {
         self.bytes += ENTRY_OVERHEAD + about.len();
-        self.notes.push(Note { tree, told: Told::Nothing, about });
+        self.notes.push(Note { tree, told: None, about });
         if let Some(undo) = &mut self.undo {
             undo.push(Undo::Note { of: key.map(|key| (tree, key)) });
         }
@@ -126,7 +161,7 @@ impl WriteSet {
         let Some(note) = writes.noted.remove(key) else { return };
         if let Some(Some(value)) = writes.entries.get(key) {
             self.bytes += value.len();
-            self.notes[note].told = Told::Value(value.clone());
+            self.notes[note].told = Some(value.clone());
         }
         if let Some(undo) = &mut self.undo {
             undo.push(Undo::Parted { tree, key: key.to_vec(), note });
@@ -146,7 +181,7 @@ impl WriteSet {
         let key_len = key.len();
         let before = self.written.tree_mut(tree).entries.insert(key, entry);
         if let Some(before) = &before {
-            self.bytes -= ENTRY_OVERHEAD + key_len + before.as_ref().map_or(0, Vec::len);
+            self.bytes -= ENTRY_OVERHEAD + key_len + before.as_ref().map_or(0, Value::len);
         }
         if let (Some(undo), Some(key)) = (&mut self.undo, undo_key) {
             undo.push(Undo::Entry { tree, key, before });
@@ -277,7 +312,7 @@ impl WriteSet {
                 }
             }
             Undo::Parted { tree, key, note } => {
-                if let Told::Value(value) = std::mem::replace(&mut self.notes[note].told, Told::Nothing) {
+                if let Some(value) = self.notes[note].told.take() {
                     self.bytes -= value.len();
                 }
                 self.written.tree_mut(tree).noted.insert(key, note);
@@ -291,9 +326,17 @@ impl WriteSet {
         }
     }
 
-    /// Operations in replay order: created trees, ranges, entries, dropped trees.
-    pub fn into_changes(self) -> Changes {
-        let WriteSet { written: Written { trees, counters }, logical, places, mut notes, .. } = self;
+    /// Operations in replay order: created trees, ranges, entries, dropped trees. What was spilled is read back.
+    pub fn into_changes(self) -> Result<Changes> {
+        let WriteSet { written, logical, places, notes, .. } = self;
+        let Written { trees, counters, scratch } = written;
+        let scratch = scratch.as_deref();
+        let mut told: Vec<record::Note> = Vec::with_capacity(notes.len());
+        for Note { tree, about, told: value } in notes {
+            let value = value.map(|value| value.into_bytes(scratch)).transpose()?;
+            let value = value.map_or(Told::Nothing, Told::Value);
+            told.push(record::Note { tree, about: about.into_bytes(scratch)?, told: value });
+        }
         let mut ops = Vec::with_capacity(trees.values().map(|w| w.entries.len() + w.ranges.len() + 2).sum());
         let mut dropped = Vec::new();
         for (tree, writes) in trees {
@@ -313,10 +356,10 @@ impl WriteSet {
             let mut noted = writes.noted.into_iter().peekable();
             for (key, entry) in writes.entries {
                 if let Some((_, note)) = noted.next_if(|(of, _)| *of == key) {
-                    notes[note].told = Told::Op(ops.len());
+                    told[note].told = Told::Op(ops.len());
                 }
                 ops.push(match entry {
-                    Some(value) => Op::Put { tree, key, value },
+                    Some(value) => Op::Put { tree, key, value: value.into_bytes(scratch)? },
                     None => Op::Delete { tree, key },
                 });
             }
@@ -326,6 +369,6 @@ impl WriteSet {
             ops.push(ledger::delete_tree(tree));
         }
         let (counters, places) = (counters.into_iter().collect(), places.into_iter().collect());
-        Changes { ops, counters, logical, places, notes }
+        Ok(Changes { ops, counters, logical, places, notes: told })
     }
 }

@@ -12,9 +12,10 @@ use arbor_base::TreeId;
 use arbor_engine::TreeOptions;
 
 use crate::CounterId;
+use crate::scratch::{Scratch, Value};
 
 /// `None` is a deletion.
-pub(crate) type Entry = Option<Vec<u8>>;
+pub(crate) type Entry = Option<Value>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyRange {
@@ -77,6 +78,8 @@ pub(crate) enum CounterChange {
 pub(crate) struct Written {
     pub trees: BTreeMap<TreeId, Arc<TreeWrites>>,
     pub counters: BTreeMap<CounterId, CounterChange>,
+    /// Where spilled values are.
+    pub scratch: Option<Arc<Scratch>>,
 }
 
 impl Written {
