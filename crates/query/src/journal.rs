@@ -3,15 +3,39 @@
 use arbor_bson::Value;
 use arbor_txn::Transaction;
 
-use crate::{FindAndModifyOutcome, Result};
+use crate::{Error, FindAndModifyOutcome, Result};
 
 /// What a statement did: the answer of a retry.
 #[derive(Clone, Debug)]
 pub enum Executed {
     Inserted,
-    Updated { matched: u64, modified: u64, upserted: Option<Value> },
+    Updated {
+        matched: u64,
+        modified: u64,
+        upserted: Option<Value>,
+    },
     Deleted(u64),
+    /// With the whole document, not projected.
     FoundAndModified(Box<FindAndModifyOutcome>),
+}
+
+impl Executed {
+    fn kind(&self) -> &'static str {
+        match self {
+            Executed::Inserted => "insert",
+            Executed::Updated { .. } => "update",
+            Executed::Deleted(_) => "delete",
+            Executed::FoundAndModified(_) => "findAndModify",
+        }
+    }
+
+    /// The error of a statement that was another one when it was sent before.
+    pub(crate) fn is_no(&self, kind: &str) -> Error {
+        let before = self.kind();
+        let message =
+            format!("{kind} retry request is not compatible with previous write in the transaction of type: {before}");
+        Error::Lang(arbor_lang::Error::location(40606, message))
+    }
 }
 
 /// The memory of one retryable write: of one session and transaction number. Its owner sees to it that no two commands use

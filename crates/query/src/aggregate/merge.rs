@@ -10,7 +10,7 @@ use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, Value, ValueRef, compare};
 use arbor_lang::update::Update;
 use arbor_lang::{Code, Collation, Context, Expression, Filter, Path, field_path, text};
 use arbor_store::{Collection, Held, Namespace, ToldAs};
-use arbor_txn::{Durability, MaybeConflict, Transaction};
+use arbor_txn::{MaybeConflict, Transaction};
 
 use super::sink::next_documents;
 use crate::plan::Query;
@@ -142,7 +142,7 @@ impl Merge {
             let mut rest = documents.as_slice();
             while !rest.is_empty() {
                 let write = |txn: &mut Transaction| self.write_group(scope, &collection, txn, rest, interrupt);
-                let (done, failed) = scope.transactions.retry(Durability::Applied, write)?.0;
+                let (done, failed) = scope.write(write)?;
                 if let Some(error) = failed {
                     return Err(error);
                 }

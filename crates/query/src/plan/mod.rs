@@ -55,7 +55,7 @@ pub use index_shape::{IndexShape, IndexSource};
 pub use key_bounds::{KeyBounds, Span, Verdict};
 pub use near::NearAccess;
 pub use predicate::conjuncts;
-pub use query::{ChosenIndex, Query, score_required};
+pub use query::{ChosenIndex, Query, ShownAs, score_required};
 pub use shape::ShapeHash;
 pub use sort_order::Direction;
 pub use text::TextAccess;

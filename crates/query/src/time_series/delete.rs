@@ -10,8 +10,8 @@ use arbor_txn::Transaction;
 
 use super::TimeSeries;
 use crate::plan::Query;
-use crate::write::{Targets, settle, statements};
-use crate::{DeleteOutcome, DeleteSpec, DeleteStatement, Error, Interrupt, Result, Scope};
+use crate::write::{Answer, Targets, settle, statements};
+use crate::{DeleteOutcome, DeleteSpec, DeleteStatement, Error, Executed, Interrupt, Result, Scope};
 
 pub fn delete(
     scope: &Scope<'_>,
@@ -23,8 +23,12 @@ pub fn delete(
     let missing = || Error::Store(arbor_store::Error::NamespaceNotFound(spec.namespace.clone()));
     let held = scope.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
     let deleter = Deleter { scope, series, buckets: &held, interrupt };
-    let done =
-        statements::run_each(&spec.deletes, spec.ordered, interrupt, |statement| deleter.run(statement, &context));
+    let done = statements::run_each(&spec.deletes, spec.ordered, interrupt, |index, statement| {
+        match scope.executed(index)? {
+            Some(executed) => Answer::again(executed),
+            None => deleter.run(index, statement, &context),
+        }
+    });
     let mut outcome = DeleteOutcome::default();
     let errors = settle(done, |index, deleted| {
         outcome.deleted += deleted;
@@ -42,7 +46,10 @@ struct Deleter<'d> {
 }
 
 impl Deleter<'_> {
-    fn run(&self, statement: &DeleteStatement<'_>, context: &Context) -> Result<u64> {
+    fn run(&self, index: usize, statement: &DeleteStatement<'_>, context: &Context) -> Result<u64> {
+        if statement.multi {
+            self.scope.refuse_retry("limit=0")?;
+        }
         if statement.collation.as_ref().is_some_and(|own| !own.is_simple()) {
             let message = "Cannot perform a delete with a collation on a time-series collection";
             return Err(Error::new(Code::INVALID_OPTIONS, message));
@@ -52,6 +59,7 @@ impl Deleter<'_> {
         let targets = Targets::of(self.scope, self.buckets, &query, self.interrupt)?;
         targets.change_all(0, |txn, bucket, deleted| {
             *deleted += self.delete_in(txn, bucket, &filter, statement.multi)?;
+            self.scope.record_each(txn, (*deleted > 0).then_some(index).into_iter(), || Executed::Deleted(1))?;
             Ok(if *deleted > 0 && !statement.multi { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })
     }

@@ -10,11 +10,11 @@ use std::collections::{HashMap, HashSet};
 use arbor_bson::{Doc, DocBuf, ValueRef, identical};
 use arbor_lang::time_series::{Bucket, bucket_id};
 use arbor_store::{Collection, RecordCursor, ToldAs, id_key};
-use arbor_txn::{Durability, Transaction};
+use arbor_txn::Transaction;
 
 use super::TimeSeries;
 use crate::write::prepare;
-use crate::{Error, InsertOutcome, InsertSpec, Interrupt, Result, Scope, WriteError};
+use crate::{Error, Executed, InsertOutcome, InsertSpec, Interrupt, Result, Scope, WriteError};
 
 /// Buckets and bytes of measurements that one transaction takes: at most 256 buckets of 125 KiB are read and written.
 const GROUP_BUCKETS_MAX: usize = 256;
@@ -32,7 +32,12 @@ pub fn insert(
     let held = scope.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
     let mut outcome = InsertOutcome::default();
     let mut measurements = Vec::with_capacity(spec.documents.len());
+    let known = scope.executed_among(spec.documents.len())?;
+    outcome.inserted = known.len() as u64;
     for (index, doc) in spec.documents.iter().enumerate() {
+        if known.binary_search(&index).is_ok() {
+            continue;
+        }
         match Measurement::of(*doc, series) {
             Ok(measurement) => measurements.push((index, measurement)),
             Err(error) => {
@@ -46,8 +51,11 @@ pub fn insert(
     let mut rest = measurements.as_slice();
     while let Some((group, behind)) = rest.split_at_checked(group_of(rest)).filter(|(group, _)| !group.is_empty()) {
         rest = behind;
-        let write = |txn: &mut Transaction| Packer::new(series, &held).pack(txn, group);
-        let written = interrupt.check().and_then(|()| scope.transactions.retry(Durability::Applied, write));
+        let write = |txn: &mut Transaction| {
+            Packer::new(series, &held).pack(txn, group)?;
+            scope.record_each(txn, group.iter().map(|(index, _)| *index), || Executed::Inserted)
+        };
+        let written = interrupt.check().and_then(|()| scope.write(write));
         match written {
             Ok(_) => outcome.inserted += group.len() as u64,
             Err(error) => {

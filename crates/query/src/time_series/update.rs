@@ -24,7 +24,8 @@ pub fn update(
     let context = scope.context(&spec.namespace, None, spec.let_variables)?;
     let missing = || Error::Store(arbor_store::Error::NamespaceNotFound(spec.namespace.clone()));
     let held = scope.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
-    let done = statements::run_each(&spec.updates, spec.ordered, interrupt, |statement| {
+    let done = statements::run_each(&spec.updates, spec.ordered, interrupt, |_, statement| {
+        scope.refuse_retry("multi=true")?;
         let (query, modifier) = parse(series, statement, &context)?;
         run(scope, &held, &query, &modifier, interrupt)
     });

@@ -6,11 +6,11 @@ use arbor_lang::Context;
 use arbor_store::Collection;
 use arbor_txn::Transaction;
 
-use super::statements::{self, settle, with_collation};
+use super::statements::{self, Answer, settle, with_collation};
 use super::target::{Targets, find_one};
 use crate::plan::Query;
 use crate::time_series::{self, TimeSeries};
-use crate::{DeleteOutcome, DeleteSpec, DeleteStatement, Interrupt, Result, Scope};
+use crate::{DeleteOutcome, DeleteSpec, DeleteStatement, Executed, Interrupt, Result, Scope};
 
 pub fn delete(scope: &Scope<'_>, spec: &DeleteSpec<'_>, interrupt: &Interrupt) -> Result<DeleteOutcome> {
     if let Some(series) = TimeSeries::of(&scope.store, &spec.namespace)? {
@@ -28,7 +28,10 @@ pub fn delete(scope: &Scope<'_>, spec: &DeleteSpec<'_>, interrupt: &Interrupt) -
         spec.ordered,
         interrupt,
         |statement| statement.multi,
-        |statement| delete_all(scope, collection, &query_of(statement, &context)?, interrupt),
+        |statement| {
+            scope.refuse_retry("limit=0")?;
+            delete_all(scope, collection, &query_of(statement, &context)?, interrupt)
+        },
         |txn, statement| delete_one(scope, txn, collection, &query_of(statement, &context)?, interrupt),
     );
     let (mut deleted, mut each) = (0, Vec::with_capacity(spec.deletes.len()));
@@ -38,6 +41,19 @@ pub fn delete(scope: &Scope<'_>, spec: &DeleteSpec<'_>, interrupt: &Interrupt) -
     });
     scope.make_durable(spec.durability)?;
     Ok(DeleteOutcome { deleted, each, errors })
+}
+
+impl Answer for u64 {
+    fn executed(&self) -> Option<Executed> {
+        (*self > 0).then_some(Executed::Deleted(*self))
+    }
+
+    fn again(executed: Executed) -> Result<u64> {
+        match executed {
+            Executed::Deleted(deleted) => Ok(deleted),
+            other => Err(other.is_no("delete")),
+        }
+    }
 }
 
 pub fn query_of(statement: &DeleteStatement<'_>, context: &Context) -> Result<Query> {

@@ -1,16 +1,16 @@
 //! `findAndModify`.
 
 use arbor_bson::{DocBuf, ValueRef};
-use arbor_lang::{Code, Input};
-use arbor_txn::{Durability, Transaction};
+use arbor_lang::{Code, Filter, Input, Metadata};
+use arbor_txn::Transaction;
 
 use super::modifier::{Modification, Modifier};
 use super::target::find_one;
 use super::validated::Validated;
 use crate::operator::project;
-use crate::plan::Query;
+use crate::plan::{Query, ShownAs};
 use crate::time_series::TimeSeries;
-use crate::{Change, Error, FindAndModifyOutcome, FindAndModifySpec, Interrupt, Result, Scope};
+use crate::{Change, Error, Executed, FindAndModifyOutcome, FindAndModifySpec, Interrupt, Result, Scope};
 
 /// Changes or removes the first document of a query and answers it, before or after.
 pub fn find_and_modify(
@@ -30,6 +30,10 @@ pub fn find_and_modify(
     query.show(spec.fields, &context)?;
     let shown = query.projection.take();
     let action = Action::parse(spec, &context)?;
+    if let Some(executed) = scope.executed(0)? {
+        let Executed::FoundAndModified(outcome) = executed else { return Err(executed.is_no("findAndModify")) };
+        return projected(*outcome, shown.as_ref(), &query.filter, None);
+    }
     let held = match scope.store.hold(&spec.namespace) {
         None if action.may_insert() => Some(scope.store.hold_or_create(&spec.namespace)?),
         held => held,
@@ -40,16 +44,32 @@ pub fn find_and_modify(
     };
     let collection = &Validated::new(scope, collection, spec.bypass_validation)?;
     let modify = |txn: &mut Transaction| -> Result<_> {
+        scope.begin_statement(txn, 0)?;
         let found = find_one(scope, &*txn, collection, &query, interrupt)?;
         let metadata = found.as_ref().and_then(|row| row.metadata.clone());
-        Ok((act(txn, collection, &query, &action, found.map(|row| row.document))?, metadata))
+        let outcome = act(txn, collection, &query, &action, found.map(|row| row.document))?;
+        if scope.is_retryable() && outcome.n > 0 {
+            scope.record(txn, &[(0, Executed::FoundAndModified(Box::new(outcome.clone())))])?;
+        }
+        Ok((outcome, metadata))
     };
-    let ((mut outcome, metadata), _) = scope.transactions.retry(Durability::Applied, modify)?;
-    if let (Some(shown), Some(document)) = (&shown, &outcome.value) {
-        let filter = shown.projection.needs_position().then_some(&query.filter);
-        outcome.value = Some(project(&shown.projection, filter, Input::new(document.as_doc(), metadata.as_deref()))?);
-    }
+    let (outcome, metadata) = scope.write(modify)?;
+    let outcome = projected(outcome, shown.as_ref(), &query.filter, metadata.as_deref())?;
     scope.make_durable(spec.durability)?;
+    Ok(outcome)
+}
+
+/// With what is to be shown of the document.
+fn projected(
+    mut outcome: FindAndModifyOutcome,
+    shown: Option<&ShownAs>,
+    filter: &Filter,
+    metadata: Option<&Metadata>,
+) -> Result<FindAndModifyOutcome> {
+    if let (Some(shown), Some(document)) = (shown, &outcome.value) {
+        let filter = shown.projection.needs_position().then_some(filter);
+        outcome.value = Some(project(&shown.projection, filter, Input::new(document.as_doc(), metadata))?);
+    }
     Ok(outcome)
 }
 

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use arbor_bson::Doc;
-use arbor_txn::{Durability, Transaction};
+use arbor_txn::Transaction;
 
 use super::new_document::prepare;
 use super::validated::Validated;
 use crate::time_series::{self, TimeSeries};
-use crate::{Error, InsertOutcome, InsertSpec, Interrupt, Result, Scope, WriteError};
+use crate::{Error, Executed, InsertOutcome, InsertSpec, Interrupt, Result, Scope, WriteError};
 
 /// Adds documents, many in one transaction. A document that cannot be added is an error in the outcome; an ordered
 /// insert ends there and keeps what came before.
@@ -21,13 +21,15 @@ pub fn insert(scope: &Scope<'_>, spec: &InsertSpec<'_>, interrupt: &Interrupt) -
     let held = scope.store.hold_or_create(&spec.namespace)?;
     let collection = Validated::new(scope, &held, spec.bypass_validation)?;
     let prepared: Vec<Prepared<'_>> = spec.documents.iter().map(|doc| prepare(*doc)).collect();
+    let known = scope.executed_among(prepared.len())?;
     let mut outcome = InsertOutcome::default();
     let mut next = 0;
     while next < prepared.len() && (!spec.ordered || outcome.errors.is_empty()) {
         let group = group_from(scope, &prepared, next);
         next = group.end;
         let first = group.start;
-        let added = interrupt.check().and_then(|()| insert_group(scope, &collection, spec.ordered, &prepared, group));
+        let added =
+            interrupt.check().and_then(|()| insert_group(scope, &collection, spec.ordered, &prepared, &known, group));
         match added {
             Ok(added) => {
                 outcome.inserted += added.inserted;
@@ -65,16 +67,26 @@ fn insert_group(
     collection: &Validated<'_>,
     ordered: bool,
     prepared: &[Prepared<'_>],
+    known: &[usize],
     group: Range<usize>,
 ) -> Result<InsertOutcome> {
     let insert_all = |txn: &mut Transaction| {
         let mut added = InsertOutcome::default();
+        let mut executed = Vec::new();
         for index in group.clone() {
             let Some(prepared) = prepared.get(index) else { break };
+            if known.binary_search(&index).is_ok() {
+                added.inserted += 1;
+                continue;
+            }
+            scope.begin_statement(txn, index)?;
             match prepared {
                 Err(error) => added.errors.push(WriteError { index, error: Error::Lang(error.clone()) }),
                 Ok(doc) => match collection.insert(txn, Doc::trusted(doc)) {
-                    Ok(()) => added.inserted += 1,
+                    Ok(()) => {
+                        added.inserted += 1;
+                        executed.push(index);
+                    }
                     Err(error) if !error.concerns_document() => return Err(error),
                     Err(error) => added.errors.push(WriteError { index, error }),
                 },
@@ -83,7 +95,8 @@ fn insert_group(
                 break;
             }
         }
+        scope.record_each(txn, executed.into_iter(), || Executed::Inserted)?;
         Ok(added)
     };
-    Ok(scope.transactions.retry(Durability::Applied, insert_all)?.0)
+    scope.write(insert_all)
 }

@@ -28,7 +28,7 @@ pub use insert::insert;
 pub use modifier::{Modification, Modifier};
 pub use new_document::prepare;
 pub use object_id::new_object_id;
-pub use statements::{is_full, settle, with_collation};
+pub use statements::{Answer, is_full, settle, with_collation};
 pub use target::{Targets, find_one};
 pub use update::update;
 pub use validated::Validated;

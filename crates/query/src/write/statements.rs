@@ -6,9 +6,9 @@
 use std::borrow::Cow;
 
 use arbor_lang::{Collation, Context};
-use arbor_txn::{Durability, MaybeConflict, Transaction};
+use arbor_txn::{MaybeConflict, Transaction};
 
-use crate::{Interrupt, Result, Scope, WriteError};
+use crate::{Executed, Interrupt, Result, Scope, WriteError};
 
 /// Statements that one transaction takes.
 const GROUP_MAX: usize = 256;
@@ -41,9 +41,17 @@ impl<T> Done<T> {
     }
 }
 
-/// Runs the statements. `multi` runs one that manages its own transactions, `single` one inside a transaction, which
+/// What a statement about one document answers.
+pub trait Answer: Sized {
+    /// What a retry is told. None: it changed nothing and may run again.
+    fn executed(&self) -> Option<Executed>;
+
+    fn again(executed: Executed) -> Result<Self>;
+}
+
+/// Runs the statements, but those that ran before. `multi` runs one that manages its own transactions, `single` one inside a transaction, which
 /// may be run again.
-pub fn run<S, T>(
+pub fn run<S, T: Answer>(
     scope: &Scope<'_>,
     statements: &[S],
     ordered: bool,
@@ -55,11 +63,12 @@ pub fn run<S, T>(
     let mut done: Vec<Done<T>> = Vec::with_capacity(statements.len());
     while let Some(rest) = statements.get(done.len()..).filter(|rest| !rest.is_empty()) {
         let index = done.len();
-        let group = &rest[..rest.iter().take(GROUP_MAX).take_while(|statement| !is_multi(statement)).count()];
-        let results = match interrupt.check() {
+        let results = match interrupt.check().and_then(|()| scope.executed(index)) {
             Err(error) => vec![Done { index, result: Err(error) }],
-            Ok(()) if group.is_empty() => vec![Done { index, result: multi(&rest[0]) }],
-            Ok(()) => run_group(scope, group, index, ordered, &mut single)
+            Ok(Some(executed)) => vec![Done { index, result: T::again(executed) }],
+            Ok(None) if is_multi(&rest[0]) => vec![Done { index, result: multi(&rest[0]) }],
+            Ok(None) => group_of(scope, rest, index, &is_multi)
+                .and_then(|group| run_group(scope, group, index, ordered, &mut single))
                 .unwrap_or_else(|error| vec![Done { index, result: Err(error) }]),
         };
         let stop = results.iter().any(|done| done.stops(ordered));
@@ -71,16 +80,33 @@ pub fn run<S, T>(
     done
 }
 
-/// Runs statements that manage their own transactions.
+/// The statements that share a transaction with the first one, which is statement `first`.
+fn group_of<'s, S>(
+    scope: &Scope<'_>,
+    statements: &'s [S],
+    first: usize,
+    is_multi: impl Fn(&S) -> bool,
+) -> Result<&'s [S]> {
+    let mut count = 1;
+    while count < GROUP_MAX && statements.get(count).is_some_and(|next| !is_multi(next)) {
+        if scope.executed(first + count)?.is_some() {
+            break;
+        }
+        count += 1;
+    }
+    Ok(&statements[..count])
+}
+
+/// Runs statements that manage their own transactions; `work` gets the place of each.
 pub fn run_each<S, T>(
     statements: &[S],
     ordered: bool,
     interrupt: &Interrupt,
-    mut work: impl FnMut(&S) -> Result<T>,
+    mut work: impl FnMut(usize, &S) -> Result<T>,
 ) -> Vec<Done<T>> {
     let mut done: Vec<Done<T>> = Vec::with_capacity(statements.len());
     for (index, statement) in statements.iter().enumerate() {
-        done.push(Done { index, result: interrupt.check().and_then(|()| work(statement)) });
+        done.push(Done { index, result: interrupt.check().and_then(|()| work(index, statement)) });
         if done.last().is_some_and(|done| done.stops(ordered)) {
             break;
         }
@@ -88,7 +114,7 @@ pub fn run_each<S, T>(
     done
 }
 
-fn run_group<S, T>(
+fn run_group<S, T: Answer>(
     scope: &Scope<'_>,
     group: &[S],
     first: usize,
@@ -97,11 +123,14 @@ fn run_group<S, T>(
 ) -> Result<Vec<Done<T>>> {
     let work = |txn: &mut Transaction| -> Result<Vec<Done<T>>> {
         let mut results: Vec<Done<T>> = Vec::with_capacity(group.len());
+        let mut executed = Vec::new();
         for (at, statement) in group.iter().enumerate() {
+            scope.begin_statement(txn, first + at)?;
             let result = match single(txn, statement) {
                 Err(error) if error.is_conflict() => return Err(error),
                 result => result,
             };
+            executed.extend(result.as_ref().ok().and_then(T::executed).map(|executed| (first + at, executed)));
             let done = Done { index: first + at, result };
             let stop = done.stops(ordered) || is_full(txn);
             results.push(done);
@@ -109,9 +138,10 @@ fn run_group<S, T>(
                 break;
             }
         }
+        scope.record(txn, &executed)?;
         Ok(results)
     };
-    Ok(scope.transactions.retry(Durability::Applied, work)?.0)
+    scope.write(work)
 }
 
 /// Answers the errors in order; `take` gets the other answers.

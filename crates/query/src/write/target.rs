@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use arbor_bson::{Doc, DocBuf};
 use arbor_lang::Filter;
 use arbor_store::Collection;
-use arbor_txn::{Durability, ReadView, Transaction, View};
+use arbor_txn::{ReadView, Transaction, View};
 
 use super::statements::is_full;
 use crate::operator::{Operator, Row, Run};
@@ -86,7 +86,7 @@ impl<'t> Targets<'t> {
                     }
                     Ok((counted, looked_at, false))
                 };
-                let (now, looked_at, ended) = self.scope.transactions.retry(Durability::Applied, change_rows)?.0;
+                let (now, looked_at, ended) = self.scope.write(change_rows)?;
                 counted = now;
                 if ended {
                     return Ok(counted);

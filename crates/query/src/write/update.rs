@@ -4,15 +4,17 @@ use std::ops::ControlFlow;
 
 use arbor_bson::{Value, ValueRef};
 use arbor_lang::Context;
-use arbor_txn::{Durability, Transaction};
+use arbor_txn::Transaction;
 
 use super::modifier::{Modification, Modifier};
-use super::statements::{self, settle, with_collation};
+use super::statements::{self, Answer, settle, with_collation};
 use super::target::{Targets, find_one};
 use super::validated::Validated;
 use crate::plan::Query;
 use crate::time_series::{self, TimeSeries};
-use crate::{Error, Interrupt, Result, Scope, UpdateDone, UpdateOutcome, UpdateSpec, UpdateStatement, Upserted};
+use crate::{
+    Error, Executed, Interrupt, Result, Scope, UpdateDone, UpdateOutcome, UpdateSpec, UpdateStatement, Upserted,
+};
 
 pub fn update(scope: &Scope<'_>, spec: &UpdateSpec<'_>, interrupt: &Interrupt) -> Result<UpdateOutcome> {
     if let Some(series) = TimeSeries::of(&scope.store, &spec.namespace)? {
@@ -39,7 +41,10 @@ pub fn update(scope: &Scope<'_>, spec: &UpdateSpec<'_>, interrupt: &Interrupt) -
         spec.ordered,
         interrupt,
         |statement| statement.multi,
-        |statement| updater.update_all(&Parsed::of(statement, &context)?),
+        |statement| {
+            scope.refuse_retry("multi=true")?;
+            updater.update_all(&Parsed::of(statement, &context)?)
+        },
         |txn, statement| updater.update_one(txn, &Parsed::of(statement, &context)?),
     );
     let mut outcome = UpdateOutcome::default();
@@ -80,6 +85,21 @@ struct Updated {
     matched: u64,
     modified: u64,
     upserted: Option<Value>,
+}
+
+impl Answer for Updated {
+    fn executed(&self) -> Option<Executed> {
+        let Updated { matched, modified, upserted } = self;
+        let (matched, modified, upserted) = (*matched, *modified, upserted.clone());
+        (modified > 0 || upserted.is_some()).then_some(Executed::Updated { matched, modified, upserted })
+    }
+
+    fn again(executed: Executed) -> Result<Updated> {
+        match executed {
+            Executed::Updated { matched, modified, upserted } => Ok(Updated { matched, modified, upserted }),
+            other => Err(other.is_no("update")),
+        }
+    }
 }
 
 struct Updater<'u> {
@@ -142,7 +162,7 @@ impl Updater<'_> {
                 None => Ok(Some(upsert(txn, collection, parsed)?)),
             }
         };
-        Ok(self.scope.transactions.retry(Durability::Applied, insert)?.0)
+        self.scope.write(insert)
     }
 }
 
