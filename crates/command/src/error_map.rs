@@ -61,6 +61,8 @@ impl From<arbor_store::Error> for Error {
                 Error { details: Some(details), ..Error::new(Code::CANNOT_CONVERT_INDEX_TO_UNIQUE, text) }
             }
             E::ConflictingOperation(_) => Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text),
+            E::SnapshotUnavailable(_) => Error::new(Code::SNAPSHOT_UNAVAILABLE, text),
+            E::NotInTransaction(_) => Error::new(Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION, text),
             E::IndexBuildRunning { .. } => Error::new(Code::BACKGROUND_OPERATION_IN_PROGRESS_FOR_NAMESPACE, text),
             E::IndexBuildAborted { .. } => Error::new(Code::INDEX_BUILD_ABORTED, text),
             E::Interrupted => Error::new(Code::INTERRUPTED, "operation was interrupted"),

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use arbor_bson::{Doc, DocBuf};
-use arbor_lang::{Collation, Context};
+use arbor_bson::DocBuf;
 use arbor_store::{Collection, Namespace, Store};
 use arbor_txn::{Durability, ReadView, Transactions};
 
@@ -96,22 +95,6 @@ impl Database {
     /// A collection with a snapshot in which it and its indexes are. None: there is no such collection.
     pub(crate) fn snapshot(&self, namespace: &Namespace) -> Result<Option<(Arc<Collection>, ReadView)>> {
         Ok(self.store.snapshot(namespace)?)
-    }
-
-    /// The context of a statement that begins now, with the variables of its `let`, and with the collation of its
-    /// collection if it names none.
-    pub(crate) fn context(
-        &self,
-        namespace: &Namespace,
-        collation: Option<&Collation>,
-        let_variables: Option<Doc<'_>>,
-    ) -> Result<Context> {
-        let own = || self.store.collection(namespace).map(|own| own.collation.clone()).unwrap_or_default();
-        let context = Context { collation: collation.cloned().unwrap_or_else(own), ..Context::new(now_ms()) };
-        match let_variables {
-            Some(variables) => Ok(context.with_let(variables)?),
-            None => Ok(context),
-        }
     }
 
     pub(crate) fn warn_of_mismatch(&self, collection: &Collection, info: &DocBuf) {

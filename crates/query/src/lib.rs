@@ -7,6 +7,7 @@
 //! | [`spec`], [`outcome`] | what statements ask for, what they did |
 //! | [`database`] | [`Database`]: what every statement runs on |
 //! | [`scope`] | [`Scope`]: in which transaction a statement runs |
+//! | `names` | where statements find collections by name |
 //! | `journal` | what retryable statements have done |
 //! | `plan` | the planner: filters to index bounds to the way documents are found |
 //! | `operator` | streaming operators, one file each |
@@ -28,6 +29,7 @@ mod error;
 mod explain;
 pub mod interrupt;
 mod journal;
+mod names;
 mod operator;
 pub mod outcome;
 mod plan;

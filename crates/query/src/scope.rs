@@ -1,17 +1,50 @@
 //! What a statement runs in: where its reads come from, and where its writes go.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
-use arbor_lang::Code;
-use arbor_txn::{Durability, Transaction};
+use arbor_bson::Doc;
+use arbor_lang::{Code, Collation, Context};
+use arbor_store::{Collection, Held, Namespace, OpenTransaction};
+use arbor_txn::{Durability, ReadView, Transaction};
 
-use crate::{Database, Error, Executed, Result, StatementJournal};
+use crate::database::now_ms;
+use crate::names::Names;
+use crate::{Database, Error, Executed, Result, StatementJournal, WriteError};
 
 /// Given to every statement in the place of the database, which it stands for.
 #[derive(Clone, Copy)]
 pub struct Scope<'a> {
     database: &'a Database,
+    place: Place<'a>,
     retries: Option<Retries<'a>>,
+}
+
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    /// Reads see the last commit, writes are committed with their statement.
+    Now,
+    Transaction(&'a OpenTransaction),
+    /// Reads see this state.
+    At(&'a ReadView),
+}
+
+/// A collection that a statement writes to.
+pub enum ToWrite {
+    /// Stays as it is until the statement is done.
+    Held(Held),
+    /// The transaction's commit finds out whether it stayed as it is.
+    Open(Arc<Collection>),
+}
+
+impl Deref for ToWrite {
+    type Target = Collection;
+    fn deref(&self) -> &Collection {
+        match self {
+            ToWrite::Held(held) => held,
+            ToWrite::Open(collection) => collection,
+        }
+    }
 }
 
 /// Statements that a client may send again.
@@ -50,7 +83,31 @@ impl StatementNumbers<'_> {
 impl<'a> Scope<'a> {
     /// Every statement is its own transaction.
     pub fn of(database: &'a Database) -> Scope<'a> {
-        Scope { database, retries: None }
+        Scope { database, place: Place::Now, retries: None }
+    }
+
+    /// Statements are part of this transaction: they see what it wrote before, and what they write is its to commit. A
+    /// statement that fails may leave a part of its writes there; then the transaction is to be aborted.
+    pub fn in_transaction(self, open: &'a OpenTransaction) -> Scope<'a> {
+        Scope { place: Place::Transaction(open), ..self }
+    }
+
+    /// Statements read this state, with the collections and indexes that were there.
+    pub fn at(self, view: &'a ReadView) -> Scope<'a> {
+        Scope { place: Place::At(view), ..self }
+    }
+
+    /// The transaction that the statements are part of.
+    pub fn transaction(&self) -> Option<&'a OpenTransaction> {
+        match self.place {
+            Place::Transaction(open) => Some(open),
+            _ => None,
+        }
+    }
+
+    /// Whether reads see the last commit.
+    pub(crate) fn is_now(&self) -> bool {
+        matches!(self.place, Place::Now)
     }
 
     /// Statements that the journal knows are answered and not run; what the others do is recorded there, in the transaction
@@ -72,9 +129,110 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Does the work in one transaction, which may take several attempts.
-    pub(crate) fn write<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
-        Ok(self.transactions.retry(Durability::Applied, work)?.0)
+    /// A collection with a view in which it and its indexes are. None: there is no such collection.
+    pub(crate) fn snapshot(&self, namespace: &Namespace) -> Result<Option<(Arc<Collection>, ReadView)>> {
+        let found = match self.place {
+            Place::Now => return self.database.snapshot(namespace),
+            Place::Transaction(open) => open.collection(namespace)?.map(|found| (found, open.view())),
+            Place::At(view) => self.store.collection_in(view, namespace)?.map(|found| (found, view.clone())),
+        };
+        Ok(found)
+    }
+
+    /// What reads see.
+    pub(crate) fn view(&self) -> Result<ReadView> {
+        match self.place {
+            Place::Now => Ok(self.transactions.read()?),
+            Place::Transaction(open) => Ok(open.view()),
+            Place::At(view) => Ok(view.clone()),
+        }
+    }
+
+    /// Where stages find other collections.
+    pub(crate) fn names(&self) -> Names {
+        match self.place {
+            Place::Now => Names::now(&self.store),
+            Place::Transaction(open) => Names::at(&self.store, open.view()),
+            Place::At(view) => Names::at(&self.store, view.clone()),
+        }
+    }
+
+    /// The context of a statement that begins now, with the variables of its `let`, and with the collation of its
+    /// collection if it names none.
+    pub(crate) fn context(
+        &self,
+        namespace: &Namespace,
+        collation: Option<&Collation>,
+        let_variables: Option<Doc<'_>>,
+    ) -> Result<Context> {
+        let collation = match collation {
+            Some(collation) => collation.clone(),
+            None => self.collation_of(namespace)?,
+        };
+        let context = Context { collation, ..Context::new(now_ms()) };
+        match let_variables {
+            Some(variables) => Ok(context.with_let(variables)?),
+            None => Ok(context),
+        }
+    }
+
+    fn collation_of(&self, namespace: &Namespace) -> Result<Collation> {
+        let own = match self.place {
+            Place::Now => self.store.collection(namespace),
+            Place::Transaction(open) => open.collection(namespace)?,
+            Place::At(view) => self.store.collection_in(view, namespace)?,
+        };
+        Ok(own.map(|own| own.collation.clone()).unwrap_or_default())
+    }
+
+    /// The collection for a statement that writes. None: there is none.
+    pub(crate) fn hold(&self, namespace: &Namespace) -> Result<Option<ToWrite>> {
+        match self.place {
+            Place::Now | Place::At(_) => Ok(self.store.hold(namespace).map(ToWrite::Held)),
+            Place::Transaction(open) => Ok(open.collection_to_write(namespace)?.map(ToWrite::Open)),
+        }
+    }
+
+    /// The same, created without options when it does not exist.
+    pub(crate) fn hold_or_create(&self, namespace: &Namespace) -> Result<ToWrite> {
+        match self.place {
+            Place::Now | Place::At(_) => Ok(ToWrite::Held(self.store.hold_or_create(namespace)?)),
+            Place::Transaction(open) => Ok(ToWrite::Open(open.collection_or_create(namespace)?)),
+        }
+    }
+
+    /// Does the work in one transaction, which may take several attempts; in an open transaction there is one attempt.
+    pub(crate) fn write<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        match self.place {
+            Place::Now | Place::At(_) => Ok(self.transactions.retry(Durability::Applied, work)?.0),
+            Place::Transaction(open) => open.with(|txn| work(txn)),
+        }
+    }
+
+    /// The end of a statement that changes something: what it committed is as durable as the client asked for.
+    pub(crate) fn make_durable(&self, durability: Durability) -> Result<()> {
+        match self.place {
+            Place::Now | Place::At(_) => self.database.make_durable(durability),
+            Place::Transaction(_) => Ok(()),
+        }
+    }
+
+    /// The errors of a write statement, which has ended. In a transaction it is the statement's own error when one of them
+    /// does not concern a document.
+    pub(crate) fn settled(&self, mut errors: Vec<WriteError>) -> Result<Vec<WriteError>> {
+        let grave = |error: &WriteError| !error.error.concerns_document();
+        match errors.iter().position(grave).filter(|_| self.transaction().is_some()) {
+            Some(at) => Err(errors.swap_remove(at).error),
+            None => Ok(errors),
+        }
+    }
+
+    /// Errors: inside of a transaction.
+    pub(crate) fn refuse_in_transaction(&self, message: impl FnOnce() -> String) -> Result<()> {
+        match self.place {
+            Place::Transaction(_) => Err(Error::new(Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION, message())),
+            _ => Ok(()),
+        }
     }
 
     /// What the statement did when it was sent before. None: it is to be run.
@@ -101,9 +259,9 @@ impl<'a> Scope<'a> {
     }
 
     /// The changes that follow in this transaction are those of a statement.
-    pub(crate) fn begin_statement(&self, _txn: &mut Transaction, statement: usize) -> Result<()> {
+    pub(crate) fn begin_statement(&self, txn: &mut Transaction, statement: usize) -> Result<()> {
         if let Some(retries) = self.retries {
-            let _number = retries.number(statement)?;
+            txn.set_statement(Some(retries.number(statement)?));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use arbor_store::{Collection, Namespace, Store, VIEW_DEPTH_MAX, ViewDefinition};
 use arbor_txn::Durability;
 
 use crate::aggregate::Pipeline;
+use crate::names::Names;
 use crate::{AggregateSpec, CountSpec, DistinctSpec, Error, ExplainSpec, FindSpec, Result, Scope};
 
 /// A view with all views below it.
@@ -147,11 +148,11 @@ pub struct Foreign {
 
 impl Foreign {
     /// Errors: `OptionNotSupportedOnView` for a view with another collation than the statement's.
-    pub fn of(store: &Store, namespace: &Namespace, collation: &Collation) -> Result<Foreign> {
-        match ResolvedView::of(store, namespace)? {
+    pub fn of(names: &Names, namespace: &Namespace, collation: &Collation) -> Result<Foreign> {
+        match ResolvedView::of(names.store(), namespace)? {
             Some(view) if view.collation != *collation => Err(other_collation(namespace)),
-            Some(view) => Ok(Foreign { collection: store.collection(&view.namespace), stages: view.stages }),
-            None => Ok(Foreign { collection: store.collection(namespace), stages: ArrayBuf::new() }),
+            Some(view) => Ok(Foreign { collection: names.collection(&view.namespace)?, stages: view.stages }),
+            None => Ok(Foreign { collection: names.collection(namespace)?, stages: ArrayBuf::new() }),
         }
     }
 }

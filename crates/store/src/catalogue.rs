@@ -177,7 +177,7 @@ fn engine_in(doc: Doc<'_>, home: &str) -> Arc<str> {
     }
 }
 
-fn decode_index(view: &impl View, doc: Doc<'_>, place: &str, home: &str) -> Result<Index> {
+fn decode_index(view: &(impl View + ?Sized), doc: Doc<'_>, place: &str, home: &str) -> Result<Index> {
     let tree = tree_in(doc, place)?;
     let Some(ValueRef::Document(spec)) = doc.get("spec") else { return Err(corrupt(place, "an index has no spec")) };
     let spec = IndexSpec::parse(spec).map_err(|error| corrupt(place, error.to_string()))?;
@@ -186,7 +186,13 @@ fn decode_index(view: &impl View, doc: Doc<'_>, place: &str, home: &str) -> Resu
     Ok(spec.into_index(tree, engine_in(doc, home), Multikey::new(&masks)))
 }
 
-fn decode_collection(view: &impl View, namespace: Namespace, bytes: &[u8], home: &str) -> Result<Collection> {
+/// The collection of a row; its indexes have the flags that the view shows.
+pub(crate) fn decode_collection(
+    view: &(impl View + ?Sized),
+    namespace: Namespace,
+    bytes: &[u8],
+    home: &str,
+) -> Result<Collection> {
     let place = namespace.as_str().to_owned();
     let doc = arbor_bson::validate(bytes, LIMITS);
     let doc = doc.map_err(|error| corrupt(&place, error.to_string()))?;

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::catalogue::{self, CATALOGUE};
 use crate::change_collections::put_collection;
+use crate::noting::commands as noting;
 use crate::{Collection, Error, Namespace, RecordCursor, Result, Store, capped};
 
 /// Key and size of a record.
@@ -44,6 +45,7 @@ impl Store {
             txn.delete(CATALOGUE, catalogue::multikey_key(index.tree));
         }
         put_collection(&mut txn, &new);
+        noting::converted_to_capped(&mut txn, &old, bytes_max);
         self.commit_change(txn, |catalogue| catalogue.put(Arc::new(new)))
     }
 }

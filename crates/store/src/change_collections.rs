@@ -9,6 +9,8 @@ use uuid::Uuid;
 
 use crate::capped;
 use crate::catalogue::{self, CATALOGUE};
+use crate::noting::commands as noting;
+use crate::record::count;
 use crate::{Collection, Error, Namespace, Result, Store, check_database_name};
 
 /// Why index builds end.
@@ -37,8 +39,20 @@ impl Store {
             return Err(Error::NamespaceIsView(namespace.clone()));
         }
         catalogue.check_case(namespace.db())?;
-        let new = self.options.trees.of_collection(options.as_doc())?;
         let mut txn = self.transactions.begin()?;
+        let collection = self.put_new_collection(&mut txn, namespace, options)?;
+        self.commit_change(txn, |catalogue| catalogue.put(Arc::new(collection)))?;
+        Ok(Created::Now)
+    }
+
+    /// A collection with its trees and its row.
+    pub(crate) fn put_new_collection(
+        &self,
+        txn: &mut Transaction,
+        namespace: &Namespace,
+        options: &DocBuf,
+    ) -> Result<Collection> {
+        let new = self.options.trees.of_collection(options.as_doc())?;
         let collection = Collection {
             uuid: Uuid::new_v4(),
             namespace: namespace.clone(),
@@ -52,9 +66,9 @@ impl Store {
             arrivals: Arc::default(),
             usage: Arc::default(),
         };
-        put_collection(&mut txn, &collection);
-        self.commit_change(txn, |catalogue| catalogue.put(Arc::new(collection)))?;
-        Ok(Created::Now)
+        put_collection(txn, &collection);
+        noting::created(txn, &collection);
+        Ok(collection)
     }
 
     /// Creates it without options unless it is there with any. Answers whether it was created.
@@ -78,6 +92,7 @@ impl Store {
         let collection = Collection { options: options.clone(), ..old.copy() };
         let mut txn = self.transactions.begin()?;
         put_collection(&mut txn, &collection);
+        noting::options_changed(&mut txn, &old, options);
         self.commit_change(txn, |catalogue| catalogue.put(Arc::new(collection)))
     }
 
@@ -89,7 +104,7 @@ impl Store {
         self.builds.break_off(&collection, COLLECTION_DROPPED);
         let _changing = self.lock_changes();
         let mut txn = self.transactions.begin()?;
-        drop_collection(&mut txn, &collection);
+        drop_collection(&mut txn, &collection)?;
         self.commit_change(txn, |catalogue| catalogue.remove(namespace))?;
         Ok(collection)
     }
@@ -110,8 +125,9 @@ impl Store {
             return Ok(false);
         }
         let mut txn = self.transactions.begin()?;
-        held.iter().for_each(|(collection, _)| drop_collection(&mut txn, collection));
-        views.iter().for_each(|view| txn.delete(CATALOGUE, catalogue::view_key(&view.namespace)));
+        held.iter().try_for_each(|(collection, _)| drop_collection(&mut txn, collection))?;
+        views.iter().for_each(|view| noting::delete_view(&mut txn, &view.namespace));
+        noting::database_dropped(&mut txn, db);
         self.commit_change(txn, |catalogue| {
             held.iter().for_each(|(own, _)| catalogue.remove(&own.namespace));
             views.iter().for_each(|view| catalogue.remove(&view.namespace));
@@ -149,7 +165,11 @@ impl Store {
             if let Some(target) = target {
                 self.switches.break_off(target);
                 self.builds.break_off(target, COLLECTION_DROPPED);
-                drop_collection(&mut txn, target);
+                let records = count(&txn, target)?;
+                noting::renamed(&mut txn, source, to, Some((target, records)));
+                remove_collection(&mut txn, target);
+            } else {
+                noting::renamed(&mut txn, source, to, None);
             }
             let renamed = Collection { namespace: to.clone(), ..source.copy() };
             txn.delete(CATALOGUE, catalogue::collection_key(from));
@@ -167,7 +187,13 @@ pub(crate) fn put_collection(txn: &mut Transaction, collection: &Collection) {
     txn.put(CATALOGUE, key, catalogue::encode_collection(collection).into_bytes());
 }
 
-pub(crate) fn drop_collection(txn: &mut Transaction, collection: &Collection) {
+pub(crate) fn drop_collection(txn: &mut Transaction, collection: &Collection) -> Result<()> {
+    noting::dropped(txn, collection, count(txn, collection)?);
+    remove_collection(txn, collection);
+    Ok(())
+}
+
+fn remove_collection(txn: &mut Transaction, collection: &Collection) {
     for index in &collection.indexes {
         txn.drop_tree(index.tree);
         txn.delete(CATALOGUE, catalogue::multikey_key(index.tree));

@@ -14,6 +14,7 @@ use crate::change_collections::put_collection;
 use crate::change_indexes::{by_key, by_name};
 use crate::index_spec::{IndexSpec, problem};
 use crate::latch::ExclusiveGuard;
+use crate::noting::commands as noting;
 use crate::record::record;
 use crate::{Collection, Error, Index, IndexCursor, IndexProblem, Namespace, Result, Store};
 
@@ -94,8 +95,9 @@ impl Store {
 
     fn replace(&self, collection: &Collection, old: &Arc<Index>, new: Index) -> Result<()> {
         let _changing = self.lock_changes();
-        let changed = collection.with_index_replaced(old, Arc::new(new));
         let mut txn = self.transactions.begin()?;
+        noting::index_changed(&mut txn, collection, old, &new);
+        let changed = collection.with_index_replaced(old, Arc::new(new));
         put_collection(&mut txn, &changed);
         self.commit_change(txn, |catalogue| catalogue.put(Arc::new(changed)))
     }

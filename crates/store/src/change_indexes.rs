@@ -13,6 +13,7 @@ use crate::change_collections::put_collection;
 use crate::follow::Unwatched;
 use crate::index::Multikey;
 use crate::index_spec::IndexSpec;
+use crate::noting::commands as noting;
 use crate::{Collection, Error, Index, IndexProblem, Namespace, Result, Store};
 
 /// What `create_indexes` did. `before == after`: all indexes were there already.
@@ -151,6 +152,7 @@ impl Store {
         let indexes = collection.indexes.iter().filter(stays).cloned().collect();
         let changed = Collection { indexes, ..collection.copy() };
         put_collection(&mut txn, &changed);
+        noting::indexes_dropped(&mut txn, &collection, &dropped);
         self.commit_change(txn, |catalogue| catalogue.put(Arc::new(changed)))?;
         Ok(before)
     }
@@ -176,7 +178,7 @@ impl Store {
 }
 
 /// An index has the collation of its collection unless it says otherwise.
-fn parse_all(specs: &[&DocBuf], default: &Collation) -> Result<Vec<IndexSpec>> {
+pub(crate) fn parse_all(specs: &[&DocBuf], default: &Collation) -> Result<Vec<IndexSpec>> {
     let parse = |spec: &&DocBuf| match spec.get("collation") {
         None if !default.is_simple() => {
             IndexSpec::parse(DocBuf::clone(spec).with("collation", &default.to_doc()).as_doc())
@@ -201,7 +203,7 @@ fn check_id_collation(collection: &Collection, spec: &IndexSpec) -> Result<()> {
 
 /// The specifications that are neither there nor the `_id` index, nor twice in the request; and a build that is at work on
 /// one of them.
-fn select_new<'b>(
+pub(crate) fn select_new<'b>(
     collection: &Collection,
     builds: &'b [Arc<Running>],
     specs: &[IndexSpec],

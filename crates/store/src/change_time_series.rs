@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, DocBuf, ValueRef, compare_docs};
 use arbor_lang::Collation;
-use uuid::Uuid;
 
-use crate::catalogue::{self, CATALOGUE};
-use crate::change_collections::{COLLECTION_DROPPED, drop_collection, put_collection};
+use crate::change_collections::{COLLECTION_DROPPED, drop_collection};
 use crate::namespace::BUCKETS_PREFIX;
+use crate::noting::commands as noting;
 use crate::{Collection, Created, Error, Namespace, Result, Store, ViewDefinition};
 
 impl Collection {
@@ -54,25 +53,11 @@ impl Store {
             _ => return Err(Error::NamespaceExists(namespace.clone())),
         }
         catalogue.check_case(namespace.db())?;
-        let new = self.options.trees.of_collection(options.as_doc())?;
         let mut txn = self.transactions.begin()?;
-        let buckets = Collection {
-            uuid: Uuid::new_v4(),
-            namespace: view_on.clone(),
-            options: options.clone(),
-            collation: Collation::simple(),
-            engine: new.engine.into(),
-            order: None,
-            tree: txn.create_tree(new.options),
-            indexes: Vec::new(),
-            latch: Arc::default(),
-            arrivals: Arc::default(),
-            usage: Arc::default(),
-        };
+        let buckets = self.put_new_collection(&mut txn, &view_on, options)?;
         let collation = Collation::simple();
         let view = ViewDefinition { namespace: namespace.clone(), view_on, pipeline: stages, collation };
-        put_collection(&mut txn, &buckets);
-        txn.put(CATALOGUE, catalogue::view_key(namespace), view.options().into_bytes());
+        noting::put_view(&mut txn, &view, true);
         self.commit_change(txn, |catalogue| {
             catalogue.put(Arc::new(buckets));
             catalogue.put_view(Arc::new(view));
@@ -88,8 +73,8 @@ impl Store {
         self.builds.break_off(&buckets, COLLECTION_DROPPED);
         let _changing = self.lock_changes();
         let mut txn = self.transactions.begin()?;
-        drop_collection(&mut txn, &buckets);
-        txn.delete(CATALOGUE, catalogue::view_key(namespace));
+        drop_collection(&mut txn, &buckets)?;
+        noting::delete_view(&mut txn, namespace);
         self.commit_change(txn, |catalogue| {
             catalogue.remove(&buckets.namespace);
             catalogue.remove(namespace);

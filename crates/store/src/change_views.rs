@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::catalogue::{self, CATALOGUE};
+use crate::noting::commands as noting;
 use crate::{Created, Error, Namespace, Result, Store, ViewDefinition};
 
 impl Store {
@@ -40,7 +40,7 @@ impl Store {
             return Ok(false);
         }
         let mut txn = self.transactions.begin()?;
-        txn.delete(CATALOGUE, catalogue::view_key(namespace));
+        noting::delete_view(&mut txn, namespace);
         self.commit_change(txn, |catalogue| catalogue.remove(namespace))?;
         Ok(true)
     }
@@ -68,7 +68,7 @@ impl Store {
     /// Requires the lock of [`Store::lock_changes`].
     fn put_view(&self, view: ViewDefinition) -> Result<()> {
         let mut txn = self.transactions.begin()?;
-        txn.put(CATALOGUE, catalogue::view_key(&view.namespace), view.options().into_bytes());
+        noting::put_view(&mut txn, &view, self.view(&view.namespace).is_none());
         self.commit_change(txn, |catalogue| catalogue.put_view(Arc::new(view)))
     }
 }

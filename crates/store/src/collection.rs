@@ -115,6 +115,14 @@ impl Collection {
         }
     }
 
+    /// `changeStreamPreAndPostImages`: the history tells what documents were like before they changed.
+    pub fn keeps_pre_images(&self) -> bool {
+        match self.options.get("changeStreamPreAndPostImages") {
+            Some(ValueRef::Document(images)) => matches!(images.get("enabled"), Some(ValueRef::Bool(true))),
+            _ => false,
+        }
+    }
+
     /// All trees that are its own.
     pub(crate) fn trees(&self) -> impl Iterator<Item = TreeId> + '_ {
         std::iter::once(self.tree).chain(self.order).chain(self.indexes.iter().map(|index| index.tree))

@@ -90,6 +90,15 @@ pub enum Error {
     /// 276 IndexBuildAborted.
     #[error("Index build aborted: {build}: {reason}")]
     IndexBuildAborted { build: Uuid, reason: &'static str },
+    /// 246 SnapshotUnavailable: the collection, or one of its name, was changed after the snapshot of the transaction.
+    #[error(
+        "Unable to read from a snapshot due to pending collection catalog changes to collection '{0}'; please retry the \
+         operation"
+    )]
+    SnapshotUnavailable(Namespace),
+    /// 263 OperationNotSupportedInTransaction.
+    #[error("{0}")]
+    NotInTransaction(String),
     /// The caller wanted it to stop.
     #[error("the operation was interrupted")]
     Interrupted,

@@ -16,7 +16,8 @@
 //! | `compact.rs` | compacting a collection's trees |
 //! | `record.rs`, `cursor.rs`, `entry.rs` | reading; the layout of records and index entries |
 //! | `write.rs`, `key_generator.rs`, `index_keys.rs` | [`insert`], [`update`], [`delete`] and the keys of a document |
-//! | `noting.rs` | what the readers of the history are told of changed documents |
+//! | `noting/` | what the readers of the history are told |
+//! | `open_transaction.rs`, `past.rs` | transactions of several statements; collections as a snapshot has them |
 //! | `wildcard.rs` | the scope of a wildcard index and the keys of a document there |
 //! | `geo_keys.rs` | the cells of places |
 //! | `text_keys.rs` | text indexes: the kept form of their specifications, and the terms of a document |
@@ -50,7 +51,9 @@ mod key_pattern;
 mod latch;
 mod namespace;
 mod noting;
+mod open_transaction;
 mod partial;
+mod past;
 mod rebuild;
 mod record;
 mod sorter;
@@ -82,6 +85,7 @@ pub use index_keys::{KEYS_PER_DOCUMENT_MAX, index_keys};
 pub use key_generator::KeyGenerator;
 pub use key_pattern::INDEX_FIELDS_MAX;
 pub use namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
+pub use open_transaction::OpenTransaction;
 pub use partial::PartialFilter;
 pub use record::{count, data_size, id_key, record};
 pub use sorter::{Merge, Sorter};

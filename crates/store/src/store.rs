@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use arbor_base::TreeId;
+use arbor_base::{Position, TreeId};
 use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction, Transactions, View};
 use arc_swap::ArcSwap;
 
@@ -221,6 +221,11 @@ impl Store {
     ///
     /// Requires the lock of [`Store::lock_changes`].
     pub(crate) fn commit_change(&self, txn: Transaction, change: impl FnOnce(&mut Catalogue)) -> Result<()> {
+        self.commit_change_at(txn, change).map(drop)
+    }
+
+    /// The same, with the position of the commit.
+    pub(crate) fn commit_change_at(&self, txn: Transaction, change: impl FnOnce(&mut Catalogue)) -> Result<Position> {
         let _publishing = Publishing::begin(&self.publishing);
         let committed = txn.commit(Durability::Applied);
         if matches!(committed, Ok(_) | Err(TxnError::CommittedNotApplied { .. })) {
@@ -228,7 +233,12 @@ impl Store {
             change(&mut catalogue);
             self.catalogue.store(Arc::new(catalogue));
         }
-        Ok(committed.map(drop)?)
+        Ok(committed?)
+    }
+
+    /// Whether a snapshot may show a change that the catalogue does not.
+    pub(crate) fn is_publishing(&self) -> bool {
+        self.publishing.load(Ordering::SeqCst)
     }
 }
 

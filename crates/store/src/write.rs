@@ -23,11 +23,13 @@ pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> R
     if txn.get(collection.tree, &id_key)?.is_some() {
         return Err(duplicate_id(collection, id));
     }
+    txn.claim(collection.tree, &id_key)?;
     let mut changes = Vec::with_capacity(collection.indexes.len());
     for index in &collection.indexes {
         let keys = index.keys_of(doc)?;
         for key in &keys.keys {
             check_unique(txn, collection, index, key)?;
+            claim_unique(txn, index, key)?;
         }
         changes.push((&**index, keys));
     }
@@ -39,7 +41,8 @@ pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> R
             put_entry(txn, index, key, &id_key, doc);
         }
     }
-    noting::put(txn, collection, id_key.as_slice(), doc, || Change::of(Kind::Insert).encode());
+    let about = |statement| Change { statement, ..Change::of(Kind::Insert) }.encode();
+    noting::put(txn, collection, id_key.as_slice(), doc, about);
     txn.add_counter(collection.count_counter(), 1);
     txn.add_counter(collection.bytes_counter(), doc.as_bytes().len() as i64);
     capped::inserted(txn, collection, &id_key)
@@ -64,6 +67,7 @@ pub fn update(
     told_as: ToldAs,
 ) -> Result<()> {
     let id_key = collection.id_key(checked_id(new)?);
+    txn.claim(collection.tree, &id_key)?;
     let mut changes = Vec::new();
     for index in &collection.indexes {
         if index.same_fields(old, new) {
@@ -74,6 +78,7 @@ pub fn update(
         let change = difference(before.keys, after.keys, index.clustering);
         for key in &change.added {
             check_unique(txn, collection, index, key)?;
+            claim_unique(txn, index, key)?;
         }
         changes.push((&**index, change, after.multikey));
     }
@@ -88,7 +93,8 @@ pub fn update(
             put_entry(txn, index, key, &id_key, new);
         }
     }
-    noting::put(txn, collection, &id_key, new, || noting::about_update(old, new, told_as));
+    let about = |statement| noting::about_update(collection, old, new, told_as, statement);
+    noting::put(txn, collection, &id_key, new, about);
     let growth = new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
     if growth != 0 {
         txn.add_counter(collection.bytes_counter(), growth);
@@ -98,7 +104,13 @@ pub fn update(
 
 /// Removes a document. Nothing is written on an error.
 pub fn delete(txn: &mut Transaction, collection: &Collection, old: Doc<'_>) -> Result<()> {
+    delete_told(txn, collection, old, true)
+}
+
+/// The same; the readers of the history may learn of it or not.
+pub(crate) fn delete_told(txn: &mut Transaction, collection: &Collection, old: Doc<'_>, told: bool) -> Result<()> {
     let id_key = collection.id_key(checked_id(old)?);
+    txn.claim(collection.tree, &id_key)?;
     let mut changes = Vec::with_capacity(collection.indexes.len());
     for index in &collection.indexes {
         changes.push((&**index, index.keys_of(old)?));
@@ -109,7 +121,7 @@ pub fn delete(txn: &mut Transaction, collection: &Collection, old: Doc<'_>) -> R
         }
     }
     capped::deleted(txn, collection, &id_key)?;
-    noting::delete(txn, collection, id_key, old);
+    noting::delete(txn, collection, id_key, old, told);
     txn.add_counter(collection.count_counter(), -1);
     txn.add_counter(collection.bytes_counter(), -(old.as_bytes().len() as i64));
     Ok(())
@@ -164,6 +176,14 @@ pub(crate) fn check_unique(txn: &Transaction, collection: &Collection, index: &I
         _ => false,
     };
     if taken { Err(duplicate_key(collection, index, key)) } else { Ok(()) }
+}
+
+/// No other open transaction takes the key.
+fn claim_unique(txn: &mut Transaction, index: &Index, key: &Key) -> Result<()> {
+    if index.unique || index.prepare_unique {
+        txn.claim(index.tree, &key.bytes)?;
+    }
+    Ok(())
 }
 
 /// The entry of one key of one document.

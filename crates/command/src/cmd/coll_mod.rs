@@ -1,6 +1,6 @@
 //! `collMod`: `index` changes an index, `storageEngine` moves the collection to another engine while it is in use, `viewOn`
 //! and `pipeline` give a view another definition, `validator`, `validationLevel` and `validationAction` change what a
-//! collection says about its documents.
+//! collection says about its documents, `changeStreamPreAndPostImages` whether the history keeps what they were like before.
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::Code;
@@ -10,6 +10,7 @@ use super::capped::size as capped_size;
 use super::clustered;
 use super::coll_mod_index;
 use super::create::view_source;
+use super::images;
 use super::validation::Validation;
 use crate::arguments::Field;
 use crate::call::Call;
@@ -25,7 +26,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         return change_view(call, namespace);
     }
     let (mut storage_engine, mut index, mut dry_run) = (None, None, false);
-    let (mut validation, mut capped, mut expiry) = (Vec::new(), Vec::new(), None);
+    let (mut validation, mut capped, mut expiry, mut kept_images) = (Vec::new(), Vec::new(), None, None);
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
@@ -40,7 +41,8 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             }
             "validator" | "validationLevel" | "validationAction" => validation.push((name, value)),
             "expireAfterSeconds" => expiry = Some((field, value)),
-            "timeseries" | "changeStreamPreAndPostImages" => {
+            images::NAME => kept_images = Some((field, value)),
+            "timeseries" => {
                 return Err(Error::not_supported(&format!("collMod with '{name}'")));
             }
             _ => return Err(field.unknown()),
@@ -56,6 +58,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     }
     if let Some((field, value)) = expiry {
         change_expiry(call, &namespace, field, value)?;
+    }
+    if let Some((field, value)) = kept_images {
+        change_images(call, &namespace, field, value)?;
     }
     if !capped.is_empty() {
         change_capped(call, &namespace, &capped)?;
@@ -103,6 +108,18 @@ fn change_expiry(call: &Call<'_>, namespace: &Namespace, field: Field<'_>, value
     let mut options: DocBuf = others.filter(|(name, _)| *name != "expireAfterSeconds").collect();
     if let Some(seconds) = seconds {
         options.append("expireAfterSeconds", seconds);
+    }
+    Ok(store.set_options(namespace, &options)?)
+}
+
+fn change_images(call: &Call<'_>, namespace: &Namespace, field: Field<'_>, value: ValueRef<'_>) -> Result<()> {
+    let store = &call.database().store;
+    let Some(collection) = store.collection(namespace) else { return Ok(()) };
+    let kept = images::read(namespace, field, value)?;
+    let others = collection.options.as_doc().iter();
+    let mut options: DocBuf = others.filter(|(name, _)| *name != images::NAME).collect();
+    if let Some(kept) = kept {
+        options.append(images::NAME, &kept);
     }
     Ok(store.set_options(namespace, &options)?)
 }

@@ -7,6 +7,7 @@ use arbor_store::{Created, Namespace, ViewDefinition};
 use super::capped::{self, Capped};
 use super::clustered;
 use super::cursor_reply::{collation, refuse_if_given};
+use super::images;
 use super::time_series;
 use super::validation::Validation;
 use crate::call::Call;
@@ -28,7 +29,10 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "capped" => capped.capped = field.bool(value)?,
             "size" => capped.size = Some(capped::size(field, value)?),
             "max" => capped.max = Some(field.integer(value)?),
-            "timeseries" => return time_series::create(call, &namespace, field.document(value)?),
+            "timeseries" => {
+                refuse_in_transaction(call, "time-series collection", &namespace)?;
+                return time_series::create(call, &namespace, field.document(value)?);
+            }
             "clusteredIndex" => drop(options.append(name, &clustered::read(&namespace, field, value)?)),
             "pipeline" => {
                 let text = "'pipeline' requires 'viewOn' to also be specified";
@@ -37,7 +41,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "validator" | "validationLevel" | "validationAction" => validation.read(field, value)?,
             "encryptedFields" => refuse_if_given(field, value, "queryable encryption")?,
             "expireAfterSeconds" => drop(options.append(name, clustered::seconds(field, value)?)),
-            "changeStreamPreAndPostImages" => refuse_images(value)?,
+            images::NAME => {
+                if let Some(images) = images::read(&namespace, field, value)? {
+                    options.append(name, &images);
+                }
+            }
             "collation" => {
                 if let Some(collation) = collation(field, value)?.filter(|own| !own.is_simple()) {
                     options.append(name, &collation.to_doc());
@@ -57,7 +65,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     capped.append_to(&mut options)?;
     validation.check(&namespace)?;
     validation.append_to(&mut options);
-    match call.database().store.create_collection(&namespace, &options) {
+    let created = match call.scope().transaction() {
+        Some(open) => open.create_collection(&namespace, &options),
+        None => call.database().store.create_collection(&namespace, &options),
+    };
+    match created {
         Ok(Created::Now | Created::Before) => Ok(()),
         Err(arbor_store::Error::NamespaceIsView(_)) => {
             let text = format!("Cannot create collection {namespace} - view already exists.");
@@ -88,7 +100,18 @@ fn check_together(call: &Call<'_>, options: &DocBuf, capped: &Capped) -> Result<
     Ok(())
 }
 
+fn refuse_in_transaction(call: &Call<'_>, what: &str, namespace: &Namespace) -> Result<()> {
+    match call.scope().transaction() {
+        Some(_) => {
+            let text = format!("Cannot create a {what} in a multi-document transaction: {namespace}");
+            Err(Error::new(Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION, text))
+        }
+        None => Ok(()),
+    }
+}
+
 fn create_view(call: &mut Call<'_>, namespace: Namespace) -> Result<()> {
+    refuse_in_transaction(call, "view", &namespace)?;
     let (mut view_on, mut pipeline, mut own_collation) = (None, Array::empty(), Collation::simple());
     for (name, value) in call.own_fields() {
         let field = call.field(name);
@@ -143,11 +166,4 @@ pub fn view_source(call: &Call<'_>, name: &str) -> Result<Namespace> {
         return Err(Error::bad_value("'viewOn' cannot be empty"));
     }
     Ok(Namespace::new(call.db, name)?)
-}
-
-fn refuse_images(value: ValueRef<'_>) -> Result<()> {
-    match value {
-        ValueRef::Document(doc) if !matches!(doc.get("enabled"), Some(ValueRef::Bool(true))) => Ok(()),
-        _ => Err(Error::not_supported("change stream images")),
-    }
 }

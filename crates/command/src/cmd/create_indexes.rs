@@ -17,9 +17,13 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     if let Some((buckets, own)) = super::time_series::specs_of_buckets(call, &namespace, &specs)? {
         (namespace, specs) = (buckets, own);
     }
-    let watcher = Watcher::of(call);
-    let created = call.database().store.build_indexes(&namespace, &specs, watcher.build_settings());
-    let created = watcher.explained(created)?;
+    let created = match call.scope().transaction() {
+        Some(open) => open.create_indexes(&namespace, &specs)?,
+        None => {
+            let watcher = Watcher::of(call);
+            watcher.explained(call.database().store.build_indexes(&namespace, &specs, watcher.build_settings()))?
+        }
+    };
     let reply = &mut call.reply;
     reply.append("numIndexesBefore", created.before as i32).append("numIndexesAfter", created.after as i32);
     reply.append("createdCollectionAutomatically", created.created_collection);

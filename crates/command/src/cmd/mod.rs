@@ -40,6 +40,7 @@ pub mod get_parameter;
 pub mod hello;
 mod hint;
 pub mod host_info;
+mod images;
 pub mod insert;
 pub mod kill_cursors;
 pub mod kill_op;

@@ -83,7 +83,7 @@ impl GraphLookup {
         };
         check_depth(around)?;
         let Foreign { collection: foreign, stages } =
-            Foreign::of(around.store, &Namespace::new(around.db, from)?, &around.context.collation)?;
+            Foreign::of(around.names, &Namespace::new(around.db, from)?, &around.context.collation)?;
         let source = Pipeline::parse_stages(stages.as_array(), &around.inside("$graphLookup"))?;
         Ok(GraphLookup {
             foreign,

@@ -38,7 +38,7 @@ impl Inner {
     ) -> Result<Inner> {
         check_depth(around)?;
         let Foreign { collection, stages: view } = match from {
-            Some(from) => Foreign::of(around.store, &Namespace::new(around.db, from)?, &around.context.collation)?,
+            Some(from) => Foreign::of(around.names, &Namespace::new(around.db, from)?, &around.context.collation)?,
             None => Foreign { collection: None, stages: ArrayBuf::new() },
         };
         let every = Filter::everything(&around.context.collation);

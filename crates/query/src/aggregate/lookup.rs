@@ -10,13 +10,14 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_lang::matcher::{In, Node};
 use arbor_lang::path::{Leaf, Path};
 use arbor_lang::{Code, Collation, Context, Expression, Filter, Input};
-use arbor_store::{Collection, Namespace, Store};
+use arbor_store::{Collection, Namespace};
 use arbor_txn::View;
 
 use super::hash_join::HashJoin;
 use super::inner::{InnerRows, check_depth, documents_first};
 use super::pipeline::Pipeline;
 use super::step::Surroundings;
+use crate::names::Names;
 use crate::operator::Run;
 use crate::plan::{self, Access, IndexShape, Query, Slots};
 use crate::view::Foreign;
@@ -36,7 +37,7 @@ pub struct Lookup {
     pub into: String,
     /// Bytes of the documents that one document finds.
     bytes_max: usize,
-    store: Arc<Store>,
+    names: Names,
     db: String,
     depth: usize,
     context: Context,
@@ -179,7 +180,7 @@ impl Lookup {
     }
 
     fn pipeline(&self, filter: Filter, context: &Context, stages: &ArrayBuf) -> Result<Pipeline> {
-        let around = Surroundings { store: &self.store, db: &self.db, context, depth: self.depth, inside: None };
+        let around = Surroundings { names: &self.names, db: &self.db, context, depth: self.depth, inside: None };
         Pipeline::parse_inner(self.view.as_array(), filter, stages.as_array(), &around.inside("$lookup"))
     }
 
@@ -246,7 +247,7 @@ impl<'f> Fields<'f> {
         let into = self.into.ok_or_else(|| failed("must specify 'as' field for a $lookup"))?;
         let brings_documents = pipeline.as_ref().is_some_and(|pipeline| documents_first(pipeline.as_array()));
         let foreign = match self.from {
-            Some(from) => Foreign::of(around.store, &Namespace::new(around.db, from)?, &around.context.collation)?,
+            Some(from) => Foreign::of(around.names, &Namespace::new(around.db, from)?, &around.context.collation)?,
             None if brings_documents => Foreign { collection: None, stages: ArrayBuf::new() },
             None => return Err(failed("must specify 'from' field for a $lookup")),
         };
@@ -267,7 +268,7 @@ impl<'f> Fields<'f> {
             inner,
             into: into.to_owned(),
             bytes_max: BYTES_MAX,
-            store: around.store.clone(),
+            names: around.names.clone(),
             db: around.db.to_owned(),
             depth: around.depth,
             context: around.context.clone(),

@@ -85,7 +85,7 @@ pub fn start(
         }
         let source = Box::new(Documents::new(documents.clone()));
         let root = pipeline.above(source, &settings);
-        return Ok(RunningPlan { view: scope.transactions.read()?, collection: None, root, slots: 0 });
+        return Ok(RunningPlan { view: scope.view()?, collection: None, root, slots: 0 });
     }
     if spec.collectionless {
         return Err(needs_collection(spec));
@@ -94,7 +94,7 @@ pub fn start(
     let (collection, view, source): (_, _, Box<dyn Operator>) = match scope.snapshot(&spec.namespace)? {
         None => {
             pipeline.query.needs_no_index(&spec.namespace)?;
-            (None, scope.transactions.read()?, Box::new(Eof::default()))
+            (None, scope.view()?, Box::new(Eof::default()))
         }
         Some((collection, view)) => {
             let decider = Decider::new(scope, &view, &collection, interrupt);
@@ -123,7 +123,7 @@ pub fn aggregate_documents(
     let sink = pipeline.sink.clone();
     let settings = scope.settings.with_disk_use(spec.allow_disk_use);
     let root = pipeline.above(Box::new(Documents::new(documents)), &settings);
-    let plan = RunningPlan { view: scope.transactions.read()?, collection: None, root, slots: 0 };
+    let plan = RunningPlan { view: scope.view()?, collection: None, root, slots: 0 };
     written(scope, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
 }
 

@@ -36,7 +36,8 @@ pub struct Pipeline {
 impl Pipeline {
     pub fn parse(scope: &Scope<'_>, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
         let context = scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
-        let around = Surroundings::outermost(scope, spec, &context);
+        let names = scope.names();
+        let around = Surroundings::outermost(&names, spec, &context);
         let (stages, sink) = Sink::split(spec.pipeline, around.db, &context)?;
         let mut pipeline = Pipeline::parse_own_source(stages.as_array(), &around)?;
         pipeline.stages = stages;
@@ -64,7 +65,8 @@ impl Pipeline {
     /// Over documents that are there already: every stage is an operator.
     pub fn parse_whole(scope: &Scope<'_>, spec: &AggregateSpec<'_>) -> Result<Pipeline> {
         let context = scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
-        let around = Surroundings::outermost(scope, spec, &context);
+        let names = scope.names();
+        let around = Surroundings::outermost(&names, spec, &context);
         let (stages, sink) = Sink::split(spec.pipeline, around.db, &context)?;
         Ok(Pipeline { sink, ..Pipeline::parse_stages(stages.as_array(), &around)? })
     }

@@ -32,6 +32,11 @@ impl Sink {
 
     /// With `bypass` the validator of the target is not asked.
     pub fn write(&self, scope: &Scope<'_>, cursor: Cursor, bypass: bool, interrupt: &Interrupt) -> Result<()> {
+        let name = match self {
+            Sink::Out(_) => "$out",
+            Sink::Merge(_) => "$merge",
+        };
+        scope.refuse_in_transaction(|| format!("{name} cannot be used in a transaction"))?;
         match self {
             Sink::Out(out) => out.write(scope, cursor, bypass, interrupt),
             Sink::Merge(merge) => merge.write(scope, cursor, bypass, interrupt),

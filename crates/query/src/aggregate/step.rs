@@ -1,18 +1,16 @@
 //! One stage of a pipeline: a pure one of `lang`, or one that needs more than documents.
 
-use std::sync::Arc;
-
 use arbor_bson::{Array, ArrayBuf, ValueRef};
 use arbor_lang::time_series::Unpack;
 use arbor_lang::{Context, Stage};
-use arbor_store::Store;
 
 use super::facet::Facet;
 use super::graph_lookup::GraphLookup;
 use super::inner::Inner;
 use super::lookup::Lookup;
 use super::union_with;
-use crate::{AggregateSpec, Error, Result, Scope};
+use crate::names::Names;
+use crate::{AggregateSpec, Error, Result};
 
 #[derive(Clone)]
 pub enum Step {
@@ -28,7 +26,7 @@ pub enum Step {
 /// What parsing a pipeline needs to know.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'s> {
-    pub store: &'s Arc<Store>,
+    pub names: &'s Names,
     pub db: &'s str,
     pub context: &'s Context,
     /// Pipelines around this one.
@@ -43,8 +41,8 @@ const OUTERMOST_ONLY: &[&str] = &["$changeStream", "$currentOp", "$listLocalSess
 const FIRST_ONLY: &[&str] = &["$collStats", "$documents", "$geoNear", "$indexStats", "$planCacheStats"];
 
 impl<'s> Surroundings<'s> {
-    pub fn outermost(scope: &'s Scope<'s>, spec: &'s AggregateSpec<'_>, context: &'s Context) -> Surroundings<'s> {
-        Surroundings { store: &scope.store, db: spec.namespace.db(), context, depth: 0, inside: None }
+    pub fn outermost(names: &'s Names, spec: &'s AggregateSpec<'_>, context: &'s Context) -> Surroundings<'s> {
+        Surroundings { names, db: spec.namespace.db(), context, depth: 0, inside: None }
     }
 
     /// For a pipeline inside a stage of this one.

@@ -58,7 +58,8 @@ fn operators_of(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, stage: Doc<
         return Ok(1);
     }
     let context = explainer.scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
-    let around = Surroundings::outermost(explainer.scope, spec, &context);
+    let names = explainer.scope.names();
+    let around = Surroundings::outermost(&names, spec, &context);
     let alone: ArrayBuf = [stage].into_iter().collect();
     Ok(Step::parse_all(alone.as_array(), &around)?.len())
 }

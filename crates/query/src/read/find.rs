@@ -128,9 +128,14 @@ fn find_by_id(scope: &Scope<'_>, spec: &FindSpec<'_>, id: ValueRef<'_>) -> Resul
 
 /// None: there is no such collection; Some(None): it has no such document.
 fn record_by_id(scope: &Scope<'_>, namespace: &Namespace, id: ValueRef<'_>) -> Result<Option<Option<DocBuf>>> {
+    let own = |record: Option<Cow<'_, [u8]>>| record.map(|record| DocBuf::from_trusted(record.into_owned()));
+    if !scope.is_now() {
+        let Some((collection, view)) = scope.snapshot(namespace)? else { return Ok(None) };
+        collection.usage.id_index.note();
+        return Ok(Some(own(arbor_store::record(&view, &collection, &collection.id_key(id))?)));
+    }
     let Some(collection) = scope.store.collection(namespace) else { return Ok(None) };
     collection.usage.id_index.note();
-    let own = |record: Option<Cow<'_, [u8]>>| record.map(|record| DocBuf::from_trusted(record.into_owned()));
     match arbor_store::record(&scope.transactions.read()?, &collection, &collection.id_key(id)) {
         // dropped or replaced a moment ago
         Err(arbor_store::Error::Txn(arbor_txn::Error::UnknownTree(_))) => {}

@@ -21,6 +21,7 @@ pub fn delete(
 ) -> Result<DeleteOutcome> {
     let context = scope.context(&spec.namespace, None, spec.let_variables)?;
     let missing = || Error::Store(arbor_store::Error::NamespaceNotFound(spec.namespace.clone()));
+    super::refuse_in_transaction(scope, "delete from", &spec.namespace)?;
     let held = scope.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
     let deleter = Deleter { scope, series, buckets: &held, interrupt };
     let done = statements::run_each(&spec.deletes, spec.ordered, interrupt, |index, statement| {

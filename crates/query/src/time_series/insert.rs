@@ -29,6 +29,7 @@ pub fn insert(
     interrupt: &Interrupt,
 ) -> Result<InsertOutcome> {
     let missing = || Error::Store(arbor_store::Error::NamespaceNotFound(spec.namespace.clone()));
+    super::refuse_in_transaction(scope, "insert into", &spec.namespace)?;
     let held = scope.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
     let mut outcome = InsertOutcome::default();
     let mut measurements = Vec::with_capacity(spec.documents.len());

@@ -22,7 +22,7 @@ use arbor_lang::time_series::{TimeSeriesOptions, Unpack};
 use arbor_store::{Collection, Namespace, Store};
 
 use crate::plan::{Query, conjuncts};
-use crate::{Error, Result};
+use crate::{Error, Result, Scope};
 
 pub use delete::delete;
 pub use expire::expired;
@@ -52,6 +52,12 @@ impl TimeSeries {
         let nodes = conjuncts(filter.root()).iter().flat_map(|node| unpack.narrow(node)).collect();
         Query::new(Filter::from_root(Node::And(nodes), filter.collation()))
     }
+}
+
+fn refuse_in_transaction(scope: &Scope<'_>, what: &str, series: &Namespace) -> Result<()> {
+    scope.refuse_in_transaction(|| {
+        format!("Cannot {what} a time-series collection in a multi-document transaction: {series}")
+    })
 }
 
 pub fn options_of(buckets: &Collection) -> Result<TimeSeriesOptions> {

@@ -23,6 +23,7 @@ pub fn update(
 ) -> Result<UpdateOutcome> {
     let context = scope.context(&spec.namespace, None, spec.let_variables)?;
     let missing = || Error::Store(arbor_store::Error::NamespaceNotFound(spec.namespace.clone()));
+    super::refuse_in_transaction(scope, "update", &spec.namespace)?;
     let held = scope.store.hold(&series.buckets.namespace).ok_or_else(missing)?;
     let done = statements::run_each(&spec.updates, spec.ordered, interrupt, |_, statement| {
         scope.refuse_retry("multi=true")?;

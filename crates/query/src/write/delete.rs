@@ -17,7 +17,7 @@ pub fn delete(scope: &Scope<'_>, spec: &DeleteSpec<'_>, interrupt: &Interrupt) -
         return time_series::delete(scope, &series, spec, interrupt);
     }
     let context = scope.context(&spec.namespace, None, spec.let_variables)?;
-    let held = scope.store.hold(&spec.namespace);
+    let held = scope.hold(&spec.namespace)?;
     if held.is_none() {
         scope.store.refuse_view(&spec.namespace)?;
     }
@@ -39,6 +39,7 @@ pub fn delete(scope: &Scope<'_>, spec: &DeleteSpec<'_>, interrupt: &Interrupt) -
         deleted += count;
         each.push((index, count));
     });
+    let errors = scope.settled(errors)?;
     scope.make_durable(spec.durability)?;
     Ok(DeleteOutcome { deleted, each, errors })
 }

@@ -34,8 +34,8 @@ pub fn find_and_modify(
         let Executed::FoundAndModified(outcome) = executed else { return Err(executed.is_no("findAndModify")) };
         return projected(*outcome, shown.as_ref(), &query.filter, None);
     }
-    let held = match scope.store.hold(&spec.namespace) {
-        None if action.may_insert() => Some(scope.store.hold_or_create(&spec.namespace)?),
+    let held = match scope.hold(&spec.namespace)? {
+        None if action.may_insert() => Some(scope.hold_or_create(&spec.namespace)?),
         held => held,
     };
     let Some(collection) = held.as_deref() else {

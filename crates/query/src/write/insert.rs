@@ -18,7 +18,7 @@ pub fn insert(scope: &Scope<'_>, spec: &InsertSpec<'_>, interrupt: &Interrupt) -
     if let Some(series) = TimeSeries::of(&scope.store, &spec.namespace)? {
         return time_series::insert(scope, &series, spec, interrupt);
     }
-    let held = scope.store.hold_or_create(&spec.namespace)?;
+    let held = scope.hold_or_create(&spec.namespace)?;
     let collection = Validated::new(scope, &held, spec.bypass_validation)?;
     let prepared: Vec<Prepared<'_>> = spec.documents.iter().map(|doc| prepare(*doc)).collect();
     let known = scope.executed_among(prepared.len())?;
@@ -42,8 +42,9 @@ pub fn insert(scope: &Scope<'_>, spec: &InsertSpec<'_>, interrupt: &Interrupt) -
             }
         }
     }
+    let errors = scope.settled(std::mem::take(&mut outcome.errors))?;
     scope.make_durable(spec.durability)?;
-    Ok(outcome)
+    Ok(InsertOutcome { errors, ..outcome })
 }
 
 type Prepared<'d> = arbor_lang::Result<Cow<'d, [u8]>>;

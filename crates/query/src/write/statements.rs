@@ -15,9 +15,10 @@ const GROUP_MAX: usize = 256;
 /// A transaction that grew beyond this takes no further statement.
 const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Whether a transaction takes no further document: entries of indexes may be far larger than the documents.
+/// Whether a transaction takes no further document: entries of indexes may be far larger than the documents. An open one
+/// takes everything.
 pub fn is_full(txn: &Transaction) -> bool {
-    txn.size_bytes() > GROUP_BYTES_MAX
+    !txn.is_open() && txn.size_bytes() > GROUP_BYTES_MAX
 }
 
 /// The context of a statement that may name a collation of its own.

@@ -50,7 +50,7 @@ impl<'t> Targets<'t> {
         query: &'t Query,
         interrupt: &'t Interrupt,
     ) -> Result<Targets<'t>> {
-        let view = scope.transactions.read()?;
+        let view = scope.view()?;
         let solution = plan::plan(&view, collection, query)?.winner;
         plan::note_use(collection, &solution);
         let mut slots = Slots::default();

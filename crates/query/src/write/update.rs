@@ -22,8 +22,8 @@ pub fn update(scope: &Scope<'_>, spec: &UpdateSpec<'_>, interrupt: &Interrupt) -
     }
     let context = scope.context(&spec.namespace, None, spec.let_variables)?;
     let may_insert = spec.updates.iter().any(|statement| statement.upsert);
-    let held = match scope.store.hold(&spec.namespace) {
-        None if may_insert => Some(scope.store.hold_or_create(&spec.namespace)?),
+    let held = match scope.hold(&spec.namespace)? {
+        None if may_insert => Some(scope.hold_or_create(&spec.namespace)?),
         None => {
             scope.store.refuse_view(&spec.namespace)?;
             None
@@ -54,6 +54,7 @@ pub fn update(scope: &Scope<'_>, spec: &UpdateSpec<'_>, interrupt: &Interrupt) -
         outcome.each.push(UpdateDone { index, matched: updated.matched, modified: updated.modified });
         outcome.upserted.extend(updated.upserted.map(|id| Upserted { index, id }));
     });
+    let errors = scope.settled(errors)?;
     scope.make_durable(spec.durability)?;
     Ok(UpdateOutcome { errors, ..outcome })
 }

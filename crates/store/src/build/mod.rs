@@ -53,6 +53,7 @@ use crate::follow::{CatchUp, LastStep, Phase, Throttle, Unwatched, Watch};
 use crate::index::Multikey;
 use crate::index_spec::IndexSpec;
 use crate::latch::ExclusiveGuard;
+use crate::noting::commands::{self as noting, BuildStep};
 use crate::{Collection, Error, Index, Result, Store, data_size};
 
 /// What the caller of a build decides.
@@ -99,7 +100,7 @@ impl Build<'_> {
                 let again = matches!(error, Error::Interrupted) && self.settings.watch.is_closing();
                 registered.failed();
                 // What cannot be dropped now is dropped at the next start.
-                let _kept_for_later = self.give_up(&registered, again);
+                let _kept_for_later = self.give_up(&registered, again, &error);
                 Err(registered.running.aborted(error))
             }
         }
@@ -109,7 +110,7 @@ impl Build<'_> {
         &self.store.transactions
     }
 
-    fn create(&self, txn: &mut Transaction, specs: Vec<IndexSpec>) -> Result<Vec<Arc<Index>>> {
+    pub(crate) fn create(&self, txn: &mut Transaction, specs: Vec<IndexSpec>) -> Result<Vec<Arc<Index>>> {
         let create = |spec: IndexSpec| {
             let multikey = Multikey::new(&vec![0; spec.key_pattern.len()]);
             let own = self.collection;
@@ -136,6 +137,7 @@ impl Build<'_> {
         if self.replaced.is_none() {
             let note = catalogue::encode_unfinished(own, &indexes);
             txn.put(CATALOGUE, catalogue::unfinished_key(self.uuid), note.into_bytes());
+            noting::build(&mut txn, own, self.uuid, &indexes, BuildStep::Started);
         }
         let registered = self.store.builds.register(Running::new(self, indexes, trees));
         txn.commit(Durability::Applied)?;
@@ -167,7 +169,11 @@ impl Build<'_> {
             txn.delete(CATALOGUE, catalogue::build_key(tree));
         }
         txn.delete(CATALOGUE, catalogue::unfinished_key(self.uuid));
-        let built = carry.targets.iter().map(|target| target.index.clone()).collect();
+        let built: Vec<_> = carry.targets.iter().map(|target| target.index.clone()).collect();
+        match (&self.replaced, built.first()) {
+            (Some(replaced), Some(index)) => noting::index_changed(&mut txn, &now, replaced, index),
+            _ => noting::build(&mut txn, &now, self.uuid, &built, BuildStep::Committed),
+        }
         self.complete(txn, &now, built)
     }
 
@@ -204,7 +210,7 @@ impl Build<'_> {
     }
 
     /// `again`: the next start begins it again.
-    fn give_up(&self, registered: &Registered<'_>, again: bool) -> Result<()> {
+    fn give_up(&self, registered: &Registered<'_>, again: bool, why: &Error) -> Result<()> {
         let mut txn = self.transactions().begin()?;
         for tree in &registered.running.trees {
             txn.drop_tree(*tree);
@@ -212,6 +218,11 @@ impl Build<'_> {
         }
         if !again {
             txn.delete(CATALOGUE, catalogue::unfinished_key(self.uuid));
+            let still = self.store.collection(&self.collection.namespace);
+            if self.replaced.is_none() && still.is_some_and(|still| still.uuid == self.collection.uuid) {
+                let (indexes, why) = (&registered.running.indexes, why.to_string());
+                noting::build(&mut txn, self.collection, self.uuid, indexes, BuildStep::Aborted(&why));
+            }
         }
         txn.commit(Durability::Applied)?;
         Ok(())

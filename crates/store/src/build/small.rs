@@ -1,16 +1,23 @@
 //! The build of a small collection: under the latch, inside the transaction that adds the index to the catalogue.
 
+use std::sync::Arc;
+
+use arbor_txn::Transaction;
+
 use super::Build;
 use super::scan::each_document;
-use crate::Result;
 use crate::index_spec::IndexSpec;
+use crate::noting::commands::{self as noting, BuildStep};
+use crate::record::count;
 use crate::write::{check_unique, entry_of};
+use crate::{Index, Result};
 
 impl Build<'_> {
     /// Requires the collection's latch held exclusively.
     pub(super) fn run_in_transaction(&self, specs: Vec<IndexSpec>) -> Result<()> {
         let mut txn = self.transactions().begin()?;
         let indexes = self.create(&mut txn, specs)?;
+        self.note_whole(&mut txn, &indexes)?;
         each_document(&self.transactions().read()?, self.collection, |id_key, doc| {
             for index in &indexes {
                 let keys = index.keys_of(doc)?;
@@ -24,5 +31,17 @@ impl Build<'_> {
             Ok(())
         })?;
         self.complete(txn, self.collection, indexes)
+    }
+
+    fn note_whole(&self, txn: &mut Transaction, indexes: &[Arc<Index>]) -> Result<()> {
+        if let (Some(replaced), [index]) = (&self.replaced, indexes) {
+            noting::index_changed(txn, self.collection, replaced, index);
+        } else if count(txn, self.collection)? == 0 {
+            noting::indexes_created(txn, self.collection, indexes);
+        } else {
+            noting::build(txn, self.collection, self.uuid, indexes, BuildStep::Started);
+            noting::build(txn, self.collection, self.uuid, indexes, BuildStep::Committed);
+        }
+        Ok(())
     }
 }

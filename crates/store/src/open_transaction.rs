@@ -1,0 +1,232 @@
+//! Transactions of several statements: a snapshot and writes of many collections, committed together or not at all.
+//!
+//! No latch is held between two statements. A collection that is first looked at must be in the catalogue as the snapshot
+//! has it; one that was written must still be so at the commit, which holds the latches of all of these. So changes of the
+//! catalogue never wait for a transaction; the transaction fails.
+//!
+//! A collection that the transaction creates has its row among the writes. It is the transaction's alone until the commit.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arbor_base::Position;
+use arbor_bson::{DocBuf, compare_docs};
+use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction};
+use uuid::Uuid;
+
+use crate::build::{Build, BuildSettings};
+use crate::catalogue::{self, CATALOGUE, Catalogue};
+use crate::change_collections::put_collection;
+use crate::change_indexes::{parse_all, select_new};
+use crate::noting::commands as noting;
+use crate::record::count;
+use crate::{Collection, Created, Error, IndexesCreated, Namespace, Result, Store};
+
+/// Shared by threads; one statement runs at a time. Dropping it is the abort.
+pub struct OpenTransaction {
+    store: Arc<Store>,
+    state: Mutex<State>,
+}
+
+struct State {
+    txn: Transaction,
+    /// Collections of the catalogue that statements looked at.
+    seen: BTreeMap<Namespace, Seen>,
+    created: BTreeMap<Namespace, Arc<Collection>>,
+}
+
+struct Seen {
+    collection: Arc<Collection>,
+    written: bool,
+}
+
+impl OpenTransaction {
+    /// Its snapshot is that of this moment.
+    pub fn begin(store: &Arc<Store>) -> Result<OpenTransaction> {
+        let txn = store.transactions.begin_open()?;
+        let state = State { txn, seen: BTreeMap::new(), created: BTreeMap::new() };
+        Ok(OpenTransaction { store: store.clone(), state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // who holds it panics only in a statement; the owner aborts the transaction then
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works on the transaction itself. Not to be called inside of `work`, nor anything else of this type.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Transaction) -> T) -> T {
+        work(&mut self.state().txn)
+    }
+
+    /// The snapshot with all writes so far; later ones do not show.
+    pub fn view(&self) -> ReadView {
+        self.state().txn.view()
+    }
+
+    /// Nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.state().txn.is_empty()
+    }
+
+    /// For reading. None: there is no such collection.
+    ///
+    /// Errors: `SnapshotUnavailable` when it was created, changed or dropped after the snapshot.
+    pub fn collection(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
+        self.state().find(&self.store, namespace, false)
+    }
+
+    /// For writing, which must be finished by this transaction's commit. Errors: also `NotInTransaction` for a capped one.
+    pub fn collection_to_write(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
+        let found = self.state().find(&self.store, namespace, true)?;
+        match found.filter(|found| found.order.is_some()) {
+            Some(_) => Err(Error::NotInTransaction(format!(
+                "Collection '{namespace}' is a capped collection. Writes in transactions are not allowed on capped \
+                 collections."
+            ))),
+            None => self.collection(namespace),
+        }
+    }
+
+    /// The same, created without options when it does not exist.
+    pub fn collection_or_create(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
+        match self.collection_to_write(namespace)? {
+            Some(collection) => Ok(collection),
+            None => self.state().create(&self.store, namespace, &DocBuf::new()),
+        }
+    }
+
+    /// As [`Store::create_collection`]. Others see it after the commit.
+    pub fn create_collection(&self, namespace: &Namespace, options: &DocBuf) -> Result<Created> {
+        let mut state = self.state();
+        match state.find(&self.store, namespace, false)? {
+            Some(own) if compare_docs(own.options.as_doc(), options.as_doc()).is_eq() => Ok(Created::Before),
+            Some(_) => Err(Error::NamespaceExists(namespace.clone())),
+            None => state.create(&self.store, namespace, options).map(|_| Created::Now),
+        }
+    }
+
+    /// As [`Store::create_indexes`], on a collection that this transaction has created and that is empty still; it is
+    /// created if it does not exist. Indexes that another collection has already are no error.
+    pub fn create_indexes(&self, namespace: &Namespace, specs: &[DocBuf]) -> Result<IndexesCreated> {
+        let store = &*self.store;
+        let specs: Vec<&DocBuf> = specs.iter().collect();
+        let mut state = self.state();
+        let (collection, created_collection) = match state.find(store, namespace, false)? {
+            Some(collection) => (collection, false),
+            None => (state.create(store, namespace, &DocBuf::new())?, true),
+        };
+        let (new, _) = select_new(&collection, &[], &parse_all(&specs, &collection.collation)?)?;
+        let before = collection.indexes.len() + 1;
+        let created: Vec<String> = new.iter().map(|spec| spec.name.clone()).collect();
+        if !new.is_empty() {
+            let refused = if !state.created.contains_key(namespace) {
+                Some("existing")
+            } else if count(&state.txn, &collection)? > 0 {
+                Some("non-empty")
+            } else {
+                None
+            };
+            if let Some(which) = refused {
+                return Err(Error::NotInTransaction(format!(
+                    "Cannot create new indexes on {which} collection {namespace} in a multi-document transaction."
+                )));
+            }
+            let settings = BuildSettings::default();
+            let build = Build { store, collection: &collection, replaced: None, settings, uuid: Uuid::nil() };
+            let built = build.create(&mut state.txn, new)?;
+            noting::indexes_created(&mut state.txn, &collection, &built);
+            let mut changed = collection.copy();
+            changed.indexes.extend(built);
+            put_collection(&mut state.txn, &changed);
+            state.created.insert(namespace.clone(), Arc::new(changed));
+        }
+        Ok(IndexesCreated { before, after: before + created.len(), created_collection, created })
+    }
+
+    /// Answers the position of the commit; when nothing was written, that of the snapshot.
+    ///
+    /// Errors: `Conflict` when another commit came first, or changed what this transaction stands on. Nothing is written
+    /// then.
+    pub fn commit(self, durability: Durability) -> Result<Position> {
+        let OpenTransaction { store, state } = self;
+        let State { txn, seen, created } = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let written: Vec<_> = seen.into_values().filter(|seen| seen.written).map(|seen| seen.collection).collect();
+        let several = (written.len() > 1).then(|| store.lock_several());
+        let latches: Vec<_> = written.iter().map(|own| own.latch.read()).collect();
+        drop(several);
+        let is_same =
+            |own: &Arc<Collection>| store.collection(&own.namespace).is_some_and(|now| Arc::ptr_eq(&now, own));
+        if !written.iter().all(is_same) {
+            return Err(TxnError::Conflict.into());
+        }
+        if created.is_empty() {
+            return Ok(txn.commit(durability)?);
+        }
+        let position = commit_created(&store, txn, created)?;
+        drop(latches);
+        if durability == Durability::Journaled {
+            // an empty transaction waits for everything before its snapshot
+            store.transactions.begin()?.commit(durability)?;
+        }
+        Ok(position)
+    }
+
+    /// Nothing of it remains.
+    pub fn abort(self) {}
+}
+
+fn commit_created(store: &Store, txn: Transaction, created: BTreeMap<Namespace, Arc<Collection>>) -> Result<Position> {
+    let _changing = store.lock_changes();
+    let catalogue = store.current();
+    if created.keys().any(|name| !is_free(&catalogue, name)) {
+        return Err(TxnError::Conflict.into());
+    }
+    store.commit_change_at(txn, |catalogue| created.into_values().for_each(|own| catalogue.put(own)))
+}
+
+fn is_free(catalogue: &Catalogue, name: &Namespace) -> bool {
+    let taken = catalogue.collection(name).is_some() || catalogue.view(name).is_some();
+    !taken && catalogue.check_case(name.db()).is_ok()
+}
+
+impl State {
+    fn find(&mut self, store: &Store, namespace: &Namespace, to_write: bool) -> Result<Option<Arc<Collection>>> {
+        if let Some(own) = self.created.get(namespace) {
+            return Ok(Some(own.clone()));
+        }
+        if let Some(seen) = self.seen.get_mut(namespace) {
+            seen.written |= to_write;
+            return Ok(Some(seen.collection.clone()));
+        }
+        let Some(collection) = self.unchanged(store, namespace)? else { return Ok(None) };
+        let seen = Seen { collection: collection.clone(), written: to_write };
+        self.seen.insert(namespace.clone(), seen);
+        Ok(Some(collection))
+    }
+
+    /// The collection of the catalogue, which the snapshot shows.
+    fn unchanged(&self, store: &Store, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
+        loop {
+            let publishing = store.is_publishing();
+            let now = store.collection(namespace);
+            let then = store.collection_in(&self.txn, namespace)?;
+            match (&now, &then) {
+                (None, None) => return Ok(None),
+                (Some(now), Some(then)) if Arc::ptr_eq(now, then) => return Ok(Some(now.clone())),
+                // what the snapshot shows is on its way into the catalogue
+                _ if publishing => std::thread::yield_now(),
+                _ => return Err(Error::SnapshotUnavailable(namespace.clone())),
+            }
+        }
+    }
+
+    fn create(&mut self, store: &Store, namespace: &Namespace, options: &DocBuf) -> Result<Arc<Collection>> {
+        namespace.check_creatable()?;
+        store.refuse_view(namespace)?;
+        store.look_at_catalogue(|catalogue| catalogue.check_case(namespace.db()))?;
+        self.txn.claim(CATALOGUE, &catalogue::collection_key(namespace))?;
+        let collection = Arc::new(store.put_new_collection(&mut self.txn, namespace, options)?);
+        self.created.insert(namespace.clone(), collection.clone());
+        Ok(collection)
+    }
+}
