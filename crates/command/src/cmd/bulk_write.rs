@@ -252,7 +252,7 @@ impl Group<'_> {
             bypass_validation: self.request.bypass_validation,
         };
         call.server.metrics.count(Kind::Insert, spec.documents.len() as u64);
-        let outcome = arbor_query::insert(&call.scope(), &spec, &call.interrupt)?;
+        let outcome = arbor_query::insert(&call.scope().from_statement(self.first), &spec, &call.interrupt)?;
         call.server.metrics.documents.inserted.add(outcome.inserted);
         // documents are taken in order, so what was not looked at stands at the end
         let looked_at = outcome.inserted as usize + outcome.errors.len();
@@ -275,7 +275,7 @@ impl Group<'_> {
             bypass_validation: self.request.bypass_validation,
         };
         call.server.metrics.count(Kind::Update, spec.updates.len() as u64);
-        let outcome = arbor_query::update(&call.scope(), &spec, &call.interrupt)?;
+        let outcome = arbor_query::update(&call.scope().from_statement(self.first), &spec, &call.interrupt)?;
         call.server.metrics.documents.updated.add(outcome.modified);
         let mut upserted = outcome.upserted.into_iter().peekable();
         let mut good = Vec::with_capacity(outcome.each.len());
@@ -299,7 +299,7 @@ impl Group<'_> {
             durability: call.generic.write_concern.durability(),
         };
         call.server.metrics.count(Kind::Delete, spec.deletes.len() as u64);
-        let outcome = arbor_query::delete(&call.scope(), &spec, &call.interrupt)?;
+        let outcome = arbor_query::delete(&call.scope().from_statement(self.first), &spec, &call.interrupt)?;
         call.server.metrics.documents.deleted.add(outcome.deleted);
         let good = outcome.each.into_iter().map(|(index, deleted)| (index, Did::Delete(deleted)));
         self.answers(call, good.collect(), outcome.errors)

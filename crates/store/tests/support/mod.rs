@@ -11,7 +11,7 @@ use arbor_txn::{Durability, Options, Transaction};
 
 pub struct Rig {
     pub own: InMemory,
-    pub store: Store,
+    pub store: Arc<Store>,
     pub ns: Namespace,
 }
 
@@ -21,7 +21,7 @@ pub fn rig() -> Rig {
 
 impl Rig {
     pub fn over(own: InMemory, options: StoreOptions) -> Rig {
-        let store = Store::open(own.transactions.clone(), options).unwrap();
+        let store = Arc::new(Store::open(own.transactions.clone(), options).unwrap());
         Rig { own, store, ns: Namespace::new("test", "c").unwrap() }
     }
 
