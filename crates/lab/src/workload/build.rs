@@ -4,21 +4,27 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::iibench::Iibench;
 use super::linkbench::LinkBench;
+use super::percona::Percona;
 use super::pointquery::PointQuery;
+use super::sharded::Sharded;
 use super::sysbench::{Mix, Sysbench};
 use super::ycsb::Ycsb;
 use super::{Mode, Shape, Tables, Workload};
 
 /// The names that [`build`] knows.
-pub const NAMES: [&str; 4] = ["linkbench", "pointquery", "sysbench", "ycsb"];
+pub const NAMES: [&str; 7] = ["iibench", "linkbench", "percona", "pointquery", "sharded", "sysbench", "ycsb"];
 
 /// A new workload at its beginning. Settings that are not named keep their defaults; a name that is unknown or a value
 /// that does not fit is the error, in words for people.
 pub fn build(name: &str, mode: Mode, settings: &Map<String, Value>) -> Result<Box<dyn Workload>, String> {
     Ok(match name {
+        "iibench" => Box::new(Iibench::new(mode, read(name, settings)?)?),
         "linkbench" => Box::new(LinkBench::new(mode, &read(name, settings)?)?),
+        "percona" => Box::new(Percona::new(mode, &read(name, settings)?)?),
         "pointquery" => Box::new(PointQuery { tables: read::<TableSettings>(name, settings)?.tables(mode)? }),
+        "sharded" => Box::new(Sharded::new(mode, read(name, settings)?)?),
         "sysbench" => {
             let (tables, mix) = split(settings, &["tables", "docs", "batch"]);
             Box::new(Sysbench {

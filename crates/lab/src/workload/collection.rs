@@ -11,6 +11,17 @@ pub struct Collection {
     pub documents: RangeInclusive<u64>,
     /// Its `_id`s are numbers of a sequence that the run goes on with ([`Found::last_id`]).
     pub sequence: bool,
+    pub sharding: Option<Sharding>,
+}
+
+/// How a collection lies on shards before it is loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sharding {
+    pub key: [&'static str; 2],
+    /// Keys at which chunks begin, but the first.
+    pub splits: Vec<(i32, i32)>,
+    /// Values `1..=groups` of the key's first field; blocks of them lie on one shard.
+    pub groups: i32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

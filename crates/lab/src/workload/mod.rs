@@ -8,17 +8,22 @@
 //! | `random`, `zipf` | numbers |
 //! | `row`, `statement`, `tables` | sysbench's tables: their row, the statements about them, their load |
 //! | `linkbench` | founding text 000 |
-//! | `pointquery`, `sysbench` | founding texts 001 and 002 |
+//! | `pointquery`, `sysbench`, `percona` | founding texts 001 and 002 |
+//! | `sharded` | founding text 003 |
 //! | `ycsb` | founding text 004 |
+//! | `iibench` | insertion under indexes |
 
 mod build;
 mod collection;
+pub mod iibench;
 mod kind;
 pub mod linkbench;
 mod operation;
+pub mod percona;
 pub mod pointquery;
 mod random;
 mod row;
+pub mod sharded;
 mod statement;
 pub mod sysbench;
 mod tables;
@@ -28,7 +33,7 @@ mod zipf;
 use serde_json::Value;
 
 pub use build::{NAMES, build};
-pub use collection::{Collection, Found, Index};
+pub use collection::{Collection, Found, Index, Sharding};
 pub use kind::Kind;
 pub use operation::{Answer, Operation};
 pub use random::Random;

@@ -1,6 +1,8 @@
 //! Operations, by family. A session executes the families it knows and refuses the others.
 
+use super::iibench::IibenchOperation;
 use super::linkbench::{LinkOperation, Store};
+use super::percona::PerconaStatement;
 use super::ycsb::YcsbOperation;
 use super::{Kind, Statement};
 
@@ -8,10 +10,16 @@ use super::{Kind, Statement};
 pub enum Operation<'a> {
     /// About sysbench's tables.
     Sysbench(Statement<'a>),
+    /// What Percona's sysbench says otherwise about them.
+    Percona(PerconaStatement<'a>),
+    /// sysbench's statements on a sharded collection; their table is the first part of the key.
+    Sharded(Statement<'a>),
     /// About LinkBench's graph, kept as the store says.
     Link(Store, LinkOperation<'a>),
     /// About YCSB's records.
     Ycsb(YcsbOperation<'a>),
+    /// About iiBench's purchases.
+    Iibench(IibenchOperation<'a>),
 }
 
 /// What an operation brought.
@@ -32,9 +40,11 @@ impl Answer {
 impl Operation<'_> {
     pub fn kind(&self) -> Kind {
         match self {
-            Operation::Sysbench(statement) => statement.kind(),
+            Operation::Sysbench(statement) | Operation::Sharded(statement) => statement.kind(),
+            Operation::Percona(statement) => statement.kind(),
             Operation::Link(_, operation) => operation.kind(),
             Operation::Ycsb(operation) => operation.kind(),
+            Operation::Iibench(operation) => operation.kind(),
         }
     }
 }

@@ -41,6 +41,7 @@ impl Tables {
                 indexes: vec![Index::on(&["k"])],
                 documents: rows.saturating_sub(SLACK).max(1)..=rows + SLACK,
                 sequence: false,
+                sharding: None,
             })
             .collect()
     }

@@ -1,7 +1,10 @@
 //! A MongoDB server (Arbor or another) over the lean client; one file per family of operations.
 
+mod iibench;
 mod linkbench;
 mod object_ids;
+mod percona;
+mod sharded;
 mod sysbench;
 mod ycsb;
 
@@ -13,6 +16,7 @@ use arbor_wire::client::{Client, ClientError, Options, Reply, Uri};
 use serde_json::{Value, json};
 pub(super) use sysbench::point_command;
 
+use self::iibench::Iibench;
 use self::linkbench::LinkBench;
 use self::sysbench::Sysbench;
 use self::ycsb::Ycsb;
@@ -92,6 +96,7 @@ impl Target for MongoDb {
     fn connect(&self) -> Result<Box<dyn Session>> {
         Ok(Box::new(Connection {
             client: self.client()?,
+            iibench: Iibench::default(),
             linkbench: LinkBench::default(),
             sysbench: Sysbench::default(),
             ycsb: Ycsb::default(),
@@ -133,6 +138,7 @@ impl Target for MongoDb {
 
 struct Connection {
     client: Client,
+    iibench: Iibench,
     linkbench: LinkBench,
     sysbench: Sysbench,
     ycsb: Ycsb,
@@ -142,14 +148,21 @@ impl Session for Connection {
     fn execute(&mut self, operation: &Operation<'_>) -> std::result::Result<Answer, Failure> {
         match operation {
             Operation::Sysbench(statement) => self.sysbench.execute(&mut self.client, statement).map(Answer::rows),
+            Operation::Percona(statement) => percona::execute(&mut self.client, statement).map(Answer::rows),
+            Operation::Sharded(statement) => sharded::execute(&mut self.client, statement).map(Answer::rows),
             Operation::Link(store, operation) => self.linkbench.execute(&mut self.client, store, operation),
             Operation::Ycsb(operation) => self.ycsb.execute(&mut self.client, operation).map(Answer::rows),
+            Operation::Iibench(operation) => self.iibench.execute(&mut self.client, operation).map(Answer::rows),
         }
     }
 
     fn create(&mut self, collection: &Collection) -> std::result::Result<(), Failure> {
         self.client.command(collection.database, &DocBuf::new().with("create", collection.name.as_str()))?;
-        create_indexes(&mut self.client, collection, false)
+        create_indexes(&mut self.client, collection, false)?;
+        match &collection.sharding {
+            Some(sharding) => sharded::shard(&mut self.client, collection, sharding),
+            None => Ok(()),
+        }
     }
 
     fn create_late_indexes(&mut self, collection: &Collection) -> std::result::Result<(), Failure> {

@@ -189,6 +189,7 @@ impl Workload for LinkBench {
             // Runs add and remove nodes and add links.
             documents: documents / 2 + 1..=u64::MAX,
             sequence: false,
+            sharding: None,
         };
         let list = Index::on(&["id1", "link_type", "visibility", "time", "id2", "version", "data"]);
         let (links, counts) = match store.schema {

@@ -69,7 +69,7 @@ impl Workload for Ycsb {
         // Runs add records and remove none.
         let documents = self.plan.records_loaded()..=u64::MAX;
         let (name, indexes) = (COLLECTION.to_owned(), Vec::new());
-        vec![Collection { database: DATABASE, name, indexes, documents, sequence: false }]
+        vec![Collection { database: DATABASE, name, indexes, documents, sequence: false, sharding: None }]
     }
 
     fn loaders(&self, threads: usize) -> Vec<Box<dyn Client>> {
