@@ -21,10 +21,13 @@
 //!
 //! Lock order: large transactions, commit lock, a shard of the active transactions.
 
+mod append;
+mod pending;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Batch, Engine};
@@ -32,19 +35,15 @@ use arbor_log::Log;
 use hashbrown::DefaultHashBuilder;
 
 use crate::active::{ActiveTransactions, Ticket};
-use crate::chain::{ChainWriter, PIECE_BYTES_MAX};
+use crate::chain::PIECE_BYTES_MAX;
 use crate::claims::{Claims, OwnClaims};
 use crate::clock::Clock;
-use crate::conflict::hash_of;
 use crate::group::{Committed, Draft, PRUNE_AT, Request};
 use crate::hub::{Arrival, Hub};
 use crate::past::Past;
 use crate::queue::Queue;
 use crate::write_set::WriteSet;
-use crate::{Durability, Error, Options, Result, Retention, Stamp};
-
-/// How often a waiting committer tries to apply pending batches again.
-const APPLY_RETRY: Duration = Duration::from_millis(100);
+use crate::{Durability, Error, Options, Result, Retention};
 
 pub(crate) struct CommitPath {
     engine: Arc<dyn Engine>,
@@ -52,6 +51,8 @@ pub(crate) struct CommitPath {
     options: Options,
     active: Arc<ActiveTransactions>,
     claims: Arc<Claims>,
+    /// [`ConflictTable::floor`](crate::conflict::ConflictTable::floor) without the lock.
+    conflict_floor: AtomicU64,
     hasher: DefaultHashBuilder,
     clock: Clock,
     /// `Some` from the start or never.
@@ -90,7 +91,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl CommitPath {
-    pub fn new(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options, committed: Committed) -> CommitPath {
+    pub fn new(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options, mut committed: Committed) -> CommitPath {
+        committed.prune_at = PRUNE_AT.min(options.conflict_keys_max + 1);
         let hub = Arc::new(Hub::new(engine.applied(), log.durable()));
         let synced = hub.clone();
         log.on_sync(Arc::new(move |durable| synced.synced(durable)));
@@ -109,6 +111,7 @@ impl CommitPath {
             options,
             active: Arc::default(),
             claims: Arc::default(),
+            conflict_floor: AtomicU64::new(0),
             hasher: DefaultHashBuilder::default(),
             clock: Clock::default(),
             committed: Mutex::new(committed),
@@ -175,12 +178,13 @@ impl CommitPath {
         self.claims.open()
     }
 
-    /// Claims a key for an open transaction that reads at `snapshot`.
-    pub fn claim(&self, own: &mut OwnClaims, snapshot: Position, tree: TreeId, key: &[u8]) -> Result<()> {
-        let hash = hash_of(&self.hasher, tree, key);
-        // Claimed first: whoever had it before has told the table by now what it wrote.
-        let free = own.claim(hash) && !self.lock().conflicts.conflicts_with_key(snapshot, hash, tree, key);
-        if free { Ok(()) } else { Err(Error::Conflict) }
+    pub fn hasher(&self) -> &DefaultHashBuilder {
+        &self.hasher
+    }
+
+    /// What was committed up to here the conflict table may have forgotten.
+    pub fn conflict_floor(&self) -> Position {
+        Position(self.conflict_floor.load(Ordering::Acquire))
     }
 
     pub fn allot_tree(&self) -> TreeId {
@@ -370,30 +374,6 @@ impl CommitPath {
         }
     }
 
-    fn append(&self, draft: &Draft) -> Result<Position> {
-        let payloads: Vec<&[u8]> = draft.records.iter().map(Vec::as_slice).collect();
-        let last = self.log.append(&payloads).map_err(log_error)?;
-        // I2: the leader is the only one that appends, so the positions are those that the batches carry.
-        assert_eq!(Some(last), draft.batches.last().map(|batch| batch.position), "I2: consecutive positions");
-        self.count_logged(payloads.iter().map(|p| p.len() as u64).sum());
-        Ok(last)
-    }
-
-    /// Requires a draft of one request. After an error an empty batch is pending in the place of the void links.
-    fn append_chain(&self, committed: &mut Committed, draft: &Draft, stamp: Stamp) -> Result<Position> {
-        assert_eq!(draft.batches.len(), 1, "a chain is alone in its group");
-        let before = self.log.appended();
-        let piece_bytes = self.options.record_bytes_max;
-        let writer = ChainWriter::new(&self.log, stamp, draft.last_time, piece_bytes);
-        let written = writer.write(&draft.records[0], &draft.batches[0].ops);
-        let bytes = written.as_ref().map_or(0, |(_, bytes)| *bytes);
-        self.count_logged(bytes);
-        if written.is_err() && self.log.appended() > before {
-            committed.pending.push(Batch { position: self.log.appended(), ops: Vec::new() });
-        }
-        written.map(|(last, _)| last).map_err(log_error)
-    }
-
     /// Any failure but a lack of space poisons: the log holds what the engine does not.
     fn apply(&self, batches: &[Batch]) -> Result<()> {
         match catch_unwind(AssertUnwindSafe(|| self.engine.apply(batches))) {
@@ -432,44 +412,12 @@ impl CommitPath {
     fn prune(&self, committed: &mut Committed, published: Position) {
         if committed.conflicts.size() >= committed.prune_at {
             committed.conflicts.prune(self.active.oldest(published));
-            committed.prune_at = PRUNE_AT.max(committed.conflicts.size() * 2);
+            committed.conflicts.bound(self.options.conflict_keys_max);
+            self.conflict_floor.store(committed.conflicts.floor().0, Ordering::Release);
+            let grown = committed.conflicts.size() * 2;
+            let at_most = self.options.conflict_keys_max + 1;
+            committed.prune_at = grown.max(PRUNE_AT).min(at_most);
         }
-    }
-
-    /// Applies what the log holds and the engine had no space for. `Ok` when nothing is left.
-    pub fn apply_pending(&self, committed: &mut Committed) -> Result<()> {
-        let Some(last) = committed.pending.last().map(|batch| batch.position) else { return Ok(()) };
-        let applied = self.engine.applied();
-        committed.pending.retain(|batch| batch.position > applied);
-        self.apply(&committed.pending)?;
-        committed.pending = Vec::new();
-        self.publish(last);
-        let _guard = lock(&self.applied_lock);
-        self.applied.notify_all();
-        Ok(())
-    }
-
-    fn wait_applied(&self, position: Position) -> Result<Position> {
-        let deadline = Instant::now() + self.options.apply_wait;
-        while self.published() < position {
-            if self.check_open().is_err() || Instant::now() >= deadline {
-                return Err(Error::CommittedNotApplied { position });
-            }
-            let guard = lock(&self.applied_lock);
-            drop(self.applied.wait_timeout(guard, APPLY_RETRY));
-            self.retry_pending();
-        }
-        Ok(position)
-    }
-
-    /// Tries pending batches again unless a leader is at work, which does so itself.
-    pub fn retry_pending(&self) {
-        let mut committed = match self.committed.try_lock() {
-            Ok(committed) => committed,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
-        let _still_full = self.apply_pending(&mut committed);
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Keys are remembered by a 64-bit hash; two keys of one hash cost a needless retry and nothing else. The keys themselves
 //! stand in the window too, for deleted ranges, which compare them exactly. Entries leave once no active transaction
-//! reads at a snapshot before them. Only the commit leader touches the table.
+//! reads at a snapshot before them, or when there are too many: a transaction that stays open for long must not cost the
+//! memory of all that is committed meanwhile. Only who holds the commit lock touches the table.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
@@ -84,6 +85,7 @@ pub(crate) struct ConflictTable {
     window: VecDeque<Committed>,
     /// Commits in the window that deleted a range.
     ranged: usize,
+    floor: Position,
     /// What the window holds: a key counts once per commit that wrote it, and every commit counts.
     size: usize,
 }
@@ -138,15 +140,37 @@ impl ConflictTable {
     /// Forgets what only transactions with a snapshot before `oldest` could conflict with.
     pub fn prune(&mut self, oldest: Position) {
         while self.window.front().is_some_and(|commit| commit.position <= oldest) {
-            let Some(commit) = self.window.pop_front() else { break };
-            self.ranged -= usize::from(!commit.footprint.ranges.is_empty());
-            self.size -= weight(&commit.footprint);
-            for hash in &commit.footprint.hashes {
-                if self.last_write.get(hash) == Some(&commit.position) {
-                    self.last_write.remove(hash);
-                }
+            self.forget_first();
+        }
+    }
+
+    /// Forgets the older part of a table that is larger than `size_max`, whoever may still need it: transactions that read
+    /// before [`ConflictTable::floor`] have to find out in another way what changed up to there.
+    pub fn bound(&mut self, size_max: usize) {
+        if self.size <= size_max {
+            return;
+        }
+        while self.size > size_max / 2 {
+            let Some(position) = self.forget_first() else { break };
+            self.floor = position;
+        }
+    }
+
+    /// Commits up to here may be forgotten.
+    pub fn floor(&self) -> Position {
+        self.floor
+    }
+
+    fn forget_first(&mut self) -> Option<Position> {
+        let commit = self.window.pop_front()?;
+        self.ranged -= usize::from(!commit.footprint.ranges.is_empty());
+        self.size -= weight(&commit.footprint);
+        for hash in &commit.footprint.hashes {
+            if self.last_write.get(hash) == Some(&commit.position) {
+                self.last_write.remove(hash);
             }
         }
+        Some(commit.position)
     }
 
     /// Number of remembered keys and commits: what the memory grows with, also when all commits write one key.
@@ -256,6 +280,17 @@ mod tests {
         assert!(table.table.size() >= 101);
         table.table.prune(Position(100));
         assert!(table.table.size() <= 2 && table.table.last_write.is_empty());
+    }
+
+    #[test]
+    fn a_bounded_table_says_what_it_forgot() {
+        let mut table = Table::new();
+        (1..=100).for_each(|position| table.commit(position, put("a")));
+        table.table.bound(200);
+        assert_eq!(table.table.floor(), Position::ZERO);
+        table.table.bound(100);
+        assert_eq!((table.table.floor(), table.table.size()), (Position(75), 50));
+        assert!(table.conflicts(75, put("a")) && !table.conflicts(100, put("a")));
     }
 
     #[test]

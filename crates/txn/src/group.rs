@@ -153,7 +153,8 @@ impl Draft {
     /// First committer wins; every written tree exists.
     pub fn check(&self, committed: &Committed, request: &Request) -> Result<()> {
         self.check_trees(committed, &request.ops)?;
-        let conflicts = committed.conflicts.conflicts(request.snapshot, &request.footprint, &request.ops)
+        let conflicts = request.snapshot < committed.conflicts.floor()
+            || committed.conflicts.conflicts(request.snapshot, &request.footprint, &request.ops)
             || self.footprint.conflicts(&request.footprint, &request.ops, &self.batches);
         if conflicts { Err(Error::Conflict) } else { Ok(()) }
     }

@@ -17,8 +17,8 @@
 //! | `view.rs`, `read_view.rs` | [`View`], what a reader sees |
 //! | `transaction.rs`, `write_set.rs`, `scratch.rs` | a transaction and its own writes, the large ones in a file |
 //! | `written.rs`, `overlay.rs`, `merged_cursor.rs` | writes laid over a snapshot |
-//! | `claims.rs` | what open transactions are about to write |
-//! | `commit.rs`, `group.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
+//! | `claims.rs`, `stale.rs` | what open transactions are about to write; those that are open for long |
+//! | `commit.rs` with `commit/`, `group.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
 //! | `follower.rs` | following the log from a snapshot on |
 //! | `past.rs` | views of past states |
 //! | `history.rs`, `hub.rs` | reading the log as a history, from a time on; waiting for more of it |
@@ -48,6 +48,7 @@ mod read_view;
 pub mod record;
 mod recovery;
 mod scratch;
+mod stale;
 pub mod testing;
 mod transaction;
 mod transactions;

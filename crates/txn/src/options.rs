@@ -32,6 +32,9 @@ pub struct Options {
     /// Values of one transaction beyond so many bytes go to a file in `scratch`, when it is set.
     pub write_set_memory_max: usize,
     pub scratch: Option<ScratchFolder>,
+    /// So many of the keys that were committed while transactions are open are remembered for them. Transactions that have
+    /// been open for longer compare the rows instead.
+    pub conflict_keys_max: usize,
     /// Conflicts that `retry` meets before it keeps other committers out for one attempt.
     pub retries_before_exclusive: u32,
     /// Watched about every second: below `space_reserve_bytes` writes are refused before they reach the log.
@@ -55,6 +58,7 @@ impl Default for Options {
             transaction_bytes_max: 256 << 20,
             write_set_memory_max: 64 << 20,
             scratch: None,
+            conflict_keys_max: 1 << 18,
             retries_before_exclusive: 12,
             free_space: None,
             space_reserve_bytes: 64 << 20,

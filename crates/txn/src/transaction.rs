@@ -65,7 +65,7 @@ impl Transaction {
     pub fn claim(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
         match &mut self.claims {
             None => Ok(()),
-            Some(claims) => self.path.claim(claims, self.snapshot.position(), tree, key),
+            Some(claims) => self.path.claim(claims, &*self.snapshot, tree, key),
         }
     }
 
@@ -207,7 +207,7 @@ impl Transaction {
     pub fn commit(self, durability: Durability) -> Result<Position> {
         // claims are released when the outcome is known
         let Transaction { path, snapshot, writes, ticket, claims: _claims, .. } = self;
-        let position = snapshot.position();
+        let position = path.caught_up(&*snapshot, &writes)?;
         drop(snapshot);
         let position = if writes.is_empty() { position } else { path.commit(writes, position, ticket)? };
         path.reach(position, durability)?;

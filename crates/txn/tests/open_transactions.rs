@@ -2,8 +2,8 @@
 
 mod support;
 
-use arbor_txn::{CounterId, Durability::Applied, Error, Transaction, TreeOptions, View};
-use support::{Rig, rig, rows};
+use arbor_txn::{CounterId, Durability::Applied, Error, Options, Transaction, TreeOptions, View};
+use support::{Rig, rig, rig_with, rows};
 
 fn open(rig: &Rig) -> Transaction {
     rig.transactions.begin_open().unwrap()
@@ -149,4 +149,58 @@ fn the_number_of_the_statement_is_kept() {
     assert_eq!(txn.statement(), None);
     txn.set_statement(Some(3));
     assert_eq!(txn.statement(), Some(3));
+}
+
+/// The table of what was committed since is bounded, whatever is open; the rows tell what it has forgotten.
+#[test]
+fn a_transaction_that_is_open_for_long_conflicts_with_changed_rows_only() {
+    let rig = rig_with(Options { conflict_keys_max: 100, ..Options::default() });
+    let (tree, other) = (rig.tree(), rig.tree());
+    ["same", "changed", "deleted", "there and back"].iter().for_each(|key| rig.put(tree, key, "0"));
+    let begin = || (open(&rig), rig.begin());
+    let mut pairs: Vec<(Transaction, Transaction)> = (0..6).map(|_| begin()).collect();
+    rig.put(tree, "changed", "1");
+    rig.put(tree, "new", "1");
+    let mut deleting = rig.begin();
+    deleting.delete(tree, "deleted");
+    deleting.commit(Applied).unwrap();
+    rig.put(tree, "there and back", "1");
+    rig.put(tree, "there and back", "0");
+    (0..300).for_each(|n| rig.put(other, "many", &n.to_string()));
+    let cases = [
+        ("same", false),
+        ("changed", true),
+        ("deleted", true),
+        ("new", true),
+        ("there and back", false),
+        ("none", false),
+    ];
+    for (key, expected) in cases {
+        let (mut txn, mut plain) = pairs.pop().unwrap();
+        assert_eq!(is_conflict(txn.claim(tree, key.as_bytes())), expected, "{key}");
+        txn.put(tree, key, "0");
+        plain.put(tree, key, "0");
+        assert_eq!(is_conflict(txn.commit(Applied)), expected, "{key}");
+        if key != "none" {
+            assert_eq!(is_conflict(plain.commit(Applied)), expected, "{key}");
+        }
+    }
+}
+
+#[test]
+fn a_long_transaction_still_loses_to_the_newest_commits() {
+    let rig = rig_with(Options { conflict_keys_max: 100, ..Options::default() });
+    let (tree, other) = (rig.tree(), rig.tree());
+    let (mut txn, mut ranged) = (open(&rig), open(&rig));
+    txn.put(tree, "a", "open");
+    ranged.delete_range(tree, "a", None);
+    (0..300).for_each(|n| rig.put(other, "many", &n.to_string()));
+    rig.put(tree, "a", "plain");
+    assert!(is_conflict(txn.commit(Applied)) && is_conflict(ranged.commit(Applied)));
+    let mut fresh = open(&rig);
+    let created = fresh.create_tree(TreeOptions::default());
+    fresh.put(created, "a", "1");
+    (0..300).for_each(|n| rig.put(other, "many", &n.to_string()));
+    fresh.commit(Applied).unwrap();
+    assert_eq!(rig.rows(created), ["a=1"]);
 }

@@ -1,0 +1,35 @@
+//! Groups and chains on their way into the log.
+
+use arbor_base::Position;
+use arbor_engine::Batch;
+
+use super::{CommitPath, log_error};
+use crate::chain::ChainWriter;
+use crate::group::{Committed, Draft};
+use crate::{Result, Stamp};
+
+impl CommitPath {
+    pub(super) fn append(&self, draft: &Draft) -> Result<Position> {
+        let payloads: Vec<&[u8]> = draft.records.iter().map(Vec::as_slice).collect();
+        let last = self.log.append(&payloads).map_err(log_error)?;
+        // I2: the leader is the only one that appends, so the positions are those that the batches carry.
+        assert_eq!(Some(last), draft.batches.last().map(|batch| batch.position), "I2: consecutive positions");
+        self.count_logged(payloads.iter().map(|p| p.len() as u64).sum());
+        Ok(last)
+    }
+
+    /// Requires a draft of one request. After an error an empty batch is pending in the place of the void links.
+    pub(super) fn append_chain(&self, committed: &mut Committed, draft: &Draft, stamp: Stamp) -> Result<Position> {
+        assert_eq!(draft.batches.len(), 1, "a chain is alone in its group");
+        let before = self.log.appended();
+        let piece_bytes = self.options.record_bytes_max;
+        let writer = ChainWriter::new(&self.log, stamp, draft.last_time, piece_bytes);
+        let written = writer.write(&draft.records[0], &draft.batches[0].ops);
+        let bytes = written.as_ref().map_or(0, |(_, bytes)| *bytes);
+        self.count_logged(bytes);
+        if written.is_err() && self.log.appended() > before {
+            committed.pending.push(Batch { position: self.log.appended(), ops: Vec::new() });
+        }
+        written.map(|(last, _)| last).map_err(log_error)
+    }
+}

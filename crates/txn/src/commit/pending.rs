@@ -1,0 +1,51 @@
+//! Batches that the log holds and the engine had no space for.
+
+use std::sync::TryLockError;
+use std::time::{Duration, Instant};
+
+use arbor_base::Position;
+
+use super::{CommitPath, lock};
+use crate::group::Committed;
+use crate::{Error, Result};
+
+/// How often a waiting committer tries to apply pending batches again.
+const APPLY_RETRY: Duration = Duration::from_millis(100);
+
+impl CommitPath {
+    /// Applies what the log holds and the engine had no space for. `Ok` when nothing is left.
+    pub fn apply_pending(&self, committed: &mut Committed) -> Result<()> {
+        let Some(last) = committed.pending.last().map(|batch| batch.position) else { return Ok(()) };
+        let applied = self.engine.applied();
+        committed.pending.retain(|batch| batch.position > applied);
+        self.apply(&committed.pending)?;
+        committed.pending = Vec::new();
+        self.publish(last);
+        let _guard = lock(&self.applied_lock);
+        self.applied.notify_all();
+        Ok(())
+    }
+
+    pub(super) fn wait_applied(&self, position: Position) -> Result<Position> {
+        let deadline = Instant::now() + self.options.apply_wait;
+        while self.published() < position {
+            if self.check_open().is_err() || Instant::now() >= deadline {
+                return Err(Error::CommittedNotApplied { position });
+            }
+            let guard = lock(&self.applied_lock);
+            drop(self.applied.wait_timeout(guard, APPLY_RETRY));
+            self.retry_pending();
+        }
+        Ok(position)
+    }
+
+    /// Tries pending batches again unless a leader is at work, which does so itself.
+    pub fn retry_pending(&self) {
+        let mut committed = match self.committed.try_lock() {
+            Ok(committed) => committed,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let _still_full = self.apply_pending(&mut committed);
+    }
+}
