@@ -13,6 +13,8 @@ pub enum Error {
     Usage(String),
     #[error("{server}: {source}")]
     Client { server: String, source: ClientError },
+    #[error("{server}: {reason}")]
+    Server { server: String, reason: String },
     #[error("the server {name} did not start: {reason}; its log is {log}")]
     Start { name: String, reason: String, log: PathBuf },
     #[error("{path}: {source}")]

@@ -18,6 +18,7 @@
 //! reused buffers, no runtime.
 
 pub mod cli;
+pub mod compare;
 mod error;
 pub mod experiment;
 pub mod kv;

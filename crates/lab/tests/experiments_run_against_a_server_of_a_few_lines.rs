@@ -1,5 +1,5 @@
-//! The three experiments, small, against a stand-in that keeps documents in a map: what is sent is understood, what
-//! comes back is counted, files and tables hold it.
+//! Experiments, small, against a stand-in that keeps documents in a map: what is sent is understood, what comes back is
+//! counted, the files of the run hold it; and what goes wrong is told and leaves what was measured.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
-use arbor_lab::experiment::{Plan, Scale, carry_out, find};
-use arbor_lab::report::{Outcome, manifest, tables};
-use arbor_lab::run::{Arrival, Interrupt, Interval, Watch};
+use arbor_lab::experiment::{Book, Parameters, PhasePlan, Plan, Scale, carry_out, find, read};
+use arbor_lab::results::{Clock, Ending, Event, Phase, Run, StepRecord};
+use arbor_lab::run::{Interrupt, Interval, Watch};
 use arbor_lab::target::managed::Setup;
-use arbor_lab::target::mongodb::MongoDb;
-use arbor_lab::workload::{Kind, Shape};
 use arbor_wire::{Command, Limits, Scratch, decode, frame_length};
+
+/// A table of so many documents takes no more.
+const FULL: usize = 20_000;
 
 type Tables = Arc<Mutex<BTreeMap<String, BTreeMap<i64, DocBuf>>>>;
 
@@ -131,6 +132,9 @@ fn answer(command: &Command<'_>, tables: &Tables) -> DocBuf {
             };
             let docs: Vec<Doc<'_>> = sequences.chain(inline).collect();
             let table = tables.entry(text(Some(name)).to_owned()).or_default();
+            if table.len() >= FULL {
+                return DocBuf::new().with("ok", 0.0).with("errmsg", "no space left on device").with("code", 14031);
+            }
             let twice = docs.iter().any(|doc| table.insert(integer(doc.get("_id")), doc.to_buf()).is_some());
             let error = DocBuf::new().with("index", 0).with("code", 11000).with("errmsg", "E11000 duplicate key");
             let errors: ArrayBuf = [&error].into_iter().collect();
@@ -162,154 +166,206 @@ fn answer(command: &Command<'_>, tables: &Tables) -> DocBuf {
     reply.with("ok", 1.0)
 }
 
-#[derive(Default)]
-struct Seen {
-    intervals: usize,
-    phases: Vec<String>,
-}
+/// Ends the run after some intervals of a step.
+struct After(Interrupt, Duration);
 
-impl Watch for Seen {
-    fn interval(&mut self, _system: &str, interval: &Interval) {
-        self.intervals += 1;
-        assert!(interval.usage.seconds > 0.0);
+impl Watch for After {
+    fn interval(&mut self, interval: &Interval) {
+        if interval.phase == Phase::Run && interval.elapsed > self.1 {
+            self.0.set();
+        }
     }
 
-    fn phase(&mut self, _system: &str, what: &str) {
-        self.phases.push(what.to_owned());
-    }
+    fn event(&mut self, _event: &Event) {}
 }
 
 fn plan(experiment: &str, address: &str) -> Plan {
     let setup = Setup { binary: "/nonexistent".into(), root: std::env::temp_dir(), arguments: Vec::new(), keep: false };
     let mut plan = Plan::of(find(experiment).unwrap(), Scale::Small, setup);
-    plan.targets = vec![MongoDb::parse(&format!("stand-in=mongodb://{address}")).unwrap()];
-    plan.shape = Shape { tables: 2, rows: 2000 };
-    plan.batch = 100;
-    if !plan.clients.is_empty() {
-        plan.clients = vec![1, 3];
+    let parameters = &mut plan.parameters;
+    parameters.targets = vec![format!("stand-in=mongodb://{address}")];
+    for (name, value) in [("tables", 2), ("docs", 2000), ("batch", 100)] {
+        parameters.settings.insert(name.to_owned(), value.into());
     }
-    plan.pace.warm = Duration::from_millis(20);
-    plan.pace.measured = Duration::from_millis(300);
-    plan.pace.interval = Duration::from_millis(100);
-    plan.echo = false;
+    if !parameters.clients.is_empty() {
+        parameters.clients = vec![1, 3];
+    }
+    (parameters.warm_s, parameters.seconds, parameters.interval_s) = (0.02, 0.3, 0.1);
+    parameters.echo = false;
     plan
 }
 
-fn carried_out(plan: &Plan) -> (Outcome, Seen) {
-    let mut seen = Seen::default();
-    let outcome = carry_out(plan, &Interrupt::default(), &mut seen);
-    assert_eq!(outcome.systems[0].failure, None);
-    (outcome, seen)
+fn carried_out(plan: &Plan) -> Run {
+    carried_out_until(plan, &Interrupt::default(), Vec::new())
+}
+
+fn carried_out_until(plan: &Plan, interrupt: &Interrupt, watchers: Vec<Box<dyn Watch>>) -> Run {
+    let folder = tempfile::tempdir().unwrap();
+    let mut book = Book::open(&folder.path().join("run"), plan, watchers).unwrap();
+    carry_out(plan, &mut book, interrupt);
+    book.close(interrupt.is_set());
+    Run::read(book.folder()).unwrap()
+}
+
+fn failure(run: &Run, system: usize) -> &str {
+    run.record.systems[system].failure.as_deref().unwrap_or("none")
+}
+
+fn steps(run: &Run, phase: Phase) -> Vec<&StepRecord> {
+    run.record.systems[0].steps.iter().filter(|step| step.phase == phase).collect()
+}
+
+fn has_event(run: &Run, part: &str) -> bool {
+    run.events.iter().any(|event| event.text.contains(part))
 }
 
 #[test]
 fn point_queries() {
     let (address, tables_of_server) = start();
-    let (outcome, seen) = carried_out(&plan("pointquery", &address));
-    let system = &outcome.systems[0];
+    let run = carried_out(&plan("001-point-queries", &address));
+    assert_eq!((failure(&run, 0), run.record.ending), ("none", Ending::Complete));
     assert_eq!(tables_of_server.lock().unwrap().values().map(BTreeMap::len).collect::<Vec<_>>(), [2000, 2000]);
-    assert_eq!(system.load.as_ref().unwrap().documents, 4000);
-    assert_eq!(system.steps.iter().map(|step| step.clients).collect::<Vec<_>>(), [1, 3]);
-    for step in &system.steps {
-        assert!(step.rate() > 100.0 && step.recorder.error_count() == 0 && step.recorder.misses() == 0);
-        assert!(step.cpu_per_unit() > 0.0 && step.context_switches_per_unit() > 0.0);
+    assert_eq!(steps(&run, Phase::Load)[0].figure("units"), Some(4000.0));
+    let measured = steps(&run, Phase::Run);
+    assert_eq!(measured.iter().map(|step| step.name.as_str()).collect::<Vec<_>>(), ["c1", "c3"]);
+    for step in &measured {
+        let figure = |name: &str| step.figure(name).unwrap_or_else(|| panic!("{name}: {step:?}"));
+        assert!(figure("per_second") > 100.0 && figure("cpu_per_unit") > 0.0, "{step:?}");
+        assert!(figure("context_switches_per_unit") > 0.0, "{step:?}");
+        assert_eq!((figure("errors"), figure("misses")), (0.0, 0.0));
+        // Three intervals, each with its own histogram, and all of them together are the step.
+        assert!(run.points("stand-in", &step.name, "ops.point_query").count() >= 3);
+        let histogram = run.histogram("stand-in", &step.name, "point_query", Clock::Service).unwrap();
+        let row = step.latency("point_query", Clock::Service).unwrap();
+        assert_eq!((histogram.len(), figure("units")), (row.count, row.count as f64));
+        assert!((histogram.value_at_quantile(0.99) as f64 / 1000.0 - row.p99).abs() < 1.0 + row.p99 * 0.01);
     }
-    assert!(seen.intervals >= 6, "{}", seen.intervals);
-    let text = tables(&outcome);
-    for title in ["point queries per second", "(CPU_utilization / QPS) * 1,000,000", "context switch per query"] {
-        assert!(text.contains(&format!("\n{title}\n")) || text.starts_with(title), "{title}:\n{text}");
-    }
-    assert!(text.contains("1      3  clients\n"), "{text}");
-    let record = manifest(&outcome);
-    assert_eq!(record["systems"][0]["steps"][1]["clients"], 3);
-    assert!(record["systems"][0]["steps"][1]["latency_us"]["point_query"]["service"]["p99.9"].as_f64().unwrap() > 0.0);
 
     // The second time the tables are there.
-    let (outcome, seen) = carried_out(&plan("pointquery", &address));
-    assert!(outcome.systems[0].load.is_none() && seen.phases.iter().any(|phase| phase.contains("not loaded again")));
+    let run = carried_out(&plan("001-point-queries", &address));
+    assert!(steps(&run, Phase::Load).is_empty() && has_event(&run, "not loaded again"));
     // Tables with other contents are nobody's to drop.
-    let mut other = plan("pointquery", &address);
-    other.shape.rows = 50_000;
-    let outcome = carry_out(&other, &Interrupt::default(), &mut Seen::default());
-    assert!(outcome.systems[0].failure.as_ref().unwrap().contains("--drop"), "{:?}", outcome.systems[0].failure);
+    let mut other = plan("001-point-queries", &address);
+    other.parameters.settings.insert("docs".to_owned(), 50_000.into());
+    let run = carried_out(&other);
+    assert!(failure(&run, 0).contains("--drop"), "{}", failure(&run, 0));
+    assert_eq!(run.record.ending, Ending::Partial);
 }
 
 #[test]
 fn sysbench_transactions() {
     let (address, _) = start();
-    let (outcome, _) = carried_out(&plan("sysbench", &address));
-    for step in &outcome.systems[0].steps {
-        let count = |kind| step.recorder.count(kind);
-        assert!(count(Kind::TRANSACTION) > 0);
+    let run = carried_out(&plan("sysbench", &address));
+    for step in steps(&run, Phase::Run) {
+        let count = |kind| step.latency(kind, Clock::Service).map_or(0, |row| row.count);
+        assert!(count("transaction") > 0);
         // Ten point queries and one of each other statement to a transaction; those under way at the ends may differ,
         // and a table's row may be missing or there twice because remove and insert are two statements.
-        let slack = 2 * step.clients as u64 + step.recorder.error_count();
-        assert!(count(Kind::POINT_QUERY).abs_diff(10 * count(Kind::TRANSACTION)) <= 10 * slack);
-        assert!(count(Kind::INSERT).abs_diff(count(Kind::TRANSACTION)) <= slack);
+        let slack = 2 * step.clients as u64 + step.figure("errors").unwrap() as u64;
+        assert!(count("point_query").abs_diff(10 * count("transaction")) <= 10 * slack);
+        assert!(count("insert").abs_diff(count("transaction")) <= slack);
     }
-    let text = tables(&outcome);
-    assert!(
-        text.contains("transactions per second")
-            && text.contains("stand-in: p99, microseconds")
-            && text.contains("  sum_query\n"),
-        "{text}"
-    );
+    assert!(run.record.kinds.contains(&"sum_query".to_owned()));
 }
 
 #[test]
 fn a_rate_is_held_and_response_times_are_recorded() {
     let (address, _) = start();
-    let mut plan = plan("pointquery", &address);
-    plan.pace.rate = Some((200.0, Arrival::Constant));
-    plan.pace.measured = Duration::from_millis(1000);
-    plan.clients = vec![2];
-    let (outcome, _) = carried_out(&plan);
-    let step = &outcome.systems[0].steps[0];
-    assert!((150.0..250.0).contains(&step.rate()), "{}", step.rate());
-    let latencies = step.recorder.latencies(Kind::POINT_QUERY).unwrap();
-    let response = latencies.response.as_ref().unwrap();
-    assert_eq!(response.len(), latencies.service.len());
-    assert!(response.mean() >= latencies.service.mean());
+    let mut plan = plan("001-point-queries", &address);
+    (plan.parameters.rate, plan.parameters.seconds, plan.parameters.clients) = (Some(200.0), 1.0, vec![2]);
+    let run = carried_out(&plan);
+    assert_eq!(run.record.schedule, "open, constant, 200/s");
+    let measured = steps(&run, Phase::Run);
+    let rate = measured[0].per_second().unwrap();
+    assert!((150.0..250.0).contains(&rate), "{rate}");
+    let row = |clock| measured[0].latency("point_query", clock).unwrap();
+    assert_eq!(row(Clock::Response).count, row(Clock::Service).count);
+    assert!(row(Clock::Response).mean >= row(Clock::Service).mean);
+    assert!(run.histogram("stand-in", "c2", "point_query", Clock::Response).is_some());
 }
 
 #[test]
-fn the_load_prints_bytes_per_document() {
+fn a_load_alone() {
     let (address, _) = start();
-    let (outcome, _) = carried_out(&plan("load", &address));
-    let load = outcome.systems[0].load.as_ref().unwrap();
-    assert_eq!((load.documents, load.recorder.count(Kind::INSERT_BATCH)), (4000, 40));
-    assert!(outcome.systems[0].steps.is_empty());
-    let text = tables(&outcome);
-    assert!(text.contains("docs/s") && text.contains("stand-in"), "{text}");
+    let run = carried_out(&plan("load", &address));
+    assert_eq!(failure(&run, 0), "none");
+    let loads = steps(&run, Phase::Load);
+    assert_eq!((loads.len(), run.record.systems[0].steps.len()), (1, 1));
+    assert_eq!((loads[0].figure("units"), loads[0].latencies[0].count), (Some(4000.0), 40));
+    assert!(loads[0].figure("storage_bytes").is_some());
+    assert!(run.points("stand-in", "load", "ops.document").next().is_some());
+}
+
+#[test]
+fn repeats_rounds_and_phases_are_steps_of_their_own() {
+    let (address, _) = start();
+    let mut plan = plan("sysbench", &address);
+    let parameters = &mut plan.parameters;
+    (parameters.repeats, parameters.rounds, parameters.seconds, parameters.clients) = (2, 2, 0.1, vec![1]);
+    let phase = |name: &str, reload| PhasePlan { name: name.to_owned(), reload, ..PhasePlan::default() };
+    parameters.phases = vec![phase("a", false), phase("b", true)];
+    let run = carried_out(&plan);
+    let names: Vec<&str> = run.record.systems[0].steps.iter().map(|step| step.name.as_str()).collect();
+    assert_eq!((names.len(), names[0], names[5]), (10, "load", "load-b"), "{names:?}");
+    assert!(names.contains(&"a-round2-c1-r1") && names.contains(&"b-round1-c1-r2"), "{names:?}");
+    let last = &run.record.systems[0].steps[9];
+    assert_eq!((last.settings["workload"].clone(), last.settings["round"].clone()), ("b".into(), 2.into()));
 }
 
 #[test]
 fn an_interrupt_keeps_what_was_measured() {
     let (address, _) = start();
-    let mut plan = plan("pointquery", &address);
-    plan.pace.measured = Duration::from_secs(60);
+    let mut plan = plan("001-point-queries", &address);
+    plan.parameters.seconds = 60.0;
     let interrupt = Interrupt::default();
-    struct After(Interrupt);
-    impl Watch for After {
-        fn interval(&mut self, _system: &str, interval: &Interval) {
-            if interval.phase == "run" && interval.elapsed > Duration::from_millis(150) {
-                self.0.set();
-            }
-        }
-        fn phase(&mut self, _system: &str, _what: &str) {}
-    }
-    let outcome = carry_out(&plan, &interrupt, &mut After(interrupt.clone()));
-    let steps = &outcome.systems[0].steps;
-    assert!(outcome.interrupted && steps.len() == 1 && steps[0].interrupted && steps[0].rate() > 10.0);
-    assert!(tables(&outcome).contains("INTERRUPTED"));
+    let after = After(interrupt.clone(), Duration::from_millis(150));
+    let run = carried_out_until(&plan, &interrupt, vec![Box::new(after)]);
+    let measured = steps(&run, Phase::Run);
+    assert_eq!((run.record.ending, measured.len()), (Ending::Interrupted, 1));
+    assert!(measured[0].interrupted && measured[0].per_second().unwrap() > 10.0);
+    assert!(measured[0].marks.iter().any(|mark| mark.contains("interrupted")));
 }
 
 #[test]
 fn a_server_that_does_not_start_is_reported_and_the_next_goes_on() {
     let (address, _) = start();
     let mut plan = plan("load", &address);
-    plan.engines = vec!["nothing".to_owned()];
-    let outcome = carry_out(&plan, &Interrupt::default(), &mut Seen::default());
-    assert!(outcome.systems[0].failure.is_some());
-    assert!(outcome.systems[1].failure.is_none() && outcome.systems[1].load.is_some());
+    plan.parameters.engines = vec!["nothing".to_owned()];
+    let run = carried_out(&plan);
+    assert!(failure(&run, 0).contains("/nonexistent"), "{}", failure(&run, 0));
+    assert_eq!((failure(&run, 1), run.record.systems[1].steps.len()), ("none", 1));
+}
+
+#[test]
+fn nobody_listens() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let run = carried_out(&plan("load", &address.to_string()));
+    assert!(failure(&run, 0).starts_with("stand-in: "), "{}", failure(&run, 0));
+    assert!(has_event(&run, "refused"), "{:?}", run.events);
+}
+
+#[test]
+fn a_disk_that_fills_during_the_load_leaves_what_was_loaded() {
+    let (address, tables) = start();
+    let mut plan = plan("load", &address);
+    plan.parameters.settings.insert("tables".to_owned(), 1.into());
+    plan.parameters.settings.insert("docs".to_owned(), (FULL + 5000).into());
+    let run = carried_out(&plan);
+    assert!(failure(&run, 0).contains("no space left"), "{}", failure(&run, 0));
+    let loads = steps(&run, Phase::Load);
+    assert_eq!(loads[0].figure("units"), Some(FULL as f64));
+    assert!(loads[0].marks[0].contains("no space left"));
+    assert_eq!(tables.lock().unwrap()["sbtest1"].len(), FULL);
+}
+
+#[test]
+fn what_was_run_can_be_run_again() {
+    let (address, _) = start();
+    let mut plan = plan("sysbench", &address);
+    (plan.parameters.rate, plan.parameters.poisson, plan.parameters.seed) = (Some(150.0), true, 77);
+    let record = carried_out(&plan).record;
+    let again: Parameters = serde_json::from_value(record.parameters).unwrap();
+    assert_eq!(again, plan.parameters);
+    let experiment = read("run.yaml", &record.text).unwrap();
+    assert_eq!((experiment.name, experiment.workload), (plan.experiment.name, plan.experiment.workload));
 }

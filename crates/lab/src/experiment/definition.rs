@@ -1,64 +1,100 @@
-//! An experiment as its YAML file says it. The founding experiments are built in; a path to another file works too.
-//!
-//! ```yaml
-//! name: pointquery
-//! about: one line for `arbor lab list`
-//! workload: pointquery          # or sysbench, or load
-//! echo: true                    # measure the bare TCP echo as well
-//! batch: 1000                   # documents per insert while loading
-//! mix: { points: 10, ... }      # sysbench: statements per transaction
-//! small: { tables: 8, docs: 125000, clients: [1, 2, 4], warm: 1, seconds: 5 }
-//! full: { ... }
-//! ```
+//! An experiment as its YAML file says it (docs/laboratory.md has the keys). A key that is unknown, missing or of the
+//! wrong sort is named with its line.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use saphyr::{LoadableYamlNode, Yaml};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use crate::workload::Shape;
-use crate::workload::sysbench::Mix;
-use crate::{Error, Result};
+use super::section::{Section, parse};
+use crate::Result;
+use crate::results::EventKind;
+use crate::run::Scripted;
+use crate::workload::{Mode, build};
 
-const BUILT_IN: [&str; 3] = [
-    include_str!("../../experiments/pointquery.yaml"),
-    include_str!("../../experiments/sysbench.yaml"),
-    include_str!("../../experiments/load.yaml"),
-];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
-    /// Minutes on a laptop.
-    Small,
-    /// The sizes of the founding text, or as near as one machine gets.
-    Full,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
-    PointQuery,
-    Sysbench,
-    /// Nothing beyond the load.
-    Load,
-}
+/// The workload of an experiment that runs the engines alone (`arbor lab kv`).
+pub const KV: &str = "kv";
 
 #[derive(Clone, Debug)]
 pub struct Experiment {
     pub name: String,
+    /// One line for `arbor lab list`.
     pub about: String,
-    pub work: Work,
+    pub founding_text: Option<String>,
+    /// Who runs it and why, for `arbor lab describe`.
+    pub purpose: String,
+    /// What a repetition should show.
+    pub expected: String,
+    pub workload: String,
+    pub mode: Mode,
+    /// Measure the bare TCP echo as well.
     pub echo: bool,
-    pub batch: usize,
-    pub mix: Mix,
+    /// Read everything once before the steps.
+    pub scan: bool,
+    /// It runs on MySQL and MariaDB too.
+    pub mysql: bool,
+    /// After each step the server is killed (-9) and the time to its first answer taken.
+    pub recovery: bool,
+    /// Needs shards behind the server.
+    pub sharded: bool,
+    /// Flags of Arbor by engine.
+    pub flags: BTreeMap<String, Vec<String>>,
     small: Size,
     full: Size,
+    /// The file.
+    pub text: String,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Minutes on two cores.
+    Small,
+    /// The sizes of the founding text.
+    Full,
+}
+
+impl Scale {
+    pub fn name(self) -> &'static str {
+        if self == Scale::Small { "small" } else { "full" }
+    }
+}
+
+/// What one scale says.
+#[derive(Clone, Debug, Default)]
 pub struct Size {
-    pub shape: Shape,
+    /// Of the workload.
+    pub settings: Map<String, Value>,
     pub clients: Vec<usize>,
-    pub warm: Duration,
-    pub measured: Duration,
+    pub warm_s: f64,
+    pub steady_s: Option<f64>,
+    pub seconds: f64,
+    pub interval_s: f64,
+    pub repeats: u32,
+    pub rounds: u32,
+    pub cache_mb: Vec<u64>,
+    /// The memory of the server with its page cache, in multiples of its cache.
+    pub memory: Option<f64>,
+    pub syncdelay: Vec<f64>,
+    pub rate: Option<f64>,
+    pub poisson: bool,
+    pub loaders: usize,
+    pub phases: Vec<PhasePlan>,
+    pub script: Vec<Scripted>,
+    /// Estimates for `describe` and for the check before a load.
+    pub disk_mb: u64,
+    pub load_s: f64,
+    /// Of `arbor lab kv`.
+    pub arguments: Vec<String>,
+}
+
+/// Steps with settings of their own on the same data: YCSB's A, B, C ...
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhasePlan {
+    pub name: String,
+    pub settings: Map<String, Value>,
+    /// Drop the data and load it anew before.
+    pub reload: bool,
 }
 
 impl Experiment {
@@ -70,156 +106,198 @@ impl Experiment {
     }
 }
 
-/// The experiments that are built in.
-pub fn built_in() -> Result<Vec<Experiment>> {
-    BUILT_IN.iter().map(|text| read(text)).collect()
-}
-
-/// A built-in experiment by its name, or the one in a YAML file.
-pub fn find(name: &str) -> Result<Experiment> {
-    if name.ends_with(".yaml") || name.ends_with(".yml") {
-        return read(&std::fs::read_to_string(name).map_err(Error::file(name))?);
-    }
-    let experiments = built_in()?;
-    let names: Vec<&str> = experiments.iter().map(|experiment| experiment.name.as_str()).collect();
-    let unknown = format!("there is no experiment {name:?}; there are {}, and files *.yaml", names.join(", "));
-    experiments.into_iter().find(|experiment| experiment.name == name).ok_or(Error::Usage(unknown))
-}
-
-fn read(text: &str) -> Result<Experiment> {
-    let documents = Yaml::load_from_str(text).map_err(|error| Error::Usage(format!("experiment: {error}")))?;
-    let [document] = documents.as_slice() else {
-        return Err(Error::Usage("an experiment is one YAML document".to_owned()));
-    };
-    let top = Section { path: "experiment", node: document };
-    top.only(&["name", "about", "workload", "echo", "batch", "mix", "small", "full"])?;
-    let work = match top.text("workload")? {
-        "pointquery" => Work::PointQuery,
-        "sysbench" => Work::Sysbench,
-        "load" => Work::Load,
-        other => return Err(Error::Usage(format!("experiment: there is no workload {other:?}"))),
-    };
-    Ok(Experiment {
-        name: top.text("name")?.to_owned(),
-        about: top.text("about")?.to_owned(),
-        work,
-        echo: top.get("echo").and_then(Yaml::as_bool).unwrap_or(false),
-        batch: top.number("batch", 1000)?,
-        mix: mix(&top)?,
-        small: size(&top, "small")?,
-        full: size(&top, "full")?,
-    })
-}
-
-fn mix(top: &Section<'_>) -> Result<Mix> {
-    let default = Mix::default();
-    let Some(node) = top.get("mix") else { return Ok(default) };
-    let mix = Section { path: "mix", node };
-    mix.only(&[
-        "points",
-        "ranges",
-        "sums",
-        "orders",
-        "distincts",
-        "index_updates",
-        "non_index_updates",
-        "inserts",
-        "range_size",
+/// Reads an experiment; `file` is what messages call it.
+pub fn read(file: &str, text: &str) -> Result<Experiment> {
+    let document = parse(file, text)?;
+    let top = Section::of(file, &document)?;
+    top.only(&[
+        "name",
+        "about",
+        "founding_text",
+        "purpose",
+        "expected",
+        "workload",
+        "mode",
+        "echo",
+        "scan",
+        "mysql",
+        "recovery",
+        "sharded",
+        "flags",
+        "small",
+        "full",
     ])?;
-    Ok(Mix {
-        points: mix.number("points", default.points)?,
-        ranges: mix.number("ranges", default.ranges)?,
-        sums: mix.number("sums", default.sums)?,
-        orders: mix.number("orders", default.orders)?,
-        distincts: mix.number("distincts", default.distincts)?,
-        index_updates: mix.number("index_updates", default.index_updates)?,
-        non_index_updates: mix.number("non_index_updates", default.non_index_updates)?,
-        inserts: mix.number("inserts", default.inserts)?,
-        range_size: mix.number("range_size", default.range_size)?,
+    let workload = top.required("workload")?.to_owned();
+    let mode = match top.text("mode")? {
+        None | Some("compat") => Mode::Compat,
+        Some("fixed") => Mode::Fixed,
+        Some(_) => return Err(top.wrong("mode", "compat or fixed is wanted")),
+    };
+    let size = |name| size(&top, name, &workload, mode);
+    Ok(Experiment {
+        name: top.required("name")?.to_owned(),
+        about: top.required("about")?.to_owned(),
+        founding_text: top.text("founding_text")?.map(str::to_owned),
+        purpose: top.text("purpose")?.unwrap_or_default().trim().to_owned(),
+        expected: top.text("expected")?.unwrap_or_default().trim().to_owned(),
+        mode,
+        echo: top.flag("echo")?,
+        scan: top.flag("scan")?,
+        mysql: top.flag("mysql")?,
+        recovery: top.flag("recovery")?,
+        sharded: top.flag("sharded")?,
+        flags: flags(&top)?,
+        small: size("small")?,
+        full: size("full")?,
+        workload,
+        text: text.to_owned(),
     })
 }
 
-fn size(top: &Section<'_>, name: &'static str) -> Result<Size> {
-    let node = top.get(name).ok_or_else(|| top.wrong(name, "is missing"))?;
-    let size = Section { path: name, node };
-    size.only(&["tables", "docs", "clients", "warm", "seconds"])?;
-    let clients = size.get("clients").and_then(Yaml::as_sequence).map_or(&[][..], Vec::as_slice);
-    let clients = clients.iter().map(|node| node.as_integer().and_then(|n| usize::try_from(n).ok()));
-    Ok(Size {
-        shape: Shape { tables: size.number("tables", 1)?, rows: size.number("docs", 1000)? },
-        clients: clients.collect::<Option<_>>().ok_or_else(|| size.wrong("clients", "is no list of numbers"))?,
-        warm: Duration::from_secs(size.number("warm", 0)?),
-        measured: Duration::from_secs(size.number("seconds", 0)?),
-    })
+fn flags(top: &Section<'_>) -> Result<BTreeMap<String, Vec<String>>> {
+    let Some(flags) = top.section("flags")? else { return Ok(BTreeMap::new()) };
+    flags.entries()?.into_iter().map(|(engine, _)| Ok((engine.clone(), flags.texts(&engine)?))).collect()
 }
 
-/// A mapping whose keys are known.
-struct Section<'a> {
-    path: &'static str,
-    node: &'a Yaml<'a>,
+fn size(top: &Section<'_>, name: &str, workload: &str, mode: Mode) -> Result<Size> {
+    let size = top.section(name)?.ok_or_else(|| top.wrong(name, "is missing"))?;
+    size.only(&[
+        "settings",
+        "clients",
+        "warm",
+        "steady",
+        "seconds",
+        "interval",
+        "repeats",
+        "rounds",
+        "cache_mb",
+        "memory",
+        "syncdelay",
+        "rate",
+        "poisson",
+        "loaders",
+        "phases",
+        "script",
+        "disk_mb",
+        "load_s",
+        "arguments",
+    ])?;
+    let settings = size.section("settings")?;
+    let read = Size {
+        settings: settings.map_or_else(|| Ok(Map::new()), |settings| settings.map())?,
+        clients: size.numbers("clients")?,
+        warm_s: size.quantity("warm")?.unwrap_or(0.0),
+        steady_s: size.quantity("steady")?,
+        seconds: size.quantity("seconds")?.unwrap_or(0.0),
+        interval_s: size.quantity("interval")?.unwrap_or(1.0),
+        repeats: size.number("repeats")?.unwrap_or(1),
+        rounds: size.number("rounds")?.unwrap_or(1),
+        cache_mb: size.numbers("cache_mb")?,
+        memory: size.quantity("memory")?,
+        syncdelay: size.quantities("syncdelay")?,
+        rate: size.quantity("rate")?,
+        poisson: size.flag("poisson")?,
+        loaders: size.number("loaders")?.unwrap_or(8),
+        phases: phases(&size)?,
+        script: script(&size)?,
+        disk_mb: size.number("disk_mb")?.unwrap_or(0),
+        load_s: size.quantity("load_s")?.unwrap_or(0.0),
+        arguments: size.texts("arguments")?,
+    };
+    if read.clients.iter().any(|clients| !(1..=10_000).contains(clients)) {
+        return Err(size.wrong("clients", "numbers from 1 to 10000 are wanted"));
+    }
+    if !read.clients.is_empty() && read.seconds <= 0.0 {
+        return Err(size.wrong("seconds", "how long is a step?"));
+    }
+    if workload != KV {
+        // Whatever the workload refuses is refused here, with its line.
+        let refused = |text: String| settings.unwrap_or(size).wrong_within(&text);
+        build(workload, mode, &read.settings).map_err(refused)?;
+        for phase in &read.phases {
+            build(workload, mode, &merged(&read.settings, &phase.settings)).map_err(refused)?;
+        }
+    }
+    Ok(read)
 }
 
-impl<'a> Section<'a> {
-    fn wrong(&self, key: &str, what: &str) -> Error {
-        Error::Usage(format!("{}: {key} {what}", self.path))
-    }
+/// The settings of a phase over those of all.
+pub fn merged(all: &Map<String, Value>, own: &Map<String, Value>) -> Map<String, Value> {
+    all.iter().chain(own).map(|(name, value)| (name.clone(), value.clone())).collect()
+}
 
-    fn only(&self, known: &[&str]) -> Result<()> {
-        let mapping = self.node.as_mapping().ok_or_else(|| self.wrong("this", "is no mapping"))?;
-        let unknown = mapping.keys().find(|key| !key.as_str().is_some_and(|key| known.contains(&key)));
-        unknown.map_or(Ok(()), |key| Err(self.wrong(key.as_str().unwrap_or("a key"), "is unknown")))
-    }
+fn phases(size: &Section<'_>) -> Result<Vec<PhasePlan>> {
+    let phase = |section: Section<'_>| {
+        section.only(&["name", "settings", "reload"])?;
+        let settings = section.section("settings")?.map_or_else(|| Ok(Map::new()), |settings| settings.map())?;
+        Ok(PhasePlan { name: section.required("name")?.to_owned(), settings, reload: section.flag("reload")? })
+    };
+    size.sections("phases")?.into_iter().map(phase).collect()
+}
 
-    fn get(&self, key: &str) -> Option<&'a Yaml<'a>> {
-        self.node.as_mapping_get(key)
-    }
-
-    fn text(&self, key: &str) -> Result<&'a str> {
-        self.get(key).and_then(Yaml::as_str).ok_or_else(|| self.wrong(key, "is no text"))
-    }
-
-    fn number<T: TryFrom<i64>>(&self, key: &str, default: T) -> Result<T> {
-        let Some(node) = self.get(key) else { return Ok(default) };
-        node.as_integer()
-            .and_then(|number| T::try_from(number).ok())
-            .ok_or_else(|| self.wrong(key, "is no number it takes"))
-    }
+fn script(size: &Section<'_>) -> Result<Vec<Scripted>> {
+    let scripted = |section: Section<'_>| {
+        section.only(&["at", "kind", "text", "database", "command"])?;
+        let kind = section.required("kind")?;
+        let kind: EventKind = serde_json::from_value(Value::String(kind.to_owned()))
+            .map_err(|_| section.wrong("kind", "checkpoint, move_chunk, engine_switch or note is wanted"))?;
+        let command = section.section("command")?.ok_or_else(|| section.wrong("command", "is missing"))?.entries()?;
+        Ok(Scripted {
+            at: Duration::from_secs_f64(section.quantity("at")?.unwrap_or(0.0)),
+            kind,
+            text: section.text("text")?.unwrap_or(kind.name()).to_owned(),
+            command,
+            database: section.text("database")?.unwrap_or("admin").to_owned(),
+        })
+    };
+    size.sections("script")?.into_iter().map(scripted).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const GOOD: &str = "name: a\nabout: b\nworkload: pointquery\nsmall:\n  settings: {tables: 2}\n  clients: [1, 4]\n  seconds: 3\nfull: {}\n";
+
     #[test]
-    fn the_founding_experiments_are_read() {
-        let names: Vec<String> = built_in().unwrap().into_iter().map(|experiment| experiment.name).collect();
-        assert_eq!(names, ["pointquery", "sysbench", "load"]);
-        let point = find("pointquery").unwrap();
-        assert_eq!(point.size(Scale::Small).clients, [1, 2, 4, 8, 16, 32, 40]);
-        assert!(point.echo && point.size(Scale::Full).shape.rows == 1_000_000);
-        let mix = find("sysbench").unwrap().mix;
-        // 14 reads and 4 writes: a remove and an insert are two.
-        assert_eq!(mix.points + mix.ranges + mix.sums + mix.orders + mix.distincts, 14);
-        assert_eq!(mix.index_updates + mix.non_index_updates + 2 * mix.inserts, 4);
+    fn what_is_not_said_has_a_default() {
+        let experiment = read("x.yaml", GOOD).unwrap();
+        let small = experiment.size(Scale::Small);
+        assert_eq!((small.repeats, small.rounds, small.loaders, small.interval_s), (1, 1, 8, 1.0));
+        assert_eq!((small.clients.as_slice(), experiment.mode, experiment.echo), (&[1, 4][..], Mode::Compat, false));
     }
 
     #[test]
-    fn what_an_experiment_cannot_say() {
-        let good = "{name: a, about: b, workload: load, small: {}, full: {}}";
-        assert_eq!(read(good).unwrap().size(Scale::Small).shape.rows, 1000);
-        for (from, to) in [
-            ("load", "frob"),
-            ("name: a", "name: 1"),
-            ("small: {}", "small: 1"),
-            ("small: {}, ", ""),
-            ("small: {}", "small: {frob: 1}"),
-            ("small: {}", "small: {clients: [a]}"),
-            ("small: {}", "small: {docs: -1}"),
-            ("small: {}", "small: {docs: 1.5}"),
-            ("about: b", "colour: b, about: b"),
-            ("{name", "[{name"),
+    fn what_is_wrong_is_named_with_its_line() {
+        for (from, to, expect) in [
+            ("about: b", "colour: b", "x.yaml:2: there is no key \"colour\""),
+            ("about: b\n", "", "x.yaml:1: about: is missing"),
+            ("pointquery", "frob", "there is no workload \"frob\""),
+            ("tables: 2", "tabels: 2", "x.yaml:5: workload pointquery: unknown field `tabels`"),
+            ("[1, 4]", "[1, a]", "x.yaml:6: clients: a list of whole numbers"),
+            ("[1, 4]", "[0]", "x.yaml:6: clients: numbers from 1"),
+            ("seconds: 3", "seconds: -3", "x.yaml:7: seconds: a number from 0 on"),
+            ("  seconds: 3\n", "", "seconds: how long is a step?"),
+            ("full: {}", "full: 1", "x.yaml:8: a mapping is wanted"),
+            ("full: {}", "full: {phases: [{name: a, settings: {frob: 1}}]}", "unknown field `frob`"),
+            ("full: {}", "full: {script: [{at: 1, kind: frob}]}", "x.yaml:8: kind: checkpoint, move_chunk"),
+            ("name: a", "name: [a", "x.yaml:"),
+            ("name: a", "- a", "x.yaml:"),
         ] {
-            assert!(matches!(read(&good.replace(from, to)), Err(Error::Usage(_))), "{from} -> {to}");
+            let text = GOOD.replace(from, to);
+            let error = read("x.yaml", &text).unwrap_err().to_string();
+            assert!(error.contains(expect), "{from} -> {to}: {error}");
         }
+    }
+
+    #[test]
+    fn a_script_keeps_the_order_of_its_command() {
+        let script =
+            "full:\n  script:\n    - {at: 600, kind: move_chunk, command: {moveChunk: a.b, find: {x: 1}, to: s2}}\n";
+        let experiment = read("x.yaml", &GOOD.replace("full: {}\n", script)).unwrap();
+        let [scripted] = experiment.size(Scale::Full).script.as_slice() else { panic!() };
+        let names: Vec<&str> = scripted.command.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((names.as_slice(), scripted.kind), (&["moveChunk", "find", "to"][..], EventKind::MoveChunk));
+        assert_eq!((scripted.at.as_secs(), scripted.text.as_str()), (600, "move_chunk"));
     }
 }

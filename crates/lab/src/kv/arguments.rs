@@ -6,10 +6,10 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::child::{self, EngineProcess};
 use super::conduct::{Part, Runner, conduct};
-use super::memory_limit::MemoryLimit;
 use super::{KvEngine, KvOptions, Phase, summary};
 use crate::cli::{list, number, option, parse, text, texts};
 use crate::experiment::default_root;
+use crate::target::memory_limit::MemoryLimit;
 use crate::{Error, Result};
 
 /// Cache of a cold run unless another is given, and the memory beside it.
@@ -56,17 +56,12 @@ pub(crate) fn engine_command() -> Command {
 pub(crate) fn run(matches: &ArgMatches, engines: &[KvEngine]) -> Result<()> {
     let options = options(matches)?;
     let engines = chosen(matches, engines)?;
-    let phases =
-        Phase::chosen(&options, &texts(matches, "only")).map_err(|error| Error::Usage(format!("--only: {error}")))?;
     let peer = text(matches, "peer").or(engines.last().map(|engine| engine.name)).unwrap_or_default();
     if !engines.iter().any(|engine| engine.name == peer) {
         return Err(Error::Usage(format!("--peer: {peer:?} is not among --engines")));
     }
     let folder = text(matches, "data").map_or_else(default_root, |folder| Path::new(folder).to_owned());
-    let start = |options: &KvOptions, engine, folder: &Path| -> Result<Box<dyn Runner>> {
-        Ok(Box::new(EngineProcess::start(options, engine, folder)?))
-    };
-    let parts = conduct(&options, &engines, &phases, &folder, &start)?;
+    let parts = measure(matches, &engines, &folder)?;
     for part in &parts {
         println!("{}", summary::of_engine(&options, part));
     }
@@ -79,6 +74,17 @@ pub(crate) fn run(matches: &ArgMatches, engines: &[KvEngine]) -> Result<()> {
         .filter_map(|part| part.failure.as_ref().map(|why| format!("{}: {why}", part.engine.name)))
         .collect();
     if failures.is_empty() { Ok(()) } else { Err(Error::Engine(failures.join("; "))) }
+}
+
+/// Runs the phases that the arguments ask for, in folders below `folder`.
+pub(super) fn measure(matches: &ArgMatches, engines: &[KvEngine], folder: &Path) -> Result<Vec<Part>> {
+    let options = options(matches)?;
+    let phases =
+        Phase::chosen(&options, &texts(matches, "only")).map_err(|error| Error::Usage(format!("--only: {error}")))?;
+    let start = |options: &KvOptions, engine, folder: &Path| -> Result<Box<dyn Runner>> {
+        Ok(Box::new(EngineProcess::start(options, engine, folder)?))
+    };
+    conduct(&options, engines, &phases, folder, &start)
 }
 
 /// Serves one engine of `lab kv`.
@@ -103,7 +109,7 @@ fn options(matches: &ArgMatches) -> Result<KvOptions> {
     let cold = matches.get_flag("cold");
     let cache_mb = number(matches, "cache-mb")?.unwrap_or(if cold { COLD_CACHE_MB } else { 1024 });
     let memory_mb = number(matches, "memory-mb")?.unwrap_or(cache_mb + COLD_REST_MB);
-    let memory_bytes = (cold && can_limit_memory()).then_some(memory_mb << 20);
+    let memory_bytes = (cold && MemoryLimit::possible()).then_some(memory_mb << 20);
     Ok(KvOptions {
         rows,
         value_bytes: number(matches, "value-bytes")?.unwrap_or(usual.value_bytes),
@@ -120,10 +126,6 @@ fn options(matches: &ArgMatches) -> Result<KvOptions> {
         log: matches.get_flag("log"),
         kill_rows: number(matches, "kill-rows")?.unwrap_or(rows.min(4_000_000)),
     })
-}
-
-fn can_limit_memory() -> bool {
-    MemoryLimit::new(&format!("arbor-kv-{}", std::process::id()), 1 << 30).is_some()
 }
 
 /// The run as a file that can be compared later.
@@ -152,7 +154,7 @@ fn chosen(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Vec<KvEngine>> {
     names.iter().map(|name| find(engines, name)).collect()
 }
 
-fn find(engines: &[KvEngine], name: &str) -> Result<KvEngine> {
+pub(super) fn find(engines: &[KvEngine], name: &str) -> Result<KvEngine> {
     let found = engines.iter().find(|engine| engine.name == name).copied();
     found.ok_or_else(|| {
         let known = engines.iter().map(|engine| engine.name).collect::<Vec<_>>().join(", ");

@@ -10,9 +10,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
-use super::memory_limit::MemoryLimit;
 use super::session::Session;
 use super::{Figures, KvEngine, KvOptions, Phase};
+use crate::target::memory_limit::MemoryLimit;
 use crate::{Error, Result};
 
 /// The subcommand that the process runs.

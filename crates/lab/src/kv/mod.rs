@@ -1,7 +1,7 @@
 //! `arbor lab kv`: the storage engines alone, side by side, behind their common trait. No protocol, no planner, and a log
 //! only when asked for: what one engine costs more than another here is the engine's own.
 //!
-//! Every engine has a process of its own ([`child`]), in a memory cgroup when the run is cold ([`memory_limit`]). The
+//! Every engine has a process of its own ([`child`]), in a memory cgroup when the run is cold. The
 //! processes take turns phase by phase, and those whose turn it is not are stopped, so drifts of the machine meet all.
 //!
 //! | phase | what one operation is |
@@ -29,10 +29,10 @@
 pub(crate) mod arguments;
 mod child;
 mod conduct;
+mod experiment;
 mod journal;
 mod killed;
 mod measure;
-mod memory_limit;
 mod phase;
 mod reading;
 mod rows;
@@ -47,6 +47,7 @@ use std::sync::Arc;
 use arbor_engine::{Engine, UpdateFunction};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use experiment::run_as_experiment;
 pub use measure::Figures;
 pub use phase::Phase;
 pub use update::Increment;

@@ -1,26 +1,64 @@
 //! What the machine did meanwhile: CPU and context switches of the host as vmstat counts them, CPU of server and
-//! generator, bytes on disk. All from /proc, on one clock.
+//! generator, reads and writes of the device and of the server's process, memory, bytes on disk. All from /proc, on one
+//! clock.
 
+mod device;
 mod disk_use;
 mod host;
 mod process;
 
+use std::path::Path;
 use std::time::Instant;
 
+pub use device::{Device, DeviceCounters};
 pub use disk_use::{DiskUse, disk_use};
 pub use host::HostCounters;
-pub use process::{DeviceBytes, cpu_seconds, forget_peak_memory, own_cpu_seconds, peak_memory_bytes};
+pub use process::{
+    DeviceBytes, cpu_seconds, forget_peak_memory, is_running, own_cpu_seconds, peak_memory_bytes, resident_bytes,
+};
+
+/// What is looked at beside the host: the server's process and the device below its data folder, where they are known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Observed {
+    pub process: Option<u32>,
+    pub device: Option<Device>,
+}
+
+impl Observed {
+    pub fn of(process: Option<u32>, folder: Option<&Path>) -> Observed {
+        Observed { process, device: folder.and_then(Device::below) }
+    }
+}
 
 /// Counters at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     at: Instant,
     host: HostCounters,
-    server_cpu_s: Option<f64>,
+    device: Option<DeviceCounters>,
+    /// A server that died meanwhile has no figures; the run notices by itself.
+    server: Option<ServerCounters>,
     client_cpu_s: f64,
 }
 
-/// What happened between two samples.
+#[derive(Clone, Copy, Debug)]
+struct ServerCounters {
+    cpu_s: f64,
+    resident_bytes: Option<u64>,
+    device: Option<DeviceBytes>,
+}
+
+impl ServerCounters {
+    fn read(process: u32) -> Option<ServerCounters> {
+        Some(ServerCounters {
+            cpu_s: cpu_seconds(process).ok()?,
+            resident_bytes: resident_bytes(process).ok(),
+            device: DeviceBytes::of_process(process).ok(),
+        })
+    }
+}
+
+/// What happened between two samples. What is not known is `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub seconds: f64,
@@ -28,20 +66,25 @@ pub struct Usage {
     pub user_percent: f64,
     pub system_percent: f64,
     pub context_switches: f64,
-    /// CPU seconds of the server's process; `None` when it is not known.
+    /// Of the device below the data folder.
+    pub device: Option<DeviceCounters>,
+    /// CPU seconds of the server's process.
     pub server_cpu_s: Option<f64>,
+    /// What the server's process caused to be read and written.
+    pub server_device: Option<DeviceBytes>,
+    /// Of the server's process, at the end.
+    pub resident_bytes: Option<u64>,
     /// CPU seconds of this process.
     pub client_cpu_s: f64,
 }
 
 impl Sample {
-    /// Takes a sample; `server` is the process of the system under test.
-    pub fn take(server: Option<u32>) -> std::io::Result<Sample> {
+    pub fn take(observed: Observed) -> std::io::Result<Sample> {
         Ok(Sample {
             at: Instant::now(),
             host: HostCounters::read()?,
-            // A server that died meanwhile has no figure; the run notices by itself.
-            server_cpu_s: server.and_then(|pid| process::cpu_seconds(pid).ok()),
+            device: observed.device.and_then(|device| device.counters().ok()),
+            server: observed.process.and_then(ServerCounters::read),
             client_cpu_s: own_cpu_seconds(),
         })
     }
@@ -53,12 +96,18 @@ impl Sample {
     pub fn since(&self, earlier: &Sample) -> Usage {
         let ticks = (self.host.total - earlier.host.total).max(1) as f64;
         let percent = |later: u64, earlier: u64| later.saturating_sub(earlier) as f64 / ticks * 100.0;
+        let servers = self.server.zip(earlier.server);
         Usage {
             seconds: self.at.duration_since(earlier.at).as_secs_f64(),
             user_percent: percent(self.host.user, earlier.host.user),
             system_percent: percent(self.host.system, earlier.host.system),
             context_switches: self.host.context_switches.saturating_sub(earlier.host.context_switches) as f64,
-            server_cpu_s: self.server_cpu_s.zip(earlier.server_cpu_s).map(|(later, earlier)| later - earlier),
+            device: self.device.zip(earlier.device).map(|(later, earlier)| later.since(earlier)),
+            server_cpu_s: servers.map(|(later, earlier)| (later.cpu_s - earlier.cpu_s).max(0.0)),
+            server_device: servers
+                .and_then(|(later, earlier)| later.device.zip(earlier.device))
+                .map(|(later, earlier)| later.since(earlier)),
+            resident_bytes: self.server.and_then(|server| server.resident_bytes),
             client_cpu_s: self.client_cpu_s - earlier.client_cpu_s,
         }
     }

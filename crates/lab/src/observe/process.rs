@@ -9,7 +9,24 @@ pub struct DeviceBytes {
 
 impl DeviceBytes {
     pub fn of_this_process() -> std::io::Result<DeviceBytes> {
-        let text = std::fs::read_to_string("/proc/self/io")?;
+        DeviceBytes::read("/proc/self/io")
+    }
+
+    /// Refused by the kernel for processes of others.
+    pub fn of_process(pid: u32) -> std::io::Result<DeviceBytes> {
+        DeviceBytes::read(&format!("/proc/{pid}/io"))
+    }
+
+    /// A process of the same number that began anew counts from nothing.
+    pub fn since(self, earlier: DeviceBytes) -> DeviceBytes {
+        DeviceBytes {
+            read: self.read.saturating_sub(earlier.read),
+            written: self.written.saturating_sub(earlier.written),
+        }
+    }
+
+    fn read(path: &str) -> std::io::Result<DeviceBytes> {
+        let text = std::fs::read_to_string(path)?;
         let field = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
@@ -26,10 +43,18 @@ pub fn own_cpu_seconds() -> f64 {
 
 /// Resident memory of this process at most since it began, or since [`forget_peak_memory`].
 pub fn peak_memory_bytes() -> std::io::Result<u64> {
-    let text = std::fs::read_to_string("/proc/self/status")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = line.and_then(|value| value.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    Ok(kilobytes.unwrap_or(0) * 1024)
+    Ok(memory_bytes(&std::fs::read_to_string("/proc/self/status")?, "VmHWM:").unwrap_or(0))
+}
+
+/// Resident memory of a process.
+pub fn resident_bytes(pid: u32) -> std::io::Result<u64> {
+    Ok(memory_bytes(&std::fs::read_to_string(format!("/proc/{pid}/status"))?, "VmRSS:").unwrap_or(0))
+}
+
+/// A line of /proc/PID/status, which counts in kB.
+fn memory_bytes(status: &str, name: &str) -> Option<u64> {
+    let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+    value.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
 /// Where the system does not allow that, the peak stays the one since the process began.
@@ -42,6 +67,12 @@ pub fn cpu_seconds(pid: u32) -> std::io::Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let ticks = cpu_ticks(&text).ok_or_else(|| std::io::Error::other("/proc/PID/stat has an unknown form"))?;
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Whether a process goes on: one that has ended and was not waited for does not.
+pub fn is_running(pid: u32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    text.rsplit_once(')').is_some_and(|(_, fields)| !fields.trim_start().starts_with(['Z', 'X']))
 }
 
 /// Fields 14 and 15. The name in field 2 may hold blanks and brackets, so counting starts behind the last bracket.
@@ -62,6 +93,24 @@ mod tests {
         let text = "42 (a) b (c)) S 1 42 42 0 -1 4194304 100 0 0 0 7 5 0 0 20 0 1 0 99 1 1";
         assert_eq!(cpu_ticks(text), Some(12));
         assert_eq!(cpu_ticks("42 (a) S 1"), None);
+    }
+
+    #[test]
+    fn memory_is_counted_in_kilobytes() {
+        assert_eq!(memory_bytes("VmHWM:\t  10 kB\nVmRSS:\t 7 kB\n", "VmRSS:"), Some(7 * 1024));
+        assert_eq!(memory_bytes("VmHWM:\t  10 kB\n", "VmRSS:"), None);
+        assert!(resident_bytes(std::process::id()).unwrap() > 1 << 20);
+    }
+
+    #[test]
+    fn a_child_that_ended_runs_no_more() {
+        assert!(is_running(std::process::id()) && !is_running(u32::MAX));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let begun = std::time::Instant::now();
+        while is_running(child.id()) {
+            assert!(begun.elapsed().as_secs() < 20);
+        }
+        child.wait().unwrap();
     }
 
     #[test]

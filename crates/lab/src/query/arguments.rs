@@ -43,8 +43,8 @@ pub fn run(matches: &ArgMatches) -> Result<bool> {
         let mut setup = setup(matches)?;
         setup.arguments = texts(matches, "server-arg");
         setup.keep = matches.get_flag("keep");
-        let managed = Managed::start(engine, &setup)?;
-        all.push(run.on(&managed.target)?);
+        let managed = Managed::arbor(engine, &setup)?;
+        all.push(run.on(managed.mongodb())?);
     }
     for target in &targets {
         all.push(run.on(&MongoDb::parse(target)?.discover()?)?);

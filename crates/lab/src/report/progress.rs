@@ -2,7 +2,8 @@
 
 use std::io::{IsTerminal, Write};
 
-use crate::run::Interval;
+use crate::results::{Event, EventKind};
+use crate::run::{Interval, Watch};
 
 /// Rewrites its line on a terminal; elsewhere a line every ten intervals.
 #[derive(Debug)]
@@ -20,9 +21,18 @@ impl Progress {
         Progress { experiment: experiment.to_owned(), terminal: std::io::stderr().is_terminal(), intervals: 0 }
     }
 
-    pub fn interval(&mut self, system: &str, interval: &Interval) {
+    /// Leaves a clean line for what follows.
+    fn clear(&self) {
+        if self.terminal {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+impl Watch for Progress {
+    fn interval(&mut self, interval: &Interval) {
         self.intervals += 1;
-        let line = format!("{} {}", self.experiment, line(system, interval));
+        let line = format!("{} {}", self.experiment, line(interval));
         let mut stderr = std::io::stderr().lock();
         // A progress line that cannot be written is no reason to stop measuring.
         let _ = if self.terminal {
@@ -34,21 +44,26 @@ impl Progress {
         };
     }
 
-    pub fn phase(&mut self, system: &str, what: &str) {
+    /// What happens beside the intervals stays on the terminal.
+    fn event(&mut self, event: &Event) {
         self.clear();
-        eprintln!("{} {system}: {what}", self.experiment);
-        self.intervals = 0;
-    }
-
-    /// Leaves a clean line for what follows.
-    pub fn clear(&self) {
-        if self.terminal {
-            eprint!("\r\x1b[K");
+        let what = if event.kind == EventKind::Phase { "" } else { event.kind.name() };
+        let gap = if what.is_empty() { "" } else { ": " };
+        eprintln!("{} {}: {what}{gap}{}", self.experiment, event.system, event.text);
+        if event.kind == EventKind::Phase {
+            self.intervals = 0;
         }
     }
 }
 
-fn line(system: &str, interval: &Interval) -> String {
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn line(interval: &Interval) -> String {
+    let (system, phase) = (&interval.system, interval.phase.name());
     let (unit, seconds) = (interval.unit, interval.usage.seconds.max(1e-9));
     let rate = interval.recorder.count(unit) as f64 / seconds;
     let p99 = interval.recorder.latencies(unit).map_or(0, |latencies| latencies.service.value_at_quantile(0.99));
@@ -58,8 +73,7 @@ fn line(system: &str, interval: &Interval) -> String {
         count => format!(" errors {count}"),
     };
     format!(
-        "{system} {} {} clients {}{of} s: {rate:.0} {}/s p99 {:.0} us cpu {:.0} %{errors}",
-        interval.phase,
+        "{system} {phase} {} clients {}{of} s: {rate:.0} {}/s p99 {:.0} us cpu {:.0} %{errors}",
         interval.clients,
         interval.elapsed.as_secs(),
         unit.name(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::target::managed::kill_all;
+use crate::target::process::kill_all;
 
 /// A flag that a signal sets, shared by everything that waits.
 #[derive(Clone, Debug, Default)]

@@ -3,9 +3,10 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Interrupt, Interval, Recorder, Watch};
-use crate::observe::{DiskUse, Sample, Usage, disk_use};
-use crate::target::{Failure, Session, Sizes, Target};
+use super::{Context, Interrupt, Interval, Recorder};
+use crate::observe::{DiskUse, Observed, Sample, Usage, disk_use};
+use crate::results::Phase;
+use crate::target::{Failure, Session, Sizes, Statistics, Target};
 use crate::workload::{Client, Found, Kind, Unit, Workload};
 use crate::{Error, Result};
 
@@ -13,6 +14,9 @@ use crate::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct Loaded {
     pub documents: u64,
+    /// On the run's clock.
+    pub begin_s: f64,
+    pub end_s: f64,
     pub threads: usize,
     pub usage: Usage,
     pub recorder: Recorder,
@@ -21,6 +25,8 @@ pub struct Loaded {
     /// The data folder after the load.
     pub disk: Option<DiskUse>,
     pub interrupted: bool,
+    /// Why it ended before its end.
+    pub failure: Option<String>,
 }
 
 impl Loaded {
@@ -79,24 +85,17 @@ pub fn resume(target: &dyn Target, workload: &dyn Workload) -> Result<()> {
     Ok(())
 }
 
-/// Loads all collections by the workload's streams.
-pub fn load(
-    target: &dyn Target,
-    workload: &dyn Workload,
-    threads: usize,
-    interrupt: &Interrupt,
-    watch: &mut dyn Watch,
-) -> Result<Loaded> {
+/// Loads all collections by the workload's streams. A load that fails halfway is a result that says so.
+pub fn load(target: &dyn Target, workload: &dyn Workload, threads: usize, context: &mut Context<'_>) -> Result<Loaded> {
     let failed = failed(target);
     let mut sizer = target.connect()?;
     let before = sizer.sizes(workload.database()).map_err(&failed)?;
     let streams = workload.loaders(threads);
     let sessions = streams.iter().map(|_| target.connect()).collect::<Result<Vec<_>>>()?;
     let threads = streams.len();
-    let loader = Loader { interrupt, slot: Mutex::default(), failure: Mutex::default() };
-    let first = Sample::take(target.process())?;
-    let mut total = Slot::default();
-    let mut last = first;
+    let interrupt = context.interrupt.clone();
+    let loader = Loader { interrupt: &interrupt, slot: Mutex::default(), failure: Mutex::default() };
+    let mut progress = Progress::begin(target, context)?;
     std::thread::scope(|scope| {
         let threads: Vec<_> = streams
             .into_iter()
@@ -107,42 +106,78 @@ pub fn load(
             })
             .collect();
         while !threads.iter().all(|thread| thread.is_finished()) {
-            let end = last.at() + Duration::from_secs(1);
+            let end = progress.last.at() + Duration::from_secs(1);
             while Instant::now() < end && !threads.iter().all(|thread| thread.is_finished()) {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            let slot = loader.drain();
-            total.merge(&slot);
-            let now = Sample::take(target.process())?;
-            let (elapsed, usage) = (now.at() - first.at(), now.since(&last));
-            let interval = Interval {
-                phase: "load",
-                clients: threads.len(),
-                elapsed,
-                planned: Duration::ZERO,
-                unit: Kind::INSERT_BATCH,
-                recorder: slot.recorder,
-                usage,
-                backlog: None,
-            };
-            watch.interval(target.name(), &interval);
-            last = now;
+            progress.interval(loader.drain(), threads.len(), context)?;
         }
         threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| Error::Panicked))
     })?;
-    if let Some(failure) = loader.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        return Err(failed(failure));
-    }
+    let mut failure = loader.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
     for collection in workload.collections() {
-        sizer.create_late_indexes(&collection).map_err(&failed)?;
+        if failure.is_none() {
+            failure = sizer.create_late_indexes(&collection).err();
+        }
     }
-    total.merge(&loader.drain());
-    let usage = Sample::take(target.process())?.since(&first);
-    let after = sizer.sizes(workload.database()).map_err(&failed)?;
-    let interrupted = interrupt.is_set();
-    let disk = target.folder().map(disk_use);
-    let (documents, recorder) = (total.documents, total.recorder);
-    Ok(Loaded { documents, threads, usage, recorder, sizes: (before, after), disk, interrupted })
+    progress.total.merge(&loader.drain());
+    let now = Sample::take(progress.observed)?;
+    let after = sizer.sizes(workload.database()).unwrap_or_default();
+    let Slot { documents, recorder } = progress.total;
+    Ok(Loaded {
+        documents,
+        begin_s: context.seconds(progress.first.at()),
+        end_s: context.seconds(now.at()),
+        threads,
+        usage: now.since(&progress.first),
+        recorder,
+        sizes: (before, after),
+        disk: target.folder().map(disk_use),
+        interrupted: context.interrupt.is_set(),
+        failure: failure.map(|failure| failure.to_string()),
+    })
+}
+
+/// The side of a load that measures.
+struct Progress {
+    observed: Observed,
+    first: Sample,
+    last: Sample,
+    total: Slot,
+    statistics: Option<Box<dyn Statistics>>,
+}
+
+impl Progress {
+    fn begin(target: &dyn Target, context: &Context<'_>) -> Result<Progress> {
+        let observed = Observed::of(target.process(), target.folder());
+        let first = Sample::take(observed)?;
+        debug_assert!(first.at() >= context.began);
+        Ok(Progress { observed, first, last: first, total: Slot::default(), statistics: target.statistics() })
+    }
+
+    fn interval(&mut self, slot: Slot, clients: usize, context: &mut Context<'_>) -> Result<()> {
+        self.total.merge(&slot);
+        let now = Sample::take(self.observed)?;
+        let interval = Interval {
+            system: context.system.to_owned(),
+            step: context.step.to_owned(),
+            phase: Phase::Load,
+            clients,
+            begin_s: context.seconds(self.last.at()),
+            end_s: context.seconds(now.at()),
+            elapsed: now.at() - self.first.at(),
+            planned: Duration::ZERO,
+            unit: Kind::INSERT_BATCH,
+            documents: slot.documents,
+            recorder: slot.recorder,
+            usage: now.since(&self.last),
+            backlog: None,
+            statistics: self.statistics.as_mut().map_or_else(Vec::new, |statistics| statistics.read()),
+        };
+        context.watch.interval(&interval);
+        self.last = now;
+        Ok(())
+    }
 }
 
 #[derive(Default)]

@@ -1,27 +1,54 @@
 //! Phases and client counts: load, warm up, then a measured step for each number of clients.
 //!
+//! | file | what |
+//! |---|---|
+//! | `step`, `worker`, `schedule` | one measured step: client threads, one global schedule for all of them |
+//! | `load` | collections made or found, the workload's streams of batches |
+//! | `script` | what is done to the server at set times of a step |
+//! | `recorder`, `account` | latencies of every operation; what was counted as results |
+//! | `trend` | when a step was steady, and where it stalled |
+//! | `context` | where a step belongs, the run's clock, whom to tell |
+//!
 //! Client threads run a workload as fast as they can, or by one global schedule; each records into a slot of its own.
-//! The thread that started them wakes once per interval, empties the slots, samples the machine and tells the observer
-//! of the run (files, progress line). Nothing is shared between client threads but the schedule.
+//! The thread that started them wakes once per interval, empties the slots, samples the machine and tells the observers
+//! of the run (files, progress line, live page). Nothing is shared between client threads but the schedule.
 
+mod account;
+mod context;
 mod interrupt;
 mod load;
 mod recorder;
 mod schedule;
+mod script;
 mod step;
+mod trend;
 mod worker;
 
+pub use account::{add_sizes, load_record, points, step_record};
+pub use context::Context;
 pub use interrupt::Interrupt;
 pub use load::{Loaded, load, prepare, resume, scan};
 pub use recorder::{Latencies, Recorder};
 pub use schedule::{Arrival, Schedule};
+pub use script::{Script, Scripted};
 pub use step::{Interval, Pace, Step, run_step};
+pub use trend::{Stall, stalls, steady_from};
+
+use std::time::Duration;
+
+use crate::results::{Event, StepRecord};
 
 /// Told what happens while it happens.
 pub trait Watch {
-    /// One interval of a step or of a load is complete.
-    fn interval(&mut self, system: &str, interval: &Interval);
+    /// Before the first system: how long the steps of all systems take together, loads not counted.
+    fn planned(&mut self, _steps: Duration) {}
 
-    /// A phase without figures began.
-    fn phase(&mut self, system: &str, what: &str);
+    /// One interval of a step or of a load is complete.
+    fn interval(&mut self, interval: &Interval);
+
+    /// Something happened; phases begin with [`crate::results::EventKind::Phase`].
+    fn event(&mut self, event: &Event);
+
+    /// A step is over.
+    fn step(&mut self, _system: &str, _step: &StepRecord) {}
 }

@@ -124,6 +124,17 @@ impl Recorder {
         self.latencies(kind).map_or(0, |latencies| latencies.service.len())
     }
 
+    /// Of all kinds together.
+    pub fn total_count(&self) -> u64 {
+        self.kinds.iter().map(|(_, latencies)| latencies.service.len()).sum()
+    }
+
+    /// The kinds that occurred, with what was recorded.
+    pub fn kinds(&self) -> impl Iterator<Item = (Kind, &Latencies)> {
+        let occurred = self.kinds.iter().filter(|(_, latencies)| !latencies.service.is_empty());
+        occurred.map(|(kind, latencies)| (*kind, latencies))
+    }
+
     pub fn errors(&self) -> impl Iterator<Item = (&str, u64, &str)> {
         self.errors.iter().map(|(code, (count, message))| (code.as_str(), *count, message.as_str()))
     }

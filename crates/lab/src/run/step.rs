@@ -1,53 +1,81 @@
 //! One measured step: a number of clients, for a time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
+use super::script::{self, Done};
 use super::worker::Worker;
-use super::{Arrival, Interrupt, Recorder, Schedule, Watch};
-use crate::observe::{Sample, Usage, processors};
-use crate::target::Target;
+use super::{Arrival, Context, Recorder, Schedule, Script};
+use crate::observe::{Observed, Sample, Usage, is_running, processors};
+use crate::results::{EventKind, Phase};
+use crate::target::process::signal;
+use crate::target::{Statistics, Target};
 use crate::workload::{Kind, Place, Workload};
 use crate::{Error, Result};
 
 /// How long and how hard.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Pace {
     pub warm: Duration,
+    /// The warm-up goes on until the rate is steady, at most so long.
+    pub steady_within: Option<Duration>,
     pub measured: Duration,
     pub interval: Duration,
     /// Units per second of all clients together; `None`: each client as fast as answers come (a closed loop).
     pub rate: Option<(f64, Arrival)>,
     pub seed: u64,
+    pub script: Script,
+    /// The step ends with kill -9 of the server, while the clients are at work.
+    pub kill_at_end: bool,
 }
 
 /// What one interval brought.
 #[derive(Clone, Debug)]
 pub struct Interval {
-    pub phase: &'static str,
+    pub system: String,
+    pub step: String,
+    pub phase: Phase,
     pub clients: usize,
+    /// On the run's clock.
+    pub begin_s: f64,
+    pub end_s: f64,
     /// Since the step's measured part began, at the interval's end.
     pub elapsed: Duration,
     /// Of the measured part as planned; zero when the end is not a time.
     pub planned: Duration,
     pub unit: Kind,
+    /// Loaded in the interval.
+    pub documents: u64,
     pub recorder: Recorder,
     pub usage: Usage,
     /// Operations due and not begun, with a rate limit.
     pub backlog: Option<f64>,
+    /// The server's own counters at the interval's end.
+    pub statistics: Vec<(String, f64)>,
 }
 
 /// What a step brought, all intervals together.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub clients: usize,
+    /// Of the measured part, on the run's clock.
+    pub begin_s: f64,
+    pub end_s: f64,
     pub unit: Kind,
     pub recorder: Recorder,
     pub usage: Usage,
     pub backlog: Option<f64>,
+    /// Units per second of each interval, and when it ended.
+    pub rates: Vec<(f64, f64)>,
+    /// Resident memory of the server at most, seen at the intervals' ends.
+    pub resident_max_bytes: Option<u64>,
     /// Ended early by Ctrl-C.
     pub interrupted: bool,
+    /// Ended early because nobody answered any more.
+    pub deserted: Option<String>,
 }
 
 impl Step {
@@ -56,13 +84,13 @@ impl Step {
         self.recorder.count(self.unit) as f64 / self.usage.seconds.max(1e-9)
     }
 
-    /// `(us + sy) / Q * 1e6`, us and sy in percent of the host.
-    pub fn cpu_per_unit(&self) -> f64 {
-        (self.usage.user_percent + self.usage.system_percent) / self.rate() * 1e6
-    }
-
-    pub fn context_switches_per_unit(&self) -> f64 {
-        self.usage.context_switches / self.recorder.count(self.unit) as f64
+    /// Begin and end of intervals `begin..end`, on the run's clock.
+    pub fn span(&self, begin: usize, end: usize) -> (f64, f64) {
+        let at = |n: usize| match n.checked_sub(1) {
+            Some(before) => self.rates.get(before).map_or(self.end_s, |(end_s, _)| *end_s),
+            None => self.begin_s,
+        };
+        (at(begin), at(end))
     }
 
     /// The generator's share of all processors.
@@ -71,33 +99,53 @@ impl Step {
     }
 }
 
+/// So many intervals in a row without a single success and without a connection: the server is gone.
+const DESERTED_AFTER: Duration = Duration::from_secs(10);
+
 /// Runs `workload` against `target` with `clients` threads, one connection each.
 pub fn run_step(
     target: &dyn Target,
     workload: &dyn Workload,
     clients: usize,
     pace: &Pace,
-    interrupt: &Interrupt,
-    watch: &mut dyn Watch,
+    context: &mut Context<'_>,
 ) -> Result<Step> {
     let place = |number| Place { number, of: workload.threads(clients) };
     let sessions = (0..place(0).of).map(|_| target.connect()).collect::<Result<Vec<_>>>()?;
     let slots: Vec<Mutex<Recorder>> = (0..place(0).of).map(|_| Mutex::default()).collect();
-    let stop = AtomicBool::new(false);
+    let (stop, interrupt) = (AtomicBool::new(false), context.interrupt.clone());
     let schedule =
         pace.rate.map(|(rate, arrival)| Schedule::new(rate, arrival, pace.seed.wrapping_mul(31), Instant::now()));
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for (number, session) in sessions.into_iter().enumerate() {
             let slot = slots.get(number).ok_or(Error::Panicked)?;
-            let (schedule, stop) = (schedule.as_ref(), &stop);
+            let (schedule, stop, interrupt) = (schedule.as_ref(), &stop, &interrupt);
             let worker = Worker { target, unit: workload.unit(), schedule, stop, interrupt, slot };
             let client = workload.client(place(number), pace.seed.wrapping_add(1_000_003 * (number as u64 + 1)));
             threads.push(scope.spawn(move || worker.run(client, session)));
         }
-        let collector =
-            Collector { target, unit: workload.unit(), clients, slots: &slots, schedule: schedule.as_ref() };
-        let step = collector.collect(pace, interrupt, watch);
+        let mut collector = Collector {
+            target,
+            unit: workload.unit(),
+            clients,
+            slots: &slots,
+            schedule: schedule.as_ref(),
+            observed: Observed::of(target.process(), target.folder()),
+            statistics: target.statistics(),
+            checkpoints: None,
+            silent: Duration::ZERO,
+        };
+        collector.warm(pace, context);
+        let (sender, done) = mpsc::channel();
+        let (start, stop_, interrupt_) = (Instant::now(), &stop, &interrupt);
+        if !pace.script.is_empty() {
+            scope.spawn(move || {
+                let stopped = || stop_.load(Ordering::Relaxed) || interrupt_.is_set();
+                script::perform(&pace.script, target, start, stopped, interrupt_, |each| drop(sender.send(each)));
+            });
+        }
+        let step = collector.collect(pace, &done, context);
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
             thread.join().map_err(|_| Error::Panicked)??;
@@ -113,38 +161,127 @@ struct Collector<'a> {
     clients: usize,
     slots: &'a [Mutex<Recorder>],
     schedule: Option<&'a Schedule>,
+    observed: Observed,
+    statistics: Option<Box<dyn Statistics>>,
+    /// How many the server had counted at the last look.
+    checkpoints: Option<f64>,
+    /// How long nothing has succeeded.
+    silent: Duration,
 }
 
+/// The warm-up is steady when as many of its last intervals differ by no more than this part of their mean.
+const STEADY_INTERVALS: usize = 5;
+const STEADY_SPREAD: f64 = 0.1;
+
 impl Collector<'_> {
-    fn collect(&self, pace: &Pace, interrupt: &Interrupt, watch: &mut dyn Watch) -> Result<Step> {
-        let process = self.target.process();
-        interrupt.sleep_until(Instant::now() + pace.warm);
+    /// The fixed warm-up, then what is left until the rate is steady.
+    fn warm(&self, pace: &Pace, context: &Context<'_>) {
+        let begun = Instant::now();
+        context.interrupt.sleep_until(begun + pace.warm);
+        let Some(within) = pace.steady_within else {
+            self.drain();
+            return;
+        };
+        let (mut rates, mut last) = (Vec::new(), Instant::now());
         self.drain();
-        let first = Sample::take(process)?;
-        let (mut last, mut total) = (first, Recorder::default());
-        while last.at() - first.at() < pace.measured && !interrupt.is_set() {
-            let end = (last.at() + pace.interval).min(first.at() + pace.measured);
-            interrupt.sleep_until(end);
-            let (recorder, now) = (self.drain(), Sample::take(process)?);
-            total.merge(&recorder);
-            watch.interval(
-                self.target.name(),
-                &Interval {
-                    phase: "run",
-                    clients: self.clients,
-                    elapsed: now.at() - first.at(),
-                    planned: pace.measured,
-                    unit: self.unit,
-                    recorder,
-                    usage: now.since(&last),
-                    backlog: self.backlog(now.at()),
-                },
-            );
-            last = now;
+        while begun.elapsed() < within && !context.interrupt.is_set() {
+            context.interrupt.sleep_until(last + pace.interval);
+            rates.push(self.drain().count(self.unit) as f64 / last.elapsed().as_secs_f64().max(1e-9));
+            last = Instant::now();
+            let recent = rates.get(rates.len().saturating_sub(STEADY_INTERVALS)..).unwrap_or_default();
+            let (least, most) = recent.iter().fold((f64::MAX, 0.0_f64), |(a, b), rate| (a.min(*rate), b.max(*rate)));
+            let mean = recent.iter().sum::<f64>() / recent.len().max(1) as f64;
+            if recent.len() == STEADY_INTERVALS && most - least <= STEADY_SPREAD * mean {
+                break;
+            }
         }
-        let (usage, backlog) = (last.since(&first), self.backlog(last.at()));
-        let interrupted = interrupt.is_set();
-        Ok(Step { clients: self.clients, unit: self.unit, recorder: total, usage, backlog, interrupted })
+    }
+
+    fn collect(&mut self, pace: &Pace, done: &mpsc::Receiver<Done>, context: &mut Context<'_>) -> Result<Step> {
+        self.drain();
+        let first = Sample::take(self.observed)?;
+        let (mut last, mut total) = (first, Recorder::default());
+        let (mut rates, mut deserted, mut resident_max_bytes) = (Vec::new(), None, None);
+        while last.at() - first.at() < pace.measured && !context.interrupt.is_set() && deserted.is_none() {
+            let end = (last.at() + pace.interval).min(first.at() + pace.measured);
+            context.interrupt.sleep_until(end);
+            let now = Sample::take(self.observed)?;
+            let interval = self.interval([first, last, now], pace.measured, context);
+            total.merge(&interval.recorder);
+            rates.push((interval.end_s, interval.recorder.count(self.unit) as f64 / interval.usage.seconds.max(1e-9)));
+            resident_max_bytes = resident_max_bytes.max(interval.usage.resident_bytes);
+            deserted = self.deserted(&interval);
+            context.watch.interval(&interval);
+            last = now;
+            tell_script(done, context);
+        }
+        if let Some(process) = self.observed.process.filter(|_| pace.kill_at_end && deserted.is_none()) {
+            context.tell(EventKind::Kill, "kill -9");
+            signal(process, Signal::KILL);
+        }
+        Ok(Step {
+            clients: self.clients,
+            begin_s: context.seconds(first.at()),
+            end_s: context.seconds(last.at()),
+            unit: self.unit,
+            recorder: total,
+            usage: last.since(&first),
+            backlog: self.backlog(last.at()),
+            rates,
+            resident_max_bytes,
+            interrupted: context.interrupt.is_set(),
+            deserted,
+        })
+    }
+
+    fn interval(&mut self, [first, last, now]: [Sample; 3], planned: Duration, context: &mut Context<'_>) -> Interval {
+        let statistics = self.statistics.as_mut().map_or_else(Vec::new, |statistics| statistics.read());
+        self.tell_checkpoints(&statistics, context);
+        Interval {
+            system: context.system.to_owned(),
+            step: context.step.to_owned(),
+            phase: Phase::Run,
+            clients: self.clients,
+            begin_s: context.seconds(last.at()),
+            end_s: context.seconds(now.at()),
+            elapsed: now.at() - first.at(),
+            planned,
+            unit: self.unit,
+            documents: 0,
+            recorder: self.drain(),
+            usage: now.since(&last),
+            backlog: self.backlog(now.at()),
+            statistics,
+        }
+    }
+
+    /// A server that counts its checkpoints has made one when the count has grown.
+    fn tell_checkpoints(&mut self, statistics: &[(String, f64)], context: &mut Context<'_>) {
+        let of = |name: &str| statistics.iter().find(|(each, _)| each == name).map(|(_, value)| *value);
+        let Some(count) = of(CHECKPOINTS) else { return };
+        if let Some(before) = self.checkpoints.filter(|before| count > *before) {
+            let (end, took) = (context.now(), of(CHECKPOINT_MS).unwrap_or(0.0) / 1000.0);
+            let text = format!("{:.0} checkpoints, the last took {took:.3} s", count - before);
+            context.tell_span(EventKind::Checkpoint, ((end - took).max(0.0), end), &text);
+        }
+        self.checkpoints = Some(count);
+    }
+
+    /// Why the step ends here: the server's process is gone, or nothing succeeds and nobody takes a connection.
+    fn deserted(&mut self, interval: &Interval) -> Option<String> {
+        if self.observed.process.is_some_and(|process| !is_running(process)) {
+            return Some("the server's process has ended".to_owned());
+        }
+        if interval.recorder.total_count() > 0 {
+            self.silent = Duration::ZERO;
+            return None;
+        }
+        self.silent += Duration::from_secs_f64(interval.usage.seconds);
+        if self.silent < DESERTED_AFTER {
+            return None;
+        }
+        let error = self.target.connect().err()?;
+        Some(format!("nothing has succeeded for {:.0} s, and {error}", self.silent.as_secs_f64()))
     }
 
     fn drain(&self) -> Recorder {
@@ -159,5 +296,20 @@ impl Collector<'_> {
 
     fn backlog(&self, now: Instant) -> Option<f64> {
         self.schedule.map(|schedule| schedule.backlog(now))
+    }
+}
+
+/// What Arbor's serverStatus calls them, below `engine`.
+const CHECKPOINTS: &str = "engine.checkpoint.count";
+const CHECKPOINT_MS: &str = "engine.checkpoint.lastMillis";
+
+fn tell_script(done: &mpsc::Receiver<Done>, context: &mut Context<'_>) {
+    for each in done.try_iter() {
+        let span = (context.seconds(each.begun), context.seconds(each.ended));
+        let text = match each.failure {
+            Some(failure) => format!("{}: failed: {failure}", each.scripted.text),
+            None => each.scripted.text,
+        };
+        context.tell_span(each.scripted.kind, span, &text);
     }
 }

@@ -88,7 +88,7 @@ impl Run {
         for clients in &self.clients {
             for work in WORKS {
                 eprintln!("{engine}: {} by {clients}", work.name());
-                let figures = load::run(&managed.target, work, *clients, first, self.time)?;
+                let figures = load::run(managed.mongodb(), work, *clients, first, self.time)?;
                 first += clients;
                 table.row(cells(*clients, work, &figures), &work.name());
             }
@@ -110,7 +110,7 @@ impl Run {
                 for round in 0..self.repeats {
                     eprintln!("{engine}: {} by {clients}, round {}", work.name(), round + 1);
                     for (of, managed) in both.iter_mut().zip([&alone, &set]) {
-                        of.push(load::run(&managed.target, work, *clients, first, self.time)?);
+                        of.push(load::run(managed.mongodb(), work, *clients, first, self.time)?);
                         first += clients;
                     }
                 }
@@ -135,7 +135,7 @@ impl Run {
         let managed = member::set(engine, &self.setup)?;
         eprintln!("{engine}: events");
         let Delivery { seconds, events, from_due, from_sent } =
-            delivery::run(&managed.target, self.rate, self.time * 2)?;
+            delivery::run(managed.mongodb(), self.rate, self.time * 2)?;
         let columns = ["p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"].map(str::to_owned);
         let title = format!("{engine}: {events} writes in {seconds:.0} s, until the event is there");
         let mut table = Table::new(&title, "since", columns);

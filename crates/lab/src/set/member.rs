@@ -11,14 +11,14 @@ use crate::{Error, Result};
 const PRIMARY_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub fn alone(engine: &str, setup: &Setup) -> Result<Managed> {
-    Managed::start(engine, setup)
+    Managed::arbor(engine, setup)
 }
 
 pub fn set(engine: &str, setup: &Setup) -> Result<Managed> {
     let mut setup = setup.clone();
     setup.arguments.extend(["--replSet", "rs0"].map(str::to_owned));
-    let managed = Managed::start(engine, &setup)?;
-    let mut client = managed.target.client()?;
+    let managed = Managed::arbor(engine, &setup)?;
+    let mut client = managed.mongodb().client()?;
     let failed = |source| Error::Client { server: engine.to_owned(), source };
     client.command("admin", &DocBuf::new().with("replSetInitiate", &DocBuf::new())).map_err(failed)?;
     let begun = Instant::now();

@@ -3,19 +3,21 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use arbor_wire::client::{Client, Options};
 use serde_json::{Value, json};
 
-use super::managed::Process;
 use super::mongodb::point_command;
 use super::ports::free_port;
+use super::process::Process;
 use super::template::Template;
 use super::{Failure, Session, Sizes, Target};
 use crate::workload::{Answer, Collection, Found, Operation, Statement};
 use crate::{Error, Result};
 
 pub const NAME: &str = "tcp-echo";
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub struct Echo {
@@ -34,7 +36,7 @@ impl Echo {
         let mut command = Command::new(binary);
         command.args(["echo", "--port", &port.to_string(), "--bytes", &reply_bytes.to_string()]);
         let mut process = Process::start(NAME, &mut command, &log)?;
-        process.wait_until_ready(&address)?;
+        process.wait_until(START_TIMEOUT, || std::net::TcpStream::connect(&address).is_ok())?;
         Ok(Echo { process, address, reply_bytes, log })
     }
 }

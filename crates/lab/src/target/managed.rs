@@ -1,169 +1,234 @@
-//! Arbor servers that the laboratory starts and ends: a child process of the same binary, on 127.0.0.1, on a free port,
-//! in a folder of its own.
+//! Servers that the laboratory starts, stops, starts again and kills: child processes on 127.0.0.1, on a free port, in a
+//! folder of their own. Arbor with any of its engines (a child of the same binary), and MariaDB.
 
-use std::fs::File;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-
+use super::memory_limit::MemoryLimit;
 use super::mongodb::MongoDb;
+use super::mysql::MariaDb;
 use super::ports::free_port;
+use super::process::Process;
+use super::{Driver, Target, driven};
 use crate::{Error, Result};
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// A clean stop writes a checkpoint of everything; after this long the process is killed.
-const STOP_TIMEOUT: Duration = Duration::from_secs(120);
+/// Recovery after kill -9: founding text 002 saw 40 minutes.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(2 * 3600);
 
 /// How managed servers are started.
 #[derive(Clone, Debug)]
 pub struct Setup {
+    /// Arbor's binary.
     pub binary: PathBuf,
     /// Each server gets a new folder in here.
     pub root: PathBuf,
-    /// Passed on behind our own arguments.
+    /// Passed on to Arbor behind our own arguments.
     pub arguments: Vec<String>,
     /// Leave the folder when the server has stopped.
     pub keep: bool,
 }
 
-/// Children that were not waited for yet; their numbers cannot be anybody else's until then.
-static RUNNING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-
-fn running() -> MutexGuard<'static, Vec<u32>> {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+/// What an experiment varies by starting a server anew.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Flags {
+    /// Of the engine, where it has one.
+    pub cache_mb: Option<u64>,
+    /// Seconds between checkpoints.
+    pub syncdelay_s: Option<f64>,
+    /// Of the process with its page cache, by a cgroup.
+    pub memory_mb: Option<u64>,
+    /// Of the experiment for this engine.
+    pub arguments: Vec<String>,
 }
 
-/// Ends the children at once, because this process is about to end at once.
-pub(crate) fn kill_all() {
-    for pid in running().iter() {
-        signal(*pid, Signal::KILL);
-    }
+/// What a managed server is.
+#[derive(Clone, Debug)]
+enum Software {
+    /// With this storage engine.
+    Arbor(String),
+    MariaDb(MariaDb),
 }
 
-fn signal(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // It may have ended by itself.
-        let _ = kill_process(pid, signal);
-    }
-}
-
-/// A child process that is ended when dropped: SIGTERM to its number, then a wait.
-#[derive(Debug)]
-pub struct Process {
-    name: String,
-    child: Child,
-    log: PathBuf,
-}
-
-impl Process {
-    pub(crate) fn start(name: &str, command: &mut Command, log: &Path) -> Result<Process> {
-        let output = File::create(log).map_err(Error::file(log))?;
-        let errors = output.try_clone().map_err(Error::file(log))?;
-        // A group of its own: Ctrl-C at the terminal is for the laboratory, which ends its servers itself.
-        command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
-        let child = command.spawn().map_err(Error::file(command.get_program()))?;
-        running().push(child.id());
-        Ok(Process { name: name.to_owned(), child, log: log.to_owned() })
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Waits until something accepts connections at `address`.
-    pub(crate) fn wait_until_ready(&mut self, address: &str) -> Result<()> {
-        let started = Instant::now();
-        loop {
-            if std::net::TcpStream::connect(address).is_ok() {
-                return Ok(());
-            }
-            if let Some(status) = self.child.try_wait()? {
-                running().retain(|pid| *pid != self.child.id());
-                return Err(self.not_started(format!("it ended with {status}")));
-            }
-            if started.elapsed() > START_TIMEOUT {
-                return Err(self.not_started(format!("nothing listens after {} s", START_TIMEOUT.as_secs())));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn not_started(&self, reason: String) -> Error {
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let reason = match log.lines().rev().find(|line| !line.is_empty()) {
-            Some(last) => format!("{reason}, saying {last:?}"),
-            None => reason,
-        };
-        Error::Start { name: self.name.clone(), reason, log: self.log.clone() }
-    }
-
-    fn stop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            signal(self.child.id(), Signal::TERM);
-        }
-        let asked = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if asked.elapsed() > STOP_TIMEOUT {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        running().retain(|pid| *pid != self.child.id());
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.stop();
+impl Software {
+    fn of(system: &str) -> Software {
+        MariaDb::of(system).map_or_else(|| Software::Arbor(system.to_owned()), Software::MariaDb)
     }
 }
 
 /// One managed server; dropping it stops the process and removes its folder.
-#[derive(Debug)]
 pub struct Managed {
-    process: Option<Process>,
+    name: String,
+    software: Software,
+    driver: Driver,
+    setup: Setup,
     folder: PathBuf,
+    process: Option<Process>,
+    limit: Option<MemoryLimit>,
     keep: bool,
-    pub target: MongoDb,
+    /// Of Arbor, by our own client; nobody's for MariaDB.
+    mongodb: MongoDb,
+    target: Box<dyn Target>,
+    remarks: Vec<String>,
 }
 
 impl Managed {
-    /// Starts a server with storage engine `engine`.
-    pub fn start(engine: &str, setup: &Setup) -> Result<Managed> {
-        let port = free_port()?;
-        let folder = setup.root.join(format!("arbor-lab-{engine}-{}-{port}", std::process::id()));
+    /// Starts the server that `system` names: a storage engine of Arbor, or one of MariaDB.
+    pub fn start(system: &str, driver: Driver, setup: &Setup, flags: &Flags) -> Result<Managed> {
+        let folder = setup.root.join(format!("arbor-lab-{system}-{}-{}", std::process::id(), free_port()?));
         let data = folder.join("data");
         std::fs::create_dir_all(&data).map_err(Error::file(&data))?;
-        let address = format!("127.0.0.1:{port}");
-        let mut command = Command::new(&setup.binary);
-        command.arg("serve").arg("--dbpath").arg(&data).args(["--port", &port.to_string()]);
-        command.args(["--bind_ip", "127.0.0.1", "--storageEngine", engine]).args(&setup.arguments);
-        // From here on the folder belongs to `managed`, also when the start fails.
-        let mut managed =
-            Managed { process: None, target: MongoDb::at(engine, &address), folder: folder.clone(), keep: setup.keep };
-        let process = managed.process.insert(Process::start(engine, &mut command, &folder.join("server.log"))?);
-        let id = process.id();
-        if let Err(error) = process.wait_until_ready(&address) {
+        let mut managed = Managed {
+            name: driver.named(system),
+            software: Software::of(system),
+            driver,
+            setup: setup.clone(),
+            // From here on the folder belongs to `managed`, also when the start fails.
+            folder,
+            process: None,
+            limit: None,
+            keep: setup.keep,
+            mongodb: MongoDb::at(system, "127.0.0.1:0"),
+            target: Box::new(MongoDb::at(system, "127.0.0.1:0")),
+            remarks: Vec::new(),
+        };
+        if let Software::MariaDb(mariadb) = &managed.software {
+            mariadb.install(&data)?;
+        }
+        if let Err(error) = managed.launch(flags, START_TIMEOUT) {
             // Its log is named in the error.
-            managed.keep = true;
+            managed.keep |= matches!(error, Error::Start { .. });
             return Err(error);
         }
-        managed.target = managed.target.clone().local(id, Some(&data));
         Ok(managed)
+    }
+
+    /// Arbor with an engine, and nothing but the setup's arguments.
+    pub fn arbor(engine: &str, setup: &Setup) -> Result<Managed> {
+        Managed::start(engine, Driver::Lean, setup, &Flags::default())
+    }
+
+    /// Arbor, for what is not a workload.
+    pub fn mongodb(&self) -> &MongoDb {
+        &self.mongodb
+    }
+
+    pub fn target(&self) -> &dyn Target {
+        &*self.target
+    }
+
+    /// What could not be set as asked, in sentences.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    /// Stops it cleanly and starts it on the same data with other flags.
+    pub fn restart(&mut self, flags: &Flags) -> Result<()> {
+        self.process = None;
+        self.limit = None;
+        self.launch(flags, RECOVERY_TIMEOUT).map(|_| ())
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.as_mut().map_or(Ok(()), Process::kill)
+    }
+
+    /// Starts it after [`Managed::kill`]; gives the time until it has answered a client.
+    pub fn recover(&mut self, flags: &Flags) -> Result<Duration> {
+        self.process = None;
+        self.limit = None;
+        self.launch(flags, RECOVERY_TIMEOUT)
+    }
+
+    /// How it ended, when it has ended by itself.
+    pub fn ended(&mut self) -> Option<String> {
+        let process = self.process.as_mut()?;
+        let status = process.ended().ok().flatten()?;
+        let words = process.last_words().map_or(String::new(), |words| format!(", saying {words:?}"));
+        self.keep = true;
+        Some(format!("the server ended by itself ({status}){words}; its folder {} is kept", self.folder.display()))
+    }
+
+    fn launch(&mut self, flags: &Flags, timeout: Duration) -> Result<Duration> {
+        let (port, data) = (free_port()?, self.folder.join("data"));
+        let address = format!("127.0.0.1:{port}");
+        self.remarks.clear();
+        let mut command = match &self.software {
+            Software::Arbor(engine) => self.serve(engine, port, flags),
+            Software::MariaDb(mariadb) => mariadb.command(&data, port, flags)?,
+        };
+        let begun = Instant::now();
+        let process = Process::start(&self.name, &mut command, &self.folder.join("server.log"))?;
+        let id = process.id();
+        let process = self.process.insert(process);
+        if let Some(memory_mb) = flags.memory_mb {
+            let limit = MemoryLimit::new(&format!("arbor-lab-{id}"), memory_mb << 20);
+            let added = limit.as_ref().is_some_and(|limit| limit.add(id).is_ok());
+            self.limit = limit;
+            if !added {
+                self.remarks.push(format!(
+                    "{}: its memory is NOT limited to {memory_mb} MB: this user may make no memory cgroup; the page cache \
+                     holds what it can",
+                    self.name
+                ));
+            }
+        }
+        self.mongodb = MongoDb::at(&self.name, &address).local(id, Some(&data));
+        self.target = match &self.software {
+            Software::Arbor(_) => driven(self.mongodb.clone(), self.driver)?,
+            Software::MariaDb(mariadb) => mariadb.target(&self.name, port, id, &data),
+        };
+        let answers = || std::net::TcpStream::connect(&address).is_ok() && self.target.connect().is_ok();
+        process.wait_until(timeout, answers)?;
+        let took = begun.elapsed();
+        if let (Software::Arbor(engine), Some(_)) = (&self.software, flags.cache_mb)
+            && cache_flag(engine).is_none()
+        {
+            self.remarks.push(format!("{engine} has no cache of its own: only the limit of its memory bounds it"));
+        }
+        Ok(took)
+    }
+
+    fn serve(&self, engine: &str, port: u16, flags: &Flags) -> Command {
+        let mut command = Command::new(&self.setup.binary);
+        command.arg("serve").arg("--dbpath").arg(self.folder.join("data")).args(["--port", &port.to_string()]);
+        command.args(["--bind_ip", "127.0.0.1", "--storageEngine", engine]);
+        if let (Some(flag), Some(cache_mb)) = (cache_flag(engine), flags.cache_mb) {
+            command.args([flag, &format!("{}", cache_mb as f64 / 1024.0)]);
+        }
+        if let Some(seconds) = flags.syncdelay_s {
+            command.args(["--syncdelay", &seconds.to_string()]);
+        }
+        command.args(&flags.arguments).args(&self.setup.arguments);
+        command
+    }
+}
+
+/// The flag of an engine's cache, in GB.
+fn cache_flag(engine: &str) -> Option<&'static str> {
+    match engine.to_ascii_lowercase().as_str() {
+        "ftree" | "tokuft" | "perconaft" => Some("--ftreeCacheSizeGB"),
+        "rocksdb" => Some("--rocksdbCacheSizeGB"),
+        "wiredtiger" => Some("--wiredTigerCacheSizeGB"),
+        _ => None,
     }
 }
 
 impl Drop for Managed {
     fn drop(&mut self) {
         drop(self.process.take());
+        self.limit = None;
         if !self.keep {
             let _ = std::fs::remove_dir_all(&self.folder);
         }
     }
+}
+
+/// Bytes that are free for an unprivileged user where `folder` will be.
+pub fn free_bytes(folder: &Path) -> std::io::Result<u64> {
+    let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+    let stat = rustix::fs::statvfs(there)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }

@@ -4,16 +4,20 @@
 
 pub mod echo;
 pub mod managed;
+pub(crate) mod memory_limit;
 pub mod mongodb;
+pub mod mysql;
+mod official;
 pub(crate) mod ports;
+pub(crate) mod process;
 mod template;
 
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::Result;
 use crate::workload::{Answer, Collection, Found, Operation};
+use crate::{Error, Result};
 
 pub trait Target: Send + Sync {
     /// The row's name in tables and files.
@@ -29,6 +33,22 @@ pub trait Target: Send + Sync {
 
     /// Version, engine and settings, for the manifest.
     fn about(&self) -> Result<Value>;
+
+    /// Bytes of the reply to a point query, for the echo to send as many.
+    fn point_reply_bytes(&self) -> Option<usize> {
+        None
+    }
+
+    /// A look at the server's own counters, over a connection of its own; `None` where there are none to look at.
+    fn statistics(&self) -> Option<Box<dyn Statistics>> {
+        None
+    }
+}
+
+/// The server's own counters.
+pub trait Statistics: Send {
+    /// By name, dots between levels. A server that does not answer has none.
+    fn read(&mut self) -> Vec<(String, f64)>;
 }
 
 pub trait Session: Send {
@@ -51,6 +71,11 @@ pub trait Session: Send {
     fn scan(&mut self, collection: &Collection) -> std::result::Result<u64, Failure>;
 
     fn sizes(&mut self, database: &str) -> std::result::Result<Sizes, Failure>;
+
+    /// Runs a command of an experiment's script: names and values in their order.
+    fn command(&mut self, _database: &str, _command: &[(String, Value)]) -> std::result::Result<(), Failure> {
+        Err(Failure::unsupported("this target"))
+    }
 }
 
 /// An operation that did not succeed.
@@ -90,4 +115,71 @@ pub struct Sizes {
     pub engine_bytes: Option<f64>,
     /// What of that holds nothing at present and will be used again.
     pub engine_free_bytes: Option<f64>,
+}
+
+/// Which client code drives a MongoDB server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Driver {
+    /// Our own: blocking, buffers used again.
+    #[default]
+    Lean,
+    /// The crate `mongodb`, to see what a full driver costs.
+    Official,
+}
+
+impl Driver {
+    /// What a system is called that is driven so.
+    pub fn named(self, system: &str) -> String {
+        match self {
+            Driver::Lean => system.to_owned(),
+            Driver::Official => format!("{system}.official"),
+        }
+    }
+}
+
+/// `[NAME=]URI` as name and URI.
+fn split(text: &str) -> (Option<&str>, &str) {
+    match text.split_once('=') {
+        Some((name, uri)) if !name.contains([':', '/']) => (Some(name), uri),
+        _ => (None, text),
+    }
+}
+
+/// What the system at `[NAME=]URI` is called.
+pub fn name_of(text: &str) -> String {
+    let (name, uri) = split(text);
+    let host = uri.split_once("://").map_or(uri, |(_, rest)| rest);
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    name.unwrap_or(host.split(['/', '?']).next().unwrap_or(host)).to_owned()
+}
+
+/// Refuses what no client understands, without a connection.
+pub fn check(text: &str) -> Result<()> {
+    let (_, uri) = split(text);
+    match uri.split_once("://") {
+        _ if mysql::is_uri(uri) => Ok(()),
+        Some((scheme, _)) if scheme != "mongodb" => {
+            Err(Error::Usage(format!("{uri}: mongodb://, mysql:// and mysql+handler:// are known")))
+        }
+        _ => mongodb::MongoDb::parse(text).map(|_| ()),
+    }
+}
+
+/// A running server by `[NAME=]URI`.
+pub fn open(text: &str, driver: Driver) -> Result<Box<dyn Target>> {
+    let (name, uri) = split(text);
+    if mysql::is_uri(uri) {
+        return mysql::parse(name, uri);
+    }
+    let target = mongodb::MongoDb::parse(text)?.discover()?;
+    driven(target, driver)
+}
+
+/// A MongoDB server with the client code that was asked for.
+pub(crate) fn driven(target: mongodb::MongoDb, driver: Driver) -> Result<Box<dyn Target>> {
+    match driver {
+        Driver::Lean => Ok(Box::new(target)),
+        Driver::Official => official::wrap(target),
+    }
 }

@@ -36,6 +36,7 @@ pub use build::{NAMES, build};
 pub use collection::{Collection, Found, Index, Sharding};
 pub use kind::Kind;
 pub use operation::{Answer, Operation};
+pub use percona::PerconaStatement;
 pub use random::Random;
 pub use row::{C_BYTES, PAD_BYTES, Row, Rows, fill_groups};
 pub use statement::{Columns, Range, Statement};

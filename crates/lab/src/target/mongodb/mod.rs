@@ -5,6 +5,7 @@ mod linkbench;
 mod object_ids;
 mod percona;
 mod sharded;
+mod statistics;
 mod sysbench;
 mod ycsb;
 
@@ -18,9 +19,10 @@ pub(super) use sysbench::point_command;
 
 use self::iibench::Iibench;
 use self::linkbench::LinkBench;
+use self::statistics::{ServerStatus, command_of};
 use self::sysbench::Sysbench;
 use self::ycsb::Ycsb;
-use super::{Failure, Session, Sizes, Target};
+use super::{Failure, Session, Sizes, Statistics, Target};
 use crate::workload::{Answer, Collection, Found, Index, Operation};
 use crate::{Error, Result};
 
@@ -40,10 +42,7 @@ pub struct MongoDb {
 impl MongoDb {
     /// `mongodb://host:port` or `name=mongodb://host:port`.
     pub fn parse(text: &str) -> Result<MongoDb> {
-        let (name, uri) = match text.split_once('=') {
-            Some((name, uri)) if !name.contains([':', '/']) => (Some(name), uri),
-            _ => (None, text),
-        };
+        let (name, uri) = super::split(text);
         let uri = Uri::parse(uri).map_err(|error| Error::Usage(error.to_string()))?;
         let mut target = MongoDb::at(name.unwrap_or(&uri.address), &uri.address);
         target.options = Options { app_name: target.options.app_name, timeout: Some(TIMEOUT), ..uri.options() };
@@ -75,16 +74,6 @@ impl MongoDb {
     pub fn client(&self) -> Result<Client> {
         Client::connect_with(&self.address, self.options.clone())
             .map_err(|source| Error::Client { server: self.name.clone(), source })
-    }
-
-    /// Bytes of the reply to a point query for row 1 of table 1.
-    pub fn point_reply_bytes(&self) -> Result<usize> {
-        let mut client = self.client()?;
-        let reply = client
-            .call(sysbench::point_command(1).with_ints(&[1]))
-            .map_err(|source| Error::Client { server: self.name.clone(), source })?;
-        // Header, flags, section kind.
-        Ok(reply.doc.as_bytes().len() + 21)
     }
 }
 
@@ -133,6 +122,17 @@ impl Target for MongoDb {
             "write_concern": "w:1, j:false (server default)",
             "compressor": self.options.compressor.map(arbor_wire::Compressor::name),
         }))
+    }
+
+    fn point_reply_bytes(&self) -> Option<usize> {
+        let mut client = self.client().ok()?;
+        let reply = client.call(sysbench::point_command(1).with_ints(&[1])).ok()?;
+        // Header, flags, section kind.
+        Some(reply.doc.as_bytes().len() + 21)
+    }
+
+    fn statistics(&self) -> Option<Box<dyn Statistics>> {
+        Some(Box::new(ServerStatus(self.client().ok()?)))
     }
 }
 
@@ -208,6 +208,12 @@ impl Session for Connection {
         sizes.engine_bytes = figure(status.doc, "engine", "diskBytes");
         sizes.engine_free_bytes = figure(status.doc, "engine", "freeBytes");
         Ok(sizes)
+    }
+
+    fn command(&mut self, database: &str, command: &[(String, Value)]) -> std::result::Result<(), Failure> {
+        let command = sharded::with_shard_names(&mut self.client, command)?;
+        self.client.command(database, &command_of(&command))?;
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use arbor_bson::{DocBuf, ValueRef};
 use arbor_wire::client::Client;
+use serde_json::Value;
 
 use super::{array, insert_many, read, written};
 use crate::target::Failure;
@@ -113,6 +114,20 @@ pub(super) fn shard(client: &mut Client, collection: &Collection, sharding: &Sha
         client.command("admin", &command)?;
     }
     Ok(())
+}
+
+/// `shard:0` in a script's command is the first shard's name, whatever it is called.
+pub(super) fn with_shard_names(client: &mut Client, command: &[(String, Value)]) -> Result<Vec<(String, Value)>> {
+    let mut command = command.to_vec();
+    for (_, value) in &mut command {
+        let number = value.as_str().and_then(|text| text.strip_prefix("shard:")?.parse::<usize>().ok());
+        if let Some(number) = number {
+            let shards = shards(client)?;
+            let missing = || Failure::answer(&format!("there are {} shards, none with number {number}", shards.len()));
+            *value = shards.get(number).ok_or_else(missing)?.as_str().into();
+        }
+    }
+    Ok(command)
 }
 
 /// The shards' names in their order.

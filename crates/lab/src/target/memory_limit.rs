@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::{Error, Result};
 
 /// A group that goes when this is dropped; the processes in it must have ended.
-pub(super) struct MemoryLimit {
+#[derive(Debug)]
+pub(crate) struct MemoryLimit {
     path: PathBuf,
 }
 
@@ -34,6 +35,11 @@ impl MemoryLimit {
         std::fs::create_dir(&group.path).ok()?;
         std::fs::write(group.path.join(limit), bytes.to_string()).ok()?;
         Some(group)
+    }
+
+    /// Whether this user may make such groups here.
+    pub fn possible() -> bool {
+        MemoryLimit::new(&format!("arbor-lab-{}", std::process::id()), 1 << 30).is_some()
     }
 
     pub fn add(&self, process: u32) -> Result<()> {

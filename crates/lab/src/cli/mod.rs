@@ -1,0 +1,100 @@
+//! `arbor lab ...`.
+
+mod arguments;
+mod overrides;
+mod running;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+
+pub use arguments::command;
+pub(crate) use arguments::{list, option};
+use clap::ArgMatches;
+pub(crate) use overrides::setup;
+
+use crate::compare;
+use crate::experiment::{self, describe, find};
+use crate::kv::{self, KvEngine};
+use crate::query;
+use crate::report;
+use crate::results::{Ending, Run};
+use crate::run::Interrupt;
+use crate::set;
+use crate::{Error, Result};
+
+/// Runs what the arguments ask for; `engines` are those of this build.
+pub fn run(matches: &ArgMatches, engines: &[KvEngine]) -> ExitCode {
+    exit_code(dispatch(matches, engines))
+}
+
+fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
+    match matches.subcommand() {
+        Some(("run", matches)) if text(matches, "experiment") == Some("query") => run_query(matches),
+        Some(("run", matches)) if text(matches, "experiment") == Some("all") => running::run_all(matches, engines),
+        Some(("run", matches)) => running::run_one(matches, engines),
+        Some(("replay", matches)) => running::replay(matches, engines),
+        Some(("echo", matches)) => running::run_echo(matches),
+        Some(("describe", matches)) => {
+            let experiment = find(text(matches, "experiment").unwrap_or_default())?;
+            print!("{}", describe(&experiment, &setup(matches)?));
+            Ok(Ending::Complete)
+        }
+        Some(("report", matches)) => report::arguments::run(matches).map(|()| Ending::Complete),
+        Some(("compare", matches)) => {
+            let runs = folders(matches).iter().map(|folder| Run::read(folder)).collect::<Result<Vec<_>>>()?;
+            print!("{}", compare::compare(&runs)?);
+            Ok(Ending::Complete)
+        }
+        Some(("set", matches)) => set::arguments::run(matches).map(|()| Ending::Complete),
+        Some(("kv", matches)) => kv::arguments::run(matches, engines).map(|()| Ending::Complete),
+        Some(("kv-engine", matches)) => kv::arguments::run_engine(matches, engines).map(|()| Ending::Complete),
+        _ => {
+            print!("{}", experiment::list()?);
+            Ok(Ending::Complete)
+        }
+    }
+}
+
+fn run_query(matches: &ArgMatches) -> Result<Ending> {
+    // no shape is given up halfway: a signal ends the servers and the run
+    Interrupt::by_signals()?;
+    Ok(if query::arguments::run(matches)? { Ending::Complete } else { Ending::Partial })
+}
+
+fn folders(matches: &ArgMatches) -> Vec<PathBuf> {
+    texts(matches, "folder").iter().map(|folder| Path::new(folder).to_owned()).collect()
+}
+
+fn exit_code(ending: Result<Ending>) -> ExitCode {
+    match ending {
+        Ok(Ending::Complete) => ExitCode::SUCCESS,
+        Ok(Ending::Partial | Ending::Running) => ExitCode::FAILURE,
+        // As a shell reports a process that SIGINT ended.
+        Ok(Ending::Interrupted) => ExitCode::from(130),
+        Err(error @ Error::Usage(_)) => {
+            eprintln!("arbor lab: {error}");
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            eprintln!("arbor lab: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+pub(crate) fn text<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a str> {
+    matches.try_get_one::<String>(name).ok().flatten().map(String::as_str)
+}
+
+pub(crate) fn texts(matches: &ArgMatches, name: &str) -> Vec<String> {
+    matches.try_get_many::<String>(name).ok().flatten().into_iter().flatten().cloned().collect()
+}
+
+pub(crate) fn parse<T: FromStr>(name: &str, text: &str) -> Result<T> {
+    text.trim().parse().map_err(|_| Error::Usage(format!("--{name}: {text:?} is no number it takes")))
+}
+
+pub(crate) fn number<T: FromStr>(matches: &ArgMatches, name: &str) -> Result<Option<T>> {
+    text(matches, name).map(|text| parse(name, text)).transpose()
+}

@@ -1,0 +1,228 @@
+//! What the command line changes in an experiment.
+
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+use serde_json::Value;
+
+use super::{number, parse, text, texts};
+use crate::experiment::{Experiment, Plan, Scale, default_root};
+use crate::kv::KvEngine;
+use crate::target::Driver;
+use crate::target::managed::Setup;
+use crate::target::mysql::MARIADB;
+use crate::{Error, Result};
+
+pub(crate) fn setup(matches: &ArgMatches) -> Result<Setup> {
+    let binary = match text(matches, "binary") {
+        Some(binary) => PathBuf::from(binary),
+        None => std::env::current_exe()?,
+    };
+    let root = text(matches, "data").map_or_else(default_root, PathBuf::from);
+    Ok(Setup { binary, root, arguments: Vec::new(), keep: false })
+}
+
+/// The plan of `run`.
+pub(super) fn plan(experiment: Experiment, matches: &ArgMatches, built_in: &[KvEngine]) -> Result<Plan> {
+    let scale = if text(matches, "scale") == Some("full") { Scale::Full } else { Scale::Small };
+    let mut plan = Plan::of(experiment, scale, setup(matches)?);
+    plan.command_line = std::env::args().collect();
+    plan.drop = matches.get_flag("drop");
+    plan.setup.keep = matches.get_flag("keep");
+    plan.setup.arguments = texts(matches, "server-arg");
+    workload_settings(&mut plan, matches)?;
+    server_options(&mut plan, matches)?;
+    step_options(&mut plan, matches)?;
+    let parameters = &mut plan.parameters;
+    parameters.server_arguments = texts(matches, "server-arg");
+    parameters.echo &= !matches.get_flag("no-echo");
+    parameters.targets = texts(matches, "target");
+    parameters.engines = texts(matches, "engine");
+    if parameters.engines.is_empty() && parameters.targets.is_empty() {
+        parameters.engines = vec!["ftree".to_owned()];
+    }
+    if parameters.engines.iter().any(|engine| engine == "all") {
+        plan.parameters.engines = all_engines(&plan.experiment, built_in);
+    }
+    let drivers = texts(matches, "driver");
+    if !drivers.is_empty() {
+        plan.parameters.drivers = drivers.iter().map(|name| driver(name)).collect::<Result<_>>()?;
+    }
+    plan.check()?;
+    Ok(plan)
+}
+
+fn driver(name: &str) -> Result<Driver> {
+    serde_json::from_value(Value::String(name.to_owned()))
+        .map_err(|_| Error::Usage(format!("--driver: lean and official are known, not {name:?}")))
+}
+
+/// Those of this build, and MariaDB's that can be started here where the experiment runs on them.
+fn all_engines(experiment: &Experiment, built_in: &[KvEngine]) -> Vec<String> {
+    let own = built_in.iter().map(|engine| engine.name.to_owned());
+    let mariadb = MARIADB.iter().filter(|(_, mariadb)| experiment.mysql && mariadb.missing().is_none());
+    // Point queries alone are asked by HANDLER.
+    let mariadb = mariadb.filter(|(name, _)| experiment.workload == "pointquery" || !name.ends_with("-handler"));
+    own.chain(mariadb.map(|(name, _)| (*name).to_owned())).collect()
+}
+
+fn workload_settings(plan: &mut Plan, matches: &ArgMatches) -> Result<()> {
+    if let Some(mode) = text(matches, "mode") {
+        plan.parameters.mode = mode.to_owned();
+    }
+    for (option, setting) in [("tables", "tables"), ("docs", "docs"), ("batch", "batch"), ("range", "range_size")] {
+        if let Some(value) = number::<u64>(matches, option)? {
+            plan.parameters.settings.insert(setting.to_owned(), value.into());
+        }
+    }
+    for text in texts(matches, "set") {
+        let (name, value) =
+            text.split_once('=').ok_or_else(|| Error::Usage(format!("--set: {text:?} is no NAME=VALUE")))?;
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        plan.parameters.settings.insert(name.to_owned(), value);
+    }
+    Ok(())
+}
+
+fn server_options(plan: &mut Plan, matches: &ArgMatches) -> Result<()> {
+    let parameters = &mut plan.parameters;
+    let numbers = texts(matches, "cache-mb");
+    if !numbers.is_empty() {
+        parameters.cache_mb = numbers.iter().map(|text| parse("cache-mb", text)).collect::<Result<_>>()?;
+    }
+    let numbers = texts(matches, "syncdelay");
+    if !numbers.is_empty() {
+        parameters.syncdelay = numbers.iter().map(|text| quantity("syncdelay", text)).collect::<Result<_>>()?;
+    }
+    if let Some(times) = text(matches, "memory") {
+        parameters.memory = Some(quantity("memory", times)?).filter(|times| *times > 0.0);
+    }
+    parameters.loaders = number(matches, "loaders")?.unwrap_or(parameters.loaders);
+    parameters.rounds = number(matches, "rounds")?.unwrap_or(parameters.rounds);
+    Ok(())
+}
+
+/// What `run` and `echo` have in common.
+pub(super) fn step_options(plan: &mut Plan, matches: &ArgMatches) -> Result<()> {
+    let parameters = &mut plan.parameters;
+    let clients = texts(matches, "clients");
+    if !clients.is_empty() {
+        parameters.clients = clients.iter().map(|text| parse("clients", text)).collect::<Result<_>>()?;
+    }
+    let seconds = |name| text(matches, name).map(|text| quantity(name, text)).transpose();
+    parameters.seconds = seconds("seconds")?.unwrap_or(parameters.seconds);
+    parameters.warm_s = seconds("warm")?.unwrap_or(parameters.warm_s);
+    parameters.steady_s = seconds("steady")?.or(parameters.steady_s);
+    parameters.interval_s = seconds("interval")?.unwrap_or(parameters.interval_s);
+    parameters.rate = seconds("rate")?.or(parameters.rate);
+    parameters.poisson |= matches.get_flag("poisson");
+    parameters.seed = number(matches, "seed")?.unwrap_or(parameters.seed);
+    parameters.repeats = number(matches, "repeats")?.unwrap_or(parameters.repeats);
+    Ok(())
+}
+
+/// A number from 0 on.
+fn quantity(name: &str, text: &str) -> Result<f64> {
+    let number: f64 = parse(name, text)?;
+    // A time has to fit a Duration too.
+    if number.is_finite() && (0.0..1e9).contains(&number) {
+        Ok(number)
+    } else {
+        Err(Error::Usage(format!("--{name}: {text} is no number it takes")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::find;
+
+    fn planned(arguments: &[&str]) -> Result<Plan> {
+        let matches = crate::cli::command().try_get_matches_from([&["lab", "run"], arguments].concat()).unwrap();
+        let matches = matches.subcommand_matches("run").unwrap();
+        plan(find(text(matches, "experiment").unwrap())?, matches, &[])
+    }
+
+    #[test]
+    fn the_command_is_consistent() {
+        crate::cli::command().debug_assert();
+    }
+
+    #[test]
+    fn scales_and_overrides() {
+        let small = planned(&["001-point-queries"]).unwrap().parameters;
+        assert_eq!((small.settings["tables"].clone(), small.settings["docs"].clone()), (8.into(), 125_000.into()));
+        assert_eq!(
+            (small.engines, small.clients, small.echo),
+            (vec!["ftree".to_owned()], vec![1, 2, 4, 8, 16, 32, 40], true)
+        );
+        let other = planned(&[
+            "sysbench",
+            "--engine",
+            "lmdb,ftree",
+            "--clients",
+            "1,3",
+            "--rate",
+            "50",
+            "--docs",
+            "2000",
+            "--mode",
+            "fixed",
+            "--set",
+            "points=3",
+            "--cache-mb",
+            "32,64",
+            "--memory",
+            "2",
+            "--repeats",
+            "3",
+        ])
+        .unwrap();
+        let stations = other.stations("lmdb");
+        assert_eq!(stations.iter().map(|station| station.flags.memory_mb).collect::<Vec<_>>(), [Some(64), Some(128)]);
+        let other = other.parameters;
+        assert_eq!(
+            (other.engines.len(), other.clients, other.settings["points"].clone(), other.echo),
+            (2, vec![1, 3], 3.into(), false)
+        );
+        assert_eq!((other.mode.as_str(), other.rate, other.repeats), ("fixed", Some(50.0), 3));
+        assert!(planned(&["load"]).unwrap().parameters.clients.is_empty());
+    }
+
+    #[test]
+    fn repeats_come_in_the_same_random_order() {
+        let plan = planned(&["sysbench", "--repeats", "4", "--clients", "1,2,4", "--rounds", "2"]).unwrap();
+        let station = plan.stations("ftree").swap_remove(0);
+        let names: Vec<String> = plan.steps(&station).into_iter().map(|step| step.name).collect();
+        assert_eq!(names, plan.steps(&station).into_iter().map(|step| step.name).collect::<Vec<_>>());
+        assert_eq!(names.len(), 24);
+        assert!(names[..12].iter().all(|name| name.starts_with("round1-c")), "{names:?}");
+        let mut sorted = names.clone();
+        sorted.sort_unstable();
+        assert_ne!(names, sorted);
+        sorted.dedup();
+        assert_eq!(sorted.len(), 24);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for bad in [
+            &["frobnicate"][..],
+            &["pointquery", "--clients", "0"],
+            &["pointquery", "--clients", "x"],
+            &["pointquery", "--seconds=-1"],
+            &["pointquery", "--seconds", "0"],
+            &["pointquery", "--seconds", "1e300"],
+            &["pointquery", "--rate", "0"],
+            &["pointquery", "--docs", "10"],
+            &["pointquery", "--docs", "4000000000"],
+            &["pointquery", "--set", "frob=1"],
+            &["pointquery", "--set", "docs"],
+            &["pointquery", "--interval", "0"],
+            &["pointquery", "--driver", "frob"],
+            &["pointquery", "--target", "http://h"],
+        ] {
+            assert!(matches!(planned(bad), Err(Error::Usage(_))), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Runs from the command line: one experiment, all of them, one again; and what is drawn when they are over.
+
+use std::path::{Path, PathBuf};
+
+use clap::ArgMatches;
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use super::overrides::{self, setup};
+use super::{folders, number, text};
+use crate::experiment::{Book, KV, Parameters, Plan, Scale, built_in, carry_out, echo_only, find, read};
+use crate::kv::{self, KvEngine};
+use crate::report::{self, Progress};
+use crate::results::{Ending, Run};
+use crate::run::{Interrupt, Watch};
+use crate::{Error, Result};
+
+pub(super) fn run_one(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
+    let plan = overrides::plan(find(text(matches, "experiment").unwrap_or_default())?, matches, engines)?;
+    let folder = out(matches, &plan.experiment.name);
+    let interrupt = Interrupt::by_signals()?;
+    perform(&plan, &folder, matches, engines, &interrupt)
+}
+
+/// Every experiment, one folder each, and an index. Those that need shards run only against targets.
+pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
+    let interrupt = Interrupt::by_signals()?;
+    let root = out(matches, "all");
+    let mut plans = Vec::new();
+    for experiment in built_in()? {
+        let needs_shards = experiment.sharded && text(matches, "target").is_none();
+        if needs_shards {
+            eprintln!("{}: left out, it needs a sharded cluster (--target)", experiment.name);
+        } else {
+            plans.push(overrides::plan(experiment, matches, engines)?);
+        }
+    }
+    let (mut ending, mut folders) = (Ending::Complete, Vec::new());
+    for plan in &plans {
+        if interrupt.is_set() {
+            return Ok(Ending::Interrupted);
+        }
+        let folder = root.join(&plan.experiment.name);
+        match perform(plan, &folder, matches, engines, &interrupt) {
+            Ok(Ending::Complete) => {}
+            Ok(other) => ending = other,
+            Err(error) => {
+                eprintln!("{}: {error}", plan.experiment.name);
+                ending = Ending::Partial;
+            }
+        }
+        // What could not begin has left nothing to show.
+        if folder.join("run.yaml").is_file() {
+            folders.push(folder);
+            report::draw_index(&root, "All experiments", &folders)?;
+        }
+    }
+    println!("index: {}", root.join(report::INDEX).display());
+    Ok(ending)
+}
+
+/// What a folder says was run, again.
+pub(super) fn replay(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
+    let folder = folders(matches).swap_remove(0);
+    let record = Run::read(&folder)?.record;
+    let file = folder.join("run.yaml").display().to_string();
+    let experiment = read(&file, &record.text)?;
+    let scale = if record.scale == Scale::Full.name() { Scale::Full } else { Scale::Small };
+    let mut plan = Plan::of(experiment, scale, setup(matches)?);
+    let wrong = |error| Error::Usage(format!("{file}: its parameters are not this version's: {error}"));
+    plan.parameters = serde_json::from_value::<Parameters>(record.parameters).map_err(wrong)?;
+    plan.setup.arguments = plan.parameters.server_arguments.clone();
+    plan.command_line = std::env::args().collect();
+    plan.drop = matches.get_flag("drop");
+    plan.check()?;
+    let interrupt = Interrupt::by_signals()?;
+    perform(&plan, &out(matches, &plan.experiment.name), matches, engines, &interrupt)
+}
+
+pub(super) fn run_echo(matches: &ArgMatches) -> Result<Ending> {
+    let mut plan = Plan::of(find("001-point-queries")?, Scale::Small, setup(matches)?);
+    overrides::step_options(&mut plan, matches)?;
+    plan.experiment.name = "echo".to_owned();
+    plan.check()?;
+    let bytes = number(matches, "bytes")?.unwrap_or(0);
+    let folder = out(matches, "echo");
+    let interrupt = Interrupt::by_signals()?;
+    let mut book = Book::open(&folder, &plan, watchers(&plan, matches)?)?;
+    echo_only(&plan, bytes, &mut book, &interrupt);
+    let ending = book.close(interrupt.is_set());
+    drop(book);
+    draw(&folder)?;
+    Ok(ending)
+}
+
+fn perform(
+    plan: &Plan,
+    folder: &Path,
+    matches: &ArgMatches,
+    engines: &[KvEngine],
+    interrupt: &Interrupt,
+) -> Result<Ending> {
+    if plan.experiment.workload == KV {
+        return kv::run_as_experiment(plan, folder, engines);
+    }
+    allow_many_connections();
+    let mut book = Book::open(folder, plan, watchers(plan, matches)?)?;
+    carry_out(plan, &mut book, interrupt);
+    let ending = book.close(interrupt.is_set());
+    // The live page shows the report from here on, if it stays.
+    drop(book);
+    draw(folder)?;
+    Ok(ending)
+}
+
+/// Those who watch beside the files: the terminal, the live page.
+fn watchers(plan: &Plan, matches: &ArgMatches) -> Result<Vec<Box<dyn Watch>>> {
+    let _ = number::<u16>(matches, "live")?;
+    Ok(vec![Box::new(Progress::new(&plan.experiment.name))])
+}
+
+/// Draws everything that is drawn from a run's files, prints the text.
+fn draw(folder: &Path) -> Result<()> {
+    println!("{}", report::text(&report::draw(folder)?));
+    println!("results: {}", folder.display());
+    Ok(())
+}
+
+fn out(matches: &ArgMatches, name: &str) -> PathBuf {
+    match text(matches, "out") {
+        Some(folder) => PathBuf::from(folder),
+        None => {
+            let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+            Path::new("lab-results").join(format!("{name}-{time}"))
+        }
+    }
+}
+
+/// A thousand clients are a thousand sockets, here and in the servers we start, which inherit the limit.
+fn allow_many_connections() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where that is refused, connecting says so.
+    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
+}

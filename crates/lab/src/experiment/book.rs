@@ -1,0 +1,189 @@
+//! The record of a run while it goes on: its folder, and everybody who watches.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::environment::environment;
+use super::plan::Plan;
+use crate::Result;
+use crate::results::{Clock, Ending, Event, EventKind, HistogramLog, Record, StepRecord, SystemRecord, Writer};
+use crate::run::{Context, Interrupt, Interval, Watch, points};
+
+pub struct Book {
+    writer: Writer,
+    record: Record,
+    /// The run's clock.
+    began: Instant,
+    watchers: Vec<Box<dyn Watch>>,
+    /// A file could not be written; said once.
+    failed: bool,
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+impl Book {
+    /// Makes the folder; from here on it says that a run is going on.
+    pub fn open(folder: &Path, plan: &Plan, watchers: Vec<Box<dyn Watch>>) -> Result<Book> {
+        let workload = plan.workload(&plan.phases().swap_remove(0))?;
+        let mut kinds: Vec<String> = Vec::new();
+        for phase in plan.phases() {
+            let names = plan.workload(&phase)?.kinds().iter().map(|kind| kind.name().to_owned()).collect::<Vec<_>>();
+            kinds.extend(names);
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        kinds.retain(|kind| seen.insert(kind.clone()));
+        let record = Record { unit: workload.unit().name().to_owned(), kinds, ..Book::record_of(plan) };
+        Book::with(folder, record, plan, watchers)
+    }
+
+    /// The same for a record that is not a workload's.
+    pub fn with(folder: &Path, record: Record, plan: &Plan, watchers: Vec<Box<dyn Watch>>) -> Result<Book> {
+        let writer = Writer::create(folder, &record, &environment(&plan.setup.root))?;
+        Ok(Book { writer, record, began: Instant::now(), watchers, failed: false })
+    }
+
+    pub fn record_of(plan: &Plan) -> Record {
+        let experiment = &plan.experiment;
+        Record {
+            format: 1,
+            experiment: experiment.name.clone(),
+            about: experiment.about.clone(),
+            founding_text: experiment.founding_text.clone(),
+            scale: plan.scale.name().to_owned(),
+            mode: plan.parameters.mode.clone(),
+            seed: plan.parameters.seed,
+            unit: String::new(),
+            kinds: Vec::new(),
+            schedule: plan.schedule(),
+            parameters: serde_json::to_value(&plan.parameters).expect("keys of parameters are strings"),
+            arbor_version: env!("CARGO_PKG_VERSION").to_owned(),
+            command_line: plan.command_line.clone(),
+            client_placement: "same host as the servers we start, one blocking connection per client thread".to_owned(),
+            started: now(),
+            ended: None,
+            ending: Ending::Running,
+            remarks: Vec::new(),
+            systems: Vec::new(),
+            text: experiment.text.clone(),
+        }
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.writer.folder()
+    }
+
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// For a step of the system that was begun last.
+    pub fn context<'a>(&'a mut self, system: &'a str, step: &'a str, interrupt: &'a Interrupt) -> Context<'a> {
+        Context { system, step, began: self.began, interrupt, watch: self }
+    }
+
+    pub fn tell(&mut self, system: &str, kind: EventKind, text: &str) {
+        let t_s = self.began.elapsed().as_secs_f64();
+        self.event(&Event { t_s, end_s: None, system: system.to_owned(), kind, text: text.to_owned() });
+    }
+
+    /// A system is begun; its steps follow.
+    pub fn begin(&mut self, system: &str) {
+        self.record.systems.push(SystemRecord { name: system.to_owned(), ..SystemRecord::default() });
+        self.save();
+    }
+
+    pub fn about(&mut self, about: Value) {
+        if let Some(system) = self.record.systems.last_mut() {
+            system.about = about;
+        }
+        self.save();
+    }
+
+    pub fn add(&mut self, step: StepRecord) {
+        let Some(system) = self.record.systems.last_mut() else { return };
+        let name = system.name.clone();
+        system.steps.push(step.clone());
+        self.save();
+        self.watchers.iter_mut().for_each(|watcher| watcher.step(&name, &step));
+    }
+
+    /// The system that was begun last ended before its plan.
+    pub fn fail(&mut self, why: &str) {
+        let Some(system) = self.record.systems.last_mut() else { return };
+        system.failure = Some(why.to_owned());
+        let name = system.name.clone();
+        self.tell(&name, EventKind::Failure, why);
+        self.save();
+    }
+
+    pub fn remark(&mut self, remark: &str) {
+        if !self.record.remarks.iter().any(|each| each == remark) {
+            self.record.remarks.push(remark.to_owned());
+        }
+    }
+
+    /// The last entry; gives how the run ended.
+    pub fn close(&mut self, interrupted: bool) -> Ending {
+        self.record.ended = Some(now());
+        self.record.ending = match &self.record.systems {
+            _ if interrupted => Ending::Interrupted,
+            systems if systems.iter().any(|system| system.failure.is_some()) => Ending::Partial,
+            _ => Ending::Complete,
+        };
+        self.save();
+        self.record.ending
+    }
+
+    fn save(&mut self) {
+        let outcome = self.writer.record(&self.record);
+        self.keep_going(outcome);
+    }
+
+    /// Results that cannot be written (a full disk) are no reason to stop measuring: tables still come at the end.
+    fn keep_going(&mut self, outcome: Result<()>) {
+        if let (Err(error), false) = (outcome, self.failed) {
+            self.failed = true;
+            eprintln!("\narbor lab: {error}: the results of this run are incomplete from here on");
+            self.record.remarks.push(format!("results are incomplete: {error}"));
+        }
+    }
+
+    fn write(&mut self, interval: &Interval) -> Result<()> {
+        self.writer.points(&points(interval))?;
+        self.writer.histograms(|log| histograms(interval, log))
+    }
+}
+
+fn histograms(interval: &Interval, log: &mut HistogramLog) -> std::io::Result<()> {
+    let seconds = interval.end_s - interval.begin_s;
+    for (kind, latencies) in interval.recorder.kinds() {
+        let tag = [interval.system.as_str(), interval.step.as_str(), kind.name()];
+        log.append(tag, Clock::Service, interval.begin_s, seconds, &latencies.service)?;
+        if let Some(response) = &latencies.response {
+            log.append(tag, Clock::Response, interval.begin_s, seconds, response)?;
+        }
+    }
+    Ok(())
+}
+
+impl Watch for Book {
+    fn planned(&mut self, steps: Duration) {
+        self.watchers.iter_mut().for_each(|watcher| watcher.planned(steps));
+    }
+
+    fn interval(&mut self, interval: &Interval) {
+        let outcome = self.write(interval);
+        self.keep_going(outcome);
+        self.watchers.iter_mut().for_each(|watcher| watcher.interval(interval));
+    }
+
+    fn event(&mut self, event: &Event) {
+        let outcome = self.writer.event(event);
+        self.keep_going(outcome);
+        self.watchers.iter_mut().for_each(|watcher| watcher.event(event));
+    }
+}

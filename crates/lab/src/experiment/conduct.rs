@@ -1,0 +1,272 @@
+//! How a plan is carried out: for each system start, load, then at each station step by step, sizes, stop. What fails on
+//! one system is kept in its record; the others go on.
+
+use std::collections::BTreeMap;
+
+use super::book::Book;
+use super::plan::{Plan, Station, StepPlan};
+use crate::observe::disk_use;
+use crate::results::{EventKind, Phase, StepRecord};
+use crate::run::{
+    Context, Interrupt, Step, Watch, add_sizes, load, load_record, prepare, resume, run_step, scan, stalls, step_record,
+};
+use crate::target::echo::Echo;
+use crate::target::managed::Managed;
+use crate::target::{self, Driver, Target};
+use crate::workload::Workload;
+use crate::{Error, Result};
+
+/// Carries out the plan on all its systems.
+pub fn carry_out(plan: &Plan, book: &mut Book, interrupt: &Interrupt) {
+    book.planned(plan.estimate().steps);
+    let mut conductor = Conductor { plan, book, interrupt, reply_bytes: None };
+    for engine in &plan.parameters.engines {
+        for driver in &plan.parameters.drivers {
+            conductor.system(&driver.named(engine), |conductor, system| conductor.managed(engine, *driver, system));
+        }
+    }
+    for text in &plan.parameters.targets {
+        for driver in &plan.parameters.drivers {
+            let system = driver.named(&target::name_of(text));
+            conductor.system(&system, |conductor, system| conductor.running(text, *driver, system));
+        }
+    }
+    if let (true, Some(reply_bytes)) = (plan.parameters.echo, conductor.reply_bytes) {
+        conductor.system(target::echo::NAME, |conductor, system| conductor.echo(reply_bytes, system));
+    }
+}
+
+/// The echo alone: the bound of what any server on this runtime could reach.
+pub fn echo_only(plan: &Plan, reply_bytes: usize, book: &mut Book, interrupt: &Interrupt) {
+    let mut conductor = Conductor { plan, book, interrupt, reply_bytes: None };
+    conductor.system(target::echo::NAME, |conductor, system| conductor.echo(reply_bytes, system));
+}
+
+struct Conductor<'a> {
+    plan: &'a Plan,
+    book: &'a mut Book,
+    interrupt: &'a Interrupt,
+    /// Of a point query's reply, for the echo to send as much.
+    reply_bytes: Option<usize>,
+}
+
+/// What one system goes through: a workload per phase, since a workload remembers what it has inserted.
+struct Course {
+    system: String,
+    phase: String,
+    workload: Box<dyn Workload>,
+}
+
+impl Conductor<'_> {
+    /// Measures one system by `measure` and keeps whatever it brought.
+    fn system(&mut self, name: &str, measure: impl FnOnce(&mut Self, &str) -> Result<()>) {
+        if self.interrupt.is_set() {
+            return;
+        }
+        self.book.begin(name);
+        if let Err(error) = measure(self, name) {
+            self.book.fail(&error.to_string());
+        }
+    }
+
+    fn context<'a>(&'a mut self, system: &'a str, step: &'a str) -> Context<'a> {
+        self.book.context(system, step, self.interrupt)
+    }
+
+    fn managed(&mut self, engine: &str, driver: Driver, system: &str) -> Result<()> {
+        self.plan.check_disk()?;
+        let stations = self.plan.stations(engine);
+        let Some(first) = stations.first() else { return Ok(()) };
+        self.book.tell(system, EventKind::Phase, "starting");
+        let mut managed = Managed::start(engine, driver, &self.plan.setup, &first.flags)?;
+        let mut course = self.course(system)?;
+        let outcome = self.stations(&mut managed, &stations, &mut course);
+        // A server that ended by itself says why better than the operations that met its end.
+        match managed.ended() {
+            Some(ended) => Err(Error::Server { server: system.to_owned(), reason: ended }),
+            None => outcome,
+        }
+    }
+
+    fn stations(&mut self, managed: &mut Managed, stations: &[Station], course: &mut Course) -> Result<()> {
+        for (n, station) in stations.iter().enumerate() {
+            if self.interrupt.is_set() {
+                break;
+            }
+            if n > 0 {
+                self.book.tell(&course.system, EventKind::Phase, "starting again with other flags");
+                managed.restart(&station.flags)?;
+            }
+            managed.remarks().iter().for_each(|remark| self.book.remark(remark));
+            if n == 0 {
+                self.load(managed.target(), course)?;
+            }
+            if self.plan.experiment.recovery {
+                self.recoveries(managed, station, course)?;
+            } else {
+                self.steps(managed.target(), station, course)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A server that runs already: what needs a restart is not varied.
+    fn running(&mut self, text: &str, driver: Driver, system: &str) -> Result<()> {
+        let target = target::open(text, driver)?;
+        let stations = self.plan.stations("");
+        if stations.len() > 1 || self.plan.experiment.recovery {
+            self.book
+                .remark(&format!("{system} was not started by the laboratory: its cache and checkpoints are its own"));
+        }
+        let station = Station { flags: Default::default(), words: Vec::new(), settings: BTreeMap::new() };
+        let mut course = self.course(system)?;
+        self.load(&*target, &mut course)?;
+        self.steps(&*target, &station, &mut course)
+    }
+
+    fn echo(&mut self, reply_bytes: usize, system: &str) -> Result<()> {
+        let setup = &self.plan.setup;
+        let echo = Echo::start(&setup.binary, &setup.root, reply_bytes)?;
+        self.book.about(echo.about()?);
+        let mut course = self.course(system)?;
+        let station = Station { flags: Default::default(), words: Vec::new(), settings: BTreeMap::new() };
+        for step in self.plan.steps(&station) {
+            self.step(&echo, &step, &mut course)?;
+        }
+        Ok(())
+    }
+
+    fn course(&self, system: &str) -> Result<Course> {
+        let phase = self.plan.phases().swap_remove(0);
+        Ok(Course { system: system.to_owned(), workload: self.plan.workload(&phase)?, phase: phase.name })
+    }
+
+    /// The first load of a system, and what follows it once.
+    fn load(&mut self, target: &dyn Target, course: &mut Course) -> Result<()> {
+        self.book.about(target.about()?);
+        if prepare(target, &*course.workload, self.plan.drop)? {
+            self.fill(target, course, "load")?;
+        } else {
+            self.book.tell(&course.system, EventKind::Phase, "collections are there, not loaded again");
+        }
+        if self.plan.experiment.scan && !self.interrupt.is_set() {
+            self.book.tell(&course.system, EventKind::Phase, "reading everything once");
+            scan(target, &*course.workload, self.interrupt)?;
+        }
+        if self.plan.parameters.echo {
+            self.reply_bytes = self.reply_bytes.or(target.point_reply_bytes());
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, target: &dyn Target, course: &Course, step: &str) -> Result<()> {
+        self.book.tell(&course.system, EventKind::Phase, "loading");
+        let threads = self.plan.parameters.loaders;
+        let loaded = load(target, &*course.workload, threads, &mut self.context(&course.system, step))?;
+        // A workload whose load is its run has none of its own.
+        if loaded.documents > 0 || loaded.failure.is_some() {
+            self.book.add(load_record(step, BTreeMap::new(), &loaded));
+        }
+        match loaded.failure {
+            Some(failure) => {
+                Err(Error::Server { server: course.system.clone(), reason: format!("the load failed: {failure}") })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn steps(&mut self, target: &dyn Target, station: &Station, course: &mut Course) -> Result<()> {
+        for step in self.plan.steps(station) {
+            if self.interrupt.is_set() {
+                break;
+            }
+            self.enter(target, &step, course)?;
+            if let Some(deserted) = self.step(target, &step, course)? {
+                return Err(Error::Server { server: course.system.clone(), reason: deserted });
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns to the step's phase: its workload, on data that is there or loaded anew.
+    fn enter(&mut self, target: &dyn Target, step: &StepPlan, course: &mut Course) -> Result<()> {
+        if step.phase.name != course.phase {
+            course.workload = self.plan.workload(&step.phase)?;
+            course.phase = step.phase.name.clone();
+            if step.phase.reload {
+                prepare(target, &*course.workload, true)?;
+                self.fill(target, course, &format!("load-{}", step.phase.name))?;
+            }
+        }
+        resume(target, &*course.workload)
+    }
+
+    /// Runs one step and enters what came of it; gives why it ended early when nobody answered any more.
+    fn step(&mut self, target: &dyn Target, step: &StepPlan, course: &mut Course) -> Result<Option<String>> {
+        let (plan, system) = (self.plan, course.system.clone());
+        self.book.tell(&system, EventKind::Phase, &format!("{}: {} clients", step.name, step.clients));
+        let mut context = self.context(&system, &step.name);
+        let ran = run_step(target, &*course.workload, step.clients, &plan.pace(), &mut context)?;
+        tell_stalls(&ran, &mut context);
+        // A step that was cut off in its first moments says nothing.
+        if ran.recorder.total_count() > 0 || ran.recorder.error_count() > 0 {
+            let mut record = step_record(&step.name, step.repeat, step.settings.clone(), &ran);
+            measure_sizes(target, &*course.workload, &mut record);
+            self.book.add(record);
+        }
+        Ok(ran.deserted)
+    }
+
+    /// Steps that end with kill -9, each followed by the server's return.
+    fn recoveries(&mut self, managed: &mut Managed, station: &Station, course: &mut Course) -> Result<()> {
+        for step in self.plan.steps(station) {
+            if self.interrupt.is_set() {
+                break;
+            }
+            self.enter(managed.target(), &step, course)?;
+            if let Some(deserted) = self.step(managed.target(), &step, course)? {
+                return Err(Error::Server { server: course.system.clone(), reason: deserted });
+            }
+            managed.kill()?;
+            let (system, begin_s) = (course.system.clone(), self.context(&course.system.clone(), "").now());
+            let to_serve = managed.recover(&station.flags)?;
+            resume(managed.target(), &*course.workload)?;
+            let mut context = self.context(&system, "");
+            let text = format!("serves {:.2} s after it was started again", to_serve.as_secs_f64());
+            context.tell_span(EventKind::Serving, (begin_s, begin_s + to_serve.as_secs_f64()), &text);
+            let answered_s = context.now() - begin_s;
+            self.book.add(StepRecord {
+                name: step.name.replacen(&format!("c{}", step.clients), &format!("recovery-c{}", step.clients), 1),
+                phase: Phase::Recovery,
+                clients: step.clients,
+                repeat: step.repeat,
+                settings: step.settings.clone(),
+                begin_s,
+                end_s: begin_s + answered_s,
+                unit: "recovery".to_owned(),
+                figures: BTreeMap::from([
+                    ("serve_s".to_owned(), to_serve.as_secs_f64()),
+                    ("answer_s".to_owned(), answered_s),
+                ]),
+                ..StepRecord::default()
+            });
+        }
+        Ok(())
+    }
+}
+
+/// What the server and the file system say of the data's size now. A server that is gone says nothing.
+fn measure_sizes(target: &dyn Target, workload: &dyn Workload, record: &mut StepRecord) {
+    let sizes = target.connect().ok().and_then(|mut session| session.sizes(workload.database()).ok());
+    add_sizes(&mut record.figures, sizes.unwrap_or_default(), target.folder().map(disk_use));
+}
+
+fn tell_stalls(step: &Step, context: &mut Context<'_>) {
+    let rates: Vec<f64> = step.rates.iter().map(|(_, rate)| *rate).collect();
+    for stall in stalls(&rates) {
+        let (begin, end) = step.span(stall.begin, stall.end);
+        let depth = (stall.depth * 100.0).round();
+        let text = format!("{}: {:.1} s at {depth:.0} % of the median rate or less", context.step, end - begin);
+        context.tell_span(EventKind::Stall, (begin, end), &text);
+    }
+}

@@ -1,0 +1,56 @@
+//! env.json: the machine, as far as it bears on the figures.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::observe::{Device, processors};
+use crate::target::managed::free_bytes;
+use crate::target::memory_limit::MemoryLimit;
+
+/// `root`: where managed servers keep their data.
+pub fn environment(root: &Path) -> Value {
+    json!({
+        "processors": processors(),
+        "processor": processor(),
+        "memory_bytes": memory_bytes(),
+        "kernel": first_line("/proc/sys/kernel/osrelease"),
+        "host": first_line("/proc/sys/kernel/hostname"),
+        "load_average": first_line("/proc/loadavg"),
+        "swappiness": first_line("/proc/sys/vm/swappiness"),
+        "governor": first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "transparent_huge_pages": first_line("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "data_root": root.display().to_string(),
+        "device": Device::below(root).and_then(Device::name),
+        "filesystem": filesystem(root),
+        "free_bytes": free_bytes(root).ok(),
+        "memory_can_be_limited": MemoryLimit::possible(),
+    })
+}
+
+fn first_line(path: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().next().map(|line| line.trim().to_owned())
+}
+
+fn processor() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    line.split_once(':').map(|(_, name)| name.trim().to_owned())
+}
+
+fn memory_bytes() -> Option<u64> {
+    let line = first_line("/proc/meminfo")?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// Its kind, and how it is mounted: the longest mount point that the folder lies below.
+fn filesystem(folder: &Path) -> Option<String> {
+    let folder = folder.canonicalize().ok()?;
+    let mounts = std::fs::read_to_string("/proc/mounts").ok()?;
+    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<&str>>());
+    let below = fields.filter(|fields| fields.len() > 3 && folder.starts_with(fields[1]));
+    let longest = below.max_by_key(|fields| fields[1].len())?;
+    Some(format!("{} ({})", longest[2], longest[3]))
+}

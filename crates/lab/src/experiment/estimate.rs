@@ -1,0 +1,71 @@
+//! How long a run takes and how much disk it needs, before it begins.
+
+use std::time::Duration;
+
+use super::definition::Scale;
+use super::plan::Plan;
+use crate::target::managed::free_bytes;
+use crate::{Error, Result};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Of one system at a time.
+    pub disk_bytes: u64,
+    /// Of the steps of all systems.
+    pub steps: Duration,
+    /// With loads.
+    pub total: Duration,
+}
+
+impl Plan {
+    pub fn estimate(&self) -> Estimate {
+        let parameters = &self.parameters;
+        let size = self.experiment.size(self.scale);
+        let stations = parameters.cache_mb.len().max(1) * parameters.syncdelay.len().max(1);
+        let groups = self.phases().len() * parameters.rounds.max(1) as usize * parameters.repeats.max(1) as usize;
+        let steps = stations * groups * parameters.clients.len();
+        let step_s = parameters.warm_s + parameters.steady_s.unwrap_or(0.0) / 2.0 + parameters.seconds;
+        let (systems, share) = (self.systems().max(1) as f64, self.share_of_default());
+        let reloads = 1 + self.phases().iter().filter(|phase| phase.reload).count();
+        let loads = systems * reloads as f64 * size.load_s * share;
+        let measured = systems * steps as f64 * step_s;
+        let kept = if self.setup.keep { systems } else { 1.0 };
+        Estimate {
+            disk_bytes: (size.disk_mb as f64 * share * kept * (1 << 20) as f64) as u64,
+            steps: Duration::from_secs_f64(measured),
+            total: Duration::from_secs_f64(measured + loads),
+        }
+    }
+
+    /// Documents of this plan as a part of those of its scale as written.
+    fn share_of_default(&self) -> f64 {
+        let documents = |plan: &Plan| {
+            let workload = plan.workload(&plan.phases().swap_remove(0)).ok()?;
+            let collections = workload.collections();
+            Some(collections.iter().map(|collection| *collection.documents.start() as f64).sum::<f64>())
+        };
+        let written = Plan::of(self.experiment.clone(), self.scale, self.setup.clone());
+        match (documents(self), documents(&written)) {
+            (Some(own), Some(written)) if written > 0.0 => own / written,
+            _ => 1.0,
+        }
+    }
+
+    /// Refuses to begin a load that will not fit. A tenth is left to others.
+    pub fn check_disk(&self) -> Result<()> {
+        let needed = self.estimate().disk_bytes;
+        let free = free_bytes(&self.setup.root)?;
+        if self.parameters.engines.is_empty() || needed <= free / 10 * 9 {
+            return Ok(());
+        }
+        let root = self.setup.root.display();
+        Err(Error::Usage(format!(
+            "{} at scale {} needs about {} MB of disk, and {root} has {} MB free; --data names another folder, --scale \
+             small or --set another size",
+            self.experiment.name,
+            if self.scale == Scale::Small { "small" } else { "full" },
+            needed >> 20,
+            free >> 20,
+        )))
+    }
+}

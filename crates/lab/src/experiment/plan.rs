@@ -1,0 +1,254 @@
+//! What a run is told: an experiment at a scale, with what the command line overrides. Everything that decides what is
+//! sent to the servers is in [`Parameters`], which run.yaml keeps, so that a run can be repeated exactly.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::definition::{Experiment, KV, PhasePlan, Scale, merged};
+use crate::run::{Arrival, Pace, Scripted};
+use crate::target::Driver;
+use crate::target::managed::{Flags, Setup};
+use crate::workload::{Mode, Workload, build};
+use crate::{Error, Result};
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub experiment: Experiment,
+    pub scale: Scale,
+    pub parameters: Parameters,
+    pub setup: Setup,
+    /// Replace collections that are there with other contents.
+    pub drop: bool,
+    /// What was typed.
+    pub command_line: Vec<String>,
+}
+
+/// All of it is in run.yaml.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// Managed servers, by engine.
+    pub engines: Vec<String>,
+    /// Running servers: `[NAME=]URI`.
+    pub targets: Vec<String>,
+    pub drivers: Vec<Driver>,
+    /// Of the workload.
+    pub settings: Map<String, Value>,
+    pub mode: String,
+    pub seed: u64,
+    pub clients: Vec<usize>,
+    pub warm_s: f64,
+    pub steady_s: Option<f64>,
+    pub seconds: f64,
+    pub interval_s: f64,
+    pub repeats: u32,
+    pub rounds: u32,
+    pub cache_mb: Vec<u64>,
+    pub memory: Option<f64>,
+    pub syncdelay: Vec<f64>,
+    pub rate: Option<f64>,
+    pub poisson: bool,
+    pub loaders: usize,
+    pub phases: Vec<PhasePlan>,
+    pub script: Vec<Scripted>,
+    pub echo: bool,
+    pub server_arguments: Vec<String>,
+    /// Of `arbor lab kv`.
+    pub arguments: Vec<String>,
+}
+
+/// A server's flags between two restarts, and what the record calls them.
+#[derive(Clone, Debug)]
+pub struct Station {
+    pub flags: Flags,
+    /// `cache64`, `sync5`; joined in the steps' names.
+    pub words: Vec<String>,
+    pub settings: BTreeMap<String, Value>,
+}
+
+/// One step of a station.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepPlan {
+    pub name: String,
+    pub phase: PhasePlan,
+    pub clients: usize,
+    pub repeat: u32,
+    pub settings: BTreeMap<String, Value>,
+}
+
+impl Plan {
+    pub fn of(experiment: Experiment, scale: Scale, setup: Setup) -> Plan {
+        let size = experiment.size(scale).clone();
+        let parameters = Parameters {
+            engines: Vec::new(),
+            targets: Vec::new(),
+            drivers: vec![Driver::Lean],
+            settings: size.settings,
+            mode: experiment.mode.name().to_owned(),
+            seed: 1,
+            clients: size.clients,
+            warm_s: size.warm_s,
+            steady_s: size.steady_s,
+            seconds: size.seconds,
+            interval_s: size.interval_s,
+            repeats: size.repeats,
+            rounds: size.rounds,
+            cache_mb: size.cache_mb,
+            memory: size.memory,
+            syncdelay: size.syncdelay,
+            rate: size.rate,
+            poisson: size.poisson,
+            loaders: size.loaders,
+            phases: size.phases,
+            script: size.script,
+            echo: experiment.echo,
+            server_arguments: Vec::new(),
+            arguments: size.arguments,
+        };
+        Plan { experiment, scale, parameters, setup, drop: false, command_line: Vec::new() }
+    }
+
+    pub fn mode(&self) -> Mode {
+        if self.parameters.mode == "fixed" { Mode::Fixed } else { Mode::Compat }
+    }
+
+    /// A new one, at its beginning.
+    pub fn workload(&self, phase: &PhasePlan) -> Result<Box<dyn Workload>> {
+        let settings = merged(&self.parameters.settings, &phase.settings);
+        build(&self.experiment.workload, self.mode(), &settings).map_err(Error::Usage)
+    }
+
+    /// The phases; one without a name where the experiment has none.
+    pub fn phases(&self) -> Vec<PhasePlan> {
+        if self.parameters.phases.is_empty() { vec![PhasePlan::default()] } else { self.parameters.phases.clone() }
+    }
+
+    /// Everything the plan says makes sense; a first look before servers are started.
+    pub fn check(&self) -> Result<()> {
+        if self.experiment.workload == KV {
+            return Ok(());
+        }
+        for phase in self.phases() {
+            self.workload(&phase)?;
+        }
+        let parameters = &self.parameters;
+        if parameters.clients.iter().any(|clients| !(1..=10_000).contains(clients)) {
+            return Err(Error::Usage("--clients takes numbers from 1 to 10000".to_owned()));
+        }
+        if parameters.seconds <= 0.0 && !parameters.clients.is_empty() {
+            return Err(Error::Usage("--seconds must be above 0".to_owned()));
+        }
+        if parameters.interval_s < 0.01 {
+            return Err(Error::Usage("--interval must be at least 0.01".to_owned()));
+        }
+        if parameters.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
+            return Err(Error::Usage("--rate takes a number above 0".to_owned()));
+        }
+        parameters.targets.iter().try_for_each(|target| crate::target::check(target))
+    }
+
+    /// The stations of a managed server, in order: each cache size at each time between checkpoints.
+    pub fn stations(&self, engine: &str) -> Vec<Station> {
+        let parameters = &self.parameters;
+        let own = self.experiment.flags.get(engine).cloned().unwrap_or_default();
+        let mut stations = Vec::new();
+        for cache_mb in choices(&parameters.cache_mb) {
+            for syncdelay_s in choices(&parameters.syncdelay) {
+                let memory_mb = cache_mb.zip(parameters.memory).map(|(cache, times)| (cache as f64 * times) as u64);
+                let mut station = Station {
+                    flags: Flags { cache_mb, syncdelay_s, memory_mb, arguments: own.clone() },
+                    words: Vec::new(),
+                    settings: BTreeMap::new(),
+                };
+                if let (Some(cache_mb), true) = (cache_mb, parameters.cache_mb.len() > 1) {
+                    station.words.push(format!("cache{cache_mb}"));
+                    station.settings.insert("cache_mb".to_owned(), json!(cache_mb));
+                }
+                if let (Some(syncdelay_s), true) = (syncdelay_s, parameters.syncdelay.len() > 1) {
+                    station.words.push(format!("sync{syncdelay_s}"));
+                    station.settings.insert("syncdelay_s".to_owned(), json!(syncdelay_s));
+                }
+                stations.push(station);
+            }
+        }
+        stations
+    }
+
+    /// The steps of a station. Repeats come in random order, the same for the same seed: a drift of the machine shall not
+    /// look like an effect of the number of clients.
+    pub fn steps(&self, station: &Station) -> Vec<StepPlan> {
+        let parameters = &self.parameters;
+        let mut random = SmallRng::seed_from_u64(parameters.seed);
+        let mut steps = Vec::new();
+        for phase in self.phases() {
+            for round in 1..=parameters.rounds.max(1) {
+                let mut group = Vec::new();
+                for repeat in 1..=parameters.repeats.max(1) {
+                    group.extend(
+                        parameters.clients.iter().map(|clients| self.step(station, &phase, (round, *clients, repeat))),
+                    );
+                }
+                if parameters.repeats > 1 {
+                    group.shuffle(&mut random);
+                }
+                steps.extend(group);
+            }
+        }
+        steps
+    }
+
+    fn step(&self, station: &Station, phase: &PhasePlan, (round, clients, repeat): (u32, usize, u32)) -> StepPlan {
+        let parameters = &self.parameters;
+        let (mut words, mut settings) = (station.words.clone(), station.settings.clone());
+        if !phase.name.is_empty() {
+            words.push(phase.name.clone());
+            settings.insert("workload".to_owned(), json!(phase.name));
+        }
+        if parameters.rounds > 1 {
+            words.push(format!("round{round}"));
+            settings.insert("round".to_owned(), json!(round));
+        }
+        words.push(format!("c{clients}"));
+        if parameters.repeats > 1 {
+            words.push(format!("r{repeat}"));
+        }
+        StepPlan { name: words.join("-"), phase: phase.clone(), clients, repeat, settings }
+    }
+
+    pub fn pace(&self) -> Pace {
+        let parameters = &self.parameters;
+        let arrival = if parameters.poisson { Arrival::Poisson } else { Arrival::Constant };
+        Pace {
+            warm: Duration::from_secs_f64(parameters.warm_s),
+            steady_within: parameters.steady_s.map(Duration::from_secs_f64),
+            measured: Duration::from_secs_f64(parameters.seconds),
+            interval: Duration::from_secs_f64(parameters.interval_s),
+            rate: parameters.rate.map(|rate| (rate, arrival)),
+            seed: parameters.seed,
+            script: parameters.script.clone(),
+            kill_at_end: self.experiment.recovery,
+        }
+    }
+
+    /// In words.
+    pub fn schedule(&self) -> String {
+        let arrival = if self.parameters.poisson { "Poisson" } else { "constant" };
+        self.parameters.rate.map_or("closed loop".to_owned(), |rate| format!("open, {arrival}, {rate}/s"))
+    }
+
+    /// Names of all systems, in order.
+    pub fn systems(&self) -> usize {
+        (self.parameters.engines.len() + self.parameters.targets.len()) * self.parameters.drivers.len().max(1)
+            + usize::from(self.parameters.echo)
+    }
+}
+
+/// Each of them, or once none.
+fn choices<T: Copy>(values: &[T]) -> Vec<Option<T>> {
+    if values.is_empty() { vec![None] } else { values.iter().copied().map(Some).collect() }
+}

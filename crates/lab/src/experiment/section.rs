@@ -1,0 +1,166 @@
+//! A mapping of a YAML file whose keys are known. Whatever is wrong is named with its line.
+
+use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
+use serde_json::{Map, Number, Value};
+
+use crate::{Error, Result};
+
+/// A mapping and where it stands.
+#[derive(Clone, Copy)]
+pub(super) struct Section<'a> {
+    /// The file, for messages.
+    file: &'a str,
+    node: &'a MarkedYaml<'a>,
+}
+
+/// The one document of a file, for [`Section::of`].
+pub(super) fn parse<'a>(file: &str, text: &'a str) -> Result<MarkedYaml<'a>> {
+    let mut documents = MarkedYaml::load_from_str(text)
+        .map_err(|error| Error::Usage(format!("{file}:{}: {}", error.marker().line(), error.info())))?;
+    match (documents.pop(), documents.is_empty()) {
+        (Some(document), true) => Ok(document),
+        _ => Err(Error::Usage(format!("{file}: an experiment is one YAML document"))),
+    }
+}
+
+impl<'a> Section<'a> {
+    pub fn of(file: &'a str, node: &'a MarkedYaml<'a>) -> Result<Section<'a>> {
+        let section = Section { file, node };
+        if section.node.data.as_mapping().is_none() {
+            return Err(section.wrong_at(node, "a mapping is wanted here"));
+        }
+        Ok(section)
+    }
+
+    fn wrong_at(&self, node: &MarkedYaml<'_>, what: &str) -> Error {
+        Error::Usage(format!("{}:{}: {what}", self.file, node.span.start.line()))
+    }
+
+    /// Something wrong with a key; it is named with the line of its value, or of the mapping when it is missing.
+    pub fn wrong(&self, key: &str, what: &str) -> Error {
+        self.wrong_at(self.get(key).unwrap_or(self.node), &format!("{key}: {what}"))
+    }
+
+    /// Something wrong that somebody else found; where the text names a key of this mapping in backquotes or quotes,
+    /// that key's line is named.
+    pub fn wrong_within(&self, text: &str) -> Error {
+        let words = text.split(['`', '"']).skip(1).step_by(2);
+        let named = words.filter_map(|word| self.get(word)).next();
+        self.wrong_at(named.unwrap_or(self.node), text)
+    }
+
+    /// Refuses keys that are not `known`.
+    pub fn only(&self, known: &[&str]) -> Result<()> {
+        for key in self.node.data.as_mapping().into_iter().flatten().map(|(key, _)| key) {
+            let name = key.data.as_str().unwrap_or("?");
+            if !known.contains(&name) {
+                let what = format!("there is no key {name:?} here; there are {}", known.join(", "));
+                return Err(self.wrong_at(key, &what));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn get(&self, key: &str) -> Option<&'a MarkedYaml<'a>> {
+        let mapping = self.node.data.as_mapping()?;
+        mapping.iter().find(|(name, _)| name.data.as_str() == Some(key)).map(|(_, value)| value)
+    }
+
+    pub fn section(&self, key: &str) -> Result<Option<Section<'a>>> {
+        self.get(key).map(|node| Section::of(self.file, node)).transpose()
+    }
+
+    /// The mappings of a list.
+    pub fn sections(&self, key: &str) -> Result<Vec<Section<'a>>> {
+        self.list(key)?.iter().map(|node| Section::of(self.file, node)).collect()
+    }
+
+    fn list(&self, key: &str) -> Result<&'a [MarkedYaml<'a>]> {
+        let Some(node) = self.get(key) else { return Ok(&[]) };
+        match &node.data {
+            YamlData::Sequence(list) => Ok(list),
+            _ => Err(self.wrong(key, "a list is wanted")),
+        }
+    }
+
+    pub fn text(&self, key: &str) -> Result<Option<&'a str>> {
+        let Some(node) = self.get(key) else { return Ok(None) };
+        node.data.as_str().map(Some).ok_or_else(|| self.wrong(key, "a text is wanted"))
+    }
+
+    pub fn required(&self, key: &str) -> Result<&'a str> {
+        self.text(key)?.ok_or_else(|| self.wrong(key, "is missing"))
+    }
+
+    pub fn flag(&self, key: &str) -> Result<bool> {
+        let Some(node) = self.get(key) else { return Ok(false) };
+        node.data.as_bool().ok_or_else(|| self.wrong(key, "true or false is wanted"))
+    }
+
+    pub fn number<T: TryFrom<i64>>(&self, key: &str) -> Result<Option<T>> {
+        let Some(node) = self.get(key) else { return Ok(None) };
+        whole(node).map(Some).ok_or_else(|| self.wrong(key, "a whole number that fits is wanted"))
+    }
+
+    pub fn numbers<T: TryFrom<i64>>(&self, key: &str) -> Result<Vec<T>> {
+        let numbers = self.list(key)?.iter().map(whole);
+        numbers.collect::<Option<_>>().ok_or_else(|| self.wrong(key, "a list of whole numbers is wanted"))
+    }
+
+    /// Seconds, rates, factors: above zero or zero.
+    pub fn quantity(&self, key: &str) -> Result<Option<f64>> {
+        let Some(node) = self.get(key) else { return Ok(None) };
+        quantity(node).map(Some).ok_or_else(|| self.wrong(key, "a number from 0 on is wanted"))
+    }
+
+    pub fn quantities(&self, key: &str) -> Result<Vec<f64>> {
+        let numbers = self.list(key)?.iter().map(quantity);
+        numbers.collect::<Option<_>>().ok_or_else(|| self.wrong(key, "a list of numbers from 0 on is wanted"))
+    }
+
+    pub fn texts(&self, key: &str) -> Result<Vec<String>> {
+        let texts = self.list(key)?.iter().map(|node| node.data.as_str().map(str::to_owned));
+        texts.collect::<Option<_>>().ok_or_else(|| self.wrong(key, "a list of texts is wanted"))
+    }
+
+    /// Names and values in the order of the file.
+    pub fn entries(&self) -> Result<Vec<(String, Value)>> {
+        let entries = self.node.data.as_mapping().into_iter().flatten();
+        entries
+            .map(|(key, node)| {
+                let name = key.data.as_str().ok_or_else(|| self.wrong_at(key, "a key is a text"))?;
+                Ok((name.to_owned(), value(node).ok_or_else(|| self.wrong(name, "tags and aliases are not taken"))?))
+            })
+            .collect()
+    }
+
+    pub fn map(&self) -> Result<Map<String, Value>> {
+        Ok(self.entries()?.into_iter().collect())
+    }
+}
+
+fn whole<T: TryFrom<i64>>(node: &MarkedYaml<'_>) -> Option<T> {
+    node.data.as_integer().and_then(|number| T::try_from(number).ok())
+}
+
+fn quantity(node: &MarkedYaml<'_>) -> Option<f64> {
+    let number = node.data.as_floating_point().or_else(|| node.data.as_integer().map(|number| number as f64));
+    number.filter(|number| number.is_finite() && *number >= 0.0)
+}
+
+fn value(node: &MarkedYaml<'_>) -> Option<Value> {
+    Some(match &node.data {
+        YamlData::Value(Scalar::Null) => Value::Null,
+        YamlData::Value(Scalar::Boolean(value)) => Value::Bool(*value),
+        YamlData::Value(Scalar::Integer(value)) => Value::Number((*value).into()),
+        YamlData::Value(Scalar::FloatingPoint(value)) => Number::from_f64(value.into_inner()).map(Value::Number)?,
+        YamlData::Value(Scalar::String(value)) => Value::String(value.to_string()),
+        YamlData::Sequence(list) => Value::Array(list.iter().map(value).collect::<Option<_>>()?),
+        YamlData::Mapping(mapping) => {
+            let entry =
+                |(key, node): (&MarkedYaml<'_>, &MarkedYaml<'_>)| Some((key.data.as_str()?.to_owned(), value(node)?));
+            Value::Object(mapping.iter().map(entry).collect::<Option<_>>()?)
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,92 @@
+//! /proc/diskstats: what the device below a folder read and wrote, as iostat counts it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A block device by its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    major: u32,
+    minor: u32,
+}
+
+/// Since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounters {
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub write_bytes: u64,
+}
+
+impl DeviceCounters {
+    pub fn since(self, earlier: DeviceCounters) -> DeviceCounters {
+        DeviceCounters {
+            reads: self.reads.saturating_sub(earlier.reads),
+            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            writes: self.writes.saturating_sub(earlier.writes),
+            write_bytes: self.write_bytes.saturating_sub(earlier.write_bytes),
+        }
+    }
+}
+
+/// Whatever the device's own sectors are, the kernel counts these.
+const SECTOR_BYTES: u64 = 512;
+
+impl Device {
+    /// `None` where the folder lies on no block device that the kernel counts: tmpfs, overlays, network.
+    pub fn below(folder: &Path) -> Option<Device> {
+        let number = std::fs::metadata(folder).ok()?.dev();
+        let device = Device { major: rustix::fs::major(number), minor: rustix::fs::minor(number) };
+        device.counters().ok().map(|_| device)
+    }
+
+    pub fn counters(self) -> std::io::Result<DeviceCounters> {
+        let text = std::fs::read_to_string("/proc/diskstats")?;
+        find(&text, self).ok_or_else(|| std::io::Error::other("/proc/diskstats does not know the device"))
+    }
+
+    /// As the kernel calls it: `sda2`.
+    pub fn name(self) -> Option<String> {
+        let text = std::fs::read_to_string("/proc/diskstats").ok()?;
+        line(&text, self).and_then(|mut words| words.next()).map(str::to_owned)
+    }
+}
+
+/// The words behind the device's numbers.
+fn line(text: &str, device: Device) -> Option<impl Iterator<Item = &str>> {
+    text.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        let numbers = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        (numbers == (device.major, device.minor)).then_some(words)
+    })
+}
+
+/// name, reads, reads merged, sectors read, ms, writes, writes merged, sectors written, ...
+fn find(text: &str, device: Device) -> Option<DeviceCounters> {
+    let fields: Vec<u64> = line(text, device)?.skip(1).map_while(|word| word.parse().ok()).collect();
+    let [reads, _, sectors_read, _, writes, _, sectors_written, ..] = fields[..] else { return None };
+    let (read_bytes, write_bytes) = (sectors_read * SECTOR_BYTES, sectors_written * SECTOR_BYTES);
+    Some(DeviceCounters { reads, read_bytes, writes, write_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_form() {
+        let text = "   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0\n 254       0 vda 267 5 816 23 51 20 193 60 0 312 85\n";
+        let counters = find(text, Device { major: 254, minor: 0 }).unwrap();
+        assert_eq!(counters, DeviceCounters { reads: 267, read_bytes: 816 * 512, writes: 51, write_bytes: 193 * 512 });
+        assert_eq!(find(text, Device { major: 8, minor: 0 }), None);
+        assert_eq!(find("254 0 vda 1 2\n", Device { major: 254, minor: 0 }), None);
+        assert_eq!(line(text, Device { major: 7, minor: 0 }).unwrap().next(), Some("loop0"));
+    }
+
+    #[test]
+    fn what_lies_on_no_device_has_none() {
+        assert_eq!(Device::below(Path::new("/proc")), None);
+        assert_eq!(Device::below(Path::new("/nonexistent")), None);
+    }
+}

@@ -1,0 +1,161 @@
+//! A child process: started in a group of its own, its output in a file, ended by its own number.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{Error, Result};
+
+/// A clean stop writes a checkpoint of everything; after this long the process is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(5);
+
+/// Children that were not waited for yet; their numbers cannot be anybody else's until then.
+static RUNNING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+fn running() -> MutexGuard<'static, Vec<u32>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends the children at once, because this process is about to end at once.
+pub(crate) fn kill_all() {
+    for pid in running().iter() {
+        signal(*pid, Signal::KILL);
+    }
+}
+
+/// To a process that we have started, or that serves us on this machine.
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// A child process that is ended when dropped: SIGTERM to its number, then a wait.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Output is appended to `log`: a server that is started again goes on in it.
+    pub(crate) fn start(name: &str, command: &mut Command, log: &Path) -> Result<Process> {
+        let output = File::options().create(true).append(true).open(log).map_err(Error::file(log))?;
+        let errors = output.try_clone().map_err(Error::file(log))?;
+        // A group of its own: Ctrl-C at the terminal is for the laboratory, which ends its servers itself.
+        command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
+        let child = command.spawn().map_err(Error::file(command.get_program()))?;
+        running().push(child.id());
+        Ok(Process { name: name.to_owned(), child, log: log.to_owned() })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until `ready` says so; an end of the process, or too long a wait, is the error.
+    pub(crate) fn wait_until(&mut self, timeout: Duration, ready: impl Fn() -> bool) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            if ready() {
+                return Ok(());
+            }
+            if let Some(status) = self.ended()? {
+                return Err(self.not_started(format!("it ended with {status}")));
+            }
+            if started.elapsed() > timeout {
+                return Err(self.not_started(format!("it does not answer after {} s", timeout.as_secs())));
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// How it ended, when it has.
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        let status = self.child.try_wait()?;
+        if status.is_some() {
+            running().retain(|pid| *pid != self.child.id());
+        }
+        Ok(status)
+    }
+
+    fn not_started(&self, reason: String) -> Error {
+        let reason = match self.last_words() {
+            Some(last) => format!("{reason}, saying {last:?}"),
+            None => reason,
+        };
+        Error::Start { name: self.name.clone(), reason, log: self.log.clone() }
+    }
+
+    /// The last line of its log.
+    pub(crate) fn last_words(&self) -> Option<String> {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        log.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned)
+    }
+
+    /// kill -9, and a wait for the end.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        running().retain(|pid| *pid != self.child.id());
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            signal(self.child.id(), Signal::TERM);
+        }
+        let asked = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if asked.elapsed() > STOP_TIMEOUT {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                break;
+            }
+            std::thread::sleep(POLL);
+        }
+        running().retain(|pid| *pid != self.child.id());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, folder: &Path) -> Process {
+        Process::start("sh", Command::new("sh").args(["-c", script]), &folder.join("log")).unwrap()
+    }
+
+    #[test]
+    fn an_early_end_is_told_with_its_last_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = shell("echo first; echo no such engine; echo; exit 3", folder.path());
+        let error = process.wait_until(Duration::from_secs(20), || false).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.contains("no such engine"), "{error}");
+    }
+
+    #[test]
+    fn a_wait_ends_in_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = shell("exec sleep 60", folder.path());
+        let error = process.wait_until(Duration::from_millis(30), || false).unwrap_err().to_string();
+        assert!(error.contains("does not answer"), "{error}");
+        assert!(process.ended().unwrap().is_none());
+        process.kill().unwrap();
+        assert!(process.ended().unwrap().is_some());
+    }
+}
