@@ -1,6 +1,8 @@
 """A replica set of one member, as PyMongo and mongosh see it."""
 
 import datetime
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import bson
 import pymongo
@@ -135,3 +137,57 @@ def test_reconfig(fresh):
         forced = {**config, "version": 1}
         client.admin.command("replSetReconfig", forced, force=True)
         assert client.admin.command("hello")["setVersion"] > 10_000
+
+
+def test_hello_waits_for_news(fresh):
+    with direct(fresh) as waiting, direct(fresh) as client:
+        hello = client.admin.command("hello")
+        version = hello["topologyVersion"]
+        begin = time.monotonic()
+        again = waiting.admin.command({"hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 300})
+        assert again["topologyVersion"] == version and time.monotonic() - begin >= 0.29
+        with ThreadPoolExecutor() as pool:
+            asked = {"hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 30_000}
+            pending = pool.submit(waiting.admin.command, asked)
+            time.sleep(0.2)
+            assert not pending.done()
+            begin = time.monotonic()
+            client.admin.command("replSetInitiate")
+            news = pending.result(timeout=10)
+        assert news["isWritablePrimary"] is True and time.monotonic() - begin < 5
+        assert news["topologyVersion"]["counter"] > version["counter"]
+        begin = time.monotonic()
+        assert waiting.admin.command(asked)["setName"] == "rs0" and time.monotonic() - begin < 5
+        ahead = {**news["topologyVersion"], "counter": bson.Int64(1_000_000)}
+        for fields, code in [
+            ({"topologyVersion": version}, 31368),
+            ({"maxAwaitTimeMS": 100}, 31372),
+            ({"topologyVersion": version, "maxAwaitTimeMS": -1}, 31373),
+            ({"topologyVersion": ahead, "maxAwaitTimeMS": 100}, 31382),
+            ({"topologyVersion": {"counter": bson.Int64(0)}, "maxAwaitTimeMS": 100}, 40414),
+        ]:
+            assert code_of(lambda: client.admin.command({"hello": 1, **fields})) == code
+
+
+class Heartbeats(pymongo.monitoring.ServerHeartbeatListener):
+    def __init__(self):
+        self.ended = []
+
+    def started(self, event):
+        pass
+
+    def failed(self, event):
+        pass
+
+    def succeeded(self, event):
+        self.ended.append((event.awaited, event.duration))
+
+
+def test_drivers_stream_the_heartbeats(replica_set):
+    beats = Heartbeats()
+    options = {"heartbeatFrequencyMS": 500, "event_listeners": [beats]}
+    with pymongo.MongoClient(replica_set.uri, **options) as client:
+        client.admin.command("ping")
+        time.sleep(2.2)
+    awaited = [took for was_awaited, took in beats.ended if was_awaited]
+    assert 2 <= len(awaited) <= 6 and all(took > 0.4 for took in awaited[1:]), beats.ended

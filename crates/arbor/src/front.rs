@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use arbor_command::{Commands, Connection, Host, NetworkFigures};
-use arbor_server::{After, Handler, Metrics, Peer, Place, Session, Stop};
+use arbor_server::{After, Bell, Handler, Metrics, Peer, Place, Session, Stop};
 
 pub struct Front {
     pub commands: Arc<Commands>,
@@ -28,10 +28,7 @@ impl Handler for Front {
 
 impl Session for Client {
     fn place(&self, frame: &[u8]) -> Place {
-        match self.commands.place(frame) {
-            arbor_command::Place::Inline => Place::Inline,
-            arbor_command::Place::Blocking | arbor_command::Place::InlineById => Place::Blocking,
-        }
+        place(self.commands.place(frame))
     }
 
     fn handle(&mut self, frame: &[u8], reply: &mut Vec<u8>) -> After {
@@ -40,6 +37,10 @@ impl Session for Client {
 
     fn more(&mut self, reply: &mut Vec<u8>) -> After {
         after(self.commands.more(&mut self.connection, reply))
+    }
+
+    fn place_of_more(&self) -> Place {
+        place(self.commands.place_of_more(&self.connection))
     }
 
     fn panicked(&mut self, frame: &[u8], message: &str, reply: &mut Vec<u8>) {
@@ -51,10 +52,18 @@ impl Session for Client {
     }
 }
 
+fn place(place: arbor_command::Place) -> Place {
+    match place {
+        arbor_command::Place::Inline => Place::Inline,
+        arbor_command::Place::Blocking | arbor_command::Place::InlineById => Place::Blocking,
+    }
+}
+
 fn after(after: arbor_command::After) -> After {
     match after {
         arbor_command::After::Continue => After::Continue,
         arbor_command::After::More => After::More,
+        arbor_command::After::Wait { until } => After::Wait { until },
         arbor_command::After::Close => After::Close,
     }
 }
@@ -63,6 +72,7 @@ fn after(after: arbor_command::After) -> After {
 pub struct Process {
     pub metrics: Arc<Metrics>,
     pub stop: Stop,
+    pub bell: Bell,
 }
 
 impl Host for Process {
@@ -83,7 +93,9 @@ impl Host for Process {
         self.stop.now();
     }
 
-    fn topology_changed(&self) {}
+    fn topology_changed(&self) {
+        self.bell.ring();
+    }
 }
 
 /// The commands, for the signal handler that is there before them.

@@ -87,7 +87,7 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     announce(&settings, &engines, log, without_effect.iter().map(|parameter| parameter.0.as_str()));
     let later = Later::default();
     let server = Server::new(Limits { connections_max: settings.connections_max, ..Limits::default() });
-    let (stop, metrics) = (server.stop(), server.metrics());
+    let (stop, metrics, bell) = (server.stop(), server.metrics(), server.bell());
     arbor_server::watch_signals(on_signal(log.clone(), stop.clone(), later.clone())).map_err(Failure::cannot_start)?;
     let folder = Folder::open(&settings.dbpath, engines.home)?;
     write_pidfile(&settings)?;
@@ -106,7 +106,7 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     log_recovery(log, &storage);
     warn_of_unavailable(log, &storage);
 
-    let host = Process { metrics, stop: stop.clone() };
+    let host = Process { metrics, stop: stop.clone(), bell };
     let database = Database::new(storage.store.clone(), storage.transactions.clone());
     let commands = Commands::new(database, log.clone(), parameters, options(&settings, &listeners), Box::new(host));
     let commands = Arc::new(commands.with_replication(replication));

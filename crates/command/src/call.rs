@@ -1,5 +1,7 @@
 //! One command in flight, as its file in `cmd/` sees it.
 
+use std::time::Instant;
+
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::Code;
 use arbor_query::{Database, Interrupt, Scope};
@@ -21,6 +23,10 @@ pub struct Call<'c> {
     pub sequences: &'c [Sequence<'c>],
     pub generic: Generic<'c>,
     pub interrupt: Interrupt,
+    /// Until when the command waits for news, as it said when it ran before.
+    pub waited_until: Option<Instant>,
+    /// The command has no reply yet: it is to run again when there are news, and at this time.
+    pub wait_until: Option<Instant>,
     /// Fields of the reply; `ok` is appended when the command succeeds.
     pub reply: DocBuf,
     /// What the slow query log says about the plan.

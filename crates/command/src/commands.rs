@@ -13,7 +13,7 @@ use arbor_wire::{Command, Error as WireError, Limits, ReplyTo, Request, Sequence
 
 use crate::call::{Call, Plan};
 use crate::cmd::hello;
-use crate::connection::{LastWrite, Peer, Stream};
+use crate::connection::{LastWrite, Peer, Stream, Waiting};
 use crate::fail_points::{Effect, FailPoints, TimeLimit};
 use crate::generic::{self, Generic, WriteConcern};
 use crate::log::{Component, Event, Log};
@@ -68,6 +68,10 @@ pub enum After {
     Continue,
     /// Call [`Commands::more`] for the next reply before reading on.
     More,
+    /// Nothing was answered yet: call [`Commands::more`] after the next [`Host::topology_changed`], and at this time.
+    Wait {
+        until: Instant,
+    },
     Close,
 }
 
@@ -200,17 +204,29 @@ impl Commands {
         after
     }
 
-    /// The next reply of a stream of batches.
+    /// The next reply of a stream, or the one of a request that waits for news.
     pub fn more(&self, connection: &mut Connection, out: &mut Vec<u8>) -> After {
-        let Some(stream) = connection.stream.take() else { return After::Continue };
+        let (stream, may_stream, waited_until) = match (connection.waiting.take(), connection.stream.take()) {
+            (Some(Waiting { request, may_stream, until }), _) => (request, may_stream, Some(until)),
+            (None, Some(stream)) => (stream, true, None),
+            (None, None) => return After::Continue,
+        };
         let request = Incoming {
             db: &stream.db,
             body: stream.command.as_doc(),
             sequences: &[],
             reply_to: stream.reply_to,
-            may_stream: true,
+            may_stream,
+            waited_until,
         };
         self.run(connection, &request, out)
+    }
+
+    /// Where [`Commands::more`] is to run.
+    pub fn place_of_more(&self, connection: &Connection) -> Place {
+        let batches = connection.waiting.is_none()
+            && connection.stream.as_ref().is_some_and(|stream| !hello::is_one(stream.command.as_doc()));
+        if batches || self.parameters.test_commands() { Place::Blocking } else { Place::Inline }
     }
 
     /// Tells the client that its request was ended by a panic.
@@ -262,19 +278,26 @@ impl Commands {
             sequences: &command.sequences,
             reply_to: command.reply_to,
             may_stream: command.exhaust_allowed,
+            waited_until: None,
         };
         self.run(connection, &request, out)
     }
 
     fn run(&self, connection: &mut Connection, request: &Incoming<'_>, out: &mut Vec<u8>) -> After {
-        let Some(Done { reply, streams }) = self.execute(connection, request) else { return After::Close };
+        let Some(Done { reply, streams, wait_until }) = self.execute(connection, request) else { return After::Close };
+        if let Some(until) = wait_until {
+            let Incoming { reply_to, may_stream, .. } = *request;
+            let request = Stream { db: request.db.to_owned(), command: request.body.to_buf(), reply_to };
+            connection.waiting = Some(Waiting { request, may_stream, until });
+            return After::Wait { until };
+        }
         let mut after = After::Continue;
         if request.reply_to.wants_answer() {
             let reply_id = connection.next_reply_id();
             request.reply_to.encode_with(reply_id, streams, reply.as_doc(), out);
             if streams {
                 let reply_to = ReplyTo { request_id: reply_id, ..request.reply_to };
-                let (db, command) = (request.db.to_owned(), request.body.to_buf());
+                let (db, command) = (request.db.to_owned(), hello::next(request.body, reply.as_doc()));
                 connection.stream = Some(Stream { db, command, reply_to });
                 after = After::More;
             }
@@ -291,15 +314,18 @@ impl Commands {
         let Some(row) = registry::find(name) else {
             self.metrics.unknown_commands.add(1);
             let error = Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'"));
-            return Some(Done { reply: error.to_reply(), streams: false });
+            return Some(Done { reply: error.to_reply(), ..Done::default() });
         };
         let generic = match self.check(connection, row, request) {
             Ok(generic) => generic,
             Err(error) => {
                 self.metrics.command_ended(row.index(), row.class, Duration::ZERO, true);
-                return Some(Done { reply: error.to_reply(), streams: false });
+                return Some(Done { reply: error.to_reply(), ..Done::default() });
             }
         };
+        if request.waited_until.is_some() {
+            return Some(self.perform(connection, request, row, generic, None));
+        }
         let app_name = || connection.slot.app_name().or_else(|| handshake_app_name(request.body));
         let effect = self.fail_points.on_command(row.name, app_name);
         if let Some(early) = effect.as_ref().and_then(fail) {
@@ -338,6 +364,8 @@ impl Commands {
             sequences: request.sequences,
             generic,
             interrupt,
+            waited_until: request.waited_until,
+            wait_until: None,
             reply: DocBuf::new(),
             plan: Plan::default(),
         };
@@ -346,6 +374,11 @@ impl Commands {
             true => Err(arbor_query::Error::TimeExpired.into()),
             false => call.interrupt.clone().guard(|| (row.run)(&mut call)),
         };
+        if outcome.is_ok() && call.wait_until.is_some() {
+            let wait_until = call.wait_until;
+            connection.slot.end();
+            return Done { wait_until, ..Done::default() };
+        }
         let outcome = outcome.and_then(|()| self.settle(row, write_concern));
         let (mut reply, plan) = (call.reply, call.plan);
         connection.slot.end();
@@ -363,8 +396,9 @@ impl Commands {
                 reply.append("ok", 1.0);
             }
         }
-        let streams = request.may_stream && error.is_none() && row.kind == Kind::GetMore && plan.cursor_id != 0;
-        Done { reply, streams }
+        let goes_on = plan.cursor_id != 0 && row.kind == Kind::GetMore || hello::is_awaited(request.body);
+        let streams = request.may_stream && error.is_none() && goes_on;
+        Done { reply, streams, wait_until: None }
     }
 
     /// Write statements wait for their own durability; changes of the catalogue wait here.
@@ -454,12 +488,17 @@ pub(crate) struct Incoming<'r> {
     sequences: &'r [Sequence<'r>],
     pub(crate) reply_to: ReplyTo,
     may_stream: bool,
+    /// It waited for news, at the latest until then.
+    waited_until: Option<Instant>,
 }
 
+#[derive(Default)]
 struct Done {
     reply: DocBuf,
     /// Another reply follows unasked.
     streams: bool,
+    /// There is no reply yet.
+    wait_until: Option<Instant>,
 }
 
 fn kind_name(kind: Kind) -> &'static str {
@@ -496,7 +535,7 @@ fn fail(effect: &Effect) -> Option<Option<Done>> {
     if let Some(concern) = &effect.write_concern_error {
         reply.append("writeConcernError", concern);
     }
-    Some(Some(Done { reply, streams: false }))
+    Some(Some(Done { reply, ..Done::default() }))
 }
 
 fn append_effect(effect: &Effect, reply: &mut DocBuf) {

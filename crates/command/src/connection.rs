@@ -32,6 +32,8 @@ pub struct Connection {
     /// Session of the last request, and when [`Sessions`](crate::sessions::Sessions) was told.
     pub(crate) session_told: Option<(SessionId, Instant)>,
     pub(crate) stream: Option<Stream>,
+    /// A request that is not answered yet.
+    pub(crate) waiting: Option<Waiting>,
     /// What the last request without an answer would have been answered, for `getLastError`.
     pub(crate) last_write: Option<LastWrite>,
     /// The collection of the last request that had one.
@@ -45,7 +47,14 @@ pub(crate) struct LastWrite {
     pub reply: DocBuf,
 }
 
-/// A `getMore` that is answered again and again without being asked (exhaustAllowed).
+/// A request that waits for news, at the latest until then.
+pub(crate) struct Waiting {
+    pub request: Stream,
+    pub may_stream: bool,
+    pub until: Instant,
+}
+
+/// A `getMore` or a `hello` that is answered again and again without being asked (exhaustAllowed).
 pub(crate) struct Stream {
     pub db: String,
     pub command: DocBuf,
@@ -64,6 +73,7 @@ impl Connection {
             reply_id: 0,
             session_told: None,
             stream: None,
+            waiting: None,
             last_write: None,
             last_used: None,
         }

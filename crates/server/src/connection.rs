@@ -1,17 +1,18 @@
 //! One connection from accept to close.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::faults::FaultWatch;
 use crate::frame::{FrameBuffer, Progress};
 use crate::place::{Exchange, Turn, run};
-use crate::{After, Handler, Limits, Metrics, Peer, Stop};
+use crate::{After, Bell, Handler, Limits, Metrics, Peer, Stop};
 
 /// What all connections of a server use.
 pub(crate) struct Shared {
@@ -19,6 +20,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: Stop,
+    pub(crate) bell: Bell,
     pub(crate) faults: FaultWatch,
     /// Threads that run connections.
     pub(crate) workers: usize,
@@ -83,11 +85,14 @@ impl Connection<'_> {
         self.shared.metrics.bytes_in.add(frame_bytes as u64);
         let mut turn = Turn::Frame { frame_bytes };
         loop {
-            let (back, after) = run(self.shared, exchange, turn).await.ok_or(())?;
+            let (back, mut after) = run(self.shared, exchange, turn).await.ok_or(())?;
             exchange = back;
             if let Turn::Frame { frame_bytes } = turn {
                 exchange.input.consume(frame_bytes);
                 self.pending.set(exchange.input.large_bytes());
+            }
+            if let After::Wait { .. } = after {
+                (exchange, after) = self.news(exchange).await.ok_or(())?;
             }
             let written = self.write(&exchange.reply).await;
             self.shared.metrics.bytes_out.add(exchange.reply.len() as u64);
@@ -99,8 +104,32 @@ impl Connection<'_> {
                 _ if written.is_err() || self.shared.stop.is_stopping() => return Ok((exchange, false)),
                 After::Continue => return Ok((exchange, true)),
                 After::Close => return Ok((exchange, false)),
-                After::More => turn = Turn::More,
+                After::More | After::Wait { .. } => turn = Turn::More,
             }
+        }
+    }
+
+    /// Waits for the reply of a request that waits for news; a peer that goes away meanwhile ends it.
+    async fn news(&self, mut exchange: Box<Exchange>) -> Option<(Box<Exchange>, After)> {
+        loop {
+            let mut rung = pin!(self.shared.bell.rung());
+            // whatever rings from here on is heard, so the session looks once more first
+            rung.as_mut().enable();
+            let (back, after) = run(self.shared, exchange, Turn::More).await?;
+            exchange = back;
+            let After::Wait { until } = after else { return Some((exchange, after)) };
+            tokio::select! {
+                () = rung => {}
+                () = sleep_until(until.into()) => {}
+                () = self.peer_left() => return Some((exchange, After::Close)),
+            }
+        }
+    }
+
+    /// Resolves when the peer has closed; requests that it sent ahead stay where they are, and end the watch.
+    async fn peer_left(&self) {
+        if let Ok(1..) = self.socket.peek(&mut [0]).await {
+            std::future::pending().await
         }
     }
 

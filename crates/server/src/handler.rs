@@ -1,6 +1,7 @@
 //! The seam to what understands frames.
 
 use std::net::SocketAddr;
+use std::time::Instant;
 
 /// One per server. Opens a session for each accepted connection.
 pub trait Handler: Send + Sync + 'static {
@@ -29,9 +30,14 @@ pub trait Session: Send + 'static {
     /// `frame` is complete (its first four bytes are its length).
     fn handle(&mut self, frame: &[u8], reply: &mut Vec<u8>) -> After;
 
-    /// The next reply of a stream that [`After::More`] announced.
+    /// The next reply of a stream that [`After::More`] announced, or the one that [`After::Wait`] put off.
     fn more(&mut self, _reply: &mut Vec<u8>) -> After {
         After::Continue
+    }
+
+    /// Where `more` is to run.
+    fn place_of_more(&self) -> Place {
+        Place::Blocking
     }
 
     /// `handle` or `more` panicked: appends the error reply, if one can be made. The connection closes after it.
@@ -55,5 +61,9 @@ pub enum After {
     Continue,
     /// Call [`Session::more`] before reading on (exhaust replies).
     More,
+    /// Nothing was answered yet: call [`Session::more`] when the [`Bell`](crate::Bell) rings, and at this time.
+    Wait {
+        until: Instant,
+    },
     Close,
 }

@@ -10,6 +10,7 @@
 //! | `frame` | the read buffer of one connection |
 //! | `place` | where a request runs: on the worker that read it or on the blocking pool |
 //! | `faults` | watches page faults of requests that run on a worker |
+//! | `bell` | wakes the connections whose requests wait for news |
 //! | `stop` | the clean shutdown |
 //! | `signal` | SIGTERM, SIGINT, SIGUSR1 as calls |
 //! | `metrics` | connection and byte counts |
@@ -19,6 +20,7 @@
 //! reader that waits for a disk holds up no other connection. A connection is one task and runs one request at a time.
 //! No lock is taken per request.
 
+mod bell;
 mod connection;
 pub mod echo;
 mod error;
@@ -33,6 +35,7 @@ mod server;
 mod signal;
 mod stop;
 
+pub use bell::Bell;
 pub use error::{Error, Result};
 pub use handler::{After, Handler, Peer, Place, Session};
 pub use limits::Limits;

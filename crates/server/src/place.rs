@@ -39,7 +39,7 @@ pub(crate) async fn run(
 ) -> Option<(Box<Exchange>, After)> {
     let place = match turn {
         Turn::Frame { frame_bytes } => exchange.session.place(exchange.input.frame(frame_bytes)),
-        Turn::More => Place::Blocking,
+        Turn::More => exchange.session.place_of_more(),
     };
     let away = place == Place::Inline && shared.faults.is_away();
     if place == Place::Inline && !away {

@@ -9,19 +9,20 @@ use tokio::net::TcpStream;
 
 use crate::connection::{self, Shared};
 use crate::faults::FaultWatch;
-use crate::{Error, Handler, Limits, Listeners, Metrics, Peer, Result, Stop, listen};
+use crate::{Bell, Error, Handler, Limits, Listeners, Metrics, Peer, Result, Stop, listen};
 
 /// A server that is not running yet.
 pub struct Server {
     limits: Limits,
     metrics: Arc<Metrics>,
     stop: Stop,
+    bell: Bell,
     workers: Option<usize>,
 }
 
 impl Server {
     pub fn new(limits: Limits) -> Server {
-        Server { limits, metrics: Arc::default(), stop: Stop::default(), workers: None }
+        Server { limits, metrics: Arc::default(), stop: Stop::default(), bell: Bell::default(), workers: None }
     }
 
     /// Threads that run connections; the default is one per core.
@@ -38,6 +39,10 @@ impl Server {
         self.stop.clone()
     }
 
+    pub fn bell(&self) -> Bell {
+        self.bell.clone()
+    }
+
     /// Listens, if nobody did before, and serves until [`Stop::now`]; then running requests finish (within `stop_grace`) and are answered.
     pub fn run(self, listeners: Listeners, handler: Arc<dyn Handler>) -> Result<()> {
         listen(&listeners)?;
@@ -47,12 +52,13 @@ impl Server {
         builder.worker_threads(workers);
         let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
         let stop_grace = self.limits.stop_grace;
-        let Server { limits, metrics, stop, .. } = self;
+        let Server { limits, metrics, stop, bell, .. } = self;
         let shared = Arc::new(Shared {
             handler,
             limits,
             metrics,
             stop,
+            bell,
             faults: FaultWatch::new(),
             workers,
             running: AtomicUsize::new(0),

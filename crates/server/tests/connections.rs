@@ -1,17 +1,37 @@
 //! A real server on a free port with a small handler: opcode 1 echoes inline, 2 on the pool, 3 panics, 4 streams three
-//! replies, 5 closes, 6 takes 200 ms on the pool.
+//! replies, 5 closes, 6 takes 200 ms on the pool, 7 waits up to 300 ms for news, 8 for
+//! 30 s.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_server::{After, Figures, Handler, Limits, Metrics, Peer, Place, Server, Session, Stop, bind, listen};
+use arbor_server::{After, Bell, Figures, Handler, Limits, Metrics, Peer, Place, Server, Session, Stop, bind, listen};
 
-struct Toy;
+struct Toy {
+    /// What those of opcode 7 wait for.
+    news: Arc<AtomicBool>,
+}
 
 struct ToySession {
     left: u8,
+    news: Arc<AtomicBool>,
+    until: Option<Instant>,
+}
+
+impl ToySession {
+    fn wait(&mut self, ms: u64, reply: &mut Vec<u8>) -> After {
+        let until = *self.until.get_or_insert_with(|| Instant::now() + Duration::from_millis(ms));
+        let news = self.news.load(Ordering::SeqCst);
+        if !news && Instant::now() < until {
+            return After::Wait { until };
+        }
+        self.until = None;
+        reply.extend(frame(7, if news { b"news" } else { b"none" }));
+        After::Continue
+    }
 }
 
 fn opcode(frame: &[u8]) -> i32 {
@@ -29,7 +49,7 @@ fn frame(opcode: i32, body: &[u8]) -> Vec<u8> {
 
 impl Handler for Toy {
     fn open(&self, _peer: Peer) -> Box<dyn Session> {
-        Box::new(ToySession { left: 0 })
+        Box::new(ToySession { left: 0, news: self.news.clone(), until: None })
     }
 }
 
@@ -47,6 +67,8 @@ impl Session for ToySession {
                 return After::More;
             }
             5 => return After::Close,
+            7 => return self.wait(300, reply),
+            8 => return self.wait(30_000, reply),
             6 => std::thread::sleep(Duration::from_millis(200)),
             _ => {}
         }
@@ -55,6 +77,9 @@ impl Session for ToySession {
     }
 
     fn more(&mut self, reply: &mut Vec<u8>) -> After {
+        if self.until.is_some() {
+            return self.wait(0, reply);
+        }
         self.left -= 1;
         reply.extend(frame(4, b"next"));
         if self.left == 0 { After::Continue } else { After::More }
@@ -69,6 +94,8 @@ struct Running {
     address: SocketAddr,
     stop: Stop,
     metrics: Arc<Metrics>,
+    bell: Bell,
+    news: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -78,9 +105,11 @@ impl Running {
         listen(&listeners).unwrap();
         let address = listeners[0].local_addr().unwrap();
         let server = Server::new(limits).with_workers(2);
-        let (stop, metrics) = (server.stop(), server.metrics());
-        let thread = std::thread::spawn(move || server.run(listeners, Arc::new(Toy)).unwrap());
-        Running { address, stop, metrics, thread: Some(thread) }
+        let (stop, metrics, bell) = (server.stop(), server.metrics(), server.bell());
+        let news = Arc::<AtomicBool>::default();
+        let toy = Toy { news: news.clone() };
+        let thread = std::thread::spawn(move || server.run(listeners, Arc::new(toy)).unwrap());
+        Running { address, stop, metrics, bell, news, thread: Some(thread) }
     }
 
     fn connect(&self) -> TcpStream {
@@ -242,4 +271,26 @@ fn a_thousand_idle_connections_are_served() {
         assert!(ask(stream, &frame(1, b"x")).is_some());
     }
     assert_eq!(server.figures_once(|f| f.connections_open == 1000).connections_open, 1000);
+}
+
+#[test]
+fn who_waits_for_news_is_woken_by_it_or_answered_in_time() {
+    let server = Running::start(Limits::default());
+    let mut one = server.connect();
+    let begun = Instant::now();
+    assert_eq!(ask(&mut one, &frame(7, &[])).unwrap(), frame(7, b"none"));
+    assert!(begun.elapsed() >= Duration::from_millis(290), "{:?}", begun.elapsed());
+
+    let mut many: Vec<TcpStream> = (0..200).map(|_| server.connect()).collect();
+    many.iter_mut().for_each(|stream| stream.write_all(&frame(8, &[])).unwrap());
+    drop(many.split_off(150));
+    let figures = server.figures_once(|f| f.connections_open == 151);
+    assert_eq!(figures.connections_open, 151, "who went away is not waited for");
+    server.bell.ring();
+    server.news.store(true, Ordering::SeqCst);
+    server.bell.ring();
+    for stream in &mut many {
+        assert_eq!(read_frame(stream).unwrap(), frame(7, b"news"));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }

@@ -28,6 +28,8 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         sequences: &[],
         generic: call.generic,
         interrupt: call.interrupt.clone(),
+        waited_until: None,
+        wait_until: None,
         reply: DocBuf::new(),
         plan: Plan::default(),
     };
