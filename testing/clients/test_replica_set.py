@@ -64,6 +64,7 @@ def test_initiate(fresh):
 
 
 def test_a_client_finds_the_set_by_its_name(replica_set, set_client):
+    set_client.admin.command("ping")
     assert set_client.primary == ("127.0.0.1", replica_set.port)
     set_client.by_name.c.insert_one({"_id": 1})
     assert set_client.by_name.c.find_one({"_id": 1}) == {"_id": 1}

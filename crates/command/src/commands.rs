@@ -319,6 +319,7 @@ impl Commands {
         let generic = match self.check(connection, row, request) {
             Ok(generic) => generic,
             Err(error) => {
+                let error = self.with_topology(error);
                 self.metrics.command_ended(row.index(), row.class, Duration::ZERO, true);
                 return Some(Done { reply: error.to_reply(), ..Done::default() });
             }
@@ -385,7 +386,7 @@ impl Commands {
         let took = begun.elapsed();
         self.count(row, took, outcome.is_err());
         self.note_use(connection, row, request, took);
-        let error = outcome.err().map(|error| self.with_namespace(self.at_shutdown(error)));
+        let error = outcome.err().map(|error| self.with_topology(self.with_namespace(self.at_shutdown(error))));
         self.log_if_slow(connection, request, begun.elapsed(), &plan, reply.as_bytes().len(), error.as_ref());
         match &error {
             Some(error) => reply = error.to_reply(),
@@ -473,6 +474,16 @@ impl Commands {
         Error { message: format!("{namespace}: {text}"), tree: None, ..error }
     }
 
+    /// An error of a change of role says which change the server has seen, so that clients know whether it is news.
+    fn with_topology(&self, error: Error) -> Error {
+        if self.replication.is_none() || !ROLE_CODES.contains(&error.code) {
+            return error;
+        }
+        let mut details = error.details.unwrap_or_default();
+        details.append("topologyVersion", &self.topology.version().to_doc());
+        Error { details: Some(details), ..error }
+    }
+
     fn at_shutdown(&self, error: Error) -> Error {
         if error.code == Code::INTERRUPTED && self.stopping.load(Ordering::Relaxed) {
             return Error::new(Code::INTERRUPTED_AT_SHUTDOWN, "interrupted at shutdown");
@@ -480,6 +491,16 @@ impl Commands {
         error
     }
 }
+
+/// What a member says that is not, or no longer, in the role that a command needs.
+const ROLE_CODES: &[Code] = &[
+    Code::NOT_WRITABLE_PRIMARY,
+    Code::NOT_PRIMARY_NO_SECONDARY_OK,
+    Code::NOT_PRIMARY_OR_SECONDARY,
+    Code::PRIMARY_STEPPED_DOWN,
+    Code::INTERRUPTED_AT_SHUTDOWN,
+    Code::SHUTDOWN_IN_PROGRESS,
+];
 
 /// A request in the one shape, whichever way it came.
 pub(crate) struct Incoming<'r> {
