@@ -6,9 +6,9 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/arbor/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: run test build fmt lint unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all test-rocksdb
+.PHONY: run test build fmt lint unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test test-rocksdb
 .PHONY: drivers drivers-short setup-drivers
-.PHONY: setup-build setup-clients setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
+.PHONY: setup-build setup-clients setup-pages setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
 
 run: build
 	@mkdir -p $(DBPATH)
@@ -138,6 +138,11 @@ lab-points: build
 	$(CARGO_TARGET_DIR)/release/arbor lab run pointquery --engine ftree,lmdb --scale small
 	$(CARGO_TARGET_DIR)/release/arbor lab run load --engine ftree,lmdb --scale small
 
+# the laboratory's report and live pages in headless Chromium; SHOTS=FOLDER keeps pictures of them
+lab-report-test: setup-build setup-pages
+	cargo build --locked -p arbor-lab --example sample_runs
+	SAMPLE_RUNS=$(CARGO_TARGET_DIR)/debug/examples/sample_runs node --test testing/lab/*.test.mjs
+
 # the storage engines alone: in memory, and with data at least four times the memory
 lab-kv: build
 	$(CARGO_TARGET_DIR)/release/arbor lab kv --log
@@ -151,6 +156,9 @@ lab-kv-all: setup-build setup-rocksdb setup-wiredtiger
 
 setup-build:
 	@scripts/setup build
+
+setup-pages:
+	@scripts/setup pages
 
 setup-rocksdb:
 	@scripts/setup rocksdb

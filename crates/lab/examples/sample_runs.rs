@@ -1,12 +1,15 @@
 //! Writes runs of made-up figures, one of each kind of experiment, and draws their reports: for the tests of the pages.
 //!
 //!     cargo run -p arbor-lab --example sample_runs -- FOLDER
+//!     cargo run -p arbor-lab --example sample_runs -- --live PORT      # plays a run on a live page until its input ends
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use arbor_lab::live::{Estimate, Interval, Live, News};
 use arbor_lab::report::{draw, draw_index};
 use arbor_lab::results::{
     Clock, Ending, ErrorCount, Event, EventKind, LatencyRow, Phase, Point, Record, StepRecord, SystemRecord, Writer,
@@ -17,7 +20,12 @@ use serde_json::{Value, json};
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome<()> {
-    let folder = PathBuf::from(std::env::args().nth(1).ok_or("usage: sample_runs FOLDER")?);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let folder = match arguments.as_slice() {
+        [folder] => PathBuf::from(folder),
+        [option, port] if option == "--live" => return play(port.parse()?),
+        _ => return Err("usage: sample_runs FOLDER | --live PORT".into()),
+    };
     let runs = [rounds(), ladder(), caches(), moves(), ycsb(), recovery(), cut_short()];
     let mut folders = Vec::new();
     for plan in runs {
@@ -225,6 +233,40 @@ fn event(system: &str, kind: EventKind, t_s: f64, end_s: Option<f64>, text: &str
     Event { t_s, end_s, system: system.to_owned(), kind, text: text.to_owned() }
 }
 
+/// Plays the ladder on a live page: a second of the run for each line of the input, over when that ends.
+fn play(port: u16) -> Outcome<()> {
+    let plan = ladder();
+    let live = Live::start(port, &plan.record.experiment)?;
+    println!("{}", live.url());
+    live.tell(&News::Begin { experiment: &plan.record.experiment, about: &plan.record.about });
+    let mut estimate = Estimate::default();
+    let seconds = plan.steps.iter().map(|(_, step)| u64::from(step.seconds)).sum();
+    estimate.planned(Duration::from_secs(seconds), plan.record.systems.len());
+    let mut input = std::io::stdin().lines();
+    for (system, step) in &plan.steps {
+        let Some(name) = plan.record.systems.get(*system).map(|system| system.name.as_str()) else { continue };
+        estimate.at(name);
+        live.tell(&News::Event(&event(name, EventKind::Phase, 0.0, None, &format!("step {}", step.name))));
+        for second in 1..=step.seconds {
+            if input.next().is_none() {
+                live.tell(&News::End { ending: "interrupted", report: "lab-results/sample/report.html" });
+                std::thread::sleep(Duration::from_secs(2));
+                return Ok(());
+            }
+            estimate.running(Duration::from_secs(second.into()));
+            let points = points(name, step, 0.0, second, &plan.record.kinds, &plan.record.unit);
+            let (clients, phase, unit, elapsed_s) =
+                (step.clients, step.phase.name(), &plan.record.unit, f64::from(second));
+            let interval =
+                Interval { system: name, step: &step.name, clients, phase, unit, elapsed_s, points: &points };
+            live.tell(&News::Interval(&interval, &estimate));
+        }
+        estimate.finished(Duration::from_secs(step.seconds.into()));
+        live.tell(&News::Step { system: name, step: &measured(step, 0.0, &plan.record.kinds, &plan.record.unit) });
+    }
+    Ok(())
+}
+
 /// Writes a plan's files: systems one after the other on one clock.
 fn write(folder: &Path, mut plan: Plan) -> Outcome<()> {
     let mut writer =
@@ -298,40 +340,44 @@ fn measured(step: &Step, begin_s: f64, kinds: &[String], unit: &str) -> StepReco
 
 fn series(writer: &mut Writer, system: &str, step: &Step, begin: f64, kinds: &[String], unit: &str) -> Outcome<()> {
     for second in 1..=step.seconds {
-        let t = f64::from(second);
-        let rate = step.rate * (step.form)(t);
-        let micros = step.clients as f64 / rate.max(1.0) * 1e6;
-        let mut values = vec![
-            ("cpu_percent".to_owned(), 80.0),
-            ("ctx".to_owned(), rate * 4.0),
-            ("write_bytes".to_owned(), rate * 900.0),
-        ];
-        values.push(("server.checkpoints".to_owned(), (t / 60.0).floor()));
-        if !kinds.iter().any(|kind| kind == unit) {
-            values.push((format!("ops.{unit}"), rate));
-        }
-        for (n, kind) in kinds.iter().enumerate() {
-            let share = if kind == unit { 1.0 } else { 1.0 / (n as f64 + 1.0) };
-            values.push((format!("ops.{kind}"), rate * share));
-            let prefixes = if step.scheduled { vec!["", "response_"] } else { vec![""] };
-            for prefix in prefixes {
-                values.push((format!("{prefix}p50_us.{kind}"), micros * 0.9));
-                values.push((format!("{prefix}p99_us.{kind}"), micros * 3.0 * (1.0 + n as f64)));
-            }
-        }
-        let point = |(series, value)| Point {
-            system: system.to_owned(),
-            step: step.name.clone(),
-            clients: step.clients,
-            phase: step.phase,
-            t_s: begin + t,
-            series,
-            value,
-        };
-        let points: Vec<Point> = values.into_iter().map(point).collect();
-        writer.points(&points)?;
+        writer.points(&points(system, step, begin, second, kinds, unit))?;
     }
     histograms(writer, system, step, begin, kinds)
+}
+
+/// One second of a step.
+fn points(system: &str, step: &Step, begin: f64, second: u32, kinds: &[String], unit: &str) -> Vec<Point> {
+    let t = f64::from(second);
+    let rate = step.rate * (step.form)(t);
+    let micros = step.clients as f64 / rate.max(1.0) * 1e6;
+    let mut values = vec![
+        ("cpu_percent".to_owned(), 80.0),
+        ("ctx".to_owned(), rate * 4.0),
+        ("write_bytes".to_owned(), rate * 900.0),
+    ];
+    values.push(("server.checkpoints".to_owned(), (t / 60.0).floor()));
+    if !kinds.iter().any(|kind| kind == unit) {
+        values.push((format!("ops.{unit}"), rate));
+    }
+    for (n, kind) in kinds.iter().enumerate() {
+        let share = if kind == unit { 1.0 } else { 1.0 / (n as f64 + 1.0) };
+        values.push((format!("ops.{kind}"), rate * share));
+        let prefixes = if step.scheduled { vec!["", "response_"] } else { vec![""] };
+        for prefix in prefixes {
+            values.push((format!("{prefix}p50_us.{kind}"), micros * 0.9));
+            values.push((format!("{prefix}p99_us.{kind}"), micros * 3.0 * (1.0 + n as f64)));
+        }
+    }
+    let point = |(series, value)| Point {
+        system: system.to_owned(),
+        step: step.name.clone(),
+        clients: step.clients,
+        phase: step.phase,
+        t_s: begin + t,
+        series,
+        value,
+    };
+    values.into_iter().map(point).collect()
 }
 
 fn histograms(writer: &mut Writer, system: &str, step: &Step, begin: f64, kinds: &[String]) -> Outcome<()> {

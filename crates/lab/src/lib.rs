@@ -8,6 +8,7 @@
 //! | `run` | phases, client counts, the global schedule, intervals, histograms |
 //! | `results` | a run as files, written as it goes on and read back: run.yaml, series.csv, hist.hlog, events, tables |
 //! | `report` | what is drawn from a run's files: tables in the founding texts' forms, the page with charts, the index page |
+//! | `live` | the page that shows a run while it goes on |
 //! | `query` | single shapes of queries, timed and explained |
 //! | `set` | what a replica set of one member costs |
 //! | `kv` | the storage engines alone, side by side |
@@ -22,6 +23,7 @@ pub mod compare;
 mod error;
 pub mod experiment;
 pub mod kv;
+pub mod live;
 pub mod observe;
 mod query;
 pub mod report;

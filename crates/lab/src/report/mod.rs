@@ -16,6 +16,7 @@ mod text;
 
 pub use draw::{HTML, INDEX, TEXT, draw, draw_index};
 pub use page::{Entry, index, page};
+pub(crate) use page::{Shell, escaped, shell};
 pub use progress::Progress;
 pub use published::Published;
 pub use text::text;

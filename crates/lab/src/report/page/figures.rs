@@ -25,7 +25,7 @@ impl Figures {
         format!(
             "<figure id=\"figure-{id}\"{class} data-figure=\"{id}\"><figcaption><h3>{title}{theirs}</h3><p>{caption}</p>\
              </figcaption>{}<div class=\"plot\"></div><noscript>The chart needs JavaScript; the tables do not.</noscript>\
-             <details class=\"data\"><summary>These figures as a table</summary><div class=\"scroll\" role=\"region\" \
+             <details class=\"data\"><summary>These figures as a table</summary><div class=\"scroll\" role=\"group\" \
              tabindex=\"0\" aria-label=\"{title}\"></div></details></figure>\n",
             choice(figure, chosen)
         )

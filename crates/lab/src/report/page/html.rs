@@ -28,10 +28,13 @@ pub fn table(table: &Table) -> String {
     let head: String = table.columns.iter().map(column).collect();
     let rows: String = table.rows.iter().map(|row| table_row(row, table.columns.len())).collect();
     let title = escaped(&table.title);
+    let corner = match table.legend.as_str() {
+        "" => "<td></td>".to_owned(),
+        legend => format!("<th scope=\"col\">{}</th>", escaped(legend)),
+    };
     format!(
-        "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{title}\"><table><caption>{title}</caption>\
-         <thead><tr><th scope=\"col\">{}</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n",
-        escaped(&table.legend)
+        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{title}\"><table><caption>{title}</caption>\
+         <thead><tr>{corner}{head}</tr></thead><tbody>{rows}</tbody></table></div>\n"
     )
 }
 

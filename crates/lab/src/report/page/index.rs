@@ -22,7 +22,7 @@ pub fn index(title: &str, entries: &[Entry<'_>]) -> String {
         .map(|name| format!("<th scope=\"col\">{name}</th>"))
         .concat();
     let body = format!(
-        "<header><h1>{}</h1></header>\n<main><div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Runs\">\
+        "<header><h1>{}</h1></header>\n<main><div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"Runs\">\
          <table class=\"texts\"><caption>Runs</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n\
          {contents}</main>\n",
         escaped(title)

@@ -1,0 +1,98 @@
+//! The lines of news of a run, kept for pages that open later.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Beyond so many lines of intervals every second of the older half is forgotten: a run of days stays small.
+const INTERVALS_MAX: usize = 20_000;
+
+#[derive(Debug, Default)]
+pub struct Hub {
+    lines: Mutex<Lines>,
+    grown: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    /// Numbered upwards from 1.
+    all: Vec<Line>,
+    intervals: usize,
+    last: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Line {
+    pub number: u64,
+    pub text: Arc<str>,
+    is_interval: bool,
+}
+
+impl Hub {
+    pub fn add(&self, text: String, is_interval: bool) {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.last += 1;
+        let number = lines.last;
+        lines.all.push(Line { number, text: text.into(), is_interval });
+        lines.intervals += usize::from(is_interval);
+        if lines.intervals > INTERVALS_MAX {
+            lines.thin();
+        }
+        drop(lines);
+        self.grown.notify_all();
+    }
+
+    /// What came after line `seen`; waits for it, at most `wait`, and is empty then.
+    pub fn after(&self, seen: u64, wait: Duration) -> Vec<Line> {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.grown.wait_timeout_while(lines, wait, |lines| lines.last <= seen);
+        let (lines, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let from = lines.all.partition_point(|line| line.number <= seen);
+        lines.all.get(from..).unwrap_or_default().to_vec()
+    }
+}
+
+impl Lines {
+    fn thin(&mut self) {
+        let (half, mut nth) = (self.all.len() / 2, 0_usize);
+        let mut place = 0_usize;
+        self.all.retain(|line| {
+            place += 1;
+            nth += usize::from(line.is_interval);
+            place > half || !line.is_interval || nth % 2 == 0
+        });
+        self.intervals = self.all.iter().filter(|line| line.is_interval).count();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(hub: &Hub, seen: u64) -> Vec<u64> {
+        hub.after(seen, Duration::ZERO).iter().map(|line| line.number).collect()
+    }
+
+    #[test]
+    fn a_page_gets_what_it_has_not_seen() {
+        let hub = Hub::default();
+        assert!(numbers(&hub, 0).is_empty());
+        (0..3).for_each(|n| hub.add(n.to_string(), false));
+        assert_eq!((numbers(&hub, 0), numbers(&hub, 2)), (vec![1, 2, 3], vec![3]));
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| hub.after(3, Duration::from_secs(60)).len());
+            hub.add("late".to_owned(), false);
+            assert_eq!(waiter.join().unwrap(), 1);
+        });
+    }
+
+    #[test]
+    fn long_runs_lose_old_intervals_but_no_event() {
+        let hub = Hub::default();
+        hub.add("event".to_owned(), false);
+        (0..=INTERVALS_MAX).for_each(|n| hub.add(n.to_string(), true));
+        let lines = hub.after(0, Duration::ZERO);
+        assert_eq!((lines[0].text.as_ref(), lines.len()), ("event", INTERVALS_MAX * 3 / 4 + 2));
+        assert_eq!(lines.last().unwrap().text.as_ref(), INTERVALS_MAX.to_string());
+        assert!(lines.windows(2).all(|pair| pair[0].number < pair[1].number));
+    }
+}

@@ -1,0 +1,167 @@
+// The report's pages in a browser: what is drawn, both themes, a narrow window, paper, no scripts, no network.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { createRequire } from 'node:module';
+import { pathToFileURL } from 'node:url';
+import { drawing, launch, open, report, sampleRuns, shot } from './pages.mjs';
+
+const RUNS = ['000-linkbench-cached', '001-point-queries', '002-readwrite-checkpoints', '002-recovery', '003-chunk-moves', '004-ycsb', 'kv'];
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+let folder, browser;
+
+before(async () => {
+  folder = sampleRuns();
+  browser = await launch();
+});
+after(() => browser?.close());
+
+for (const name of RUNS) {
+  for (const [scheme, width] of [['light', 1200], ['dark', 390], ['light', 320]]) {
+    test(`${name}, ${scheme}, ${width} wide: everything is drawn and nothing is wrong`, async () => {
+      const { page, faults, close } = await open(browser, report(folder, name), { scheme, width });
+      const ids = await page.$$eval('figure[data-figure]', figures => figures.map(figure => figure.dataset.figure));
+      for (const id of ids) {
+        const drawn = await drawing(page, id);
+        assert.ok(drawn.shapes > 0, `${id}: nothing is drawn`);
+        assert.equal(drawn.wrong, 0, `${id}: coordinates that are no numbers`);
+        assert.ok(drawn.label.length > 20, `${id}: no description for those who do not see it`);
+      }
+      const size = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+      assert.ok(size[0] <= size[1], `the page is wider than its window: ${size}`);
+      await shot(page, `${name}-${scheme}-${width}`);
+      assert.deepEqual(faults, []);
+      await close();
+    });
+  }
+}
+
+test('bars: one per system and number of clients, ours and theirs apart', async () => {
+  const { page, close } = await open(browser, report(folder, '001-point-queries'));
+  const ours = await drawing(page, 'ladder-clients');
+  assert.deepEqual(ours.series.map(series => series.name), ['ftree', 'lmdb', 'rocksdb', 'tcp-echo']);
+  assert.ok(ours.shapes >= 4 * 7 && ours.texts.includes('40'), `${ours.shapes}`);
+  const theirs = await drawing(page, 'published-rate');
+  assert.equal(theirs.series.length, 7);
+  assert.match(await page.textContent('#figure-published-rate h3'), /published/);
+  const published = await page.$$eval('#result tr.published', rows => rows.map(row => row.textContent));
+  assert.ok(published.some(row => row.startsWith('fb56.handler published') && row.endsWith('350665')), published[0]);
+  await close();
+});
+
+test('box, jitter and scatter plots show every interval', async () => {
+  const { page, close } = await open(browser, report(folder, '002-readwrite-checkpoints'));
+  // 120 seconds are 12 intervals; 3 numbers of clients, 2 systems
+  const jitter = await drawing(page, 'jitter-plot-clients');
+  assert.deepEqual(jitter.series.map(series => series.length), [36, 36]);
+  assert.ok(jitter.shapes >= 72, `${jitter.shapes}`);
+  const boxes = await drawing(page, 'box-plot-cache_mb');
+  assert.deepEqual(boxes.series.map(series => series.length), [4, 4]);
+  // box, median, two whiskers with their ends; and the dips of one system beyond them
+  assert.ok(boxes.shapes >= 8 * 6 + 4, `${boxes.shapes}`);
+  const scatter = await drawing(page, 'scatter-plot-clients');
+  assert.deepEqual(scatter.series.map(series => [series.type, series.length]), [['scatter', 36], ['line', 3], ['scatter', 36], ['line', 3]]);
+  await close();
+});
+
+test('events are marks over the lines, bars of a time line, and a table', async () => {
+  const { page, close } = await open(browser, report(folder, '003-chunk-moves'));
+  assert.equal((await drawing(page, 'throughput')).areas, 6);
+  assert.ok((await drawing(page, 'timeline')).shapes >= 6);
+  const rows = await page.$$eval('#time .texts tbody tr', rows => rows.map(row => row.textContent));
+  assert.equal(rows.length, 6);
+  // what a server says is text, not markup
+  assert.ok(rows.some(row => row.includes('<script>alert(1)</script>')) && (await page.$$('#time b')).length === 0);
+  const latency = await drawing(page, 'latency');
+  assert.deepEqual(latency.series.map(series => series.name), ['arbor p50', 'arbor p99', 'mongo <b>x</b> p50', 'mongo <b>x</b> p99']);
+  await close();
+});
+
+test('another step is drawn when it is chosen, and its table follows', async () => {
+  const { page, faults, close } = await open(browser, report(folder, '001-point-queries'));
+  const before = (await drawing(page, 'throughput')).outline;
+  const select = page.locator('#figure-throughput select');
+  assert.equal(await select.locator('option:checked').textContent(), '40 clients');
+  await page.click('#figure-throughput summary');
+  const first = () => page.textContent('#figure-throughput td');
+  const high = Number(await first());
+  await select.selectOption({ label: '1 client' });
+  assert.notEqual((await drawing(page, 'throughput')).outline, before);
+  assert.ok(high > 50_000 && Number(await first()) < 30_000, `${high}`);
+  assert.match(await page.textContent('#figure-throughput caption'), /1 client: point queries per second/);
+  assert.equal(await page.locator('#figure-throughput tbody tr').count(), 60);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('every chart has a table behind it', async () => {
+  for (const name of RUNS) {
+    const { page, faults, close } = await open(browser, report(folder, name));
+    for (const summary of await page.$$('details.data summary')) await summary.click();
+    const empty = await page.$$eval('details.data', all => all.filter(one => one.querySelectorAll('tbody tr').length === 0).map(one => one.closest('figure').id));
+    assert.deepEqual([empty, faults], [[], []], name);
+    await close();
+  }
+});
+
+test('the theme is the chosen one, and is remembered', async () => {
+  const { page, faults, close } = await open(browser, report(folder, '004-ycsb'));
+  const look = () => page.evaluate(() => [getComputedStyle(document.body).backgroundColor, document.querySelector('#figure-throughput svg text').getAttribute('fill')]);
+  const auto = await look();
+  await page.click('#theme');
+  assert.deepEqual([await page.textContent('#theme'), await look()], ['Theme: light', auto]);
+  await page.click('#theme');
+  const dark = await look();
+  assert.equal(await page.textContent('#theme'), 'Theme: dark');
+  assert.ok(dark[0] !== auto[0] && dark[1] !== auto[1], `${dark}`);
+  await page.reload();
+  assert.deepEqual(await look(), dark);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('on paper it is light, without buttons, within the page', async () => {
+  const { page, close } = await open(browser, report(folder, '001-point-queries'), { scheme: 'dark' });
+  await page.emulateMedia({ media: 'print' });
+  const [back, button] = await page.evaluate(() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.getElementById('theme')).display]);
+  assert.deepEqual([back, button], ['rgb(255, 255, 255)', 'none']);
+  const pdf = await page.pdf({ format: 'A4' });
+  assert.ok(pdf.length > 50_000 && pdf.subarray(0, 5).toString() === '%PDF-');
+  await page.emulateMedia({ media: 'screen', colorScheme: 'dark' });
+  assert.notEqual(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), 'rgb(255, 255, 255)');
+  await close();
+});
+
+test('without scripts the text and the tables are there', async () => {
+  const { page, close } = await open(browser, report(folder, '000-linkbench-cached'), { scripts: false });
+  const text = await page.textContent('#result');
+  assert.ok(text.includes('18279') && text.includes('ftree'));
+  assert.ok((await page.locator('noscript').count()) > 0);
+  await close();
+});
+
+test('no serious fault of accessibility', async () => {
+  for (const [name, scheme] of [['001-point-queries', 'light'], ['003-chunk-moves', 'dark'], ['000-linkbench-cached', 'dark'], ['002-recovery', 'light']]) {
+    const { page, close } = await open(browser, report(folder, name), { scheme });
+    for (const summary of await page.$$('#result details.data summary')) await summary.click();
+    await page.evaluate(axe);
+    const found = await page.evaluate(() => axe.run(document, { resultTypes: ['violations'] }));
+    const serious = found.violations.map(violation => `${violation.impact} ${violation.id}: ${violation.nodes[0].html.slice(0, 120)} ${violation.nodes[0].failureSummary}`);
+    assert.deepEqual(serious, [], name);
+    await close();
+  }
+});
+
+test('the index links to each report and says how it ended', async () => {
+  const { page, faults, close } = await open(browser, pathToFileURL(join(folder, 'index.html')).href);
+  const links = await page.$$eval('table.texts a', links => links.map(link => link.href));
+  assert.equal(links.length, RUNS.length);
+  assert.match(await page.textContent('tr:has(a[href^="kv"])'), /interrupted/);
+  assert.match(await page.textContent('tr:has(a[href^="002-recovery"])'), /partial/);
+  await shot(page, 'index');
+  assert.deepEqual(faults, []);
+  await page.click('table.texts a');
+  assert.equal(await page.textContent('h1'), RUNS[0]);
+  await close();
+});
