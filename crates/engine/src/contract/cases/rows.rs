@@ -158,3 +158,23 @@ pub fn applied_batches_are_passed_over(bench: &Bench<'_>) {
     assert_eq!((engine.applied(), get(&*engine, 1, "a")), (Position(9), Some(b"8".into())));
     assert_eq!(engine.snapshot().unwrap().position(), Position(9));
 }
+
+/// More than the memory that the engine is given in most tests: a large transaction is one batch.
+pub fn a_batch_of_many_megabytes(bench: &Bench<'_>) {
+    const ROWS: u32 = 100;
+    let mb = std::env::var("ARBOR_ENGINE_BATCH_MB").map_or(1, |text| text.parse().expect("megabytes"));
+    let value = |n: u32| [vec![n as u8; 500_000 * mb], n.to_be_bytes().to_vec(), vec![1; 500_000 * mb]].concat();
+    let engine = bench.open();
+    apply(&*engine, vec![create(1), put(1, "small", "row")]);
+    let before = engine.snapshot().unwrap();
+    apply(&*engine, (0..ROWS).map(|n| put(1, n.to_be_bytes(), value(n))).collect());
+    assert_eq!(rows_of(&*before, TreeId(1)).map(|rows| rows.len()), Some(1));
+    drop(before);
+    apply(&*engine, vec![put(1, "small", "again")]);
+    engine.checkpoint().unwrap();
+    let engine = bench.crash(engine);
+    let snapshot = engine.snapshot().unwrap();
+    for n in 0..ROWS {
+        assert!(snapshot.get(TreeId(1), &n.to_be_bytes()).unwrap().as_deref() == Some(&value(n)[..]), "row {n}");
+    }
+}

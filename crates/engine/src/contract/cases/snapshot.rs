@@ -30,6 +30,36 @@ pub fn does_not_change(bench: &Bench<'_>) {
     }
 }
 
+/// Each with cursors of its own, beside a writer.
+pub fn threads_share_one(bench: &Bench<'_>) {
+    let engine = bench.open();
+    let rows: Vec<_> = (0..400u32).map(|n| (n.to_be_bytes().to_vec(), vec![n as u8; 50])).collect();
+    apply(&*engine, [create(1)].into_iter().chain(rows.iter().map(|(key, value)| put(1, key, value))).collect());
+    let snapshot = engine.snapshot().unwrap();
+    let read = || {
+        for round in 0..6 {
+            assert!(rows_of(&*snapshot, TREE).as_ref() == Some(&rows));
+            for (key, value) in rows.iter().skip(round) {
+                assert_eq!(snapshot.get(TREE, key).unwrap().as_deref(), Some(&value[..]));
+            }
+            assert!(snapshot.get(TreeId(2), b"").is_err());
+            snapshot.estimate(TREE, b"", None).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3).map(|_| scope.spawn(read)).collect();
+        let mut n = 0u32;
+        while readers.iter().any(|reader| !reader.is_finished()) {
+            apply(&*engine, vec![put(1, (n % 400).to_be_bytes(), vec![0; 60]), create(2), delete(1, n.to_be_bytes())]);
+            n += 1;
+            if n.is_multiple_of(50) {
+                engine.checkpoint().unwrap();
+            }
+        }
+    });
+    read();
+}
+
 pub fn outlives_its_trees(bench: &Bench<'_>) {
     let engine = bench.open();
     let rows: Vec<_> = (0..500u32).map(|n| (n.to_be_bytes().to_vec(), vec![7; 100])).collect();
