@@ -5,7 +5,6 @@
 //! oldest; a ticket it does not see yet will therefore carry at least the position that it published last.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arbor_base::Position;
@@ -35,10 +34,10 @@ pub(crate) struct Ticket {
 }
 
 impl ActiveTransactions {
-    pub fn register(self: &Arc<Self>, published: &AtomicU64) -> Ticket {
+    pub fn register(self: &Arc<Self>, published: impl FnOnce() -> Position) -> Ticket {
         let shard = arbor_base::thread_number() % SHARDS;
         let mut positions = self.shards[shard].lock();
-        let position = Position(published.load(Ordering::Acquire));
+        let position = published();
         *positions.entry(position).or_default() += 1;
         drop(positions);
         Ticket { active: self.clone(), shard, position }
@@ -70,11 +69,9 @@ mod tests {
     #[test]
     fn the_oldest_ticket_counts_until_it_is_dropped() {
         let active = Arc::new(ActiveTransactions::default());
-        let published = AtomicU64::new(3);
-        let old = active.register(&published);
-        let same = active.register(&published);
-        published.store(9, Ordering::Release);
-        let young = active.register(&published);
+        let old = active.register(|| Position(3));
+        let same = active.register(|| Position(3));
+        let young = active.register(|| Position(9));
         let oldest = || active.oldest(Position(10)).0;
         assert_eq!(oldest(), 3);
         drop(old);

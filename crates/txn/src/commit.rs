@@ -171,7 +171,7 @@ impl CommitPath {
     }
 
     pub fn register(&self) -> Ticket {
-        self.active.register(self.hub.published_counter())
+        self.active.register(|| self.hub.published())
     }
 
     pub fn open_claims(&self) -> OwnClaims {

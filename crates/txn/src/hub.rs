@@ -3,20 +3,35 @@
 //! A waiter registers the position that it waits for, and costs nothing until then; whoever moves the frontier (a leader that
 //! publishes, a sync that ends) wakes those that it passes. While nobody waits, commits read one counter.
 //!
-//! H1: a waiter registers before it looks at what is published, a leader publishes before it looks for waiters, both
-//! sequentially consistent. So either the waiter sees the commit or the leader sees the waiter.
+//! H1: a waiter registers before it looks at what is published, a leader publishes before it looks for waiters, with a full
+//! fence between the two. So either the waiter sees the commit or the leader sees the waiter. The same holds for a sync that
+//! ends. `hub_model.rs` tries all orders.
+
+#[cfg(all(test, loom))]
+#[path = "hub_model.rs"]
+mod model;
+
+/// The primitives, which loom replaces where it tries all interleavings.
+mod sync {
+    #[cfg(loom)]
+    pub use loom::sync::{Mutex, MutexGuard, atomic};
+    #[cfg(not(loom))]
+    pub use std::sync::{Mutex, MutexGuard, atomic};
+}
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Instant;
 
 use arbor_base::Position;
 use arbor_log::Log;
+
+use self::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use self::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
+use self::sync::{Mutex, MutexGuard};
 
 pub(crate) struct Hub {
     /// Position that new snapshots show at least.
@@ -45,7 +60,7 @@ impl Hub {
             durable: AtomicU64::new(durable.0),
             waiting: AtomicUsize::new(0),
             sync_asked: AtomicBool::new(false),
-            state: Mutex::default(),
+            state: Mutex::new(State::default()),
         }
     }
 
@@ -53,38 +68,41 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Read by who registers a transaction.
-    pub fn published_counter(&self) -> &AtomicU64 {
-        &self.published
-    }
-
     pub fn published(&self) -> Position {
-        Position(self.published.load(SeqCst))
+        Position(self.published.load(Acquire))
     }
 
     /// Up to where the history shows records: they are visible and on the disk.
     pub fn frontier(&self) -> Position {
-        self.published().min(Position(self.durable.load(SeqCst)))
+        self.published().min(Position(self.durable.load(Acquire)))
     }
 
     /// Requires a position that is not before an earlier one. Answers whether the log is to be synced now.
     #[must_use]
     pub fn publish(&self, position: Position) -> bool {
-        self.published.store(position.0, SeqCst);
-        self.waiting.load(SeqCst) > 0 && self.serve()
+        self.published.store(position.0, Release);
+        self.has_waiters() && self.serve()
     }
 
     /// A sync has ended. Answers whether another one is wanted now.
     #[must_use]
     pub fn synced(&self, durable: Position) -> bool {
-        self.durable.fetch_max(durable.0, SeqCst);
-        self.sync_asked.store(false, SeqCst);
-        self.waiting.load(SeqCst) > 0 && self.serve()
+        self.durable.fetch_max(durable.0, AcqRel);
+        self.sync_asked.store(false, Release);
+        self.has_waiters() && self.serve()
+    }
+
+    /// Called behind what waiters look at.
+    fn has_waiters(&self) -> bool {
+        fence(SeqCst);
+        self.waiting.load(Relaxed) > 0
     }
 
     /// Wakes those that the frontier has passed. Answers whether a sync is to be asked for, for those that wait for what is
     /// visible.
     fn serve(&self) -> bool {
+        // For a waiter that has just registered.
+        fence(SeqCst);
         let (published, frontier) = (self.published(), self.frontier());
         let (passed, first) = {
             let mut state = self.lock();
@@ -92,11 +110,11 @@ impl Hub {
             let next = state.reached.next();
             let later = state.waiters.split_off(&(next, 0));
             let passed = std::mem::replace(&mut state.waiters, later);
-            self.waiting.store(state.waiters.len(), SeqCst);
+            self.waiting.store(state.waiters.len(), Relaxed);
             (passed, state.waiters.first_key_value().map(|((position, _), _)| *position))
         };
         passed.into_values().for_each(Waker::wake);
-        first.is_some_and(|first| first <= published) && !self.sync_asked.swap(true, SeqCst)
+        first.is_some_and(|first| first <= published) && !self.sync_asked.swap(true, AcqRel)
     }
 
     /// Nothing follows: all waiters wake, and nobody waits any more.
@@ -104,7 +122,7 @@ impl Hub {
         let waiters = {
             let mut state = self.lock();
             state.closed = true;
-            self.waiting.store(0, SeqCst);
+            self.waiting.store(0, Relaxed);
             std::mem::take(&mut state.waiters)
         };
         waiters.into_values().for_each(Waker::wake);
@@ -121,14 +139,14 @@ impl Hub {
             state.next_id
         });
         state.waiters.insert((position, id), waker.clone());
-        self.waiting.store(state.waiters.len(), SeqCst);
+        self.waiting.store(state.waiters.len(), Relaxed);
         true
     }
 
     fn forget(&self, position: Position, number: u64) {
         let mut state = self.lock();
         state.waiters.remove(&(position, number));
-        self.waiting.store(state.waiters.len(), SeqCst);
+        self.waiting.store(state.waiters.len(), Relaxed);
     }
 }
 

@@ -1,0 +1,56 @@
+//! Loom's model of waiting: whatever the order, nobody sleeps through what is there.
+//! `RUSTFLAGS="--cfg loom" cargo test -p arbor-txn --release --lib loom_`
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+
+use arbor_base::Position;
+
+use super::Hub;
+
+struct Noted(AtomicBool);
+
+impl Wake for Noted {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// What `Arrival::poll` does; answers whether it waits, and whether it asks for a sync.
+fn poll(hub: &Hub, position: Position, number: &mut Option<u64>, waker: &Waker) -> (bool, bool) {
+    if hub.frontier() >= position || !hub.register(position, number, waker) {
+        return (false, false);
+    }
+    let asks = hub.serve();
+    (hub.frontier() < position, asks)
+}
+
+/// `syncs`: one ends at any moment, asked for or not.
+fn check(syncs: bool) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let hub = Arc::new(Hub::new(Position(0), Position(0)));
+        let (leads, synced) = (hub.clone(), hub.clone());
+        let leader = loom::thread::spawn(move || leads.publish(Position(1)));
+        let syncer = loom::thread::spawn(move || syncs && synced.synced(Position(1)));
+        let noted = Arc::new(Noted(AtomicBool::new(false)));
+        let (waits, asks) = poll(&hub, Position(1), &mut None, &Waker::from(noted.clone()));
+        let asked = [leader.join().unwrap(), syncer.join().unwrap(), asks].contains(&true);
+        if asked {
+            assert!(!hub.synced(Position(1)), "everything is there");
+        }
+        assert!(!waits || noted.0.load(Ordering::SeqCst), "it sleeps, asked: {asked}");
+    });
+}
+
+#[test]
+fn loom_a_waiter_has_the_log_synced() {
+    check(false);
+}
+
+#[test]
+fn loom_a_waiter_meets_a_sync() {
+    check(true);
+}
