@@ -21,7 +21,6 @@ COMMANDS = [
     ({"createUser": "u", "pwd": "p", "roles": []}, 59),
     ({"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": b""}, 18),
     ({"authenticate": 1, "mechanism": "MONGODB-X509"}, 18),
-    ({"create": "x", "changeStreamPreAndPostImages": {"enabled": True}}, 238),
     ({"find": "c", "filter": {"$where": "1"}}, 2),
 ]
 

@@ -9,7 +9,7 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_notation::show;
 use arbor_oplog::entries;
 use arbor_store::{
-    BuildSettings, IndexChange, IndexChosen, IndexSelection, Namespace, StoreOptions, ToldAs, ViewDefinition,
+    BuildSettings, IndexChange, IndexChosen, IndexSelection, Namespace, OpenTransaction, StoreOptions, ToldAs, ViewDefinition,
 };
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Durability, Options, Retention, Transaction};
@@ -178,6 +178,27 @@ fn documents_before_a_change_are_told_where_they_are_wanted() {
     }
     let before = |text: &str| Some(text.to_owned());
     assert_eq!(told, [None, None, before("{ _id: 1, n: 1 }"), before("{ _id: 1, n: 2 }")]);
+}
+
+#[test]
+fn a_transaction_tells_of_its_collection_and_of_the_documents_in_it() {
+    let rig = rig(Some(Retention { bytes: 1 << 20, time: Duration::ZERO }));
+    let by_a = DocBuf::new().with("key", &DocBuf::new().with("a", 1i32)).with("name", "a_1");
+    let open = OpenTransaction::begin(&rig.store).unwrap();
+    open.create_indexes(&rig.ns, &[by_a]).unwrap();
+    let collection = open.collection_or_create(&rig.ns).unwrap();
+    open.with(|txn| {
+        for id in 0..2i32 {
+            txn.set_statement(Some(id + 5));
+            arbor_store::insert(txn, &collection, DocBuf::new().with("_id", id).as_doc()).unwrap();
+        }
+    });
+    let position = open.commit(Durability::Journaled).unwrap();
+    let (_, record) = rig.store.transactions().history(position).read().unwrap().unwrap();
+    let events = arbor_oplog::events(&record).unwrap();
+    let told: Vec<_> = events.iter().map(|event| (event.place.namespace, event.change.statement)).collect();
+    assert_eq!(told, [("test.$cmd", None), ("test.$cmd", None), ("test.c", Some(5)), ("test.c", Some(6))]);
+    assert!(events.iter().all(|event| event.place.uuid == Some(collection.uuid)));
 }
 
 #[test]

@@ -18,6 +18,7 @@ use arbor_store::{
     EngineNames, Error, Namespace, OpenTransaction, RecordCursor, Result, Store, StoreOptions, ToldAs, TreeDefaults,
     id_key,
 };
+use arbor_txn::testing::InMemory;
 use arbor_txn::{Durability, Error as TxnError, Options, Transactions};
 use support::{Rig, key, rig, shown};
 
@@ -148,6 +149,14 @@ fn a_transaction_over_two_engines_is_one() {
     let lmdb = DocBuf::new().with("storageEngine", &DocBuf::new().with("lmdb", &DocBuf::new()));
     store.create_collection(&name("b"), &lmdb).unwrap();
     isolated(&store);
+    // what is dropped meanwhile is there for who looked at it
+    let reader = begin(&store);
+    let found = || ["a", "b"].map(|ns| docs(&reader, &name(ns)).len());
+    assert_eq!(found(), [2, 1]);
+    store.drop_collection(&name("a")).unwrap();
+    store.drop_collection(&name("b")).unwrap();
+    assert_eq!(found(), [2, 1]);
+    commit(reader).unwrap();
 }
 
 // ---- conflicts
@@ -305,7 +314,14 @@ fn a_view_of_the_past_shows_the_collections_of_then() {
 /// Writers of a sum over two collections, while indexes come and go: nothing is lost and nothing is half done.
 #[test]
 fn transfers_beside_changes_of_the_catalogue_keep_the_sum() {
-    let rig = rig();
+    // indexes are built under the latch, or beside writers
+    for build_in_transaction_bytes in [1 << 20, 0] {
+        let options = StoreOptions { build_in_transaction_bytes, ..StoreOptions::default() };
+        transfers(&Rig::over(InMemory::new(Options::default()).unwrap(), options));
+    }
+}
+
+fn transfers(rig: &Rig) {
     let (a, b) = (name("a"), name("b"));
     for ns in [&a, &b] {
         let open = begin(&rig.store);
@@ -345,6 +361,7 @@ fn transfers_beside_changes_of_the_catalogue_keep_the_sum() {
             rig.store.create_indexes(&a, &[by_n(false)]).unwrap();
             rig.store.drop_indexes(&a, &arbor_store::IndexSelection::All).unwrap();
         }
+        rig.store.create_indexes(&a, &[by_n(false)]).unwrap();
     });
     rig.store.create_indexes(&b, &[by_n(false)]).unwrap();
     check_valid(&rig.store, &a);

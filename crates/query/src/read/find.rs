@@ -30,6 +30,9 @@ pub fn find(scope: &Scope<'_>, spec: &FindSpec<'_>, interrupt: &Interrupt) -> Re
         return Err(Error::bad_value("text and tailable cursor not allowed in same query"));
     }
     if spec.tailable {
+        scope.refuse_in_transaction(|| {
+            "Tailable cursors are not supported in a multi-document transaction".to_owned()
+        })?;
         return tail(scope, spec, query);
     }
     let Some((collection, view)) = scope.snapshot(&spec.namespace)? else {

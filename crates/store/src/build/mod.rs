@@ -137,11 +137,18 @@ impl Build<'_> {
         if self.replaced.is_none() {
             let note = catalogue::encode_unfinished(own, &indexes);
             txn.put(CATALOGUE, catalogue::unfinished_key(self.uuid), note.into_bytes());
-            noting::build(&mut txn, own, self.uuid, &indexes, BuildStep::Started);
+            self.note_start(&mut txn, &indexes);
         }
         let registered = self.store.builds.register(Running::new(self, indexes, trees));
         txn.commit(Durability::Applied)?;
         Ok((registered, targets))
+    }
+
+    /// A build that is begun again after a crash was told of before it.
+    fn note_start(&self, txn: &mut Transaction, indexes: &[Arc<Index>]) {
+        if !self.store.unfinished.iter().any(|before| before.uuid == self.uuid) {
+            noting::build(txn, self.collection, self.uuid, indexes, BuildStep::Started);
+        }
     }
 
     /// Steps 2 to 4.

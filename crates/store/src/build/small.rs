@@ -39,7 +39,7 @@ impl Build<'_> {
         } else if count(txn, self.collection)? == 0 {
             noting::indexes_created(txn, self.collection, indexes);
         } else {
-            noting::build(txn, self.collection, self.uuid, indexes, BuildStep::Started);
+            self.note_start(txn, indexes);
             noting::build(txn, self.collection, self.uuid, indexes, BuildStep::Committed);
         }
         Ok(())

@@ -160,6 +160,9 @@ pub fn index_changed(txn: &mut Transaction, collection: &Collection, old: &Index
             }
         }
     }
+    if before.as_doc().is_empty() && changed.as_doc().iter().nth(1).is_none() {
+        return;
+    }
     let says = command("collMod", collection).with("index", &changed);
     let before = old_options(collection).with("indexOptions_old", &before);
     note_of(txn, collection, &says, Some(&before));
