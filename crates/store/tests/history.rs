@@ -9,7 +9,8 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_notation::show;
 use arbor_oplog::entries;
 use arbor_store::{
-    BuildSettings, IndexChange, IndexChosen, IndexSelection, Namespace, OpenTransaction, StoreOptions, ToldAs, ViewDefinition,
+    BuildSettings, IndexChange, IndexChosen, IndexSelection, Namespace, OpenTransaction, StoreOptions, ToldAs,
+    ViewDefinition,
 };
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Durability, Options, Retention, Transaction};
