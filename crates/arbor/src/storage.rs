@@ -51,6 +51,7 @@ impl Storage {
         let options = arbor_txn::Options {
             checkpoint_interval: pace.checkpoint_interval,
             history: pace.history,
+            transaction_bytes_max: transaction_bytes_max(),
             scratch: Some(ScratchFolder { disk: disk.clone(), folder: folder.scratch() }),
             free_space: Some(Arc::new(move || disk.free_bytes(&path).ok())),
             ..arbor_txn::Options::default()
@@ -66,6 +67,11 @@ impl Storage {
     pub fn close(self) -> Result<(), Failure> {
         self.transactions.close().map_err(Failure::cannot_start)
     }
+}
+
+/// A quarter of the memory: a large transaction is in it for the time of its commit.
+fn transaction_bytes_max() -> usize {
+    (arbor_ftree::default_memory_bytes() / 2).clamp(256 << 20, 1 << 30) as usize
 }
 
 /// Why the engine does not open: the user's options, or what it found.

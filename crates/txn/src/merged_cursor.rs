@@ -52,7 +52,7 @@ impl<'a> MergedCursor<'a> {
     }
 
     fn load(&mut self) -> Result<()> {
-        if let Some((_, Some(value @ Value::Spilled(_)))) = self.own {
+        if let Some((_, Entry { value: Some(value @ Value::Spilled(_)), .. })) = self.own {
             let read = value.read(self.scratch).map_err(|error| arbor_engine::Error::Other(error.to_string()))?;
             self.loaded = read.into_owned();
         }
@@ -128,7 +128,7 @@ impl<'a> MergedCursor<'a> {
                     return Ok(true);
                 }
                 Some(Ordering::Equal) => self.step_base()?,
-                Some(Ordering::Greater) if self.own.is_some_and(|(_, entry)| entry.is_some()) => {
+                Some(Ordering::Greater) if self.own.is_some_and(|(_, entry)| entry.value.is_some()) => {
                     self.here = Here::Own;
                     self.load()?;
                     return Ok(true);
@@ -216,8 +216,8 @@ impl Cursor for MergedCursor<'_> {
     fn value(&self) -> &[u8] {
         match (self.here, self.own) {
             (Here::Base, _) => self.base.value(),
-            (Here::Own, Some((_, Some(Value::Memory(value))))) => value,
-            (Here::Own, Some((_, Some(Value::Spilled(_))))) => &self.loaded,
+            (Here::Own, Some((_, Entry { value: Some(Value::Memory(value)), .. }))) => value,
+            (Here::Own, Some((_, Entry { value: Some(Value::Spilled(_)), .. }))) => &self.loaded,
             _ => &[],
         }
     }

@@ -23,7 +23,7 @@ impl<'v> Overlay<'v> {
             return Err(Error::UnknownTree(tree));
         }
         if let Some(entry) = own.entries.get(key) {
-            return entry.as_ref().map(|value| value.read(self.written.scratch.as_deref())).transpose();
+            return entry.value.as_ref().map(|value| value.read(self.written.scratch.as_deref())).transpose();
         }
         if own.presence != Presence::Unchanged || own.range_over(key).is_some() {
             return Ok(None);

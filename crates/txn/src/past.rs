@@ -19,7 +19,7 @@ use arbor_engine::{Op, Snapshot};
 use crate::chain::{Assembler, Part};
 use crate::commit::{CommitPath, log_error};
 use crate::ledger::LEDGER;
-use crate::written::{KeyRange, Presence, TreeWrites, Written};
+use crate::written::{Entry, KeyRange, Presence, TreeWrites, Written};
 use crate::{Error, ReadView, Result};
 
 /// A state is held at least this long behind the one before, unless a checkpoint or a client asks for it...
@@ -218,8 +218,8 @@ impl CommitPath {
 /// What an engine does when it applies the operation.
 fn lay_over(written: &mut Written, base: &dyn Snapshot, op: Op) -> Result<()> {
     match op {
-        Op::Put { tree, key, value } => drop(written.tree_mut(tree).entries.insert(key, Some(value.into()))),
-        Op::Delete { tree, key } => drop(written.tree_mut(tree).entries.insert(key, None)),
+        Op::Put { tree, key, value } => drop(written.tree_mut(tree).entries.insert(key, Entry::of(Some(value.into())))),
+        Op::Delete { tree, key } => drop(written.tree_mut(tree).entries.insert(key, Entry::of(None))),
         Op::DeleteRange { tree, from, to } => {
             let range = KeyRange { from, to };
             let writes = written.tree_mut(tree);

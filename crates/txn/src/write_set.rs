@@ -42,19 +42,11 @@ enum Undo {
     Logical {
         before: Vec<u8>,
     },
-    /// The last note, and the entry that it tells of.
-    Note {
-        of: Option<(TreeId, Vec<u8>)>,
-    },
-    /// The note told of the entry, before the entry was written again.
-    Parted {
-        tree: TreeId,
-        key: Vec<u8>,
-        note: usize,
-    },
+    /// The last note.
+    Note,
 }
 
-/// A note before it stands in a record. That it tells of an entry is said only in `TreeWrites::noted`.
+/// A note before it stands in a record. That it tells of an entry is said only there.
 #[derive(Debug)]
 struct Note {
     tree: TreeId,
@@ -86,7 +78,7 @@ pub(crate) struct Changes {
 }
 
 fn cost(key: &[u8], entry: &Entry) -> usize {
-    ENTRY_OVERHEAD + key.len() + entry.as_ref().map_or(0, Value::len)
+    ENTRY_OVERHEAD + key.len() + entry.value_bytes()
 }
 
 impl WriteSet {
@@ -126,23 +118,18 @@ impl WriteSet {
         value
     }
 
-    /// `set`, and a note that tells of the entry.
+    /// `set`, and a note that tells of the value.
     pub fn set_noted(&mut self, tree: TreeId, key: Vec<u8>, value: Value, about: Value) {
-        self.set(tree, key.clone(), Some(value));
-        let number = self.notes.len();
-        self.written.tree_mut(tree).noted.insert(key.clone(), number);
-        self.add_note(tree, about, Some(key));
+        let note = Some(self.notes.len() as u32);
+        self.put_entry(tree, key, Entry { value: Some(value), note });
+        self.note(tree, about);
     }
 
     pub fn note(&mut self, tree: TreeId, about: Value) {
-        self.add_note(tree, about, None);
-    }
-
-    fn add_note(&mut self, tree: TreeId, about: Value, key: Option<Vec<u8>>) {
         self.bytes += ENTRY_OVERHEAD + about.len();
         self.notes.push(Note { tree, told: None, about });
         if let Some(undo) = &mut self.undo {
-            undo.push(Undo::Note { of: key.map(|key| (tree, key)) });
+            undo.push(Undo::Note);
         }
     }
 
@@ -151,37 +138,34 @@ impl WriteSet {
         self.places.entry(tree).or_insert_with(place);
     }
 
-    /// The entry is about to change: a note that tells of it takes its value.
-    fn part(&mut self, tree: TreeId, key: &[u8]) {
-        let noted = self.written.tree(tree).is_some_and(|writes| writes.noted.contains_key(key));
-        if !noted {
-            return;
-        }
-        let writes = self.written.tree_mut(tree);
-        let Some(note) = writes.noted.remove(key) else { return };
-        if let Some(Some(value)) = writes.entries.get(key) {
-            self.bytes += value.len();
-            self.notes[note].told = Some(value.clone());
-        }
-        if let Some(undo) = &mut self.undo {
-            undo.push(Undo::Parted { tree, key: key.to_vec(), note });
+    /// The entry is no longer the transaction's: a note that tells of it takes its value.
+    fn part(&mut self, entry: &Entry) {
+        if let Some(note) = entry.note {
+            self.bytes += entry.value_bytes();
+            self.notes[note as usize].told = entry.value.clone();
         }
     }
 
-    fn part_all(&mut self, tree: TreeId, range: &KeyRange) {
-        let Some(writes) = self.written.tree(tree).filter(|writes| !writes.noted.is_empty()) else { return };
-        let keys: Vec<Vec<u8>> = writes.noted.keys().filter(|key| range.contains(key)).cloned().collect();
-        keys.iter().for_each(|key| self.part(tree, key));
+    /// The entry is the transaction's again.
+    fn rejoin(&mut self, entry: &Entry) {
+        if let Some(note) = entry.note {
+            self.bytes -= entry.value_bytes();
+            self.notes[note as usize].told = None;
+        }
     }
 
-    pub fn set(&mut self, tree: TreeId, key: Vec<u8>, entry: Entry) {
-        self.part(tree, &key);
+    pub fn set(&mut self, tree: TreeId, key: Vec<u8>, value: Option<Value>) {
+        self.put_entry(tree, key, Entry::of(value));
+    }
+
+    fn put_entry(&mut self, tree: TreeId, key: Vec<u8>, entry: Entry) {
         self.bytes += cost(&key, &entry);
         let undo_key = self.undo.is_some().then(|| key.clone());
         let key_len = key.len();
         let before = self.written.tree_mut(tree).entries.insert(key, entry);
         if let Some(before) = &before {
-            self.bytes -= ENTRY_OVERHEAD + key_len + before.as_ref().map_or(0, Value::len);
+            self.bytes -= ENTRY_OVERHEAD + key_len + before.value_bytes();
+            self.part(before);
         }
         if let (Some(undo), Some(key)) = (&mut self.undo, undo_key) {
             undo.push(Undo::Entry { tree, key, before });
@@ -192,12 +176,14 @@ impl WriteSet {
         if range.to.as_ref().is_some_and(|to| *to <= range.from) {
             return;
         }
-        self.part_all(tree, &range);
         let writes = self.written.tree_mut(tree);
         let removed = writes.cut(&range);
-        self.bytes -= removed.iter().map(|(key, entry)| cost(key, entry)).sum::<usize>();
         self.bytes += ENTRY_OVERHEAD + range.from.len();
         writes.ranges.push(range);
+        for (key, entry) in &removed {
+            self.bytes -= cost(key, entry);
+            self.part(entry);
+        }
         if let Some(undo) = &mut self.undo {
             undo.push(Undo::Range { tree, removed });
         }
@@ -212,10 +198,10 @@ impl WriteSet {
     }
 
     fn replace_tree(&mut self, tree: TreeId, presence: Presence) {
-        self.part_all(tree, &KeyRange { from: Vec::new(), to: None });
         let writes = TreeWrites { presence, ..TreeWrites::default() };
         self.bytes += ENTRY_OVERHEAD;
         let before = self.written.trees.insert(tree, Arc::new(writes));
+        before.iter().flat_map(|before| before.entries.values()).for_each(|entry| self.part(entry));
         if let Some(undo) = &mut self.undo {
             undo.push(Undo::Tree { tree, before });
         }
@@ -266,31 +252,31 @@ impl WriteSet {
         match change {
             Undo::Entry { tree, key, before } => {
                 let writes = self.written.tree_mut(tree);
-                if let Some(entry) = writes.entries.get(&key) {
-                    self.bytes -= cost(&key, entry);
+                if let Some(entry) = writes.entries.remove(&key) {
+                    self.bytes -= cost(&key, &entry);
                 }
-                match before {
-                    Some(entry) => {
-                        self.bytes += cost(&key, &entry);
-                        writes.entries.insert(key, entry);
-                    }
-                    None => {
-                        writes.entries.remove(&key);
-                    }
+                if let Some(entry) = before {
+                    self.bytes += cost(&key, &entry);
+                    self.rejoin(&entry);
+                    self.written.tree_mut(tree).entries.insert(key, entry);
                 }
                 self.forget_if_unchanged(tree);
             }
             Undo::Range { tree, removed } => {
+                for (key, entry) in &removed {
+                    self.bytes += cost(key, entry);
+                    self.rejoin(entry);
+                }
                 let writes = self.written.tree_mut(tree);
                 if let Some(range) = writes.ranges.pop() {
                     self.bytes -= ENTRY_OVERHEAD + range.from.len();
                 }
-                self.bytes += removed.iter().map(|(key, entry)| cost(key, entry)).sum::<usize>();
                 writes.entries.extend(removed);
                 self.forget_if_unchanged(tree);
             }
             Undo::Tree { tree, before } => {
                 self.bytes -= ENTRY_OVERHEAD;
+                before.iter().flat_map(|before| before.entries.values()).for_each(|entry| self.rejoin(entry));
                 match before {
                     Some(writes) => self.written.trees.insert(tree, writes),
                     None => self.written.trees.remove(&tree),
@@ -303,20 +289,7 @@ impl WriteSet {
                 };
             }
             Undo::Logical { before } => self.logical = before,
-            Undo::Note { of } => {
-                self.bytes -= self.notes.pop().map_or(0, |note| ENTRY_OVERHEAD + note.about.len());
-                if let Some((tree, key)) = of
-                    && self.written.tree(tree).is_some()
-                {
-                    self.written.tree_mut(tree).noted.remove(&key);
-                }
-            }
-            Undo::Parted { tree, key, note } => {
-                if let Some(value) = self.notes[note].told.take() {
-                    self.bytes -= value.len();
-                }
-                self.written.tree_mut(tree).noted.insert(key, note);
-            }
+            Undo::Note => self.bytes -= self.notes.pop().map_or(0, |note| ENTRY_OVERHEAD + note.about.len()),
         }
     }
 
@@ -353,12 +326,11 @@ impl WriteSet {
                 }
             }
             ops.extend(writes.ranges.into_iter().map(|r| Op::DeleteRange { tree, from: r.from, to: r.to }));
-            let mut noted = writes.noted.into_iter().peekable();
-            for (key, entry) in writes.entries {
-                if let Some((_, note)) = noted.next_if(|(of, _)| *of == key) {
-                    told[note].told = Told::Op(ops.len());
+            for (key, Entry { value, note }) in writes.entries {
+                if let Some(note) = note {
+                    told[note as usize].told = Told::Op(ops.len());
                 }
-                ops.push(match entry {
+                ops.push(match value {
                     Some(value) => Op::Put { tree, key, value: value.into_bytes(scratch)? },
                     None => Op::Delete { tree, key },
                 });

@@ -14,8 +14,23 @@ use arbor_engine::TreeOptions;
 use crate::CounterId;
 use crate::scratch::{Scratch, Value};
 
-/// `None` is a deletion.
-pub(crate) type Entry = Option<Value>;
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// `None` is a deletion.
+    pub value: Option<Value>,
+    /// Number of the note that tells of the value.
+    pub note: Option<u32>,
+}
+
+impl Entry {
+    pub fn of(value: Option<Value>) -> Entry {
+        Entry { value, note: None }
+    }
+
+    pub fn value_bytes(&self) -> usize {
+        self.value.as_ref().map_or(0, Value::len)
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyRange {
@@ -43,8 +58,6 @@ pub(crate) struct TreeWrites {
     pub entries: BTreeMap<Vec<u8>, Entry>,
     pub ranges: Vec<KeyRange>,
     pub presence: Presence,
-    /// Entries that a note tells of, with its number.
-    pub noted: BTreeMap<Vec<u8>, usize>,
 }
 
 impl TreeWrites {
