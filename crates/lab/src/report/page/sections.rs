@@ -65,12 +65,13 @@ impl Contents<'_> {
     fn time(&self, figures: &mut Figures) -> String {
         let run = self.measured.run;
         let mut html = placed(figures, chart::throughput(self.measured));
-        if html.is_empty() {
-            return html;
-        }
+        let measured = !html.is_empty();
         html.push_str(&placed(figures, chart::timeline(run)));
-        let stalls = events(run, "Stalls", |event| event.kind == EventKind::Stall);
-        html.push_str(&stalls.unwrap_or_else(|| "<p>No stall was found.</p>\n".to_owned()));
+        match events(run, "Stalls", |event| event.kind == EventKind::Stall) {
+            Some(stalls) => html.push_str(&stalls),
+            None if measured => html.push_str("<p>No stall was found.</p>\n"),
+            None => {}
+        }
         let others = events(run, "Events", |event| !matches!(event.kind, EventKind::Stall | EventKind::Phase));
         html.push_str(&others.unwrap_or_default());
         html.push_str(&placed(figures, chart::resources(self.measured)));
