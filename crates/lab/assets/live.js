@@ -14,6 +14,8 @@
       document.querySelector('h1').textContent = document.title = news.experiment;
       at('about').textContent = news.about;
       at('phase').textContent = 'The run has begun.';
+      at('left').textContent = '';
+      at('progress').removeAttribute('value');
     }
   }
 
@@ -57,7 +59,6 @@
     at('progress').value = 1;
     at('left').textContent = '';
     state.over = true;
-    source.close();
   }
 
   function inWords(seconds) {

@@ -9,11 +9,12 @@ use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use arbor_lab::live::{Estimate, Interval, Live, News};
+use arbor_lab::live::{Estimate, Live, Moment, News};
 use arbor_lab::report::{draw, draw_index};
 use arbor_lab::results::{
     Clock, Ending, ErrorCount, Event, EventKind, LatencyRow, Phase, Point, Record, StepRecord, SystemRecord, Writer,
 };
+use arbor_lab::run::Watch;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
@@ -239,30 +240,29 @@ fn play(port: u16) -> Outcome<()> {
     let live = Live::start(port, &plan.record.experiment)?;
     println!("{}", live.url());
     live.tell(&News::Begin { experiment: &plan.record.experiment, about: &plan.record.about });
-    let mut estimate = Estimate::default();
+    let mut estimate = Estimate::new(plan.record.systems.len(), Duration::ZERO);
     let seconds = plan.steps.iter().map(|(_, step)| u64::from(step.seconds)).sum();
-    estimate.planned(Duration::from_secs(seconds), plan.record.systems.len());
+    estimate.planned(Duration::from_secs(seconds));
     let mut input = std::io::stdin().lines();
     for (system, step) in &plan.steps {
         let Some(name) = plan.record.systems.get(*system).map(|system| system.name.as_str()) else { continue };
-        estimate.at(name);
-        live.tell(&News::Event(&event(name, EventKind::Phase, 0.0, None, &format!("step {}", step.name))));
+        let begun = event(name, EventKind::Phase, 0.0, None, &format!("step {}", step.name));
+        estimate.event(&begun);
+        live.tell(&News::Event(&begun));
         for second in 1..=step.seconds {
             if input.next().is_none() {
                 live.tell(&News::End { ending: "interrupted", report: "lab-results/sample/report.html" });
-                std::thread::sleep(Duration::from_secs(2));
                 return Ok(());
             }
-            estimate.running(Duration::from_secs(second.into()));
             let points = points(name, step, 0.0, second, &plan.record.kinds, &plan.record.unit);
             let (clients, phase, unit, elapsed_s) =
                 (step.clients, step.phase.name(), &plan.record.unit, f64::from(second));
-            let interval =
-                Interval { system: name, step: &step.name, clients, phase, unit, elapsed_s, points: &points };
-            live.tell(&News::Interval(&interval, &estimate));
+            let moment = Moment { system: name, step: &step.name, clients, phase, unit, elapsed_s, points: &points };
+            live.tell(&News::Interval(&moment, &estimate));
         }
-        estimate.finished(Duration::from_secs(step.seconds.into()));
-        live.tell(&News::Step { system: name, step: &measured(step, 0.0, &plan.record.kinds, &plan.record.unit) });
+        let measured = measured(step, 0.0, &plan.record.kinds, &plan.record.unit);
+        estimate.step(name, &measured);
+        live.tell(&News::Step { system: name, step: &measured });
     }
     Ok(())
 }

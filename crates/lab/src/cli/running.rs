@@ -1,6 +1,8 @@
 //! Runs from the command line: one experiment, all of them, one again; and what is drawn when they are over.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::ArgMatches;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -9,6 +11,7 @@ use super::overrides::{self, setup};
 use super::{folders, number, text};
 use crate::experiment::{Book, KV, Parameters, Plan, Scale, built_in, carry_out, echo_only, find, read};
 use crate::kv::{self, KvEngine};
+use crate::live::{Estimate, Live, News, Watcher};
 use crate::report::{self, Progress};
 use crate::results::{Ending, Run};
 use crate::run::{Interrupt, Watch};
@@ -84,11 +87,13 @@ pub(super) fn run_echo(matches: &ArgMatches) -> Result<Ending> {
     let bytes = number(matches, "bytes")?.unwrap_or(0);
     let folder = out(matches, "echo");
     let interrupt = Interrupt::by_signals()?;
-    let mut book = Book::open(&folder, &plan, watchers(&plan, matches)?)?;
+    let live = live(&plan, matches)?;
+    let mut book = Book::open(&folder, &plan, watchers(&plan, live.as_ref()))?;
     echo_only(&plan, bytes, &mut book, &interrupt);
     let ending = book.close(interrupt.is_set());
     drop(book);
     draw(&folder)?;
+    told(live.as_ref(), ending, &folder);
     Ok(ending)
 }
 
@@ -103,19 +108,41 @@ fn perform(
         return kv::run_as_experiment(plan, folder, engines);
     }
     allow_many_connections();
-    let mut book = Book::open(folder, plan, watchers(plan, matches)?)?;
+    let live = live(plan, matches)?;
+    let mut book = Book::open(folder, plan, watchers(plan, live.as_ref()))?;
     carry_out(plan, &mut book, interrupt);
     let ending = book.close(interrupt.is_set());
-    // The live page shows the report from here on, if it stays.
     drop(book);
     draw(folder)?;
+    told(live.as_ref(), ending, folder);
     Ok(ending)
 }
 
+/// The live page, where one is wanted.
+fn live(plan: &Plan, matches: &ArgMatches) -> Result<Option<Arc<Live>>> {
+    let Some(port) = number::<u16>(matches, "live")? else { return Ok(None) };
+    let live = Live::start(port, &plan.experiment.name)?;
+    eprintln!("live page: {}", live.url());
+    live.tell(&News::Begin { experiment: &plan.experiment.name, about: &plan.experiment.about });
+    Ok(Some(Arc::new(live)))
+}
+
 /// Those who watch beside the files: the terminal, the live page.
-fn watchers(plan: &Plan, matches: &ArgMatches) -> Result<Vec<Box<dyn Watch>>> {
-    let _ = number::<u16>(matches, "live")?;
-    Ok(vec![Box::new(Progress::new(&plan.experiment.name))])
+fn watchers(plan: &Plan, live: Option<&Arc<Live>>) -> Vec<Box<dyn Watch>> {
+    let estimate = || Estimate::new(plan.systems(), Duration::from_secs_f64(plan.parameters.warm_s));
+    let mut watchers: Vec<Box<dyn Watch>> = vec![Box::new(Progress::new(&plan.experiment.name, estimate()))];
+    if let Some(live) = live {
+        watchers.push(Box::new(Watcher::new(Arc::clone(live), estimate())));
+    }
+    watchers
+}
+
+/// Tells the live page where the report is.
+fn told(live: Option<&Arc<Live>>, ending: Ending, folder: &Path) {
+    if let Some(live) = live {
+        let report = folder.join(report::HTML).display().to_string();
+        live.tell(&News::End { ending: report::ending(ending), report: &report });
+    }
 }
 
 /// Draws everything that is drawn from a run's files, prints the text.

@@ -5,44 +5,65 @@
 
 use std::time::{Duration, Instant};
 
+use crate::results::{Event, Phase, StepRecord};
+use crate::run::{Interval, Watch};
+
 #[derive(Clone, Debug)]
 pub struct Estimate {
     began: Instant,
-    /// Of the steps of all systems, and how many systems there are.
-    planned: Option<(Duration, usize)>,
+    /// How many there will be.
+    systems_planned: usize,
+    /// Of each step, before what is measured of it.
+    warm: Duration,
+    /// Of the steps of all systems, with their warm-ups.
+    planned: Option<Duration>,
     /// Of steps that are over.
     finished: Duration,
     /// Of the step that runs.
     running: Duration,
+    /// Those that have begun.
     systems: Vec<String>,
 }
 
-impl Default for Estimate {
-    fn default() -> Estimate {
-        let (finished, running) = (Duration::ZERO, Duration::ZERO);
-        Estimate { began: Instant::now(), planned: None, finished, running, systems: Vec::new() }
+impl Watch for Estimate {
+    fn planned(&mut self, steps: Duration) {
+        self.planned = Some(steps);
+    }
+
+    fn interval(&mut self, interval: &Interval) {
+        self.at(&interval.system);
+        if interval.phase == Phase::Run {
+            self.running = self.warm + interval.elapsed;
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.at(&event.system);
+    }
+
+    fn step(&mut self, system: &str, step: &StepRecord) {
+        self.at(system);
+        if step.phase == Phase::Run {
+            self.finished(Duration::from_secs_f64((step.end_s - step.begin_s).max(0.0)));
+        }
     }
 }
 
 impl Estimate {
-    pub fn planned(&mut self, steps: Duration, systems: usize) {
-        self.planned = Some((steps, systems));
+    pub fn new(systems: usize, warm: Duration) -> Estimate {
+        let (finished, running) = (Duration::ZERO, Duration::ZERO);
+        let began = Instant::now();
+        Estimate { began, systems_planned: systems, warm, planned: None, finished, running, systems: Vec::new() }
     }
 
-    /// A measured step of a system has run for so long.
-    pub fn running(&mut self, elapsed: Duration) {
-        self.running = elapsed;
-    }
-
-    /// The step that ran is over.
-    pub fn finished(&mut self, length: Duration) {
-        self.finished += length;
+    fn finished(&mut self, measured: Duration) {
+        self.finished += self.warm + measured;
         self.running = Duration::ZERO;
     }
 
-    /// A system is at work.
-    pub fn at(&mut self, system: &str) {
-        if !self.systems.iter().any(|known| known == system) {
+    /// A system is at work; the run itself has no name.
+    fn at(&mut self, system: &str) {
+        if !system.is_empty() && !self.systems.iter().any(|known| known == system) {
             self.systems.push(system.to_owned());
         }
     }
@@ -53,7 +74,7 @@ impl Estimate {
 
     /// The part of the planned steps that is over, 0 to 1.
     pub fn done(&self) -> Option<f64> {
-        let (steps, _) = self.planned.filter(|(steps, _)| !steps.is_zero())?;
+        let steps = self.planned.filter(|steps| !steps.is_zero())?;
         Some((self.measured().as_secs_f64() / steps.as_secs_f64()).min(1.0))
     }
 
@@ -62,10 +83,9 @@ impl Estimate {
     }
 
     fn left_at(&self, elapsed: Duration) -> Option<Duration> {
-        let (steps, systems) = self.planned?;
-        let begun = self.systems.len().max(1);
+        let (steps, begun) = (self.planned?, self.systems.len().max(1));
         let between = elapsed.saturating_sub(self.measured()) / begun as u32;
-        Some(steps.saturating_sub(self.measured()) + between * systems.saturating_sub(begun) as u32)
+        Some(steps.saturating_sub(self.measured()) + between * self.systems_planned.saturating_sub(begun) as u32)
     }
 }
 
@@ -103,15 +123,15 @@ mod tests {
 
     #[test]
     fn loads_of_systems_to_come_are_counted() {
-        let mut estimate = Estimate::default();
+        let mut estimate = Estimate::new(3, s(5));
         assert_eq!((estimate.done(), estimate.left()), (None, None));
-        estimate.planned(s(300), 3);
+        estimate.planned(s(300));
         estimate.at("ftree");
         // 40 s of load so far: two more loads, and all steps.
         assert_eq!(estimate.left_at(s(40)), Some(s(380)));
         assert_eq!(estimate.bar_at(s(40)), "[--------------------]   0 %, 6 min 20 s left");
-        estimate.finished(s(60));
-        estimate.running(s(15));
+        estimate.finished(s(55));
+        estimate.running = s(15);
         estimate.at("ftree");
         assert_eq!((estimate.left_at(s(115)), estimate.done()), (Some(s(305)), Some(0.25)));
         assert_eq!(estimate.bar_at(s(115)), "[#####---------------]  25 %, 5 min 5 s left");

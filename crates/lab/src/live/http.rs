@@ -6,8 +6,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::hub::Hub;
 use crate::report::{Shell, escaped, shell};
@@ -18,8 +18,97 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// A silent connection is checked so often.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
+/// What the threads of one live page share.
+#[derive(Debug)]
+pub struct Server {
+    pub hub: Hub,
+    page: String,
+    /// Tells runs on the same port apart.
+    run: u64,
+    /// Connections that are served.
+    pub pages: AtomicUsize,
+    pub closing: AtomicBool,
+}
+
+impl Server {
+    pub fn new(title: &str) -> Server {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (pages, closing) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Server { hub: Hub::default(), page: page(title), run: now.as_nanos() as u64, pages, closing }
+    }
+
+    /// Serves until the run is over.
+    pub fn accept(self: &Arc<Server>, listener: &TcpListener) {
+        for stream in listener.incoming() {
+            if self.closing.load(Ordering::Acquire) {
+                return;
+            }
+            let Ok(stream) = stream else {
+                // out of file descriptors, say: the run matters more than its page
+                std::thread::sleep(Duration::from_millis(200));
+                continue;
+            };
+            if self.pages.fetch_add(1, Ordering::AcqRel) >= PAGES_MAX {
+                self.pages.fetch_sub(1, Ordering::AcqRel);
+                continue;
+            }
+            let server = Arc::clone(self);
+            let serve = move || {
+                // a page that went away is no error of ours
+                let _ = server.serve(&stream);
+                server.pages.fetch_sub(1, Ordering::AcqRel);
+            };
+            if std::thread::Builder::new().name("live-page".to_owned()).spawn(serve).is_err() {
+                self.pages.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
+
+    fn serve(&self, stream: &TcpStream) -> std::io::Result<()> {
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        let request = read(&mut BufReader::new(stream.take(HEAD_BYTES_MAX)))?;
+        let mut out = stream;
+        let host = request.host.rsplit_once(':').map_or(request.host.as_str(), |(host, _)| host);
+        let text = "text/plain";
+        match (request.method.as_str(), request.path.as_str()) {
+            _ if !["127.0.0.1", "localhost"].contains(&host) => {
+                answer(&mut out, "403 Forbidden", text, "another host\n")
+            }
+            ("GET", "/") => answer(&mut out, "200 OK", "text/html; charset=utf-8", &self.page),
+            ("GET", "/events") => self.events(&mut out, &request.seen),
+            ("GET", _) => answer(&mut out, "404 Not Found", text, "there is / and /events\n"),
+            _ => answer(&mut out, "405 Method Not Allowed", text, "GET only\n"),
+        }
+    }
+
+    /// All lines after the one that was `seen`, then each as it comes, until the run is over or the page goes away.
+    fn events(&self, out: &mut impl Write, seen: &str) -> std::io::Result<()> {
+        write!(
+            out,
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n\
+             X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\nretry: 1000\n\n"
+        )?;
+        let of_this_run = seen.split_once('-').filter(|(run, _)| *run == self.run.to_string());
+        let mut seen = of_this_run.and_then(|(_, line)| line.parse().ok()).unwrap_or(0);
+        while let Some(lines) = self.hub.after(seen, HEARTBEAT) {
+            let mut text = String::new();
+            for line in &lines {
+                text.push_str(&format!("id: {}-{}\ndata: {}\n\n", self.run, line.number, line.text));
+                seen = line.number;
+            }
+            if lines.is_empty() {
+                text.push_str(": still here\n\n");
+            }
+            out.write_all(text.as_bytes())?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+}
+
 /// The page's HTML.
-pub fn page(title: &str) -> String {
+fn page(title: &str) -> String {
     let heading = escaped(title);
     let body = format!(
         "<header><h1>{heading}</h1><p class=\"about\" id=\"about\"></p></header>\n{}",
@@ -29,33 +118,6 @@ pub fn page(title: &str) -> String {
     shell(&Shell { title, body: &body, data: "null", script, live: true })
 }
 
-/// Serves until the process ends.
-pub fn accept(listener: &TcpListener, hub: &Arc<Hub>, page: &str) {
-    let open = Arc::new(AtomicUsize::new(0));
-    let page: Arc<str> = page.into();
-    for stream in listener.incoming() {
-        let Ok(stream) = stream else {
-            // out of file descriptors, say: the run matters more than its page
-            std::thread::sleep(Duration::from_millis(200));
-            continue;
-        };
-        let (hub, page, open) = (Arc::clone(hub), Arc::clone(&page), Arc::clone(&open));
-        if open.fetch_add(1, Ordering::Relaxed) >= PAGES_MAX {
-            open.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
-        let served = Arc::clone(&open);
-        let spawned = std::thread::Builder::new().name("live-page".to_owned()).spawn(move || {
-            // a page that went away is no error of ours
-            let _ = serve(&stream, &hub, &page);
-            served.fetch_sub(1, Ordering::Relaxed);
-        });
-        if spawned.is_err() {
-            open.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
 /// What a request asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Request {
@@ -63,24 +125,7 @@ struct Request {
     path: String,
     host: String,
     /// The last line a page has seen before it lost its connection.
-    seen: u64,
-}
-
-fn serve(stream: &TcpStream, hub: &Hub, page: &str) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    let request = read(&mut BufReader::new(stream.take(HEAD_BYTES_MAX)))?;
-    let mut out = stream;
-    let host = request.host.rsplit_once(':').map_or(request.host.as_str(), |(host, _)| host);
-    match (request.method.as_str(), request.path.as_str()) {
-        _ if !["127.0.0.1", "localhost"].contains(&host) => {
-            answer(&mut out, "403 Forbidden", "text/plain", "another host\n")
-        }
-        ("GET", "/") => answer(&mut out, "200 OK", "text/html; charset=utf-8", page),
-        ("GET", "/events") => events(&mut out, hub, request.seen),
-        ("GET", _) => answer(&mut out, "404 Not Found", "text/plain", "there is / and /events\n"),
-        _ => answer(&mut out, "405 Method Not Allowed", "text/plain", "GET only\n"),
-    }
+    seen: String,
 }
 
 fn read(reader: &mut impl BufRead) -> std::io::Result<Request> {
@@ -100,7 +145,7 @@ fn read(reader: &mut impl BufRead) -> std::io::Result<Request> {
         let Some((name, value)) = line.split_once(':') else { continue };
         match name.to_ascii_lowercase().as_str() {
             "host" => value.trim().clone_into(&mut request.host),
-            "last-event-id" => request.seen = value.trim().parse().unwrap_or(0),
+            "last-event-id" => value.trim().clone_into(&mut request.seen),
             _ => {}
         }
     }
@@ -114,28 +159,6 @@ fn answer(out: &mut impl Write, status: &str, kind: &str, body: &str) -> std::io
         body.len()
     )?;
     out.flush()
-}
-
-/// All lines after `seen`, then each as it comes, until the page goes away.
-fn events(out: &mut impl Write, hub: &Hub, mut seen: u64) -> std::io::Result<()> {
-    write!(
-        out,
-        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n\
-         X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\nretry: 1000\n\n"
-    )?;
-    loop {
-        let lines = hub.after(seen, HEARTBEAT);
-        let mut text = String::new();
-        for line in &lines {
-            text.push_str(&format!("id: {}\ndata: {}\n\n", line.number, line.text));
-            seen = line.number;
-        }
-        if lines.is_empty() {
-            text.push_str(": still here\n\n");
-        }
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
-    }
 }
 
 #[cfg(test)]
@@ -175,19 +198,28 @@ mod tests {
         live.tell(&News::Begin { experiment: "first", about: "" });
         live.tell(&News::End { ending: "complete", report: "x" });
         let request = |more: &str| format!("GET /events HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
-        let all = ask(&live, &request(""), "id: 2\ndata: {");
-        assert!(
-            all.contains("text/event-stream") && all.contains("id: 1\ndata: {") && all.contains("\"first\""),
-            "{all}"
-        );
-        let rest = ask(&live, &request("Last-Event-ID: 1\r\n"), "id: 2\ndata: {");
-        assert!(!rest.contains("id: 1\n"), "{rest}");
+        let run = live.server.run;
+        let all = ask(&live, &request(""), &format!("id: {run}-2\ndata: {{"));
+        assert!(all.contains("text/event-stream") && all.contains(&format!("id: {run}-1\ndata: {{")), "{all}");
+        let seen = format!("Last-Event-ID: {run}-1\r\n");
+        let rest = ask(&live, &request(&seen), &format!("id: {run}-2\ndata: {{"));
+        assert!(!rest.contains(&format!("id: {run}-1\n")), "{rest}");
+        let of_another_run = ask(&live, &request("Last-Event-ID: 7-900\r\n"), "data: {");
+        assert!(of_another_run.contains(&format!("id: {run}-1\n")), "{of_another_run}");
     }
 
     #[test]
-    fn a_port_in_use_is_said() {
+    fn a_port_in_use_is_said_and_is_free_again_after_the_run() {
         let live = Live::start(0, "x").unwrap();
-        let error = Live::start(live.address.port(), "y").unwrap_err().to_string();
+        let port = live.address.port();
+        let error = Live::start(port, "y").unwrap_err().to_string();
         assert!(error.starts_with("--live: 127.0.0.1:"), "{error}");
+        live.tell(&News::End { ending: "complete", report: "x" });
+        std::thread::scope(|scope| {
+            let page = scope.spawn(|| ask(&live, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n", "\"end\""));
+            assert!(page.join().unwrap().contains("complete"));
+        });
+        drop(live);
+        assert!(Live::start(port, "z").is_ok());
     }
 }

@@ -14,6 +14,7 @@ pub struct Hub {
 
 #[derive(Debug, Default)]
 struct Lines {
+    closed: bool,
     /// Numbered upwards from 1.
     all: Vec<Line>,
     intervals: usize,
@@ -41,13 +42,20 @@ impl Hub {
         self.grown.notify_all();
     }
 
-    /// What came after line `seen`; waits for it, at most `wait`, and is empty then.
-    pub fn after(&self, seen: u64, wait: Duration) -> Vec<Line> {
+    /// What came after line `seen`; waits for it, at most `wait`, and is empty then. `None` when no more will come.
+    pub fn after(&self, seen: u64, wait: Duration) -> Option<Vec<Line>> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.grown.wait_timeout_while(lines, wait, |lines| lines.last <= seen);
+        let waited = self.grown.wait_timeout_while(lines, wait, |lines| lines.last <= seen && !lines.closed);
         let (lines, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let from = lines.all.partition_point(|line| line.number <= seen);
-        lines.all.get(from..).unwrap_or_default().to_vec()
+        let lines_after = lines.all.get(from..).unwrap_or_default();
+        (!lines_after.is_empty() || !lines.closed).then(|| lines_after.to_vec())
+    }
+
+    /// No more lines will come.
+    pub fn close(&self) {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.grown.notify_all();
     }
 }
 
@@ -69,7 +77,7 @@ mod tests {
     use super::*;
 
     fn numbers(hub: &Hub, seen: u64) -> Vec<u64> {
-        hub.after(seen, Duration::ZERO).iter().map(|line| line.number).collect()
+        hub.after(seen, Duration::ZERO).unwrap_or_default().iter().map(|line| line.number).collect()
     }
 
     #[test]
@@ -79,10 +87,13 @@ mod tests {
         (0..3).for_each(|n| hub.add(n.to_string(), false));
         assert_eq!((numbers(&hub, 0), numbers(&hub, 2)), (vec![1, 2, 3], vec![3]));
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| hub.after(3, Duration::from_secs(60)).len());
+            let waiter = scope.spawn(|| hub.after(3, Duration::from_secs(60)).unwrap().len());
             hub.add("late".to_owned(), false);
             assert_eq!(waiter.join().unwrap(), 1);
         });
+        hub.close();
+        assert_eq!(numbers(&hub, 3), [4]);
+        assert!(hub.after(4, Duration::from_secs(60)).is_none());
     }
 
     #[test]
@@ -90,7 +101,7 @@ mod tests {
         let hub = Hub::default();
         hub.add("event".to_owned(), false);
         (0..=INTERVALS_MAX).for_each(|n| hub.add(n.to_string(), true));
-        let lines = hub.after(0, Duration::ZERO);
+        let lines = hub.after(0, Duration::ZERO).unwrap();
         assert_eq!((lines[0].text.as_ref(), lines.len()), ("event", INTERVALS_MAX * 3 / 4 + 2));
         assert_eq!(lines.last().unwrap().text.as_ref(), INTERVALS_MAX.to_string());
         assert!(lines.windows(2).all(|pair| pair[0].number < pair[1].number));

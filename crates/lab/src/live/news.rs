@@ -7,7 +7,7 @@ use crate::results::{Event, Point, StepRecord};
 
 /// One interval of a step or of a load.
 #[derive(Debug)]
-pub struct Interval<'a> {
+pub struct Moment<'a> {
     pub system: &'a str,
     pub step: &'a str,
     pub clients: usize,
@@ -26,7 +26,7 @@ pub enum News<'a> {
         experiment: &'a str,
         about: &'a str,
     },
-    Interval(&'a Interval<'a>, &'a Estimate),
+    Interval(&'a Moment<'a>, &'a Estimate),
     Event(&'a Event),
     Step {
         system: &'a str,
@@ -60,7 +60,7 @@ impl News<'_> {
     }
 }
 
-fn of_interval(interval: &Interval<'_>, estimate: &Estimate) -> Value {
+fn of_interval(interval: &Moment<'_>, estimate: &Estimate) -> Value {
     let value = |series: &str| interval.points.iter().find(|point| point.series == series).map(|point| point.value);
     let of_unit = |series: &str| {
         value(&format!("response_{series}.{}", interval.unit)).or(value(&format!("{series}.{}", interval.unit)))
@@ -113,16 +113,12 @@ mod tests {
             point("p99_us.update", 9.0),
         ];
         let line = |unit| {
-            let interval = Interval {
-                system: "ftree",
-                step: "c4",
-                clients: 4,
-                phase: "run",
-                unit,
-                elapsed_s: 1.0,
-                points: &points,
-            };
-            serde_json::from_str::<Value>(&News::Interval(&interval, &Estimate::default()).line()).unwrap()
+            let interval =
+                Moment { system: "ftree", step: "c4", clients: 4, phase: "run", unit, elapsed_s: 1.0, points: &points };
+            serde_json::from_str::<Value>(
+                &News::Interval(&interval, &Estimate::new(1, std::time::Duration::ZERO)).line(),
+            )
+            .unwrap()
         };
         assert_eq!((line("update")["rate"].as_f64(), line("update")["p99"].as_f64()), (Some(12.0), Some(9.0)));
         // a unit that is no kind: all together, and the latency of the most frequent

@@ -19,9 +19,9 @@ pub fn draw(folder: &Path) -> Result<Run> {
     Ok(run)
 }
 
-/// Draws the reports of several runs and one page over them, in `folder`; answers where that is.
+/// Writes one page over runs that are drawn, in `folder`; answers where that is.
 pub fn draw_index(folder: &Path, title: &str, runs: &[PathBuf]) -> Result<PathBuf> {
-    let drawn = runs.iter().map(|run| draw(run)).collect::<Result<Vec<Run>>>()?;
+    let drawn = runs.iter().map(|run| Run::read(run)).collect::<Result<Vec<Run>>>()?;
     let links: Vec<String> = runs.iter().map(|run| link(folder, &run.join(HTML))).collect();
     let entries: Vec<Entry<'_>> = drawn.iter().zip(&links).map(|(run, link)| Entry { run, link }).collect();
     let path = folder.join(INDEX);

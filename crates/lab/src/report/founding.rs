@@ -86,7 +86,22 @@ fn across(
         }
         table
     };
-    grid.choices(dimension).iter().map(table).filter(|table| !table.rows.is_empty()).collect()
+    let tables =
+        grid.choices(dimension).iter().map(table).filter(|table| !table.rows.is_empty()).collect::<Vec<Table>>();
+    let wide = dimension.values.iter().map(|value| value.len() + 2).sum::<usize>() > WIDE;
+    if wide { tables.iter().map(turned).collect() } else { tables }
+}
+
+/// Column names that need more characters than this become rows.
+const WIDE: usize = 120;
+
+/// Rows as columns.
+fn turned(table: &Table) -> Table {
+    let mut turned = Table::new(&table.title, &table.legend, table.rows.iter().map(|row| row.name.clone()));
+    for (n, column) in table.columns.iter().enumerate() {
+        turned.row(table.rows.iter().map(|row| row.cells.get(n).cloned().unwrap_or_default()), column);
+    }
+    turned
 }
 
 /// The rate and the costs of each system where nothing differs between steps, in one table: a line per figure.

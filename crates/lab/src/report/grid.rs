@@ -3,7 +3,7 @@
 //!
 //! A chart or table has one dimension across; the others are held at a `Choice` each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -160,10 +160,13 @@ fn value(step: &StepRecord, dimension: &str) -> Option<String> {
     }
 }
 
-/// Numbers by size, then texts by the alphabet.
-fn in_order(mut values: Vec<String>) -> Vec<String> {
-    let number = |value: &String| value.parse::<f64>().unwrap_or(f64::INFINITY);
-    values.sort_by(|a, b| number(a).total_cmp(&number(b)).then_with(|| a.cmp(b)));
-    values.dedup();
+/// Numbers by size; texts in the order of the run.
+fn in_order(values: Vec<String>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let mut values: Vec<String> = values.into_iter().filter(|value| seen.insert(value.clone())).collect();
+    let number = |value: &String| value.parse::<f64>().ok();
+    if values.iter().all(|value| number(value).is_some()) {
+        values.sort_by(|a, b| number(a).unwrap_or(0.0).total_cmp(&number(b).unwrap_or(0.0)));
+    }
     values
 }

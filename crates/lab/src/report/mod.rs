@@ -15,6 +15,7 @@ mod table;
 mod text;
 
 pub use draw::{HTML, INDEX, TEXT, draw, draw_index};
+pub use heading::ending;
 pub use page::{Entry, index, page};
 pub(crate) use page::{Shell, escaped, shell};
 pub use progress::Progress;

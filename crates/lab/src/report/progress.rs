@@ -1,14 +1,17 @@
-//! One line on stderr while a run goes on.
+//! One line on stderr while a run goes on: how much of it is done, how long the rest takes, what it does.
 
 use std::io::{IsTerminal, Write};
+use std::time::Duration;
 
-use crate::results::{Event, EventKind};
+use crate::live::Estimate;
+use crate::results::{Event, EventKind, StepRecord};
 use crate::run::{Interval, Watch};
 
 /// Rewrites its line on a terminal; elsewhere a line every ten intervals.
 #[derive(Debug)]
 pub struct Progress {
     experiment: String,
+    estimate: Estimate,
     terminal: bool,
     intervals: u64,
 }
@@ -17,8 +20,9 @@ pub struct Progress {
 const SPARSE: u64 = 10;
 
 impl Progress {
-    pub fn new(experiment: &str) -> Progress {
-        Progress { experiment: experiment.to_owned(), terminal: std::io::stderr().is_terminal(), intervals: 0 }
+    pub fn new(experiment: &str, estimate: Estimate) -> Progress {
+        let (experiment, terminal) = (experiment.to_owned(), std::io::stderr().is_terminal());
+        Progress { experiment, estimate, terminal, intervals: 0 }
     }
 
     /// Leaves a clean line for what follows.
@@ -30,13 +34,19 @@ impl Progress {
 }
 
 impl Watch for Progress {
+    fn planned(&mut self, steps: Duration) {
+        self.estimate.planned(steps);
+    }
+
     fn interval(&mut self, interval: &Interval) {
         self.intervals += 1;
-        let line = format!("{} {}", self.experiment, line(interval));
+        self.estimate.interval(interval);
+        let line = format!("{} {} {}", self.experiment, self.estimate.bar(), line(interval));
         let mut stderr = std::io::stderr().lock();
-        // A progress line that cannot be written is no reason to stop measuring.
+        // A progress line that cannot be written is no reason to stop measuring. A longer one than the terminal is wide is
+        // cut by it, not wrapped.
         let _ = if self.terminal {
-            write!(stderr, "\r\x1b[K{line}").and_then(|()| stderr.flush())
+            write!(stderr, "\r\x1b[K\x1b[?7l{line}\x1b[?7h").and_then(|()| stderr.flush())
         } else if self.intervals % SPARSE == 1 {
             writeln!(stderr, "{line}")
         } else {
@@ -46,6 +56,7 @@ impl Watch for Progress {
 
     /// What happens beside the intervals stays on the terminal.
     fn event(&mut self, event: &Event) {
+        self.estimate.event(event);
         self.clear();
         let what = if event.kind == EventKind::Phase { "" } else { event.kind.name() };
         let gap = if what.is_empty() { "" } else { ": " };
@@ -53,6 +64,10 @@ impl Watch for Progress {
         if event.kind == EventKind::Phase {
             self.intervals = 0;
         }
+    }
+
+    fn step(&mut self, system: &str, step: &StepRecord) {
+        self.estimate.step(system, step);
     }
 }
 
