@@ -17,12 +17,14 @@ pub struct History {
     path: Arc<CommitPath>,
     reader: Reader,
     assembler: Assembler,
+    /// The history began inside a chain, and the reader went to the chain's beginning.
+    went_back: bool,
 }
 
 impl History {
     pub(crate) fn new(path: Arc<CommitPath>, from: Position) -> History {
         let reader = path.log().read(from);
-        History { path, reader, assembler: Assembler::default() }
+        History { path, reader, assembler: Assembler::default(), went_back: false }
     }
 
     /// Position from which a later [`Transactions::history`](crate::Transactions::history) would go on.
@@ -39,7 +41,14 @@ impl History {
             match self.assembler.take(payload).map_err(|reason| Error::CorruptRecord { position, reason })? {
                 Part::Record(record) => return Ok(Some((position, record))),
                 Part::Link => {}
-                Part::Inside(links) => self.reader = self.path.log().read(Position(position.0 - u64::from(links))),
+                // C1: its chain begins so many positions before it. Of what is damaged a chain may lack that.
+                Part::Inside(links) if !self.went_back => {
+                    self.went_back = true;
+                    self.reader = self.path.log().read(Position(position.0.saturating_sub(links.into())));
+                }
+                Part::Inside(_) => {
+                    return Err(Error::CorruptRecord { position, reason: "a chain without its first link" });
+                }
             }
         }
         Ok(None)
