@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use arbor_bson::{ArrayBuf, DocBuf, INTERNAL_SIZE_MAX};
+use arbor_bson::{ArrayBuf, Doc, DocBuf, INTERNAL_SIZE_MAX, ValueRef};
 use arbor_lang::Code;
 use arbor_store::{Collection, Namespace};
 use arbor_txn::ReadView;
 
+use crate::feed::Woken;
 use crate::operator::{Operator, Run};
+use crate::stream::ChangeStream;
 use crate::tail::Tail;
 use crate::{Error, Interrupt, Result};
 
@@ -71,6 +73,7 @@ enum Source {
     Documents(VecDeque<DocBuf>),
     /// Of a capped collection.
     Tail(Box<Tail>),
+    Stream(Box<ChangeStream>),
     /// Of a query for one `_id`.
     Document(Option<DocBuf>),
 }
@@ -97,6 +100,26 @@ impl Cursor {
 
     pub(crate) fn over_tail(namespace: Namespace, tail: Tail) -> Cursor {
         Cursor::new(namespace, Source::Tail(Box::new(tail)))
+    }
+
+    pub(crate) fn over_stream(namespace: Namespace, stream: ChangeStream) -> Cursor {
+        Cursor::new(namespace, Source::Stream(Box::new(stream)))
+    }
+
+    /// What is to be waited for behind a batch without documents. None: nothing, or the batch has waited itself.
+    pub fn woken(&self) -> Option<Woken> {
+        match &self.source {
+            Source::Stream(stream) => Some(stream.woken()),
+            _ => None,
+        }
+    }
+
+    /// From where a change stream is resumed so that nothing behind the last batch is missed.
+    pub fn resume_token(&self) -> Option<DocBuf> {
+        match &self.source {
+            Source::Stream(stream) => Some(stream.resume_token()),
+            _ => None,
+        }
     }
 
     /// Whether a batch waits when there is nothing new; if so, how long from now on.
@@ -161,6 +184,7 @@ impl Cursor {
                 docs.is_empty()
             }
             Source::Tail(tail) => tail.fill(&mut filler, interrupt)?,
+            Source::Stream(stream) => stream.fill(&mut filler, interrupt)?,
             Source::Document(doc) => {
                 filler.fill(|| Ok(doc.take()))?;
                 doc.is_none()
@@ -175,7 +199,8 @@ impl Cursor {
                 exhausted
             }
         };
-        self.time_left = interrupt.remaining().filter(|_| !matches!(self.source, Source::Tail(_)));
+        let has_end = !matches!(self.source, Source::Tail(_) | Source::Stream(_));
+        self.time_left = interrupt.remaining().filter(|_| has_end);
         self.waiting = filler.waiting;
         self.returned += filler.docs.len() as u64;
         self.batches += 1;
@@ -228,6 +253,19 @@ pub(crate) struct Filler {
 impl Filler {
     pub(crate) fn is_empty(&self) -> bool {
         self.docs.is_empty() && self.waiting.is_none()
+    }
+
+    /// A document did not fit any more.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// The last document of the batch.
+    pub(crate) fn last(&self) -> Option<Doc<'_>> {
+        match self.docs.as_array().get(self.docs.len().checked_sub(1)?) {
+            Some(ValueRef::Document(doc)) => Some(doc),
+            _ => None,
+        }
     }
 
     /// Answers whether the source ended.

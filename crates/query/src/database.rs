@@ -8,6 +8,8 @@ use arbor_bson::DocBuf;
 use arbor_store::{Collection, Namespace, Store};
 use arbor_txn::{Durability, ReadView, Transactions};
 
+use crate::feed::Feed;
+use crate::stream::ImagesExpiry;
 use crate::{CursorRegistry, PlanCache, Result};
 
 /// What one blocking operator may hold, and where the rest goes.
@@ -74,6 +76,8 @@ pub struct Database {
     pub cursors: CursorRegistry,
     pub settings: Settings,
     pub plan_cache: PlanCache,
+    pub feed: Arc<Feed>,
+    pub images_expiry: Arc<ImagesExpiry>,
     /// None: nobody wants to know.
     pub on_mismatch: Option<WarnOfMismatch>,
 }
@@ -81,6 +85,7 @@ pub struct Database {
 impl Database {
     pub fn new(store: Arc<Store>, transactions: Arc<Transactions>) -> Database {
         crate::aggregate::drop_unfinished(&store);
+        let feed = Feed::new(transactions.clone());
         let settings = Settings { scratch: Some(store.scratch().to_owned()), ..Settings::default() };
         Database {
             store,
@@ -88,6 +93,8 @@ impl Database {
             cursors: CursorRegistry::default(),
             settings,
             plan_cache: PlanCache::default(),
+            feed,
+            images_expiry: Arc::new(ImagesExpiry::new(-1)),
             on_mismatch: None,
         }
     }

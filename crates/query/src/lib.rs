@@ -15,6 +15,8 @@
 //! | `write` | insert, update, delete, findAndModify |
 //! | `aggregate` | pipelines |
 //! | `tail` | tailable cursors |
+//! | [`stream`] | change streams |
+//! | [`feed`] | what was committed last, for those who follow it |
 //! | `time_series` | statements that write into time series |
 //! | `validator` | what a collection says about its documents, and why one does not fit |
 //! | `view` | statements over views become pipelines |
@@ -27,6 +29,7 @@ pub mod cursor;
 pub mod database;
 mod error;
 mod explain;
+pub mod feed;
 pub mod interrupt;
 mod journal;
 mod names;
@@ -37,6 +40,7 @@ mod read;
 pub mod registry;
 pub mod scope;
 pub mod spec;
+pub mod stream;
 mod tail;
 mod time_series;
 mod validator;

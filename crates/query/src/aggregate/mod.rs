@@ -36,6 +36,7 @@ use arbor_lang::Code;
 use crate::cursor::RunningPlan;
 use crate::operator::{Documents, Eof, Operator};
 use crate::plan::{self, Decider, Slots};
+use crate::stream;
 use crate::view::ResolvedView;
 use crate::{AggregateSpec, Cursor, Error, Interrupt, Result, Scope};
 
@@ -47,11 +48,14 @@ pub use lookup::{Lookup, Strategy};
 pub use out::drop_unfinished;
 pub use pipeline::Pipeline;
 use sink::Sink;
-pub use step::{Step, Surroundings};
+pub use step::{Step, Surroundings, only_field};
 
 /// The documents that come out of a pipeline. Over a collection that does not exist, what an empty one would give.
 pub fn aggregate(scope: &Scope<'_>, spec: &AggregateSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
     interrupt.check()?;
+    if stream::is_change_stream(spec) {
+        return stream::open(scope, spec);
+    }
     if spec.namespace.is_system_views() {
         let views = scope.store.list_views(spec.namespace.db());
         return aggregate_documents(scope, spec, views.iter().map(|view| view.document()).collect(), interrupt);

@@ -2,14 +2,17 @@
 
 #![allow(dead_code)]
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_lang::Collation;
 use arbor_query::{
     AggregateSpec, BatchLimit, CountSpec, Database, DeleteSpec, DeleteStatement, DistinctSpec, FindSpec, InsertOutcome,
     InsertSpec, Interrupt, Result, Scope, UpdateOutcome, UpdateSpec, UpdateStatement, Verbosity,
 };
-use arbor_store::Namespace;
-use arbor_txn::Durability;
+use arbor_store::{Namespace, Store, StoreOptions};
+use arbor_txn::{Durability, Retention};
 
 pub struct Rig {
     pub database: Database,
@@ -21,6 +24,15 @@ pub struct Rig {
 pub fn rig() -> Rig {
     let store = arbor_store::testing::store().unwrap();
     let transactions = store.transactions().clone();
+    Rig { database: Database::new(store, transactions), ns: Namespace::parse("db.c").unwrap(), collation: None }
+}
+
+/// One whose changes are noted, as on a replica set.
+pub fn rig_with_history() -> Rig {
+    let history = Retention { bytes: 1 << 30, time: Duration::from_secs(3600) };
+    let options = arbor_txn::Options { history: Some(history), ..arbor_txn::Options::default() };
+    let transactions = arbor_txn::testing::InMemory::new(options).unwrap().transactions;
+    let store = Arc::new(Store::open(transactions.clone(), StoreOptions::default()).unwrap());
     Rig { database: Database::new(store, transactions), ns: Namespace::parse("db.c").unwrap(), collation: None }
 }
 

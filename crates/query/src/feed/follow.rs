@@ -1,0 +1,135 @@
+//! The records of interest from a position on: from the feed, or from the log as long as the feed has forgotten them.
+
+use std::sync::Arc;
+
+use arbor_base::Position;
+use arbor_txn::History;
+
+use super::{Arrival, Feed, Interest, Subscription, Taken, Woken};
+use crate::{Interrupt, Result};
+
+/// Records that are read from the log before the interrupt is asked.
+const READS_PER_CHECK: u32 = 64;
+
+pub struct Follow {
+    subscription: Subscription,
+    /// Behind everything that was handed out.
+    position: Position,
+    /// The time of the last record before the position.
+    time: u64,
+    taken: std::vec::IntoIter<Arc<Arrival>>,
+    /// Where the follower stands once `taken` is used up, and the time there.
+    behind_taken: (Position, Option<u64>),
+    /// Reads what the feed has forgotten.
+    history: Option<History>,
+}
+
+/// What comes next.
+pub enum Next {
+    Record(Arc<Arrival>),
+    /// A record that is of no interest was passed over; more may follow.
+    Passed,
+    /// Nothing, now.
+    Nothing,
+}
+
+impl Follow {
+    /// `time` is that of the last record before `from`.
+    pub fn new(feed: &Arc<Feed>, interest: Interest, from: Position, time: u64) -> Result<Follow> {
+        Ok(Follow {
+            subscription: feed.subscribe(interest, from)?,
+            position: from,
+            time,
+            taken: Vec::new().into_iter(),
+            behind_taken: (from, None),
+            history: None,
+        })
+    }
+
+    /// Everything that was committed up to this time has been looked at.
+    pub fn time(&self) -> u64 {
+        self.time
+    }
+
+    pub fn feed(&self) -> &Arc<Feed> {
+        &self.subscription.feed
+    }
+
+    pub fn woken(&self) -> Woken {
+        self.subscription.woken().or_at_once(self.taken.len() > 0 || self.history.is_some())
+    }
+
+    pub fn next(&mut self) -> Result<Next> {
+        if let Some(record) = self.taken.next() {
+            return Ok(self.hand_out(record));
+        }
+        self.stand_at(self.behind_taken.0, self.behind_taken.1);
+        if self.history.is_some() {
+            return self.next_of_log();
+        }
+        match self.feed().take(&self.subscription.waiter, self.position)? {
+            Taken::Behind(from) => {
+                self.stand_at(from, None);
+                self.history = Some(self.feed().transactions.history(from));
+                self.next_of_log()
+            }
+            Taken::Records { records, upto, time } => {
+                self.taken = records.into_iter();
+                self.behind_taken = (upto, time);
+                match self.taken.next() {
+                    Some(record) => Ok(self.hand_out(record)),
+                    None => {
+                        self.stand_at(upto, time);
+                        Ok(Next::Nothing)
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next record of interest; None when there is none now.
+    pub fn next_record(&mut self, interrupt: &Interrupt) -> Result<Option<Arc<Arrival>>> {
+        let mut passed = 0u32;
+        loop {
+            match self.next()? {
+                Next::Record(record) => return Ok(Some(record)),
+                Next::Nothing => return Ok(None),
+                Next::Passed => {
+                    passed += 1;
+                    if passed.is_multiple_of(READS_PER_CHECK) {
+                        interrupt.check()?;
+                    }
+                }
+            }
+        }
+    }
+
+    fn hand_out(&mut self, record: Arc<Arrival>) -> Next {
+        self.stand_at(record.next, Some(record.last_time()));
+        Next::Record(record)
+    }
+
+    fn stand_at(&mut self, position: Position, time: Option<u64>) {
+        self.position = self.position.max(position);
+        self.time = self.time.max(time.unwrap_or(0));
+    }
+
+    fn next_of_log(&mut self) -> Result<Next> {
+        let Some(history) = &mut self.history else { return Ok(Next::Nothing) };
+        let Some((position, record)) = history.read()? else {
+            // the end; what came since is in the feed
+            self.history = None;
+            return Ok(if self.feed().keeps(self.position) { Next::Passed } else { Next::Nothing });
+        };
+        let arrival = Arrival::new(position, history.position(), record);
+        self.behind_taken = (arrival.next, Some(arrival.last_time()));
+        if self.feed().keeps(arrival.next) {
+            self.history = None;
+        }
+        if arrival.is_told() && self.subscription.waiter.interest.covers(&arrival) {
+            return Ok(self.hand_out(Arc::new(arrival)));
+        }
+        self.stand_at(arrival.next, Some(arrival.last_time()));
+        Ok(Next::Passed)
+    }
+}

@@ -1,0 +1,308 @@
+//! What was committed last, read from the log once for all who follow it.
+//!
+//! ```text
+//! log ──> txn::History ──> Feed::run (one thread) ──> the newest records, decoded
+//!                                                 └─> subscriptions of interest are hit, and woken
+//! ```
+//!
+//! A follower keeps a position and a [`Subscription`]. While nothing that interests it is committed the feed only moves
+//! on; the follower is neither woken nor does it look at records of others: a thousand idle change streams cost nothing
+//! but their timeouts. Who is too far behind for the records that are kept here reads the log itself ([`Follow`]).
+//!
+//! | file | holds |
+//! |---|---|
+//! | `arrival.rs` | [`Arrival`]: one decoded record |
+//! | `subscription.rs`, `subscribers.rs` | [`Subscription`]: interest, and waiting |
+//! | `follow.rs` | [`Follow`]: the records from a position on, wherever they are |
+//!
+//! F1: every record behind a subscriber's position that interests it is at or behind the position where it was hit.
+//! F2: without subscribers nothing is read and nothing kept.
+
+mod arrival;
+mod follow;
+mod subscribers;
+mod subscription;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use arbor_base::Position;
+use arbor_txn::{Durability, History, Transactions, View};
+
+pub use arrival::{Arrival, damaged};
+pub use follow::{Follow, Next};
+use subscribers::Subscribers;
+use subscription::Waiter;
+pub use subscription::{Interest, Subscription, Woken};
+
+use crate::Result;
+
+/// Records are kept up to so many bytes...
+const KEPT_BYTES_MAX: usize = 16 << 20;
+/// ...and so many of them.
+const KEPT_RECORDS_MAX: usize = 8192;
+/// How long the thread sleeps at a time while nothing is committed.
+const NAP: Duration = Duration::from_secs(1);
+/// So many records are handed out under one lock.
+const TAKEN_MAX: usize = 256;
+
+/// Names the deployment in resume tokens: those of another one are refused.
+pub type DeploymentId = [u8; 12];
+
+/// Shared by all connections.
+pub struct Feed {
+    transactions: Arc<Transactions>,
+    state: Mutex<State>,
+    /// There is a subscriber, or the end has come.
+    begun: Condvar,
+    deployment: RwLock<DeploymentId>,
+    /// The member's term, in entries of `local.oplog.rs`.
+    term: AtomicI64,
+}
+
+#[derive(Default)]
+struct State {
+    subscribers: Subscribers,
+    /// The thread reads, and what follows is true.
+    active: bool,
+    /// Behind the last record that was read.
+    tail: Position,
+    /// The time of that record; 0 before the first one.
+    time: u64,
+    kept: VecDeque<Arc<Arrival>>,
+    kept_bytes: usize,
+    /// Everything from here on up to the tail is kept, if anybody is to be told of it.
+    kept_from: Position,
+    stopped: bool,
+}
+
+/// What a follower is to look at next.
+enum Taken {
+    /// These, and nothing else before `upto`; `time` is that of the last record before it, if the feed knows it.
+    Records { records: Vec<Arc<Arrival>>, upto: Position, time: Option<u64> },
+    /// From this position on what is in the log: the feed has forgotten it.
+    Behind(Position),
+}
+
+impl Feed {
+    pub fn new(transactions: Arc<Transactions>) -> Arc<Feed> {
+        Arc::new(Feed {
+            transactions,
+            state: Mutex::default(),
+            begun: Condvar::new(),
+            deployment: RwLock::default(),
+            term: AtomicI64::new(1),
+        })
+    }
+
+    pub fn transactions(&self) -> &Arc<Transactions> {
+        &self.transactions
+    }
+
+    pub fn set_deployment(&self, id: DeploymentId) {
+        *self.deployment.write().unwrap_or_else(PoisonError::into_inner) = id;
+    }
+
+    pub fn deployment(&self) -> DeploymentId {
+        *self.deployment.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn set_term(&self, term: i64) {
+        self.term.store(term, Ordering::Relaxed);
+    }
+
+    pub fn term(&self) -> i64 {
+        self.term.load(Ordering::Relaxed)
+    }
+
+    /// The work of the feed's thread; returns after [`Feed::stop`].
+    pub fn run(&self) {
+        while let Some(from) = self.wait_for_subscriber() {
+            self.follow(self.transactions.history(from));
+        }
+    }
+
+    /// Ends the thread, and wakes everybody.
+    pub fn stop(&self) {
+        self.lock().stopped = true;
+        self.begun.notify_all();
+        self.wake_all();
+    }
+
+    /// Wakes all who wait: something happened that is not in the log (a cursor or an operation was killed).
+    pub fn wake_all(&self) {
+        let waiters = self.lock().subscribers.all();
+        waiters.iter().for_each(|waiter| waiter.poke());
+    }
+
+    /// Behind all that is committed now, and the time of the last record of it.
+    pub fn now(&self) -> Result<(Position, u64)> {
+        let published = self.transactions.read()?.position();
+        if published == Position::default() {
+            return Ok((Position(1), 0));
+        }
+        // nothing is told before it is durable, so neither is this; an empty commit waits for all before it
+        self.transactions.begin()?.commit(Durability::Journaled)?;
+        let last = self.transactions.history(published).read()?;
+        let time = last.map_or(0, |(_, record)| record.last_time());
+        Ok((Position(published.0 + 1), if time > 0 { time } else { self.transactions.time() }))
+    }
+
+    /// Whoever subscribes is told of all records of interest from `from` on.
+    fn subscribe(self: &Arc<Self>, interest: Interest, from: Position) -> Result<Subscription> {
+        let waiter = Arc::new(Waiter::new(interest, from));
+        let mut state = self.lock();
+        self.activate(&mut state)?;
+        state.subscribers.add(waiter.clone());
+        Ok(Subscription::new(self.clone(), waiter))
+    }
+
+    fn unsubscribe(&self, waiter: &Arc<Waiter>) {
+        self.lock().subscribers.remove(waiter);
+    }
+
+    /// The thread begins to read at the end of what it may read.
+    fn activate(&self, state: &mut State) -> Result<()> {
+        if !state.active {
+            let published = self.transactions.read()?.position();
+            let tail = Position(published.min(self.transactions.log().durable()).0 + 1);
+            (state.active, state.tail, state.kept_from, state.time) = (true, tail, tail, 0);
+            self.begun.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Nothing is read any more; what is asked for later is read from the log.
+    fn deactivate(state: &mut State) {
+        state.active = false;
+        state.kept.clear();
+        state.kept_bytes = 0;
+    }
+
+    /// Blocks until the feed is to read; answers from where. None: it is stopped.
+    fn wait_for_subscriber(&self) -> Option<Position> {
+        let mut state = self.lock();
+        while !state.stopped && !state.active {
+            state = self.begun.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        (!state.stopped).then_some(state.tail)
+    }
+
+    fn follow(&self, mut history: History) {
+        loop {
+            match history.read() {
+                Ok(Some((position, record))) => {
+                    if !self.publish(Arrival::new(position, history.position(), record)) {
+                        return;
+                    }
+                }
+                Ok(None) if self.rest() => return,
+                Ok(None) => {
+                    let begun = Instant::now();
+                    if !history.wait(begun + NAP) && begun.elapsed() < NAP / 2 {
+                        // the log is closed
+                        std::thread::sleep(NAP / 20);
+                    }
+                }
+                Err(_) => return self.give_up(),
+            }
+        }
+    }
+
+    /// Answers whether the thread has nothing to do any more.
+    fn rest(&self) -> bool {
+        let mut state = self.lock();
+        if state.subscribers.is_empty() {
+            Feed::deactivate(&mut state);
+        }
+        !state.active || state.stopped
+    }
+
+    /// The log cannot be read: the followers are to read it themselves, and to meet the error.
+    fn give_up(&self) {
+        let mut state = self.lock();
+        Feed::deactivate(&mut state);
+        let all = state.subscribers.all();
+        all.iter().for_each(|waiter| waiter.mark(state.tail));
+        drop(state);
+        all.iter().for_each(|waiter| waiter.wake());
+    }
+
+    /// Answers whether the thread goes on.
+    fn publish(&self, arrival: Arrival) -> bool {
+        let mut state = self.lock();
+        state.tail = arrival.next;
+        state.time = arrival.last_time();
+        let mut concerned = Vec::new();
+        if arrival.is_told() {
+            concerned = state.subscribers.concerned(&arrival);
+            concerned.iter().for_each(|waiter| waiter.mark(arrival.position));
+            state.keep(Arc::new(arrival));
+        }
+        let goes_on = state.active && !state.stopped;
+        drop(state);
+        concerned.iter().for_each(|waiter| waiter.wake());
+        goes_on
+    }
+
+    /// What the follower that stands at `from` is to look at next.
+    fn take(&self, waiter: &Waiter, from: Position) -> Result<Taken> {
+        let mut state = self.lock();
+        if !state.active {
+            self.activate(&mut state)?;
+            waiter.mark(from);
+        }
+        let end = |state: &State| match from >= state.tail {
+            true => (from, None),
+            false => (state.tail, Some(state.time)),
+        };
+        let Some(hit) = waiter.hit_at() else {
+            let (upto, time) = end(&state);
+            return Ok(Taken::Records { records: Vec::new(), upto, time });
+        };
+        let start = from.max(hit);
+        if start < state.kept_from {
+            return Ok(Taken::Behind(start));
+        }
+        let first = state.kept.partition_point(|arrival| arrival.position < start);
+        let mut interesting =
+            state.kept.iter().skip(first).filter(|arrival| waiter.interest.covers(arrival)).peekable();
+        let records: Vec<_> = interesting.by_ref().take(TAKEN_MAX).cloned().collect();
+        let (upto, time) = match interesting.peek() {
+            Some(next) => {
+                waiter.mark_again(next.position);
+                (next.position, records.last().map(|last| last.last_time()))
+            }
+            None => {
+                waiter.clear();
+                end(&state)
+            }
+        };
+        Ok(Taken::Records { records, upto, time })
+    }
+
+    /// Whether everything from this position on is kept here.
+    fn keeps(&self, position: Position) -> bool {
+        let state = self.lock();
+        state.active && position >= state.kept_from
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // every change under the lock is whole before anything that may panic
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn keep(&mut self, arrival: Arc<Arrival>) {
+        self.kept_bytes += arrival.size_bytes();
+        self.kept.push_back(arrival);
+        while self.kept_bytes > KEPT_BYTES_MAX || self.kept.len() > KEPT_RECORDS_MAX {
+            let Some(oldest) = self.kept.pop_front() else { return };
+            self.kept_bytes -= oldest.size_bytes();
+            self.kept_from = oldest.next;
+        }
+    }
+}

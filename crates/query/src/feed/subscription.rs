@@ -1,0 +1,155 @@
+//! Interest in what is committed, and waiting for it without a thread.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use arbor_base::Position;
+
+use super::{Arrival, Feed};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Interest {
+    Everything,
+    Database(String),
+    Collection(String, String),
+}
+
+impl Interest {
+    /// A change of the catalogue interests everybody: it may concern a collection under another name.
+    pub fn covers(&self, arrival: &Arrival) -> bool {
+        arrival.changes_catalogue()
+            || match self {
+                Interest::Everything => true,
+                Interest::Database(db) => arrival.places().any(|(own, _)| own == db),
+                Interest::Collection(db, name) => arrival.places().any(|place| place == (db.as_str(), name.as_str())),
+            }
+    }
+}
+
+const NOT_HIT: u64 = u64::MAX;
+
+/// One subscriber, as the feed knows it.
+pub(super) struct Waiter {
+    pub interest: Interest,
+    /// The first record of interest that was not taken; changed under the feed's lock.
+    hit: AtomicU64,
+    poked: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Waiter {
+    /// Told of everything from `from` on.
+    pub fn new(interest: Interest, from: Position) -> Waiter {
+        Waiter { interest, hit: AtomicU64::new(from.0), poked: AtomicBool::new(false), waker: Mutex::default() }
+    }
+
+    pub fn hit_at(&self) -> Option<Position> {
+        let hit = self.hit.load(Ordering::Acquire);
+        (hit != NOT_HIT).then_some(Position(hit))
+    }
+
+    pub fn mark(&self, at: Position) {
+        self.hit.fetch_min(at.0, Ordering::AcqRel);
+    }
+
+    pub fn mark_again(&self, at: Position) {
+        self.hit.store(at.0, Ordering::Release);
+    }
+
+    pub fn clear(&self) {
+        self.hit.store(NOT_HIT, Ordering::Release);
+    }
+
+    pub fn poke(&self) {
+        self.poked.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    pub fn wake(&self) {
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.hit_at().is_some() || self.poked.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// Belongs to one follower; dropped with it.
+pub struct Subscription {
+    pub(super) feed: Arc<Feed>,
+    pub(super) waiter: Arc<Waiter>,
+}
+
+impl Subscription {
+    pub(super) fn new(feed: Arc<Feed>, waiter: Arc<Waiter>) -> Subscription {
+        Subscription { feed, waiter }
+    }
+
+    /// Resolves once there is something to look at, or somebody was killed. One at a time.
+    pub fn woken(&self) -> Woken {
+        Woken { waiter: self.waiter.clone(), at_once: false }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.feed.unsubscribe(&self.waiter);
+    }
+}
+
+/// See [`Subscription::woken`].
+pub struct Woken {
+    waiter: Arc<Waiter>,
+    at_once: bool,
+}
+
+impl Future for Woken {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.at_once || self.waiter.is_ready() {
+            return Poll::Ready(());
+        }
+        *self.waiter.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
+        // it may have come between the look and the registration
+        if self.waiter.is_ready() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+impl Woken {
+    /// Resolves at once if there is something to look at already.
+    pub(crate) fn or_at_once(self, at_once: bool) -> Woken {
+        Woken { at_once: self.at_once || at_once, ..self }
+    }
+
+    /// Blocks the thread instead, at the longest until `deadline`; says whether it was woken.
+    pub fn wait(mut self, deadline: Instant) -> bool {
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if Pin::new(&mut self).poll(&mut context).is_ready() {
+                return true;
+            }
+            match deadline.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => return false,
+                left => std::thread::park_timeout(left),
+            }
+        }
+    }
+}

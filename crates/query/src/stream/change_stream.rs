@@ -1,0 +1,206 @@
+//! The source of a change stream's cursor.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arbor_bson::{DocBuf, ValueRef, identical};
+use arbor_lang::{Code, text};
+
+use super::event::{Teller, Told};
+use super::images::Images;
+use super::options::Options;
+use super::pipeline::Stages;
+use super::split::split;
+use super::start::{Start, trimmed};
+use super::target::Target;
+use super::token::Token;
+use crate::cursor::Filler;
+use crate::feed::{Arrival, Follow, Next, Woken, damaged};
+use crate::{Database, Error, Interrupt, Result};
+
+/// A batch looks for events no longer than this, and then answers those that it has.
+const SEARCH_MAX: Duration = Duration::from_secs(1);
+/// Records or events passed over between two looks at the clock.
+const STEPS_PER_CHECK: u32 = 64;
+
+pub struct ChangeStream {
+    follow: Follow,
+    teller: Teller,
+    stages: Stages,
+    /// What comes up to here was seen.
+    after: Token,
+    /// The event of `after` has still to come by.
+    awaits_event: bool,
+    /// A record, and which of its changes is next.
+    current: Option<(Arc<Arrival>, usize)>,
+    ready: VecDeque<DocBuf>,
+    /// The invalidate event is made: nothing follows.
+    ended: bool,
+    /// Whoever resumes here misses nothing.
+    resume: Token,
+}
+
+impl ChangeStream {
+    pub fn new(
+        database: &Database,
+        target: Target,
+        options: Options,
+        stages: Stages,
+        start: Start,
+    ) -> Result<ChangeStream> {
+        let follow = Follow::new(&database.feed, target.interest(), start.position, start.time)?;
+        let images = Images { store: database.store.clone(), expiry: database.images_expiry.clone() };
+        Ok(ChangeStream {
+            follow,
+            teller: Teller { target, options, images },
+            stages,
+            after: start.after,
+            awaits_event: start.is_event,
+            current: None,
+            ready: VecDeque::new(),
+            ended: false,
+            resume: start.after,
+        })
+    }
+
+    /// Answers whether nothing can follow.
+    pub(crate) fn fill(&mut self, filler: &mut Filler, interrupt: &Interrupt) -> Result<bool> {
+        let interrupt = interrupt.without_deadline();
+        let until = Instant::now() + SEARCH_MAX;
+        filler.fill(|| self.next(&interrupt, until))?;
+        if let Some(id) = filler.last().and_then(|last| last.get("_id")) {
+            self.resume = Token::parse("resumeAfter", id)?;
+        }
+        if filler.has_waiting() || !self.ready.is_empty() {
+            return Ok(false);
+        }
+        if self.current.is_none() && !self.ended {
+            self.resume = self.resume.max(Token::end_of(self.follow.time(), self.after.deployment));
+        }
+        Ok(self.ended)
+    }
+
+    /// `postBatchResumeToken` of the last batch.
+    pub fn resume_token(&self) -> DocBuf {
+        self.resume.to_doc()
+    }
+
+    /// Resolves once the next batch may have events.
+    pub fn woken(&self) -> Woken {
+        self.follow.woken().or_at_once(self.current.is_some() || !self.ready.is_empty())
+    }
+
+    /// None: there is nothing now, or the time is up.
+    fn next(&mut self, interrupt: &Interrupt, until: Instant) -> Result<Option<DocBuf>> {
+        let mut steps = 0u32;
+        loop {
+            if let Some(ready) = self.ready.pop_front() {
+                return Ok(Some(ready));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            steps += 1;
+            if steps.is_multiple_of(STEPS_PER_CHECK) {
+                interrupt.check()?;
+                if Instant::now() >= until {
+                    return Ok(None);
+                }
+            }
+            if self.current.is_some() {
+                self.step()?;
+                continue;
+            }
+            match self.follow.next().map_err(trimmed)? {
+                Next::Record(arrival) => self.current = Some((arrival, 0)),
+                Next::Passed => {}
+                Next::Nothing => {
+                    if self.awaits_event && self.follow.time() > self.after.time {
+                        return Err(not_found());
+                    }
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Tells the next change of the current record.
+    fn step(&mut self) -> Result<()> {
+        let Some((arrival, at)) = self.current.take() else { return Ok(()) };
+        let Some(event) = arbor_oplog::event_at(arrival.record(), at).map_err(damaged)? else { return Ok(()) };
+        let (time, index) = match event.is_of_transaction() {
+            true => (arrival.last_time(), at as u32),
+            false => (arrival.record().stamp.time + at as u64, 0),
+        };
+        let token = Token::of_event(time, index, self.after.deployment);
+        let told = match self.is_seen(token) {
+            true => Vec::new(),
+            false => self.teller.tell(token, &event)?,
+        };
+        for told in told {
+            self.take(told)?;
+        }
+        self.current = Some((arrival, at + 1));
+        Ok(())
+    }
+
+    /// Whether the change and all that may be told of it comes before what was seen.
+    fn is_seen(&self, token: Token) -> bool {
+        let last = Token { of_invalidate: true, fragment: u16::MAX, ..token };
+        last <= self.after
+    }
+
+    fn take(&mut self, told: Told) -> Result<()> {
+        if self.awaits_event {
+            if told.token.is_same_event(&self.after) {
+                self.awaits_event = false;
+            } else if told.token > self.after {
+                return Err(not_found());
+            }
+        }
+        let whole_was_seen = told.token.is_same_event(&self.after) && self.after.fragment == 0;
+        if whole_was_seen || (told.token < self.after && !told.token.is_same_event(&self.after)) {
+            self.ended |= told.is_last && !whole_was_seen;
+            return Ok(());
+        }
+        let id = told.token.to_doc();
+        let Some(doc) = self.stages.apply(told.doc)? else {
+            self.ended |= told.is_last;
+            return Ok(());
+        };
+        if !doc.get("_id").is_some_and(|own| identical(own, ValueRef::from(&id))) {
+            return Err(modified_id(&id, &doc));
+        }
+        let pieces = if self.stages.splits { split(told.token, doc)? } else { vec![(told.token, doc)] };
+        let after = self.after;
+        if after.fragment > 0 && told.token.is_same_event(&after) && pieces.len() < usize::from(after.fragment) {
+            return Err(not_split());
+        }
+        self.ready.extend(pieces.into_iter().filter(|(token, _)| *token > after).map(|(_, doc)| doc));
+        self.ended |= told.is_last;
+        Ok(())
+    }
+}
+
+fn not_found() -> Error {
+    let message = "cannot resume stream; the resume token was not found.";
+    Error::new(Code::CHANGE_STREAM_FATAL_ERROR, message)
+}
+
+fn not_split() -> Error {
+    let message = "Attempting to resume a change stream from a fragment of an event that is not split; the pipeline \
+                   must be the same, with $changeStreamSplitLargeEvent";
+    Error::new(Code::CHANGE_STREAM_FATAL_ERROR, message)
+}
+
+fn modified_id(expected: &DocBuf, event: &DocBuf) -> Error {
+    let (expected, found) =
+        (text::shell(ValueRef::from(expected)), text::shell(event.get("_id").unwrap_or(ValueRef::Null)));
+    let message = format!(
+        "Encountered an event whose _id field, which contains the resume token, was modified by the pipeline. Modifying \
+         the _id field of an event makes it impossible to resume the stream from that point. Only transformations that \
+         retain the unmodified _id field are allowed. Expected: {{ _id: {expected} }} but found: {{ _id: {found} }}"
+    );
+    Error::new(Code::CHANGE_STREAM_FATAL_ERROR, message)
+}

@@ -1,0 +1,138 @@
+//! Changes of the catalogue as events.
+//!
+//! | `o` of the entry | event | without `showExpandedEvents` |
+//! |---|---|---|
+//! | `create` | create | - |
+//! | `createIndexes`, `commitIndexBuild` | createIndexes | - |
+//! | `dropIndexes` | dropIndexes | - |
+//! | `collMod` | modify | - |
+//! | `drop` | drop | drop |
+//! | `renameCollection` | rename | rename |
+//! | `dropDatabase` | dropDatabase | dropDatabase |
+//!
+//! Behind what ends the thing that is watched comes `invalidate`, and then nothing.
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_oplog::Event;
+
+use super::event::{Head, Teller, Told, namespace, split};
+use super::target::Target;
+use super::token::Token;
+
+pub fn tell(teller: &Teller, token: Token, event: &Event<'_>, command: Doc<'_>) -> Vec<Told> {
+    let (db, _) = split(event.place.namespace);
+    let Some((name, target)) = command.first() else { return Vec::new() };
+    let told = match (name, target) {
+        ("dropDatabase", _) => database_dropped(teller, token, event, db),
+        ("renameCollection", ValueRef::String(from)) => renamed(teller, token, event, from, command),
+        (_, ValueRef::String(collection)) if teller.target.covers(db, collection, &teller.options) => {
+            of_collection(teller, token, event, command, (db, collection))
+        }
+        _ => None,
+    };
+    let Some((doc, is_last)) = told else { return Vec::new() };
+    let mut all = vec![Told { token, doc, is_last: false }];
+    if is_last {
+        let token = Token { of_invalidate: true, ..token };
+        let doc = teller.head(&Head { token, kind: "invalidate", event });
+        all.push(Told { token, doc, is_last: true });
+    }
+    all
+}
+
+/// The event, and whether it ends the stream.
+type Outcome = Option<(DocBuf, bool)>;
+
+fn database_dropped(teller: &Teller, token: Token, event: &Event<'_>, db: &str) -> Outcome {
+    // a stream of a collection has ended with that
+    if !teller.target.covers_database(db) || matches!(teller.target, Target::Collection(_)) {
+        return None;
+    }
+    let doc = teller.head(&Head { token, kind: "dropDatabase", event }).with("ns", &namespace((db, "")));
+    Some((doc, matches!(teller.target, Target::Database(_))))
+}
+
+fn renamed(teller: &Teller, token: Token, event: &Event<'_>, from: &str, command: Doc<'_>) -> Outcome {
+    let Some(ValueRef::String(to)) = command.get("to") else { return None };
+    let covers = |full: &str| {
+        let (db, collection) = split(full);
+        teller.target.covers(db, collection, &teller.options)
+    };
+    if !covers(from) && !covers(to) {
+        return None;
+    }
+    let target = namespace(split(to));
+    let mut doc = teller.head(&Head { token, kind: "rename", event }).with("ns", &namespace(split(from)));
+    doc.append("to", &target);
+    if teller.options.expanded {
+        let mut description = DocBuf::new().with("to", &target);
+        if let Some(dropped) = command.get("dropTarget").filter(|dropped| !matches!(dropped, ValueRef::Bool(false))) {
+            description.append("dropTarget", dropped);
+        }
+        doc.append("operationDescription", &description);
+    }
+    Some((doc, matches!(teller.target, Target::Collection(_))))
+}
+
+fn of_collection(teller: &Teller, token: Token, event: &Event<'_>, command: Doc<'_>, place: (&str, &str)) -> Outcome {
+    let head = |kind| teller.head(&Head { token, kind, event }).with("ns", &namespace(place));
+    let rest = || command.iter().skip(1).filter(|(name, _)| *name != "o2").collect::<DocBuf>();
+    let name = command.first().map_or("", |(name, _)| name);
+    if name == "drop" {
+        return Some((head("drop"), matches!(teller.target, Target::Collection(_))));
+    }
+    if !teller.options.expanded {
+        return None;
+    }
+    let doc = match name {
+        "create" => head("create").with("operationDescription", &rest()),
+        "createIndexes" => {
+            let index = rest();
+            head("createIndexes").with("operationDescription", &indexes([ValueRef::from(&index)]))
+        }
+        "commitIndexBuild" => {
+            let built = match command.get("indexes") {
+                Some(ValueRef::Array(built)) => built.iter().collect(),
+                _ => Vec::new(),
+            };
+            head("createIndexes").with("operationDescription", &indexes(built))
+        }
+        "dropIndexes" => {
+            let index = dropped_index(event, command);
+            head("dropIndexes").with("operationDescription", &indexes([ValueRef::from(&index)]))
+        }
+        "collMod" => modified(head("modify").with("operationDescription", &rest()), event),
+        _ => return None,
+    };
+    Some((doc, false))
+}
+
+fn indexes<'i>(indexes: impl IntoIterator<Item = ValueRef<'i>>) -> DocBuf {
+    let indexes: ArrayBuf = indexes.into_iter().collect();
+    DocBuf::new().with("indexes", &indexes)
+}
+
+/// `{v, key, name}`: the name is in `o`, the rest in `o2`.
+fn dropped_index(event: &Event<'_>, command: Doc<'_>) -> DocBuf {
+    let spec = event.object2().unwrap_or(Doc::empty());
+    let named = spec.get("name").is_some();
+    let mut index: DocBuf = spec.iter().collect();
+    if let Some(name) = command.get("index").filter(|_| !named) {
+        index.append("name", name);
+    }
+    index
+}
+
+fn modified(mut doc: DocBuf, event: &Event<'_>) -> DocBuf {
+    let old = event.object2().unwrap_or(Doc::empty());
+    let mut before = DocBuf::new();
+    for (own, shown) in [("collectionOptions_old", "collectionOptions"), ("indexOptions_old", "indexOptions")] {
+        if let Some(options) = old.get(own) {
+            before.append(shown, options);
+        }
+    }
+    if !before.as_doc().is_empty() {
+        doc.append("stateBeforeChange", &before);
+    }
+    doc
+}

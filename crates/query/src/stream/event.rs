@@ -1,0 +1,124 @@
+//! What one change is told as.
+
+use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_oplog::{Event, Kind, Retry, delta};
+
+use super::command;
+use super::images::Images;
+use super::options::Options;
+use super::target::Target;
+use super::token::Token;
+use crate::Result;
+
+/// What makes events of changes.
+pub struct Teller {
+    pub target: Target,
+    pub options: Options,
+    pub images: Images,
+}
+
+/// An event as the client gets it, if the stages behind let it.
+pub struct Told {
+    pub token: Token,
+    pub doc: DocBuf,
+    /// Nothing follows it.
+    pub is_last: bool,
+}
+
+/// The parts that all events have.
+pub struct Head<'e> {
+    pub token: Token,
+    pub kind: &'e str,
+    pub event: &'e Event<'e>,
+}
+
+impl Teller {
+    /// The events of one change, in order; mostly one or none.
+    pub fn tell(&self, token: Token, event: &Event<'_>) -> Result<Vec<Told>> {
+        match event.change.kind {
+            Kind::Noop(_) => Ok(Vec::new()),
+            Kind::Command(command) => Ok(command::tell(self, token, event, command)),
+            _ => {
+                let (db, collection) = split(event.place.namespace);
+                if !self.target.covers(db, collection, &self.options) {
+                    return Ok(Vec::new());
+                }
+                let doc = self.change_of_document(token, event)?;
+                Ok(vec![Told { token, doc, is_last: false }])
+            }
+        }
+    }
+
+    fn change_of_document(&self, token: Token, event: &Event<'_>) -> Result<DocBuf> {
+        let kind = match event.change.kind {
+            Kind::Insert => "insert",
+            Kind::Replace => "replace",
+            Kind::Delete(_) => "delete",
+            _ => "update",
+        };
+        let mut doc = self.head(&Head { token, kind, event });
+        let after = event.after.map_or(ValueRef::Null, ValueRef::Document);
+        match event.change.kind {
+            Kind::Insert | Kind::Replace => drop(doc.append("fullDocument", after)),
+            Kind::Update(_) => {
+                let looked_up = self.images.after_update(self.options.after_update, event)?;
+                looked_up.iter().for_each(|found| append_image(&mut doc, "fullDocument", found.as_ref()));
+            }
+            _ => {}
+        }
+        doc.append("ns", &namespace(split(event.place.namespace)));
+        doc.append("documentKey", &event.document_key());
+        if let Kind::Update(difference) = event.change.kind {
+            doc.append("updateDescription", &self.description(difference));
+        }
+        if !matches!(event.change.kind, Kind::Insert)
+            && let Some(before) = self.images.before(self.options.before_change, event)?
+        {
+            append_image(&mut doc, "fullDocumentBeforeChange", before.map(Doc::to_buf).as_ref());
+        }
+        Ok(doc)
+    }
+
+    fn description(&self, difference: Doc<'_>) -> DocBuf {
+        let described = delta::describe(difference);
+        let mut doc = DocBuf::new().with("updatedFields", &described.updated);
+        doc.append("removedFields", &described.removed).append("truncatedArrays", &described.truncated);
+        if self.options.expanded {
+            doc.append("disambiguatedPaths", &described.disambiguated);
+        }
+        doc
+    }
+
+    /// `_id` up to the fields that only some events have.
+    pub fn head(&self, head: &Head<'_>) -> DocBuf {
+        let event = head.event;
+        let mut doc = DocBuf::new().with("_id", &head.token.to_doc()).with("operationType", head.kind);
+        doc.append("clusterTime", ValueRef::Timestamp(Token::timestamp(head.token.time)));
+        if let Some(uuid) = event.place.uuid.filter(|_| self.options.expanded && head.kind != "invalidate") {
+            doc.append("collectionUUID", ValueRef::Binary { subtype: 4, bytes: uuid.as_bytes() });
+        }
+        doc.append("wallTime", ValueRef::DateTime(event.wall));
+        if let Some(statement) = event.statement.filter(|statement| statement.retry == Retry::Transaction) {
+            doc.append("lsid", &statement.session.to_doc()).append("txnNumber", statement.number);
+        }
+        doc
+    }
+}
+
+/// `{db, coll}`, or `{db}` of a whole database.
+pub fn namespace((db, collection): (&str, &str)) -> DocBuf {
+    let doc = DocBuf::new().with("db", db);
+    if collection.is_empty() { doc } else { doc.with("coll", collection) }
+}
+
+pub fn split(namespace: &str) -> (&str, &str) {
+    namespace.split_once('.').unwrap_or((namespace, ""))
+}
+
+/// Null where there is none.
+fn append_image(doc: &mut DocBuf, name: &str, image: Option<&DocBuf>) {
+    match image {
+        Some(image) => doc.append(name, image),
+        None => doc.append(name, ValueRef::Null),
+    };
+}

@@ -1,0 +1,83 @@
+//! Change streams: `$changeStream` on a collection, a database, or everything.
+//!
+//! ```text
+//! feed::Follow ──> records ──> one event each change (event.rs, command.rs, images.rs)
+//!                                  └─> the stages behind $changeStream (pipeline.rs) ──> split (split.rs) ──> batches
+//! ```
+//!
+//! A stream keeps no snapshot and no thread, only a position in the log; what it has answered up to is told by the resume
+//! token of each batch.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `options.rs`, `target.rs` | what a stream is asked for |
+//! | `token.rs` | resume tokens, with their bytes |
+//! | `start.rs` | where in the log a stream begins |
+//! | `event.rs`, `command.rs` | changes of documents, and of the catalogue, as events |
+//! | `images.rs` | documents before and after a change |
+//! | `pipeline.rs`, `split.rs` | the stages behind `$changeStream` |
+//! | `change_stream.rs` | the source of a cursor |
+
+mod change_stream;
+mod command;
+mod event;
+mod images;
+mod options;
+mod pipeline;
+mod split;
+mod start;
+mod target;
+mod token;
+
+use arbor_bson::ValueRef;
+use arbor_lang::Code;
+
+pub use change_stream::ChangeStream;
+pub use images::ImagesExpiry;
+use options::Options;
+use pipeline::Stages;
+use start::Start;
+use target::Target;
+
+use crate::aggregate::only_field;
+use crate::view::ResolvedView;
+use crate::{AggregateSpec, Cursor, Database, Error, Result};
+
+const NAME: &str = "$changeStream";
+
+/// Whether the pipeline begins with `$changeStream`.
+pub fn is_change_stream(spec: &AggregateSpec<'_>) -> bool {
+    matches!(spec.pipeline.get(0).and_then(only_field), Some((NAME, _)))
+}
+
+/// Requires a pipeline that [`is_change_stream`].
+pub fn open(database: &Database, spec: &AggregateSpec<'_>) -> Result<Cursor> {
+    let given = spec.pipeline.get(0).and_then(only_field).map_or(ValueRef::Null, |(_, given)| given);
+    if database.transactions.retention().is_none() {
+        return Err(location(40573, "The $changeStream stage is only supported on replica sets"));
+    }
+    let options = Options::parse(given)?;
+    let target = Target::of(spec, &options)?;
+    if !spec.collectionless {
+        refuse_what_is_no_collection(database, spec)?;
+    }
+    let context = database.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
+    let stages = Stages::parse(spec.pipeline.iter().skip(1), &context)?;
+    let start = Start::find(&database.feed, &options)?;
+    let stream = ChangeStream::new(database, target, options, stages, start)?;
+    Ok(Cursor::over_stream(spec.namespace.clone(), stream))
+}
+
+fn refuse_what_is_no_collection(database: &Database, spec: &AggregateSpec<'_>) -> Result<()> {
+    let kind = match database.store.buckets_of(&spec.namespace) {
+        Some(_) => "a timeseries collection",
+        None if ResolvedView::of(&database.store, &spec.namespace)?.is_some() => "a view, not a collection",
+        None => return Ok(()),
+    };
+    let message = format!("Namespace {} is {kind}", spec.namespace);
+    Err(Error::new(Code::COMMAND_NOT_SUPPORTED_ON_VIEW, message))
+}
+
+fn location(code: i32, message: impl Into<String>) -> Error {
+    Error::Lang(arbor_lang::Error::location(code, message))
+}

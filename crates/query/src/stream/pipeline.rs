@@ -1,0 +1,89 @@
+//! The stages behind `$changeStream`: each takes one event and gives one or none.
+
+use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
+use arbor_lang::stage::Flow;
+use arbor_lang::{Code, Context, Stage, text};
+
+use super::{NAME, location};
+use crate::aggregate::only_field;
+use crate::{Error, Result};
+
+const SPLIT: &str = "$changeStreamSplitLargeEvent";
+
+/// Stages that look at one event at a time.
+const ALLOWED: &[&str] =
+    &["$addFields", "$match", "$project", "$redact", "$replaceRoot", "$replaceWith", "$set", "$unset", SPLIT];
+
+pub struct Stages {
+    each: Vec<Each>,
+    /// Events too large for one document are answered in fragments.
+    pub splits: bool,
+}
+
+enum Each {
+    Pure(Stage),
+    Redact(Box<dyn Flow>),
+}
+
+impl Stages {
+    pub fn parse<'s>(stages: impl Iterator<Item = ValueRef<'s>>, context: &Context) -> Result<Stages> {
+        let mut stages: Vec<ValueRef<'s>> = stages.collect();
+        let all: ArrayBuf = stages.iter().copied().collect();
+        Stage::check_names(all.as_array())?;
+        for (at, stage) in stages.iter().enumerate() {
+            check_allowed(*stage, at + 1 == stages.len())?;
+        }
+        let splits = matches!(stages.last().copied().and_then(only_field), Some((SPLIT, _)));
+        if splits {
+            stages.pop();
+        }
+        let rest: ArrayBuf = stages.into_iter().collect();
+        let each = Stage::parse_pipeline(rest.as_array(), context)?.into_iter().map(|stage| match stage {
+            Stage::Flow(stage) => Each::Redact(stage.start()),
+            other => Each::Pure(other),
+        });
+        Ok(Stages { each: each.collect(), splits })
+    }
+
+    /// None: the event is not shown.
+    pub fn apply(&mut self, event: DocBuf) -> Result<Option<DocBuf>> {
+        let mut event = event;
+        for stage in &mut self.each {
+            event = match stage {
+                Each::Pure(Stage::Match(filter)) => match filter.matches(event.as_doc())? {
+                    true => event,
+                    false => return Ok(None),
+                },
+                Each::Pure(Stage::Map(map)) => map.apply(event.as_doc())?,
+                Each::Pure(other) => return Err(not_permitted(other.name())),
+                Each::Redact(flow) => {
+                    flow.feed(event)?;
+                    match flow.next()? {
+                        Some(event) => event,
+                        None => return Ok(None),
+                    }
+                }
+            };
+        }
+        Ok(Some(event))
+    }
+}
+
+fn check_allowed(stage: ValueRef<'_>, is_last: bool) -> Result<()> {
+    // what is no stage at all is refused where stages are parsed
+    let Some((name, spec)) = only_field(stage) else { return Ok(()) };
+    match name {
+        NAME => Err(location(40602, "$changeStream is only valid as the first stage in a pipeline")),
+        SPLIT if !matches!(spec, ValueRef::Document(spec) if spec.is_empty()) => {
+            let found = text::shell(spec);
+            Err(location(7182800, format!("{SPLIT} spec should be an empty object, but found {found}")))
+        }
+        SPLIT if !is_last => Err(location(7182802, format!("{SPLIT} must be the last stage in the pipeline"))),
+        name if ALLOWED.contains(&name) => Ok(()),
+        name => Err(not_permitted(name)),
+    }
+}
+
+fn not_permitted(name: &str) -> Error {
+    Error::new(Code::ILLEGAL_OPERATION, format!("{name} is not permitted in a $changeStream pipeline"))
+}

@@ -1,0 +1,168 @@
+//! Resume tokens: `{ _data: "<hex>" }`, ordered as the events are.
+//!
+//! | offset | size | what |
+//! |---|---|---|
+//! | 0 | 1 | 0x82, as in MongoDB's tokens: a timestamp follows |
+//! | 1 | 8 | cluster time, big-endian |
+//! | 9 | 1 | version, 1 |
+//! | 10 | 1 | kind: 0x40 an event, 0x80 the end of all events of that time |
+//! | 11 | 4 | which event of that time, big-endian: above 0 inside transactions |
+//! | 15 | 1 | 1: the invalidate event behind it |
+//! | 16 | 2 | which fragment of a split event, from 1, big-endian; 0: it is whole |
+//! | 18 | 12 | the deployment |
+//! | 30 | 4 | CRC32C of the bytes before, big-endian |
+
+use std::fmt::Write;
+
+use arbor_bson::{DocBuf, Timestamp, ValueRef};
+use arbor_lang::{Code, text};
+
+use super::location;
+use super::options::wrong_type;
+use crate::feed::DeploymentId;
+use crate::{Error, Result};
+
+const TIMESTAMP: u8 = 0x82;
+const VERSION: u8 = 1;
+const EVENT: u8 = 0x40;
+const END_OF_TIME: u8 = 0x80;
+const SIZE: usize = 34;
+const CHECKED: usize = SIZE - 4;
+
+/// Compares in the order of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Token {
+    pub time: u64,
+    /// Of which event. None: everything of that time was seen.
+    pub end: bool,
+    pub index: u32,
+    pub of_invalidate: bool,
+    pub fragment: u16,
+    pub deployment: DeploymentId,
+}
+
+impl Token {
+    /// Everything up to this time was seen.
+    pub fn end_of(time: u64, deployment: DeploymentId) -> Token {
+        Token { time, end: true, index: 0, of_invalidate: false, fragment: 0, deployment }
+    }
+
+    pub fn of_event(time: u64, index: u32, deployment: DeploymentId) -> Token {
+        Token { end: false, index, ..Token::end_of(time, deployment) }
+    }
+
+    /// Whether both are of the same event; not of an event and its invalidate.
+    pub fn is_same_event(&self, other: &Token) -> bool {
+        let event = |token: &Token| (token.time, token.end, token.index, token.of_invalidate);
+        event(self) == event(other)
+    }
+
+    pub fn timestamp(time: u64) -> Timestamp {
+        Timestamp { seconds: (time >> 32) as u32, increment: time as u32 }
+    }
+
+    pub fn to_doc(self) -> DocBuf {
+        let mut bytes = Vec::with_capacity(SIZE);
+        bytes.push(TIMESTAMP);
+        bytes.extend(self.time.to_be_bytes());
+        bytes.push(VERSION);
+        bytes.push(if self.end { END_OF_TIME } else { EVENT });
+        bytes.extend(self.index.to_be_bytes());
+        bytes.push(u8::from(self.of_invalidate));
+        bytes.extend(self.fragment.to_be_bytes());
+        bytes.extend(self.deployment);
+        bytes.extend(crc32c::crc32c(&bytes).to_be_bytes());
+        let mut hex = String::with_capacity(2 * SIZE);
+        // writing to a string does not fail
+        bytes.iter().for_each(|byte| {
+            let _ = write!(hex, "{byte:02X}");
+        });
+        DocBuf::new().with("_data", hex.as_str())
+    }
+
+    /// Reads the option `name`.
+    pub fn parse(name: &str, value: ValueRef<'_>) -> Result<Token> {
+        let ValueRef::Document(doc) = value else { return Err(wrong_type(name, value, "object")) };
+        match doc.get("_data") {
+            Some(ValueRef::String(hex)) => Token::decode(hex).ok_or_else(invalid),
+            None => Err(location(40647, "Bad resume token: _data of missing or of wrong type")),
+            Some(other) => {
+                let found = text::type_name(Some(other));
+                Err(location(40648, format!("Bad resume token: _data of missing or of wrong type {found}")))
+            }
+        }
+    }
+
+    fn decode(hex: &str) -> Option<Token> {
+        if hex.len() != 2 * SIZE || !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        let digit = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
+        let bytes: Vec<u8> = (0..SIZE).map(|at| digit(2 * at)).collect::<Option<_>>()?;
+        let (checked, sum) = bytes.split_at_checked(CHECKED)?;
+        if crc32c::crc32c(checked).to_be_bytes() != *sum
+            || *checked.first()? != TIMESTAMP
+            || *checked.get(9)? != VERSION
+        {
+            return None;
+        }
+        let end = match *checked.get(10)? {
+            EVENT => false,
+            END_OF_TIME => true,
+            _ => return None,
+        };
+        Some(Token {
+            time: u64::from_be_bytes(*checked.get(1..)?.first_chunk()?),
+            end,
+            index: u32::from_be_bytes(*checked.get(11..)?.first_chunk()?),
+            of_invalidate: *checked.get(15)? == 1,
+            fragment: u16::from_be_bytes(*checked.get(16..)?.first_chunk()?),
+            deployment: *checked.get(18..)?.first_chunk()?,
+        })
+    }
+}
+
+fn invalid() -> Error {
+    Error::new(Code::INVALID_RESUME_TOKEN, "Invalid resume token: it was not made by this server, or it is damaged")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens() -> Vec<Token> {
+        let event = Token::of_event(77 << 32 | 5, 3, [9; 12]);
+        let later = Token { of_invalidate: true, ..event };
+        let fragment = Token { fragment: 2, ..event };
+        vec![event, fragment, later, Token::end_of(77 << 32 | 5, [9; 12]), Token::of_event(u64::MAX, u32::MAX, [1; 12])]
+    }
+
+    fn data(token: Token) -> String {
+        match token.to_doc().get("_data") {
+            Some(ValueRef::String(hex)) => hex.to_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn tokens_come_back_and_sort_as_events_do() {
+        for token in tokens() {
+            assert_eq!(Token::parse("resumeAfter", ValueRef::from(&token.to_doc())).unwrap(), token);
+        }
+        assert!(tokens().is_sorted());
+        assert!(tokens().into_iter().map(data).collect::<Vec<_>>().is_sorted());
+    }
+
+    #[test]
+    fn forged_and_truncated_tokens_are_refused() {
+        let whole = data(tokens()[0]);
+        for end in 0..whole.len() {
+            assert_eq!(Token::decode(&whole[..end]), None);
+        }
+        for at in 0..whole.len() {
+            let other = if &whole[at..=at] == "0" { "1" } else { "0" };
+            assert_eq!(Token::decode(&format!("{}{other}{}", &whole[..at], &whole[at + 1..])), None, "{at}");
+        }
+        assert_eq!(Token::decode(&"é".repeat(SIZE)), None);
+    }
+}
