@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use arbor_command::{Commands, Connection, Host, NetworkFigures};
-use arbor_server::{After, Bell, Handler, Metrics, Peer, Place, Session, Stop};
+use arbor_server::{After, Bell, Handler, Metrics, News, Peer, Place, Session, Stop};
 
 pub struct Front {
     pub commands: Arc<Commands>,
@@ -28,7 +28,7 @@ impl Handler for Front {
 
 impl Session for Client {
     fn place(&self, frame: &[u8]) -> Place {
-        place(self.commands.place(frame))
+        place(self.commands.place(&self.connection, frame))
     }
 
     fn handle(&mut self, frame: &[u8], reply: &mut Vec<u8>) -> After {
@@ -37,6 +37,11 @@ impl Session for Client {
 
     fn more(&mut self, reply: &mut Vec<u8>) -> After {
         after(self.commands.more(&mut self.connection, reply))
+    }
+
+    fn news(&mut self) -> Option<News> {
+        let woken = self.connection.take_news()?;
+        Some(Box::pin(woken))
     }
 
     fn place_of_more(&self) -> Place {

@@ -115,6 +115,7 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let _ = later.set(commands.clone());
 
     let clock = start_clock(commands.clone(), stop.clone())?;
+    let feed = start_feed(&commands)?;
     let ttl = start_ttl_monitor(commands.clone(), stop)?;
     let builds = begin_builds_again(&commands)?;
     listen(&settings, log, &listeners)?;
@@ -122,6 +123,8 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     log.info(CLOSING, CONTEXT, DocBuf::new());
     let _ = clock.join();
     let _ = ttl.join();
+    commands.database.feed.stop();
+    feed.into_iter().for_each(|feed| drop(feed.join()));
     builds.into_iter().for_each(|build| drop(build.join()));
     drop(commands);
     let closed = storage.close();
@@ -303,6 +306,16 @@ fn start_ttl_monitor(commands: Arc<Commands>, stop: Stop) -> Result<std::thread:
         }
     };
     std::thread::Builder::new().name("arbor-ttl".to_owned()).spawn(monitor).map_err(Failure::cannot_start)
+}
+
+/// The thread that reads what is committed, for those who follow it; on a standalone nobody can.
+fn start_feed(commands: &Commands) -> Result<Option<std::thread::JoinHandle<()>>, Failure> {
+    if commands.database.transactions.retention().is_none() {
+        return Ok(None);
+    }
+    let feed = commands.database.feed.clone();
+    let thread = std::thread::Builder::new().name("arbor-feed".to_owned()).spawn(move || feed.run());
+    thread.map(Some).map_err(Failure::cannot_start)
 }
 
 /// The thread that closes forgotten cursors and sessions.

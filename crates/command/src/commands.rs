@@ -189,8 +189,12 @@ impl Commands {
     }
 
     /// Where a frame is to run. With fail points everything may block.
-    pub fn place(&self, frame: &[u8]) -> Place {
-        if self.parameters.test_commands() { Place::Blocking } else { place::of_frame(frame) }
+    pub fn place(&self, connection: &Connection, frame: &[u8]) -> Place {
+        match connection.idle_cursor {
+            _ if self.parameters.test_commands() => Place::Blocking,
+            Some(cursor) if place::is_get_more(frame, cursor) => Place::Inline,
+            _ => place::of_frame(frame),
+        }
     }
 
     /// Answers one frame: appends the reply frame to `out`, or nothing.
@@ -224,6 +228,13 @@ impl Commands {
 
     /// Where [`Commands::more`] is to run.
     pub fn place_of_more(&self, connection: &Connection) -> Place {
+        if let Some(Waiting { request, until, .. }) = &connection.waiting
+            && !hello::is_one(request.command.as_doc())
+            && Instant::now() < *until
+        {
+            // there are news, and documents to be read
+            return Place::Blocking;
+        }
         let batches = connection.waiting.is_none()
             && connection.stream.as_ref().is_some_and(|stream| !hello::is_one(stream.command.as_doc()));
         if batches || self.parameters.test_commands() { Place::Blocking } else { Place::Inline }
@@ -254,6 +265,7 @@ impl Commands {
     pub fn interrupt_all(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.operations.kill_all();
+        self.database.feed.wake_all();
     }
 
     fn refuse(&self, connection: &mut Connection, error: &WireError, out: &mut Vec<u8>) -> After {
@@ -346,12 +358,15 @@ impl Commands {
     ) -> Done {
         let begun = Instant::now();
         let (limit, expired) = self.time_limit(generic.max_time);
+        // what a getMore may take is how long it waits
+        let limit = limit.filter(|_| row.kind != Kind::GetMore);
         let interrupt = connection.slot.begin(Begin {
             kind: kind_name(row.kind),
             db: request.db,
             body: request.body,
             session: generic.session,
             limit,
+            again: request.waited_until.is_some(),
         });
         if self.stopping.load(Ordering::Relaxed) {
             self.operations.kill_all();
@@ -377,7 +392,9 @@ impl Commands {
         };
         if outcome.is_ok() && call.wait_until.is_some() {
             let wait_until = call.wait_until;
-            connection.slot.end();
+            if row.kind != Kind::GetMore {
+                connection.slot.end();
+            }
             return Done { wait_until, ..Done::default() };
         }
         let outcome = outcome.and_then(|()| self.settle(row, write_concern));

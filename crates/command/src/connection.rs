@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arbor_bson::DocBuf;
+use arbor_query::feed::Woken;
 use arbor_wire::{ReplyTo, Scratch};
 
 use crate::operation::Slot;
@@ -34,6 +35,10 @@ pub struct Connection {
     pub(crate) stream: Option<Stream>,
     /// A request that is not answered yet.
     pub(crate) waiting: Option<Waiting>,
+    /// What that request waits for, when it is not a change of the server's role.
+    pub(crate) news: Option<Woken>,
+    /// The cursor that had nothing to answer last time: asking it again takes no time.
+    pub(crate) idle_cursor: Option<i64>,
     /// What the last request without an answer would have been answered, for `getLastError`.
     pub(crate) last_write: Option<LastWrite>,
     /// The collection of the last request that had one.
@@ -74,9 +79,16 @@ impl Connection {
             session_told: None,
             stream: None,
             waiting: None,
+            news: None,
+            idle_cursor: None,
             last_write: None,
             last_used: None,
         }
+    }
+
+    /// After [`After::Wait`](crate::After::Wait): what is to be waited for, when it is not [`Host::topology_changed`](crate::Host).
+    pub fn take_news(&mut self) -> Option<Woken> {
+        self.news.take()
     }
 
     /// Number of the next reply.

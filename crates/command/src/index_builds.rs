@@ -41,8 +41,14 @@ impl Commands {
         let connection = FIRST_NUMBER + number;
         let about = About { name: Some(format!("{CONTEXT}-{number}")), ..About::default() };
         let slot = self.operations.open(connection, about);
-        let begin =
-            Begin { kind: "command", db: build.namespace.db(), body: body.as_doc(), session: None, limit: None };
+        let begin = Begin {
+            kind: "command",
+            db: build.namespace.db(),
+            body: body.as_doc(),
+            session: None,
+            limit: None,
+            again: false,
+        };
         let interrupt = slot.begin(begin);
         let outcome = self.watched(build, &Watcher { server: self, interrupt: &interrupt, slot: &slot });
         slot.end();

@@ -71,6 +71,8 @@ pub struct Begin<'a> {
     pub body: Doc<'a>,
     pub session: Option<[u8; 16]>,
     pub limit: Option<Duration>,
+    /// It is the one that the slot holds, which has waited.
+    pub again: bool,
 }
 
 /// Operations of one connection have numbers from `connection * IDS_PER_CONNECTION` on, so that no counter is shared.
@@ -153,6 +155,9 @@ impl Slot {
     pub fn begin(&self, begin: Begin<'_>) -> Interrupt {
         let now = Instant::now();
         let mut operation = lock(&self.operation);
+        if begin.again && operation.running {
+            return Interrupt::new(None, operation.killed.clone());
+        }
         operation.running = true;
         operation.id = self.connection * IDS_PER_CONNECTION + (operation.id + 1) % IDS_PER_CONNECTION;
         operation.begun = now;
@@ -272,7 +277,14 @@ mod tests {
     use arbor_bson::ValueRef;
 
     fn begin(slot: &Slot, body: &DocBuf) -> Interrupt {
-        slot.begin(Begin { kind: "command", db: "test", body: body.as_doc(), session: Some([7; 16]), limit: None })
+        slot.begin(Begin {
+            kind: "command",
+            db: "test",
+            body: body.as_doc(),
+            session: Some([7; 16]),
+            limit: None,
+            again: false,
+        })
     }
 
     #[test]

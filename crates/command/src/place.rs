@@ -29,6 +29,13 @@ pub fn of_frame(frame: &[u8]) -> Place {
     }
 }
 
+/// Whether it is a `getMore` of this cursor.
+pub fn is_get_more(frame: &[u8], cursor: i64) -> bool {
+    let body = Doc::trusted(frame.get(BODY..).unwrap_or_default());
+    peek_command_name(frame) == Some("getMore")
+        && matches!(body.first(), Some((_, ValueRef::Int64(id))) if id == cursor)
+}
+
 /// Whether the filter begins with `_id: <plain value>`.
 fn is_by_id(frame: &[u8]) -> bool {
     let body = Doc::trusted(frame.get(BODY..).unwrap_or_default());

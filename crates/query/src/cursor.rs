@@ -129,6 +129,7 @@ impl Cursor {
                 tail.patience = patience.or(tail.patience);
                 true
             }
+            Source::Stream(_) => true,
             _ => false,
         }
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use arbor_lang::Code;
 use arbor_store::Namespace;
 
+use crate::feed::Poke;
 use crate::{Cursor, Error, Result};
 
 /// Cursors that nobody asked for so long are closed.
@@ -37,6 +38,8 @@ struct Entry {
     namespace: Namespace,
     options: CursorOptions,
     killed: Arc<AtomicBool>,
+    /// Wakes the request that waits for the cursor's next documents.
+    poke: Option<Poke>,
     last_used: Instant,
     /// None while it is checked out.
     cursor: Option<Box<Cursor>>,
@@ -74,6 +77,7 @@ impl CursorRegistry {
             namespace: cursor.namespace().clone(),
             options,
             killed: cursor.kill_flag(),
+            poke: cursor.woken().map(|woken| woken.poke()),
             last_used: Instant::now(),
             cursor: Some(Box::new(cursor)),
         };
@@ -121,6 +125,7 @@ impl CursorRegistry {
                 entry.killed.store(true, Ordering::Relaxed);
                 let entry = entries.remove(&id);
                 drop(entries);
+                entry.as_ref().and_then(|entry| entry.poke.as_ref()).inspect(|poke| poke.poke());
                 drop(entry);
                 Killed::Killed
             }
@@ -169,12 +174,13 @@ impl CursorRegistry {
             let close = chosen(entry);
             if close {
                 entry.killed.store(true, Ordering::Relaxed);
-                closed.extend(entry.cursor.take());
+                closed.push((entry.cursor.take(), entry.poke.take()));
             }
             !close
         });
         // snapshots are given back outside of the lock
         drop(entries);
+        closed.iter().filter_map(|(_, poke)| poke.as_ref()).for_each(Poke::poke);
         closed.len()
     }
 

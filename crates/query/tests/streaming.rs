@@ -426,7 +426,8 @@ fn a_stream_that_is_far_behind_reads_the_log() {
     let documents: Vec<DocBuf> =
         (0..3000i32).map(|id| DocBuf::new().with("_id", id).with("t", "x".repeat(9000).as_str())).collect();
     documents.chunks(100).for_each(|chunk| own.rig.fill(chunk));
-    let ids: Vec<DocBuf> = awaited(&mut stream, 3000).iter().map(|event| doc(&show(at(event, "documentKey")))).collect();
+    let ids: Vec<DocBuf> =
+        awaited(&mut stream, 3000).iter().map(|event| doc(&show(at(event, "documentKey")))).collect();
     let expected: Vec<DocBuf> = (0..3000i32).map(|id| DocBuf::new().with("_id", id)).collect();
     assert!(same(&ids, &expected), "{} of {}", ids.len(), expected.len());
 }

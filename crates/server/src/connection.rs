@@ -91,8 +91,8 @@ impl Connection<'_> {
                 exchange.input.consume(frame_bytes);
                 self.pending.set(exchange.input.large_bytes());
             }
-            if let After::Wait { .. } = after {
-                (exchange, after) = self.news(exchange).await.ok_or(())?;
+            if let After::Wait { until } = after {
+                (exchange, after) = self.news(exchange, until).await.ok_or(())?;
             }
             let written = self.write(&exchange.reply).await;
             self.shared.metrics.bytes_out.add(exchange.reply.len() as u64);
@@ -110,8 +110,22 @@ impl Connection<'_> {
     }
 
     /// Waits for the reply of a request that waits for news; a peer that goes away meanwhile ends it.
-    async fn news(&self, mut exchange: Box<Exchange>) -> Option<(Box<Exchange>, After)> {
+    async fn news(&self, mut exchange: Box<Exchange>, mut until: std::time::Instant) -> Option<(Box<Exchange>, After)> {
         loop {
+            if let Some(news) = exchange.session.news() {
+                tokio::select! {
+                    () = news => {}
+                    () = sleep_until(until.into()) => {}
+                    () = self.peer_left() => return Some((exchange, After::Close)),
+                }
+                let (back, after) = run(self.shared, exchange, Turn::More).await?;
+                exchange = back;
+                match after {
+                    After::Wait { until: next } => until = next,
+                    after => return Some((exchange, after)),
+                }
+                continue;
+            }
             let mut rung = pin!(self.shared.bell.rung());
             // whatever rings from here on is heard, so the session looks once more first
             rung.as_mut().enable();

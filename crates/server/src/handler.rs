@@ -1,6 +1,8 @@
 //! The seam to what understands frames.
 
+use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::Instant;
 
 /// One per server. Opens a session for each accepted connection.
@@ -35,6 +37,11 @@ pub trait Session: Send + 'static {
         After::Continue
     }
 
+    /// What a request waits for that answered [`After::Wait`], when it is not the bell.
+    fn news(&mut self) -> Option<News> {
+        None
+    }
+
     /// Where `more` is to run.
     fn place_of_more(&self) -> Place {
         Place::Blocking
@@ -55,13 +62,17 @@ pub enum Place {
     Blocking,
 }
 
+/// Resolves when there are news, also those that came before it was asked first.
+pub type News = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// What follows once the reply is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     Continue,
     /// Call [`Session::more`] before reading on (exhaust replies).
     More,
-    /// Nothing was answered yet: call [`Session::more`] when the [`Bell`](crate::Bell) rings, and at this time.
+    /// Nothing was answered yet: call [`Session::more`] when there are [`Session::news`] or else the
+    /// [`Bell`](crate::Bell) rings, and at this time.
     Wait {
         until: Instant,
     },

@@ -37,7 +37,7 @@ mod stop;
 
 pub use bell::Bell;
 pub use error::{Error, Result};
-pub use handler::{After, Handler, Peer, Place, Session};
+pub use handler::{After, Handler, News, Peer, Place, Session};
 pub use limits::Limits;
 pub use listeners::{Listeners, bind, listen};
 pub use metrics::{Figures, Metrics};

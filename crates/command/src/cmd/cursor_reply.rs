@@ -45,18 +45,19 @@ pub fn cursor_option(field: Field<'_>, value: ValueRef<'_>) -> Result<Option<u64
 pub fn answer_first(call: &mut Call<'_>, mut cursor: Cursor, first: First) -> Result<()> {
     let batch = cursor.next_batch(first.limit, &call.interrupt)?;
     let namespace = cursor.namespace().as_str().to_owned();
+    let resume = cursor.resume_token();
     let id = if batch.exhausted || first.single_batch {
         0
     } else {
         let session = call.generic.session.map(|id| id.to_vec());
         call.database().cursors.insert(cursor, CursorOptions { session, no_timeout: first.no_timeout })
     };
-    answer_batch(call, "firstBatch", &batch, id, &namespace);
+    answer_batch(call, "firstBatch", &batch, id, &namespace, resume);
     Ok(())
 }
 
-/// `cursor: { firstBatch | nextBatch, id, ns }`.
-pub fn answer_batch(call: &mut Call<'_>, name: &str, batch: &Batch, id: i64, namespace: &str) {
+/// `cursor: { firstBatch | nextBatch, id, ns }`, of a change stream with its `postBatchResumeToken`.
+pub fn answer_batch(call: &mut Call<'_>, name: &str, batch: &Batch, id: i64, namespace: &str, resume: Option<DocBuf>) {
     call.plan.returned = Some(batch.docs.len() as u64);
     call.plan.cursor_id = id;
     call.server.metrics.documents.returned.add(batch.docs.len() as u64);
@@ -66,6 +67,9 @@ pub fn answer_batch(call: &mut Call<'_>, name: &str, batch: &Batch, id: i64, nam
     writer.append(name, documents.into());
     writer.append("id", id.into());
     writer.append("ns", namespace.into());
+    if let Some(resume) = &resume {
+        writer.append("postBatchResumeToken", resume.into());
+    }
     writer.close();
     call.reply = writer.finish();
 }

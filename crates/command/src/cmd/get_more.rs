@@ -1,5 +1,7 @@
 //! `getMore`.
 
+use std::time::{Duration, Instant};
+
 use arbor_bson::ValueRef;
 use arbor_lang::Code;
 use arbor_query::BatchLimit;
@@ -9,11 +11,19 @@ use super::cursor_reply::answer_batch;
 use crate::call::Call;
 use crate::{Error, Result};
 
+/// How long a batch waits for documents when the client does not say.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let (id, namespace, limit) = parse(call)?;
     let server = call.server;
     check_session(call, id)?;
-    let mut cursor = server.database.cursors.check_out(id, &namespace)?;
+    let waited = call.waited_until;
+    let mut cursor = match server.database.cursors.check_out(id, &namespace) {
+        // it was there when the wait began
+        Err(_) if waited.is_some() => return Err(Error::new(Code::CURSOR_KILLED, "cursor killed")),
+        cursor => cursor?,
+    };
     let awaits = cursor.cursor().await_for(call.generic.max_time);
     if call.generic.max_time.is_some() && !awaits {
         cursor.keep();
@@ -23,11 +33,24 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         return Err(arbor_query::Error::TimeExpired.into());
     }
     let batch = cursor.cursor().next_batch(limit, &call.interrupt)?;
+    let is_empty = batch.docs.is_empty() && !batch.exhausted;
+    if let Some(woken) = cursor.cursor().woken().filter(|_| is_empty) {
+        call.interrupt.check()?;
+        let until = waited.unwrap_or_else(|| Instant::now() + call.generic.max_time.unwrap_or(PATIENCE));
+        if Instant::now() < until {
+            cursor.keep();
+            call.wait_until = Some(until);
+            call.connection.news = Some(woken);
+            return Ok(());
+        }
+    }
+    call.connection.idle_cursor = is_empty.then_some(id);
+    let resume = cursor.cursor().resume_token();
     let id = if batch.exhausted { 0 } else { id };
     if id != 0 {
         cursor.keep();
     }
-    answer_batch(call, "nextBatch", &batch, id, namespace.as_str());
+    answer_batch(call, "nextBatch", &batch, id, namespace.as_str(), resume);
     Ok(())
 }
 

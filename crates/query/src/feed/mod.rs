@@ -29,13 +29,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use arbor_base::Position;
-use arbor_txn::{Durability, History, Transactions, View};
+use arbor_txn::{History, Transactions, View};
 
 pub use arrival::{Arrival, damaged};
 pub use follow::{Follow, Next};
 use subscribers::Subscribers;
 use subscription::Waiter;
-pub use subscription::{Interest, Subscription, Woken};
+pub use subscription::{Interest, Poke, Subscription, Woken};
 
 use crate::Result;
 
@@ -45,6 +45,8 @@ const KEPT_BYTES_MAX: usize = 16 << 20;
 const KEPT_RECORDS_MAX: usize = 8192;
 /// How long the thread sleeps at a time while nothing is committed.
 const NAP: Duration = Duration::from_secs(1);
+/// What is committed is on the disk long before this.
+const SYNC_MAX: Duration = Duration::from_secs(10);
 /// So many records are handed out under one lock.
 const TAKEN_MAX: usize = 256;
 
@@ -139,22 +141,32 @@ impl Feed {
 
     /// Behind all that is committed now, and the time of the last record of it.
     pub fn now(&self) -> Result<(Position, u64)> {
-        let published = self.transactions.read()?.position();
-        if published == Position::default() {
-            return Ok((Position(1), 0));
-        }
-        // nothing is told before it is durable, so neither is this; an empty commit waits for all before it
-        self.transactions.begin()?.commit(Durability::Journaled)?;
-        let last = self.transactions.history(published).read()?;
+        let next = self.readable_end()?;
+        let last = self.transactions.history(Position(next.0 - 1)).read()?;
         let time = last.map_or(0, |(_, record)| record.last_time());
-        Ok((Position(published.0 + 1), if time > 0 { time } else { self.transactions.time() }))
+        Ok((next, if time > 0 || next == Position(1) { time } else { self.transactions.time() }))
+    }
+
+    /// Behind all that is committed now, once the history shows it.
+    fn readable_end(&self) -> Result<Position> {
+        let published = self.transactions.read()?.position();
+        if published > Position::default() {
+            self.transactions.history(published).wait(Instant::now() + SYNC_MAX);
+        }
+        Ok(published.next())
     }
 
     /// Whoever subscribes is told of all records of interest from `from` on.
     fn subscribe(self: &Arc<Self>, interest: Interest, from: Position) -> Result<Subscription> {
         let waiter = Arc::new(Waiter::new(interest, from));
+        let end = if self.lock().active { None } else { Some(self.readable_end()?) };
         let mut state = self.lock();
-        self.activate(&mut state)?;
+        match end {
+            Some(end) => self.activate(&mut state, end),
+            None if state.active => {}
+            // it fell asleep a moment ago
+            None => self.activate(&mut state, self.readable_end()?),
+        }
         state.subscribers.add(waiter.clone());
         Ok(Subscription::new(self.clone(), waiter))
     }
@@ -163,15 +175,12 @@ impl Feed {
         self.lock().subscribers.remove(waiter);
     }
 
-    /// The thread begins to read at the end of what it may read.
-    fn activate(&self, state: &mut State) -> Result<()> {
+    /// The thread begins to read at `end`, unless it reads already.
+    fn activate(&self, state: &mut State, end: Position) {
         if !state.active {
-            let published = self.transactions.read()?.position();
-            let tail = Position(published.min(self.transactions.log().durable()).0 + 1);
-            (state.active, state.tail, state.kept_from, state.time) = (true, tail, tail, 0);
+            (state.active, state.tail, state.kept_from, state.time) = (true, end, end, 0);
             self.begun.notify_all();
         }
-        Ok(())
     }
 
     /// Nothing is read any more; what is asked for later is read from the log.
@@ -251,7 +260,7 @@ impl Feed {
     fn take(&self, waiter: &Waiter, from: Position) -> Result<Taken> {
         let mut state = self.lock();
         if !state.active {
-            self.activate(&mut state)?;
+            self.activate(&mut state, self.readable_end()?);
             waiter.mark(from);
         }
         let end = |state: &State| match from >= state.tail {

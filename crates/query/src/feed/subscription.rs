@@ -105,6 +105,15 @@ impl Drop for Subscription {
     }
 }
 
+/// Wakes one follower out of turn.
+pub struct Poke(Arc<Waiter>);
+
+impl Poke {
+    pub fn poke(&self) {
+        self.0.poke();
+    }
+}
+
 /// See [`Subscription::woken`].
 pub struct Woken {
     waiter: Arc<Waiter>,
@@ -133,6 +142,10 @@ impl Wake for Unpark {
 }
 
 impl Woken {
+    pub fn poke(&self) -> Poke {
+        Poke(self.waiter.clone())
+    }
+
     /// Resolves at once if there is something to look at already.
     pub(crate) fn or_at_once(self, at_once: bool) -> Woken {
         Woken { at_once: self.at_once || at_once, ..self }
