@@ -15,6 +15,7 @@ use arbor_txn::ReadView;
 
 use crate::feed::Woken;
 use crate::operator::{Operator, Run};
+use crate::oplog::OplogTail;
 use crate::stream::ChangeStream;
 use crate::tail::Tail;
 use crate::{Error, Interrupt, Result};
@@ -74,6 +75,7 @@ enum Source {
     /// Of a capped collection.
     Tail(Box<Tail>),
     Stream(Box<ChangeStream>),
+    Oplog(Box<OplogTail>),
     /// Of a query for one `_id`.
     Document(Option<DocBuf>),
 }
@@ -106,10 +108,15 @@ impl Cursor {
         Cursor::new(namespace, Source::Stream(Box::new(stream)))
     }
 
+    pub(crate) fn over_oplog(namespace: Namespace, tail: OplogTail) -> Cursor {
+        Cursor::new(namespace, Source::Oplog(Box::new(tail)))
+    }
+
     /// What is to be waited for behind a batch without documents. None: nothing, or the batch has waited itself.
     pub fn woken(&self) -> Option<Woken> {
         match &self.source {
             Source::Stream(stream) => Some(stream.woken()),
+            Source::Oplog(tail) => tail.woken(),
             _ => None,
         }
     }
@@ -130,6 +137,7 @@ impl Cursor {
                 true
             }
             Source::Stream(_) => true,
+            Source::Oplog(tail) => tail.woken().is_some(),
             _ => false,
         }
     }
@@ -186,6 +194,7 @@ impl Cursor {
             }
             Source::Tail(tail) => tail.fill(&mut filler, interrupt)?,
             Source::Stream(stream) => stream.fill(&mut filler, interrupt)?,
+            Source::Oplog(tail) => tail.fill(&mut filler, interrupt)?,
             Source::Document(doc) => {
                 filler.fill(|| Ok(doc.take()))?;
                 doc.is_none()
@@ -200,7 +209,7 @@ impl Cursor {
                 exhausted
             }
         };
-        let has_end = !matches!(self.source, Source::Tail(_) | Source::Stream(_));
+        let has_end = !matches!(self.source, Source::Tail(_) | Source::Stream(_) | Source::Oplog(_));
         self.time_left = interrupt.remaining().filter(|_| has_end);
         self.waiting = filler.waiting;
         self.returned += filler.docs.len() as u64;

@@ -15,7 +15,7 @@
 //! | `write` | insert, update, delete, findAndModify |
 //! | `aggregate` | pipelines |
 //! | `tail` | tailable cursors |
-//! | [`stream`] | change streams |
+//! | [`oplog`], [`stream`] | `local.oplog.rs`, change streams |
 //! | [`feed`] | what was committed last, for those who follow it |
 //! | `time_series` | statements that write into time series |
 //! | `validator` | what a collection says about its documents, and why one does not fit |
@@ -34,6 +34,7 @@ pub mod interrupt;
 mod journal;
 mod names;
 mod operator;
+pub mod oplog;
 pub mod outcome;
 mod plan;
 mod read;

@@ -8,6 +8,7 @@ use arbor_store::{Collection, Namespace, Store, VIEW_DEPTH_MAX, ViewDefinition};
 use arbor_txn::Durability;
 
 use crate::aggregate::Pipeline;
+use crate::oplog;
 use crate::names::Names;
 use crate::{AggregateSpec, CountSpec, DistinctSpec, Error, ExplainSpec, FindSpec, Result, Scope};
 
@@ -24,9 +25,8 @@ pub struct ResolvedView {
 impl ResolvedView {
     /// None: there is no view of this name.
     pub fn of(store: &Store, namespace: &Namespace) -> Result<Option<ResolvedView>> {
-        if namespace.is_system_views() {
-            let (namespace, collation) = (namespace.clone(), Collation::simple());
-            return Ok(Some(ResolvedView { namespace, stages: ArrayBuf::new(), collation }));
+        if namespace.is_system_views() || oplog::is_oplog(store, namespace) {
+            return Ok(Some(oplog::as_view(namespace)));
         }
         let Some(mut view) = store.view(namespace) else { return Ok(None) };
         let collation = view.collation.clone();

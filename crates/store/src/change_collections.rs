@@ -26,9 +26,18 @@ pub enum Created {
 }
 
 impl Store {
+    /// Refuses what no collection may be called: with a history, its name as well.
+    pub(crate) fn check_name(&self, namespace: &Namespace) -> Result<()> {
+        if namespace.as_str() == "local.oplog.rs" && self.transactions().retention().is_some() {
+            let reason = "it shows the log, and takes no writes";
+            return Err(Error::InvalidNamespace { namespace: namespace.to_string(), reason });
+        }
+        namespace.check_creatable()
+    }
+
     /// Errors: `NamespaceExists` when it is there with other options, `NamespaceIsView`.
     pub fn create_collection(&self, namespace: &Namespace, options: &DocBuf) -> Result<Created> {
-        namespace.check_creatable()?;
+        self.check_name(namespace)?;
         let _changing = self.lock_changes();
         let catalogue = self.current();
         if let Some(existing) = catalogue.collection(namespace) {
@@ -137,7 +146,7 @@ impl Store {
 
     /// Gives the collection another name, maybe in another database. A target that exists is dropped if asked for.
     pub fn rename(&self, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
-        to.check_creatable()?;
+        self.check_name(to)?;
         if from == to {
             return Err(Error::IllegalOperation("Can't rename a collection to itself".into()));
         }

@@ -221,7 +221,7 @@ impl State {
     }
 
     fn create(&mut self, store: &Store, namespace: &Namespace, options: &DocBuf) -> Result<Arc<Collection>> {
-        namespace.check_creatable()?;
+        store.check_name(namespace)?;
         store.refuse_view(namespace)?;
         store.look_at_catalogue(|catalogue| catalogue.check_case(namespace.db()))?;
         self.txn.claim(CATALOGUE, &catalogue::collection_key(namespace))?;

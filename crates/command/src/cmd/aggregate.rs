@@ -176,8 +176,11 @@ fn collection_figures(call: &Call<'_>, namespace: &Namespace, options: Doc<'_>) 
     };
     let store = &call.database().store;
     let buckets = store.buckets_of(namespace);
-    let collection = store.collection(namespace).or_else(|| buckets.clone()).ok_or_else(missing)?;
-    let figures = coll_stats::Figures::of(call, &collection)?;
+    let collection = store.collection(namespace).or_else(|| buckets.clone());
+    let figures = match (super::oplog::figures(call, namespace), &collection) {
+        (Some(figures), _) => figures,
+        (None, collection) => coll_stats::Figures::of(call, collection.as_ref().ok_or_else(missing)?)?,
+    };
     let mut doc = DocBuf::new().with("ns", namespace.as_str()).with("host", &crate::process::host_name());
     doc.append("localTime", ValueRef::DateTime(crate::log::now_ms()));
     for (name, value) in options {
@@ -205,7 +208,7 @@ fn collection_figures(call: &Call<'_>, namespace: &Namespace, options: Doc<'_>) 
                 doc.append(name, &latencies);
             }
             "queryExecStats" => {
-                let scans = collection.usage.scans.count() as i64;
+                let scans = collection.as_ref().map_or(0, |own| own.usage.scans.count()) as i64;
                 let scans = DocBuf::new().with("total", scans).with("nonTailable", scans);
                 doc.append(name, &DocBuf::new().with("collectionScans", &scans));
             }

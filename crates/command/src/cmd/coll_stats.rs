@@ -22,6 +22,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         call.reply = super::time_series::figures(call, &namespace, &buckets, scale)?;
         return Ok(());
     }
+    if let Some(figures) = super::oplog::figures(call, &namespace) {
+        let doc = figures_doc(call, &figures, true, scale);
+        call.reply = DocBuf::new().with("ns", namespace.as_str()).as_doc().iter().chain(doc.as_doc()).collect();
+        return Ok(());
+    }
     call.database().store.refuse_view(&namespace)?;
     call.reply.append("ns", namespace.as_str());
     append_figures(call, &namespace, scale)?;

@@ -31,7 +31,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     let views: Vec<DocBuf> = views.collect();
     let of_views = (!views.is_empty()).then(|| describe_system_views(name_only));
     let mut listed = Vec::new();
-    for entry in collections.chain(views).chain(of_views) {
+    for entry in collections.chain(views).chain(of_views).chain(super::oplog::listed(call, name_only)) {
         if filter.matches(entry.as_doc())? {
             listed.push(entry);
         }

@@ -50,6 +50,7 @@ pub mod list_commands;
 pub mod list_databases;
 pub mod list_indexes;
 pub mod log_rotate;
+pub mod oplog;
 pub mod ping;
 pub mod plan_cache_clear;
 pub mod profile;

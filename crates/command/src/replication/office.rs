@@ -97,6 +97,11 @@ impl Commands {
     fn show_configuration(&self, replication: &Replication) -> Result<()> {
         let standing = replication.standing();
         let Some(config) = &standing.config else { return Ok(()) };
+        // resume tokens and entries of the oplog name the set and the term
+        if let Some(id) = config.settings.set_id {
+            self.database.feed.set_deployment(id.0);
+        }
+        self.database.feed.set_term(replication.term());
         self.keep(&Namespace::new("local", "system.replset")?, config.to_doc(standing.term).as_doc())
     }
 

@@ -36,7 +36,7 @@ use arbor_lang::Code;
 use crate::cursor::RunningPlan;
 use crate::operator::{Documents, Eof, Operator};
 use crate::plan::{self, Decider, Slots};
-use crate::stream;
+use crate::{oplog, stream};
 use crate::view::ResolvedView;
 use crate::{AggregateSpec, Cursor, Error, Interrupt, Result, Scope};
 
@@ -55,6 +55,9 @@ pub fn aggregate(scope: &Scope<'_>, spec: &AggregateSpec<'_>, interrupt: &Interr
     interrupt.check()?;
     if stream::is_change_stream(spec) {
         return stream::open(scope, spec);
+    }
+    if oplog::is_oplog(&scope.store, &spec.namespace) {
+        return oplog::aggregate(scope, spec, interrupt);
     }
     if spec.namespace.is_system_views() {
         let views = scope.store.list_views(spec.namespace.db());
@@ -132,7 +135,7 @@ pub fn aggregate_documents(
 }
 
 /// Writes the documents where the pipeline says so; then there are none to answer.
-fn written(
+pub fn written(
     scope: &Scope<'_>,
     spec: &AggregateSpec<'_>,
     sink: Option<Sink>,

@@ -9,6 +9,7 @@ use arbor_lang::{Context, Filter, MetaKind, Projection};
 use arbor_store::Namespace;
 
 use crate::cursor::RunningPlan;
+use crate::oplog;
 use crate::plan::{self, Access, Decider, Query, Slots};
 use crate::tail::tail;
 use crate::view::ResolvedView;
@@ -21,6 +22,9 @@ pub fn find(scope: &Scope<'_>, spec: &FindSpec<'_>, interrupt: &Interrupt) -> Re
         && let Some(cursor) = find_by_id(scope, spec, id)?
     {
         return Ok(cursor);
+    }
+    if oplog::is_oplog(&scope.store, &spec.namespace) {
+        return oplog::find(scope, spec, query_of(scope, spec)?, interrupt);
     }
     if let Some(view) = ResolvedView::of(&scope.store, &spec.namespace)? {
         return find_in_view(scope, spec, &view, interrupt);

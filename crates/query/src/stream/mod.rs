@@ -41,7 +41,7 @@ use target::Target;
 
 use crate::aggregate::only_field;
 use crate::view::ResolvedView;
-use crate::{AggregateSpec, Cursor, Database, Error, Result};
+use crate::{AggregateSpec, Cursor, Database, Error, Result, Scope};
 
 const NAME: &str = "$changeStream";
 
@@ -51,7 +51,8 @@ pub fn is_change_stream(spec: &AggregateSpec<'_>) -> bool {
 }
 
 /// Requires a pipeline that [`is_change_stream`].
-pub fn open(database: &Database, spec: &AggregateSpec<'_>) -> Result<Cursor> {
+pub fn open(scope: &Scope<'_>, spec: &AggregateSpec<'_>) -> Result<Cursor> {
+    let database: &Database = scope;
     let given = spec.pipeline.get(0).and_then(only_field).map_or(ValueRef::Null, |(_, given)| given);
     if database.transactions.retention().is_none() {
         return Err(location(40573, "The $changeStream stage is only supported on replica sets"));
@@ -61,7 +62,7 @@ pub fn open(database: &Database, spec: &AggregateSpec<'_>) -> Result<Cursor> {
     if !spec.collectionless {
         refuse_what_is_no_collection(database, spec)?;
     }
-    let context = database.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
+    let context = scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
     let stages = Stages::parse(spec.pipeline.iter().skip(1), &context)?;
     let start = Start::find(&database.feed, &options)?;
     let stream = ChangeStream::new(database, target, options, stages, start)?;

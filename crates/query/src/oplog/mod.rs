@@ -1,0 +1,114 @@
+//! `local.oplog.rs`: the log as MongoDB's oplog, a capped collection that nobody can write.
+//!
+//! Entries are made from the records when they are read; times find their place in the log by bisection, so a query that
+//! bounds `ts` reads no more than it answers.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `bounds.rs` | [`Bounds`]: what a filter says about `ts` |
+//! | `scan.rs` | [`OplogScan`]: the entries within bounds, in either direction |
+//! | `tail.rs` | [`OplogTail`]: the entries from a time on, and those that come later |
+
+mod bounds;
+mod scan;
+mod tail;
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_lang::{Collation, number};
+use arbor_store::{Namespace, Store};
+
+use bounds::Bounds;
+use scan::OplogScan;
+pub use tail::OplogTail;
+
+use crate::aggregate::{Pipeline, only_field, written};
+use crate::cursor::RunningPlan;
+use crate::plan::Query;
+use crate::view::ResolvedView;
+use crate::{AggregateSpec, Cursor, Error, FindSpec, Interrupt, Result, Scope};
+
+const NAME: &str = "local.oplog.rs";
+
+/// Whether the name is that of the oplog, and there is one.
+pub fn is_oplog(store: &Store, namespace: &Namespace) -> bool {
+    namespace.as_str() == NAME && store.transactions().retention().is_some()
+}
+
+/// The oplog under every statement that takes a view.
+pub fn as_view(namespace: &Namespace) -> ResolvedView {
+    ResolvedView { namespace: namespace.clone(), stages: ArrayBuf::new(), collation: Collation::simple() }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Forward,
+    Backward,
+}
+
+/// Requires a namespace that [`is_oplog`].
+pub fn find(scope: &Scope<'_>, spec: &FindSpec<'_>, query: Query, interrupt: &Interrupt) -> Result<Cursor> {
+    let direction = direction(spec.sort)?;
+    if spec.tailable {
+        if direction == Some(Direction::Backward) || (direction.is_none() && spec.sort.is_some()) {
+            return Err(Error::bad_value("cannot use tailable option with a sort other than {$natural: 1}"));
+        }
+        let bounds = Bounds::of(spec.filter);
+        let tail = OplogTail::new(&scope.feed, bounds, query, spec.await_data)?;
+        return Ok(Cursor::over_oplog(spec.namespace.clone(), tail));
+    }
+    let hinted = match spec.hint {
+        Some(crate::Hint::Pattern(pattern)) => self::direction(Some(pattern))?,
+        _ => None,
+    };
+    let sort = spec.sort.filter(|_| direction.is_none());
+    let inner = FindSpec { sort, show_record_id: false, return_key: false, ..spec.clone() };
+    let stages = as_view(&spec.namespace).find_stages(&inner)?;
+    let view = as_view(&spec.namespace);
+    let behind = AggregateSpec {
+        let_variables: spec.let_variables,
+        collation: spec.collation.clone(),
+        allow_disk_use: spec.allow_disk_use,
+        ..view.spec(&stages)
+    };
+    let direction = direction.or(hinted).unwrap_or(Direction::Forward);
+    directed(scope, &behind, direction, interrupt)
+}
+
+/// Requires a namespace that [`is_oplog`].
+pub fn aggregate(scope: &Scope<'_>, spec: &AggregateSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
+    directed(scope, spec, Direction::Forward, interrupt)
+}
+
+fn directed(
+    scope: &Scope<'_>,
+    spec: &AggregateSpec<'_>,
+    direction: Direction,
+    interrupt: &Interrupt,
+) -> Result<Cursor> {
+    let pipeline = Pipeline::parse_whole(scope, spec)?;
+    let sink = pipeline.sink.clone();
+    let settings = scope.settings.with_disk_use(spec.allow_disk_use);
+    let bounds = match spec.pipeline.get(0).and_then(only_field) {
+        Some(("$match", ValueRef::Document(filter))) => Bounds::of(filter),
+        _ => Bounds::default(),
+    };
+    let scan = OplogScan::new(&scope.feed, bounds, direction)?;
+    let root = pipeline.above(Box::new(scan), &settings);
+    let plan = RunningPlan { view: scope.transactions.read()?, collection: None, root, slots: 0 };
+    written(scope, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
+}
+
+/// `{$natural: 1 | -1}`, alone.
+fn direction(sort: Option<Doc<'_>>) -> Result<Option<Direction>> {
+    let Some(("$natural", value)) = sort.and_then(|sort| sort.first()) else { return Ok(None) };
+    match number::exact_i64(value) {
+        Some(1) => Ok(Some(Direction::Forward)),
+        Some(-1) => Ok(Some(Direction::Backward)),
+        _ => Err(Error::bad_value("$natural sort must be 1 or -1")),
+    }
+}
+
+/// The entries of a record.
+fn entries(record: &arbor_txn::record::Record, term: i64) -> Result<Vec<DocBuf>> {
+    arbor_oplog::entries(record, term).map_err(crate::feed::damaged)
+}
