@@ -112,6 +112,7 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let commands = Arc::new(commands.with_replication(replication));
     set_storage_parameters(&commands, log)?;
     commands.begin_replication().map_err(Failure::cannot_start)?;
+    commands.read_cluster_parameters().map_err(Failure::cannot_start)?;
     let _ = later.set(commands.clone());
 
     let clock = start_clock(commands.clone(), stop.clone())?;

@@ -4,6 +4,7 @@ pub mod aggregate;
 pub mod build_info;
 pub mod bulk_write;
 mod capped;
+pub mod cluster_parameter;
 mod clustered;
 pub mod coll_mod;
 pub mod coll_mod_index;
