@@ -12,7 +12,7 @@ use arbor_query::Database;
 use arbor_wire::{Command, Error as WireError, Limits, ReplyTo, Request, Sequence, decode};
 
 use crate::call::{Call, Plan};
-use crate::cmd::hello;
+use crate::cmd::{get_more, hello};
 use crate::connection::{LastWrite, Peer, Stream, Waiting};
 use crate::fail_points::{Effect, FailPoints, TimeLimit};
 use crate::generic::{self, Generic, WriteConcern};
@@ -331,7 +331,7 @@ impl Commands {
         let generic = match self.check(connection, row, request) {
             Ok(generic) => generic,
             Err(error) => {
-                let error = self.with_topology(error);
+                let error = get_more::labelled(row.kind, self.with_topology(error));
                 self.metrics.command_ended(row.index(), row.class, Duration::ZERO, true);
                 return Some(Done { reply: error.to_reply(), ..Done::default() });
             }
@@ -404,6 +404,7 @@ impl Commands {
         self.count(row, took, outcome.is_err());
         self.note_use(connection, row, request, took);
         let error = outcome.err().map(|error| self.with_topology(self.with_namespace(self.at_shutdown(error))));
+        let error = error.map(|error| get_more::labelled(row.kind, error));
         self.log_if_slow(connection, request, begun.elapsed(), &plan, reply.as_bytes().len(), error.as_ref());
         match &error {
             Some(error) => reply = error.to_reply(),

@@ -8,8 +8,8 @@ use arbor_store::{Collection, Namespace, Store, VIEW_DEPTH_MAX, ViewDefinition};
 use arbor_txn::Durability;
 
 use crate::aggregate::Pipeline;
-use crate::oplog;
 use crate::names::Names;
+use crate::oplog;
 use crate::{AggregateSpec, CountSpec, DistinctSpec, Error, ExplainSpec, FindSpec, Result, Scope};
 
 /// A view with all views below it.

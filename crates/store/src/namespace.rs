@@ -10,7 +10,8 @@ pub const NAMESPACE_BYTES_MAX: usize = 255;
 pub const DATABASE_BYTES_MAX: usize = 63;
 
 /// Collections named `system.` that a user may create.
-const SYSTEM_ALLOWED: &[&str] = &["system.js", "system.users", "system.roles", "system.version", "system.profile", "system.replset"];
+const SYSTEM_ALLOWED: &[&str] =
+    &["system.js", "system.users", "system.roles", "system.version", "system.profile", "system.replset"];
 
 /// A database and a collection in it. Both names obey the rules below.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -45,10 +45,9 @@ pub fn get(call: &mut Call<'_>) -> Result<()> {
     let wanted: Vec<&str> = match call.target() {
         ValueRef::String("*") => vec![CHANGE_STREAMS],
         ValueRef::String(name) => vec![name],
-        ValueRef::Array(names) if !names.is_empty() => names
-            .iter()
-            .map(|name| call.field("getClusterParameter").string(name))
-            .collect::<Result<_>>()?,
+        ValueRef::Array(names) if !names.is_empty() => {
+            names.iter().map(|name| call.field("getClusterParameter").string(name)).collect::<Result<_>>()?
+        }
         _ => return Err(Error::bad_value("Must supply at least one cluster parameter name to getClusterParameter")),
     };
     if let Some(name) = wanted.iter().find(|name| **name != CHANGE_STREAMS) {

@@ -9,10 +9,33 @@ use arbor_store::Namespace;
 
 use super::cursor_reply::answer_batch;
 use crate::call::Call;
+use crate::metrics::Kind;
 use crate::{Error, Result};
 
 /// How long a batch waits for documents when the client does not say.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Errors behind which a driver opens its change stream again where it was.
+const RESUMABLE: &[Code] = &[
+    Code::HOST_UNREACHABLE,
+    Code::SHUTDOWN_IN_PROGRESS,
+    Code::PRIMARY_STEPPED_DOWN,
+    Code::RETRY_CHANGE_STREAM,
+    Code::NOT_WRITABLE_PRIMARY,
+    Code::INTERRUPTED_AT_SHUTDOWN,
+    Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE,
+    Code::NOT_PRIMARY_NO_SECONDARY_OK,
+    Code::NOT_PRIMARY_OR_SECONDARY,
+];
+
+/// The error of a command of this kind, with the label that tells drivers to resume. COMPAT: other cursors' errors have it
+/// as well, where nobody asks for it.
+pub fn labelled(kind: Kind, mut error: Error) -> Error {
+    if kind == Kind::GetMore && RESUMABLE.contains(&error.code) {
+        error.labels.push("ResumableChangeStreamError".to_owned());
+    }
+    error
+}
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let (id, namespace, limit) = parse(call)?;

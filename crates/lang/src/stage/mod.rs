@@ -50,7 +50,7 @@ use std::sync::Arc;
 
 use arbor_bson::{Array, ValueRef};
 
-use crate::{Context, Error, Filter, Result, SortPattern};
+use crate::{Code, Context, Error, Filter, Result, SortPattern};
 
 pub use arrange::Arrange;
 pub use flow::{Flow, FlowStage};
@@ -68,6 +68,7 @@ const HERE: &[&str] = &[
     "$bucket",
     "$bucketAuto",
     "$changeStream",
+    "$changeStreamSplitLargeEvent",
     "$count",
     "$densify",
     "$fill",
@@ -108,7 +109,6 @@ const ELSEWHERE: &[&str] = &[
 
 /// Stages MongoDB has and this server has not yet.
 const LATER: &[&str] = &[
-    "$changeStreamSplitLargeEvent",
     "$listSampledQueries",
     "$listSearchIndexes",
     "$planCacheStats",
@@ -187,6 +187,10 @@ impl Stage {
             "$sortByCount" => parsed.extend(sort_by_count::parse(spec, context)?),
             "$changeStream" => {
                 return Err(Error::location(40573, "The $changeStream stage is only supported on replica sets"));
+            }
+            "$changeStreamSplitLargeEvent" => {
+                let message = "$changeStreamSplitLargeEvent can only be used in a $changeStream pipeline";
+                return Err(Error::new(Code::ILLEGAL_OPERATION, message));
             }
             _ if LATER.contains(&name) || ELSEWHERE.contains(&name) => return Err(Error::not_implemented(name)),
             _ => return Err(unrecognized(name)),

@@ -36,9 +36,9 @@ use arbor_lang::Code;
 use crate::cursor::RunningPlan;
 use crate::operator::{Documents, Eof, Operator};
 use crate::plan::{self, Decider, Slots};
-use crate::{oplog, stream};
 use crate::view::ResolvedView;
 use crate::{AggregateSpec, Cursor, Error, Interrupt, Result, Scope};
+use crate::{oplog, stream};
 
 pub use facet::Facet;
 pub use graph_lookup::GraphLookup;

@@ -148,7 +148,7 @@ impl Feed {
     }
 
     /// Behind all that is committed now, once the history shows it.
-    fn readable_end(&self) -> Result<Position> {
+    pub fn readable_end(&self) -> Result<Position> {
         let published = self.transactions.read()?.position();
         if published > Position::default() {
             self.transactions.history(published).wait(Instant::now() + SYNC_MAX);

@@ -79,9 +79,10 @@ mod tests {
         check(ts(5, "ts"), 5 * second, 5 * second);
         check(DocBuf::new().with("ts", &ts(5, "$gt")), 5 * second + 1, u64::MAX);
         check(DocBuf::new().with("ts", &ts(5, "$lt")), 0, 5 * second - 1);
-        let both: arbor_bson::ArrayBuf = [&DocBuf::new().with("ts", &ts(5, "$gte")), &DocBuf::new().with("ts", &ts(7, "$lte"))]
-            .into_iter()
-            .collect();
+        let both: arbor_bson::ArrayBuf =
+            [&DocBuf::new().with("ts", &ts(5, "$gte")), &DocBuf::new().with("ts", &ts(7, "$lte"))]
+                .into_iter()
+                .collect();
         check(DocBuf::new().with("$and", &both), 5 * second, 7 * second);
         check(DocBuf::new().with("$or", &both), 0, u64::MAX);
         check(DocBuf::new().with("ts", &DocBuf::new().with("$gt", 5i32)), 0, u64::MAX);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arbor_base::Position;
 use arbor_bson::DocBuf;
-use arbor_txn::{History, Transactions, View};
+use arbor_txn::{History, Transactions};
 
 use super::{Bounds, Direction, entries};
 use crate::feed::Feed;
@@ -38,7 +38,7 @@ impl OplogScan {
     pub fn new(feed: &Arc<Feed>, bounds: Bounds, direction: Direction) -> Result<OplogScan> {
         let transactions = feed.transactions().clone();
         let at = |time: u64| transactions.history_at(time).map(|history| history.position());
-        let end = Position(transactions.read()?.position().0 + 1);
+        let end = feed.readable_end()?;
         let to = match bounds.to {
             u64::MAX => end,
             // the record of `to` may have later notes, and is read as well

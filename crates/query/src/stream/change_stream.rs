@@ -116,7 +116,7 @@ impl ChangeStream {
                 Next::Record(arrival) => self.current = Some((arrival, 0)),
                 Next::Passed => {}
                 Next::Nothing => {
-                    if self.awaits_event && self.follow.time() > self.after.time {
+                    if self.awaits_event && self.follow.time() >= self.after.time {
                         return Err(not_found());
                     }
                     return Ok(None);
