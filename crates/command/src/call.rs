@@ -9,6 +9,7 @@ use arbor_store::Namespace;
 use arbor_wire::Sequence;
 
 use crate::arguments::{Field, type_name};
+use crate::concerns::PastView;
 use crate::generic::{Generic, is_generic};
 use crate::registry::Row;
 use crate::replication::Replication;
@@ -23,6 +24,8 @@ pub struct Call<'c> {
     pub sequences: &'c [Sequence<'c>],
     pub generic: Generic<'c>,
     pub interrupt: Interrupt,
+    /// The past state that the command reads.
+    pub view: Option<&'c PastView>,
     /// Until when the command waits for news, as it said when it ran before.
     pub waited_until: Option<Instant>,
     /// The command has no reply yet: it is to run again when there are news, and at this time.
@@ -47,7 +50,11 @@ impl<'c> Call<'c> {
 
     /// What the statements of this command run in.
     pub fn scope(&self) -> Scope<'c> {
-        Scope::of(self.database())
+        let scope = Scope::of(self.database());
+        match self.view {
+            Some((view, _)) => scope.at(view),
+            None => scope,
+        }
     }
 
     /// Errors: this server is a standalone.

@@ -15,7 +15,7 @@ use crate::call::{Call, Plan};
 use crate::cmd::{get_more, hello};
 use crate::connection::{LastWrite, Peer, Stream, Waiting};
 use crate::fail_points::{Effect, FailPoints, TimeLimit};
-use crate::generic::{self, Generic, WriteConcern};
+use crate::generic::{self, Generic};
 use crate::log::{Component, Event, Log};
 use crate::metrics::{Class, Kind, Metrics};
 use crate::operation::{About, Begin, Operations};
@@ -26,6 +26,7 @@ use crate::sessions::{REFRESH, Sessions};
 use crate::storage_parameters::StorageParameters;
 use crate::topology::Topology;
 use crate::usage::{self, Usages, Use};
+use crate::write_concern::WriteConcern;
 use crate::{Connection, Error, Parameters, Result, error_map};
 
 /// How the server was started, as far as commands show it.
@@ -256,6 +257,7 @@ impl Commands {
         let now = Instant::now();
         let idle = self.parameters.int("cursorTimeoutMillis").unwrap_or(600_000).max(0) as u64;
         self.database.cursors.reap(now, Duration::from_millis(idle));
+        self.return_to_office();
         for session in self.sessions.expire(now) {
             self.database.cursors.kill_session(&session);
         }
@@ -296,7 +298,9 @@ impl Commands {
     }
 
     fn run(&self, connection: &mut Connection, request: &Incoming<'_>, out: &mut Vec<u8>) -> After {
-        let Some(Done { reply, streams, wait_until }) = self.execute(connection, request) else { return After::Close };
+        let Some(Done { mut reply, streams, wait_until }) = self.execute(connection, request) else {
+            return After::Close;
+        };
         if let Some(until) = wait_until {
             let Incoming { reply_to, may_stream, .. } = *request;
             let request = Stream { db: request.db.to_owned(), command: request.body.to_buf(), reply_to };
@@ -306,6 +310,7 @@ impl Commands {
         let mut after = After::Continue;
         if request.reply_to.wants_answer() {
             let reply_id = connection.next_reply_id();
+            self.append_time(&mut reply);
             request.reply_to.encode_with(reply_id, streams, reply.as_doc(), out);
             if streams {
                 let reply_to = ReplyTo { request_id: reply_id, ..request.reply_to };
@@ -371,6 +376,10 @@ impl Commands {
         if self.stopping.load(Ordering::Relaxed) {
             self.operations.kill_all();
         }
+        let (view, refused) = match self.past_view(request.body, generic.read_concern) {
+            Ok(view) => (view, None),
+            Err(error) => (None, Some(error)),
+        };
         let mut call = Call {
             server: self,
             connection,
@@ -380,15 +389,16 @@ impl Commands {
             sequences: request.sequences,
             generic,
             interrupt,
+            view: view.as_ref(),
             waited_until: request.waited_until,
             wait_until: None,
             reply: DocBuf::new(),
             plan: Plan::default(),
         };
-        let write_concern = call.generic.write_concern;
-        let outcome = match expired {
-            true => Err(arbor_query::Error::TimeExpired.into()),
-            false => call.interrupt.clone().guard(|| (row.run)(&mut call)),
+        let outcome = match (refused, expired) {
+            (Some(refused), _) => Err(refused),
+            (None, true) => Err(arbor_query::Error::TimeExpired.into()),
+            (None, false) => call.interrupt.clone().guard(|| (row.run)(&mut call)),
         };
         if outcome.is_ok() && call.wait_until.is_some() {
             let wait_until = call.wait_until;
@@ -397,8 +407,9 @@ impl Commands {
             }
             return Done { wait_until, ..Done::default() };
         }
-        let outcome = outcome.and_then(|()| self.settle(row, write_concern));
+        let outcome = outcome.and_then(|()| self.settle(row, call.generic.write_concern));
         let (mut reply, plan) = (call.reply, call.plan);
+        let outcome = outcome.and_then(|()| self.settle_concerns(row, request.body, &generic, &mut reply));
         connection.slot.end();
         let took = begun.elapsed();
         self.count(row, took, outcome.is_err());
@@ -449,7 +460,8 @@ impl Commands {
         if let Some(replication) = &self.replication {
             replication.check_may_run(row, request.db, request.body)?;
         }
-        let generic = generic::read(row, request.body, self.replication.is_some())?;
+        let mut generic = generic::read(row, request.body, self.replication.is_some())?;
+        self.resolve_concerns(row, request.body, &mut generic)?;
         if let Some(session) = generic.session {
             let told = connection.session_told;
             if told.is_none_or(|(known, when)| known != session || when.elapsed() > REFRESH) {

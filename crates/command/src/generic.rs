@@ -1,15 +1,16 @@
-//! The fields that every command takes, and what they mean on a standalone server.
+//! The fields that every command takes.
 
 use std::time::Duration;
 
 use arbor_bson::{Doc, ValueRef};
 use arbor_lang::Code;
-use arbor_txn::Durability;
 
 use crate::arguments::Field;
+use crate::read_concern::ReadConcern;
 use crate::registry::Row;
 use crate::stable_api::{self, Declared};
-use crate::{Error, Result};
+use crate::write_concern::{Given, WriteConcern};
+use crate::{Error, Result, cluster_time};
 
 /// What the generic fields of one command said.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,23 +19,15 @@ pub struct Generic<'a> {
     pub session: Option<[u8; 16]>,
     pub max_time: Option<Duration>,
     pub write_concern: WriteConcern,
+    /// As the client gave it.
+    pub given_write: Option<Given<'a>>,
+    pub read_concern: ReadConcern,
+    /// The time that the client has shown.
+    pub cluster_time: Option<u64>,
     pub comment: Option<ValueRef<'a>>,
     pub api_strict: bool,
     /// `writeConcern` was given at all.
     pub has_write_concern: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WriteConcern {
-    /// `w: 0`: the client does not want to know.
-    pub unacknowledged: bool,
-    pub journaled: bool,
-}
-
-impl WriteConcern {
-    pub fn durability(self) -> Durability {
-        if self.journaled { Durability::Journaled } else { Durability::Applied }
-    }
 }
 
 /// Whether a field is none of the command's own business.
@@ -73,9 +66,10 @@ pub fn read<'a>(row: &Row, body: Doc<'a>, is_member: bool) -> Result<Generic<'a>
             "maxTimeMS" => generic.max_time = max_time(field, value)?,
             "writeConcern" => {
                 generic.has_write_concern = true;
-                generic.write_concern = write_concern(field.document(value)?)?;
+                generic.given_write = Some(Given::read(field.document(value)?)?);
             }
-            "readConcern" => read_concern(field.document(value)?)?,
+            "readConcern" => generic.read_concern = ReadConcern::read(field.document(value)?)?,
+            "$clusterTime" if is_member => generic.cluster_time = Some(cluster_time::read(field.document(value)?)?),
             "comment" => generic.comment = Some(value),
             "apiVersion" => api.version = Some(field.string(value)?),
             "apiStrict" => {
@@ -127,69 +121,6 @@ fn max_time(field: Field<'_>, value: ValueRef<'_>) -> Result<Option<Duration>> {
     }
 }
 
-fn read_concern(concern: Doc<'_>) -> Result<()> {
-    for (name, value) in concern {
-        let field = Field::new("readConcern", name);
-        match name {
-            "level" => match field.string(value)? {
-                "local" | "available" | "majority" => {}
-                "linearizable" | "snapshot" => {
-                    let text = "node needs to be a replica set member to use read concern";
-                    return Err(Error::new(Code::NOT_A_REPLICA_SET, text));
-                }
-                other => {
-                    let text =
-                        format!("Enumeration value '{other}' for field 'readConcern.level' is not a valid value.");
-                    return Err(Error::bad_value(text));
-                }
-            },
-            "afterClusterTime" | "atClusterTime" | "afterOpTime" | "provenance" | "allowTransactionTableSnapshot" => {}
-            _ => return Err(field.unknown()),
-        }
-    }
-    Ok(())
-}
-
-fn write_concern(concern: Doc<'_>) -> Result<WriteConcern> {
-    let (mut read, mut majority, mut asked) = (WriteConcern::default(), false, None);
-    for (name, value) in concern {
-        let field = Field::new("writeConcern", name);
-        match name {
-            "w" => {
-                read.unacknowledged = acknowledgement(field, value)?;
-                majority = matches!(value, ValueRef::String(_));
-            }
-            "j" | "fsync" => asked = Some(asked == Some(true) || field.bool(value)?),
-            "wtimeout" | "wElectionId" | "wOpTime" | "getLastError" | "provenance" => {}
-            _ => return Err(field.unknown()),
-        }
-    }
-    // a majority of one member has a write when it is on that member's disk, unless the client says otherwise
-    read.journaled = asked.unwrap_or(majority);
-    if read.unacknowledged && read.journaled {
-        return Err(Error::failed_to_parse("cannot use 'j' option when 'w' is 0"));
-    }
-    Ok(read)
-}
-
-/// Reads `w`; answers whether it is 0.
-fn acknowledgement(field: Field<'_>, value: ValueRef<'_>) -> Result<bool> {
-    match value {
-        ValueRef::String("majority") => Ok(false),
-        ValueRef::String(mode) => Err(Error::bad_value(format!(
-            "cannot use non-majority 'w' mode \"{mode}\" when a host is not a member of a replica set"
-        ))),
-        ValueRef::Int32(_) | ValueRef::Int64(_) | ValueRef::Double(_) => match field.integer(value)? {
-            number @ 0..=1 => Ok(number == 0),
-            2..=50 => Err(Error::bad_value("cannot use 'w' > 1 when a host is not replicated")),
-            number => Err(Error::failed_to_parse(format!(
-                "w has to be a non-negative number and not greater than 50; found: {number}"
-            ))),
-        },
-        _ => Err(Error::failed_to_parse("w has to be a number or string")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,33 +130,6 @@ mod tests {
         let body = DocBuf::new().with("insert", "c").with(name, value);
         let row = crate::registry::find("insert").unwrap();
         read(row, body.as_doc(), false).map(|generic| generic.write_concern).map_err(|e| (e.code.0, e.message))
-    }
-
-    fn write_concern_of(w: impl Into<ValueRef<'static>>, j: bool) -> std::result::Result<WriteConcern, (i32, String)> {
-        read_with("writeConcern", (&DocBuf::new().with("w", w).with("j", j)).into())
-    }
-
-    #[test]
-    fn write_concerns_of_a_standalone() {
-        let acknowledged = WriteConcern::default();
-        assert_eq!(write_concern_of(1i32, false), Ok(acknowledged));
-        let journaled = WriteConcern { journaled: true, ..acknowledged };
-        assert_eq!(write_concern_of("majority", true), Ok(journaled));
-        assert_eq!(write_concern_of("majority", false), Ok(acknowledged));
-        let majority = DocBuf::new().with("w", "majority");
-        assert_eq!(read_with("writeConcern", (&majority).into()), Ok(journaled));
-        assert_eq!(write_concern_of(0i32, false), Ok(WriteConcern { unacknowledged: true, ..acknowledged }));
-        for (outcome, code) in [
-            (write_concern_of(2i32, false), 2),
-            (write_concern_of("dc1", false), 2),
-            (write_concern_of(51i32, false), 9),
-            (write_concern_of(-1i32, false), 9),
-            (write_concern_of(0i32, true), 9),
-            (read_with("writeConcern", (&DocBuf::new().with("x", 1i32)).into()), 40415),
-            (read_with("writeConcern", 1i32.into()), 14),
-        ] {
-            assert_eq!(outcome.unwrap_err().0, code);
-        }
     }
 
     #[test]
@@ -238,7 +142,8 @@ mod tests {
             ("maxTimeMS", "x".into(), 14),
             ("lsid", "x".into(), 14),
             ("lsid", (&DocBuf::new()).into(), 40414),
-            ("readConcern", (&level("linearizable")).into(), 123),
+            ("writeConcern", 1i32.into(), 14),
+            ("writeConcern", (&DocBuf::new().with("w", 51i32)).into(), 9),
             ("readConcern", (&level("later")).into(), 2),
             ("apiVersion", "2".into(), 322),
             ("apiStrict", true.into(), 4886600),

@@ -8,7 +8,8 @@
 //! | `registry` | the one alphabetical table of commands |
 //! | `cmd/` | one file per command: its fields, what it does, its reply |
 //! | `arguments` | reading a field, or MongoDB's error for it |
-//! | `generic` | the fields that every command takes; read and write concern |
+//! | `generic` | the fields that every command takes |
+//! | `concerns`, `read_concern`, `write_concern`, `cluster_time` | which state is read, what writes wait for, and the time that all tell each other |
 //! | `error`, `error_map` | the one error of this crate; the one place that turns other crates' errors into MongoDB's |
 //! | `place` | whether a request may run where it arrived |
 //! | `operation` | what runs now: `currentOp`, `killOp` |
@@ -22,8 +23,10 @@
 
 mod arguments;
 mod call;
+mod cluster_time;
 mod cmd;
 mod commands;
+mod concerns;
 mod connection;
 mod error;
 mod error_map;
@@ -36,6 +39,7 @@ mod operation;
 mod parameters;
 mod place;
 mod process;
+mod read_concern;
 mod registry;
 pub mod replication;
 mod sessions;
@@ -46,6 +50,7 @@ mod topology;
 mod ttl;
 mod usage;
 mod watcher;
+mod write_concern;
 
 pub use commands::{After, Commands, Host, NetworkFigures, Options};
 pub use connection::{Connection, Peer};

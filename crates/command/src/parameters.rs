@@ -60,6 +60,7 @@ static ROWS: &[Row] = &[
     row("internalQueryPlannerMaxIndexedSolutions", Kind::Int, Use::NoEffect, "64"),
     row("localLogicalSessionTimeoutMinutes", Kind::Int, Use::ReadOnly, "30"),
     row("logLevel", Kind::Int, Use::Runtime, "0"),
+    row("maxAcceptableLogicalClockDriftSecs", Kind::Int, Use::Startup, "31536000"),
     row("maxBSONDepth", Kind::Int, Use::NoEffect, "200"),
     row("maxIndexBuildMemoryUsageMegabytes", Kind::Int, Use::Runtime, "200"),
     row("maxTransactionLockRequestTimeoutMillis", Kind::Int, Use::NoEffect, "5"),

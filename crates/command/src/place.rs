@@ -6,7 +6,7 @@
 use arbor_bson::{Doc, ValueRef};
 use arbor_wire::peek_command_name;
 
-use crate::registry;
+use crate::{read_concern, registry};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -39,6 +39,9 @@ pub fn is_get_more(frame: &[u8], cursor: i64) -> bool {
 /// Whether the filter begins with `_id: <plain value>`.
 fn is_by_id(frame: &[u8]) -> bool {
     let body = Doc::trusted(frame.get(BODY..).unwrap_or_default());
+    if waits_for_the_disk(body) {
+        return false;
+    }
     let Some(ValueRef::Document(filter)) = body.iter().take(16).find(|(name, _)| *name == "filter").map(|(_, v)| v)
     else {
         return false;
@@ -50,6 +53,17 @@ fn is_by_id(frame: &[u8]) -> bool {
         Some(("_id", ValueRef::Regex { .. })) => false,
         Some((name, _)) => name == "_id",
         None => false,
+    }
+}
+
+/// Whether its read concern may make it wait.
+fn waits_for_the_disk(body: Doc<'_>) -> bool {
+    match body.iter().take(16).find(|(name, _)| *name == "readConcern") {
+        Some((_, ValueRef::Document(concern))) => match concern.get("level") {
+            Some(ValueRef::String(level)) => read_concern::may_wait(level),
+            other => other.is_some(),
+        },
+        _ => false,
     }
 }
 
@@ -68,6 +82,7 @@ mod tests {
     #[test]
     fn only_what_memory_answers_runs_inline() {
         let find = |filter: DocBuf| DocBuf::new().with("find", "c").with("filter", &filter).with("$db", "d");
+        let level = |name: &str| DocBuf::new().with("level", name);
         let in_many = DocBuf::new().with("$in", &arbor_bson::ArrayBuf::new());
         for (body, expect) in [
             (DocBuf::new().with("ping", 1i32), Place::Inline),
@@ -75,6 +90,8 @@ mod tests {
             (DocBuf::new().with("insert", "c"), Place::Blocking),
             (find(DocBuf::new().with("_id", 5i32)), Place::Inline),
             (find(DocBuf::new().with("_id", &in_many)), Place::Blocking),
+            (find(DocBuf::new().with("_id", 5i32)).with("readConcern", &level("local")), Place::Inline),
+            (find(DocBuf::new().with("_id", 5i32)).with("readConcern", &level("majority")), Place::Blocking),
             (find(DocBuf::new().with("_id", &DocBuf::new().with("a", 1i32))), Place::Inline),
             (find(DocBuf::new().with("a", 5i32)), Place::Blocking),
             (find(DocBuf::new()), Place::Blocking),

@@ -6,6 +6,7 @@ use arbor_query::{Batch, BatchLimit, Cursor, CursorOptions};
 
 use crate::arguments::Field;
 use crate::call::Call;
+use crate::replication::timestamp;
 use crate::{Error, Result};
 
 /// How a command answers its first batch.
@@ -69,6 +70,9 @@ pub fn answer_batch(call: &mut Call<'_>, name: &str, batch: &Batch, id: i64, nam
     writer.append("ns", namespace.into());
     if let Some(resume) = &resume {
         writer.append("postBatchResumeToken", resume.into());
+    }
+    if let Some((_, time)) = call.view {
+        writer.append("atClusterTime", timestamp(*time));
     }
     writer.close();
     call.reply = writer.finish();

@@ -6,11 +6,15 @@ use arbor_query::DistinctSpec;
 use super::cursor_reply::collation;
 use crate::Result;
 use crate::call::Call;
+use crate::replication::timestamp;
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let spec = parse(call)?;
     let values = arbor_query::distinct(&call.scope(), &spec, &call.interrupt)?;
     call.reply.append("values", &values);
+    if let Some((_, time)) = call.view {
+        call.reply.append("atClusterTime", timestamp(*time));
+    }
     Ok(())
 }
 

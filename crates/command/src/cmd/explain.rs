@@ -28,6 +28,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         sequences: &[],
         generic: call.generic,
         interrupt: call.interrupt.clone(),
+        view: call.view,
         waited_until: None,
         wait_until: None,
         reply: DocBuf::new(),

@@ -1,25 +1,26 @@
 //! `getLastError`, which the clients of the founding texts send behind OP_INSERT, OP_UPDATE and OP_DELETE: what the last
 //! write of this connection that had no answer did.
 
-use arbor_bson::{Doc, ValueRef};
+use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::Code;
 
 use crate::call::Call;
+use crate::replication::{election_id, timestamp};
+use crate::write_concern::Given;
 use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
-    let mut journaled = false;
+    let (mut journaled, mut asked) = (false, DocBuf::new());
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
             "j" | "fsync" => journaled |= field.bool(value)?,
-            "w" if matches!(value, ValueRef::String("majority")) => {}
-            "w" if matches!(field.integer(value)?, 0 | 1) => {}
-            "w" => return Err(Error::bad_value("cannot use 'w' > 1 when a host is not replicated")),
+            "w" => drop(asked.append(name, value)),
             "wtimeout" => {}
             _ => return Err(field.unknown()),
         }
     }
+    let refused = resolve(call, asked.as_doc(), &mut journaled)?;
     if journaled {
         let log = call.database().transactions.log();
         log.wait_durable(log.appended()).map_err(|error| Error::new(Code::INTERNAL_ERROR, error.to_string()))?;
@@ -27,7 +28,27 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     let last = call.connection.last_write.clone().unwrap_or_default();
     call.reply.append("connectionId", call.connection.peer.connection as i32);
     append_outcome(call, last.inserts, last.reply.as_doc());
+    if let Some((code, text)) = refused {
+        call.reply = call.reply.as_doc().iter().filter(|(name, _)| *name != "err").collect();
+        call.reply.append("err", text.as_str()).append("code", code.0);
+    }
+    if let Some(replication) = call.server.replication.as_ref().filter(|member| member.is_primary()) {
+        call.reply.append("lastOp", timestamp(call.database().transactions.time()));
+        call.reply.append("electionId", ValueRef::ObjectId(election_id(replication.term())));
+    }
     Ok(())
+}
+
+/// What `w` asks for; answers why the set cannot promise it.
+fn resolve(call: &Call<'_>, asked: Doc<'_>, journaled: &mut bool) -> Result<Option<(Code, String)>> {
+    let given = Given::read(asked)?;
+    let Some(replication) = &call.server.replication else {
+        *journaled |= given.on_standalone()?.journaled;
+        return Ok(None);
+    };
+    let concern = given.on_member(replication.standing().config.as_deref());
+    *journaled |= concern.journaled;
+    Ok(concern.refused.map(|refused| given.refusal(refused)))
 }
 
 /// The reply of a write command in the form of old.

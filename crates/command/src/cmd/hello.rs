@@ -67,7 +67,7 @@ fn answer(call: &mut Call<'_>, primary: &str) -> Result<()> {
     }
     reply.append(VERSION, &call.server.topology.version().to_doc());
     match &call.server.replication {
-        Some(replication) => replication.append_hello(primary, call.server.progress(), reply),
+        Some(replication) => replication.append_hello(primary, call.server.progress(replication), reply),
         None => drop(reply.append(primary, true)),
     }
     reply.append("maxBsonObjectSize", DOCUMENT_BYTES_MAX);

@@ -1,6 +1,7 @@
 //! One file per command, named like it.
 
 pub mod aggregate;
+pub mod append_oplog_note;
 pub mod build_info;
 pub mod bulk_write;
 mod capped;
@@ -32,7 +33,6 @@ pub mod find;
 pub mod find_and_modify;
 pub mod fsync;
 pub mod get_cmd_line_opts;
-pub mod get_default_rw_concern;
 pub mod get_free_monitoring_status;
 pub mod get_last_error;
 pub mod get_log;
@@ -58,13 +58,18 @@ pub mod profile;
 pub mod re_index;
 pub mod refresh_sessions;
 pub mod rename_collection;
+pub mod repl_set_freeze;
 pub mod repl_set_get_config;
 pub mod repl_set_get_status;
 pub mod repl_set_initiate;
+pub mod repl_set_others;
 pub mod repl_set_reconfig;
+pub mod repl_set_resize_oplog;
+pub mod repl_set_step_down;
 pub mod roles_info;
 pub mod sasl;
 pub mod server_status;
+pub mod set_default_rw_concern;
 pub mod set_feature_compatibility_version;
 pub mod set_parameter;
 pub mod shutdown;

@@ -20,7 +20,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     for (name, section) in SECTIONS {
         if is_wanted(call.body, name) {
             let section = section(call)?;
-            call.reply.append(name, &section);
+            if !section.as_doc().is_empty() {
+                call.reply.append(name, &section);
+            }
         }
     }
     for member in open_members(call) {
@@ -53,6 +55,8 @@ const SECTIONS: &[(&str, Section)] = &[
     ("network", network),
     ("opLatencies", |call| Ok(call.server.metrics.latencies())),
     ("opcounters", |call| Ok(call.server.metrics.opcounters())),
+    ("opcountersRepl", |_| Ok(applied_from_others())),
+    ("repl", |call| Ok(repl(call))),
     ("storageEngine", storage_engine),
     ("storageEngines", |call| Ok(storage_engines(call))),
     ("engine", engine),
@@ -110,6 +114,22 @@ fn index_bulk_builder(call: &Call<'_>) -> DocBuf {
     DocBuf::new().with("count", counts.begun as i64).with("resumed", counts.begun_again as i64)
 }
 
+/// A set of one member applies nothing that others did.
+fn applied_from_others() -> DocBuf {
+    ["insert", "query", "update", "delete", "getmore", "command"]
+        .iter()
+        .map(|name| (*name, ValueRef::Int64(0)))
+        .collect()
+}
+
+/// Empty on a standalone.
+fn repl(call: &Call<'_>) -> DocBuf {
+    let Some(replication) = &call.server.replication else { return DocBuf::new() };
+    let mut doc = DocBuf::new().with("topologyVersion", &call.server.topology.version().to_doc());
+    replication.append_hello("isWritablePrimary", call.server.progress(replication), &mut doc);
+    doc.with("rbid", 1i32)
+}
+
 fn sessions(call: &Call<'_>) -> Result<DocBuf> {
     Ok(DocBuf::new().with("activeSessionsCount", call.server.sessions.len() as i32))
 }
@@ -128,7 +148,7 @@ fn storage_engine(call: &Call<'_>) -> Result<DocBuf> {
         .with("name", call.database().transactions.engine().name())
         .with("supportsCommittedReads", true)
         .with("persistent", true)
-        .with("supportsSnapshotReadConcern", false)
+        .with("supportsSnapshotReadConcern", call.server.replication.is_some())
         .with("readOnly", false))
 }
 

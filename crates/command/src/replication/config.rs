@@ -1,5 +1,7 @@
 //! The configuration of a set: read from what a client sends, checked, and written with every field that MongoDB writes.
 
+use std::collections::BTreeSet;
+
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ObjectId, ValueRef};
 use arbor_lang::Code;
 
@@ -47,7 +49,6 @@ pub struct Settings {
     pub catch_up_takeover_delay_ms: i64,
     /// Write concerns by name: of each tag, how many different values.
     pub modes: Vec<(String, Vec<(String, i64)>)>,
-    /// `getLastErrorDefaults`: accepted only when it says what MongoDB's default says.
     pub set_id: Option<ObjectId>,
 }
 
@@ -209,6 +210,16 @@ impl SetConfig {
         doc.append("protocolVersion", 1i64);
         doc.append("writeConcernMajorityJournalDefault", self.majority_is_journaled);
         doc.with("settings", &self.settings.to_doc())
+    }
+
+    /// Whether the members can satisfy a write concern of the configuration; `None`: it has none of this name.
+    pub fn can_satisfy(&self, mode: &str) -> Option<bool> {
+        let (_, tags) = self.settings.modes.iter().find(|(name, _)| name == mode)?;
+        let values = |tag: &str| {
+            let own = self.members.iter().filter(|member| !member.arbiter).flat_map(|member| &member.tags);
+            own.filter(|(name, _)| name == tag).map(|(_, value)| value).collect::<BTreeSet<_>>().len() as i64
+        };
+        Some(tags.iter().all(|(tag, wanted)| values(tag) >= *wanted))
     }
 
     /// How many members hold data and vote.

@@ -7,10 +7,14 @@
 //! | `own_address` | which addresses are this member's own |
 //! | `permission` | which commands run in which role |
 //! | `office` | taking and leaving the office of primary |
+//! | `defaults` | the set's own read and write concern |
+//! | `kept` | what a member keeps of its own in collections |
 //! | `status` | `replSetGetStatus`, and what `hello` says of the set |
 
 mod config;
 mod coordinator;
+mod defaults;
+mod kept;
 mod office;
 mod own_address;
 mod permission;
@@ -18,16 +22,20 @@ mod status;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use arbor_bson::Doc;
 use arbor_lang::Code;
 
 pub use config::{Member, SetConfig};
 pub use coordinator::{Agreement, Coordinator, LocalFile};
+pub(crate) use defaults::Defaults;
+pub(crate) use kept::OplogSize;
+pub(crate) use office::note_noop;
 pub use own_address::OwnAddress;
 pub(crate) use permission::not_primary;
+pub(crate) use status::{election_id, timestamp};
 
 use crate::{Error, Result};
 
@@ -40,6 +48,9 @@ pub struct Replication {
     standing: Mutex<Standing>,
     /// Beside `standing`: asked by every command.
     is_primary: AtomicBool,
+    is_initiated: AtomicBool,
+    defaults: RwLock<Defaults>,
+    last_seen: status::LastSeen,
 }
 
 /// MongoDB's states of a member, those that a member here can be in.
@@ -98,6 +109,8 @@ impl Standing {
 
 const EPOCH_OF_ONE: i64 = 1;
 
+const FREEZE_MAX: Duration = Duration::from_secs(u32::MAX as u64);
+
 impl Replication {
     /// The member whose data is in `folder`. It is in no office before it was told to take it.
     pub fn open(name: &str, own: OwnAddress, folder: &Path) -> std::io::Result<Replication> {
@@ -110,6 +123,9 @@ impl Replication {
             own,
             standing: Mutex::default(),
             is_primary: AtomicBool::new(false),
+            is_initiated: AtomicBool::new(false),
+            defaults: RwLock::default(),
+            last_seen: status::LastSeen::default(),
             coordinator,
         };
         if let Some(agreement) = replication.coordinator.read()? {
@@ -126,6 +142,30 @@ impl Replication {
 
     pub fn is_primary(&self) -> bool {
         self.is_primary.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_initiated(&self) -> bool {
+        self.is_initiated.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn defaults(&self) -> Defaults {
+        self.defaults.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn put_defaults(&self, defaults: Defaults) {
+        *self.defaults.write().unwrap_or_else(PoisonError::into_inner) = defaults;
+    }
+
+    /// Whether it is time to take the office again.
+    pub(crate) fn may_return(&self, now: Instant) -> bool {
+        self.lock().stepped_down_until.is_some_and(|until| now >= until)
+    }
+
+    /// Keeps a member that stepped down from its office for longer.
+    pub(crate) fn freeze(&self, time: Duration) {
+        let mut standing = self.lock();
+        let until = Instant::now() + time.min(FREEZE_MAX);
+        standing.stepped_down_until = standing.stepped_down_until.max(Some(until));
     }
 
     /// 1 as long as the set has one member.
@@ -250,6 +290,7 @@ impl Replication {
             (Some(_), _) => Role::Secondary,
         };
         self.is_primary.store(standing.role == Role::Primary, Ordering::Release);
+        self.is_initiated.store(true, Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, Standing> {

@@ -1,7 +1,7 @@
 //! Taking and leaving the office of primary, and what is written on such occasions.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arbor_base::TreeId;
 use arbor_bson::{Doc, DocBuf, ValueRef};
@@ -15,6 +15,8 @@ use crate::log::{Component, Event, now_ms};
 use crate::{Commands, Result};
 
 const ROLE: Event = Event { component: Component::Repl, id: 21358, message: "Replica set state transition" };
+const CANNOT_RETURN: Event =
+    Event { component: Component::Repl, id: 9_000_020, message: "Cannot become primary again; trying again" };
 const NOT_A_MEMBER: Event = Event {
     component: Component::Repl,
     id: 21405,
@@ -48,6 +50,7 @@ impl Commands {
     /// At the start: the only member of its set is primary at once. Without effect on a standalone.
     pub fn begin_replication(&self) -> Result<()> {
         let Some(replication) = &self.replication else { return Ok(()) };
+        self.read_kept(replication)?;
         match replication.standing().role {
             Role::Startup => Ok(()),
             Role::Removed => {
@@ -80,6 +83,24 @@ impl Commands {
         self.log_role(before, Role::Primary);
         self.role_changed();
         Ok(())
+    }
+
+    /// The primary steps down, for a time.
+    pub(crate) fn leave_office(&self, replication: &Replication, time: Duration) {
+        let before = replication.set_role(Role::Secondary, None, Some(Instant::now()));
+        replication.freeze(time);
+        self.log_role(before, Role::Secondary);
+        self.role_changed();
+    }
+
+    /// Takes the office again when the time is over. To be called about every second.
+    pub(crate) fn return_to_office(&self) {
+        let Some(replication) = self.replication.as_ref().filter(|member| member.may_return(Instant::now())) else {
+            return;
+        };
+        if let Err(error) = self.take_office(replication) {
+            self.log.error(CANNOT_RETURN, "ReplCoord", DocBuf::new().with("error", &error.to_string()));
+        }
     }
 
     fn log_role(&self, before: Role, after: Role) {

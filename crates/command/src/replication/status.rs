@@ -1,6 +1,10 @@
 //! What the member says of itself and its set: `replSetGetStatus`, `hello`.
 
+use std::sync::{Mutex, PoisonError};
+
+use arbor_base::Position;
 use arbor_bson::{ArrayBuf, DocBuf, ObjectId, Timestamp, ValueRef};
+use arbor_txn::Transactions;
 
 use super::{Replication, Role, Standing, not_yet_initialized};
 use crate::log::now_ms;
@@ -31,7 +35,7 @@ impl OpTime {
 }
 
 /// `electionId` of a term: later ones are greater.
-fn election_id(term: i64) -> ObjectId {
+pub(crate) fn election_id(term: i64) -> ObjectId {
     let mut id = [0; 12];
     let bytes = [0x7f, 0xff, 0xff, 0xff].into_iter().chain(term.to_be_bytes());
     id.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
@@ -78,18 +82,52 @@ impl Replication {
     }
 }
 
+/// Records without a time (of checkpoints) that are passed over in search of one with a time.
+const EMPTY_RECORDS_MAX: u64 = 64;
+
+/// The last position that was looked at, and what was there: monitors ask again and again.
+#[derive(Default)]
+pub(super) struct LastSeen(Mutex<Option<(Position, OpTime)>>);
+
+impl LastSeen {
+    /// The time of the record at a position that is on the disk, or of the last one with a time before it.
+    fn at(&self, transactions: &Transactions, position: Position) -> OpTime {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match *seen {
+            Some((at, time)) if at >= position => time,
+            before => {
+                let time = read_time(transactions, position).or(before.map(|(_, time)| time)).unwrap_or_default();
+                *seen = Some((position, time));
+                time
+            }
+        }
+    }
+}
+
+fn read_time(transactions: &Transactions, position: Position) -> Option<OpTime> {
+    (0..EMPTY_RECORDS_MAX).find_map(|back| {
+        let at = Position(position.0.checked_sub(back)?);
+        let (_, record) = transactions.history(at).read().ok()??;
+        (record.stamp.time > 0).then(|| OpTime { time: record.last_time(), wall: record.stamp.wall })
+    })
+}
+
 impl Commands {
-    pub(crate) fn progress(&self) -> Progress {
-        let time = self.database.transactions.time();
-        let last = OpTime { time, wall: ((time >> 32) * 1000) as i64 };
-        Progress { applied: last, durable: last }
+    pub(crate) fn progress(&self, replication: &Replication) -> Progress {
+        let transactions = &self.database.transactions;
+        let shown = transactions.shown();
+        let durable = replication.last_seen.at(transactions, shown);
+        let is_behind = transactions.log().appended() > shown && transactions.time() > durable.time;
+        // what is not on the disk yet was written just now
+        let applied = if is_behind { OpTime { time: transactions.time(), wall: now_ms() } } else { durable };
+        Progress { applied, durable }
     }
 
     /// The reply of `replSetGetStatus`.
     pub(crate) fn set_status(&self, replication: &Replication, reply: &mut DocBuf) -> Result<()> {
         let standing = replication.standing();
         let config = standing.config.clone().ok_or_else(not_yet_initialized)?;
-        let progress = self.progress();
+        let progress = self.progress(replication);
         let term = standing.term;
         reply.append("set", config.name.as_str()).append("date", ValueRef::DateTime(now_ms()));
         reply.append("myState", standing.role.code().0).append("term", term);

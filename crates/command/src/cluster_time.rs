@@ -1,0 +1,58 @@
+//! `$clusterTime` and `operationTime`: the hybrid time that servers and clients tell each other.
+//!
+//! Every reply of a member says the newest time. A client shows the newest time that it has seen anywhere; the member's clock
+//! goes on behind it, unless it is absurd. Without access control nobody signs it.
+
+use arbor_bson::{Doc, DocBuf, Timestamp, ValueRef};
+use arbor_lang::Code;
+
+use crate::arguments::Field;
+use crate::log::now_ms;
+use crate::replication::timestamp;
+use crate::{Commands, Error, Result};
+
+/// Seconds; the default of the parameter of this name: a year.
+const DRIFT_MAX: i64 = 365 * 24 * 3600;
+const DRIFT_PARAMETER: &str = "maxAcceptableLogicalClockDriftSecs";
+
+/// The time in a `$clusterTime`.
+pub fn read(shown: Doc<'_>) -> Result<u64> {
+    let field = Field::new("$clusterTime", "clusterTime");
+    match shown.get("clusterTime") {
+        Some(ValueRef::Timestamp(Timestamp { seconds, increment })) => {
+            Ok(u64::from(seconds) << 32 | u64::from(increment))
+        }
+        Some(other) => Err(field.wrong_type(other, "timestamp")),
+        None => Err(field.missing()),
+    }
+}
+
+impl Commands {
+    /// A client showed a time.
+    pub(crate) fn advance_time(&self, shown: u64) -> Result<()> {
+        let transactions = &self.database.transactions;
+        if shown <= transactions.time() {
+            return Ok(());
+        }
+        let drift_max = self.parameters.int(DRIFT_PARAMETER).unwrap_or(DRIFT_MAX);
+        let (seconds, now) = ((shown >> 32) as i64, now_ms() / 1000);
+        if seconds - now > drift_max {
+            let text = format!("New cluster time, {seconds}, is too far from this node's wall clock time, {now}.");
+            return Err(Error::new(Code::CLUSTER_TIME_FAILS_RATE_LIMITER, text));
+        }
+        transactions.advance_time(shown);
+        Ok(())
+    }
+
+    /// Tells a client the time, at the end of a reply. A standalone has none, nor has a set before it is initiated.
+    pub(crate) fn append_time(&self, reply: &mut DocBuf) {
+        if !self.replication.as_ref().is_some_and(|replication| replication.is_initiated()) {
+            return;
+        }
+        let time = timestamp(self.database.transactions.time());
+        let unsigned = ValueRef::Binary { subtype: 0, bytes: &[0; 20] };
+        let signature = DocBuf::new().with("hash", unsigned).with("keyId", 0i64);
+        reply.append("$clusterTime", &DocBuf::new().with("clusterTime", time).with("signature", &signature));
+        reply.append("operationTime", time);
+    }
+}

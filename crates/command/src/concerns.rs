@@ -1,0 +1,95 @@
+//! What read concern, write concern and cluster time of a command mean here: on a member what the set promises, on a
+//! standalone what it has.
+
+use arbor_bson::{Doc, DocBuf};
+use arbor_txn::{Durability, ReadView};
+
+use crate::generic::Generic;
+use crate::metrics::Class;
+use crate::read_concern::{Level, ReadConcern};
+use crate::registry::Row;
+use crate::replication::Replication;
+use crate::{Commands, Result};
+
+/// The past state that a command reads, and its time.
+pub type PastView = (ReadView, u64);
+
+/// Its concerns are those of the transaction.
+fn is_in_transaction(body: Doc<'_>) -> bool {
+    body.get("autocommit").is_some()
+}
+
+impl Commands {
+    /// Before a command runs. Errors: what makes no sense, or promises what is not there.
+    pub(crate) fn resolve_concerns(&self, row: &Row, body: Doc<'_>, generic: &mut Generic<'_>) -> Result<()> {
+        let Some(replication) = &self.replication else {
+            generic.read_concern.check_on_standalone()?;
+            if let Some(given) = generic.given_write {
+                generic.write_concern = given.on_standalone()?;
+            }
+            return Ok(());
+        };
+        if let Some(shown) = generic.cluster_time {
+            self.advance_time(shown)?;
+        }
+        if is_in_transaction(body) {
+            generic.read_concern.check_times(self.database.transactions.time())?;
+        } else {
+            generic.read_concern.check_on_member(row, self.database.transactions.time())?;
+            if row.class == Class::Read && generic.read_concern == ReadConcern::default() {
+                generic.read_concern.level = replication.defaults().read;
+            }
+        }
+        if row.takes_write_concern() {
+            let config = replication.standing().config;
+            let defaults = replication.defaults();
+            let given = generic.given_write.unwrap_or_else(|| defaults.write());
+            generic.write_concern = given.on_member(config.as_deref());
+        }
+        Ok(())
+    }
+
+    /// The state for a command that asks for one state; commands of a transaction read the transaction's.
+    pub(crate) fn past_view(&self, body: Doc<'_>, concern: ReadConcern) -> Result<Option<PastView>> {
+        if concern.level != Some(Level::Snapshot) || is_in_transaction(body) {
+            return Ok(None);
+        }
+        let transactions = &self.database.transactions;
+        Ok(Some(match concern.at {
+            Some(time) => (transactions.view_at(time)?, time),
+            None => transactions.read_timed()?,
+        }))
+    }
+
+    /// After a command has run: waits for what its concerns ask for, or says why that is not to be had.
+    pub(crate) fn settle_concerns(
+        &self,
+        row: &Row,
+        body: Doc<'_>,
+        generic: &Generic<'_>,
+        reply: &mut DocBuf,
+    ) -> Result<()> {
+        if generic.read_concern.is_durable() && !is_in_transaction(body) {
+            self.database.make_durable(Durability::Journaled)?;
+        }
+        if let (Some(replication), Some(refused)) = (&self.replication, generic.write_concern.refused)
+            && row.takes_write_concern()
+        {
+            let error = self.write_concern_error(replication, generic, refused);
+            reply.append("writeConcernError", &error);
+        }
+        Ok(())
+    }
+
+    fn write_concern_error(
+        &self,
+        replication: &Replication,
+        generic: &Generic<'_>,
+        refused: crate::write_concern::Refused,
+    ) -> DocBuf {
+        match generic.given_write {
+            Some(given) => given.error(refused, "clientSupplied"),
+            None => replication.defaults().write().error(refused, "customDefault"),
+        }
+    }
+}
