@@ -1,30 +1,15 @@
 """The shell session that a new user types, with the outputs MongoDB gives."""
 
-import json
-import pathlib
-import subprocess
-
 import pytest
 
-MONGOSH = pathlib.Path(__file__).parent / "node_modules" / ".bin" / "mongosh"
+from mongosh import run_mongosh
 
 
 @pytest.fixture(scope="module")
 def shell(server):
     """Runs a script; each `out(x)` adds to the list that is answered."""
 
-    def run(script, database="shell"):
-        prelude = "const results = []; const out = x => results.push(x);"
-        full = f"{prelude}\n{script}\nprint('RESULT ' + EJSON.stringify(results));"
-        done = subprocess.run(
-            [str(MONGOSH), "--quiet", "--norc", f"{server.uri}{database}", "--eval", full],
-            capture_output=True, text=True, timeout=120,
-        )
-        assert done.returncode == 0, done.stderr + done.stdout
-        line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))
-        return json.loads(line[len("RESULT "):])
-
-    return run
+    return lambda script, database="shell": run_mongosh(f"{server.uri}{database}", script)
 
 
 def test_first_session(shell):

@@ -10,6 +10,7 @@ import pytest
 from pymongo.errors import NotPrimaryError, OperationFailure
 
 from arbor_process import Arbor, ReplicaSet
+from mongosh import run_mongosh
 
 
 def direct(arbor, **options):
@@ -192,3 +193,111 @@ def test_drivers_stream_the_heartbeats(replica_set):
         time.sleep(2.2)
     awaited = [took for was_awaited, took in beats.ended if was_awaited]
     assert 2 <= len(awaited) <= 6 and all(took > 0.4 for took in awaited[1:]), beats.ended
+
+
+def test_stepping_down(fresh):
+    with direct(fresh, retryWrites=False) as client:
+        admin = client.admin
+        assert code_of(lambda: admin.command("replSetStepDown", 60)) == 10107
+        admin.command("replSetInitiate")
+        client.d.c.insert_one({"_id": 1})
+        assert code_of(lambda: admin.command("replSetStepDown", 60)) == 262
+        assert code_of(lambda: admin.command("replSetStepDown", -1)) == 2
+        assert code_of(lambda: admin.command("replSetStepDown", 5)) == 2
+        assert code_of(lambda: admin.command("replSetFreeze", 10)) == 95
+        assert code_of(lambda: admin.command("replSetMaintenance", True)) == 95
+        assert code_of(lambda: admin.command("replSetSyncFrom", "127.0.0.1:1")) == 95
+        assert code_of(lambda: admin.command("replSetAbortPrimaryCatchUp", 1)) == 20
+        assert admin.command("replSetGetRBID")["rbid"] == 1
+        own = admin.command("hello")["me"]
+        assert admin.command("replSetTestEgress", 1, target=own)["ok"] == 1
+        assert code_of(lambda: admin.command("replSetTestEgress", 1, target="127.0.0.1:1")) == 74
+
+        before = admin.command("hello")["topologyVersion"]["counter"]
+        admin.command("replSetStepDown", 60, force=True)
+        hello = admin.command("hello")
+        assert hello["isWritablePrimary"] is False and hello["secondary"] is True and "primary" not in hello
+        assert hello["topologyVersion"]["counter"] == before + 1
+        refused = raised(lambda: client.d.c.insert_one({}))
+        assert refused["code"] == 10107 and refused["topologyVersion"] == hello["topologyVersion"]
+        assert client.d.c.find_one() == {"_id": 1}, "a secondary is read by who asks for it"
+        assert admin.command("replSetGetStatus")["members"][0]["stateStr"] == "SECONDARY"
+        admin.command("replSetFreeze", 0)
+        assert admin.command("hello")["isWritablePrimary"] is True
+
+        admin.command("replSetStepDown", 1, force=True)
+        begin = time.monotonic()
+        while not admin.command("hello")["isWritablePrimary"]:
+            assert time.monotonic() - begin < 15
+            time.sleep(0.05)
+        client.d.c.insert_one({"_id": 2})
+
+
+def raised(call):
+    with pytest.raises((OperationFailure, NotPrimaryError)) as caught:
+        call()
+    return caught.value.details
+
+
+def test_a_client_rides_out_a_step_down(fresh):
+    with direct(fresh) as client:
+        client.admin.command("replSetInitiate")
+    uri = f"mongodb://127.0.0.1:{fresh.port}/?replicaSet=rs0"
+    with pymongo.MongoClient(uri) as client:
+        client.d.c.insert_one({"_id": 0})
+        client.admin.command("replSetStepDown", 1, force=True)
+        client.d.c.insert_one({"_id": 1})
+        assert client.d.c.count_documents({}) == 2
+
+
+def test_the_oplogs_size_is_kept(tmp_path):
+    with ReplicaSet(tmp_path / "data", ["--oplogSize", "64"]) as member, direct(member) as client:
+        admin = client.admin
+        assert code_of(lambda: admin.command("replSetResizeOplog", 1)) == 72
+        assert code_of(lambda: admin.command("replSetResizeOplog", 1, size=10.0)) == 51024
+        assert code_of(lambda: admin.command("replSetResizeOplog", 1, minRetentionHours=-1.0)) == 51024
+        admin.command("replSetResizeOplog", 1, size=2000.0, minRetentionHours=1.5)
+        admin.command("appendOplogNote", data={"from": "a test"})
+    with member, direct(member) as client:
+        kept = client.local["replset.oplogSettings"].find_one()
+        assert (kept["size"], kept["minRetentionHours"]) == (2000.0, 1.5)
+        starts = list(client.local.startup_log.find())
+        assert len(starts) == 2 and starts[0]["pid"] != starts[1]["pid"] and "replication" in starts[0]["cmdLine"]
+
+
+def test_server_status_tells_of_the_set(set_client, client):
+    status = set_client.admin.command("serverStatus")
+    assert status["repl"]["setName"] == "rs0" and status["repl"]["rbid"] == 1 and status["opcountersRepl"]["insert"] == 0
+    assert "repl" not in client.admin.command("serverStatus")
+
+
+@pytest.fixture
+def set_shell(replica_set):
+    return lambda script: run_mongosh(replica_set.direct_uri, script)
+
+
+def test_mongosh_knows_the_set(set_shell):
+    results = set_shell("""
+        out(rs.status().members.map(m => m.stateStr));
+        out(rs.conf().members.length);
+        out(rs.isMaster ? db.isMaster().setName : db.hello().setName);
+        const config = rs.conf(); config.settings.heartbeatIntervalMillis = 3000;
+        out(rs.reconfig(config).ok);
+        out(rs.conf().settings.heartbeatIntervalMillis);
+        try { rs.stepDown() } catch (error) { out(error.code) }
+        try { rs.initiate() } catch (error) { out(error.code) }
+        out(rs.printSecondaryReplicationInfo().type);
+        const session = db.getMongo().startSession({causalConsistency: true});
+        const c = session.getDatabase('shell').causal;
+        c.insertOne({_id: 1}); out(c.findOne()._id); c.drop(); session.endSession();
+    """)
+    assert results == [["PRIMARY"], 1, "rs0", 1, 3000, 262, 23, "StatsResult", 1]
+
+
+def test_mongosh_initiates(fresh):
+    uri = f"mongodb://127.0.0.1:{fresh.port}/?directConnection=true"
+    results = run_mongosh(uri, """
+        try { rs.status() } catch (error) { out(error.code) }
+        out(rs.initiate().ok); out(rs.status().myState);
+    """)
+    assert results == [94, 1, 1]

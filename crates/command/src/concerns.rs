@@ -22,6 +22,10 @@ fn is_in_transaction(body: Doc<'_>) -> bool {
 impl Commands {
     /// Before a command runs. Errors: what makes no sense, or promises what is not there.
     pub(crate) fn resolve_concerns(&self, row: &Row, body: Doc<'_>, generic: &mut Generic<'_>) -> Result<()> {
+        if row.name == "getMore" {
+            // its cursor reads what it read from the beginning
+            generic.read_concern = ReadConcern::default();
+        }
         let Some(replication) = &self.replication else {
             generic.read_concern.check_on_standalone()?;
             if let Some(given) = generic.given_write {

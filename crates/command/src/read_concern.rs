@@ -146,7 +146,7 @@ fn is_supported(row: &Row, level: Level) -> bool {
     match level {
         Level::Local | Level::Available => true,
         Level::Snapshot => matches!(row.name, "find" | "aggregate" | "distinct"),
-        Level::Majority | Level::Linearizable => row.class == Class::Read && row.name != "getMore",
+        Level::Majority | Level::Linearizable => row.class == Class::Read,
     }
 }
 

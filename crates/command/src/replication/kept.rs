@@ -42,7 +42,9 @@ impl OplogSize {
         let fields = [("size", self.megabytes), ("minRetentionHours", self.hours_min)];
         let mut doc = DocBuf::new().with("_id", OPLOG_KEPT_AS);
         for (name, value) in fields {
-            value.iter().for_each(|value| drop(doc.append(name, *value)));
+            if let Some(value) = value {
+                doc.append(name, value);
+            }
         }
         doc
     }
