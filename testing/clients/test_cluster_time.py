@@ -142,6 +142,20 @@ def test_snapshot_sessions_see_one_moment(set_client, db):
     assert isinstance(reply["cursor"]["atClusterTime"], Timestamp)
 
 
+def test_the_past_is_kept_for_a_window(set_client, db):
+    db.c.insert_one({"_id": 1, "n": 0})
+    before = db.client.admin.command("ping")["operationTime"]
+    db.c.update_one({"_id": 1}, {"$set": {"n": 1}})
+    past = {"find": "c", "readConcern": {"level": "snapshot", "atClusterTime": before}}
+    assert db.command(past)["cursor"]["firstBatch"] == [{"_id": 1, "n": 0}]
+    assert db.command(past)["cursor"]["atClusterTime"] == before
+    parameter = "minSnapshotHistoryWindowInSeconds"
+    assert set_client.admin.command("getParameter", 1, **{parameter: 1})[parameter] == 300
+    assert set_client.admin.command("setParameter", 1, **{parameter: 60})["was"] == 300
+    assert set_client.admin.command("setParameter", 1, **{parameter: 300})["was"] == 60
+    assert code_of(lambda: set_client.admin.command("setParameter", 1, **{parameter: -1})) == 2
+
+
 @pytest.mark.parametrize("w, code", [(1, None), ("majority", None), (2, 100), (50, 100), ("nowhere", 79)])
 def test_write_concerns(db, w, code):
     concern = WriteConcern(w=w, wtimeout=500)

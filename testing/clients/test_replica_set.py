@@ -1,6 +1,11 @@
 """A replica set of one member, as PyMongo and mongosh see it."""
 
+import contextlib
 import datetime
+import os
+import pathlib
+import socket
+import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -302,3 +307,36 @@ def test_mongosh_initiates(fresh):
         out(rs.initiate().ok); out(rs.status().myState);
     """)
     assert results == [94, 1, 1]
+
+
+def send(connection, command):
+    body = b"\0\0\0\0\0" + bson.encode({**command, "$db": "admin"})
+    connection.sendall(struct.pack("<iiii", 16 + len(body), 1, 0, 2013) + body)
+
+
+def receive(connection):
+    head = connection.recv(16, socket.MSG_WAITALL)
+    return bson.decode(connection.recv(struct.unpack("<i", head[:4])[0] - 16, socket.MSG_WAITALL)[5:])
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_thousand_clients_wait_for_nothing(fresh):
+    """Heartbeats that wait cost nothing while there is no news, and all hear of it when there is."""
+    with direct(fresh) as client, contextlib.ExitStack() as opened:
+        version = client.admin.command("hello")["topologyVersion"]
+        waiting = [opened.enter_context(socket.create_connection(("127.0.0.1", fresh.port))) for _ in range(1000)]
+        for connection in waiting:
+            send(connection, {"hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 60_000})
+        time.sleep(1)
+        before, begin = cpu_seconds(fresh.process.pid), time.monotonic()
+        time.sleep(3)
+        share = (cpu_seconds(fresh.process.pid) - before) / (time.monotonic() - begin)
+        assert share < 0.05, f"{share:.1%} of a core"
+        client.admin.command("replSetInitiate")
+        begin = time.monotonic()
+        assert all(receive(connection)["isWritablePrimary"] for connection in waiting)
+        assert time.monotonic() - begin < 10

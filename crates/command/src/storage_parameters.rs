@@ -7,6 +7,7 @@
 //! | `ftreeCacheSize`, `tokuftEngineCacheSize` | memory of the fractal tree, in bytes or as `8G` |
 //! | `rocksdbRuntimeConfigCacheSizeGB`, `rocksdbRuntimeConfigMaxWriteMBPerSec` | RocksDB's cache and its bound of writes |
 //! | `wiredTigerEngineRuntimeConfig` | WiredTiger, by its own configuration string |
+//! | `minSnapshotHistoryWindowInSeconds` | how far back a member of a replica set is read (`atClusterTime`) |
 //! | `ENGINE.NAME` | what that engine lets change while it runs, by its own name |
 //!
 //! Nothing of this is kept: the next start has its settings again.
@@ -24,10 +25,14 @@ const GIGABYTE: f64 = (1u64 << 30) as f64;
 /// As MongoDB has it: a bit more than a hundred days.
 const SYNC_DELAY_SECONDS_MAX: f64 = 9_000_000.0;
 
+/// A day: a window holds snapshots, and snapshots hold space.
+const HISTORY_WINDOW_SECONDS_MAX: f64 = 86_400.0;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Steers {
     Checkpoints,
     LogSync,
+    HistoryWindow,
     /// Numbers, in bytes.
     Bytes(&'static str),
     Gigabytes(&'static str),
@@ -41,6 +46,7 @@ static ROWS: &[(&str, Steers)] = &[
     ("ftreeCacheSize", Steers::Bytes("ftree.cacheBytes")),
     ("journalCommitInterval", Steers::LogSync),
     ("logFlushPeriod", Steers::LogSync),
+    ("minSnapshotHistoryWindowInSeconds", Steers::HistoryWindow),
     ("rocksdbRuntimeConfigCacheSizeGB", Steers::Gigabytes("rocksdb.cacheBytes")),
     ("rocksdbRuntimeConfigMaxWriteMBPerSec", Steers::Number("rocksdb.maxWriteMBPerSec")),
     ("syncdelay", Steers::Checkpoints),
@@ -67,6 +73,7 @@ impl StorageParameters<'_> {
         match *steers {
             Steers::Checkpoints => Some(Value::Double(self.0.checkpoint_interval().as_secs_f64())),
             Steers::LogSync => Some(int_value(self.0.log().commit_interval().as_millis() as i64)),
+            Steers::HistoryWindow => Some(int_value(self.0.history_window().as_secs() as i64)),
             Steers::Bytes(parameter) | Steers::Number(parameter) => present(parameter).map(value_of),
             Steers::Gigabytes(parameter) => {
                 present(parameter)?.parse::<f64>().ok().map(|bytes| Value::Double(bytes / GIGABYTE))
@@ -93,6 +100,10 @@ impl StorageParameters<'_> {
             Steers::LogSync => {
                 let milliseconds = number_within(name, value, 1.0, 500.0)?;
                 self.0.log().set_commit_interval(Duration::from_millis(milliseconds as u64));
+            }
+            Steers::HistoryWindow => {
+                let seconds = number_within(name, value, 0.0, HISTORY_WINDOW_SECONDS_MAX)?;
+                self.0.set_history_window(Duration::from_secs(seconds as u64));
             }
             Steers::Bytes(parameter) => self.steer(name, parameter, &bytes(name, value)?.to_string())?,
             Steers::Gigabytes(parameter) => {
@@ -144,7 +155,7 @@ impl StorageParameters<'_> {
         let row = ROWS.iter().find(|(known, _)| *known == name);
         let parameter = match row.map(|(_, steers)| *steers) {
             Some(Steers::Bytes(name) | Steers::Gigabytes(name) | Steers::Number(name) | Steers::Text(name)) => name,
-            Some(Steers::Checkpoints | Steers::LogSync) | None => return None,
+            Some(Steers::Checkpoints | Steers::LogSync | Steers::HistoryWindow) | None => return None,
         };
         let engine = owner_of(parameter)?;
         let members = self.0.engine().members();

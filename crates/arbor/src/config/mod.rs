@@ -86,7 +86,8 @@ mod tests {
         assert_eq!(settings.logpath.as_deref().and_then(|p| p.to_str()), Some("/home/mongo/log"));
         assert!(settings.logappend && settings.fork);
         assert_eq!(settings.slow_ms, 2000);
-        assert_eq!(warned(&settings), ["oplogSize", "expireOplogHours"]);
+        let oplog = OplogSettings { megabytes: Some(2000), hours_min: None, hours_max: Some(2.0) };
+        assert_eq!((warned(&settings), settings.oplog), (vec![], oplog));
     }
 
     /// Its flags.
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(settings.checkpoint_seconds, 900);
         assert_eq!(settings.parameters.len(), 4);
         assert_eq!(settings.parameters[1], ("defaultFanout".to_owned(), "128".to_owned()));
-        assert_eq!(warned(&settings), ["replSet"]);
+        assert_eq!((warned(&settings), settings.replica_set.as_deref()), (vec![], Some("foobar")));
     }
 
     /// Its YAML form, nested and dotted keys mixed.
@@ -144,11 +145,7 @@ storage.rocksdb.configString: "write_buffer_size=16m;max_write_buffer_number=4;s
         assert_eq!((settings.slow_ms, settings.checkpoint_seconds, settings.commit_interval_ms), (2000, 60, 100));
         assert_eq!(
             warned(&settings),
-            [
-                "storage.mmapv1.journal.commitIntervalMs",
-                "replication.oplogSizeMB",
-                "storage.wiredTiger.engineConfig.journalCompressor",
-            ]
+            ["storage.mmapv1.journal.commitIntervalMs", "storage.wiredTiger.engineConfig.journalCompressor",]
         );
         let options: Vec<&str> = settings.engine_options.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(options, ["wiredTiger.blockCompressor", "rocksdb.compression", "rocksdb.configString"]);
