@@ -222,6 +222,7 @@ fn note_multikey(txn: &mut Transaction, index: &Index, masks: &[u64]) -> Result<
     }
     let missing = stored.iter().zip(masks).any(|(stored, mask)| stored & mask != *mask);
     if missing {
+        txn.claim(CATALOGUE, &at)?;
         stored.iter_mut().zip(masks).for_each(|(stored, mask)| *stored |= mask);
         txn.put(CATALOGUE, at, catalogue::encode_masks(&stored));
     }

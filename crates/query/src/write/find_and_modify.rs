@@ -32,6 +32,7 @@ pub fn find_and_modify(
     let action = Action::parse(spec, &context)?;
     if let Some(executed) = scope.executed(0)? {
         let Executed::FoundAndModified(outcome) = executed else { return Err(executed.is_no("findAndModify")) };
+        scope.make_durable(spec.durability)?;
         return projected(*outcome, shown.as_ref(), &query.filter, None);
     }
     let held = match scope.hold(&spec.namespace)? {

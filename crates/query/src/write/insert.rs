@@ -18,10 +18,14 @@ pub fn insert(scope: &Scope<'_>, spec: &InsertSpec<'_>, interrupt: &Interrupt) -
     if let Some(series) = TimeSeries::of(&scope.store, &spec.namespace)? {
         return time_series::insert(scope, &series, spec, interrupt);
     }
+    let known = scope.executed_among(spec.documents.len())?;
+    if !known.is_empty() && known.len() == spec.documents.len() {
+        scope.make_durable(spec.durability)?;
+        return Ok(InsertOutcome { inserted: known.len() as u64, errors: Vec::new() });
+    }
     let held = scope.hold_or_create(&spec.namespace)?;
     let collection = Validated::new(scope, &held, spec.bypass_validation)?;
     let prepared: Vec<Prepared<'_>> = spec.documents.iter().map(|doc| prepare(*doc)).collect();
-    let known = scope.executed_among(prepared.len())?;
     let mut outcome = InsertOutcome::default();
     let mut next = 0;
     while next < prepared.len() && (!spec.ordered || outcome.errors.is_empty()) {
@@ -86,7 +90,7 @@ fn insert_group(
                 Ok(doc) => match collection.insert(txn, Doc::trusted(doc)) {
                     Ok(()) => {
                         added.inserted += 1;
-                        executed.push(index);
+                        executed.extend(scope.is_retryable().then_some(index));
                     }
                     Err(error) if !error.concerns_document() => return Err(error),
                     Err(error) => added.errors.push(WriteError { index, error }),

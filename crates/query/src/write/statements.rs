@@ -131,7 +131,9 @@ fn run_group<S, T: Answer>(
                 Err(error) if error.is_conflict() => return Err(error),
                 result => result,
             };
-            executed.extend(result.as_ref().ok().and_then(T::executed).map(|executed| (first + at, executed)));
+            if scope.is_retryable() {
+                executed.extend(result.as_ref().ok().and_then(T::executed).map(|executed| (first + at, executed)));
+            }
             let done = Done { index: first + at, result };
             let stop = done.stops(ordered) || is_full(txn);
             results.push(done);
