@@ -120,6 +120,12 @@ def test_a_standalones_data_stays_and_a_restart_keeps_the_office(tmp_path):
     with moved, direct(moved, retryWrites=False) as client:
         assert client.admin.command("hello")["isWritablePrimary"] is False
         assert code_of(lambda: client.d.c.insert_one({})) == 10107
+        config = client.local["system.replset"].find_one()
+        config["members"][0]["host"] = f"127.0.0.1:{moved.port}"
+        config["version"] += 1
+        assert code_of(lambda: client.admin.command("replSetReconfig", config)) == 10107
+        client.admin.command("replSetReconfig", config, force=True)
+        client.d.c.insert_one({"_id": 101})
 
 
 def test_status(set_client):

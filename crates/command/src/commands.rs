@@ -192,7 +192,7 @@ impl Commands {
     /// Where a frame is to run. With fail points everything may block.
     pub fn place(&self, connection: &Connection, frame: &[u8]) -> Place {
         match connection.idle_cursor {
-            _ if self.parameters.test_commands() => Place::Blocking,
+            _ if self.parameters.test_commands() || self.reads_may_wait() => Place::Blocking,
             Some(cursor) if place::is_get_more(frame, cursor) => Place::Inline,
             _ => place::of_frame(frame),
         }

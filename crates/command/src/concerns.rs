@@ -1,6 +1,8 @@
 //! What read concern, write concern and cluster time of a command mean here: on a member what the set promises, on a
 //! standalone what it has.
 
+use std::time::Instant;
+
 use arbor_bson::{Doc, DocBuf};
 use arbor_txn::{Durability, ReadView};
 
@@ -8,7 +10,7 @@ use crate::generic::Generic;
 use crate::metrics::Class;
 use crate::read_concern::{Level, ReadConcern};
 use crate::registry::Row;
-use crate::replication::Replication;
+use crate::write_concern::{Refused, WriteConcern};
 use crate::{Commands, Result};
 
 /// The past state that a command reads, and its time.
@@ -20,6 +22,11 @@ fn is_in_transaction(body: Doc<'_>) -> bool {
 }
 
 impl Commands {
+    /// Whether reads that name no read concern wait for the disk.
+    pub(crate) fn reads_may_wait(&self) -> bool {
+        self.replication.as_ref().is_some_and(|replication| replication.defaults().read == Some(Level::Majority))
+    }
+
     /// Before a command runs. Errors: what makes no sense, or promises what is not there.
     pub(crate) fn resolve_concerns(&self, row: &Row, body: Doc<'_>, generic: &mut Generic<'_>) -> Result<()> {
         if row.name == "getMore" {
@@ -45,10 +52,9 @@ impl Commands {
             }
         }
         if row.takes_write_concern() {
-            let config = replication.standing().config;
             let defaults = replication.defaults();
             let given = generic.given_write.unwrap_or_else(|| defaults.write());
-            generic.write_concern = given.on_member(config.as_deref());
+            generic.write_concern = replication.resolve(given);
         }
         Ok(())
     }
@@ -76,24 +82,22 @@ impl Commands {
         if generic.read_concern.is_durable() && !is_in_transaction(body) {
             self.database.make_durable(Durability::Journaled)?;
         }
-        if let (Some(replication), Some(refused)) = (&self.replication, generic.write_concern.refused)
-            && row.takes_write_concern()
-        {
-            let error = self.write_concern_error(replication, generic, refused);
+        let Some(replication) = self.replication.as_ref().filter(|_| row.takes_write_concern()) else { return Ok(()) };
+        if let Some(refused) = self.refusal(generic.write_concern) {
+            let error = match generic.given_write {
+                Some(given) => given.error(refused, "clientSupplied"),
+                None => replication.defaults().write().error(refused, "customDefault"),
+            };
             reply.append("writeConcernError", &error);
         }
         Ok(())
     }
 
-    fn write_concern_error(
-        &self,
-        replication: &Replication,
-        generic: &Generic<'_>,
-        refused: crate::write_concern::Refused,
-    ) -> DocBuf {
-        match generic.given_write {
-            Some(given) => given.error(refused, "clientSupplied"),
-            None => replication.defaults().write().error(refused, "customDefault"),
-        }
+    /// What of a write concern is not to be had, after the wait that it asks for.
+    fn refusal(&self, concern: WriteConcern) -> Option<Refused> {
+        let Some(patience) = concern.patience else { return concern.refused };
+        let transactions = &self.database.transactions;
+        let durable = transactions.arrival(transactions.log().appended()).wait(Instant::now() + patience);
+        concern.refused.or((!durable).then_some(Refused::TimeOver))
     }
 }

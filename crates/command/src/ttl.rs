@@ -35,6 +35,9 @@ impl Commands {
 
     /// One pass.
     pub fn delete_expired(&self) {
+        if self.replication.as_ref().is_some_and(|replication| !replication.is_primary()) {
+            return;
+        }
         let now = now_ms();
         let mut jobs = self.ttl_jobs();
         while !jobs.is_empty() {

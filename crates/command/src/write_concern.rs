@@ -3,6 +3,8 @@
 //! What a set cannot promise is no error of the command: the write is done, and the reply has a `writeConcernError`. A
 //! standalone refuses it.
 
+use std::time::Duration;
+
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::Code;
 use arbor_txn::Durability;
@@ -19,12 +21,16 @@ pub struct WriteConcern {
     pub journaled: bool,
     /// What the set cannot promise.
     pub refused: Option<Refused>,
+    /// The write is not `journaled`: once it is visible, it is waited for that it is on the disk, for so long.
+    pub patience: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     TooFewMembers,
     UnknownMode,
+    /// `wtimeout` is over.
+    TimeOver,
 }
 
 impl WriteConcern {
@@ -93,7 +99,13 @@ impl<'a> Given<'a> {
             },
             _ => None,
         };
-        self.with(config.is_none_or(|config| config.majority_is_journaled), refused)
+        let concern = self.with(config.is_none_or(|config| config.majority_is_journaled), refused);
+        match u64::try_from(self.timeout_ms) {
+            Ok(ms @ 1..) if concern.journaled => {
+                WriteConcern { journaled: false, patience: Some(Duration::from_millis(ms)), ..concern }
+            }
+            _ => concern,
+        }
     }
 
     /// A majority of one member has a write when it is on that member's disk, unless the client says otherwise.
@@ -103,6 +115,7 @@ impl<'a> Given<'a> {
             unacknowledged: self.w == Some(W::Number(0)),
             journaled: self.journaled.unwrap_or(majority && majority_is_journaled),
             refused,
+            patience: None,
         }
     }
 
@@ -129,6 +142,7 @@ impl<'a> Given<'a> {
                 let text = format!("No write concern mode named '{mode}' found in replica set configuration");
                 (Code::UNKNOWN_REPL_WRITE_CONCERN, text)
             }
+            Refused::TimeOver => (Code::WRITE_CONCERN_FAILED, "waiting for replication timed out".to_owned()),
         }
     }
 
@@ -136,11 +150,16 @@ impl<'a> Given<'a> {
     pub fn error(self, refused: Refused, provenance: &str) -> DocBuf {
         let (code, text) = self.refusal(refused);
         let concern = self.to_doc().with("provenance", provenance);
+        let mut info = DocBuf::new();
+        if refused == Refused::TimeOver {
+            info.append("wtimeout", true);
+        }
+        info.append("writeConcern", &concern);
         DocBuf::new()
             .with("code", code.0)
             .with("codeName", &*code.name())
             .with("errmsg", text.as_str())
-            .with("errInfo", &DocBuf::new().with("writeConcern", &concern))
+            .with("errInfo", &info)
     }
 }
 
@@ -212,6 +231,9 @@ mod tests {
         assert_eq!(refused(w("three")), Some(Refused::UnknownMode));
         let majority = |config: &SetConfig| given(&w("majority")).unwrap().on_member(Some(config)).journaled;
         assert!(majority(&config));
+        let patient = w("majority").with("wtimeout", 5i32);
+        let patient = given(&patient).unwrap().on_member(Some(&config));
+        assert_eq!((patient.journaled, patient.patience), (false, Some(Duration::from_millis(5))));
         config.majority_is_journaled = false;
         assert!(!majority(&config));
     }

@@ -46,7 +46,7 @@ fn resolve(call: &Call<'_>, asked: Doc<'_>, journaled: &mut bool) -> Result<Opti
         *journaled |= given.on_standalone()?.journaled;
         return Ok(None);
     };
-    let concern = given.on_member(replication.standing().config.as_deref());
+    let concern = replication.resolve(given);
     *journaled |= concern.journaled;
     Ok(concern.refused.map(|refused| given.refusal(refused)))
 }

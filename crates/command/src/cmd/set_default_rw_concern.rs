@@ -35,8 +35,7 @@ pub fn set(call: &mut Call<'_>) -> Result<()> {
     }
     let replication = member(call)?;
     let mut defaults = replication.defaults().changed(read, write)?;
-    let config = replication.standing().config;
-    if let Some(refused) = defaults.write().on_member(config.as_deref()).refused {
+    if let Some(refused) = replication.resolve(defaults.write()).refused {
         let (code, text) = defaults.write().refusal(refused);
         return Err(Error::new(code, text));
     }

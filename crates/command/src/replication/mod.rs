@@ -22,11 +22,12 @@ mod status;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arbor_bson::Doc;
 use arbor_lang::Code;
+use arc_swap::{ArcSwap, ArcSwapOption};
 
 pub use config::{Member, SetConfig};
 pub use coordinator::{Agreement, Coordinator, LocalFile};
@@ -37,6 +38,7 @@ pub use own_address::OwnAddress;
 pub(crate) use permission::not_primary;
 pub(crate) use status::{election_id, timestamp};
 
+use crate::write_concern::{Given, WriteConcern};
 use crate::{Error, Result};
 
 /// The member, shared by all connections.
@@ -49,7 +51,9 @@ pub struct Replication {
     /// Beside `standing`: asked by every command.
     is_primary: AtomicBool,
     is_initiated: AtomicBool,
-    defaults: RwLock<Defaults>,
+    /// Beside `standing`: asked by every write.
+    config: ArcSwapOption<SetConfig>,
+    defaults: ArcSwap<Defaults>,
     last_seen: status::LastSeen,
 }
 
@@ -124,7 +128,8 @@ impl Replication {
             standing: Mutex::default(),
             is_primary: AtomicBool::new(false),
             is_initiated: AtomicBool::new(false),
-            defaults: RwLock::default(),
+            config: ArcSwapOption::default(),
+            defaults: ArcSwap::default(),
             last_seen: status::LastSeen::default(),
             coordinator,
         };
@@ -148,12 +153,17 @@ impl Replication {
         self.is_initiated.load(Ordering::Acquire)
     }
 
-    pub(crate) fn defaults(&self) -> Defaults {
-        self.defaults.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn defaults(&self) -> arc_swap::Guard<Arc<Defaults>> {
+        self.defaults.load()
     }
 
     fn put_defaults(&self, defaults: Defaults) {
-        *self.defaults.write().unwrap_or_else(PoisonError::into_inner) = defaults;
+        self.defaults.store(Arc::new(defaults));
+    }
+
+    /// What a write concern means in this set.
+    pub(crate) fn resolve(&self, given: Given<'_>) -> WriteConcern {
+        given.on_member(self.config.load().as_deref())
     }
 
     /// Whether it is time to take the office again.
@@ -282,7 +292,9 @@ impl Replication {
         let mut standing = self.lock();
         standing.revision = agreement.revision;
         standing.term = agreement.epoch;
-        standing.config = Some(Arc::new(config));
+        let config = Arc::new(config);
+        self.config.store(Some(config.clone()));
+        standing.config = Some(config);
         standing.own_index = own_index;
         standing.role = match (own_index, standing.role) {
             (None, _) => Role::Removed,

@@ -144,6 +144,12 @@ impl Commands {
         }
         let members: ArrayBuf = [&self.member_status(&standing, progress)].into_iter().collect();
         reply.append("members", &members);
+        let coordinator = DocBuf::new().with("kind", "file").with("revision", standing.revision);
+        let arbor = DocBuf::new()
+            .with("inSync", &standing.own().map(|own| own.host.as_str()).into_iter().collect::<ArrayBuf>())
+            .with("commitIndex", self.database.transactions.shown().0 as i64)
+            .with("coordinator", &coordinator);
+        reply.append("arbor", &arbor);
         Ok(())
     }
 
