@@ -204,3 +204,41 @@ fn a_long_transaction_still_loses_to_the_newest_commits() {
     fresh.commit(Applied).unwrap();
     assert_eq!(rig.rows(created), ["a=1"]);
 }
+
+/// Sixteen writers of one row, some open and some plain: no increment is lost, and everybody gets through.
+#[test]
+fn increments_side_by_side_are_all_there() {
+    const THREADS: u64 = 16;
+    const EACH: u64 = 25;
+    let rig = rig_with(Options { conflict_keys_max: 40, ..Options::default() });
+    let tree = rig.tree();
+    rig.put(tree, "n", "0");
+    let number = |view: &Transaction| {
+        let row = view.get(tree, b"n").unwrap().unwrap();
+        String::from_utf8_lossy(&row).parse::<u64>().unwrap()
+    };
+    let once = &|thread: u64, n: u64| -> Result<(), Error> {
+        let mut txn = if thread.is_multiple_of(4) { rig.begin() } else { open(&rig) };
+        txn.claim(tree, b"n")?;
+        let after = number(&txn) + 1;
+        txn.put(tree, "n", after.to_string());
+        txn.put(tree, format!("{thread} {n}"), after.to_string());
+        txn.commit(Applied).map(drop)
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                for n in 0..EACH {
+                    while is_conflict(once(thread, n)) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(number(&rig.begin()), THREADS * EACH);
+    let mut seen: Vec<String> = rig.rows(tree).into_iter().filter(|row| row.contains(' ')).collect();
+    seen.sort_by_key(|row| row.split_once('=').unwrap().1.parse::<u64>().unwrap());
+    let each_once = seen.iter().enumerate().all(|(at, row)| row.ends_with(&format!("={}", at + 1)));
+    assert!(each_once && seen.len() as u64 == THREADS * EACH);
+}

@@ -3,6 +3,7 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arbor_base::{Position, TreeId};
@@ -157,4 +158,42 @@ fn loaded_rows_are_in_past_states() {
     rig.put(loaded, "more", "x");
     let view = rig.transactions.view_at(time).unwrap();
     assert_eq!((rows(&view, catalogue).len(), rows(&view, loaded).len()), (1, 50));
+}
+
+/// Writers go on, readers come back to times that they were told of: rows and counter always fit, and stay the same.
+#[test]
+fn times_that_were_told_show_the_same_again() {
+    let rig = with_history(400);
+    let tree = rig.tree();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let (rig, done) = (&rig, &done);
+            scope.spawn(move || {
+                for n in 0..200 {
+                    let mut txn = rig.begin();
+                    (0..n % 9).for_each(|row| txn.put(tree, format!("{writer} {n:05} {row}"), vec![b'x'; 90]));
+                    txn.add_counter(COUNTER, n % 9);
+                    txn.commit(Applied).unwrap();
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        let mut told = Vec::new();
+        for round in 0..25 {
+            let (view, time) = rig.transactions.read_timed().unwrap();
+            let count = view.counter(COUNTER).unwrap();
+            assert_eq!(rows(&view, tree).len() as i64, count);
+            told.push((time, count));
+            let (time, count) = told[(round * 7) % told.len()];
+            assert_eq!(rig.transactions.view_at(time).unwrap().counter(COUNTER).unwrap(), count);
+            let (earlier, _) = told[(round * 5) % told.len()];
+            let later = (earlier + 1).min(rig.transactions.time());
+            let between = rig.transactions.view_at(later).unwrap();
+            assert_eq!(rows(&between, tree).len() as i64, between.counter(COUNTER).unwrap());
+        }
+        done.store(true, Ordering::Relaxed);
+    });
 }
