@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::Code;
-use arbor_query::{Database, Interrupt, Scope};
+use arbor_query::{CursorOptions, Database, Interrupt, Scope};
 use arbor_store::Namespace;
 use arbor_wire::Sequence;
 
@@ -13,6 +13,8 @@ use crate::concerns::PastView;
 use crate::generic::{Generic, is_generic};
 use crate::registry::Row;
 use crate::replication::Replication;
+use crate::session::statements::Statements;
+use crate::session::{self, InSession};
 use crate::{Commands, Connection, Error, Result};
 
 pub struct Call<'c> {
@@ -23,6 +25,10 @@ pub struct Call<'c> {
     pub body: Doc<'c>,
     pub sequences: &'c [Sequence<'c>],
     pub generic: Generic<'c>,
+    /// The session, when the command is part of a transaction or a retryable write.
+    pub session: Option<&'c InSession<'c>>,
+    /// The statements of a retryable write.
+    pub statements: Option<&'c Statements<'c>>,
     pub interrupt: Interrupt,
     /// The past state that the command reads.
     pub view: Option<&'c PastView>,
@@ -50,10 +56,19 @@ impl<'c> Call<'c> {
 
     /// What the statements of this command run in.
     pub fn scope(&self) -> Scope<'c> {
-        let scope = Scope::of(self.database());
-        match self.view {
-            Some((view, _)) => scope.at(view),
-            None => scope,
+        match (self.session, self.view) {
+            (Some(session), _) => session.scope(self.statements),
+            (None, Some((view, _))) => Scope::of(self.database()).at(view),
+            (None, None) => Scope::of(self.database()),
+        }
+    }
+
+    /// To whom a cursor of this command belongs.
+    pub fn cursor_owner(&self) -> CursorOptions {
+        CursorOptions {
+            session: self.generic.session.map(session::bytes),
+            transaction: self.session.and_then(InSession::transaction),
+            no_timeout: false,
         }
     }
 

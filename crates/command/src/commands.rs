@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_engine::{Error as EngineError, MemberState};
 use arbor_lang::Code;
-use arbor_query::Database;
+use arbor_query::{Database, Interrupt};
 use arbor_wire::{Command, Error as WireError, Limits, ReplyTo, Request, Sequence, decode};
 
 use crate::call::{Call, Plan};
@@ -22,7 +22,7 @@ use crate::operation::{About, Begin, Operations};
 use crate::place::{self, Place};
 use crate::registry::{self, Row};
 use crate::replication::Replication;
-use crate::sessions::{REFRESH, Sessions};
+use crate::session::{InSession, REFRESH, Sessions, labels, rules};
 use crate::storage_parameters::StorageParameters;
 use crate::topology::Topology;
 use crate::usage::{self, Usages, Use};
@@ -140,7 +140,7 @@ impl Commands {
             metrics: Metrics::new(),
             usages: Usages::default(),
             operations: Operations::default(),
-            sessions: Sessions::default(),
+            sessions,
             fail_points: FailPoints::default(),
             started: Instant::now(),
             slow_ms,
@@ -176,6 +176,9 @@ impl Commands {
 
     pub fn close(&self, connection: &Connection, open: usize) {
         self.operations.close(connection.peer.connection);
+        if let Some(bound) = connection.bound {
+            self.sessions.end(bound.session);
+        }
         if !self.log.is_quiet() {
             let attributes = DocBuf::new().with("remote", &connection.peer.remote.to_string());
             let attributes = attributes.with("connectionId", connection.peer.connection as i64);
@@ -252,15 +255,14 @@ impl Commands {
         }
     }
 
-    /// Closes forgotten cursors and sessions. To be called about every second.
+    /// Closes forgotten cursors, transactions and sessions. To be called about every second.
     pub fn tick(&self) {
         let now = Instant::now();
         let idle = self.parameters.int("cursorTimeoutMillis").unwrap_or(600_000).max(0) as u64;
         self.database.cursors.reap(now, Duration::from_millis(idle));
         self.return_to_office();
-        for session in self.sessions.expire(now) {
-            self.database.cursors.kill_session(&session);
-        }
+        self.end_expired_transactions();
+        self.expire_sessions(now);
     }
 
     /// Interrupts what runs, and everything that comes from now on.
@@ -338,6 +340,7 @@ impl Commands {
             Err(error) => {
                 let error = get_more::labelled(row.kind, self.with_topology(error));
                 self.metrics.command_ended(row.index(), row.class, Duration::ZERO, true);
+                let error = with_labels(error, request.body);
                 return Some(Done { reply: error.to_reply(), ..Done::default() });
             }
         };
@@ -346,7 +349,7 @@ impl Commands {
         }
         let app_name = || connection.slot.app_name().or_else(|| handshake_app_name(request.body));
         let effect = self.fail_points.on_command(row.name, app_name);
-        if let Some(early) = effect.as_ref().and_then(fail) {
+        if let Some(early) = effect.as_ref().and_then(|effect| fail(effect, request.body)) {
             return early;
         }
         Some(self.perform(connection, request, row, generic, effect))
@@ -376,6 +379,50 @@ impl Commands {
         if self.stopping.load(Ordering::Relaxed) {
             self.operations.kill_all();
         }
+        let ran = self.run_in_session(connection, request, row, generic, interrupt, expired);
+        let Ran { outcome, mut reply, plan, wait_until } = ran;
+        if wait_until.is_some() {
+            if row.kind != Kind::GetMore {
+                connection.slot.end();
+            }
+            return Done { wait_until, ..Done::default() };
+        }
+        connection.slot.end();
+        let took = begun.elapsed();
+        self.count(row, took, outcome.is_err());
+        self.note_use(connection, row, request, took);
+        let error = outcome.err().map(|error| self.with_topology(self.with_namespace(self.at_shutdown(error))));
+        let error = error.map(|error| with_labels(get_more::labelled(row.kind, error), request.body));
+        self.log_if_slow(connection, request, begun.elapsed(), &plan, reply.as_bytes().len(), error.as_ref());
+        match &error {
+            Some(error) => reply = error.to_reply(),
+            None => {
+                if let Some(effect) = &effect {
+                    append_effect(effect, request.body, &mut reply);
+                }
+                reply.append("ok", 1.0);
+            }
+        }
+        let goes_on = plan.cursor_id != 0 && row.kind == Kind::GetMore || hello::is_awaited(request.body);
+        let streams = request.may_stream && error.is_none() && goes_on;
+        Done { reply, streams, wait_until: None }
+    }
+
+    /// Runs a command's own code, in its session if it is part of a transaction or a retryable write.
+    fn run_in_session(
+        &self,
+        connection: &mut Connection,
+        request: &Incoming<'_>,
+        row: &'static Row,
+        generic: Generic<'_>,
+        interrupt: Interrupt,
+        expired: bool,
+    ) -> Ran {
+        let session = match InSession::enter(self, connection, row, request.body, &generic, &interrupt) {
+            Err(error) => return Ran::failed(error),
+            Ok(session) => session,
+        };
+        let statements = session.as_ref().and_then(InSession::statements);
         let (view, refused) = match self.past_view(request.body, generic.read_concern) {
             Ok(view) => (view, None),
             Err(error) => (None, Some(error)),
@@ -388,6 +435,8 @@ impl Commands {
             body: request.body,
             sequences: request.sequences,
             generic,
+            session: session.as_ref(),
+            statements: statements.as_ref(),
             interrupt,
             view: view.as_ref(),
             waited_until: request.waited_until,
@@ -400,35 +449,17 @@ impl Commands {
             (None, true) => Err(arbor_query::Error::TimeExpired.into()),
             (None, false) => call.interrupt.clone().guard(|| (row.run)(&mut call)),
         };
-        if outcome.is_ok() && call.wait_until.is_some() {
-            let wait_until = call.wait_until;
-            if row.kind != Kind::GetMore {
-                connection.slot.end();
-            }
-            return Done { wait_until, ..Done::default() };
-        }
-        let outcome = outcome.and_then(|()| self.settle(row, call.generic.write_concern));
+        let wait_until = call.wait_until.filter(|_| outcome.is_ok());
         let (mut reply, plan) = (call.reply, call.plan);
-        let outcome = outcome.and_then(|()| self.settle_concerns(row, request.body, &generic, &mut reply));
-        connection.slot.end();
-        let took = begun.elapsed();
-        self.count(row, took, outcome.is_err());
-        self.note_use(connection, row, request, took);
-        let error = outcome.err().map(|error| self.with_topology(self.with_namespace(self.at_shutdown(error))));
-        let error = error.map(|error| get_more::labelled(row.kind, error));
-        self.log_if_slow(connection, request, begun.elapsed(), &plan, reply.as_bytes().len(), error.as_ref());
-        match &error {
-            Some(error) => reply = error.to_reply(),
-            None => {
-                if let Some(effect) = &effect {
-                    append_effect(effect, &mut reply);
-                }
-                reply.append("ok", 1.0);
-            }
-        }
-        let goes_on = plan.cursor_id != 0 && row.kind == Kind::GetMore || hello::is_awaited(request.body);
-        let streams = request.may_stream && error.is_none() && goes_on;
-        Done { reply, streams, wait_until: None }
+        let outcome = match session {
+            Some(session) => session.leave(outcome, &mut reply, generic.write_concern.durability()),
+            None => outcome.and_then(|()| self.settle(row, generic.write_concern)),
+        };
+        let outcome = match wait_until {
+            Some(_) => outcome,
+            None => outcome.and_then(|()| self.settle_concerns(row, request.body, &generic, &mut reply)),
+        };
+        Ran { outcome, reply, plan, wait_until }
     }
 
     /// Write statements wait for their own durability; changes of the catalogue wait here.
@@ -462,11 +493,13 @@ impl Commands {
         }
         let mut generic = generic::read(row, request.body, self.replication.is_some())?;
         self.resolve_concerns(row, request.body, &mut generic)?;
+        if let Some(numbered) = generic.numbered {
+            rules::check(&self.database, row, request.db, request.body, &generic, numbered)?;
+        }
         if let Some(session) = generic.session {
             let told = connection.session_told;
             if told.is_none_or(|(known, when)| known != session || when.elapsed() > REFRESH) {
-                let too_many = |_| Error::new(Code::TOO_MANY_LOGICAL_SESSIONS, "cannot add session into the cache");
-                self.sessions.touch(session).map_err(too_many)?;
+                self.sessions.touch(session)?;
                 connection.session_told = Some((session, Instant::now()));
             }
         }
@@ -543,6 +576,21 @@ pub(crate) struct Incoming<'r> {
     waited_until: Option<Instant>,
 }
 
+/// What a command's own code did.
+struct Ran {
+    outcome: Result<()>,
+    reply: DocBuf,
+    plan: Plan,
+    /// It is to be run again then.
+    wait_until: Option<Instant>,
+}
+
+impl Ran {
+    fn failed(error: Error) -> Ran {
+        Ran { outcome: Err(error), reply: DocBuf::new(), plan: Plan::default(), wait_until: None }
+    }
+}
+
 #[derive(Default)]
 struct Done {
     reply: DocBuf,
@@ -571,8 +619,14 @@ fn handshake_app_name(body: Doc<'_>) -> Option<String> {
     }
 }
 
+/// The error with what a driver may do about it.
+fn with_labels(mut error: Error, body: Doc<'_>) -> Error {
+    error.labels.extend(labels::of(error.code, body));
+    error
+}
+
 /// Blocks, closes or fails as the fail point says; `None`: the command runs.
-fn fail(effect: &Effect) -> Option<Option<Done>> {
+fn fail(effect: &Effect, body: Doc<'_>) -> Option<Option<Done>> {
     if let Some(time) = effect.block {
         std::thread::sleep(time);
     }
@@ -581,7 +635,7 @@ fn fail(effect: &Effect) -> Option<Option<Done>> {
     }
     let code = effect.error_code?;
     let mut error = Error::new(code, "Failing command via 'failCommand' failpoint");
-    error.labels = effect.error_labels.clone().unwrap_or_default();
+    error.labels = effect.error_labels.clone().unwrap_or_else(|| labels::of(code, body));
     let mut reply = error.to_reply();
     if let Some(concern) = &effect.write_concern_error {
         reply.append("writeConcernError", concern);
@@ -589,11 +643,15 @@ fn fail(effect: &Effect) -> Option<Option<Done>> {
     Some(Some(Done { reply, ..Done::default() }))
 }
 
-fn append_effect(effect: &Effect, reply: &mut DocBuf) {
-    if let Some(concern) = &effect.write_concern_error {
-        reply.append("writeConcernError", concern);
-        if let Some(labels) = &effect.error_labels {
-            reply.append("errorLabels", &labels.iter().map(String::as_str).collect::<ArrayBuf>());
-        }
+fn append_effect(effect: &Effect, body: Doc<'_>, reply: &mut DocBuf) {
+    let Some(concern) = &effect.write_concern_error else { return };
+    reply.append("writeConcernError", concern);
+    let of_code = || match concern.get("code") {
+        Some(ValueRef::Int32(code)) => labels::of(Code(code), body),
+        _ => Vec::new(),
+    };
+    let labels = effect.error_labels.clone().unwrap_or_else(of_code);
+    if !labels.is_empty() || effect.error_labels.is_some() {
+        reply.append("errorLabels", &labels.iter().map(String::as_str).collect::<ArrayBuf>());
     }
 }

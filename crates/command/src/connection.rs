@@ -6,10 +6,12 @@ use std::time::Instant;
 
 use arbor_bson::DocBuf;
 use arbor_query::feed::Woken;
+use arbor_session::Intent;
 use arbor_wire::{ReplyTo, Scratch};
 
 use crate::operation::Slot;
-use crate::sessions::SessionId;
+use crate::registry::Row;
+use crate::session::{CONNECTION, SessionId, request::Numbered, rules};
 use crate::usage::Usage;
 
 /// Where a connection comes from.
@@ -30,7 +32,7 @@ pub struct Connection {
     pub(crate) described: bool,
     pub(crate) scratch: Scratch,
     reply_id: i32,
-    /// Session of the last request, and when [`Sessions`](crate::sessions::Sessions) was told.
+    /// Session of the last request, and when [`Sessions`](crate::session::Sessions) was told.
     pub(crate) session_told: Option<(SessionId, Instant)>,
     pub(crate) stream: Option<Stream>,
     /// A request that is not answered yet.
@@ -43,6 +45,34 @@ pub struct Connection {
     pub(crate) last_write: Option<LastWrite>,
     /// The collection of the last request that had one.
     pub(crate) last_used: Option<Arc<Usage>>,
+    /// The transaction that `beginTransaction` began.
+    pub(crate) bound: Option<Bound>,
+}
+
+/// A transaction that all statements of a connection are part of, as TokuMX had them: one of a session that only the
+/// connection knows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    pub session: SessionId,
+    pub number: i64,
+}
+
+impl Bound {
+    pub fn new() -> Bound {
+        Bound { session: SessionId { id: uuid::Uuid::new_v4(), user: CONNECTION }, number: 1 }
+    }
+
+    /// What a command of the connection is in it; None: it runs by itself.
+    pub fn part(self, row: &Row) -> Option<(SessionId, Numbered)> {
+        let intent = match row.name {
+            "commitTransaction" => Intent::Commit,
+            "abortTransaction" | "rollbackTransaction" => Intent::Abort,
+            "count" => Intent::Continue,
+            name if rules::runs_in_transaction(name) => Intent::Continue,
+            _ => return None,
+        };
+        Some((self.session, Numbered { number: self.number, intent }))
+    }
 }
 
 /// A write that nobody was answered.
@@ -83,6 +113,7 @@ impl Connection {
             idle_cursor: None,
             last_write: None,
             last_used: None,
+            bound: None,
         }
     }
 

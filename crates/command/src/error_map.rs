@@ -110,6 +110,15 @@ impl From<arbor_txn::Error> for Error {
     }
 }
 
+impl From<arbor_session::Error> for Error {
+    fn from(error: arbor_session::Error) -> Error {
+        match (error.code(), error) {
+            (_, arbor_session::Error::Txn(error)) => error.into(),
+            (code, error) => Error::new(code.unwrap_or(Code::INTERNAL_ERROR), error.to_string()),
+        }
+    }
+}
+
 impl From<&arbor_wire::Refusal> for Error {
     fn from(refusal: &arbor_wire::Refusal) -> Error {
         Error::new(Code(refusal.code), refusal.message.clone())

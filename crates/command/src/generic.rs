@@ -8,6 +8,8 @@ use arbor_lang::Code;
 use crate::arguments::Field;
 use crate::read_concern::ReadConcern;
 use crate::registry::Row;
+use crate::session::SessionId;
+use crate::session::request::{Fields, Numbered};
 use crate::stable_api::{self, Declared};
 use crate::write_concern::{Given, WriteConcern};
 use crate::{Error, Result, cluster_time};
@@ -15,8 +17,10 @@ use crate::{Error, Result, cluster_time};
 /// What the generic fields of one command said.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Generic<'a> {
-    /// `lsid.id`, sixteen bytes.
-    pub session: Option<[u8; 16]>,
+    /// `lsid`.
+    pub session: Option<SessionId>,
+    /// The transaction or the retryable write that the command is part of.
+    pub numbered: Option<Numbered>,
     pub max_time: Option<Duration>,
     pub write_concern: WriteConcern,
     /// As the client gave it.
@@ -47,6 +51,7 @@ pub fn is_generic(name: &str) -> bool {
                 | "autocommit"
                 | "startTransaction"
                 | "stmtId"
+                | "stmtIds"
                 | "databaseVersion"
                 | "shardVersion"
                 | "clientOperationKey"
@@ -58,11 +63,12 @@ pub fn is_generic(name: &str) -> bool {
 /// Reads the generic fields of a command, and refuses what this server, a standalone or the member of a set, cannot promise.
 pub fn read<'a>(row: &Row, body: Doc<'a>, is_member: bool) -> Result<Generic<'a>> {
     let mut generic = Generic::default();
+    let mut fields = Fields::default();
     let mut api = Declared::default();
     for (name, value) in body.iter().skip(1) {
         let field = Field::new("", name);
         match name {
-            "lsid" => generic.session = Some(session(field.document(value)?)?),
+            "lsid" | "txnNumber" | "autocommit" | "startTransaction" => fields.take(name, value)?,
             "maxTimeMS" => generic.max_time = max_time(field, value)?,
             "writeConcern" => {
                 generic.has_write_concern = true;
@@ -77,9 +83,13 @@ pub fn read<'a>(row: &Row, body: Doc<'a>, is_member: bool) -> Result<Generic<'a>
                 api.flags = true;
             }
             "apiDeprecationErrors" => api.flags |= field.strict_bool(value).is_ok(),
-            "txnNumber" if !is_member => return Err(no_transaction_numbers()),
             _ => {}
         }
+    }
+    generic.session = fields.session;
+    generic.numbered = fields.numbered(row)?;
+    if generic.numbered.is_some() && !is_member {
+        return Err(no_transaction_numbers());
     }
     stable_api::check(row, api, body)?;
     generic.api_strict = api.strict;
@@ -92,17 +102,6 @@ pub fn read<'a>(row: &Row, body: Doc<'a>, is_member: bool) -> Result<Generic<'a>
 fn no_transaction_numbers() -> Error {
     let text = "Transaction numbers are only allowed on a replica set member or mongos";
     Error::new(Code::ILLEGAL_OPERATION, text)
-}
-
-fn session(lsid: Doc<'_>) -> Result<[u8; 16]> {
-    match lsid.get("id") {
-        Some(ValueRef::Binary { subtype: 4, bytes }) => {
-            let wrong = || Error::new(Code(207), "uuid must be a 16-byte binary field with UUID (4) subtype");
-            bytes.try_into().map_err(|_| wrong())
-        }
-        Some(other) => Err(Field::new("lsid", "id").wrong_type(other, "binData")),
-        None => Err(Field::new("lsid", "id").missing()),
-    }
 }
 
 fn max_time(field: Field<'_>, value: ValueRef<'_>) -> Result<Option<Duration>> {
@@ -136,7 +135,7 @@ mod tests {
     fn generic_fields_are_checked() {
         let level = |level: &'static str| DocBuf::new().with("level", level);
         for (name, value, code) in [
-            ("txnNumber", 1i64.into(), 20),
+            ("txnNumber", 1i64.into(), 72),
             ("maxTimeMS", (-1i32).into(), 2),
             ("maxTimeMS", 1.5.into(), 2),
             ("maxTimeMS", "x".into(), 14),

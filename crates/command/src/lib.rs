@@ -13,7 +13,8 @@
 //! | `error`, `error_map` | the one error of this crate; the one place that turns other crates' errors into MongoDB's |
 //! | `place` | whether a request may run where it arrived |
 //! | `operation` | what runs now: `currentOp`, `killOp` |
-//! | `sessions`, `fail_points`, `parameters`, `storage_parameters` | logical sessions, `configureFailPoint`, `setParameter` |
+//! | `session/` | logical sessions, transactions, retryable writes |
+//! | `fail_points`, `parameters`, `storage_parameters` | `configureFailPoint`, `setParameter` |
 //! | `metrics`, `process` | counts for `serverStatus`; figures of the process and the machine |
 //! | `ttl` | passes that delete expired documents |
 //! | `index_builds` | builds that begin again after a restart |
@@ -42,7 +43,7 @@ mod process;
 mod read_concern;
 mod registry;
 pub mod replication;
-mod sessions;
+mod session;
 mod slow_log;
 mod stable_api;
 mod storage_parameters;

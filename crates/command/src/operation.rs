@@ -9,6 +9,7 @@ use arbor_bson::{Doc, DocBuf};
 use arbor_query::Interrupt;
 
 use crate::log::{iso8601, now_ms};
+use crate::session::SessionId;
 
 /// A command document is kept for `currentOp` up to this size.
 const SHOWN_BYTES_MAX: usize = 4096;
@@ -43,7 +44,7 @@ struct Operation {
     kind: &'static str,
     namespace: String,
     command: Vec<u8>,
-    session: Option<[u8; 16]>,
+    session: Option<SessionId>,
     killed: Arc<AtomicBool>,
     progress: Option<Progress>,
 }
@@ -69,7 +70,7 @@ pub struct Begin<'a> {
     pub kind: &'static str,
     pub db: &'a str,
     pub body: Doc<'a>,
-    pub session: Option<[u8; 16]>,
+    pub session: Option<SessionId>,
     pub limit: Option<Duration>,
     /// It is the one that the slot holds, which has waited.
     pub again: bool,
@@ -105,7 +106,7 @@ impl Operations {
         self.kill_where(|running| running.id == id) > 0
     }
 
-    pub fn kill_session(&self, session: [u8; 16]) -> usize {
+    pub fn kill_session(&self, session: SessionId) -> usize {
         self.kill_where(|running| running.session == Some(session))
     }
 
@@ -190,18 +191,20 @@ impl Slot {
         lock(&self.about).app_name.clone()
     }
 
-    fn describe(&self, host: &str, idle: bool) -> Option<DocBuf> {
-        let operation = lock(&self.operation);
-        if !operation.running && !idle {
-            return None;
-        }
+    /// Whose connection it is.
+    pub fn describe_client(&self) -> DocBuf {
+        let mut doc = DocBuf::new();
+        self.append_client(&mut doc, Some("inactive transaction"));
+        doc
+    }
+
+    fn append_client(&self, doc: &mut DocBuf, does: Option<&str>) {
         let about = lock(&self.about);
-        let mut doc = DocBuf::new().with("type", "op").with("host", host);
         match &about.name {
             Some(name) => drop(doc.append("desc", name)),
             None => {
                 let name = format!("conn{}", self.connection);
-                doc.append("desc", &*name).append("connectionId", self.connection as i64);
+                doc.append("desc", does.unwrap_or(&name)).append("connectionId", self.connection as i64);
                 doc.append("client", &about.remote);
             }
         }
@@ -211,6 +214,15 @@ impl Slot {
         if let Some(client) = &about.client {
             doc.append("clientMetadata", client);
         }
+    }
+
+    fn describe(&self, host: &str, idle: bool) -> Option<DocBuf> {
+        let operation = lock(&self.operation);
+        if !operation.running && !idle {
+            return None;
+        }
+        let mut doc = DocBuf::new().with("type", "op").with("host", host);
+        self.append_client(&mut doc, None);
         doc.append("active", operation.running);
         doc.append("currentOpTime", &*iso8601(now_ms()));
         if operation.running {
@@ -243,8 +255,7 @@ impl Operation {
         let elapsed = self.begun.elapsed();
         doc.append("opid", self.id as i64);
         if let Some(session) = &self.session {
-            let lsid = DocBuf::new().with("id", arbor_bson::ValueRef::Binary { subtype: 4, bytes: session });
-            doc.append("lsid", &lsid);
+            doc.append("lsid", &session.to_doc());
         }
         doc.append("secs_running", elapsed.as_secs() as i64);
         doc.append("microsecs_running", elapsed.as_micros() as i64);
@@ -276,12 +287,14 @@ mod tests {
     use super::*;
     use arbor_bson::ValueRef;
 
+    const SESSION: SessionId = SessionId { id: uuid::Uuid::from_u128(7), user: [7; 32] };
+
     fn begin(slot: &Slot, body: &DocBuf) -> Interrupt {
         slot.begin(Begin {
             kind: "command",
             db: "test",
             body: body.as_doc(),
-            session: Some([7; 16]),
+            session: Some(SESSION),
             limit: None,
             again: false,
         })
@@ -309,7 +322,7 @@ mod tests {
         assert!(!operations.kill(id as u64));
         assert_eq!(operations.running(), Running::default());
         assert!(begin(&slot, &DocBuf::new().with("find", "c")).check().is_ok(), "the next operation is another one");
-        assert_eq!(operations.kill_session([7; 16]), 1);
+        assert_eq!(operations.kill_session(SESSION), 1);
         operations.close(3);
         assert_eq!(operations.list("h", true).len(), 0);
     }

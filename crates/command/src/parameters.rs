@@ -69,7 +69,7 @@ static ROWS: &[Row] = &[
     row("replWriterThreadCount", Kind::Int, Use::NoEffect, "16"),
     row("tcmallocAggressiveMemoryDecommit", Kind::Int, Use::NoEffect, "0"),
     row("testingDiagnosticsEnabled", Kind::Bool, Use::NoEffect, "false"),
-    row("transactionLifetimeLimitSeconds", Kind::Int, Use::NoEffect, "60"),
+    row("transactionLifetimeLimitSeconds", Kind::Int, Use::Runtime, "60"),
     row("ttlMonitorEnabled", Kind::Bool, Use::Runtime, "true"),
     row("ttlMonitorSleepSecs", Kind::Int, Use::Runtime, "60"),
     row("wiredTigerConcurrentReadTransactions", Kind::Int, Use::NoEffect, "128"),

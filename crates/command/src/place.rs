@@ -36,16 +36,14 @@ pub fn is_get_more(frame: &[u8], cursor: i64) -> bool {
         && matches!(body.first(), Some((_, ValueRef::Int64(id))) if id == cursor)
 }
 
-/// Whether the filter begins with `_id: <plain value>`.
+/// Whether the filter begins with `_id: <plain value>`, and the request is not part of a transaction, which may be busy.
 fn is_by_id(frame: &[u8]) -> bool {
     let body = Doc::trusted(frame.get(BODY..).unwrap_or_default());
     if waits_for_the_disk(body) {
         return false;
     }
-    let Some(ValueRef::Document(filter)) = body.iter().take(16).find(|(name, _)| *name == "filter").map(|(_, v)| v)
-    else {
-        return false;
-    };
+    let field = |wanted: &str| body.iter().take(16).find(|(name, _)| *name == wanted).map(|(_, value)| value);
+    let (Some(ValueRef::Document(filter)), None) = (field("filter"), field("txnNumber")) else { return false };
     match filter.first() {
         Some(("_id", ValueRef::Document(operators))) => {
             operators.first().is_none_or(|(name, _)| !name.starts_with('$'))
@@ -94,6 +92,7 @@ mod tests {
             (find(DocBuf::new().with("_id", 5i32)).with("readConcern", &level("majority")), Place::Blocking),
             (find(DocBuf::new().with("_id", &DocBuf::new().with("a", 1i32))), Place::Inline),
             (find(DocBuf::new().with("a", 5i32)), Place::Blocking),
+            (find(DocBuf::new().with("_id", 5i32)).with("txnNumber", 1i64), Place::Blocking),
             (find(DocBuf::new()), Place::Blocking),
             (DocBuf::new().with("find", "c"), Place::Blocking),
         ] {

@@ -26,7 +26,15 @@ pub const OPEN_MAX: usize = 4096;
 pub struct CursorOptions {
     /// Logical session it belongs to.
     pub session: Option<Vec<u8>>,
+    /// The transaction of that session that it belongs to.
+    pub transaction: Option<i64>,
     pub no_timeout: bool,
+}
+
+impl CursorOptions {
+    fn is_of(&self, session: &[u8]) -> bool {
+        self.session.as_deref() == Some(session)
+    }
 }
 
 #[derive(Default)]
@@ -112,9 +120,9 @@ impl CursorRegistry {
         Ok(CheckedOut { registry: self, id, cursor: Some(cursor) })
     }
 
-    /// Session that made the cursor.
-    pub fn session(&self, id: i64) -> Option<Vec<u8>> {
-        self.entries().get(&id)?.options.session.clone()
+    /// What was said about the cursor when it was made.
+    pub fn options(&self, id: i64) -> Option<CursorOptions> {
+        Some(self.entries().get(&id)?.options.clone())
     }
 
     /// Closes a cursor of that namespace; with None of any namespace.
@@ -135,7 +143,20 @@ impl CursorRegistry {
 
     /// Closes the cursors of a session that ended.
     pub fn kill_session(&self, session: &[u8]) -> usize {
-        self.kill_where(|entry| entry.options.session.as_deref() == Some(session))
+        self.kill_where(|entry| entry.options.is_of(session))
+    }
+
+    /// Closes the cursors of a transaction that is over.
+    pub fn kill_transaction(&self, session: &[u8], number: i64) -> usize {
+        self.kill_where(|entry| entry.options.is_of(session) && entry.options.transaction == Some(number))
+    }
+
+    /// Closes the cursors of transactions that are over.
+    pub fn kill_transactions_unless(&self, is_open: impl Fn(&[u8], i64) -> bool) -> usize {
+        self.kill_where(|entry| match (&entry.options.session, entry.options.transaction) {
+            (Some(session), Some(number)) => entry.cursor.is_some() && !is_open(session, number),
+            _ => false,
+        })
     }
 
     /// Closes idle cursors; the server calls it now and then. Answers how many.
@@ -270,6 +291,23 @@ mod tests {
         let stays = CursorOptions { no_timeout: true, ..CursorOptions::default() };
         registry.insert(Cursor::over_documents(namespace("db.c"), []), stays);
         assert_eq!(registry.reap(later, IDLE_TIMEOUT), 0);
+    }
+
+    #[test]
+    fn cursors_end_with_their_transaction_or_session() {
+        let registry = CursorRegistry::default();
+        let open = |session: &[u8], transaction| {
+            let options = CursorOptions { session: Some(session.to_vec()), transaction, no_timeout: false };
+            registry.insert(Cursor::over_documents(namespace("db.c"), []), options)
+        };
+        let (plain, inside, other) = (open(b"a", None), open(b"a", Some(1)), open(b"b", Some(1)));
+        assert_eq!(registry.kill_transaction(b"a", 2), 0);
+        assert_eq!(registry.kill_transactions_unless(|_, number| number == 1), 0);
+        assert_eq!(registry.kill_transaction(b"a", 1), 1);
+        assert!(registry.options(inside).is_none());
+        assert_eq!(registry.kill_transactions_unless(|session, _| session == b"a"), 1);
+        assert!(registry.options(other).is_none() && registry.options(plain).is_some());
+        assert_eq!(registry.kill_session(b"a"), 1);
     }
 
     #[test]

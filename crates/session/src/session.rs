@@ -335,7 +335,7 @@ impl<T> Drop for CheckedOut<'_, T> {
                     state.machine.end(phase);
                     over = work;
                 }
-                None if killed || work.is_none() => {
+                None if killed || work.is_none() || std::thread::panicking() => {
                     aborted = true;
                     state.machine.end(Phase::Aborted);
                     over = work;

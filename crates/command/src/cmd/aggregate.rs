@@ -7,7 +7,9 @@ use arbor_store::Namespace;
 
 use super::cursor_reply::{First, answer_first, collation, cursor_option, refuse_if_given};
 use super::{coll_stats, current_op, explain, plan_cache_clear};
+use crate::arguments::Field;
 use crate::call::Call;
+use crate::session::collections;
 use crate::{Error, Result, usage};
 
 pub struct Parsed<'c> {
@@ -22,6 +24,12 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         call.reply = explain::explain_call(call, Verbosity::QueryPlanner)?;
         explain::append_surroundings(call, call.body);
         return Ok(());
+    }
+    if let Some(documents) = collections::documents(call.server, &spec.namespace)?
+        && !asks_server(spec.pipeline)
+    {
+        let cursor = arbor_query::aggregate_documents(&call.scope(), &spec, documents, &call.interrupt)?;
+        return answer_first(call, cursor, first);
     }
     let cursor = match server_documents(call, &spec)? {
         Some(documents) => {
@@ -127,6 +135,10 @@ fn is_explained(call: &Call<'_>) -> bool {
     call.body.get("$db").is_none()
 }
 
+fn asks_server(pipeline: Array<'_>) -> bool {
+    matches!(pipeline.get(0), Some(ValueRef::Document(stage)) if stage.get("$listSessions").is_some())
+}
+
 /// Documents of a first stage that reads the server; `None`: the pipeline begins with a collection.
 fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Option<Vec<DocBuf>>> {
     let Some(ValueRef::Document(stage)) = spec.pipeline.get(0) else { return Ok(None) };
@@ -144,7 +156,11 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
             let idle = current_op::idle_options(call.field(name).document(options)?)?;
             current_op::shown(call.server, idle)
         }
-        ("$listLocalSessions" | "$listSessions", _) => sessions(call),
+        ("$listLocalSessions", local) => sessions(call, call.field(name), options, local)?,
+        ("$listSessions", _) => {
+            let is_at_home = spec.namespace.as_str() == "config.system.sessions";
+            sessions(call, call.field(name), options, is_at_home)?
+        }
         ("$collStats", false) => vec![collection_figures(call, &spec.namespace, call.field(name).document(options)?)?],
         ("$planCacheStats", false) => plan_cache_clear::stats(call, &spec.namespace),
         ("$indexStats", false) if !matches!(options, ValueRef::Document(options) if options.is_empty()) => {
@@ -157,13 +173,24 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
     Ok(Some(documents))
 }
 
-fn sessions(call: &Call<'_>) -> Vec<DocBuf> {
-    let now = crate::log::now_ms();
-    let describe = |(id, idle): ([u8; 16], std::time::Duration)| {
-        let lsid = DocBuf::new().with("id", ValueRef::Binary { subtype: 4, bytes: &id });
-        DocBuf::new().with("_id", &lsid).with("lastUse", ValueRef::DateTime(now - idle.as_millis() as i64))
-    };
-    call.server.sessions.all().into_iter().map(describe).collect()
+/// `$listSessions` and `$listLocalSessions`. All sessions are those of all users while there are none.
+fn sessions(call: &Call<'_>, stage: Field<'_>, options: ValueRef<'_>, is_at_home: bool) -> Result<Vec<DocBuf>> {
+    for (name, value) in stage.document(options)? {
+        let field = Field::new(stage.name, name);
+        match name {
+            "allUsers" => drop(field.strict_bool(value)?),
+            "users" => drop(field.documents(value)?),
+            _ => return Err(field.unknown()),
+        }
+    }
+    if !is_at_home {
+        let text = match stage.name {
+            "$listSessions" => "$listSessions may only be run against config.system.sessions",
+            _ => "$listLocalSessions must be run against the database with {aggregate: 1}, not a collection",
+        };
+        return Err(Error::new(Code::INVALID_NAMESPACE, text));
+    }
+    Ok(collections::sessions(call.server))
 }
 
 /// `$collStats`.

@@ -9,7 +9,7 @@ use arbor_store::Namespace;
 
 use super::cursor_reply::{First, answer_first, collation, cursor_option};
 use super::update::modification;
-use super::write_reply::{check_count, is_fatal};
+use super::write_reply::{check_count, check_length, is_fatal};
 use crate::arguments::Field;
 use crate::call::Call;
 use crate::metrics::Kind;
@@ -87,14 +87,13 @@ impl<'c> Request<'c> {
                 "bypassDocumentValidation" => bypass_validation = field.bool(value)?,
                 "let" => let_variables = Some(field.document(value)?),
                 "cursor" => batch_size = cursor_option(field, value)?,
-                "stmtIds" => drop(field.array(value)?),
-                _ => return Err(field.unknown()),
+                    _ => return Err(field.unknown()),
             }
         }
         let operations = call.documents("ops")?;
-        check_count(operations.len())?;
+        check_count(call, operations.len())?;
         let namespaces = call.documents("nsInfo")?;
-        check_count(namespaces.len())?;
+        check_length(namespaces.len())?;
         let namespaces = namespaces.into_iter().map(namespace).collect::<Result<Vec<_>>>()?;
         let operations = operations.into_iter().enumerate();
         let operations = operations.map(|(at, doc)| operation(at, doc, namespaces.len())).collect::<Result<_>>()?;

@@ -50,8 +50,8 @@ pub fn answer_first(call: &mut Call<'_>, mut cursor: Cursor, first: First) -> Re
     let id = if batch.exhausted || first.single_batch {
         0
     } else {
-        let session = call.generic.session.map(|id| id.to_vec());
-        call.database().cursors.insert(cursor, CursorOptions { session, no_timeout: first.no_timeout })
+        let options = CursorOptions { no_timeout: first.no_timeout, ..call.cursor_owner() };
+        call.database().cursors.insert(cursor, options)
     };
     answer_batch(call, "firstBatch", &batch, id, &namespace, resume);
     Ok(())

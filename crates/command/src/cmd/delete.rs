@@ -29,12 +29,11 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<DeleteSpec<'c>> {
             "deletes" => {}
             "ordered" => ordered = field.bool(value)?,
             "let" => let_variables = Some(field.document(value)?),
-            "stmtIds" => drop(field.array(value)?),
             _ => return Err(field.unknown()),
         }
     }
     let statements = call.documents("deletes")?;
-    check_count(statements.len())?;
+    check_count(call, statements.len())?;
     let deletes = statements.into_iter().map(statement).collect::<Result<Vec<_>>>()?;
     let durability = call.generic.write_concern.durability();
     Ok(DeleteSpec { namespace, deletes, ordered, let_variables, durability })

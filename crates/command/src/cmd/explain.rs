@@ -27,6 +27,8 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         body: explained,
         sequences: &[],
         generic: call.generic,
+        session: None,
+        statements: None,
         interrupt: call.interrupt.clone(),
         view: call.view,
         waited_until: None,

@@ -6,10 +6,17 @@ use arbor_query::FindSpec;
 
 use super::cursor_reply::{First, answer_first, collation};
 use crate::call::Call;
+use crate::session::collections;
 use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let (spec, first) = parse(call)?;
+    if let Some(documents) = collections::documents(call.server, &spec.namespace)? {
+        let pipeline = collections::pipeline_of_find(&spec);
+        let aggregate = collections::aggregate_spec(call, spec.namespace.clone(), &pipeline);
+        let cursor = arbor_query::aggregate_documents(&call.scope(), &aggregate, documents, &call.interrupt)?;
+        return answer_first(call, cursor, first);
+    }
     let cursor = arbor_query::find(&call.scope(), &spec, &call.interrupt)?;
     answer_first(call, cursor, first)
 }

@@ -56,7 +56,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<FindAndModifySpec<'c>> {
             "arrayFilters" => wish.array_filters = field.documents(value)?,
             "collation" => spec.collation = collation(field, value)?,
             "bypassDocumentValidation" => spec.bypass_validation = field.bool(value)?,
-            "stmtId" | "sampleId" => {}
+            "sampleId" => {}
             _ => return Err(field.unknown()),
         }
     }

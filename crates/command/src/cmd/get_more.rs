@@ -10,6 +10,7 @@ use arbor_store::Namespace;
 use super::cursor_reply::answer_batch;
 use crate::call::Call;
 use crate::metrics::Kind;
+use crate::session;
 use crate::{Error, Result};
 
 /// How long a batch waits for documents when the client does not say.
@@ -100,18 +101,32 @@ fn parse(call: &Call<'_>) -> Result<(i64, Namespace, BatchLimit)> {
     Ok((id, Namespace::new(call.db, collection)?, limit))
 }
 
-/// A cursor belongs to the session that made it.
+/// A cursor belongs to the session that made it, and to the transaction.
 fn check_session(call: &Call<'_>, id: i64) -> Result<()> {
-    let owner = call.database().cursors.session(id);
-    let own = call.generic.session;
-    match (owner, own) {
-        (Some(owner), Some(own)) if owner != own => {
-            let text = format!("Cannot run getMore on cursor {id}, which was created in another session");
-            Err(Error::new(Code(50737), text))
+    let Some(owner) = call.database().cursors.options(id) else { return Ok(()) };
+    let own = call.cursor_owner();
+    let shown = |session: &[u8]| session::from_bytes(session).map_or_else(String::new, |session| session.id.to_string());
+    let refused = |code, text: String| Err(Error::new(Code(code), format!("Cannot run getMore on cursor {id}, {text}")));
+    match (&owner.session, &own.session) {
+        (None, Some(own)) if call.session.is_some() => {
+            return refused(50736, format!("which was not created in a session, in session {}", shown(own)));
         }
-        (Some(_), None) => {
-            let text = format!("Cannot run getMore on cursor {id}, which was created in a session, without an lsid");
-            Err(Error::new(Code(50736), text))
+        (Some(owner), None) => {
+            return refused(50737, format!("which was created in session {}, without an lsid", shown(owner)));
+        }
+        (Some(owner), Some(own)) if owner != own => {
+            let text = format!("which was created in session {}, in session {}", shown(owner), shown(own));
+            return refused(50738, text);
+        }
+        _ => {}
+    }
+    match (owner.transaction, own.transaction) {
+        (None, Some(own)) => refused(50739, format!("which was not created in a transaction, in transaction {own}")),
+        (Some(owner), None) => {
+            refused(50740, format!("which was created in transaction {owner}, without a txnNumber"))
+        }
+        (Some(owner), Some(own)) if owner != own => {
+            refused(50741, format!("which was created in transaction {owner}, in transaction {own}"))
         }
         _ => Ok(()),
     }

@@ -10,7 +10,7 @@ use arbor_wire::Compressor;
 use crate::arguments::Field;
 use crate::call::Call;
 use crate::log::{Component, Event, now_ms};
-use crate::sessions::TIMEOUT;
+use crate::session::TIMEOUT;
 use crate::topology::TopologyVersion;
 use crate::{Error, Result};
 

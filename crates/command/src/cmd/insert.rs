@@ -25,12 +25,11 @@ fn parse<'c>(call: &Call<'c>) -> Result<InsertSpec<'c>> {
             "documents" => {}
             "ordered" => ordered = field.bool(value)?,
             "bypassDocumentValidation" => bypass_validation = field.bool(value)?,
-            "stmtIds" => drop(field.array(value)?),
             _ => return Err(field.unknown()),
         }
     }
     let documents = call.documents("documents")?;
-    check_count(documents.len())?;
+    check_count(call, documents.len())?;
     let durability = call.generic.write_concern.durability();
     Ok(InsertSpec { namespace, documents, ordered, durability, bypass_validation })
 }

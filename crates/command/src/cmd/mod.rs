@@ -2,6 +2,7 @@
 
 pub mod aggregate;
 pub mod append_oplog_note;
+pub mod begin_transaction;
 pub mod build_info;
 pub mod bulk_write;
 mod capped;
@@ -10,6 +11,7 @@ mod clustered;
 pub mod coll_mod;
 pub mod coll_mod_index;
 pub mod coll_stats;
+pub mod commit_transaction;
 pub mod compact;
 pub mod configure_fail_point;
 pub mod connection_status;
@@ -72,6 +74,7 @@ pub mod server_status;
 pub mod set_default_rw_concern;
 pub mod set_feature_compatibility_version;
 pub mod set_parameter;
+pub mod show_live_transactions;
 pub mod shutdown;
 pub mod start_session;
 mod time_series;

@@ -131,7 +131,8 @@ fn repl(call: &Call<'_>) -> DocBuf {
 }
 
 fn sessions(call: &Call<'_>) -> Result<DocBuf> {
-    Ok(DocBuf::new().with("activeSessionsCount", call.server.sessions.len() as i32))
+    let count = call.server.sessions.len() as i32;
+    Ok(DocBuf::new().with("activeSessionsCount", count).with("sessionCatalogSize", count))
 }
 
 fn network(call: &Call<'_>) -> Result<DocBuf> {
@@ -239,8 +240,19 @@ fn log(call: &Call<'_>) -> Result<DocBuf> {
 }
 
 fn transactions(call: &Call<'_>) -> Result<DocBuf> {
-    let log = call.database().transactions.log().stats();
-    Ok(DocBuf::new().with("totalCommitted", log.records as i64))
+    let (figures, open) = (call.server.sessions.figures(), call.server.sessions.open_figures());
+    Ok(DocBuf::new()
+        .with("retriedCommandsCount", figures.retried_commands.get() as i64)
+        .with("retriedStatementsCount", figures.retried_statements.get() as i64)
+        .with("transactionsCollectionWriteCount", figures.rows_written.get() as i64)
+        .with("currentActive", open.active as i64)
+        .with("currentInactive", open.inactive as i64)
+        .with("currentOpen", (open.active + open.inactive) as i64)
+        .with("totalAborted", figures.aborted.get() as i64)
+        .with("totalCommitted", figures.committed.get() as i64)
+        .with("totalStarted", figures.started.get() as i64)
+        .with("totalPrepared", 0i64)
+        .with("currentPrepared", 0i64))
 }
 
 fn memory(_call: &Call<'_>) -> Result<DocBuf> {

@@ -39,12 +39,11 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<UpdateSpec<'c>> {
             "ordered" => ordered = field.bool(value)?,
             "let" => let_variables = Some(field.document(value)?),
             "bypassDocumentValidation" => bypass_validation = field.bool(value)?,
-            "stmtIds" => drop(field.array(value)?),
             _ => return Err(field.unknown()),
         }
     }
     let statements = call.documents("updates")?;
-    check_count(statements.len())?;
+    check_count(call, statements.len())?;
     let updates = statements.into_iter().map(statement).collect::<Result<Vec<_>>>()?;
     let durability = call.generic.write_concern.durability();
     Ok(UpdateSpec { namespace, updates, ordered, let_variables, durability, bypass_validation })

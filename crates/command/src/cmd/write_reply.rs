@@ -10,7 +10,16 @@ use crate::{Error, Result};
 /// `maxWriteBatchSize`.
 pub const STATEMENTS_MAX: usize = 100_000;
 
-pub fn check_count(statements: usize) -> Result<()> {
+/// There are neither too few nor too many, and each has a number when it is to be remembered.
+pub fn check_count(call: &Call<'_>, statements: usize) -> Result<()> {
+    check_length(statements)?;
+    match call.session {
+        Some(session) => session.numbers().check_count(statements),
+        None => Ok(()),
+    }
+}
+
+pub fn check_length(statements: usize) -> Result<()> {
     if (1..=STATEMENTS_MAX).contains(&statements) {
         return Ok(());
     }
@@ -18,9 +27,18 @@ pub fn check_count(statements: usize) -> Result<()> {
     Err(Error::new(Code::INVALID_LENGTH, text))
 }
 
-/// An interruption and a store that closes are no fault of a statement: they fail the command.
+/// An interruption, a store that closes and a transaction that cannot go on are no fault of a statement: they fail the
+/// command.
 pub fn is_fatal(error: &Error) -> bool {
-    matches!(error.code, Code::MAX_TIME_MS_EXPIRED | Code::INTERRUPTED | Code::SHUTDOWN_IN_PROGRESS)
+    matches!(
+        error.code,
+        Code::MAX_TIME_MS_EXPIRED
+            | Code::INTERRUPTED
+            | Code::SHUTDOWN_IN_PROGRESS
+            | Code::WRITE_CONFLICT
+            | Code::SNAPSHOT_UNAVAILABLE
+            | Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION
+    )
 }
 
 /// Appends `writeErrors`.

@@ -47,6 +47,11 @@ const NOT_IN_TRANSACTION: &[&str] = &[
     "$planCacheStats",
 ];
 
+/// Whether a command is one that runs inside a transaction.
+pub fn runs_in_transaction(command: &str) -> bool {
+    IN_TRANSACTION.contains(&command)
+}
+
 fn not_supported<T>(text: String) -> Result<T> {
     Err(Error::new(Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION, text))
 }
@@ -85,7 +90,7 @@ fn check_command(row: &Row, intent: Intent) -> Result<()> {
     if intent == Intent::Begin && TELLING.contains(&row.name) {
         return not_supported(format!("Cannot run {} as the first operation in a multi-document transaction.", row.name));
     }
-    if IN_TRANSACTION.contains(&row.name) || TELLING.contains(&row.name) {
+    if runs_in_transaction(row.name) || TELLING.contains(&row.name) {
         return Ok(());
     }
     let more = match row.name {
@@ -132,20 +137,10 @@ fn check_collection(database: &Database, row: &Row, db: &str, collection: &str) 
         return Err(Error::new(Code(50791), text));
     }
     let Ok(namespace) = Namespace::new(db, collection) else { return Ok(()) };
-    check_kind(database, row.name, &namespace)
-}
-
-/// Collections that no transaction writes into.
-pub fn check_kind(database: &Database, command: &str, namespace: &Namespace) -> Result<()> {
-    if database.store.buckets_of(namespace).is_some() {
-        let what = if command == "insert" { "insert into" } else { "write to" };
+    if database.store.buckets_of(&namespace).is_some() {
+        let what = if row.name == "insert" { "insert into" } else { "write to" };
         return not_supported(format!(
             "Cannot {what} a time-series collection in a multi-document transaction: {namespace}"
-        ));
-    }
-    if database.store.collection(namespace).is_some_and(|collection| collection.capped.is_some()) {
-        return not_supported(format!(
-            "Collection '{namespace}' is a capped collection. Writes in transactions are not allowed on capped collections."
         ));
     }
     Ok(())

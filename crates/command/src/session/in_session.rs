@@ -1,0 +1,213 @@
+//! One command with its session: checked out before it runs; given back, with what became of the transaction, after it.
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_lang::Code;
+use arbor_query::{Interrupt, Scope};
+use arbor_session::{CheckedOut, Intent, Kill, Outcome};
+use arbor_store::OpenTransaction;
+use arbor_txn::{Durability, Error as TxnError};
+
+use super::request::Numbered;
+use super::statements::{Numbers, Statements};
+use super::{CONNECTION, SessionId};
+use crate::connection::Bound;
+use crate::generic::Generic;
+use crate::log::now_ms;
+use crate::registry::Row;
+use crate::{Commands, Connection, Error, Result};
+
+/// What a session keeps between the operations of a transaction.
+pub type Work = OpenTransaction;
+
+pub struct InSession<'s> {
+    server: &'s Commands,
+    out: CheckedOut<'s, Work>,
+    numbers: Numbers,
+    post_image: bool,
+}
+
+impl<'s> InSession<'s> {
+    /// Waits for the session of a command that is part of a transaction or a retryable write. None: it is neither.
+    pub fn enter(
+        server: &'s Commands,
+        connection: &mut Connection,
+        row: &Row,
+        body: Doc<'_>,
+        generic: &Generic<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Option<InSession<'s>>> {
+        let bound = connection.bound.and_then(|bound| bound.part(row));
+        let own = generic.session.zip(generic.numbered);
+        let Some((id, numbered)) = own.or(bound) else { return Ok(None) };
+        if connection.bound.is_some() && own.is_some() {
+            let text = "A transaction of this connection is open: no command may name another transaction";
+            return Err(Error::new(Code::ILLEGAL_OPERATION, text));
+        }
+        let numbers = Numbers::read(body)?;
+        let out = match check_out(server, id, numbered, interrupt) {
+            // it is over already, and this command is how its client learns of it
+            Err(error) if own.is_none() && numbered.intent == Intent::Commit => {
+                connection.bound = None;
+                return Err(error);
+            }
+            Err(_) if own.is_none() && numbered.intent == Intent::Abort => return Ok(None),
+            out => out?,
+        };
+        let post_image = matches!(body.get("new"), Some(ValueRef::Bool(true) | ValueRef::Int32(1)));
+        let mut entered = InSession { server, out, numbers, post_image };
+        if numbered.intent == Intent::Begin {
+            entered.begin(connection, body)?;
+        }
+        Ok(Some(entered))
+    }
+
+    /// Begins a transaction that belongs to the connection, and leaves it open.
+    pub fn begin_bound(server: &'s Commands, connection: &Connection, body: Doc<'_>, interrupt: &Interrupt) -> Result<Bound> {
+        let bound = Bound::new();
+        let numbered = Numbered { number: bound.number, intent: Intent::Begin };
+        let out = check_out(server, bound.session, numbered, interrupt)?;
+        InSession { server, out, numbers: Numbers::From(0), post_image: false }.begin(connection, body)?;
+        Ok(bound)
+    }
+
+    fn begin(&mut self, connection: &Connection, body: Doc<'_>) -> Result<()> {
+        let work = OpenTransaction::begin(&self.server.database.store)?;
+        let mut about = connection.slot.describe_client();
+        if let Some(concern @ ValueRef::Document(_)) = body.get("readConcern") {
+            about.append("readConcern", concern);
+        }
+        self.out.begin(work, now_ms(), about.as_bytes().to_vec());
+        Ok(())
+    }
+
+    pub fn intent(&self) -> Intent {
+        self.out.intent()
+    }
+
+    /// The number of the transaction that the command is part of.
+    pub fn transaction(&self) -> Option<i64> {
+        (self.out.intent() != Intent::Write).then(|| self.out.number())
+    }
+
+    pub fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+
+    /// The journal of a retryable write.
+    pub fn statements(&self) -> Option<Statements<'_>> {
+        let is_write = self.out.intent() == Intent::Write;
+        is_write.then(|| Statements { journal: self.out.journal(), post_image: self.post_image })
+    }
+
+    /// What the statements run in. `statements` is the journal of a retryable write.
+    pub fn scope<'a>(&'a self, statements: Option<&'a Statements<'a>>) -> Scope<'a> {
+        let scope = Scope::of(&self.server.database);
+        match (self.out.work(), statements) {
+            (Some(work), _) => scope.in_transaction(work),
+            (None, Some(statements)) => scope.retryable(statements).numbered(self.numbers.as_numbers()),
+            (None, None) => scope,
+        }
+    }
+
+    /// After the command: commits, aborts, or keeps the transaction for the next operation.
+    pub fn leave(mut self, outcome: Result<()>, reply: &mut DocBuf, durability: Durability) -> Result<()> {
+        match self.out.intent() {
+            Intent::Write => {
+                self.tell_retried(reply);
+                return outcome;
+            }
+            Intent::Commit => {
+                outcome?;
+                self.commit(durability)?;
+            }
+            Intent::Abort => {
+                outcome?;
+                self.out.abort();
+            }
+            Intent::Begin | Intent::Continue => {
+                if outcome.is_err() || has_errors(reply) {
+                    self.out.abort();
+                }
+                return match outcome {
+                    Err(error) if error.code == Code::INTERRUPTED => Err(self.why_interrupted(error)),
+                    outcome => outcome,
+                };
+            }
+        }
+        self.kill_cursors();
+        Ok(())
+    }
+
+    fn commit(&mut self, durability: Durability) -> Result<()> {
+        if self.out.outcome() == Outcome::WasCommitted {
+            return Ok(self.server.database.make_durable(durability)?);
+        }
+        let number = self.out.number();
+        let aborted = || Error::from(arbor_session::Error::Aborted { number });
+        let work = self.out.take_work().ok_or_else(aborted)?;
+        if !work.is_empty() && self.out.id().user != CONNECTION {
+            work.with(|txn| self.out.record_commit(txn, now_ms()));
+        }
+        match work.commit(durability) {
+            Ok(_) => {
+                self.out.committed();
+                Ok(())
+            }
+            Err(error) => {
+                // it is in the log and must not be tried again
+                let is_committed =
+                    matches!(&error, arbor_store::Error::Txn(TxnError::CommittedNotApplied { .. }));
+                if is_committed { self.out.committed() } else { self.out.abort() }
+                self.kill_cursors();
+                Err(error.into())
+            }
+        }
+    }
+
+    /// `retriedStmtIds`.
+    fn tell_retried(&self, reply: &mut DocBuf) {
+        let retried = self.out.journal().retried();
+        let Some(first) = retried.first() else { return };
+        self.server.sessions.figures().retried_commands.add(1);
+        match reply.get("lastErrorObject") {
+            Some(_) => reply.append("retriedStmtId", *first),
+            None => reply.append("retriedStmtIds", &retried.iter().copied().collect::<ArrayBuf>()),
+        };
+    }
+
+    fn why_interrupted(&self, error: Error) -> Error {
+        match self.out.kill_wanted() {
+            Some(Kill::Expired) => {
+                let text = "operation was interrupted because the transaction exceeded the configured \
+                            'transactionLifetimeLimitSeconds'";
+                Error::new(Code::TRANSACTION_EXCEEDED_LIFETIME_LIMIT_SECONDS, text)
+            }
+            _ => error,
+        }
+    }
+
+    fn kill_cursors(&self) {
+        let session = super::bytes(self.out.id());
+        self.server.database.cursors.kill_transaction(&session, self.out.number());
+    }
+}
+
+fn check_out<'s>(
+    server: &'s Commands,
+    id: SessionId,
+    numbered: Numbered,
+    interrupt: &Interrupt,
+) -> Result<CheckedOut<'s, Work>> {
+    let Numbered { number, intent } = numbered;
+    let out = server.sessions.check_out(id, number, intent, now_ms(), &|| interrupt.check().is_err());
+    match (out, interrupt.check()) {
+        // a kill and a time limit have errors of their own
+        (Err(arbor_session::Error::Interrupted), Err(error)) => Err(error.into()),
+        (out, _) => Ok(out?),
+    }
+}
+
+/// Whether a statement of a write command failed, which ends the transaction.
+fn has_errors(reply: &DocBuf) -> bool {
+    reply.get("writeErrors").is_some() || matches!(reply.get("nErrors"), Some(ValueRef::Int32(1..)))
+}

@@ -1,0 +1,41 @@
+//! What is done about sessions now and then.
+
+use std::time::{Duration, Instant};
+
+use crate::log::{Component, Event, now_ms};
+use crate::{Commands, session};
+
+const FAILED: Event =
+    Event { component: Component::Command, id: 9_000_010, message: "Rows of expired sessions could not be deleted" };
+
+impl Commands {
+    /// Ends transactions that are open for too long, and closes what belongs to ended ones.
+    pub(crate) fn end_expired_transactions(&self) {
+        let seconds = self.parameters.int("transactionLifetimeLimitSeconds").unwrap_or(60).max(1) as u64;
+        for busy in self.sessions.abort_expired(Duration::from_secs(seconds)) {
+            self.operations.kill_session(busy);
+        }
+        let is_open = |id: &[u8], number: i64| {
+            let open = session::from_bytes(id).and_then(|id| self.sessions.open_transaction(id));
+            open.is_some_and(|open| open.number == number)
+        };
+        self.database.cursors.kill_transactions_unless(is_open);
+    }
+
+    /// Forgets sessions that nobody uses, with what belongs to them.
+    pub(crate) fn expire_sessions(&self, now: Instant) {
+        let failed = |error: arbor_session::Error| {
+            let attributes = arbor_bson::DocBuf::new().with("error", &error.to_string());
+            self.log.warn(FAILED, "clock", attributes);
+        };
+        match self.sessions.expire(now) {
+            Err(error) => failed(error),
+            Ok(expired) => expired.into_iter().for_each(|id| {
+                self.database.cursors.kill_session(&session::bytes(id));
+            }),
+        }
+        if let Err(error) = self.sessions.sweep(now_ms()) {
+            failed(error);
+        }
+    }
+}
