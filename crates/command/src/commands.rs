@@ -22,7 +22,7 @@ use crate::operation::{About, Begin, Operations};
 use crate::place::{self, Place};
 use crate::registry::{self, Row};
 use crate::replication::Replication;
-use crate::session::{InSession, REFRESH, Sessions, labels, rules};
+use crate::session::{InSession, REFRESH, SESSIONS_MAX, Sessions, labels, rules};
 use crate::storage_parameters::StorageParameters;
 use crate::topology::Topology;
 use crate::usage::{self, Usages, Use};
@@ -117,18 +117,20 @@ impl Commands {
         options: Options,
         host: Box<dyn Host>,
     ) -> Commands {
-        let bytes = |name: &str| parameters.int(name).and_then(|bytes| usize::try_from(bytes).ok());
+        let limit = |name: &str| parameters.int(name).and_then(|limit| usize::try_from(limit).ok());
         let settings = &mut database.settings;
         settings.sort_bytes_max =
-            bytes("internalQueryMaxBlockingSortMemoryUsageBytes").unwrap_or(settings.sort_bytes_max);
+            limit("internalQueryMaxBlockingSortMemoryUsageBytes").unwrap_or(settings.sort_bytes_max);
         settings.group_bytes_max =
-            bytes("internalDocumentSourceGroupMaxMemoryBytes").unwrap_or(settings.group_bytes_max);
+            limit("internalDocumentSourceGroupMaxMemoryBytes").unwrap_or(settings.group_bytes_max);
         let slow_ms = AtomicI32::new(options.slow_ms);
         let own_log = log.clone();
         database.on_mismatch = Some(Box::new(move |namespace, info| {
             let attributes = DocBuf::new().with("namespace", namespace.as_str()).with("errInfo", info);
             own_log.warn(INVALID_DOCUMENT, "write", attributes);
         }));
+        let sessions_max = limit("maxSessions").unwrap_or(SESSIONS_MAX);
+        let sessions = Sessions::with_limit(database.transactions.clone(), sessions_max);
         Commands {
             database,
             replication: None,

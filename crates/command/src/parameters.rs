@@ -63,6 +63,7 @@ static ROWS: &[Row] = &[
     row("maxAcceptableLogicalClockDriftSecs", Kind::Int, Use::Startup, "31536000"),
     row("maxBSONDepth", Kind::Int, Use::NoEffect, "200"),
     row("maxIndexBuildMemoryUsageMegabytes", Kind::Int, Use::Runtime, "200"),
+    row("maxSessions", Kind::Int, Use::Startup, "1000000"),
     row("maxTransactionLockRequestTimeoutMillis", Kind::Int, Use::NoEffect, "5"),
     row("notablescan", Kind::Bool, Use::NoEffect, "false"),
     row("quiet", Kind::Bool, Use::Runtime, "false"),

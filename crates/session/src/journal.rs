@@ -13,7 +13,7 @@ use arbor_txn::{Transaction, Transactions};
 
 use crate::row::{self, Ended, Row};
 use crate::rows::{self, TREE};
-use crate::runs::Runs;
+use crate::runs::{ByNumber, Runs};
 use crate::{Figures, Result};
 
 /// What the registry remembers of a session's row, so that most writes need not read it.
@@ -33,7 +33,7 @@ pub struct Journal {
     stored: Stored,
     wall: i64,
     /// What earlier requests have done; read when it is first asked for.
-    earlier: OnceLock<Vec<Runs>>,
+    earlier: OnceLock<ByNumber>,
     recorded: AtomicBool,
     further: AtomicBool,
     retried: Mutex<BTreeSet<i32>>,
@@ -67,7 +67,7 @@ impl Journal {
         if self.stored.number < self.number {
             return Ok(None);
         }
-        let answer = self.earlier()?.iter().find_map(|runs| runs.get(statement)).map(<[u8]>::to_vec);
+        let answer = self.earlier()?.get(statement).map(<[u8]>::to_vec);
         if answer.is_some() && self.lock_retried().insert(statement) {
             self.figures.retried_statements.add(1);
         }
@@ -124,7 +124,7 @@ impl Journal {
         })
     }
 
-    fn earlier(&self) -> Result<&[Runs]> {
+    fn earlier(&self) -> Result<&ByNumber> {
         if let Some(earlier) = self.earlier.get() {
             return Ok(earlier);
         }
@@ -132,7 +132,7 @@ impl Journal {
         let row = rows::read(&view, self.session)?;
         let read = match row.filter(|row| row.number == self.number && row.ended == Ended::Statements) {
             Some(row) => rows::statements(&view, self.session, row)?,
-            None => Vec::new(),
+            None => ByNumber::default(),
         };
         Ok(self.earlier.get_or_init(|| read))
     }

@@ -9,7 +9,7 @@ use arbor_oplog::SessionId;
 use arbor_txn::{Error as TxnError, Transaction, View};
 
 use crate::row::{self, Row};
-use crate::runs::Runs;
+use crate::runs::{ByNumber, Runs};
 use crate::{Error, Result};
 
 /// One of `txn`'s fixed trees.
@@ -24,15 +24,15 @@ pub(crate) fn read(view: &impl View, session: SessionId) -> Result<Option<Row>> 
     }
 }
 
-/// All statements of a row, those of further rows first.
-pub(crate) fn statements(view: &impl View, session: SessionId, row: Row) -> Result<Vec<Runs>> {
-    let mut all = Vec::with_capacity(row.further as usize + 1);
+/// All statements of a row and its further rows.
+pub(crate) fn statements(view: &impl View, session: SessionId, row: Row) -> Result<ByNumber> {
+    let mut all = ByNumber::default();
     for number in 0..row.further {
         let bytes = view.get(TREE, &row::further_key(session, number))?;
         let bytes = bytes.ok_or(Error::Damaged("a further row is missing"))?;
-        all.push(Runs::decode(&bytes).map_err(Error::Damaged)?);
+        all.add(Runs::decode(&bytes).map_err(Error::Damaged)?);
     }
-    all.push(row.runs);
+    all.add(row.runs);
     Ok(all)
 }
 

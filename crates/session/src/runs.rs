@@ -2,9 +2,15 @@
 //!
 //! A run is `[first statement number, 4 bytes] [count, 4 bytes] [length of the answer, 4 bytes] [answer]`, little-endian.
 
+use std::collections::BTreeMap;
+
 /// What was done, in the order in which it was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Runs(Vec<Run>);
+
+/// The same by number. A statement is done once, so runs do not overlap.
+#[derive(Debug, Default)]
+pub(crate) struct ByNumber(BTreeMap<i32, Run>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {
@@ -35,10 +41,6 @@ impl Runs {
 
     pub fn append(&mut self, other: Runs) {
         self.0.extend(other.0);
-    }
-
-    pub fn get(&self, statement: i32) -> Option<&[u8]> {
-        self.0.iter().find(|run| run.holds(statement)).map(|run| &*run.answer)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -78,6 +80,17 @@ impl Runs {
     }
 }
 
+impl ByNumber {
+    pub fn add(&mut self, runs: Runs) {
+        self.0.extend(runs.0.into_iter().map(|run| (run.first, run)));
+    }
+
+    pub fn get(&self, statement: i32) -> Option<&[u8]> {
+        let (_, run) = self.0.range(..=statement).next_back()?;
+        run.holds(statement).then_some(&*run.answer)
+    }
+}
+
 pub(crate) fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], &'static str> {
     let (head, rest) = bytes.split_first_chunk().ok_or("it ends too early")?;
     *bytes = rest;
@@ -100,6 +113,8 @@ mod tests {
         runs.push(i32::MAX, b"");
         runs.push(i32::MIN, b"");
         assert_eq!(runs.0.len(), 5);
+        let mut found = ByNumber::default();
+        found.add(runs);
         for (statement, expect) in [
             (0, Some("n")),
             (999, Some("n")),
@@ -110,7 +125,7 @@ mod tests {
             (i32::MAX, Some("")),
             (i32::MIN, Some("")),
         ] {
-            assert_eq!(runs.get(statement), expect.map(str::as_bytes), "{statement}");
+            assert_eq!(found.get(statement), expect.map(str::as_bytes), "{statement}");
         }
     }
 

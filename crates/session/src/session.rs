@@ -57,7 +57,8 @@ pub(crate) struct State<T> {
     /// None: its row was not read yet.
     stored: Option<Stored>,
     open: Option<Open>,
-    work: Option<T>,
+    /// Boxed, since most sessions have none.
+    work: Option<Box<T>>,
 }
 
 /// Facts of an open transaction.
@@ -151,7 +152,7 @@ impl<T> Session<T> {
 
     /// Ends the open transaction, now or when its operation ends. Answers whether an operation has the session, and what
     /// was open.
-    pub fn kill(&self, why: Kill) -> (bool, Option<T>) {
+    pub fn kill(&self, why: Kill) -> (bool, Option<Box<T>>) {
         let mut state = self.lock();
         if state.busy {
             state.kill.get_or_insert(why);
@@ -162,7 +163,7 @@ impl<T> Session<T> {
     }
 
     /// False: an operation has it. What was open is over.
-    pub fn remove(&self) -> (bool, Option<T>) {
+    pub fn remove(&self) -> (bool, Option<Box<T>>) {
         let mut state = self.lock();
         if state.busy {
             return (false, None);
@@ -193,7 +194,7 @@ impl<T> Session<T> {
 }
 
 impl<T> State<T> {
-    fn close(&mut self) -> Option<T> {
+    fn close(&mut self) -> Option<Box<T>> {
         self.open = None;
         self.work.take()
     }
@@ -202,8 +203,8 @@ impl<T> State<T> {
 pub(crate) struct Taken<T> {
     pub outcome: Outcome,
     pub stored: Stored,
-    pub work: Option<T>,
-    pub over: Option<T>,
+    pub work: Option<Box<T>>,
+    pub over: Option<Box<T>>,
 }
 
 /// A session in the hands of one operation, until it is dropped. Whoever dropped it without having begun what it wanted to
@@ -214,7 +215,7 @@ pub struct CheckedOut<'s, T> {
     number: i64,
     intent: Intent,
     outcome: Outcome,
-    work: Option<T>,
+    work: Option<Box<T>>,
     journal: Journal,
     /// What became of the transaction in this operation.
     ended: Option<Phase>,
@@ -255,12 +256,12 @@ impl<'s, T> CheckedOut<'s, T> {
 
     /// The open transaction.
     pub fn work(&self) -> Option<&T> {
-        self.work.as_ref()
+        self.work.as_deref()
     }
 
     /// The transaction that was to begin has begun. `about` is kept for those who list open transactions.
     pub fn begin(&mut self, work: T, begun_wall: i64, about: Vec<u8>) {
-        self.work = Some(work);
+        self.work = Some(Box::new(work));
         let now = Instant::now();
         let open = Open {
             number: self.number,
@@ -277,7 +278,7 @@ impl<'s, T> CheckedOut<'s, T> {
 
     /// Takes the transaction out, to be committed or aborted; say how it ended afterwards.
     pub fn take_work(&mut self) -> Option<T> {
-        self.work.take()
+        self.work.take().map(|work| *work)
     }
 
     /// Puts down in the transaction that it commits, for whoever asks again.

@@ -87,7 +87,7 @@ impl<'c> Request<'c> {
                 "bypassDocumentValidation" => bypass_validation = field.bool(value)?,
                 "let" => let_variables = Some(field.document(value)?),
                 "cursor" => batch_size = cursor_option(field, value)?,
-                    _ => return Err(field.unknown()),
+                _ => return Err(field.unknown()),
             }
         }
         let operations = call.documents("ops")?;

@@ -1,6 +1,6 @@
 //! `currentOp`: what runs. Its fields filter the answer as a query does.
 
-use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_lang::{Context, Filter};
 use arbor_query::CursorInfo;
 use arbor_session::OpenTransactionInfo;
@@ -39,10 +39,12 @@ pub fn operations(server: &Commands, idle: bool) -> Vec<DocBuf> {
     let mut operations = server.operations.list(&host(server), idle);
     let open = server.sessions.open_transactions();
     for operation in operations.iter_mut().filter(|_| !open.is_empty()) {
-        let lsid = operation.get("lsid").map(ValueRef::to_value);
-        let of_session = |open: &&OpenTransactionInfo| {
-            open.active && lsid.as_ref().is_some_and(|lsid| *lsid == Value::Document(open.session.to_doc()))
+        let lsid = match operation.get("lsid") {
+            Some(ValueRef::Document(lsid)) => lsid.to_buf(),
+            _ => continue,
         };
+        let of_session =
+            |open: &&OpenTransactionInfo| open.active && open.session.to_doc().as_bytes() == lsid.as_bytes();
         if let Some(open) = open.iter().find(of_session) {
             operation.append("transaction", &transaction(server, open));
         }

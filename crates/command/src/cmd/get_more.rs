@@ -105,8 +105,10 @@ fn parse(call: &Call<'_>) -> Result<(i64, Namespace, BatchLimit)> {
 fn check_session(call: &Call<'_>, id: i64) -> Result<()> {
     let Some(owner) = call.database().cursors.options(id) else { return Ok(()) };
     let own = call.cursor_owner();
-    let shown = |session: &[u8]| session::from_bytes(session).map_or_else(String::new, |session| session.id.to_string());
-    let refused = |code, text: String| Err(Error::new(Code(code), format!("Cannot run getMore on cursor {id}, {text}")));
+    let shown =
+        |session: &[u8]| session::from_bytes(session).map_or_else(String::new, |session| session.id.to_string());
+    let refused =
+        |code, text: String| Err(Error::new(Code(code), format!("Cannot run getMore on cursor {id}, {text}")));
     match (&owner.session, &own.session) {
         (None, Some(own)) if call.session.is_some() => {
             return refused(50736, format!("which was not created in a session, in session {}", shown(own)));
@@ -122,9 +124,7 @@ fn check_session(call: &Call<'_>, id: i64) -> Result<()> {
     }
     match (owner.transaction, own.transaction) {
         (None, Some(own)) => refused(50739, format!("which was not created in a transaction, in transaction {own}")),
-        (Some(owner), None) => {
-            refused(50740, format!("which was created in transaction {owner}, without a txnNumber"))
-        }
+        (Some(owner), None) => refused(50740, format!("which was created in transaction {owner}, without a txnNumber")),
         (Some(owner), Some(own)) if owner != own => {
             refused(50741, format!("which was created in transaction {owner}, in transaction {own}"))
         }

@@ -75,7 +75,9 @@ fn time_of(wall: i64) -> ValueRef<'static> {
 /// A find over such documents, as a pipeline.
 pub fn pipeline_of_find(spec: &FindSpec<'_>) -> ArrayBuf {
     let mut pipeline = ArrayBuf::new();
-    let mut stage = |name: &str, value: ValueRef<'_>| drop(pipeline.push(&DocBuf::new().with(name, value)));
+    let mut stage = |name: &str, value: ValueRef<'_>| {
+        pipeline.push(&DocBuf::new().with(name, value));
+    };
     stage("$match", spec.filter.into());
     if let Some(sort) = spec.sort {
         stage("$sort", sort.into());

@@ -62,7 +62,12 @@ impl<'s> InSession<'s> {
     }
 
     /// Begins a transaction that belongs to the connection, and leaves it open.
-    pub fn begin_bound(server: &'s Commands, connection: &Connection, body: Doc<'_>, interrupt: &Interrupt) -> Result<Bound> {
+    pub(crate) fn begin_bound(
+        server: &'s Commands,
+        connection: &Connection,
+        body: Doc<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Bound> {
         let bound = Bound::new();
         let numbered = Numbered { number: bound.number, intent: Intent::Begin };
         let out = check_out(server, bound.session, numbered, interrupt)?;
@@ -155,9 +160,12 @@ impl<'s> InSession<'s> {
             }
             Err(error) => {
                 // it is in the log and must not be tried again
-                let is_committed =
-                    matches!(&error, arbor_store::Error::Txn(TxnError::CommittedNotApplied { .. }));
-                if is_committed { self.out.committed() } else { self.out.abort() }
+                let is_committed = matches!(&error, arbor_store::Error::Txn(TxnError::CommittedNotApplied { .. }));
+                if is_committed {
+                    self.out.committed()
+                } else {
+                    self.out.abort()
+                }
                 self.kill_cursors();
                 Err(error.into())
             }

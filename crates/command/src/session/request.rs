@@ -181,10 +181,7 @@ mod tests {
     fn sessions_are_read_or_refused() {
         let code = |text: &str| lsid(doc(text).as_doc()).map_err(|error| error.code.0);
         let id = Uuid::from_u128(0x00112233_4455_6677_8899_aabbccddeeff);
-        assert_eq!(
-            code("{ id: UUID('00112233-4455-6677-8899-aabbccddeeff') }"),
-            Ok(SessionId { id, user: NOBODY })
-        );
+        assert_eq!(code("{ id: UUID('00112233-4455-6677-8899-aabbccddeeff') }"), Ok(SessionId { id, user: NOBODY }));
         let digest = "07".repeat(32);
         let own = format!("{{ id: UUID('00112233-4455-6677-8899-aabbccddeeff'), uid: Binary(0, '{digest}') }}");
         assert_eq!(code(&own), Ok(SessionId { id, user: [7; 32] }));

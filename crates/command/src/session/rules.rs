@@ -88,7 +88,10 @@ pub fn check(
 
 fn check_command(row: &Row, intent: Intent) -> Result<()> {
     if intent == Intent::Begin && TELLING.contains(&row.name) {
-        return not_supported(format!("Cannot run {} as the first operation in a multi-document transaction.", row.name));
+        return not_supported(format!(
+            "Cannot run {} as the first operation in a multi-document transaction.",
+            row.name
+        ));
     }
     if runs_in_transaction(row.name) || TELLING.contains(&row.name) {
         return Ok(());

@@ -184,7 +184,9 @@ pub fn image(answer: &[u8]) -> Option<(DocBuf, bool)> {
     let (FOUND, rest) = answer.split_first().map(|(kind, rest)| (*kind, rest))? else { return None };
     let doc = document(rest)?;
     match doc.get("v") {
-        Some(ValueRef::Document(image)) => Some((image.to_buf(), matches!(doc.get("post"), Some(ValueRef::Bool(true))))),
+        Some(ValueRef::Document(image)) => {
+            Some((image.to_buf(), matches!(doc.get("post"), Some(ValueRef::Bool(true)))))
+        }
         _ => None,
     }
 }

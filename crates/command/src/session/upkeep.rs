@@ -8,6 +8,9 @@ use crate::{Commands, session};
 const FAILED: Event =
     Event { component: Component::Command, id: 9_000_010, message: "Rows of expired sessions could not be deleted" };
 
+/// All sessions are looked at, so not each second.
+const EXPIRY_EVERY_S: u64 = 60;
+
 impl Commands {
     /// Ends transactions that are open for too long, and closes what belongs to ended ones.
     pub(crate) fn end_expired_transactions(&self) {
@@ -22,8 +25,11 @@ impl Commands {
         self.database.cursors.kill_transactions_unless(is_open);
     }
 
-    /// Forgets sessions that nobody uses, with what belongs to them.
+    /// Forgets sessions that nobody uses, with what belongs to them. Works now and then only.
     pub(crate) fn expire_sessions(&self, now: Instant) {
+        if !now.saturating_duration_since(self.started).as_secs().is_multiple_of(EXPIRY_EVERY_S) {
+            return;
+        }
         let failed = |error: arbor_session::Error| {
             let attributes = arbor_bson::DocBuf::new().with("error", &error.to_string());
             self.log.warn(FAILED, "clock", attributes);
