@@ -347,7 +347,7 @@ def test_fields_that_make_no_sense(by_hand, c):
     assert by_hand.wire.send({**find(c), "txnNumber": n, "autocommit": False, "startTransaction": True, "$db": "sessions"})["code"] == 72
     by_hand.begin(insert(c, 1), 9)
     assert by_hand.go_on({"commitTransaction": 1}, 9)["code"] == 13
-    assert by_hand.commit(9)["code"] == 251
+    assert by_hand.commit(9)["ok"] == 1
 
 
 def test_what_does_not_run_inside(by_hand, c, set_client):
@@ -436,7 +436,7 @@ def test_lifetime(set_client, c, by_hand):
         assert (reply["code"], reply["errorLabels"]) == (251, [TRANSIENT])
         # while an operation runs
         c.insert_many([{"_id": 100 + i} for i in range(2000)])
-        slow = {"aggregate": c.name, "cursor": {}, "pipeline": [{"$lookup": {"from": c.name, "pipeline": [{"$match": {"$expr": {"$gt": [{"$mod": ["$_id", 7]}, 99]}}}], "as": "x"}}]}
+        slow = {"aggregate": c.name, "cursor": {}, "pipeline": [{"$lookup": {"from": c.name, "pipeline": [{"$match": {"$expr": {"$gt": [{"$mod": ["$_id", 7]}, 99]}}}], "as": "x"}}, {"$sort": {"x": 1}}]}
         reply = by_hand.begin(slow)
         assert (reply.get("code"), reply.get("codeName")) == (290, "TransactionExceededLifetimeLimitSeconds"), reply
         assert by_hand.go_on(find(c))["code"] == 251
@@ -491,9 +491,10 @@ def test_figures(set_client, c, by_hand):
     before = figures()
     by_hand.begin(insert(c, 1))
     during = figures()
-    assert (during["currentOpen"], during["currentInactive"], during["currentActive"]) == (1, 1, 0)
-    operations = list(set_client.admin.aggregate([{"$currentOp": {"idleSessions": True}}, {"$match": {"type": "idleSession"}}]))
-    assert len(operations) == 1 and operations[0]["lsid"]["id"] == by_hand.lsid["id"] and operations[0]["active"] is False
+    assert during["currentInactive"] == before["currentInactive"] + 1 and during["currentActive"] == 0
+    assert during["currentOpen"] == before["currentOpen"] + 1
+    operations = list(set_client.admin.aggregate([{"$currentOp": {"idleSessions": True}}, {"$match": {"lsid.id": by_hand.lsid["id"]}}]))
+    assert len(operations) == 1 and operations[0]["type"] == "idleSession" and operations[0]["active"] is False
     shown = operations[0]["transaction"]
     assert shown["parameters"] == {"txnNumber": 1, "autocommit": False} and shown["timeOpenMicros"] >= shown["timeActiveMicros"] > 0
     assert not list(set_client.admin.aggregate([{"$currentOp": {"idleSessions": False}}, {"$match": {"type": "idleSession"}}]))
