@@ -138,7 +138,7 @@ def test_a_hundred_thousand_sessions(replica_set, set_client):
     for at in range(0, len(plain), 10_000):
         assert wire.send({"refreshSessions": plain[at : at + 10_000], "$db": "admin"})["ok"] == 1
     numbered = [{"id": Binary(uuid.uuid4().bytes, 4)} for _ in range(10_000)]
-    insert = {"insert": "many", "documents": [{}], "txnNumber": Int64(1), "$db": "sessions"}
+    insert = {"insert": "many", "documents": [{}], "writeConcern": {"w": 1}, "txnNumber": Int64(1), "$db": "sessions"}
     for lsid in numbered:
         assert wire.send({**insert, "lsid": lsid})["n"] == 1
     count = set_client.admin.command("serverStatus")["logicalSessionRecordCache"]["activeSessionsCount"]
