@@ -147,7 +147,7 @@ mod tests {
         taken.and_then(|()| read.numbered(registry::find(command).unwrap())).map_err(|error| error.code.0)
     }
 
-    const LSID: &str = "lsid: { id: UUID('00112233-4455-6677-8899-aabbccddeeff') }";
+    const LSID: &str = "lsid: { id: Binary(4, '00112233445566778899aabbccddeeff') }";
 
     #[test]
     fn fields_make_sense_together_or_are_refused() {
@@ -181,17 +181,17 @@ mod tests {
     fn sessions_are_read_or_refused() {
         let code = |text: &str| lsid(doc(text).as_doc()).map_err(|error| error.code.0);
         let id = Uuid::from_u128(0x00112233_4455_6677_8899_aabbccddeeff);
-        assert_eq!(code("{ id: UUID('00112233-4455-6677-8899-aabbccddeeff') }"), Ok(SessionId { id, user: NOBODY }));
+        assert_eq!(code("{ id: Binary(4, '00112233445566778899aabbccddeeff') }"), Ok(SessionId { id, user: NOBODY }));
         let digest = "07".repeat(32);
-        let own = format!("{{ id: UUID('00112233-4455-6677-8899-aabbccddeeff'), uid: Binary(0, '{digest}') }}");
+        let own = format!("{{ id: Binary(4, '00112233445566778899aabbccddeeff'), uid: Binary(0, '{digest}') }}");
         assert_eq!(code(&own), Ok(SessionId { id, user: [7; 32] }));
         for (text, expect) in [
             ("{}", 40414),
             ("{ id: 1 }", 14),
             ("{ id: Binary(4, '00') }", 207),
-            ("{ id: UUID('00112233-4455-6677-8899-aabbccddeeff'), uid: Binary(0, '00') }", 12),
-            ("{ id: UUID('00112233-4455-6677-8899-aabbccddeeff'), x: 1 }", 40415),
-            ("{ id: UUID('00112233-4455-6677-8899-aabbccddeeff'), txnNumber: Long(1) }", 72),
+            ("{ id: Binary(4, '00112233445566778899aabbccddeeff'), uid: Binary(0, '00') }", 12),
+            ("{ id: Binary(4, '00112233445566778899aabbccddeeff'), x: 1 }", 40415),
+            ("{ id: Binary(4, '00112233445566778899aabbccddeeff'), txnNumber: Long(1) }", 72),
         ] {
             assert_eq!(code(text), Err(expect), "{text}");
         }
