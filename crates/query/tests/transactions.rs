@@ -345,3 +345,82 @@ fn a_transaction_moves_between_threads_with_its_cursors() {
     Arc::into_inner(open).unwrap().commit(Durability::Applied).unwrap();
     assert_eq!(rig.count(&DocBuf::new()), 400);
 }
+
+/// Numbers from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// One statement that the dice choose; the answer as text.
+fn any_statement(rig: &Rig, scope: &Scope<'_>, dice: &mut Dice) -> String {
+    let (id, n) = (dice.below(30), dice.below(20));
+    let filter = match dice.below(4) {
+        0 => format!("{{_id: {id}}}"),
+        1 => format!("{{n: {{$gte: {n}}}}}"),
+        2 => format!("{{u: {n}}}"),
+        _ => format!("{{n: {{$lt: {n}}}, _id: {{$gt: {id}}}}}"),
+    };
+    let updated = |outcome: UpdateOutcome| {
+        let UpdateOutcome { matched, modified, upserted, errors, .. } = outcome;
+        format!("{matched} {modified} {} {}", upserted.len(), errors.len())
+    };
+    match dice.below(8) {
+        0 | 1 => {
+            let docs = [0, 1, 2].map(|more| doc(&format!("{{_id: {}, n: {n}, u: {}}}", id + more, id + 100 * more)));
+            format!("{:?}", insert(rig, scope, &docs).unwrap())
+        }
+        2 => updated(
+            update(rig, scope, &filter, &format!("{{$inc: {{n: 7}}, $set: {{u: {id}}}}}"), false, false).unwrap(),
+        ),
+        3 => updated(update(rig, scope, &filter, "{$inc: {n: 5}}", true, false).unwrap()),
+        4 => updated(update(rig, scope, &format!("{{_id: {id}}}"), "{$inc: {n: 1}}", false, true).unwrap()),
+        5 => delete(rig, scope, &filter, dice.below(3) == 0).unwrap().to_string(),
+        6 => {
+            let group = "{$group: {_id: {$mod: ['$n', 3]}, c: {$sum: 1}, s: {$sum: '$n'}}}";
+            let join = "{$lookup: {from: 'c', localField: 'n', foreignField: 'n', as: 'same'}}";
+            let size = "{$project: {n: 1, same: {$size: '$same'}}}";
+            let grouped =
+                aggregate(rig, scope, &[&format!("{{$match: {filter}}}"), group, "{$sort: {_id: 1}}"]).unwrap();
+            let joined =
+                aggregate(rig, scope, &[&format!("{{$match: {filter}}}"), "{$sort: {_id: 1}}", join, size]).unwrap();
+            format!("{grouped:?} {joined:?}")
+        }
+        _ => {
+            let mut found = find(rig, scope, &filter);
+            found.sort();
+            format!("{found:?}")
+        }
+    }
+}
+
+/// The same statements in one transaction and one by one.
+#[test]
+fn statements_answer_the_same_in_a_transaction_and_by_themselves() {
+    for seed in 0..6 {
+        let (alone, together) = (rig(), rig());
+        for rig in [&alone, &together] {
+            rig.fill(
+                &(0..10).map(|id| DocBuf::new().with("_id", id).with("n", id * 2).with("u", id)).collect::<Vec<_>>(),
+            );
+            rig.index("n");
+            rig.index_with("u", doc("{unique: true, sparse: true}"));
+        }
+        let untouched = find(&together, &together.scope(), "{}");
+        let (mut first, mut second) = (Dice(seed), Dice(seed));
+        let open = begin(&together);
+        for step in 0..150 {
+            let expected = any_statement(&alone, &alone.scope(), &mut first);
+            let answer = any_statement(&together, &within(&together, &open), &mut second);
+            assert_eq!(answer, expected, "seed {seed}, step {step}");
+        }
+        assert_eq!(find(&together, &together.scope(), "{}"), untouched);
+        open.commit(Durability::Applied).unwrap();
+        assert_eq!(find(&together, &together.scope(), "{}"), find(&alone, &alone.scope(), "{}"), "seed {seed}");
+        assert!(together.database.store.validate(&together.ns, true).unwrap().is_valid());
+    }
+}

@@ -16,7 +16,7 @@ use arbor_ftree::{Forest, Options as ForestOptions};
 use arbor_log::{Log, LogOptions};
 use arbor_store::{
     EngineNames, Error, Namespace, OpenTransaction, RecordCursor, Result, Store, StoreOptions, ToldAs, TreeDefaults,
-    id_key,
+    Unwatched, id_key,
 };
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Durability, Error as TxnError, Options, Transactions};
@@ -149,6 +149,12 @@ fn a_transaction_over_two_engines_is_one() {
     let lmdb = DocBuf::new().with("storageEngine", &DocBuf::new().with("lmdb", &DocBuf::new()));
     store.create_collection(&name("b"), &lmdb).unwrap();
     isolated(&store);
+    // a collection that moves to another engine is another one at the commit
+    let writer = begin(&store);
+    insert(&writer, &name("a"), &row(50, 50)).unwrap();
+    store.change_engine(&name("a"), &DocBuf::new().with("lmdb", &DocBuf::new()), &Unwatched).unwrap();
+    assert_conflict(commit(writer));
+    check_valid(&store, &name("a"));
     // what is dropped meanwhile is there for who looked at it
     let reader = begin(&store);
     let found = || ["a", "b"].map(|ns| docs(&reader, &name(ns)).len());
