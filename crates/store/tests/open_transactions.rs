@@ -219,7 +219,7 @@ fn a_created_collection_is_its_own_until_the_commit() {
     assert_eq!(docs(&open, &ns), ["{ _id: 1, n: 1 }"]);
     // it has documents now
     let second = DocBuf::new().with("key", &key(&[("m", 1)])).with("name", "m");
-    assert!(matches!(open.create_indexes(&ns, &[second.clone()]), Err(Error::NotInTransaction(_))));
+    assert!(matches!(open.create_indexes(&ns, std::slice::from_ref(&second)), Err(Error::NotInTransaction(_))));
     assert_eq!(open.create_indexes(&ns, &[by_n(true)]).unwrap().created.len(), 0);
     assert!(rig.store.collection(&ns).is_none());
     // a view of the transaction shows the collection
