@@ -309,6 +309,7 @@ def test_bad_options(own, set_client):
         (aggregate(set_client.config, "c", {}), 73),
         (aggregate(own, 1, {"allChangesForCluster": True}), 72),
         (aggregate(own, "view", {}), 166),
+        (aggregate(own, "c", {}, readConcern={"level": "local"}), 72),
     ]:
         assert code_of(call) == code
 

@@ -57,11 +57,19 @@ fn timestamp(time: u64) -> Timestamp {
     Timestamp { seconds: (time >> 32) as u32, increment: time as u32 }
 }
 
-/// The entries of a record in order: one per change, or one for a whole transaction. `term` is the member's.
+/// Bytes of operations in one entry; with all around them it stays below the 16 MB of a document.
+const ENTRY_BYTES_MAX: usize = 12 << 20;
+
+/// The entries of a record in order: one per change, or, of a transaction, one for all of them: more than one document holds
+/// are several, the earlier ones marked as partial. `term` is the member's.
 pub fn entries(record: &Record, term: i64) -> Taken<Vec<DocBuf>> {
+    entries_within(record, term, ENTRY_BYTES_MAX)
+}
+
+fn entries_within(record: &Record, term: i64, bytes_max: usize) -> Taken<Vec<DocBuf>> {
     let events = events(record)?;
-    match events.first().and_then(|first| first.statement) {
-        Some(Statement { retry: Retry::Transaction, .. }) => Ok(vec![transaction(&events, term)]),
+    match events.first() {
+        Some(first) if first.is_of_transaction() => Ok(transaction(&events, term, bytes_max)),
         _ => Ok(events.iter().map(|event| entry(event, term)).collect()),
     }
 }
@@ -76,21 +84,32 @@ fn entry(event: &Event<'_>, term: i64) -> DocBuf {
 }
 
 /// `applyOps` with all changes.
-fn transaction(events: &[Event<'_>], term: i64) -> DocBuf {
-    let (Some(first), Some(last)) = (events.first(), events.last()) else { return DocBuf::new() };
-    let operations: ArrayBuf = events
-        .iter()
-        .map(|event| {
-            let mut operation = DocBuf::new();
-            event.append_change(&mut operation);
-            arbor_bson::Value::Document(operation)
-        })
-        .collect::<Vec<_>>()
-        .iter()
-        .collect();
-    let command = DocBuf::new().with("applyOps", &operations);
-    let out = head(first.statement).with("op", "c").with("ns", "admin.$cmd").with("o", &command);
-    tail(out, last, term)
+fn transaction(events: &[Event<'_>], term: i64, bytes_max: usize) -> Vec<DocBuf> {
+    let mut entries = Vec::new();
+    let mut before = (Timestamp { seconds: 0, increment: 0 }, -1i64);
+    let mut operations = ArrayBuf::new();
+    for (at, event) in events.iter().enumerate() {
+        let mut operation = DocBuf::new();
+        event.append_change(&mut operation);
+        operations.push(&operation);
+        let next = events.get(at + 1).map(Event::size_bytes);
+        let is_full = next.is_some_and(|next| operations.as_array().as_bytes().len() + next > bytes_max);
+        if next.is_some() && !is_full {
+            continue;
+        }
+        let mut command = DocBuf::new().with("applyOps", &operations);
+        match next {
+            Some(_) => drop(command.append("partialTxn", true)),
+            None if entries.is_empty() => {}
+            None => drop(command.append("count", events.len() as i64)),
+        }
+        operations = ArrayBuf::new();
+        let previous = DocBuf::new().with("ts", ValueRef::Timestamp(before.0)).with("t", before.1);
+        let out = head(event.statement).with("op", "c").with("ns", "admin.$cmd").with("o", &command);
+        entries.push(tail(out, event, term).with("prevOpTime", &previous));
+        before = (event.time, term);
+    }
+    entries
 }
 
 fn head(statement: Option<Statement>) -> DocBuf {
@@ -108,6 +127,15 @@ fn tail(out: DocBuf, event: &Event<'_>, term: i64) -> DocBuf {
 }
 
 impl<'r> Event<'r> {
+    /// About what it takes in an entry.
+    fn size_bytes(&self) -> usize {
+        let told = match self.change.kind {
+            Kind::Insert | Kind::Replace => self.after,
+            Kind::Update(doc) | Kind::Delete(doc) | Kind::Command(doc) | Kind::Noop(doc) => Some(doc),
+        };
+        told.map_or(0, |doc| doc.as_bytes().len()) + self.place.namespace.len() + 256
+    }
+
     /// `op`, `ns`, `ui`, `o`, `o2`.
     fn append_change(&self, out: &mut DocBuf) {
         let after = self.after.unwrap_or(Doc::empty());
@@ -255,6 +283,34 @@ mod tests {
         assert_eq!(show(entry[0].get("o").unwrap()), expect(operations));
         assert_eq!(show(entry[0].get("txnNumber").unwrap()), "Long(3)");
         assert!(matches!(entry[0].get("ts"), Some(ValueRef::Timestamp(Timestamp { seconds: 100, increment: 8 }))));
+    }
+
+    #[test]
+    fn a_large_transaction_is_several_entries() {
+        let session = SessionId { id: Uuid::from_u128(5), user: [0; 32] };
+        let statement = Statement { session, number: 3, retry: Retry::Transaction };
+        let documents: Vec<DocBuf> =
+            (0..5i32).map(|id| DocBuf::new().with("_id", id).with("t", "x".repeat(300).as_str())).collect();
+        let changes: Vec<_> = documents.iter().map(|doc| (Change::of(Kind::Insert), Some(doc))).collect();
+        let record = record(Some(statement), &changes);
+        let entries = entries_within(&record, 1, 1500).unwrap();
+        let told = |name: &str| -> Vec<String> {
+            let of = |entry: &DocBuf| match entry.get("o") {
+                Some(ValueRef::Document(o)) => o.get(name).map_or(String::new(), show),
+                other => panic!("{other:?}"),
+            };
+            entries.iter().map(of).collect()
+        };
+        assert_eq!(told("partialTxn"), ["true", "true", ""]);
+        assert_eq!(told("count"), ["", "", "Long(5)"]);
+        assert_eq!(told("applyOps").iter().map(|all| all.matches("\"i\"").count()).collect::<Vec<_>>(), [2, 2, 1]);
+        let times: Vec<String> = entries.iter().map(|entry| show(entry.get("ts").unwrap())).collect();
+        let before = |entry: &DocBuf| match entry.get("prevOpTime") {
+            Some(ValueRef::Document(before)) => show(before.get("ts").unwrap()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(entries[1..].iter().map(before).collect::<Vec<_>>(), times[..2]);
+        assert!(before(&entries[0]).contains("seconds: 0"));
     }
 
     #[test]

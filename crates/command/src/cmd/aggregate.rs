@@ -9,6 +9,7 @@ use super::cursor_reply::{First, answer_first, collation, cursor_option, refuse_
 use super::{coll_stats, current_op, explain, plan_cache_clear};
 use crate::arguments::Field;
 use crate::call::Call;
+use crate::read_concern::Level;
 use crate::session::collections;
 use crate::{Error, Result, usage};
 
@@ -24,6 +25,17 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         call.reply = explain::explain_call(call, Verbosity::QueryPlanner)?;
         explain::append_surroundings(call, call.body);
         return Ok(());
+    }
+    if arbor_query::stream::is_change_stream(&spec)
+        && let Some(level) = call.generic.read_concern.level.filter(|level| *level != Level::Majority)
+        && call.body.get("readConcern").is_some()
+    {
+        let text = format!(
+            "$changeStream cannot run with a readConcern other than 'majority', or in a multi-document transaction. \
+             Current readConcern: {{ level: \"{}\" }}",
+            level.name()
+        );
+        return Err(Error::new(Code::INVALID_OPTIONS, text));
     }
     if let Some(documents) = collections::documents(call.server, &spec.namespace)?
         && !asks_server(spec.pipeline)
