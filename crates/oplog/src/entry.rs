@@ -293,7 +293,7 @@ mod tests {
             (0..5i32).map(|id| DocBuf::new().with("_id", id).with("t", "x".repeat(300).as_str())).collect();
         let changes: Vec<_> = documents.iter().map(|doc| (Change::of(Kind::Insert), Some(doc))).collect();
         let record = record(Some(statement), &changes);
-        let entries = entries_within(&record, 1, 1500).unwrap();
+        let entries = entries_within(&record, 1, 1300).unwrap();
         let told = |name: &str| -> Vec<String> {
             let of = |entry: &DocBuf| match entry.get("o") {
                 Some(ValueRef::Document(o)) => o.get(name).map_or(String::new(), show),

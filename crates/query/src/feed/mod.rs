@@ -242,6 +242,10 @@ impl Feed {
     /// Answers whether the thread goes on.
     fn publish(&self, arrival: Arrival) -> bool {
         let mut state = self.lock();
+        if state.subscribers.is_empty() {
+            Feed::deactivate(&mut state);
+            return false;
+        }
         state.tail = arrival.next;
         state.time = arrival.last_time();
         let mut concerned = Vec::new();
