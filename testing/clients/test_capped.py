@@ -170,16 +170,19 @@ def test_a_tail_awaits(capped):
     with pytest.raises(StopIteration):
         short.next()
     assert short.alive
-    db = capped.database
-    raw = db.command("find", "capped", tailable=True, awaitData=True)["cursor"]["id"]
-    began = time.monotonic()
-    answer = db.command("getMore", raw, collection="capped", maxTimeMS=200)["cursor"]
-    assert answer["nextBatch"] == [] and answer["id"] == raw and 0.15 < time.monotonic() - began < 10
-    plain = db.command("find", "capped", tailable=True)["cursor"]["id"]
-    refused(lambda: db.command("getMore", plain, collection="capped", maxTimeMS=200), 2, "non-awaitData")
-    assert db.command("getMore", plain, collection="capped")["cursor"]["id"] == plain
-    capped.drop()
-    refused(lambda: db.command("getMore", raw, collection="capped"), 175)
+    with capped.database.client.start_session() as session:
+        def command(*arguments, **more):
+            return capped.database.command(*arguments, session=session, **more)
+
+        raw = command("find", "capped", tailable=True, awaitData=True)["cursor"]["id"]
+        began = time.monotonic()
+        answer = command("getMore", raw, collection="capped", maxTimeMS=200)["cursor"]
+        assert answer["nextBatch"] == [] and answer["id"] == raw and 0.15 < time.monotonic() - began < 10
+        plain = command("find", "capped", tailable=True)["cursor"]["id"]
+        refused(lambda: command("getMore", plain, collection="capped", maxTimeMS=200), 2, "non-awaitData")
+        assert command("getMore", plain, collection="capped")["cursor"]["id"] == plain
+        capped.drop()
+        refused(lambda: command("getMore", raw, collection="capped"), 175)
 
 
 def test_the_order_moves_to_another_engine(db, capped):

@@ -400,14 +400,12 @@ fn events_that_are_too_large_are_split_on_request() {
 #[test]
 fn streams_that_sleep_are_woken_by_their_own_changes_only() {
     let own = watched();
+    own.rig.fill_into("db.other", &[doc("{_id: -1}")]);
     let mut stream = own.watch("{}");
     assert!(events(&mut stream).is_empty());
     let before = stream.resume_token().unwrap();
     (0..100).for_each(|id| own.rig.fill_into("db.other", &[DocBuf::new().with("_id", id)]));
-    assert!(
-        !stream.woken().unwrap().wait(Instant::now() + Duration::from_millis(200))
-            || own.rig.database.store.list_collections("db").len() > 2
-    );
+    assert!(!stream.woken().unwrap().wait(Instant::now() + Duration::from_millis(200)));
     assert!(events(&mut stream).is_empty());
     // and they have moved on nevertheless
     assert!(!same(&[stream.resume_token().unwrap()], &[before]));
