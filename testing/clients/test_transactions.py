@@ -378,6 +378,9 @@ def test_what_does_not_run_inside(by_hand, c, set_client):
     assert by_hand.commit()["ok"] == 1 and ids(c.find()) == [1, 2]
     assert by_hand.begin({"killCursors": c.name, "cursors": [Int64(1)]}, 50)["code"] == 263
     assert by_hand.begin(find(c), 51, readConcern={"level": "linearizable"})["code"] == 72
+    now = by_hand.run({"ping": 1})["operationTime"]
+    assert by_hand.begin(find(c), 51, readConcern={"level": "snapshot", "atClusterTime": now})["code"] == 238
+    assert by_hand.begin(find(c), 51, readConcern={"level": "snapshot", "afterClusterTime": now})["ok"] == 1
     for kind, options in (("capped", dict(capped=True, size=4096)), ("series", dict(timeseries={"timeField": "t"}))):
         set_client.sessions.drop_collection(kind)
         set_client.sessions.create_collection(kind, **options)
@@ -424,7 +427,44 @@ def test_one_operation_at_a_time(by_hand, c):
     assert by_hand.commit()["ok"] == 1 and c.count_documents({}) == 9
 
 
+# ---- the oplog and change streams
+
+
+def test_the_history_has_one_entry(set_client, c, by_hand):
+    oplog = set_client.local["oplog.rs"]
+    with c.watch() as stream:
+        by_hand.begin(insert(c, 1, 2))
+        by_hand.go_on({"update": c.name, "updates": [{"q": {"_id": 1}, "u": {"$set": {"a": 1}}}]})
+        assert oplog.find_one({"lsid.id": by_hand.lsid["id"]}) is None and stream.try_next() is None
+        by_hand.commit(writeConcern={"w": "majority"})
+        entry = oplog.find_one({"lsid.id": by_hand.lsid["id"]})
+        assert (entry["op"], entry["ns"], entry["txnNumber"]) == ("c", "admin.$cmd", by_hand.number)
+        assert [o["op"] for o in entry["o"]["applyOps"]] == ["i", "i", "u"]
+        events = [next(stream) for _ in range(3)]
+        assert [e["operationType"] for e in events] == ["insert", "insert", "update"]
+        assert {e["txnNumber"] for e in events} == {by_hand.number} and {bytes(e["lsid"]["id"]) for e in events} == {bytes(by_hand.lsid["id"])}
+        assert len({e["clusterTime"] for e in events}) == 1
+        by_hand.write({**insert(c, 7, 8), "writeConcern": {"w": "majority"}})
+        entries = list(oplog.find({"lsid.id": by_hand.lsid["id"], "txnNumber": by_hand.number}))
+        assert [(e["op"], e["o"]["_id"], e["stmtId"]) for e in entries] == [("i", 7, 0), ("i", 8, 1)]
+        by_hand.begin(insert(c, 9))
+        by_hand.abort()
+        assert oplog.count_documents({"lsid.id": by_hand.lsid["id"]}) == 3
+
+
 # ---- lifetime, restarts, figures
+
+
+def test_a_clean_shutdown_ends_what_is_open(tmp_path):
+    arbor = ReplicaSet(tmp_path / "data")
+    arbor.start()
+    with pymongo.MongoClient(arbor.uri, serverSelectionTimeoutMS=20_000) as client:
+        client.sessions.c.insert_one({"_id": 0})
+        Session(client).begin({"insert": "c", "documents": [{"_id": 1}]})
+        assert arbor.stop() == 0
+        arbor.start()
+        assert ids(client.sessions.c.find()) == [0]
+        arbor.stop()
 
 
 def test_lifetime(set_client, c, by_hand):

@@ -112,6 +112,9 @@ fn check_concerns(body: Doc<'_>, generic: &Generic<'_>, intent: Intent, ends: bo
         Some(ValueRef::Document(concern)) if !concern.is_empty() && intent != Intent::Begin => {
             invalid("Only the first command in a transaction may specify a readConcern")
         }
+        Some(ValueRef::Document(concern)) if concern.get("atClusterTime").is_some() => {
+            Err(Error::not_supported("the read concern atClusterTime of a transaction"))
+        }
         Some(ValueRef::Document(concern)) => match concern.get("level") {
             None | Some(ValueRef::String("local" | "majority" | "snapshot")) => Ok(()),
             Some(_) => invalid(
