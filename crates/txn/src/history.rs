@@ -17,6 +17,7 @@ pub struct History {
     path: Arc<CommitPath>,
     reader: Reader,
     assembler: Assembler,
+    from: Position,
     /// The history began inside a chain, and the reader went to the chain's beginning.
     went_back: bool,
 }
@@ -24,7 +25,7 @@ pub struct History {
 impl History {
     pub(crate) fn new(path: Arc<CommitPath>, from: Position) -> History {
         let reader = path.log().read(from);
-        History { path, reader, assembler: Assembler::default(), went_back: false }
+        History { path, reader, assembler: Assembler::default(), from, went_back: false }
     }
 
     /// Position from which a later [`Transactions::history`](crate::Transactions::history) would go on.
@@ -41,17 +42,25 @@ impl History {
             match self.assembler.take(payload).map_err(|reason| Error::CorruptRecord { position, reason })? {
                 Part::Record(record) => return Ok(Some((position, record))),
                 Part::Link => {}
-                // C1: its chain begins so many positions before it. Of what is damaged a chain may lack that.
-                Part::Inside(links) if !self.went_back => {
-                    self.went_back = true;
-                    self.reader = self.path.log().read(Position(position.0.saturating_sub(links.into())));
-                }
-                Part::Inside(_) => {
-                    return Err(Error::CorruptRecord { position, reason: "a chain without its first link" });
-                }
+                Part::Inside(links) => self.enter(position, links)?,
             }
         }
         Ok(None)
+    }
+
+    /// The history began inside a chain, at a link with this position and number: goes to the chain's beginning (C1).
+    fn enter(&mut self, position: Position, links: u32) -> Result<()> {
+        let (begin, first) = (Position(position.0.saturating_sub(links.into())), self.path.log().first());
+        if begin < first && self.from <= first {
+            // The log begins inside the chain: what is whole comes behind it.
+            return Ok(());
+        }
+        if self.went_back {
+            return Err(Error::CorruptRecord { position, reason: "a chain without its first link" });
+        }
+        self.went_back = true;
+        self.reader = self.path.log().read(begin);
+        Ok(())
     }
 
     /// Waits until there is a next record, or until the deadline; says whether there is one. Who waits has the log synced at

@@ -258,3 +258,22 @@ fn a_chain_waits_for_a_full_engine() {
     assert_eq!(whole_ones(&rig.transactions.read().unwrap(), tree), names(&["late"]));
     assert_eq!(rig.transactions.read().unwrap().position(), position);
 }
+
+/// The log was trimmed up to a segment that begins inside a chain: the history begins behind it, and who wants to go on inside
+/// is told that it is gone.
+#[test]
+fn a_history_may_begin_inside_a_chain() {
+    let rig = Rig::over(InMemory::with_segments(options(), 1500).unwrap());
+    let tree = rig.tree();
+    let first = commit_large(&rig.transactions, tree, "first").unwrap();
+    commit_large(&rig.transactions, tree, "second").unwrap();
+    rig.transactions.checkpoint_now().unwrap();
+    let log = rig.transactions.log();
+    assert!(log.first() > first, "a checkpoint trims what nobody keeps");
+    let kept = log.first();
+    assert_eq!(rig.transactions.history(kept).read().unwrap(), None, "only the end of the second is left");
+    assert!(rig.transactions.history(kept.next()).read().is_err());
+    let third = commit_large(&rig.transactions, tree, "third").unwrap();
+    let (position, _) = rig.transactions.history(kept).read().unwrap().unwrap();
+    assert_eq!(position, third);
+}
