@@ -18,6 +18,11 @@ const Charts = (() => {
     if (size >= 1e4) return +(value / 1e3).toPrecision(4) + ' k';
     return String(+value.toPrecision(4));
   }
+  // the next number that an axis may end at
+  function round(value) {
+    const step = Math.pow(10, Math.floor(Math.log10(Math.max(value, 1e-9)))) / 2;
+    return Math.ceil(value / step) * step;
+  }
   const percent = x => +(100 * (1 - Math.pow(10, -x))).toPrecision(7) + ' %';
 
   // One system has one colour on the whole page; names of other machines' systems follow in order.
@@ -38,7 +43,11 @@ const Charts = (() => {
       nameLocation: across ? 'middle' : 'end', nameGap: across ? 28 : 12,
     };
     if (!across) common.nameTextStyle.align = 'left';
-    if (of.categories && of.categories.length) return { ...common, type: 'category', data: of.categories };
+    if (of.categories && of.categories.length) {
+      const crowded = across && of.categories.length > 8 && of.categories.some(name => name.length > 5);
+      const axisLabel = crowded ? { ...common.axisLabel, rotate: 45, hideOverlap: false, interval: 0 } : common.axisLabel;
+      return { ...common, type: 'category', data: of.categories, axisLabel, ...(crowded ? { name: '' } : {}) };
+    }
     if (of.scale === 'percentile') {
       return { ...common, type: 'value', min: 0, interval: 1, axisLabel: { ...common.axisLabel, formatter: percent } };
     }
@@ -175,7 +184,8 @@ const Charts = (() => {
     const x = axis(chart.x, chart.x.name, faint, line, true);
     const y = axis(chart.y, chart.y.name, faint, line, false);
     if (chart.shape === 'timeline') { y.inverse = true; y.name = ''; y.splitLine.show = false; x.splitLine.show = true; }
-    if (extent && extent.length) y.max = value => Math.max(value.max, ...extent) * 1.02;
+    if (extent && extent.length) y.max = value => round(Math.max(value.max, ...extent));
+    if (chart.shape === 'lines' && !chart.x.scale && !x.data) x.max = 'dataMax';
     const value = chart.x.scale === 'percentile' ? percent : item => item;
     return {
       animation: false, backgroundColor: 'transparent', textStyle: { color: text, fontFamily: 'system-ui, sans-serif' },

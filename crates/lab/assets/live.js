@@ -46,7 +46,7 @@
   }
 
   function event(news) {
-    const text = `${Charts.short(news.t)} s, ${news.system}: ${news.what.replace('_', ' ')}: ${news.text}`;
+    const text = `${news.t.toFixed(1)} s, ${news.system}: ${news.what.replace('_', ' ')}: ${news.text}`;
     const item = document.createElement('li');
     item.textContent = text;
     at('events').prepend(item);

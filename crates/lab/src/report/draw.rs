@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::founding::tables;
 use super::page::{Entry, index, page};
 use super::text;
 use crate::results::Run;
@@ -10,10 +11,14 @@ use crate::{Error, Result};
 pub const HTML: &str = "report.html";
 pub const TEXT: &str = "report.txt";
 pub const INDEX: &str = "index.html";
+const TABLES: &str = "tables.json";
 
-/// Reads a run's folder and writes report.txt and report.html into it.
+/// Reads a run's folder and writes report.txt, report.html and the tables as data into it.
 pub fn draw(folder: &Path) -> Result<Run> {
-    let run = Run::read(folder)?;
+    let mut run = Run::read(folder)?;
+    run.tables = tables(&run);
+    let data = serde_json::to_string_pretty(&run.tables).map_err(|error| Error::Io(error.into()))?;
+    write(&folder.join(TABLES), &format!("{data}\n"))?;
     write(&folder.join(TEXT), &text(&run))?;
     write(&folder.join(HTML), &page(&run))?;
     Ok(run)

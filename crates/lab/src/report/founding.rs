@@ -2,6 +2,7 @@
 
 use super::chart::{COSTS, SIZES, cost_title, last_sized};
 use super::grid::{self, CLIENTS, Choice, Dimension, Grid, label, with};
+use super::measured::Measured;
 use super::published::Published;
 use crate::results::{Clock, Form, LatencyRow, Phase, Record, Run, StepRecord, SystemRecord, Table};
 use crate::target::echo;
@@ -13,6 +14,7 @@ pub fn tables(run: &Run) -> Vec<Table> {
     let mut tables = Vec::new();
     tables.extend(rounds(&grid, record));
     tables.extend(rates(&grid, record));
+    tables.extend(at_the_end(run, &grid));
     tables.extend(share_of_echo(&grid));
     tables.extend(response(run));
     tables.extend(costs(&grid, record));
@@ -128,6 +130,30 @@ fn rates(grid: &Grid<'_>, record: &Record) -> Vec<Table> {
     let dimensions = grid.dimensions().iter().filter(|dimension| dimension.name != super::chart::ROUND);
     let tables = dimensions.flat_map(|dimension| across(grid, dimension, &title, "per_second", short));
     tables.map(|table| table.about("rate")).collect()
+}
+
+/// So many intervals have a tenth that says something.
+const INTERVALS_MIN: usize = 20;
+
+/// The exit throughput, of which iiBench is about: how fast it still is when the data has grown.
+fn at_the_end(run: &Run, grid: &Grid<'_>) -> Option<Table> {
+    if !grid.dimensions().is_empty() {
+        return None;
+    }
+    let measured = Measured::of(run);
+    let title = format!("{} per second in the first and in the last tenth of the run", plural(&run.record.unit));
+    let mut table = Table::new(&title, "", ["first", "last"].map(str::to_owned));
+    for (system, step) in last_steps(run) {
+        let rates = measured.rate(&system.name, step);
+        let tenth = rates.len() / 10;
+        if rates.len() >= INTERVALS_MIN {
+            let mean = |rates: &[(f64, f64)]| rates.iter().map(|(_, rate)| rate).sum::<f64>() / tenth as f64;
+            let first = rates.get(..tenth).map(mean).unwrap_or_default();
+            let last = rates.get(rates.len() - tenth..).map(mean).unwrap_or_default();
+            table.row([short(first), short(last)], &system.name);
+        }
+    }
+    (!table.rows.is_empty()).then(|| table.about("rate").form(Form::NameFirst))
 }
 
 fn rounds(grid: &Grid<'_>, record: &Record) -> Vec<Table> {

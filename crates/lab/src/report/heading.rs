@@ -39,15 +39,23 @@ pub fn ending(ending: Ending) -> &'static str {
     }
 }
 
-/// The texts and numbers on the top level of env.json, in a line.
+/// What env.json says of the machine, in a line.
 fn machine(environment: &Value) -> String {
-    let named = |name: &str| match environment.get(name)? {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(format!("{number} {}", name.replace('_', " "))),
-        _ => None,
-    };
-    let names = ["processor", "processors", "memory", "kernel", "filesystem", "disk"];
-    names.iter().filter_map(|name| named(name)).collect::<Vec<_>>().join(", ")
+    let text = |name: &str| environment.get(name)?.as_str().map(str::to_owned);
+    let number = |name: &str| environment.get(name)?.as_u64();
+    // what stands in brackets are mount options
+    let filesystem = text("filesystem").map(|text| text.split(" (").next().unwrap_or_default().to_owned());
+    let device =
+        filesystem.map(|system| text("device").map_or(system.clone(), |device| format!("{system} on {device}")));
+    let facts = [
+        text("processor"),
+        number("processors").map(|count| format!("{count} processors")),
+        number("memory_bytes").map(|bytes| format!("{:.1} GB of memory", bytes as f64 / 1e9)),
+        device,
+        text("kernel").map(|kernel| format!("Linux {kernel}")),
+        text("load_average").map(|load| format!("load average before the run {load}")),
+    ];
+    facts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// What a reader of the figures must know.
@@ -70,4 +78,21 @@ fn of_step(system: &SystemRecord, step: &StepRecord) -> Vec<String> {
         remarks.push(format!("{at}: interrupted"));
     }
     remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_machine_in_a_line() {
+        let environment = json!({
+            "processor": "Xeon", "processors": 2, "memory_bytes": 25_276_502_016_u64, "filesystem": "ext4 (rw,relatime)",
+            "device": "vda", "kernel": "6.18", "governor": null,
+        });
+        assert_eq!(machine(&environment), "Xeon, 2 processors, 25.3 GB of memory, ext4 on vda, Linux 6.18");
+        assert_eq!(machine(&Value::Null), "");
+    }
 }

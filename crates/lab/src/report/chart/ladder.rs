@@ -2,11 +2,11 @@
 
 use super::{Axis, Chart, Figure, Series, Shape};
 use crate::report::Table;
-use crate::report::grid::{CLIENTS, Grid, label, title, with};
+use crate::report::grid::{CLIENTS, Choice, Dimension, Grid, label, title, with};
 
 /// A figure with bars of `per_second` for each dimension.
 pub fn ladders(grid: &Grid<'_>, unit: &str) -> Vec<Figure> {
-    let of = |dimension: &crate::report::grid::Dimension| {
+    let of = |dimension: &Dimension| {
         let chart = |at: &_| {
             let x = Axis::categories(&title(&dimension.name), &dimension.values);
             let mut chart = Chart::new(Shape::Bars, label(at), x, Axis::of(&format!("{unit} per second")));
@@ -28,7 +28,27 @@ pub fn ladders(grid: &Grid<'_>, unit: &str) -> Vec<Figure> {
             charts,
         )
     };
+    if grid.dimensions().is_empty() {
+        return alone(grid, unit).into_iter().collect();
+    }
     grid.dimensions().iter().filter_map(of).collect()
+}
+
+/// One bar per system, where nothing differs between steps.
+fn alone(grid: &Grid<'_>, unit: &str) -> Option<Figure> {
+    let x = Axis::categories("", &[String::new()]);
+    let mut chart = Chart::new(Shape::Bars, "", x, Axis::of(&format!("{unit} per second")));
+    for system in grid.systems() {
+        let bar = grid.figure(system, &Choice::new(), "per_second").map(|rate| (0.0, rate));
+        chart.series.push(Series::of(system, bar));
+    }
+    Figure::of(
+        "ladder",
+        &format!("{unit} per second"),
+        "The mean of the whole step, and of its repeats.",
+        "",
+        vec![chart],
+    )
 }
 
 /// The founding text's own bars: a table whose columns are client counts.

@@ -3,7 +3,7 @@
 use super::{Axis, Chart, Figure, Mark, Series, Shape};
 use crate::report::founding::plural;
 use crate::report::grid::label_of_step;
-use crate::report::measured::{Fold, Measured, thin};
+use crate::report::measured::{Fold, Measured, Points, thin};
 use crate::results::{Phase, StepRecord};
 
 /// The steps of one name: the same place in the plan of each system.
@@ -76,19 +76,7 @@ pub fn resources(measured: &Measured<'_>) -> Option<Figure> {
         .collect();
     names.sort_unstable_by_key(|name| (name.starts_with("server."), *name));
     names.dedup();
-    let chart = |name: &&str| {
-        let (title, scale) = titled(name);
-        let mut chart = Chart::new(Shape::Lines, title.clone(), Axis::of("seconds"), Axis::of(&title));
-        for (system, step) in &place.steps {
-            let points = thin(&measured.points(system, step, name), Fold::Mean);
-            if points.iter().any(|(_, value)| *value != 0.0) {
-                chart.series.push(Series::of(system, points.into_iter().map(|(t, value)| (t, value * scale))));
-                chart.marks.extend(marks(measured, system, step));
-            }
-        }
-        chart
-    };
-    let charts = names.iter().map(chart).collect();
+    let charts = names.iter().filter_map(|name| resource(measured, &place, name)).collect();
     let title = format!("Machine and server over time, {}", place.label);
     Figure::of(
         "resources",
@@ -98,6 +86,41 @@ pub fn resources(measured: &Measured<'_>) -> Option<Figure> {
         charts,
     )
     .map(Figure::first_chosen)
+}
+
+/// One series of all systems. One that never changes says nothing, and a counter says most by how fast it grows.
+fn resource(measured: &Measured<'_>, place: &Place<'_>, name: &str) -> Option<Chart> {
+    let of = place.steps.iter().map(|(system, step)| (*system, *step, measured.points(system, step, name)));
+    let mut all: Vec<(&str, &StepRecord, Points)> = of.collect();
+    let varies = |points: &Points| points.windows(2).any(|pair| matches!(pair, [a, b] if a.1 != b.1));
+    if !all.iter().any(|(_, _, points)| varies(points)) {
+        return None;
+    }
+    let (mut title, scale) = titled(name);
+    if name.starts_with("server.") && all.iter().all(|(_, _, points)| points.windows(2).all(grows)) {
+        all.iter_mut().for_each(|(_, _, points)| *points = growth(points));
+        title.push_str(", growth per second");
+    }
+    let mut chart = Chart::new(Shape::Lines, title.clone(), Axis::of("seconds"), Axis::of(&title));
+    for (system, step, points) in all.iter().filter(|(_, _, points)| !points.is_empty()) {
+        let points = thin(points, Fold::Mean).into_iter().map(|(t, value)| (t, value * scale));
+        chart.series.push(Series::of(system, points));
+        chart.marks.extend(marks(measured, system, step));
+    }
+    Some(chart)
+}
+
+fn grows(pair: &[(f64, f64)]) -> bool {
+    matches!(pair, [a, b] if a.1 <= b.1)
+}
+
+/// A counter's increase per second in each interval.
+fn growth(points: &Points) -> Points {
+    let of = |pair: &[(f64, f64)]| match pair {
+        [a, b] if b.0 > a.0 => Some((b.0, (b.1 - a.1) / (b.0 - a.0))),
+        _ => None,
+    };
+    points.windows(2).filter_map(of).collect()
 }
 
 fn is_resource(series: &str) -> bool {
@@ -125,4 +148,16 @@ fn titled(series: &str) -> (String, f64) {
         other => (other, 1.0),
     };
     (title.to_owned(), scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_shown_by_their_growth() {
+        let points = vec![(1.0, 10.0), (3.0, 30.0), (3.0, 30.0), (4.0, 30.0)];
+        assert!(points.windows(2).all(grows) && !grows(&[(1.0, 2.0), (2.0, 1.0)]));
+        assert_eq!(growth(&points), [(3.0, 10.0), (4.0, 0.0)]);
+    }
 }
