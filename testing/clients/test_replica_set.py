@@ -277,6 +277,16 @@ def test_the_oplogs_size_is_kept(tmp_path):
         assert len(starts) == 2 and starts[0]["pid"] != starts[1]["pid"] and "replication" in starts[0]["cmdLine"]
 
 
+def test_get_last_error(replica_set):
+    with pymongo.MongoClient(replica_set.direct_uri, maxPoolSize=1) as client:
+        client.d.with_options(write_concern=pymongo.WriteConcern(w=0)).last.insert_one({})
+        last = client.d.command("getLastError", w="majority", j=True)
+        assert last["err"] is None and isinstance(last["lastOp"], bson.Timestamp)
+        assert str(last["electionId"]) == "7fffffff0000000000000001"
+        refused = client.d.command("getLastError", w=3, check=False)
+        assert refused["code"] == 100 and refused["err"] == "Not enough data-bearing nodes"
+
+
 def test_server_status_tells_of_the_set(set_client, client):
     status = set_client.admin.command("serverStatus")
     assert status["repl"]["setName"] == "rs0" and status["repl"]["rbid"] == 1 and status["opcountersRepl"]["insert"] == 0
@@ -285,7 +295,7 @@ def test_server_status_tells_of_the_set(set_client, client):
 
 @pytest.fixture
 def set_shell(replica_set):
-    return lambda script: run_mongosh(replica_set.direct_uri, script)
+    return lambda script: run_mongosh(replica_set.uri, script)
 
 
 def test_mongosh_knows_the_set(set_shell):

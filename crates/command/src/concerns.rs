@@ -21,6 +21,11 @@ fn is_in_transaction(body: Doc<'_>) -> bool {
     body.get("autocommit").is_some()
 }
 
+/// Only these wait for the writes of a transaction.
+fn ends_transaction(row: &Row) -> bool {
+    matches!(row.name, "commitTransaction" | "abortTransaction")
+}
+
 impl Commands {
     /// Whether reads that name no read concern wait for the disk.
     pub(crate) fn reads_may_wait(&self) -> bool {
@@ -51,7 +56,7 @@ impl Commands {
                 generic.read_concern.level = replication.defaults().read;
             }
         }
-        if row.takes_write_concern() {
+        if row.takes_write_concern() && !(is_in_transaction(body) && !ends_transaction(row)) {
             let defaults = replication.defaults();
             let given = generic.given_write.unwrap_or_else(|| defaults.write());
             generic.write_concern = replication.resolve(given);

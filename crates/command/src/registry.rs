@@ -86,6 +86,7 @@ static ROWS: &[Row] = &[
     slow("abortTransaction", cmd::commit_transaction::abort, "Ends a transaction without its changes").writing().v1(),
     read("aggregate", cmd::aggregate::run, "Runs an aggregation pipeline").writing().v1(),
     slow("appendOplogNote", cmd::append_oplog_note::run, "Writes a note into the oplog").admin().writing(),
+    slow("applyOps", cmd::apply_ops::run, "Does what entries of an oplog say").writing(),
     quick("authenticate", cmd::sasl::run, "Access control is not in this build yet"),
     slow("beginTransaction", cmd::begin_transaction::run, "Begins a transaction of this connection (TokuMX)"),
     quick("buildInfo", cmd::build_info::run, "Version and build of the server").v1(),

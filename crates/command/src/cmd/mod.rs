@@ -2,6 +2,7 @@
 
 pub mod aggregate;
 pub mod append_oplog_note;
+pub mod apply_ops;
 pub mod begin_transaction;
 pub mod build_info;
 pub mod bulk_write;
