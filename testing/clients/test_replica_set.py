@@ -257,7 +257,6 @@ def test_a_client_rides_out_a_step_down(fresh):
     with pymongo.MongoClient(uri) as client:
         client.d.c.insert_one({"_id": 0})
         client.admin.command("replSetStepDown", 1, force=True)
-        time.sleep(0.5)  # the monitor hears of it
         client.d.c.insert_one({"_id": 1})
         assert client.d.c.count_documents({}) == 2
 

@@ -139,6 +139,8 @@ fn perform(call: &mut Call<'_>, db: &str, body: &DocBuf) -> Result<DocBuf> {
         body: body.as_doc(),
         sequences: &[],
         generic: call.generic,
+        session: None,
+        statements: None,
         interrupt: call.interrupt.clone(),
         view: None,
         waited_until: None,
