@@ -171,7 +171,7 @@ impl Plan {
                 }
                 if let (Some(syncdelay_s), true) = (syncdelay_s, parameters.syncdelay.len() > 1) {
                     station.words.push(format!("sync{syncdelay_s}"));
-                    station.settings.insert("syncdelay_s".to_owned(), json!(syncdelay_s));
+                    station.settings.insert("syncdelay_s".to_owned(), number(syncdelay_s));
                 }
                 stations.push(station);
             }
@@ -246,6 +246,11 @@ impl Plan {
         (self.parameters.engines.len() + self.parameters.targets.len()) * self.parameters.drivers.len().max(1)
             + usize::from(self.parameters.echo)
     }
+}
+
+/// A whole number without its `.0`.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 { json!(value as i64) } else { json!(value) }
 }
 
 /// Each of them, or once none.

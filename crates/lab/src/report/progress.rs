@@ -28,7 +28,7 @@ impl Progress {
     /// Leaves a clean line for what follows.
     fn clear(&self) {
         if self.terminal {
-            eprint!("\r\x1b[K");
+            say("\r\x1b[K");
         }
     }
 }
@@ -60,7 +60,7 @@ impl Watch for Progress {
         self.clear();
         let what = if event.kind == EventKind::Phase { "" } else { event.kind.name() };
         let gap = if what.is_empty() { "" } else { ": " };
-        eprintln!("{} {}: {what}{gap}{}", self.experiment, event.system, event.text);
+        say(&format!("{} {}: {what}{gap}{}\n", self.experiment, event.system, event.text));
         if event.kind == EventKind::Phase {
             self.intervals = 0;
         }
@@ -77,10 +77,15 @@ impl Drop for Progress {
     }
 }
 
+/// To stderr; who does not listen is no reason to stop measuring.
+fn say(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
 fn line(interval: &Interval) -> String {
     let (system, phase) = (&interval.system, interval.phase.name());
-    let (unit, seconds) = (interval.unit, interval.usage.seconds.max(1e-9));
-    let rate = interval.recorder.count(unit) as f64 / seconds;
+    let unit = interval.unit;
+    let rate = interval.rate();
     let p99 = interval.recorder.latencies(unit).map_or(0, |latencies| latencies.service.value_at_quantile(0.99));
     let of = if interval.planned.is_zero() { String::new() } else { format!("/{}", interval.planned.as_secs()) };
     let errors = match interval.recorder.error_count() {

@@ -60,7 +60,8 @@ impl Writer {
     }
 
     pub fn event(&mut self, event: &Event) -> Result<()> {
-        let line = serde_json::to_string(event).expect("an event has no map with other keys than strings");
+        let event = Event { t_s: to_milliseconds(event.t_s), end_s: event.end_s.map(to_milliseconds), ..event.clone() };
+        let line = serde_json::to_string(&event).expect("an event has no map with other keys than strings");
         writeln!(self.events, "{line}").map_err(Error::file(self.folder.join(EVENTS)))
     }
 
@@ -81,4 +82,9 @@ impl Writer {
         std::fs::write(&fresh, text).map_err(Error::file(&fresh))?;
         std::fs::rename(&fresh, &path).map_err(Error::file(&path))
     }
+}
+
+/// More digits than the clock is worth are noise in a file for people.
+fn to_milliseconds(seconds: f64) -> f64 {
+    (seconds * 1000.0).round() / 1000.0
 }

@@ -25,7 +25,8 @@ pub fn points(interval: &Interval) -> Vec<Point> {
     }
     for (kind, latencies) in recorder.kinds() {
         let named = |series: &str| format!("{series}.{}", kind.name());
-        add(&named("ops"), latencies.service.len() as f64 / seconds);
+        let rows = if kind == interval.unit { interval.unit_rows } else { 1 };
+        add(&named("ops"), (latencies.service.len() * rows) as f64 / seconds);
         for (name, value) in Latencies::summary(&latencies.service) {
             add(&named(&format!("{}_us", name.replace('.', ""))), value);
         }
@@ -67,7 +68,7 @@ fn point(interval: &Interval, series: String, value: f64) -> Point {
 
 /// What a measured step is in run.yaml. `settings`: what distinguishes it beyond its clients.
 pub fn step_record(name: &str, repeat: u32, settings: BTreeMap<String, Value>, step: &Step) -> StepRecord {
-    let units = step.recorder.count(step.unit) as f64;
+    let units = step.units();
     let mut figures = usage_figures(&step.usage, units);
     figures.extend([
         ("per_second".to_owned(), units / step.usage.seconds.max(1e-9)),
@@ -222,6 +223,7 @@ mod tests {
             begin_s: 5.0,
             end_s: 15.0,
             unit: Kind::POINT_QUERY,
+            unit_rows: 1,
             recorder,
             usage,
             backlog: None,

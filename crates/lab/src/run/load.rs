@@ -168,6 +168,7 @@ impl Progress {
             elapsed: now.at() - self.first.at(),
             planned: Duration::ZERO,
             unit: Kind::INSERT_BATCH,
+            unit_rows: 1,
             documents: slot.documents,
             recorder: slot.recorder,
             usage: now.since(&self.last),

@@ -47,6 +47,8 @@ pub struct Interval {
     /// Of the measured part as planned; zero when the end is not a time.
     pub planned: Duration,
     pub unit: Kind,
+    /// What one of the unit counts for.
+    pub unit_rows: u64,
     /// Loaded in the interval.
     pub documents: u64,
     pub recorder: Recorder,
@@ -57,6 +59,13 @@ pub struct Interval {
     pub statistics: Vec<(String, f64)>,
 }
 
+impl Interval {
+    /// Units per second.
+    pub fn rate(&self) -> f64 {
+        (self.recorder.count(self.unit) * self.unit_rows) as f64 / self.usage.seconds.max(1e-9)
+    }
+}
+
 /// What a step brought, all intervals together.
 #[derive(Clone, Debug)]
 pub struct Step {
@@ -65,6 +74,7 @@ pub struct Step {
     pub begin_s: f64,
     pub end_s: f64,
     pub unit: Kind,
+    pub unit_rows: u64,
     pub recorder: Recorder,
     pub usage: Usage,
     pub backlog: Option<f64>,
@@ -81,7 +91,11 @@ pub struct Step {
 impl Step {
     /// Units per second.
     pub fn rate(&self) -> f64 {
-        self.recorder.count(self.unit) as f64 / self.usage.seconds.max(1e-9)
+        self.units() / self.usage.seconds.max(1e-9)
+    }
+
+    pub fn units(&self) -> f64 {
+        (self.recorder.count(self.unit) * self.unit_rows) as f64
     }
 
     /// Begin and end of intervals `begin..end`, on the run's clock.
@@ -128,6 +142,7 @@ pub fn run_step(
         let mut collector = Collector {
             target,
             unit: workload.unit(),
+            unit_rows: workload.unit_rows(),
             clients,
             slots: &slots,
             schedule: schedule.as_ref(),
@@ -158,6 +173,7 @@ pub fn run_step(
 struct Collector<'a> {
     target: &'a dyn Target,
     unit: Kind,
+    unit_rows: u64,
     clients: usize,
     slots: &'a [Mutex<Recorder>],
     schedule: Option<&'a Schedule>,
@@ -208,7 +224,7 @@ impl Collector<'_> {
             let now = Sample::take(self.observed)?;
             let interval = self.interval([first, last, now], pace.measured, context);
             total.merge(&interval.recorder);
-            rates.push((interval.end_s, interval.recorder.count(self.unit) as f64 / interval.usage.seconds.max(1e-9)));
+            rates.push((interval.end_s, interval.rate()));
             resident_max_bytes = resident_max_bytes.max(interval.usage.resident_bytes);
             deserted = self.deserted(&interval);
             context.watch.interval(&interval);
@@ -224,6 +240,7 @@ impl Collector<'_> {
             begin_s: context.seconds(first.at()),
             end_s: context.seconds(last.at()),
             unit: self.unit,
+            unit_rows: self.unit_rows,
             recorder: total,
             usage: last.since(&first),
             backlog: self.backlog(last.at()),
@@ -247,6 +264,7 @@ impl Collector<'_> {
             elapsed: now.at() - first.at(),
             planned,
             unit: self.unit,
+            unit_rows: self.unit_rows,
             documents: 0,
             recorder: self.drain(),
             usage: now.since(&last),

@@ -155,6 +155,10 @@ impl Workload for Iibench {
         Kind::INSERT
     }
 
+    fn unit_rows(&self) -> u64 {
+        self.settings.batch as u64
+    }
+
     fn kinds(&self) -> &'static [Kind] {
         &[Kind::INSERT, IibenchOperation::QUERY]
     }

@@ -66,6 +66,11 @@ pub trait Workload: Send + Sync {
     /// The kind whose rate is the headline: a query, a whole transaction, any operation.
     fn unit(&self) -> Kind;
 
+    /// What one of the unit counts for: the rows of a batch where rows are the headline.
+    fn unit_rows(&self) -> u64 {
+        1
+    }
+
     /// The kinds that occur, in the order tables show them.
     fn kinds(&self) -> &'static [Kind];
 

@@ -54,6 +54,11 @@ impl MongoDb {
         MongoDb { name: name.to_owned(), address: address.to_owned(), options, process: None, folder: None }
     }
 
+    /// `host:port`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     /// The same, run by a process of this machine on a folder of this machine.
     pub fn local(mut self, process: u32, folder: Option<&Path>) -> MongoDb {
         self.process = Some(process);
