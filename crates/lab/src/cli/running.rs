@@ -1,5 +1,6 @@
 //! Runs from the command line: one experiment, all of them, one again; and what is drawn when they are over.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +20,17 @@ use crate::{Error, Result};
 
 pub(super) fn run_one(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
     let plan = overrides::plan(find(text(matches, "experiment").unwrap_or_default())?, matches, engines)?;
+    once(&plan, matches, engines)
+}
+
+/// One run with a live page of its own.
+fn once(plan: &Plan, matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
     let folder = out(matches, &plan.experiment.name);
     let interrupt = Interrupt::by_signals()?;
-    perform(&plan, &folder, matches, engines, &interrupt)
+    let live = live(&plan.experiment.name, matches)?;
+    let ending = perform(plan, &folder, live.as_ref(), engines, &interrupt)?;
+    told(live.as_ref(), ending, &folder.join(report::HTML));
+    Ok(ending)
 }
 
 /// Every experiment, one folder each, and an index. Those that need shards run only against targets.
@@ -37,13 +46,14 @@ pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endi
             plans.push(overrides::plan(experiment, matches, engines)?);
         }
     }
+    let live = live("all experiments", matches)?;
     let (mut ending, mut folders) = (Ending::Complete, Vec::new());
     for plan in &plans {
         if interrupt.is_set() {
             return Ok(Ending::Interrupted);
         }
         let folder = root.join(&plan.experiment.name);
-        match perform(plan, &folder, matches, engines, &interrupt) {
+        match perform(plan, &folder, live.as_ref(), engines, &interrupt) {
             Ok(Ending::Complete) => {}
             Ok(other) => ending = other,
             Err(error) => {
@@ -58,6 +68,7 @@ pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endi
         }
     }
     println!("index: {}", root.join(report::INDEX).display());
+    told(live.as_ref(), ending, &root.join(report::INDEX));
     Ok(ending)
 }
 
@@ -75,8 +86,7 @@ pub(super) fn replay(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endin
     plan.command_line = std::env::args().collect();
     plan.drop = matches.get_flag("drop");
     plan.check()?;
-    let interrupt = Interrupt::by_signals()?;
-    perform(&plan, &out(matches, &plan.experiment.name), matches, engines, &interrupt)
+    once(&plan, matches, engines)
 }
 
 pub(super) fn run_echo(matches: &ArgMatches) -> Result<Ending> {
@@ -87,20 +97,20 @@ pub(super) fn run_echo(matches: &ArgMatches) -> Result<Ending> {
     let bytes = number(matches, "bytes")?.unwrap_or(0);
     let folder = out(matches, "echo");
     let interrupt = Interrupt::by_signals()?;
-    let live = live(&plan, matches)?;
+    let live = live("echo", matches)?;
     let mut book = Book::open(&folder, &plan, watchers(&plan, live.as_ref()))?;
     echo_only(&plan, bytes, &mut book, &interrupt);
     let ending = book.close(interrupt.is_set());
     drop(book);
     draw(&folder)?;
-    told(live.as_ref(), ending, &folder);
+    told(live.as_ref(), ending, &folder.join(report::HTML));
     Ok(ending)
 }
 
 fn perform(
     plan: &Plan,
     folder: &Path,
-    matches: &ArgMatches,
+    live: Option<&Arc<Live>>,
     engines: &[KvEngine],
     interrupt: &Interrupt,
 ) -> Result<Ending> {
@@ -108,22 +118,19 @@ fn perform(
         return kv::run_as_experiment(plan, folder, engines);
     }
     allow_many_connections();
-    let live = live(plan, matches)?;
-    let mut book = Book::open(folder, plan, watchers(plan, live.as_ref()))?;
+    let mut book = Book::open(folder, plan, watchers(plan, live))?;
     carry_out(plan, &mut book, interrupt);
     let ending = book.close(interrupt.is_set());
     drop(book);
     draw(folder)?;
-    told(live.as_ref(), ending, folder);
     Ok(ending)
 }
 
 /// The live page, where one is wanted.
-fn live(plan: &Plan, matches: &ArgMatches) -> Result<Option<Arc<Live>>> {
+fn live(title: &str, matches: &ArgMatches) -> Result<Option<Arc<Live>>> {
     let Some(port) = number::<u16>(matches, "live")? else { return Ok(None) };
-    let live = Live::start(port, &plan.experiment.name)?;
+    let live = Live::start(port, title)?;
     eprintln!("live page: {}", live.url());
-    live.tell(&News::Begin { experiment: &plan.experiment.name, about: &plan.experiment.about });
     Ok(Some(Arc::new(live)))
 }
 
@@ -132,23 +139,25 @@ fn watchers(plan: &Plan, live: Option<&Arc<Live>>) -> Vec<Box<dyn Watch>> {
     let estimate = || Estimate::new(plan.systems(), Duration::from_secs_f64(plan.parameters.warm_s));
     let mut watchers: Vec<Box<dyn Watch>> = vec![Box::new(Progress::new(&plan.experiment.name, estimate()))];
     if let Some(live) = live {
+        live.tell(&News::Begin { experiment: &plan.experiment.name, about: &plan.experiment.about });
         watchers.push(Box::new(Watcher::new(Arc::clone(live), estimate())));
     }
     watchers
 }
 
 /// Tells the live page where the report is.
-fn told(live: Option<&Arc<Live>>, ending: Ending, folder: &Path) {
+fn told(live: Option<&Arc<Live>>, ending: Ending, page: &Path) {
     if let Some(live) = live {
-        let report = folder.join(report::HTML).display().to_string();
+        let report = page.display().to_string();
         live.tell(&News::End { ending: report::ending(ending), report: &report });
     }
 }
 
 /// Draws everything that is drawn from a run's files, prints the text.
 fn draw(folder: &Path) -> Result<()> {
-    println!("{}", report::text(&report::draw(folder)?));
-    println!("results: {}", folder.display());
+    let text = report::text(&report::draw(folder)?);
+    // Who does not read on has the folder.
+    let _ = writeln!(std::io::stdout(), "{text}\nresults: {}", folder.display());
     Ok(())
 }
 

@@ -17,6 +17,8 @@ pub struct Book {
     /// The run's clock.
     began: Instant,
     watchers: Vec<Box<dyn Watch>>,
+    /// What the server was busy with, for the stalls that fall into it.
+    work: Vec<Event>,
     /// A file could not be written; said once.
     failed: bool,
 }
@@ -43,7 +45,7 @@ impl Book {
     /// The same for a record that is not a workload's.
     pub fn with(folder: &Path, record: Record, plan: &Plan, watchers: Vec<Box<dyn Watch>>) -> Result<Book> {
         let writer = Writer::create(folder, &record, &environment(&plan.setup.root))?;
-        Ok(Book { writer, record, began: Instant::now(), watchers, failed: false })
+        Ok(Book { writer, record, began: Instant::now(), watchers, work: Vec::new(), failed: false })
     }
 
     pub fn record_of(plan: &Plan) -> Record {
@@ -170,6 +172,21 @@ fn histograms(interval: &Interval, log: &mut HistogramLog) -> std::io::Result<()
     Ok(())
 }
 
+/// A stall with what ran meanwhile in its text.
+fn with_cause(event: &Event, work: &[Event]) -> Event {
+    let mut event = event.clone();
+    if event.kind == EventKind::Stall {
+        let end = |event: &Event| event.end_s.unwrap_or(event.t_s);
+        let meanwhile =
+            |each: &&Event| each.system == event.system && each.t_s <= end(&event) && end(each) >= event.t_s;
+        let texts: Vec<&str> = work.iter().filter(meanwhile).map(|each| each.text.as_str()).collect();
+        if !texts.is_empty() {
+            event.text = format!("{}; meanwhile: {}", event.text, texts.join(", "));
+        }
+    }
+    event
+}
+
 impl Watch for Book {
     fn planned(&mut self, steps: Duration) {
         self.watchers.iter_mut().for_each(|watcher| watcher.planned(steps));
@@ -182,8 +199,39 @@ impl Watch for Book {
     }
 
     fn event(&mut self, event: &Event) {
+        let event = &with_cause(event, &self.work);
+        if matches!(event.kind, EventKind::Checkpoint | EventKind::MoveChunk | EventKind::EngineSwitch) {
+            self.work.push(event.clone());
+        }
         let outcome = self.writer.event(event);
         self.keep_going(outcome);
         self.watchers.iter_mut().for_each(|watcher| watcher.event(event));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_tells_what_ran_meanwhile() {
+        let event = |kind, t_s, end_s, text: &str| Event {
+            t_s,
+            end_s,
+            system: "ftree".to_owned(),
+            kind,
+            text: text.to_owned(),
+        };
+        let work = [
+            event(EventKind::Checkpoint, 1.0, Some(2.0), "early"),
+            event(EventKind::Checkpoint, 4.5, Some(5.5), "a checkpoint"),
+            event(EventKind::MoveChunk, 6.5, None, "a chunk"),
+        ];
+        let told = |event: &Event| with_cause(event, &work).text;
+        assert_eq!(told(&event(EventKind::Stall, 5.0, Some(7.0), "1 s")), "1 s; meanwhile: a checkpoint, a chunk");
+        assert_eq!(told(&event(EventKind::Stall, 8.0, Some(9.0), "1 s")), "1 s");
+        assert_eq!(told(&event(EventKind::Note, 5.0, Some(7.0), "x")), "x");
+        let other = Event { system: "lmdb".to_owned(), ..event(EventKind::Stall, 5.0, Some(7.0), "1 s") };
+        assert_eq!(told(&other), "1 s");
     }
 }

@@ -1,9 +1,12 @@
 //! Servers that the laboratory starts, stops, starts again and kills: child processes on 127.0.0.1, on a free port, in a
 //! folder of their own. Arbor with any of its engines (a child of the same binary), and MariaDB.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 
 use super::memory_limit::MemoryLimit;
 use super::mongodb::MongoDb;
@@ -147,8 +150,10 @@ impl Managed {
         let process = self.process.as_mut()?;
         let status = process.ended().ok().flatten()?;
         let words = process.last_words().map_or(String::new(), |words| format!(", saying {words:?}"));
+        let limited = self.limit.is_some() && status.signal() == Some(Signal::KILL.as_raw());
+        let why = if limited { ", probably by the kernel for the limit of its memory" } else { "" };
         self.keep = true;
-        Some(format!("the server ended by itself ({status}){words}; its folder {} is kept", self.folder.display()))
+        Some(format!("the server ended by itself ({status}{why}){words}; its folder {} is kept", self.folder.display()))
     }
 
     fn launch(&mut self, flags: &Flags, timeout: Duration) -> Result<Duration> {

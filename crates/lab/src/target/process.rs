@@ -95,10 +95,10 @@ impl Process {
         Error::Start { name: self.name.clone(), reason, log: self.log.clone() }
     }
 
-    /// The last line of its log.
+    /// The last line of its log that tells of trouble.
     pub(crate) fn last_words(&self) -> Option<String> {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        log.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned)
+        log.lines().rev().find_map(words)
     }
 
     /// kill -9, and a wait for the end.
@@ -126,6 +126,18 @@ impl Process {
     }
 }
 
+/// What a line of a log says: a line of MongoDB's form by its message, and only when it is more than information.
+fn words(line: &str) -> Option<String> {
+    let Ok(entry) = serde_json::from_str::<serde_json::Value>(line) else {
+        return (!line.trim().is_empty()).then(|| line.trim().to_owned());
+    };
+    if matches!(entry["s"].as_str(), Some("F" | "E" | "W")) {
+        let error = entry["attr"]["error"].as_str().map_or(String::new(), |error| format!(": {error}"));
+        return Some(format!("{}{error}", entry["msg"].as_str()?));
+    }
+    None
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         self.stop();
@@ -146,6 +158,19 @@ mod tests {
         let mut process = shell("echo first; echo no such engine; echo; exit 3", folder.path());
         let error = process.wait_until(Duration::from_secs(20), || false).unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("no such engine"), "{error}");
+    }
+
+    #[test]
+    fn words_are_those_of_trouble() {
+        for (line, expect) in [
+            ("", None),
+            ("thread 'main' panicked", Some("thread 'main' panicked")),
+            (r#"{"s":"I","msg":"Slow query"}"#, None),
+            (r#"{"s":"F","msg":"cannot open","attr":{"error":"no space"}}"#, Some("cannot open: no space")),
+            (r#"{"s":"E","msg":"stopped"}"#, Some("stopped")),
+        ] {
+            assert_eq!(words(line).as_deref(), expect, "{line}");
+        }
     }
 
     #[test]
