@@ -111,7 +111,7 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let commands = Commands::new(database, log.clone(), parameters, options(&settings, &listeners), Box::new(host));
     let commands = Arc::new(commands.with_replication(replication));
     set_storage_parameters(&commands, log)?;
-    commands.begin_replication().map_err(Failure::cannot_start)?;
+    commands.begin_replication();
     commands.read_cluster_parameters().map_err(Failure::cannot_start)?;
     let _ = later.set(commands.clone());
 

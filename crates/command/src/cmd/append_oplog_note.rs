@@ -18,6 +18,5 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     }
     let data = call.body.get("data").ok_or_else(|| call.field("data").missing())?;
     let data = call.field("data").document(data)?;
-    note_noop(&call.database().transactions, data, Durability::Applied)?;
-    Ok(())
+    note_noop(&call.database().transactions, data, Durability::Applied)
 }

@@ -21,7 +21,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         Role::Removed => {}
         Role::Secondary if seconds == 0 => {
             call.reply.append("info", "unfreezing");
-            call.server.take_office(replication)?;
+            call.server.take_office(replication);
         }
         Role::Secondary => replication.freeze(Duration::from_secs(seconds)),
     }

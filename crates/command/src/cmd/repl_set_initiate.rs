@@ -16,7 +16,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         _ => None,
     };
     replication.initiate(given)?;
-    call.server.configuration_changed(replication, &DocBuf::new().with("msg", "initiating set"))?;
+    call.server.configuration_changed(replication, &DocBuf::new().with("msg", "initiating set"));
     if given.is_none() {
         call.reply.append("info2", "no configuration specified. Using a default configuration for the set");
         if let Some(own) = replication.standing().own() {

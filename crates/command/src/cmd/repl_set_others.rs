@@ -39,7 +39,10 @@ pub fn step_up(call: &mut Call<'_>) -> Result<()> {
     let replication = call.replication()?;
     match replication.standing().role {
         Role::Startup => Err(not_yet_initialized()),
-        Role::Secondary => call.server.take_office(replication),
+        Role::Secondary => {
+            call.server.take_office(replication);
+            Ok(())
+        }
         Role::Primary => Ok(()),
         Role::Removed => Err(Error::new(Code::NODE_NOT_ELECTABLE, "Not standing for election; this node is removed")),
     }

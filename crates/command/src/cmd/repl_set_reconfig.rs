@@ -25,5 +25,6 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     replication.reconfigure(config, force)?;
     let version = replication.standing().config.map_or(0, |config| config.version);
     let says = DocBuf::new().with("msg", "Reconfig set").with("version", version as i32);
-    call.server.configuration_changed(replication, &says)
+    call.server.configuration_changed(replication, &says);
+    Ok(())
 }

@@ -15,8 +15,11 @@ use crate::log::{Component, Event, now_ms};
 use crate::{Commands, Result};
 
 const ROLE: Event = Event { component: Component::Repl, id: 21358, message: "Replica set state transition" };
-const CANNOT_RETURN: Event =
-    Event { component: Component::Repl, id: 9_000_020, message: "Cannot become primary again; trying again" };
+const CANNOT_WRITE: Event = Event {
+    component: Component::Repl,
+    id: 9_000_020,
+    message: "Cannot write what belongs to a new role or configuration",
+};
 const NOT_A_MEMBER: Event = Event {
     component: Component::Repl,
     id: 21405,
@@ -26,13 +29,13 @@ const NOT_A_MEMBER: Event = Event {
 /// Notes that are about no collection stand under no tree.
 const NOWHERE: TreeId = TreeId(0);
 
-/// Tells the readers of the history something that changes nothing; answers its time.
-pub(crate) fn note_noop(transactions: &Transactions, says: Doc<'_>, durability: Durability) -> Result<u64> {
+/// Tells the readers of the history something that changes nothing.
+pub(crate) fn note_noop(transactions: &Transactions, says: Doc<'_>, durability: Durability) -> Result<()> {
     let mut txn = transactions.begin()?;
     txn.describe(NOWHERE, || Place { namespace: "", uuid: None }.encode());
     txn.note(NOWHERE, Change::of(Kind::Noop(says)).encode());
     txn.commit(durability)?;
-    Ok(transactions.time())
+    Ok(())
 }
 
 impl Replication {
@@ -46,43 +49,59 @@ impl Replication {
     }
 }
 
+/// What is written on such occasions is good to have; a disk that is full or gone keeps nobody from the office.
 impl Commands {
     /// At the start: the only member of its set is primary at once. Without effect on a standalone.
-    pub fn begin_replication(&self) -> Result<()> {
-        let Some(replication) = &self.replication else { return Ok(()) };
-        self.read_kept(replication)?;
+    pub fn begin_replication(&self) {
+        let Some(replication) = &self.replication else { return };
+        self.attempt(self.read_kept(replication));
         match replication.standing().role {
-            Role::Startup => Ok(()),
-            Role::Removed => {
-                self.log.startup_warning(NOT_A_MEMBER, DocBuf::new().with("set", replication.name()));
-                Ok(())
-            }
+            Role::Startup => {}
+            Role::Removed => self.log.startup_warning(NOT_A_MEMBER, DocBuf::new().with("set", replication.name())),
             Role::Primary | Role::Secondary => self.take_office(replication),
         }
     }
 
     /// Behind a new configuration: it is shown, noted, and the member stands as it says.
-    pub(crate) fn configuration_changed(&self, replication: &Replication, says: &DocBuf) -> Result<()> {
-        note_noop(&self.database.transactions, says.as_doc(), Durability::Journaled)?;
+    pub(crate) fn configuration_changed(&self, replication: &Replication, says: &DocBuf) {
+        self.tell_feed(replication);
+        self.note(says);
         match replication.standing().role {
             Role::Secondary => self.take_office(replication),
             _ => {
-                self.show_configuration(replication)?;
+                self.attempt(self.show_configuration(replication));
                 self.role_changed();
-                Ok(())
             }
         }
     }
 
-    pub(crate) fn take_office(&self, replication: &Replication) -> Result<()> {
-        self.show_configuration(replication)?;
-        let says = DocBuf::new().with("msg", "new primary");
-        let time = note_noop(&self.database.transactions, says.as_doc(), Durability::Journaled)?;
-        let election = Election { at_ms: now_ms(), time };
+    pub(crate) fn take_office(&self, replication: &Replication) {
+        self.tell_feed(replication);
+        self.attempt(self.show_configuration(replication));
+        self.note(&DocBuf::new().with("msg", "new primary"));
+        let election = Election { at_ms: now_ms(), time: self.database.transactions.time() };
         let before = replication.set_role(Role::Primary, Some(election), None);
         self.log_role(before, Role::Primary);
         self.role_changed();
-        Ok(())
+    }
+
+    fn note(&self, says: &DocBuf) {
+        self.attempt(note_noop(&self.database.transactions, says.as_doc(), Durability::Journaled));
+    }
+
+    fn attempt(&self, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            self.log.warn(CANNOT_WRITE, "ReplCoord", DocBuf::new().with("error", &error.to_string()));
+        }
+    }
+
+    /// Resume tokens and entries of the oplog name the set and the term.
+    fn tell_feed(&self, replication: &Replication) {
+        let standing = replication.standing();
+        if let Some(id) = standing.config.as_ref().and_then(|config| config.settings.set_id) {
+            self.database.feed.set_deployment(id.0);
+        }
+        self.database.feed.set_term(replication.term());
     }
 
     /// The primary steps down, for a time.
@@ -98,9 +117,7 @@ impl Commands {
         let Some(replication) = self.replication.as_ref().filter(|member| member.may_return(Instant::now())) else {
             return;
         };
-        if let Err(error) = self.take_office(replication) {
-            self.log.error(CANNOT_RETURN, "ReplCoord", DocBuf::new().with("error", &error.to_string()));
-        }
+        self.take_office(replication);
     }
 
     fn log_role(&self, before: Role, after: Role) {
@@ -118,11 +135,6 @@ impl Commands {
     fn show_configuration(&self, replication: &Replication) -> Result<()> {
         let standing = replication.standing();
         let Some(config) = &standing.config else { return Ok(()) };
-        // resume tokens and entries of the oplog name the set and the term
-        if let Some(id) = config.settings.set_id {
-            self.database.feed.set_deployment(id.0);
-        }
-        self.database.feed.set_term(replication.term());
         self.keep(&Namespace::new("local", "system.replset")?, config.to_doc(standing.term).as_doc())
     }
 

@@ -96,7 +96,9 @@ impl LastSeen {
         match *seen {
             Some((at, time)) if at >= position => time,
             before => {
-                let time = read_time(transactions, position).or(before.map(|(_, time)| time)).unwrap_or_default();
+                let now = transactions.time();
+                let about = OpTime { time: now, wall: ((now >> 32) * 1000) as i64 };
+                let time = read_time(transactions, position).or(before.map(|(_, time)| time)).unwrap_or(about);
                 *seen = Some((position, time));
                 time
             }
