@@ -392,7 +392,7 @@ fn errors_have_mongodbs_codes() {
             "timeField' is missing but a required field",
         ),
         (DocBuf::new().with("configureFailPoint", "failCommand"), 13, "admin"),
-        (DocBuf::new().with("ping", 1i32).with("txnNumber", 1i64), 20, "Transaction numbers are only allowed"),
+        (DocBuf::new().with("ping", 1i32).with("txnNumber", 1i64), 72, "Transaction number requires a session ID"),
     ] {
         let (found, message) = run(&mut client, command.clone()).expect_err(&format!("{command:?}"));
         assert!(found == code && message.contains(text), "{command:?} -> {found} {message}");
