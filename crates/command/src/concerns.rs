@@ -56,7 +56,7 @@ impl Commands {
                 generic.read_concern.level = replication.defaults().read;
             }
         }
-        if row.takes_write_concern() && !(is_in_transaction(body) && !ends_transaction(row)) {
+        if row.takes_write_concern() && (!is_in_transaction(body) || ends_transaction(row)) {
             let defaults = replication.defaults();
             let given = generic.given_write.unwrap_or_else(|| defaults.write());
             generic.write_concern = replication.resolve(given);

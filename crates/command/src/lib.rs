@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `commands` | [`Commands`]: what all connections share, and the way of a request through this crate |
+//! | `execution` | the way of one command: what has to hold, its session, its own code, what becomes of the outcome |
 //! | `connection` | [`Connection`]: what the server knows of one client |
 //! | `call` | one command in flight, as its file in `cmd/` sees it |
 //! | `registry` | the one alphabetical table of commands |
@@ -31,6 +32,7 @@ mod concerns;
 mod connection;
 mod error;
 mod error_map;
+mod execution;
 mod fail_points;
 mod generic;
 mod index_builds;

@@ -9,7 +9,7 @@ use arbor_query::ShapeHash;
 use arbor_wire::Form;
 
 use crate::call::Plan;
-use crate::commands::Incoming;
+use crate::execution::Incoming;
 use crate::log::{Component, Event};
 use crate::{Commands, Connection, Error};
 

@@ -48,9 +48,12 @@ pub struct Settings {
     pub catch_up_timeout_ms: i64,
     pub catch_up_takeover_delay_ms: i64,
     /// Write concerns by name: of each tag, how many different values.
-    pub modes: Vec<(String, Vec<(String, i64)>)>,
+    pub modes: Vec<Mode>,
     pub set_id: Option<ObjectId>,
 }
+
+/// A write concern's name, and of each tag how many different values it wants.
+pub type Mode = (String, Vec<(String, i64)>);
 
 impl Default for Settings {
     fn default() -> Settings {
@@ -361,7 +364,7 @@ fn settings(doc: Doc<'_>) -> Result<Settings> {
     Ok(settings)
 }
 
-fn modes(doc: Doc<'_>) -> Result<Vec<(String, Vec<(String, i64)>)>> {
+fn modes(doc: Doc<'_>) -> Result<Vec<Mode>> {
     let mut modes = Vec::new();
     for (mode, value) in doc {
         let tags = Field::new("getLastErrorModes", mode).document(value)?;

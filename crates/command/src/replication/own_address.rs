@@ -31,8 +31,7 @@ impl OwnAddress {
     /// Whether `host:port` is this member. Asks the system's resolver.
     pub fn is_at(&self, host: &str) -> bool {
         let port = host.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-        port == Some(self.port)
-            && host.to_socket_addrs().is_ok_and(|mut addresses| addresses.any(|address| is_of_this_machine(address)))
+        port == Some(self.port) && host.to_socket_addrs().is_ok_and(|mut addresses| addresses.any(is_of_this_machine))
     }
 }
 

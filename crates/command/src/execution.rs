@@ -1,0 +1,352 @@
+//! The way of one command: what has to hold, its session and its concerns, its own code, and what becomes of the outcome.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_engine::{Error as EngineError, MemberState};
+use arbor_lang::Code;
+use arbor_query::Interrupt;
+use arbor_wire::{ReplyTo, Sequence};
+
+use crate::call::{Call, Plan};
+use crate::cmd::{get_more, hello};
+use crate::fail_points::{Effect, TimeLimit};
+use crate::generic::{self, Generic};
+use crate::metrics::{Class, Kind};
+use crate::operation::Begin;
+use crate::registry::{self, Row};
+use crate::session::{InSession, REFRESH, labels, rules};
+use crate::usage::{self, Use};
+use crate::write_concern::WriteConcern;
+use crate::{Commands, Connection, Error, Result, error_map};
+
+impl Commands {
+    /// Runs a command; `None`: a fail point wants the connection closed.
+    pub(crate) fn execute(&self, connection: &mut Connection, request: &Incoming<'_>) -> Option<Done> {
+        let name = request.body.first().map_or("", |(name, _)| name);
+        let Some(row) = registry::find(name) else {
+            self.metrics.unknown_commands.add(1);
+            let error = Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'"));
+            return Some(Done { reply: error.to_reply(), ..Done::default() });
+        };
+        let generic = match self.check(connection, row, request) {
+            Ok(generic) => generic,
+            Err(error) => {
+                let error = get_more::labelled(row.kind, self.with_topology(error));
+                self.metrics.command_ended(row.index(), row.class, Duration::ZERO, true);
+                let error = with_labels(error, request.body);
+                return Some(Done { reply: error.to_reply(), ..Done::default() });
+            }
+        };
+        if request.waited_until.is_some() {
+            return Some(self.perform(connection, request, row, generic, None));
+        }
+        let app_name = || connection.slot.app_name().or_else(|| handshake_app_name(request.body));
+        let effect = self.fail_points.on_command(row.name, app_name);
+        if let Some(early) = effect.as_ref().and_then(|effect| fail(effect, request.body)) {
+            return early;
+        }
+        Some(self.perform(connection, request, row, generic, effect))
+    }
+
+    /// Runs a command that may run.
+    fn perform(
+        &self,
+        connection: &mut Connection,
+        request: &Incoming<'_>,
+        row: &'static Row,
+        generic: Generic<'_>,
+        effect: Option<Effect>,
+    ) -> Done {
+        let begun = Instant::now();
+        let (limit, expired) = self.time_limit(generic.max_time);
+        // what a getMore may take is how long it waits
+        let limit = limit.filter(|_| row.kind != Kind::GetMore);
+        let interrupt = connection.slot.begin(Begin {
+            kind: kind_name(row.kind),
+            db: request.db,
+            body: request.body,
+            session: generic.session,
+            limit,
+            again: request.waited_until.is_some(),
+        });
+        if self.stopping.load(Ordering::Relaxed) {
+            self.operations.kill_all();
+        }
+        let ran = self.run_in_session(connection, request, row, generic, interrupt, expired);
+        let Ran { outcome, mut reply, plan, wait_until } = ran;
+        if wait_until.is_some() {
+            if row.kind != Kind::GetMore {
+                connection.slot.end();
+            }
+            return Done { wait_until, ..Done::default() };
+        }
+        connection.slot.end();
+        let took = begun.elapsed();
+        self.count(row, took, outcome.is_err());
+        self.note_use(connection, row, request, took);
+        let error = outcome.err().map(|error| self.with_topology(self.with_namespace(self.at_shutdown(error))));
+        let error = error.map(|error| with_labels(get_more::labelled(row.kind, error), request.body));
+        self.log_if_slow(connection, request, begun.elapsed(), &plan, reply.as_bytes().len(), error.as_ref());
+        match &error {
+            Some(error) => reply = error.to_reply(),
+            None => {
+                if let Some(effect) = &effect {
+                    append_effect(effect, request.body, &mut reply);
+                }
+                reply.append("ok", 1.0);
+            }
+        }
+        let goes_on = plan.cursor_id != 0 && row.kind == Kind::GetMore || hello::is_awaited(request.body);
+        let streams = request.may_stream && error.is_none() && goes_on;
+        Done { reply, streams, wait_until: None }
+    }
+
+    /// Runs a command's own code, in its session if it is part of a transaction or a retryable write.
+    fn run_in_session(
+        &self,
+        connection: &mut Connection,
+        request: &Incoming<'_>,
+        row: &'static Row,
+        generic: Generic<'_>,
+        interrupt: Interrupt,
+        expired: bool,
+    ) -> Ran {
+        let session = match InSession::enter(self, connection, row, request.body, &generic, &interrupt) {
+            Err(error) => return Ran::failed(error),
+            Ok(session) => session,
+        };
+        let statements = session.as_ref().and_then(InSession::statements);
+        let (view, refused) = match self.past_view(request.body, generic.read_concern) {
+            Ok(view) => (view, None),
+            Err(error) => (None, Some(error)),
+        };
+        let mut call = Call {
+            server: self,
+            connection,
+            row,
+            db: request.db,
+            body: request.body,
+            sequences: request.sequences,
+            generic,
+            session: session.as_ref(),
+            statements: statements.as_ref(),
+            interrupt,
+            view: view.as_ref(),
+            waited_until: request.waited_until,
+            wait_until: None,
+            reply: DocBuf::new(),
+            plan: Plan::default(),
+        };
+        let outcome = match (refused, expired) {
+            (Some(refused), _) => Err(refused),
+            (None, true) => Err(arbor_query::Error::TimeExpired.into()),
+            (None, false) => call.interrupt.clone().guard(|| (row.run)(&mut call)),
+        };
+        let wait_until = call.wait_until.filter(|_| outcome.is_ok());
+        let (mut reply, plan) = (call.reply, call.plan);
+        let outcome = match session {
+            Some(session) => session.leave(outcome, &mut reply, generic.write_concern.durability()),
+            None => outcome.and_then(|()| self.settle(row, generic.write_concern)),
+        };
+        let outcome = match wait_until {
+            Some(_) => outcome,
+            None => outcome.and_then(|()| self.settle_concerns(row, request.body, &generic, &mut reply)),
+        };
+        Ran { outcome, reply, plan, wait_until }
+    }
+
+    /// Write statements wait for their own durability; changes of the catalogue wait here.
+    fn settle(&self, row: &Row, write_concern: WriteConcern) -> Result<()> {
+        if row.class == Class::Command && row.takes_write_concern() {
+            self.database.make_durable(write_concern.durability())?;
+        }
+        Ok(())
+    }
+
+    /// A limit as the fail points leave it, and whether they want it to have expired.
+    pub(crate) fn time_limit(&self, limit: Option<Duration>) -> (Option<Duration>, bool) {
+        match limit.map(|_| self.fail_points.on_time_limit()) {
+            Some(TimeLimit::Expired) => (limit, true),
+            Some(TimeLimit::Ignored) => (None, false),
+            Some(TimeLimit::AsGiven) | None => (limit, false),
+        }
+    }
+
+    /// What has to hold before a command runs.
+    fn check<'r>(&self, connection: &mut Connection, row: &Row, request: &Incoming<'r>) -> Result<Generic<'r>> {
+        if arbor_store::check_database_name(request.db).is_err() {
+            return Err(error_map::invalid_namespace(&format!("{}.$cmd", request.db)));
+        }
+        if row.admin_only && request.db != "admin" {
+            let text = format!("{} may only be run against the admin database.", row.name);
+            return Err(Error::new(Code::UNAUTHORIZED, text));
+        }
+        if let Some(replication) = &self.replication {
+            replication.check_may_run(row, request.db, request.body)?;
+        }
+        let mut generic = generic::read(row, request.body, self.replication.is_some())?;
+        self.resolve_concerns(row, request.body, &mut generic)?;
+        if let Some(numbered) = generic.numbered {
+            rules::check(&self.database, row, request.db, request.body, &generic, numbered)?;
+        }
+        if let Some(session) = generic.session {
+            let told = connection.session_told;
+            if told.is_none_or(|(known, when)| known != session || when.elapsed() > REFRESH) {
+                self.sessions.touch(session)?;
+                connection.session_told = Some((session, Instant::now()));
+            }
+        }
+        Ok(generic)
+    }
+
+    fn count(&self, row: &Row, took: Duration, failed: bool) {
+        self.metrics.command_ended(row.index(), row.class, took, failed);
+        // Inserts, updates and deletes count their own statements.
+        if !matches!(row.kind, Kind::Insert | Kind::Update | Kind::Delete) {
+            self.metrics.count(row.kind, 1);
+        }
+    }
+
+    /// The collection was used.
+    fn note_use(&self, connection: &mut Connection, row: &Row, request: &Incoming<'_>, took: Duration) {
+        let Some(collection) = usage::collection_of(request.body) else { return };
+        let used = Use { kind: row.kind, class: row.class, took };
+        self.usages.record(&mut connection.last_used, &self.database.store, request.db, collection, used);
+    }
+
+    /// Names the collection whose tree is not available, and its engine alone where several are missing.
+    pub(crate) fn with_namespace(&self, error: Error) -> Error {
+        let Some((namespace, engine)) = error.tree.and_then(|tree| self.database.store.owner_of(tree)) else {
+            return error;
+        };
+        let members = self.database.transactions.engine().members();
+        let own = members.into_iter().find_map(|member| match member.state {
+            MemberState::Unavailable { reason } if *member.name == *engine => {
+                Some(EngineError::Unavailable { engine: member.name, reason, tree: None }.to_string())
+            }
+            _ => None,
+        });
+        let text = own.unwrap_or(error.message);
+        Error { message: format!("{namespace}: {text}"), tree: None, ..error }
+    }
+
+    /// An error of a change of role says which change the server has seen, so that clients know whether it is news.
+    fn with_topology(&self, error: Error) -> Error {
+        if self.replication.is_none() || !ROLE_CODES.contains(&error.code) {
+            return error;
+        }
+        let mut details = error.details.unwrap_or_default();
+        details.append("topologyVersion", &self.topology.version().to_doc());
+        Error { details: Some(details), ..error }
+    }
+
+    fn at_shutdown(&self, error: Error) -> Error {
+        if error.code == Code::INTERRUPTED && self.stopping.load(Ordering::Relaxed) {
+            return Error::new(Code::INTERRUPTED_AT_SHUTDOWN, "interrupted at shutdown");
+        }
+        error
+    }
+}
+
+/// What a member says that is not, or no longer, in the role that a command needs.
+const ROLE_CODES: &[Code] = &[
+    Code::NOT_WRITABLE_PRIMARY,
+    Code::NOT_PRIMARY_NO_SECONDARY_OK,
+    Code::NOT_PRIMARY_OR_SECONDARY,
+    Code::PRIMARY_STEPPED_DOWN,
+    Code::INTERRUPTED_AT_SHUTDOWN,
+    Code::SHUTDOWN_IN_PROGRESS,
+];
+
+/// A request in the one shape, whichever way it came.
+pub(crate) struct Incoming<'r> {
+    pub db: &'r str,
+    pub body: Doc<'r>,
+    pub sequences: &'r [Sequence<'r>],
+    pub reply_to: ReplyTo,
+    pub may_stream: bool,
+    /// It waited for news, at the latest until then.
+    pub waited_until: Option<Instant>,
+}
+
+/// What a command's own code did.
+struct Ran {
+    outcome: Result<()>,
+    reply: DocBuf,
+    plan: Plan,
+    /// It is to be run again then.
+    wait_until: Option<Instant>,
+}
+
+impl Ran {
+    fn failed(error: Error) -> Ran {
+        Ran { outcome: Err(error), reply: DocBuf::new(), plan: Plan::default(), wait_until: None }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Done {
+    pub reply: DocBuf,
+    /// Another reply follows unasked.
+    pub streams: bool,
+    /// There is no reply yet.
+    pub wait_until: Option<Instant>,
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Insert => "insert",
+        Kind::Query => "query",
+        Kind::Update => "update",
+        Kind::Delete => "remove",
+        Kind::GetMore => "getmore",
+        Kind::Command => "command",
+    }
+}
+
+/// The application that a handshake names: fail points apply to the handshake itself.
+fn handshake_app_name(body: Doc<'_>) -> Option<String> {
+    match body.get("client") {
+        Some(ValueRef::Document(client)) => hello::app_name(client).map(str::to_owned),
+        _ => None,
+    }
+}
+
+/// The error with what a driver may do about it.
+fn with_labels(mut error: Error, body: Doc<'_>) -> Error {
+    error.labels.extend(labels::of(error.code, body));
+    error
+}
+
+/// Blocks, closes or fails as the fail point says; `None`: the command runs.
+fn fail(effect: &Effect, body: Doc<'_>) -> Option<Option<Done>> {
+    if let Some(time) = effect.block {
+        std::thread::sleep(time);
+    }
+    if effect.close_connection {
+        return Some(None);
+    }
+    let code = effect.error_code?;
+    let mut error = Error::new(code, "Failing command via 'failCommand' failpoint");
+    error.labels = effect.error_labels.clone().unwrap_or_else(|| labels::of(code, body));
+    let mut reply = error.to_reply();
+    if let Some(concern) = &effect.write_concern_error {
+        reply.append("writeConcernError", concern);
+    }
+    Some(Some(Done { reply, ..Done::default() }))
+}
+
+fn append_effect(effect: &Effect, body: Doc<'_>, reply: &mut DocBuf) {
+    let Some(concern) = &effect.write_concern_error else { return };
+    reply.append("writeConcernError", concern);
+    let of_code = || match concern.get("code") {
+        Some(ValueRef::Int32(code)) => labels::of(Code(code), body),
+        _ => Vec::new(),
+    };
+    let labels = effect.error_labels.clone().unwrap_or_else(of_code);
+    if !labels.is_empty() || effect.error_labels.is_some() {
+        reply.append("errorLabels", &labels.iter().map(String::as_str).collect::<ArrayBuf>());
+    }
+}
