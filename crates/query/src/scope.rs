@@ -30,7 +30,7 @@ enum Place<'a> {
 }
 
 /// A collection that a statement writes to.
-pub enum ToWrite {
+pub(crate) enum ToWrite {
     /// Stays as it is until the statement is done.
     Held(Held),
     /// The transaction's commit finds out whether it stayed as it is.
