@@ -179,8 +179,7 @@ def test_config_transactions(c, by_hand, set_client):
 def test_the_drivers_own_retries(c, set_client):
     """PyMongo sends again what a fail point answered with a retryable error after nothing was done, or cut off."""
     fill(c)
-    # errors that leave the server's role as it is: after the others the driver waits for the next awaited hello (10 s)
-    for data in (dict(errorCode=262), dict(closeConnection=True), dict(errorCode=7)):
+    for data in (dict(errorCode=11600), dict(closeConnection=True), dict(errorCode=10107)):
         fail = dict(mode={"times": 1}, data={"failCommands": ["update", "insert", "delete", "findAndModify"], **data})
         for write in [
             lambda: c.update_one({"_id": 1}, {"$inc": {"n": 1}}),

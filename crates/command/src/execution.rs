@@ -44,7 +44,7 @@ impl Commands {
         }
         let app_name = || connection.slot.app_name().or_else(|| handshake_app_name(request.body));
         let effect = self.fail_points.on_command(row.name, app_name);
-        if let Some(early) = effect.as_ref().and_then(|effect| fail(effect, request.body)) {
+        if let Some(early) = effect.as_ref().and_then(|effect| self.fail(effect, request.body)) {
             return early;
         }
         Some(self.perform(connection, request, row, generic, effect))
@@ -232,9 +232,27 @@ impl Commands {
         Error { message: format!("{namespace}: {text}"), tree: None, ..error }
     }
 
+    /// Blocks, closes or fails as the fail point says; `None`: the command runs.
+    fn fail(&self, effect: &Effect, body: Doc<'_>) -> Option<Option<Done>> {
+        if let Some(time) = effect.block {
+            std::thread::sleep(time);
+        }
+        if effect.close_connection {
+            return Some(None);
+        }
+        let code = effect.error_code?;
+        let mut error = self.with_topology(Error::new(code, "Failing command via 'failCommand' failpoint"));
+        error.labels = effect.error_labels.clone().unwrap_or_else(|| labels::of(code, body));
+        let mut reply = error.to_reply();
+        if let Some(concern) = &effect.write_concern_error {
+            reply.append("writeConcernError", concern);
+        }
+        Some(Some(Done { reply, ..Done::default() }))
+    }
+
     /// An error of a change of role says which change the server has seen, so that clients know whether it is news.
     fn with_topology(&self, error: Error) -> Error {
-        if self.replication.is_none() || !ROLE_CODES.contains(&error.code) {
+        if !ROLE_CODES.contains(&error.code) {
             return error;
         }
         let mut details = error.details.unwrap_or_default();
@@ -256,6 +274,7 @@ const ROLE_CODES: &[Code] = &[
     Code::NOT_PRIMARY_NO_SECONDARY_OK,
     Code::NOT_PRIMARY_OR_SECONDARY,
     Code::PRIMARY_STEPPED_DOWN,
+    Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE,
     Code::INTERRUPTED_AT_SHUTDOWN,
     Code::SHUTDOWN_IN_PROGRESS,
 ];
@@ -318,24 +337,6 @@ fn handshake_app_name(body: Doc<'_>) -> Option<String> {
 fn with_labels(mut error: Error, body: Doc<'_>) -> Error {
     error.labels.extend(labels::of(error.code, body));
     error
-}
-
-/// Blocks, closes or fails as the fail point says; `None`: the command runs.
-fn fail(effect: &Effect, body: Doc<'_>) -> Option<Option<Done>> {
-    if let Some(time) = effect.block {
-        std::thread::sleep(time);
-    }
-    if effect.close_connection {
-        return Some(None);
-    }
-    let code = effect.error_code?;
-    let mut error = Error::new(code, "Failing command via 'failCommand' failpoint");
-    error.labels = effect.error_labels.clone().unwrap_or_else(|| labels::of(code, body));
-    let mut reply = error.to_reply();
-    if let Some(concern) = &effect.write_concern_error {
-        reply.append("writeConcernError", concern);
-    }
-    Some(Some(Done { reply, ..Done::default() }))
 }
 
 fn append_effect(effect: &Effect, body: Doc<'_>, reply: &mut DocBuf) {
