@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/arbor/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: run test build fmt lint unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test test-rocksdb
+.PHONY: run test build fmt lint unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb test-rocksdb
 .PHONY: drivers drivers-short setup-drivers
 .PHONY: setup-build setup-clients setup-pages setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
 
@@ -137,6 +137,10 @@ fuzz: setup-build
 lab-points: build
 	$(CARGO_TARGET_DIR)/release/arbor lab run pointquery --engine ftree,lmdb --scale small
 	$(CARGO_TARGET_DIR)/release/arbor lab run load --engine ftree,lmdb --scale small
+
+# two independent YCSB clients, the laboratory's and testing/lab/ycsb.py, on a server of each engine: do they say the same?
+lab-ycsb: build setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/lab/ycsb_agrees.py
 
 # the laboratory's report and live pages in headless Chromium; SHOTS=FOLDER keeps pictures of them
 lab-report-test: setup-build setup-pages

@@ -128,13 +128,16 @@ pub fn run_step(
     let sessions = (0..place(0).of).map(|_| target.connect()).collect::<Result<Vec<_>>>()?;
     let slots: Vec<Mutex<Recorder>> = (0..place(0).of).map(|_| Mutex::default()).collect();
     let (stop, interrupt) = (AtomicBool::new(false), context.interrupt.clone());
-    let schedule =
-        pace.rate.map(|(rate, arrival)| Schedule::new(rate, arrival, pace.seed.wrapping_mul(31), Instant::now()));
+    let schedule = pace.rate.map(|(rate, arrival)| {
+        let tokens = rate / workload.unit_weight() as f64;
+        Schedule::new(tokens, arrival, pace.seed.wrapping_mul(31), Instant::now())
+    });
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for (number, session) in sessions.into_iter().enumerate() {
             let slot = slots.get(number).ok_or(Error::Panicked)?;
-            let (schedule, stop, interrupt) = (schedule.as_ref(), &stop, &interrupt);
+            let schedule = schedule.as_ref().filter(|_| workload.is_scheduled(place(number)));
+            let (stop, interrupt) = (&stop, &interrupt);
             let worker = Worker { target, unit: workload.unit(), schedule, stop, interrupt, slot };
             let client = workload.client(place(number), pace.seed.wrapping_add(1_000_003 * (number as u64 + 1)));
             threads.push(scope.spawn(move || worker.run(client, session)));

@@ -89,7 +89,8 @@ impl Worker<'_> {
         let mut recorder = self.recorder();
         match outcome {
             Ok(answer) => {
-                recorder.record(operation.kind(), service, due.map(|due| nanoseconds(due, begun) + service));
+                let response = due.map(|due| nanoseconds(due, begun) + service);
+                recorder.record_many(operation.kind(), operation.weight(), service, response);
                 if answer.rows == 0 {
                     recorder.miss();
                 }

@@ -196,9 +196,17 @@ impl Workload for Iibench {
         clients + self.settings.query_threads
     }
 
+    fn unit_weight(&self) -> u64 {
+        self.settings.batch as u64
+    }
+
+    fn is_scheduled(&self, place: Place) -> bool {
+        place.number + self.settings.query_threads < place.of
+    }
+
     fn client(&self, place: Place, seed: u64) -> Box<dyn Client> {
         let (settings, shared, random) = (self.settings.clone(), self.shared.clone(), Random::new(seed));
-        if place.number + self.settings.query_threads < place.of {
+        if self.is_scheduled(place) {
             let texts = Vec::new();
             return Box::new(Writer { settings, shared, random, mode: self.mode, texts });
         }

@@ -95,6 +95,16 @@ pub trait Workload: Send + Sync {
         clients
     }
 
+    /// How many of the headline's kind one unit is: a rate is said in these.
+    fn unit_weight(&self) -> u64 {
+        1
+    }
+
+    /// Whether a rate limit holds this client back; not one that only watches.
+    fn is_scheduled(&self, _place: Place) -> bool {
+        true
+    }
+
     /// The stream of one client; equal seeds give equal streams, as far as clients do not share a counter.
     fn client(&self, place: Place, seed: u64) -> Box<dyn Client>;
 }
