@@ -67,17 +67,12 @@ pub struct Recorder {
 
 impl Recorder {
     pub fn record(&mut self, kind: Kind, service_ns: u64, response_ns: Option<u64>) {
-        self.record_many(kind, 1, service_ns, response_ns);
-    }
-
-    /// Records `count` of a kind that took the same time, because they came as one batch.
-    pub fn record_many(&mut self, kind: Kind, count: u64, service_ns: u64, response_ns: Option<u64>) {
         let latencies = self.of(kind);
-        // `record_n` grows the histogram; `saturating_record` would cut at its present end.
-        let _ = latencies.service.record_n(service_ns.clamp(1, NANOSECONDS_MAX), count);
+        // `record` grows the histogram; `saturating_record` would cut at its present end.
+        let _ = latencies.service.record(service_ns.clamp(1, NANOSECONDS_MAX));
         if let Some(response_ns) = response_ns {
             let response = latencies.response.get_or_insert_with(histogram);
-            let _ = response.record_n(response_ns.clamp(1, NANOSECONDS_MAX), count);
+            let _ = response.record(response_ns.clamp(1, NANOSECONDS_MAX));
         }
     }
 
@@ -162,7 +157,7 @@ mod tests {
         let (mut a, mut b) = (Recorder::default(), Recorder::default());
         a.record(Kind::POINT_QUERY, 1_000, None);
         b.record(Kind::POINT_QUERY, 3_000, Some(9_000));
-        b.record_many(Kind::INSERT, 1, 3_600_000_000_000, None);
+        b.record(Kind::INSERT, 3_600_000_000_000, None);
         b.error("11000", "duplicate");
         b.error("11000", "another");
         b.miss();

@@ -129,7 +129,7 @@ pub fn run_step(
     let slots: Vec<Mutex<Recorder>> = (0..place(0).of).map(|_| Mutex::default()).collect();
     let (stop, interrupt) = (AtomicBool::new(false), context.interrupt.clone());
     let schedule = pace.rate.map(|(rate, arrival)| {
-        let tokens = rate / workload.unit_weight() as f64;
+        let tokens = rate / workload.unit_rows() as f64;
         Schedule::new(tokens, arrival, pace.seed.wrapping_mul(31), Instant::now())
     });
     std::thread::scope(|scope| {

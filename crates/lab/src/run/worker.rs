@@ -89,8 +89,7 @@ impl Worker<'_> {
         let mut recorder = self.recorder();
         match outcome {
             Ok(answer) => {
-                let response = due.map(|due| nanoseconds(due, begun) + service);
-                recorder.record_many(operation.kind(), operation.weight(), service, response);
+                recorder.record(operation.kind(), service, due.map(|due| nanoseconds(due, begun) + service));
                 if answer.rows == 0 {
                     recorder.miss();
                 }

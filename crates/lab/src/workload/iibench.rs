@@ -196,10 +196,6 @@ impl Workload for Iibench {
         clients + self.settings.query_threads
     }
 
-    fn unit_weight(&self) -> u64 {
-        self.settings.batch as u64
-    }
-
     fn is_scheduled(&self, place: Place) -> bool {
         place.number + self.settings.query_threads < place.of
     }

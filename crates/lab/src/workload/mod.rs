@@ -66,7 +66,7 @@ pub trait Workload: Send + Sync {
     /// The kind whose rate is the headline: a query, a whole transaction, any operation.
     fn unit(&self) -> Kind;
 
-    /// What one of the unit counts for: the rows of a batch where rows are the headline.
+    /// What one of the unit counts for: the rows of a batch where rows are the headline. A rate limit is said in these.
     fn unit_rows(&self) -> u64 {
         1
     }
@@ -93,11 +93,6 @@ pub trait Workload: Send + Sync {
     /// Client threads of a step with `clients`: more where some of them only watch (iiBench's queries).
     fn threads(&self, clients: usize) -> usize {
         clients
-    }
-
-    /// How many of the headline's kind one unit is: a rate is said in these.
-    fn unit_weight(&self) -> u64 {
-        1
     }
 
     /// Whether a rate limit holds this client back; not one that only watches.

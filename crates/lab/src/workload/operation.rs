@@ -47,12 +47,4 @@ impl Operation<'_> {
             Operation::Iibench(operation) => operation.kind(),
         }
     }
-
-    /// How many of its kind it counts as: iiBench counts documents, which come in batches.
-    pub fn weight(&self) -> u64 {
-        match self {
-            Operation::Iibench(IibenchOperation::Insert { purchases, .. }) => purchases.len() as u64,
-            _ => 1,
-        }
-    }
 }
