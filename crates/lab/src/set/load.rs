@@ -33,8 +33,9 @@ impl Figures {
     }
 }
 
+/// Nanoseconds up to an hour. One that grows would clamp what `saturating_record` is given to its first bound.
 pub fn histogram() -> Histogram<u64> {
-    Histogram::new(3).expect("three digits are allowed")
+    Histogram::new_with_max(3_600_000_000_000, 3).expect("the bounds and three digits are allowed")
 }
 
 /// Closed loop of `clients` for `time`. `first` numbers the clients, so that no two runs write the same documents.

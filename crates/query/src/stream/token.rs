@@ -12,8 +12,6 @@
 //! | 18 | 12 | the deployment |
 //! | 30 | 4 | CRC32C of the bytes before, big-endian |
 
-use std::fmt::Write;
-
 use arbor_bson::{DocBuf, Timestamp, ValueRef};
 use arbor_lang::{Code, text};
 
@@ -72,11 +70,9 @@ impl Token {
         bytes.extend(self.fragment.to_be_bytes());
         bytes.extend(self.deployment);
         bytes.extend(crc32c::crc32c(&bytes).to_be_bytes());
-        let mut hex = String::with_capacity(2 * SIZE);
-        // writing to a string does not fail
-        bytes.iter().for_each(|byte| {
-            let _ = write!(hex, "{byte:02X}");
-        });
+        let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        let hex: String = digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect();
+        let hex = hex.to_ascii_uppercase();
         DocBuf::new().with("_data", hex.as_str())
     }
 
