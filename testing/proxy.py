@@ -26,12 +26,16 @@ class Proxy:
             return
         way = Way(self)
         pumps = [asyncio.ensure_future(way.requests(reader, server_writer)), asyncio.ensure_future(way.replies(server_reader, writer))]
-        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        for pump in pumps:
-            pump.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)
-        writer.close()
-        server_writer.close()
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+        except asyncio.CancelledError:
+            pass  # the proxy ends
+        finally:
+            writer.close()
+            server_writer.close()
 
     def choose(self, request):
         if any(name in request[:64] for name in HANDSHAKES) or self.random.random() >= self.share:

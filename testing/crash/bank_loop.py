@@ -1,8 +1,9 @@
 """Transfers between accounts in transactions, under kill -9: the sum never changes.
 
 8 clients move money between accounts on all engines that are named, each transfer with an entry in a journal; readers add all
-accounts up in snapshot transactions meanwhile. After each kill the sum is right, every acknowledged transfer stands in the
-journal exactly once, and the accounts are what the journal says.
+accounts up in snapshot transactions meanwhile. A kill leaves the clients at work: the driver tries transactions and commits without an
+answer again at the server that came back. Then the sum is right, every acknowledged transfer stands in the journal exactly once, and
+the accounts are what the journal says.
 """
 
 import argparse
@@ -36,19 +37,19 @@ class Teller(threading.Thread):
     def __init__(self, number, uri, engines, first, seed):
         super().__init__(daemon=True)
         self.number, self.uri, self.engines, self.next, self.rng = number, uri, engines, first, random.Random(seed)
-        self.acknowledged, self.attempts = [], 0
+        self.acknowledged, self.attempts, self.failure, self.stopping = [], 0, None, False
 
     def run(self):
         try:
-            with pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=500, socketTimeoutMS=20000) as client:
+            with pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=20000) as client:
                 with client.start_session() as session:
-                    while True:
+                    while not self.stopping:
                         _id = f"{self.number}-{self.next}"
                         self.next += 1
                         session.with_transaction(lambda s: self.transfer(client.bank, s, _id), **CONCERNS)
                         self.acknowledged.append(_id)
-        except PyMongoError:
-            pass
+        except PyMongoError as error:
+            self.failure = f"teller {self.number}: {error}"
 
     def transfer(self, db, session, _id):
         self.attempts += 1
@@ -67,21 +68,23 @@ class Auditor(threading.Thread):
 
     def __init__(self, uri, engines):
         super().__init__(daemon=True)
-        self.uri, self.engines, self.wrong, self.audits = uri, engines, [], 0
+        self.uri, self.engines, self.wrong, self.audits, self.stopping = uri, engines, [], 0, False
 
     def run(self):
-        try:
-            with pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=500, socketTimeoutMS=20000) as client:
-                with client.start_session() as session:
-                    while True:
-                        with session.start_transaction(**CONCERNS):
-                            total = sum(d["balance"] for engine in self.engines
-                                        for d in client.bank[f"accounts_{engine}"].find({}, session=session))
-                        self.audits += 1
-                        if total != ACCOUNTS * START:
-                            self.wrong.append(f"a snapshot held {total}")
-        except PyMongoError:
-            pass
+        with pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=20000) as client:
+            with client.start_session() as session:
+                while not self.stopping:
+                    try:
+                        session.with_transaction(lambda s: self.audit(client.bank, s), **CONCERNS)
+                    except PyMongoError as error:
+                        self.wrong.append(f"an audit failed: {error}")
+                        return
+
+    def audit(self, db, session):
+        total = sum(d["balance"] for engine in self.engines for d in db[f"accounts_{engine}"].find({}, session=session))
+        self.audits += 1
+        if total != ACCOUNTS * START:
+            self.wrong.append(f"a snapshot held {total}")
 
 
 def problems_of(db, engines, acknowledged):
@@ -129,15 +132,19 @@ def main():
             thread.start()
         time.sleep(rng.uniform(0.3, args.seconds))
         arbor.kill()
+        seconds = arbor.start()
+        time.sleep(0.5)
+        for thread in [*tellers, auditor]:
+            thread.stopping = True
         for thread in [*tellers, auditor]:
             thread.join(60)
-        seconds = arbor.start()
         first = max(teller.next for teller in tellers)
         now = [_id for teller in tellers for _id in teller.acknowledged]
         acknowledged += now
         attempts, audits = attempts + sum(t.attempts for t in tellers), audits + auditor.audits
         with pymongo.MongoClient(arbor.uri) as client:
             found = problems_of(client.bank, engines, acknowledged) + auditor.wrong
+            found += [teller.failure for teller in tellers if teller.failure]
         print(f"kill {kill + 1}: {len(now)} transfers, {auditor.audits} audits, primary again after {seconds:.2f} s, "
               f"{'; '.join(found) or 'ok'}", flush=True)
         if found:
