@@ -145,7 +145,7 @@ lab-ycsb: build setup-clients
 # the laboratory's report and live pages in headless Chromium; SHOTS=FOLDER keeps pictures of them
 lab-report-test: setup-build setup-pages
 	cargo build --locked -p arbor-lab --example sample_runs
-	SAMPLE_RUNS=$(CARGO_TARGET_DIR)/debug/examples/sample_runs node --test testing/lab/*.test.mjs
+	SAMPLE_RUNS=$(CARGO_TARGET_DIR)/debug/examples/sample_runs node --test --test-concurrency=1 testing/lab/*.test.mjs
 
 # the storage engines alone: in memory, and with data at least four times the memory
 lab-kv: build

@@ -18,7 +18,7 @@ after(async () => {
 });
 
 const seconds = count => run.stdin.write('\n'.repeat(count));
-const shows = (page, id, pattern) => page.waitForFunction(([id, pattern]) => new RegExp(pattern).test(document.getElementById(id).textContent), [id, pattern], { timeout: 10_000 });
+const shows = (page, id, pattern) => page.waitForFunction(([id, pattern]) => new RegExp(pattern).test(document.getElementById(id).textContent), [id, pattern], { timeout: 120_000 });
 
 test('a run is followed to its end', async () => {
   const { page, faults, close } = await open(browser, url, { scheme: 'dark' });

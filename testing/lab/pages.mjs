@@ -24,6 +24,8 @@ export function launch() {
 // A page whose faults are collected: console errors, exceptions, dialogs, requests beyond `allowed`.
 export async function open(browser, url, { scheme = 'light', width = 1200, scripts = true } = {}) {
   const context = await browser.newContext({ colorScheme: scheme, viewport: { width, height: 900 }, javaScriptEnabled: scripts });
+  // a busy machine is no fault of a page
+  context.setDefaultTimeout(120_000);
   const page = await context.newPage();
   const faults = [];
   page.on('console', message => { if (['error', 'warning'].includes(message.type())) faults.push(message.text()); });

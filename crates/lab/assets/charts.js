@@ -249,7 +249,7 @@ const Charts = (() => {
     table.createCaption().textContent = title + (chart.label ? ', ' + chart.label : '') + ': ' + chart.y.name;
     const [head, ...body] = rows(chart);
     const cells = (row, values, heads) => values.forEach((value, n) => {
-      const cell = row.appendChild(document.createElement(heads || n === 0 ? 'th' : 'td'));
+      const cell = row.appendChild(document.createElement((heads || n === 0) && value !== '' ? 'th' : 'td'));
       if (cell.tagName === 'TH') cell.scope = heads ? 'col' : 'row';
       cell.textContent = isNumber(value) ? String(value) : value ?? '';
     });

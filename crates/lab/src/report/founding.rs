@@ -32,8 +32,7 @@ pub fn tables(run: &Run) -> Vec<Table> {
 /// Adds the published rows to tables about the same with the same columns.
 fn beside(tables: &mut [Table], published: &Published) {
     for theirs in &published.tables {
-        let same = |ours: &&mut Table| ours.about == theirs.about && ours.columns == theirs.columns;
-        if let Some(ours) = tables.iter_mut().find(same) {
+        if let Some(ours) = tables.iter_mut().find(|ours| ours.is_like(theirs)) {
             ours.rows.extend(theirs.rows.iter().cloned());
         }
     }

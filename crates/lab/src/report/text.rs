@@ -7,12 +7,13 @@ use crate::results::{Event, EventKind, Run, Table};
 
 /// The whole text report.
 pub fn text(run: &Run) -> String {
+    let tables = tables(run);
     let mut parts = vec![heading(run)];
-    parts.extend(tables(run).iter().map(Table::to_string));
+    parts.extend(tables.iter().map(Table::to_string));
     parts.extend(stalls(run));
     parts.extend(events(run));
     parts.extend(remarks(run));
-    parts.extend(Published::about(&run.record.experiment).map(|published| theirs(run, published)));
+    parts.extend(Published::about(&run.record.experiment).map(|published| theirs(&tables, published)));
     parts.join("\n")
 }
 
@@ -46,12 +47,9 @@ fn remarks(run: &Run) -> Option<String> {
 }
 
 /// The published tables whose columns are not ours, and what to look for.
-fn theirs(run: &Run, published: &Published) -> String {
-    let shown: Vec<Table> = tables(run);
-    let merged =
-        |theirs: &&Table| !shown.iter().any(|ours| ours.about == theirs.about && ours.columns == theirs.columns);
+fn theirs(ours: &[Table], published: &Published) -> String {
     let mut parts = vec![format!("published: {}\n{}\n", published.source, published.setting)];
-    parts.extend(published.tables.iter().filter(merged).map(|table| format!("published: {table}")));
+    parts.extend(published.apart(ours).map(|table| format!("published: {table}")));
     parts.push(published.shape.iter().map(|line| format!("* {line}\n")).collect());
     parts.join("\n")
 }

@@ -66,9 +66,9 @@ impl Table {
         self.rows.push(Row { name: name.to_owned(), cells: cells.into_iter().collect(), published: false });
     }
 
-    /// Whether every row is a founding text's.
-    pub fn is_published(&self) -> bool {
-        !self.rows.is_empty() && self.rows.iter().all(|row| row.published)
+    /// Whether the rows of both can stand in one table.
+    pub fn is_like(&self, other: &Table) -> bool {
+        self.about == other.about && self.columns == other.columns
     }
 }
 

@@ -109,10 +109,7 @@ impl Contents<'_> {
     /// The founding text: what it says, and its tables that do not stand in ours.
     fn theirs(&self) -> String {
         let Some(published) = self.published else { return String::new() };
-        let shown = |theirs: &&Table| {
-            !self.tables.iter().any(|ours| ours.about == theirs.about && ours.columns == theirs.columns)
-        };
-        let tables = tables_beside(published.tables.iter().filter(shown));
+        let tables = tables_beside(published.apart(self.tables));
         format!(
             "<p><cite>{}</cite></p><p>{}.</p>{}<div class=\"published\">{tables}</div>\
              <p>Those are other machines, other years and other software: compare the shape, not the height.</p>\n",

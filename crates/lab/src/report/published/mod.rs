@@ -44,6 +44,11 @@ impl Published {
         &ALL
     }
 
+    /// The tables that do not stand in ours: about something else, or with other columns.
+    pub fn apart<'a>(&'a self, ours: &'a [Table]) -> impl Iterator<Item = &'a Table> {
+        self.tables.iter().filter(|theirs| !ours.iter().any(|ours| ours.is_like(theirs)))
+    }
+
     pub fn table(&self, about: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.about == about)
     }
