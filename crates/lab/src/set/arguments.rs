@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::{ArgMatches, Command};
 
 use super::delivery::{self, Delivery};
-use super::load::{self, Figures};
+use super::load::{self, Figures, Load};
 use super::member;
-use super::work::Work;
+use super::work::{Acknowledged, Work};
 use crate::cli::{list, number, option, setup, texts};
 use crate::report::Table;
 use crate::target::managed::Setup;
@@ -82,22 +82,26 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
 impl Run {
     fn transactions(&self, engine: &str) -> Result<()> {
         let managed = member::set(engine, &self.setup)?;
-        let columns = ["clients", "per s", "docs/s", "p50 us", "p99 us", "max us", "cpu us"].map(str::to_owned);
-        let mut table = Table::new(&format!("{engine}: writes and transactions on a set"), "work", columns);
         let mut first = 1;
-        for clients in &self.clients {
-            for work in WORKS {
-                eprintln!("{engine}: {} by {clients}", work.name());
-                let figures = load::run(managed.mongodb(), work, *clients, first, self.time)?;
-                first += clients;
-                table.row(cells(*clients, work, &figures), &work.name());
+        for acknowledged in [Acknowledged::Applied, Acknowledged::Durable] {
+            let columns = ["clients", "per s", "docs/s", "p50 us", "p99 us", "max us", "cpu us"].map(str::to_owned);
+            let title = format!("{engine}: writes and transactions on a set, {}", acknowledged.name());
+            let mut table = Table::new(&title, "work", columns);
+            for clients in &self.clients {
+                for work in WORKS {
+                    eprintln!("{engine}: {} by {clients}, {}", work.name(), acknowledged.name());
+                    let load = Load { work, acknowledged, clients: *clients, first, time: self.time };
+                    let figures = load::run(managed.mongodb(), load)?;
+                    first += clients;
+                    table.row(cells(*clients, work, &figures), &work.name());
+                }
             }
+            println!("{table}");
         }
-        println!("{table}");
         Ok(())
     }
 
-    /// The same writes to a server alone and to a set, in turns.
+    /// The same writes to a server alone and to a set, in turns, both with `w: 1`.
     fn history(&self, engine: &str) -> Result<()> {
         let columns = ["clients", "alone/s", "set/s", "set/alone", "cpu us alone", "cpu us set"].map(str::to_owned);
         let title = format!("{engine}: inserts and updates without and with a history, medians of {}", self.repeats);
@@ -110,7 +114,9 @@ impl Run {
                 for round in 0..self.repeats {
                     eprintln!("{engine}: {} by {clients}, round {}", work.name(), round + 1);
                     for (of, managed) in both.iter_mut().zip([&alone, &set]) {
-                        of.push(load::run(managed.mongodb(), work, *clients, first, self.time)?);
+                        let acknowledged = Acknowledged::Applied;
+                        let load = Load { work, acknowledged, clients: *clients, first, time: self.time };
+                        of.push(load::run(managed.mongodb(), load)?);
                         first += clients;
                     }
                 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::work::{Work, Worker};
+use super::work::{Acknowledged, Work, Worker};
 use crate::observe::cpu_seconds;
 use crate::target::Target;
 use crate::target::mongodb::MongoDb;
@@ -38,12 +38,21 @@ pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(3_600_000_000_000, 3).expect("the bounds and three digits are allowed")
 }
 
-/// Closed loop of `clients` for `time`. `first` numbers the clients, so that no two runs write the same documents.
-pub fn run(target: &MongoDb, work: Work, clients: u32, first: u32, time: Duration) -> Result<Figures> {
+/// Clients in a closed loop. `first` numbers them, so that no two runs write the same documents.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub work: Work,
+    pub acknowledged: Acknowledged,
+    pub clients: u32,
+    pub first: u32,
+    pub time: Duration,
+}
+
+pub fn run(target: &MongoDb, load: Load) -> Result<Figures> {
     let failed = |source| Error::Client { server: target.name().to_owned(), source };
     let mut workers = Vec::new();
-    for number in first..first + clients {
-        let mut worker = Worker::new(target.client()?, number);
+    for number in load.first..load.first + load.clients {
+        let mut worker = Worker::new(target.client()?, number, load.acknowledged);
         worker.prepare().map_err(failed)?;
         workers.push(worker);
     }
@@ -51,7 +60,7 @@ pub fn run(target: &MongoDb, work: Work, clients: u32, first: u32, time: Duratio
     let cpu = || target.process().and_then(|process| cpu_seconds(process).ok());
     let (begun, before) = (Instant::now(), cpu());
     let each: Vec<_> = std::thread::scope(|scope| {
-        let repeat = |worker: Worker| scope.spawn(|| repeat(worker, work, time, &ready));
+        let repeat = |worker: Worker| scope.spawn(|| repeat(worker, load.work, load.time, &ready));
         let threads: Vec<_> = workers.into_iter().map(repeat).collect();
         threads.into_iter().map(|thread| thread.join().map_err(|_| Error::Panicked)).collect()
     });

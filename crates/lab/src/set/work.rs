@@ -39,9 +39,35 @@ impl Work {
     }
 }
 
+/// What an answer waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acknowledged {
+    /// `w: 1`: the log's buffers.
+    Applied,
+    /// `w: "majority"`, what a set does by itself: the disk.
+    Durable,
+}
+
+impl Acknowledged {
+    pub fn name(self) -> &'static str {
+        match self {
+            Acknowledged::Applied => "w: 1",
+            Acknowledged::Durable => "w: majority",
+        }
+    }
+
+    fn concern(self) -> DocBuf {
+        match self {
+            Acknowledged::Applied => DocBuf::new().with("w", 1),
+            Acknowledged::Durable => DocBuf::new().with("w", "majority"),
+        }
+    }
+}
+
 /// One client: its session, its transaction numbers, its documents.
 pub struct Worker {
     client: Client,
+    concern: DocBuf,
     number: u32,
     lsid: DocBuf,
     transaction: i64,
@@ -61,30 +87,30 @@ pub fn array(documents: impl IntoIterator<Item = DocBuf>) -> ArrayBuf {
 const OWN: i64 = 1000;
 
 impl Worker {
-    pub fn new(client: Client, number: u32) -> Worker {
+    pub fn new(client: Client, number: u32, acknowledged: Acknowledged) -> Worker {
         let mut id = [0x5e; 16];
         id[..4].copy_from_slice(&number.to_le_bytes());
         id[4..8].copy_from_slice(&std::process::id().to_le_bytes());
         let lsid = DocBuf::new().with("id", ValueRef::Binary { subtype: 4, bytes: &id });
-        Worker { client, number, lsid, transaction: 0, next: 0, pad: "x".repeat(60) }
+        Worker { client, concern: acknowledged.concern(), number, lsid, transaction: 0, next: 0, pad: "x".repeat(60) }
     }
 
     /// The documents that updates change.
     pub fn prepare(&mut self) -> Result<(), ClientError> {
         let document = |n| DocBuf::new().with("_id", self.id(n)).with("n", 0).with("pad", self.pad.as_str());
         let documents = array((0..OWN).map(document));
-        self.command(DocBuf::new().with("insert", "updated").with("documents", &documents))
+        self.write(DocBuf::new().with("insert", "updated").with("documents", &documents))
     }
 
     pub fn run(&mut self, work: Work) -> Result<(), ClientError> {
         match work {
             Work::Insert(count) => {
                 let insert = self.insert(count);
-                self.command(insert)
+                self.write(insert)
             }
             Work::Updates(count) => (0..count).try_for_each(|_| {
                 let update = self.update();
-                self.command(update)
+                self.write(update)
             }),
             Work::InsertTransaction(count) => {
                 let insert = self.insert(count);
@@ -106,7 +132,7 @@ impl Worker {
             }
             self.command(statement)?;
         }
-        let commit = self.numbered(DocBuf::new().with("commitTransaction", 1));
+        let commit = self.numbered(DocBuf::new().with("commitTransaction", 1)).with("writeConcern", &self.concern);
         self.client.command("admin", &commit).map(drop)
     }
 
@@ -133,6 +159,12 @@ impl Worker {
 
     fn id(&self, n: i64) -> i64 {
         (i64::from(self.number) << 40) + n
+    }
+
+    /// A write outside of a transaction.
+    fn write(&mut self, command: DocBuf) -> Result<(), ClientError> {
+        let command = command.with("writeConcern", &self.concern);
+        self.command(command)
     }
 
     fn command(&mut self, command: DocBuf) -> Result<(), ClientError> {
