@@ -6,10 +6,7 @@ use arbor_base::Position;
 use arbor_txn::History;
 
 use super::{Arrival, Feed, Interest, Subscription, Taken, Woken};
-use crate::{Interrupt, Result};
-
-/// Records that are read from the log before the interrupt is asked.
-const READS_PER_CHECK: u32 = 64;
+use crate::Result;
 
 pub struct Follow {
     subscription: Subscription,
@@ -59,7 +56,8 @@ impl Follow {
         self.subscription.woken().or_at_once(self.taken.len() > 0 || self.history.is_some())
     }
 
-    pub fn next(&mut self) -> Result<Next> {
+    /// The next record of interest, or one step towards it.
+    pub fn advance(&mut self) -> Result<Next> {
         if let Some(record) = self.taken.next() {
             return Ok(self.hand_out(record));
         }
@@ -81,23 +79,6 @@ impl Follow {
                     None => {
                         self.stand_at(upto, time);
                         Ok(Next::Nothing)
-                    }
-                }
-            }
-        }
-    }
-
-    /// The next record of interest; None when there is none now.
-    pub fn next_record(&mut self, interrupt: &Interrupt) -> Result<Option<Arc<Arrival>>> {
-        let mut passed = 0u32;
-        loop {
-            match self.next()? {
-                Next::Record(record) => return Ok(Some(record)),
-                Next::Nothing => return Ok(None),
-                Next::Passed => {
-                    passed += 1;
-                    if passed.is_multiple_of(READS_PER_CHECK) {
-                        interrupt.check()?;
                     }
                 }
             }

@@ -77,7 +77,7 @@ impl OplogTail {
                 }
                 continue;
             }
-            match self.follow.next()? {
+            match self.follow.advance()? {
                 Next::Record(arrival) => self.ready.extend(entries(arrival.record(), self.term)?),
                 Next::Passed => {}
                 Next::Nothing => return Ok(None),

@@ -112,7 +112,7 @@ impl ChangeStream {
                 self.step()?;
                 continue;
             }
-            match self.follow.next().map_err(trimmed)? {
+            match self.follow.advance().map_err(trimmed)? {
                 Next::Record(arrival) => self.current = Some((arrival, 0)),
                 Next::Passed => {}
                 Next::Nothing => {
