@@ -15,7 +15,7 @@ pub use client::MySql;
 pub use mariadb::{MARIADB, MariaDb};
 
 use super::Target;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Whether a target's URI is one for this client.
 pub fn is_uri(uri: &str) -> bool {
@@ -34,6 +34,6 @@ pub fn parse(_name: Option<&str>, _uri: &str) -> Result<Box<dyn Target>> {
 }
 
 #[cfg(not(feature = "mysql"))]
-fn absent() -> Error {
-    Error::Usage("this build has no MySQL client; build with --features mysql".to_owned())
+fn absent() -> crate::Error {
+    crate::Error::Usage("this build has no MySQL client; build with --features mysql".to_owned())
 }
