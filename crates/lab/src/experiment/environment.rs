@@ -10,6 +10,8 @@ use crate::target::memory_limit::MemoryLimit;
 
 /// `root`: where managed servers keep their data.
 pub fn environment(root: &Path) -> Value {
+    // It may be made only when the first server starts.
+    let root = root.ancestors().find(|folder| folder.exists()).unwrap_or(root);
     json!({
         "processors": processors(),
         "processor": processor(),
