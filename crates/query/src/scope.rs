@@ -201,11 +201,16 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Does the work in one transaction, which may take several attempts; in an open transaction there is one attempt.
+    /// Does the work in one transaction, which may take several attempts; in an open transaction there is one attempt, and it
+    /// ends the transaction when that has become too large.
     pub(crate) fn write<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         match self.place {
             Place::Now | Place::At(_) => Ok(self.transactions.retry(Durability::Applied, work)?.0),
-            Place::Transaction(open) => open.with(|txn| work(txn)),
+            Place::Transaction(open) => open.with(|txn| {
+                let done = work(txn)?;
+                txn.check_size()?;
+                Ok(done)
+            }),
         }
     }
 

@@ -13,7 +13,7 @@ use arbor_query::{
 };
 use arbor_store::{Namespace, OpenTransaction};
 use arbor_txn::{Durability, MaybeConflict};
-use support::{Rig, rig};
+use support::{Rig, rig, rig_with};
 
 const NEVER: fn() -> Interrupt = Interrupt::never;
 
@@ -423,4 +423,19 @@ fn statements_answer_the_same_in_a_transaction_and_by_themselves() {
         assert_eq!(find(&together, &together.scope(), "{}"), find(&alone, &alone.scope(), "{}"), "seed {seed}");
         assert!(together.database.store.validate(&together.ns, true).unwrap().is_valid());
     }
+}
+
+#[test]
+fn the_statement_that_makes_a_transaction_too_large_fails() {
+    let rig = rig_with(arbor_txn::Options { transaction_bytes_max: 100_000, ..arbor_txn::Options::default() });
+    rig.insert(&[doc("{_id: 0}")]);
+    let open = begin(&rig);
+    let large = |id: i32| DocBuf::new().with("_id", id).with("pad", "x".repeat(30_000).as_str());
+    for id in 1..=3 {
+        assert_eq!(insert(&rig, &within(&rig, &open), &[large(id)]).unwrap(), [0usize; 0]);
+    }
+    let error = insert(&rig, &within(&rig, &open), &[large(4)]).unwrap_err();
+    assert!(matches!(error, Error::Txn(arbor_txn::Error::TooLarge { bytes_max: 100_000, .. })), "{error}");
+    open.abort();
+    assert_eq!(find(&rig, &rig.scope(), "{}").len(), 1);
 }

@@ -283,13 +283,16 @@ impl CommitPath {
         writes.bytes() > self.options.record_bytes_max.min(PIECE_BYTES_MAX)
     }
 
+    /// Errors: more than a transaction may write.
+    pub fn check_size(&self, writes: &WriteSet) -> Result<()> {
+        let (bytes, bytes_max) = (writes.bytes(), self.options.transaction_bytes_max);
+        if bytes > bytes_max { Err(Error::TooLarge { bytes, bytes_max }) } else { Ok(()) }
+    }
+
     fn request(&self, writes: WriteSet, snapshot: Position) -> Result<Request> {
         self.check_open()?;
-        let (bytes, bytes_max) = (writes.bytes(), self.options.transaction_bytes_max);
-        if bytes > bytes_max {
-            return Err(Error::TooLarge { bytes, bytes_max });
-        }
-        let chained = self.is_chained(&writes);
+        self.check_size(&writes)?;
+        let (bytes, chained) = (writes.bytes(), self.is_chained(&writes));
         let changes = writes.into_changes()?;
         let request = Request::new(&*self.engine, changes, snapshot, &self.hasher, bytes, chained)?;
         if self.low_space.load(Ordering::Relaxed) && request.puts_anything() {

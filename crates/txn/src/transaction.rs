@@ -200,6 +200,11 @@ impl Transaction {
         self.writes.bytes()
     }
 
+    /// Errors: it has grown beyond what a commit takes.
+    pub fn check_size(&self) -> Result<()> {
+        self.path.check_size(&self.writes)
+    }
+
     /// Ensures on `Ok`: later snapshots show the writes, and they survive as `durability` says. The answer is the
     /// position of the commit; of an empty transaction, the position of its snapshot.
     ///

@@ -30,7 +30,10 @@ pub fn rig() -> Rig {
 /// One whose changes are noted, as on a replica set.
 pub fn rig_with_history() -> Rig {
     let history = Retention { bytes: 1 << 30, time: Duration::from_secs(3600) };
-    let options = arbor_txn::Options { history: Some(history), ..arbor_txn::Options::default() };
+    rig_with(arbor_txn::Options { history: Some(history), ..arbor_txn::Options::default() })
+}
+
+pub fn rig_with(options: arbor_txn::Options) -> Rig {
     let transactions = arbor_txn::testing::InMemory::new(options).unwrap().transactions;
     let store = Arc::new(Store::open(transactions.clone(), StoreOptions::default()).unwrap());
     Rig { database: Database::new(store, transactions), ns: Namespace::parse("db.c").unwrap(), collation: None }
