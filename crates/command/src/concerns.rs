@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use arbor_bson::{Doc, DocBuf};
+use arbor_bson::DocBuf;
 use arbor_txn::{Durability, ReadView};
 
 use crate::generic::Generic;
@@ -15,11 +15,6 @@ use crate::{Commands, Result};
 
 /// The past state that a command reads, and its time.
 pub type PastView = (ReadView, u64);
-
-/// Its concerns are those of the transaction.
-fn is_in_transaction(body: Doc<'_>) -> bool {
-    body.get("autocommit").is_some()
-}
 
 /// Only these wait for the writes of a transaction.
 fn ends_transaction(row: &Row) -> bool {
@@ -33,7 +28,7 @@ impl Commands {
     }
 
     /// Before a command runs. Errors: what makes no sense, or promises what is not there.
-    pub(crate) fn resolve_concerns(&self, row: &Row, body: Doc<'_>, generic: &mut Generic<'_>) -> Result<()> {
+    pub(crate) fn resolve_concerns(&self, row: &Row, generic: &mut Generic<'_>) -> Result<()> {
         if row.name == "getMore" {
             // its cursor reads what it read from the beginning
             generic.read_concern = ReadConcern::default();
@@ -48,7 +43,7 @@ impl Commands {
         if let Some(shown) = generic.cluster_time {
             self.advance_time(shown)?;
         }
-        if is_in_transaction(body) {
+        if generic.is_in_transaction() {
             generic.read_concern.check_times(self.database.transactions.time())?;
         } else {
             generic.read_concern.check_on_member(row, self.database.transactions.time())?;
@@ -56,7 +51,7 @@ impl Commands {
                 generic.read_concern.level = replication.defaults().read;
             }
         }
-        if row.takes_write_concern() && (!is_in_transaction(body) || ends_transaction(row)) {
+        if row.takes_write_concern() && (!generic.is_in_transaction() || ends_transaction(row)) {
             let defaults = replication.defaults();
             let given = generic.given_write.unwrap_or_else(|| defaults.write());
             generic.write_concern = replication.resolve(given);
@@ -65,8 +60,9 @@ impl Commands {
     }
 
     /// The state for a command that asks for one state; commands of a transaction read the transaction's.
-    pub(crate) fn past_view(&self, body: Doc<'_>, concern: ReadConcern) -> Result<Option<PastView>> {
-        if concern.level != Some(Level::Snapshot) || is_in_transaction(body) {
+    pub(crate) fn past_view(&self, generic: &Generic<'_>) -> Result<Option<PastView>> {
+        let concern = generic.read_concern;
+        if concern.level != Some(Level::Snapshot) || generic.is_in_transaction() {
             return Ok(None);
         }
         let transactions = &self.database.transactions;
@@ -77,14 +73,8 @@ impl Commands {
     }
 
     /// After a command has run: waits for what its concerns ask for, or says why that is not to be had.
-    pub(crate) fn settle_concerns(
-        &self,
-        row: &Row,
-        body: Doc<'_>,
-        generic: &Generic<'_>,
-        reply: &mut DocBuf,
-    ) -> Result<()> {
-        if generic.read_concern.is_durable() && !is_in_transaction(body) {
+    pub(crate) fn settle_concerns(&self, row: &Row, generic: &Generic<'_>, reply: &mut DocBuf) -> Result<()> {
+        if generic.read_concern.is_durable() && !generic.is_in_transaction() {
             self.database.make_durable(Durability::Journaled)?;
         }
         let Some(replication) = self.replication.as_ref().filter(|_| row.takes_write_concern()) else { return Ok(()) };

@@ -118,7 +118,7 @@ impl Commands {
             Ok(session) => session,
         };
         let statements = session.as_ref().and_then(InSession::statements);
-        let (view, refused) = match self.past_view(request.body, generic.read_concern) {
+        let (view, refused) = match self.past_view(&generic) {
             Ok(view) => (view, None),
             Err(error) => (None, Some(error)),
         };
@@ -152,7 +152,7 @@ impl Commands {
         };
         let outcome = match wait_until {
             Some(_) => outcome,
-            None => outcome.and_then(|()| self.settle_concerns(row, request.body, &generic, &mut reply)),
+            None => outcome.and_then(|()| self.settle_concerns(row, &generic, &mut reply)),
         };
         Ran { outcome, reply, plan, wait_until }
     }
@@ -187,7 +187,7 @@ impl Commands {
             replication.check_may_run(row, request.db, request.body)?;
         }
         let mut generic = generic::read(row, request.body, self.replication.is_some())?;
-        self.resolve_concerns(row, request.body, &mut generic)?;
+        self.resolve_concerns(row, &mut generic)?;
         if let Some(numbered) = generic.numbered {
             rules::check(&self.database, row, request.db, request.body, &generic, numbered)?;
         }

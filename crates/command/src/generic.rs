@@ -34,6 +34,13 @@ pub struct Generic<'a> {
     pub has_write_concern: bool,
 }
 
+impl Generic<'_> {
+    /// Whether its concerns are those of a transaction.
+    pub fn is_in_transaction(&self) -> bool {
+        self.numbered.is_some_and(Numbered::is_transaction)
+    }
+}
+
 /// Whether a field is none of the command's own business.
 pub fn is_generic(name: &str) -> bool {
     name.starts_with('$')

@@ -10,7 +10,7 @@ use draw::Distribution;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::sysbench::Mix;
+use super::sysbench::{self, Mix};
 use super::{Client, Collection, Index, Kind, Mode, Place, Range, Row, Shape, Tables, Workload};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,18 +177,7 @@ impl Workload for Percona {
     }
 
     fn kinds(&self) -> &'static [Kind] {
-        &[
-            Kind::TRANSACTION,
-            Kind::POINT_QUERY,
-            Kind::RANGE_QUERY,
-            Kind::SUM_QUERY,
-            Kind::ORDER_QUERY,
-            Kind::DISTINCT_QUERY,
-            Kind::INDEX_UPDATE,
-            Kind::NON_INDEX_UPDATE,
-            Kind::DELETE,
-            Kind::INSERT,
-        ]
+        &sysbench::KINDS
     }
 
     fn settings(&self) -> Value {
