@@ -1,7 +1,7 @@
 // The Node driver on a replica set: discovery, conflicts, retries, causal and snapshot sessions, streams, and a tailer of the
 // oplog as Meteor has it.
 
-import { Binary, Long, MongoClient, Timestamp } from 'mongodb';
+import { Long, MongoClient, Timestamp } from 'mongodb';
 import { assert, database, fails, flow, full, same, uri } from '../node/flow.mjs';
 
 await flow(async step => {
@@ -42,13 +42,15 @@ await flow(async step => {
     client.off('commandStarted', record);
     const [{ lsid, txnNumber }] = inserts;
     assert.ok(lsid.id && txnNumber !== undefined);
-    const own = new Binary(Buffer.alloc(16, 7), 4);
-    const command = { insert: 'again', documents: [{ _id: 3 }, { _id: 4 }], lsid: { id: own }, txnNumber: Long.fromNumber(1) };
-    const first = await db.command({ ...command });
-    const second = await db.command({ ...command });
+    const session = client.startSession();
+    const command = { insert: 'again', documents: [{ _id: 3 }, { _id: 4 }] };
+    // as the driver does it after a cut: the same command with the same number; pooled sessions have small ones
+    const send = number => db.command({ ...command, txnNumber: Long.fromNumber(number) }, { session });
+    const [first, second] = [await send(1000), await send(1000)];
     same([first.n, second.n, second.writeErrors], [2, 2, undefined]);
     same(await db.collection('again').countDocuments(), 4);
-    await fails(db.command({ ...command, txnNumber: Long.fromNumber(0) }), { code: 225, codeName: 'TransactionTooOld' });
+    await fails(send(999), { code: 225, codeName: 'TransactionTooOld' });
+    await session.endSession();
   });
 
   await step('conflict and its label', async () => {
