@@ -42,15 +42,17 @@ await flow(async step => {
     client.off('commandStarted', record);
     const [{ lsid, txnNumber }] = inserts;
     assert.ok(lsid.id && txnNumber !== undefined);
-    const session = client.startSession();
+    // as the driver does it after a cut: the same command with the same number; a client of its own, whose session nobody shares
+    const other = await new MongoClient(uri()).connect();
+    const session = other.startSession();
     const command = { insert: 'again', documents: [{ _id: 3 }, { _id: 4 }] };
-    // as the driver does it after a cut: the same command with the same number; pooled sessions have small ones
-    const send = number => db.command({ ...command, txnNumber: Long.fromNumber(number) }, { session });
-    const [first, second] = [await send(1000), await send(1000)];
+    const send = number => other.db(database).command({ ...command, txnNumber: Long.fromNumber(number) }, { session });
+    const [first, second] = [await send(1), await send(1)];
     same([first.n, second.n, second.writeErrors], [2, 2, undefined]);
     same(await db.collection('again').countDocuments(), 4);
-    await fails(send(999), { code: 225, codeName: 'TransactionTooOld' });
+    await fails(send(0), { code: 225, codeName: 'TransactionTooOld' });
     await session.endSession();
+    await other.close();
   });
 
   await step('conflict and its label', async () => {
