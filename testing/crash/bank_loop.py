@@ -145,6 +145,8 @@ def main():
         with pymongo.MongoClient(arbor.uri) as client:
             found = problems_of(client.bank, engines, acknowledged) + auditor.wrong
             found += [teller.failure for teller in tellers if teller.failure]
+        if not now or not auditor.audits:
+            found.append("nothing was done")
         print(f"kill {kill + 1}: {len(now)} transfers, {auditor.audits} audits, primary again after {seconds:.2f} s, "
               f"{'; '.join(found) or 'ok'}", flush=True)
         if found:

@@ -189,6 +189,8 @@ def main():
         seconds = arbor.start()
         with pymongo.MongoClient(arbor.uri) as client:
             found = problems_of(client, watcher, writers, sure)
+        if not any(writer.sure for writer in writers):
+            found.append("nothing was written")
         print(f"kill {kill + 1}: {sum(len(w.sure) for w in writers)} acknowledged writes, {watcher.events} events so far, "
               f"primary again after {seconds:.2f} s, {'; '.join(found) or 'ok'}", flush=True)
         if found:

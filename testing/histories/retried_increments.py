@@ -99,8 +99,8 @@ def main():
             client.join()
         seconds = time.monotonic() - begin
         proxy.terminate()
-        cuts = proxy.stdout.read().strip()
-        wrong = [w for client in clients for w in client.wrong]
+        cuts = int(proxy.stdout.read().split()[-1])
+        wrong = [w for client in clients for w in client.wrong] + ([] if cuts else ["nothing was cut"])
         with pymongo.MongoClient(arbor.uri) as direct:
             for client in clients:
                 stored = {
@@ -114,7 +114,7 @@ def main():
     shutil.rmtree(folder)
     acknowledged = sum(sum(client.own.values()) for client in clients)
     unsure = sum(sum(client.unsure.values()) for client in clients)
-    print(f"seed {args.seed} on {args.engine}: {acknowledged} acknowledged, {unsure} cut more than once, {cuts}, "
+    print(f"seed {args.seed} on {args.engine}: {acknowledged} acknowledged, {unsure} cut more than once, {cuts} cuts, "
           f"{args.kills} kills, {acknowledged / seconds:.0f}/s, {len(wrong)} wrong")
     for text in wrong[:10]:
         print(f"  {text}")

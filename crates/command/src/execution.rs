@@ -98,8 +98,8 @@ impl Commands {
                 reply.append("ok", 1.0);
             }
         }
-        let goes_on = plan.cursor_id != 0 && row.kind == Kind::GetMore || hello::is_awaited(request.body);
-        let streams = request.may_stream && error.is_none() && goes_on;
+        let goes_on = || plan.cursor_id != 0 && row.kind == Kind::GetMore || hello::is_awaited(request.body);
+        let streams = request.may_stream && error.is_none() && goes_on();
         Done { reply, streams, wait_until: None }
     }
 
