@@ -53,9 +53,28 @@ fn folders(help: &'static str) -> Arg {
     Arg::new("folder").required(true).value_name("DIR").action(ArgAction::Append).num_args(1..).help(help)
 }
 
+/// Where managed servers come from, and where their data goes.
+pub(crate) fn servers(command: Command) -> Command {
+    command.arg(option("binary", "FILE", "Binary that managed servers run (this one)")).arg(option(
+        "data",
+        "DIR",
+        "Folder that managed servers' data folders are made in (the temporary folder)",
+    ))
+}
+
+/// Where a run is told of, and its servers.
+fn results(command: Command) -> Command {
+    let command = command.arg(option("out", "DIR", "Folder for the results (lab-results/NAME-TIME)")).arg(option(
+        "live",
+        "PORT",
+        "A page at http://127.0.0.1:PORT that shows the run while it goes on",
+    ));
+    servers(command)
+}
+
 /// Arguments of everything that runs steps.
 fn steps(command: Command) -> Command {
-    command
+    results(command)
         .arg(list("clients", "N[,N]", "Client counts, one step each"))
         .arg(option("seconds", "S", "Measured seconds per step"))
         .arg(option("warm", "S", "Seconds per step before measuring"))
@@ -65,10 +84,6 @@ fn steps(command: Command) -> Command {
         .arg(option("rate", "R", "Operations per second of all clients together, by one schedule (a gate)"))
         .arg(switch("poisson", "With --rate: exponential gaps instead of equal ones"))
         .arg(option("seed", "N", "Seed of the clients' random numbers and of the order of repeats (1)"))
-        .arg(option("out", "DIR", "Folder for the results (lab-results/NAME-TIME)"))
-        .arg(option("live", "PORT", "A page at http://127.0.0.1:PORT that shows the run while it goes on"))
-        .arg(option("binary", "FILE", "Binary that managed servers run (this one)"))
-        .arg(option("data", "DIR", "Folder that managed servers' data folders are made in (the temporary folder)"))
 }
 
 fn run() -> Command {
@@ -133,14 +148,11 @@ fn run() -> Command {
 }
 
 fn replay() -> Command {
-    Command::new("replay")
+    let command = Command::new("replay")
         .about("Run again exactly what a folder says was run: same experiment, sizes, seed, schedule, systems")
         .arg(folders("Folder of a run"))
-        .arg(option("out", "DIR", "Folder for the results (lab-results/NAME-TIME)"))
-        .arg(option("live", "PORT", "A page at http://127.0.0.1:PORT that shows the run while it goes on"))
-        .arg(option("binary", "FILE", "Binary that managed servers run (this one)"))
-        .arg(option("data", "DIR", "Folder that managed servers' data folders are made in (the temporary folder)"))
-        .arg(switch("drop", "Replace the collections of another run on a running server"))
+        .arg(switch("drop", "Replace the collections of another run on a running server"));
+    results(command)
 }
 
 fn echo() -> Command {

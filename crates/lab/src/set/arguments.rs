@@ -8,7 +8,7 @@ use super::delivery::{self, Delivery};
 use super::load::{self, Figures, Load};
 use super::member;
 use super::work::{Acknowledged, Work};
-use crate::cli::{list, number, option, setup, texts};
+use crate::cli::{list, number, option, servers, setup, texts};
 use crate::report::Table;
 use crate::target::managed::Setup;
 use crate::{Error, Result};
@@ -31,15 +31,14 @@ const WORKS: [Work; 6] = [
 const LOGGED: [Work; 3] = [Work::Insert(1), Work::Insert(100), Work::Updates(1)];
 
 pub fn arguments() -> Command {
-    Command::new("set")
+    let command = Command::new("set")
         .about("Measure what a replica set of one member costs: transactions, its oplog, its change streams")
         .arg(list("engine", "E[,E]", "Storage engines; servers are started for each (ftree)"))
         .arg(list("clients", "N[,N]", "Client counts (1, 16)"))
         .arg(option("seconds", "S", "Measured seconds of each figure (5)"))
         .arg(option("repeats", "N", "Rounds of the comparison with a server alone (3)"))
-        .arg(option("rate", "R", "Writes per second while events are timed (5000)"))
-        .arg(option("binary", "FILE", "Binary that managed servers run (this one)"))
-        .arg(option("data", "DIR", "Folder that managed servers' data folders are made in (the temporary folder)"))
+        .arg(option("rate", "R", "Writes per second while events are timed (5000)"));
+    servers(command)
 }
 
 struct Run {
