@@ -10,7 +10,8 @@ use tikv_jemallocator::Jemalloc;
 static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// jemalloc reads its settings from this symbol: an arena for each processor, freed pages back to the system after 200 ms.
+/// It is the C library's `malloc` too, so that RocksDB, WiredTiger and LMDB allocate here.
 // SAFETY: the name is jemalloc's for exactly this, a pointer to text that ends with a zero.
 #[allow(unsafe_code)]
-#[unsafe(export_name = "_rjem_malloc_conf")]
+#[unsafe(export_name = "malloc_conf")]
 pub static SETTINGS: &[u8; 79] = b"percpu_arena:percpu,background_thread:true,dirty_decay_ms:200,muzzy_decay_ms:0\0";
