@@ -19,7 +19,6 @@ use crate::kv::{self, KvEngine};
 use crate::query;
 use crate::report;
 use crate::results::{Ending, Run};
-use crate::run::Interrupt;
 use crate::set;
 use crate::{Error, Result};
 
@@ -30,7 +29,7 @@ pub fn run(matches: &ArgMatches, engines: &[KvEngine]) -> ExitCode {
 
 fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
     match matches.subcommand() {
-        Some(("run", matches)) if text(matches, "experiment") == Some("query") => run_query(matches),
+        Some(("run", matches)) if text(matches, "experiment") == Some("query") => query::arguments::run(matches),
         Some(("run", matches)) if text(matches, "experiment") == Some("all") => running::run_all(matches, engines),
         Some(("run", matches)) => running::run_one(matches, engines),
         Some(("replay", matches)) => running::replay(matches, engines),
@@ -46,20 +45,14 @@ fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
             print!("{}", compare::compare(&runs)?);
             Ok(Ending::Complete)
         }
-        Some(("set", matches)) => set::arguments::run(matches).map(|()| Ending::Complete),
-        Some(("kv", matches)) => kv::arguments::run(matches, engines).map(|()| Ending::Complete),
+        Some(("set", matches)) => set::arguments::run(matches),
+        Some(("kv", matches)) => kv::arguments::run(matches, engines),
         Some(("kv-engine", matches)) => kv::arguments::run_engine(matches, engines).map(|()| Ending::Complete),
         _ => {
             print!("{}", experiment::list()?);
             Ok(Ending::Complete)
         }
     }
-}
-
-fn run_query(matches: &ArgMatches) -> Result<Ending> {
-    // no shape is given up halfway: a signal ends the servers and the run
-    Interrupt::by_signals()?;
-    Ok(if query::arguments::run(matches)? { Ending::Complete } else { Ending::Partial })
 }
 
 fn folders(matches: &ArgMatches) -> Vec<PathBuf> {

@@ -43,14 +43,20 @@ pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endi
         if needs_shards {
             eprintln!("{}: left out, it needs a sharded cluster (--target)", experiment.name);
         } else {
-            plans.push(overrides::plan(experiment, matches, engines)?);
+            let name = experiment.name.clone();
+            let named = |error| match error {
+                Error::Usage(text) => Error::Usage(format!("{name}: {text}")),
+                other => other,
+            };
+            plans.push(overrides::plan(experiment, matches, engines).map_err(named)?);
         }
     }
     let live = live("all experiments", matches)?;
     let (mut ending, mut folders) = (Ending::Complete, Vec::new());
     for plan in &plans {
         if interrupt.is_set() {
-            return Ok(Ending::Interrupted);
+            ending = Ending::Interrupted;
+            break;
         }
         let folder = root.join(&plan.experiment.name);
         match perform(plan, &folder, live.as_ref(), engines, &interrupt) {
@@ -64,7 +70,10 @@ pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endi
         // What could not begin has left nothing to show.
         if folder.join("run.yaml").is_file() {
             folders.push(folder);
-            report::draw_index(&root, "All experiments", &folders)?;
+            if let Err(error) = report::draw_index(&root, "All experiments", &folders) {
+                eprintln!("the index is not drawn: {error}");
+                ending = Ending::Partial;
+            }
         }
     }
     println!("index: {}", root.join(report::INDEX).display());
@@ -115,7 +124,7 @@ fn perform(
     interrupt: &Interrupt,
 ) -> Result<Ending> {
     if plan.experiment.workload == KV {
-        return kv::run_as_experiment(plan, folder, engines);
+        return kv::run_as_experiment(plan, folder, engines, interrupt);
     }
     allow_many_connections();
     let mut book = Book::open(folder, plan, watchers(plan, live))?;

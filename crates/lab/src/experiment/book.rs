@@ -105,21 +105,39 @@ impl Book {
         self.save();
     }
 
+    /// A step of the system that was begun last.
     pub fn add(&mut self, step: StepRecord) {
-        let Some(system) = self.record.systems.last_mut() else { return };
-        let name = system.name.clone();
-        system.steps.push(step.clone());
+        self.add_to(&self.last(), step);
+    }
+
+    pub fn add_to(&mut self, system: &str, step: StepRecord) {
+        if let Some(record) = self.system(system) {
+            record.steps.push(step.clone());
+        }
         self.save();
-        self.watchers.iter_mut().for_each(|watcher| watcher.step(&name, &step));
+        self.watchers.iter_mut().for_each(|watcher| watcher.step(system, &step));
     }
 
     /// The system that was begun last ended before its plan.
     pub fn fail(&mut self, why: &str) {
-        let Some(system) = self.record.systems.last_mut() else { return };
-        system.failure = Some(why.to_owned());
-        let name = system.name.clone();
-        self.tell(&name, EventKind::Failure, why);
+        self.fail_of(&self.last(), why);
+    }
+
+    pub fn fail_of(&mut self, system: &str, why: &str) {
+        if let Some(record) = self.system(system) {
+            record.failure = Some(why.to_owned());
+        }
+        self.tell(system, EventKind::Failure, why);
         self.save();
+    }
+
+    fn last(&self) -> String {
+        self.record.systems.last().map(|system| system.name.clone()).unwrap_or_default()
+    }
+
+    /// The last one of that name.
+    fn system(&mut self, name: &str) -> Option<&mut SystemRecord> {
+        self.record.systems.iter_mut().rfind(|system| system.name == name)
     }
 
     pub fn remark(&mut self, remark: &str) {

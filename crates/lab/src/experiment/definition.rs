@@ -128,6 +128,10 @@ pub fn read(file: &str, text: &str) -> Result<Experiment> {
         "full",
     ])?;
     let workload = top.required("workload")?.to_owned();
+    let name = top.required("name")?.to_owned();
+    if name.is_empty() || !name.chars().all(|char| char.is_alphanumeric() || "-_.".contains(char)) {
+        return Err(top.wrong("name", "letters, digits, '-', '_' and '.' are wanted: a folder is called by it"));
+    }
     let mode = match top.text("mode")? {
         None | Some("compat") => Mode::Compat,
         Some("fixed") => Mode::Fixed,
@@ -135,7 +139,7 @@ pub fn read(file: &str, text: &str) -> Result<Experiment> {
     };
     let size = |name| size(&top, name, &workload, mode);
     Ok(Experiment {
-        name: top.required("name")?.to_owned(),
+        name,
         about: top.required("about")?.to_owned(),
         founding_text: top.text("founding_text")?.map(str::to_owned),
         purpose: top.text("purpose")?.unwrap_or_default().trim().to_owned(),
@@ -277,6 +281,8 @@ mod tests {
             ("[1, 4]", "[1, a]", "x.yaml:6: clients: a list of whole numbers"),
             ("[1, 4]", "[0]", "x.yaml:6: clients: numbers from 1"),
             ("seconds: 3", "seconds: -3", "x.yaml:7: seconds: a number from 0 on"),
+            ("seconds: 3", "seconds: 1e300", "x.yaml:7: seconds: a number from 0 on"),
+            ("name: a", "name: ../a", "x.yaml:1: name: letters"),
             ("  seconds: 3\n", "", "seconds: how long is a step?"),
             ("full: {}", "full: 1", "x.yaml:8: a mapping is wanted"),
             ("full: {}", "full: {phases: [{name: a, settings: {frob: 1}}]}", "unknown field `frob`"),

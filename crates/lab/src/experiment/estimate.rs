@@ -1,8 +1,8 @@
 //! How long a run takes and how much disk it needs, before it begins.
 
+use std::path::Path;
 use std::time::Duration;
 
-use super::definition::Scale;
 use super::plan::Plan;
 use crate::target::managed::free_bytes;
 use crate::{Error, Result};
@@ -53,19 +53,24 @@ impl Plan {
 
     /// Refuses to begin a load that will not fit. A tenth is left to others.
     pub fn check_disk(&self) -> Result<()> {
-        let needed = self.estimate().disk_bytes;
-        let free = free_bytes(&self.setup.root)?;
-        if self.parameters.engines.is_empty() || needed <= free / 10 * 9 {
+        if self.parameters.engines.is_empty() {
             return Ok(());
         }
-        let root = self.setup.root.display();
-        Err(Error::Usage(format!(
-            "{} at scale {} needs about {} MB of disk, and {root} has {} MB free; --data names another folder, --scale \
-             small or --set another size",
-            self.experiment.name,
-            if self.scale == Scale::Small { "small" } else { "full" },
-            needed >> 20,
-            free >> 20,
-        )))
+        let what = format!("{} at scale {}", self.experiment.name, self.scale.name());
+        check_room(&self.setup.root, self.estimate().disk_bytes, &what, "--scale small or --set")
     }
+}
+
+/// Refuses what needs more disk than there is; `options` name another size.
+pub(crate) fn check_room(root: &Path, needed: u64, what: &str, options: &str) -> Result<()> {
+    let free = free_bytes(root)?;
+    if needed <= free / 10 * 9 {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{what} needs about {} MB of disk, and {} has {} MB free; --data names another folder, {options} another size",
+        needed >> 20,
+        root.display(),
+        free >> 20,
+    )))
 }

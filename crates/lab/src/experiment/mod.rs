@@ -25,6 +25,7 @@ pub use conduct::{carry_out, echo_only};
 pub use definition::{Experiment, KV, PhasePlan, Scale, Size, read};
 pub use environment::environment;
 pub use estimate::Estimate;
+pub(crate) use estimate::check_room;
 pub use plan::{Parameters, Plan, Station, StepPlan};
 
 /// Where managed servers live unless told otherwise.

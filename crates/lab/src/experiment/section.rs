@@ -145,7 +145,8 @@ fn whole<T: TryFrom<i64>>(node: &MarkedYaml<'_>) -> Option<T> {
 
 fn quantity(node: &MarkedYaml<'_>) -> Option<f64> {
     let number = node.data.as_floating_point().or_else(|| node.data.as_integer().map(|number| number as f64));
-    number.filter(|number| number.is_finite() && *number >= 0.0)
+    // A time has to fit a Duration too.
+    number.filter(|number| (0.0..1e9).contains(number))
 }
 
 fn value(node: &MarkedYaml<'_>) -> Option<Value> {

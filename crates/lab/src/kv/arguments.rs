@@ -5,13 +5,17 @@ use std::path::Path;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::child::{self, EngineProcess};
-use super::conduct::{Part, Runner, conduct};
+use super::conduct::{Outcome, Runner, Told, conduct};
 use super::{KvEngine, KvOptions, Phase, summary};
 use crate::cli::{list, number, option, parse, text, texts};
-use crate::experiment::default_root;
+use crate::experiment::{check_room, default_root};
+use crate::results::Ending;
+use crate::run::Interrupt;
 use crate::target::memory_limit::MemoryLimit;
 use crate::{Error, Result};
 
+/// Bytes on disk at most for a byte of a row: B-trees that are loaded in random order, and the log.
+const DISK_BYTES: u64 = 5;
 /// Cache of a cold run unless another is given, and the memory beside it.
 const COLD_CACHE_MB: u64 = 256;
 const COLD_REST_MB: u64 = 128;
@@ -53,7 +57,7 @@ pub(crate) fn engine_command() -> Command {
     Command::new(child::COMMAND).hide(true).args([given("engine"), given("options"), given("folder")])
 }
 
-pub(crate) fn run(matches: &ArgMatches, engines: &[KvEngine]) -> Result<()> {
+pub(crate) fn run(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
     let options = options(matches)?;
     let engines = chosen(matches, engines)?;
     let peer = text(matches, "peer").or(engines.last().map(|engine| engine.name)).unwrap_or_default();
@@ -61,30 +65,49 @@ pub(crate) fn run(matches: &ArgMatches, engines: &[KvEngine]) -> Result<()> {
         return Err(Error::Usage(format!("--peer: {peer:?} is not among --engines")));
     }
     let folder = text(matches, "data").map_or_else(default_root, |folder| Path::new(folder).to_owned());
-    let parts = measure(matches, &engines, &folder)?;
-    for part in &parts {
+    let out = text(matches, "out").map(Path::new);
+    if let Some(path) = out {
+        // Before hours of measuring, not after them.
+        std::fs::File::options().create(true).append(true).open(path).map_err(Error::file(path))?;
+    }
+    let outcome = measure(matches, &engines, &folder, &Interrupt::by_signals()?, &mut |_, _, _| {})?;
+    for part in &outcome.parts {
         println!("{}", summary::of_engine(&options, part));
     }
-    println!("{}", summary::side_by_side(&options, &parts, peer));
-    if let Some(path) = text(matches, "out") {
-        std::fs::write(path, format!("{:#}\n", record(&options, &parts))).map_err(Error::file(path))?;
+    println!("{}", summary::side_by_side(&options, &outcome.parts, peer));
+    if let Some(path) = out {
+        std::fs::write(path, format!("{:#}\n", record(&options, &outcome))).map_err(Error::file(path))?;
     }
-    let failures: Vec<String> = parts
+    if let Some(phase) = outcome.interrupted {
+        println!("interrupted in {phase}: what was measured until then is kept");
+        return Ok(Ending::Interrupted);
+    }
+    let failures: Vec<String> = outcome
+        .parts
         .iter()
         .filter_map(|part| part.failure.as_ref().map(|why| format!("{}: {why}", part.engine.name)))
         .collect();
-    if failures.is_empty() { Ok(()) } else { Err(Error::Engine(failures.join("; "))) }
+    if failures.is_empty() { Ok(Ending::Complete) } else { Err(Error::Engine(failures.join("; "))) }
 }
 
 /// Runs the phases that the arguments ask for, in folders below `folder`.
-pub(super) fn measure(matches: &ArgMatches, engines: &[KvEngine], folder: &Path) -> Result<Vec<Part>> {
+pub(super) fn measure(
+    matches: &ArgMatches,
+    engines: &[KvEngine],
+    folder: &Path,
+    interrupt: &Interrupt,
+    told: Told<'_>,
+) -> Result<Outcome> {
     let options = options(matches)?;
+    let row = DISK_BYTES * (options.value_bytes as u64 + 8);
+    let bytes = options.rows.saturating_mul(row).saturating_mul(engines.len() as u64);
+    check_room(folder, bytes, &format!("kv with {} rows on {} engines", options.rows, engines.len()), "--rows")?;
     let phases =
         Phase::chosen(&options, &texts(matches, "only")).map_err(|error| Error::Usage(format!("--only: {error}")))?;
     let start = |options: &KvOptions, engine, folder: &Path| -> Result<Box<dyn Runner>> {
-        Ok(Box::new(EngineProcess::start(options, engine, folder)?))
+        Ok(Box::new(EngineProcess::start(options, engine, folder, interrupt)?))
     };
-    conduct(&options, engines, &phases, folder, &start)
+    conduct(&options, engines, &phases, folder, &start, interrupt, told)
 }
 
 /// Serves one engine of `lab kv`.
@@ -129,8 +152,8 @@ fn options(matches: &ArgMatches) -> Result<KvOptions> {
 }
 
 /// The run as a file that can be compared later.
-fn record(options: &KvOptions, parts: &[Part]) -> serde_json::Value {
-    let engines = parts.iter().map(|part| {
+fn record(options: &KvOptions, outcome: &Outcome) -> serde_json::Value {
+    let engines = outcome.parts.iter().map(|part| {
         let phases = part
             .figures
             .iter()
@@ -142,6 +165,7 @@ fn record(options: &KvOptions, parts: &[Part]) -> serde_json::Value {
         "time": jiff::Timestamp::now().to_string(),
         "processors": crate::observe::processors(),
         "options": options,
+        "interrupted": outcome.interrupted.map(|phase| phase.to_string()),
         "engines": engines.collect::<Vec<_>>(),
     })
 }

@@ -3,15 +3,19 @@
 //! The conductor writes the name of a phase per line to its standard input and reads an [`Answer`] in JSON per line from
 //! its standard output. Between its turns the process is stopped.
 
-use std::io::{BufRead, BufReader, Lines, Write};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
 use super::session::Session;
 use super::{Figures, KvEngine, KvOptions, Phase};
+use crate::run::Interrupt;
 use crate::target::memory_limit::MemoryLimit;
 use crate::{Error, Result};
 
@@ -63,12 +67,18 @@ fn say(answer: &Answer) -> Result<()> {
 pub(super) struct EngineProcess {
     child: Child,
     input: Option<ChildStdin>,
-    answers: Lines<BufReader<ChildStdout>>,
-    _limit: Option<MemoryLimit>,
+    /// Lines of its output, until that ends.
+    answers: Receiver<std::io::Result<String>>,
+    interrupt: Interrupt,
+    limit: Option<MemoryLimit>,
 }
 
+/// How soon an interrupt is noticed while a phase goes on.
+const SLICE: Duration = Duration::from_millis(100);
+
 impl EngineProcess {
-    pub fn start(options: &KvOptions, engine: KvEngine, folder: &Path) -> Result<EngineProcess> {
+    /// An interrupt ends the phase under way.
+    pub fn start(options: &KvOptions, engine: KvEngine, folder: &Path, interrupt: &Interrupt) -> Result<EngineProcess> {
         let text = serde_json::to_string(options).map_err(std::io::Error::from)?;
         let mut child = Command::new(std::env::current_exe()?)
             .args(["lab", COMMAND, "--engine", engine.name, "--options", &text, "--folder"])
@@ -77,6 +87,8 @@ impl EngineProcess {
             .env("MALLOC_ARENA_MAX", "2")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // Ctrl-C at the terminal is for the conductor, which ends this process.
+            .process_group(0)
             .spawn()?;
         let limit = options.memory_bytes.map(|bytes| {
             let name = format!("arbor-kv-{}", child.id());
@@ -84,10 +96,10 @@ impl EngineProcess {
             limit.add(child.id()).map(|()| limit)
         });
         let (input, output) = (child.stdin.take(), child.stdout.take());
-        let answers = output.map(|output| BufReader::new(output).lines());
-        let answers = answers.ok_or_else(|| Error::Engine("the engine's process has no output".to_owned()))?;
-        let mut process = EngineProcess { child, input, answers, _limit: None };
-        process._limit = limit.transpose()?;
+        let output = output.ok_or_else(|| Error::Engine("the engine's process has no output".to_owned()))?;
+        let mut process =
+            EngineProcess { child, input, answers: lines(output), interrupt: interrupt.clone(), limit: None };
+        process.limit = limit.transpose()?;
         Ok(process)
     }
 
@@ -95,10 +107,21 @@ impl EngineProcess {
         self.signal(Signal::CONT);
         let asked =
             self.input.as_mut().is_some_and(|input| writeln!(input, "{phase}").and_then(|()| input.flush()).is_ok());
-        match self.answers.next().filter(|_| asked) {
-            Some(line) => Ok(serde_json::from_str(&line?).map_err(std::io::Error::from)?),
-            None => Err(Error::Engine(format!("the engine's process ended: {}", self.child.wait()?))),
+        loop {
+            match self.answers.recv_timeout(SLICE) {
+                _ if self.interrupt.is_set() => return Err(Error::Engine("interrupted".to_owned())),
+                Ok(line) if asked => return Ok(serde_json::from_str(&line?).map_err(std::io::Error::from)?),
+                Err(RecvTimeoutError::Timeout) => {}
+                _ => return Err(self.ended()?),
+            }
         }
+    }
+
+    fn ended(&mut self) -> Result<Error> {
+        let status = self.child.wait()?;
+        let limited = self.limit.as_ref().is_some_and(MemoryLimit::has_killed);
+        let why = if limited { ", by the limit of its memory" } else { "" };
+        Ok(Error::Engine(format!("the engine's process ended: {status}{why}")))
     }
 
     /// Until its next turn.
@@ -121,4 +144,10 @@ impl Drop for EngineProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn lines(output: ChildStdout) -> Receiver<std::io::Result<String>> {
+    let (sender, answers) = channel();
+    std::thread::spawn(move || BufReader::new(output).lines().try_for_each(|line| sender.send(line)));
+    answers
 }

@@ -4,7 +4,15 @@ use std::path::{Path, PathBuf};
 
 use super::child::{Answer, EngineProcess};
 use super::{Figures, KvEngine, KvOptions, Phase};
+use crate::run::Interrupt;
 use crate::{Error, Result};
+
+/// What a run brought.
+pub(super) struct Outcome {
+    pub parts: Vec<Part>,
+    /// The phase that Ctrl-C ended.
+    pub interrupted: Option<Phase>,
+}
 
 /// One engine's side of the run.
 pub(super) struct Part {
@@ -39,14 +47,20 @@ struct Place<'s> {
     runner: Option<Box<dyn Runner + 's>>,
 }
 
-/// Runs the phases below `folder`, which is left as it was. An engine that fails stays out of what follows.
+/// Whoever is told of each phase that an engine has gone through.
+pub(super) type Told<'t> = &'t mut dyn FnMut(KvEngine, Phase, &Figures);
+
+/// Runs the phases below `folder`, which is left as it was. An engine that fails stays out of what follows; an interrupt
+/// ends the run, and what was measured is kept.
 pub(super) fn conduct(
     options: &KvOptions,
     engines: &[KvEngine],
     phases: &[Phase],
     folder: &Path,
     start: Start<'_>,
-) -> Result<Vec<Part>> {
+    interrupt: &Interrupt,
+    told: Told<'_>,
+) -> Result<Outcome> {
     let mut places = Vec::new();
     for engine in engines {
         let number = places.len();
@@ -55,29 +69,46 @@ pub(super) fn conduct(
         let part = Part { engine: *engine, figures: Vec::new(), failure: None };
         places.push(Place { part, folder, runner: None });
     }
+    let mut interrupted = None;
     for phase in phases {
         for place in places.iter_mut().filter(|place| place.part.failure.is_none()) {
-            place.take_turn(options, *phase, start);
+            if interrupted.is_none() && !place.take_turn(options, *phase, start, interrupt, told) {
+                interrupted = Some(*phase);
+            }
         }
     }
     for place in &mut places {
         place.runner = None;
         std::fs::remove_dir_all(&place.folder).map_err(Error::file(&place.folder))?;
     }
-    Ok(places.into_iter().map(|place| place.part).collect())
+    Ok(Outcome { parts: places.into_iter().map(|place| place.part).collect(), interrupted })
 }
 
 impl<'s> Place<'s> {
-    fn take_turn(&mut self, options: &KvOptions, phase: Phase, start: Start<'s>) {
+    /// False when an interrupt kept it from its end.
+    fn take_turn(
+        &mut self,
+        options: &KvOptions,
+        phase: Phase,
+        start: Start<'s>,
+        interrupt: &Interrupt,
+        told: Told<'_>,
+    ) -> bool {
+        if interrupt.is_set() {
+            return false;
+        }
         let outcome = match phase {
             Phase::KillReopen => self.kill_and_reopen(options, start),
             phase => self.run(options, phase, start),
         };
         let name = self.part.engine.name;
         let figures = match outcome {
+            // A process that was ended for it has not failed.
+            Ok(Answer::Failed(_)) | Err(_) if interrupt.is_set() => return false,
             Ok(Answer::Figures(figures)) => {
                 let note = if figures.note.is_empty() { String::new() } else { format!(" ({})", figures.note) };
                 eprintln!("{name:10} {phase}: {:.0}/s, {:.3} s{note}", figures.rate(), figures.seconds);
+                told(self.part.engine, phase, &figures);
                 Some(figures)
             }
             Ok(Answer::Absent) => None,
@@ -85,6 +116,7 @@ impl<'s> Place<'s> {
             Err(error) => self.failed(phase, error.to_string()),
         };
         self.part.figures.push((phase, figures));
+        true
     }
 
     fn failed(&mut self, phase: Phase, reason: String) -> Option<Figures> {
@@ -152,6 +184,11 @@ mod tests {
     }
 
     fn run(options: &KvOptions, only: &[&str]) -> Vec<Part> {
+        run_until(options, only, usize::MAX).parts
+    }
+
+    /// Interrupted after so many phases.
+    fn run_until(options: &KvOptions, only: &[&str], phases_until: usize) -> Outcome {
         let model = KvEngine { name: "model", open: open_model };
         let other = KvEngine { name: "other", open: |_, _| Ok(Arc::new(ModelEngine::new())) };
         let broken = KvEngine { name: "broken", open: |_, _| Err("it does not open".to_owned()) };
@@ -161,9 +198,17 @@ mod tests {
         let start = |_: &KvOptions, engine, folder: &Path| -> Result<Box<dyn Runner + '_>> {
             Ok(Box::new(Here(Session::new(options, engine, folder))))
         };
-        let parts = conduct(options, &[model, other, broken], &phases, folder.path(), &start).unwrap();
+        let (interrupt, mut told) = (Interrupt::default(), 0);
+        let mut tell = |_: KvEngine, _: Phase, _: &Figures| {
+            told += 1;
+            if told == phases_until {
+                interrupt.set();
+            }
+        };
+        let engines = [model, other, broken];
+        let outcome = conduct(options, &engines, &phases, folder.path(), &start, &interrupt, &mut tell).unwrap();
         assert_eq!(folder.path().read_dir().unwrap().count(), 0, "the data is removed");
-        parts
+        outcome
     }
 
     fn small() -> KvOptions {
@@ -196,6 +241,14 @@ mod tests {
             assert_eq!(note(Phase::KillReopen), "300 rows were logged, 301 operations replayed");
             assert_eq!(parts[2].failure.as_deref(), Some("load-seq: it does not open"));
         }
+    }
+
+    #[test]
+    fn an_interrupt_keeps_what_was_measured() {
+        let outcome = run_until(&small(), &["load-rand", "get", "overwrite"], 3);
+        let measured = outcome.parts.iter().map(|part| part.figures.iter().filter(|(_, f)| f.is_some()).count());
+        assert_eq!(measured.collect::<Vec<_>>(), [2, 1, 0]);
+        assert_eq!((outcome.interrupted, &outcome.parts[1].failure), (Some(Phase::Get(1)), &None));
     }
 
     #[test]

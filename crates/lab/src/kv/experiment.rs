@@ -8,12 +8,18 @@ use super::{Figures, KvEngine, Phase};
 use crate::experiment::{Book, Plan};
 use crate::report;
 use crate::results::{self, Ending, LatencyRow, Record, StepRecord};
+use crate::run::Interrupt;
 use crate::{Error, Result};
 
 /// What one operation of each phase is differs: `unit` of the record says only that it is one.
 const UNIT: &str = "operation";
 
-pub(crate) fn run_as_experiment(plan: &Plan, folder: &Path, engines: &[KvEngine]) -> Result<Ending> {
+pub(crate) fn run_as_experiment(
+    plan: &Plan,
+    folder: &Path,
+    engines: &[KvEngine],
+    interrupt: &Interrupt,
+) -> Result<Ending> {
     let chosen: Vec<KvEngine> =
         plan.parameters.engines.iter().map(|name| arguments::find(engines, name)).collect::<Result<_>>()?;
     let typed = ["kv".to_owned()].into_iter().chain(plan.parameters.arguments.iter().cloned());
@@ -22,26 +28,30 @@ pub(crate) fn run_as_experiment(plan: &Plan, folder: &Path, engines: &[KvEngine]
         .map_err(|error| Error::Usage(format!("{}: arguments: {error}", plan.experiment.name)))?;
     let record = Record { unit: UNIT.to_owned(), kinds: vec![UNIT.to_owned()], ..Book::record_of(plan) };
     let mut book = Book::with(folder, record, plan, Vec::new())?;
-    let parts = arguments::measure(&matches, &chosen, &plan.setup.root)?;
-    for part in &parts {
-        book.begin(part.engine.name);
-        let mut begin_s = 0.0;
-        for (phase, figures) in part.figures.iter().filter_map(|(phase, figures)| Some((phase, figures.as_ref()?))) {
-            book.add(step(phase, figures, begin_s));
-            begin_s += figures.seconds;
+    chosen.iter().for_each(|engine| book.begin(engine.name));
+    // Each engine's clock is its own: the phases of all are interleaved.
+    let mut clocks: BTreeMap<&str, f64> = BTreeMap::new();
+    let outcome = arguments::measure(&matches, &chosen, &plan.setup.root, interrupt, &mut |engine, phase, figures| {
+        let begin_s = clocks.entry(engine.name).or_default();
+        book.add_to(engine.name, step(&phase, figures, *begin_s));
+        *begin_s += figures.seconds;
+    });
+    match outcome {
+        Ok(outcome) => {
+            for part in &outcome.parts {
+                part.failure.iter().for_each(|failure| book.fail_of(part.engine.name, failure));
+            }
+            outcome.interrupted.iter().for_each(|phase| book.remark(&format!("interrupted in {phase}")));
         }
-        if let Some(failure) = &part.failure {
-            book.fail(failure);
-        }
+        Err(error) => chosen.iter().for_each(|engine| book.fail_of(engine.name, &error.to_string())),
     }
-    let ending = book.close(false);
+    let ending = book.close(interrupt.is_set());
     drop(book);
     println!("{}", report::text(&report::draw(folder)?));
     println!("results: {}", folder.display());
     Ok(ending)
 }
 
-/// Each engine's clock is its own: the phases of all are interleaved.
 fn step(phase: &Phase, figures: &Figures, begin_s: f64) -> StepRecord {
     let operations = figures.operations as f64;
     let per = |value: f64| if operations > 0.0 { value / operations } else { 0.0 };

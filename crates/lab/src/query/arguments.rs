@@ -12,16 +12,22 @@ use super::measure::{Pace, measure};
 use super::shape::Shape;
 use super::table::{self, Measured};
 use crate::cli::{number, setup, text, texts};
+use crate::experiment::check_room;
+use crate::results::Ending;
+use crate::run::Interrupt;
 use crate::target::Target;
-use crate::target::managed::Managed;
+use crate::target::managed::{Managed, Setup};
 use crate::target::mongodb::MongoDb;
 use crate::{Error, Result};
 
 const DOCUMENTS: u64 = 1_000_000;
 const SECONDS: f64 = 2.0;
+/// Of a document on disk with its indexes, at most.
+const DOCUMENT_BYTES: u64 = 2500;
 
-/// Answers whether every shape could be run, and none scans what an index answers.
-pub fn run(matches: &ArgMatches) -> Result<bool> {
+/// Complete when every shape could be run on every server, and none scans what an index answers. An interrupt ends the run
+/// behind the shape under way; what was measured is kept.
+pub fn run(matches: &ArgMatches) -> Result<Ending> {
     let documents = number(matches, "documents")?.unwrap_or(DOCUMENTS);
     if !(10_000..=100_000_000).contains(&documents) {
         return Err(Error::Usage("--documents takes numbers from 10000 to 100000000".to_owned()));
@@ -32,26 +38,40 @@ pub fn run(matches: &ArgMatches) -> Result<bool> {
     let seconds = number(matches, "seconds")?.unwrap_or(SECONDS);
     let measured =
         Duration::try_from_secs_f64(seconds).map_err(|_| Error::Usage(format!("--seconds: {seconds} is no time")))?;
-    let run =
-        Run { shapes, documents, measured, profiled: matches.get_flag("profile"), drop: matches.get_flag("drop") };
+    let (profiled, drop, interrupt) = (matches.get_flag("profile"), matches.get_flag("drop"), Interrupt::by_signals()?);
+    let run = Run { shapes, documents, measured, profiled, drop, interrupt };
     let (mut engines, targets) = (texts(matches, "engine"), texts(matches, "target"));
     if engines.is_empty() && targets.is_empty() {
         engines.push("ftree".to_owned());
     }
-    let mut all = Vec::new();
-    for engine in &engines {
-        let mut setup = setup(matches)?;
-        setup.arguments = texts(matches, "server-arg");
-        setup.keep = matches.get_flag("keep");
-        let managed = Managed::arbor(engine, &setup)?;
-        all.push(run.on(managed.mongodb())?);
+    let mut setup = setup(matches)?;
+    setup.arguments = texts(matches, "server-arg");
+    setup.keep = matches.get_flag("keep");
+    let managed = engines.iter().map(|engine| run.managed(engine, &setup));
+    let running = targets.iter().map(|target| run.on(&MongoDb::parse(target)?.discover()?));
+    let (mut all, mut failed) = (Vec::new(), false);
+    for outcome in managed.chain(running) {
+        match outcome {
+            Ok(measured) => all.push(measured),
+            Err(_) if run.interrupt.is_set() => {}
+            Err(error) => {
+                eprintln!("arbor lab: {error}");
+                failed = true;
+            }
+        }
+        if run.interrupt.is_set() {
+            break;
+        }
     }
-    for target in &targets {
-        all.push(run.on(&MongoDb::parse(target)?.discover()?)?);
+    if !all.is_empty() {
+        write(matches, &all)?;
     }
-    write(matches, &all)?;
     let well = |measured: &Measured| measured.shapes.iter().all(|(_, one)| one.failure.is_none() && !one.scans);
-    Ok(all.iter().all(well))
+    Ok(match run.interrupt.is_set() {
+        true => Ending::Interrupted,
+        false if failed || !all.iter().all(well) => Ending::Partial,
+        false => Ending::Complete,
+    })
 }
 
 struct Run {
@@ -60,9 +80,22 @@ struct Run {
     measured: Duration,
     profiled: bool,
     drop: bool,
+    interrupt: Interrupt,
 }
 
 impl Run {
+    fn managed(&self, engine: &str, setup: &Setup) -> Result<Measured> {
+        let what = format!("a data set of {} documents", self.documents);
+        check_room(&setup.root, self.documents * DOCUMENT_BYTES, &what, "--documents")?;
+        let mut managed = Managed::arbor(engine, setup)?;
+        let outcome = self.on(managed.mongodb());
+        // A server that ended by itself says why better than the operations that met its end.
+        match managed.ended() {
+            Some(ended) => Err(Error::Server { server: engine.to_owned(), reason: ended }),
+            None => outcome,
+        }
+    }
+
     fn on(&self, target: &MongoDb) -> Result<Measured> {
         let mut client = target.client()?;
         let failed = |source| Error::Client { server: target.name().to_owned(), source };
@@ -76,6 +109,10 @@ impl Run {
         let pace = Pace { measured: self.measured, process: target.process(), profiled: self.profiled };
         let mut shapes = Vec::new();
         for shape in &self.shapes {
+            if self.interrupt.is_set() {
+                notes.push("interrupted: the other shapes were not measured".to_owned());
+                break;
+            }
             eprintln!("{}: {}", target.name(), shape.name);
             shapes.push((shape.clone(), measure(&mut client, shape, pace)));
         }

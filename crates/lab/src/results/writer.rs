@@ -28,6 +28,9 @@ pub struct Writer {
 impl Writer {
     /// Makes the folder. One that holds a run already is refused: results are never mixed.
     pub fn create(folder: &Path, record: &Record, environment: &Value) -> Result<Writer> {
+        if folder.exists() && !folder.is_dir() {
+            return Err(Error::Usage(format!("{} is no folder; results need one", folder.display())));
+        }
         std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
         if folder.join(RECORD).exists() {
             return Err(Error::Usage(format!("{} holds the results of another run", folder.display())));

@@ -84,7 +84,7 @@ pub struct Step {
     pub resident_max_bytes: Option<u64>,
     /// Ended early by Ctrl-C.
     pub interrupted: bool,
-    /// Ended early because nobody answered any more.
+    /// Ended early because the server was of no more use.
     pub deserted: Option<String>,
 }
 
@@ -115,6 +115,9 @@ impl Step {
 
 /// So many intervals in a row without a single success and without a connection: the server is gone.
 const DESERTED_AFTER: Duration = Duration::from_secs(10);
+
+/// Error numbers of a server without space, MongoDB's and MariaDB's.
+const DISK_FULL: [&str; 2] = ["14031", "1021"];
 
 /// Runs `workload` against `target` with `clients` threads, one connection each.
 pub fn run_step(
@@ -288,10 +291,14 @@ impl Collector<'_> {
         self.checkpoints = Some(count);
     }
 
-    /// Why the step ends here: the server's process is gone, or nothing succeeds and nobody takes a connection.
+    /// Why the step ends here: the server's process is gone, its disk is full, or nothing succeeds and nobody takes a
+    /// connection.
     fn deserted(&mut self, interval: &Interval) -> Option<String> {
         if self.observed.process.is_some_and(|process| !is_running(process)) {
             return Some("the server's process has ended".to_owned());
+        }
+        if let Some((_, _, first)) = interval.recorder.errors().find(|(code, _, _)| DISK_FULL.contains(code)) {
+            return Some(format!("the server's disk is full: {first}"));
         }
         if interval.recorder.total_count() > 0 {
             self.silent = Duration::ZERO;

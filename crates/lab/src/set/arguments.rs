@@ -10,6 +10,8 @@ use super::member;
 use super::work::{Acknowledged, Work};
 use crate::cli::{list, number, option, servers, setup, texts};
 use crate::report::Table;
+use crate::results::Ending;
+use crate::run::Interrupt;
 use crate::target::managed::Setup;
 use crate::{Error, Result};
 
@@ -47,9 +49,11 @@ struct Run {
     time: Duration,
     repeats: u32,
     rate: f64,
+    /// Looked at between two figures.
+    interrupt: Interrupt,
 }
 
-pub fn run(matches: &ArgMatches) -> Result<()> {
+pub fn run(matches: &ArgMatches) -> Result<Ending> {
     let seconds = number(matches, "seconds")?.unwrap_or(SECONDS);
     let time = Duration::try_from_secs_f64(seconds).map_err(|_| Error::Usage(format!("--seconds: {seconds}")))?;
     let counted = texts(matches, "clients").into_iter().map(|text| text.parse::<u32>().ok().filter(|count| *count > 0));
@@ -65,17 +69,20 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
         time,
         repeats: number(matches, "repeats")?.unwrap_or(REPEATS),
         rate: number(matches, "rate")?.unwrap_or(RATE),
+        interrupt: Interrupt::by_signals()?,
     };
     let mut engines = texts(matches, "engine");
     if engines.is_empty() {
         engines.push("ftree".to_owned());
     }
     for engine in &engines {
-        run.transactions(engine)?;
-        run.history(engine)?;
-        run.delivery(engine)?;
+        for measure in [Run::transactions, Run::history, Run::delivery] {
+            if !run.interrupt.is_set() {
+                measure(&run, engine)?;
+            }
+        }
     }
-    Ok(())
+    Ok(if run.interrupt.is_set() { Ending::Interrupted } else { Ending::Complete })
 }
 
 impl Run {
@@ -88,6 +95,9 @@ impl Run {
             let mut table = Table::new(&title, "work", columns);
             for clients in &self.clients {
                 for work in WORKS {
+                    if self.interrupt.is_set() {
+                        break;
+                    }
                     eprintln!("{engine}: {} by {clients}, {}", work.name(), acknowledged.name());
                     let load = Load { work, acknowledged, clients: *clients, first, time: self.time };
                     let figures = load::run(managed.mongodb(), load)?;
@@ -111,6 +121,9 @@ impl Run {
             for work in LOGGED {
                 let mut both = [Vec::new(), Vec::new()];
                 for round in 0..self.repeats {
+                    if self.interrupt.is_set() {
+                        break;
+                    }
                     eprintln!("{engine}: {} by {clients}, round {}", work.name(), round + 1);
                     for (of, managed) in both.iter_mut().zip([&alone, &set]) {
                         let acknowledged = Acknowledged::Applied;

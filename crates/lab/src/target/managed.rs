@@ -149,11 +149,15 @@ impl Managed {
     pub fn ended(&mut self) -> Option<String> {
         let process = self.process.as_mut()?;
         let status = process.ended().ok().flatten()?;
-        let words = process.last_words().map_or(String::new(), |words| format!(", saying {words:?}"));
-        let limited = self.limit.is_some() && status.signal() == Some(Signal::KILL.as_raw());
-        let why = if limited { ", probably by the kernel for the limit of its memory" } else { "" };
+        let killed = status.signal() == Some(Signal::KILL.as_raw());
+        let limited = killed && self.limit.as_ref().is_some_and(MemoryLimit::has_killed);
+        let why = if limited { ", killed by the memory limit" } else { "" };
         self.keep = true;
-        Some(format!("the server ended by itself ({status}{why}){words}; its folder {} is kept", self.folder.display()))
+        Some(format!(
+            "the server ended by itself ({status}{why}){}; its folder {} is kept",
+            process.last_lines(),
+            self.folder.display()
+        ))
     }
 
     fn launch(&mut self, flags: &Flags, timeout: Duration) -> Result<Duration> {

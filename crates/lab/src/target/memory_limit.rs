@@ -42,6 +42,15 @@ impl MemoryLimit {
         MemoryLimit::new(&format!("arbor-lab-{}", std::process::id()), 1 << 30).is_some()
     }
 
+    /// The kernel has ended a process of it for want of memory.
+    pub fn has_killed(&self) -> bool {
+        let read = |name: &str| std::fs::read_to_string(self.path.join(name)).ok();
+        // Version 2 has the one, version 1 the other.
+        let events = read("memory.events").or_else(|| read("memory.oom_control")).unwrap_or_default();
+        let counted = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        counted.is_some_and(|count| count.trim() != "0")
+    }
+
     pub fn add(&self, process: u32) -> Result<()> {
         let path = self.path.join("cgroup.procs");
         std::fs::write(&path, process.to_string()).map_err(Error::file(&path))

@@ -1,6 +1,7 @@
 //! A child process: started in a group of its own, its output in a file, ended by its own number.
 
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -88,17 +89,14 @@ impl Process {
     }
 
     fn not_started(&self, reason: String) -> Error {
-        let reason = match self.last_words() {
-            Some(last) => format!("{reason}, saying {last:?}"),
-            None => reason,
-        };
+        let reason = format!("{reason}{}", self.last_lines());
         Error::Start { name: self.name.clone(), reason, log: self.log.clone() }
     }
 
-    /// The last line of its log that tells of trouble.
-    pub(crate) fn last_words(&self) -> Option<String> {
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        log.lines().rev().find_map(words)
+    /// The end of a sentence on how it ended: what it said last.
+    pub(crate) fn last_lines(&self) -> String {
+        let lines = last_lines(&tail(&self.log).unwrap_or_default());
+        if lines.is_empty() { String::new() } else { format!("; its last lines: {}", lines.join(" | ")) }
     }
 
     /// kill -9, and a wait for the end.
@@ -126,16 +124,36 @@ impl Process {
     }
 }
 
-/// What a line of a log says: a line of MongoDB's form by its message, and only when it is more than information.
+/// So much of a log's end is looked at, and shown of it, and of a line.
+const TAIL_BYTES: u64 = 1 << 16;
+const LAST_LINES: usize = 5;
+const LINE_CHARS: usize = 200;
+
+fn tail(log: &Path) -> std::io::Result<String> {
+    let mut file = File::open(log)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// In their order, without empty ones.
+fn last_lines(log: &str) -> Vec<String> {
+    let mut lines: Vec<String> = log.lines().rev().filter_map(words).take(LAST_LINES).collect();
+    lines.reverse();
+    lines
+}
+
+/// What a line of a log says: one of MongoDB's form by its message and error.
 fn words(line: &str) -> Option<String> {
-    let Ok(entry) = serde_json::from_str::<serde_json::Value>(line) else {
-        return (!line.trim().is_empty()).then(|| line.trim().to_owned());
+    let entry: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+    let text = match (entry["msg"].as_str(), entry["attr"]["error"].as_str()) {
+        (Some(message), Some(error)) => format!("{message}: {error}"),
+        (Some(message), None) => message.to_owned(),
+        (None, _) => line.trim().to_owned(),
     };
-    if matches!(entry["s"].as_str(), Some("F" | "E" | "W")) {
-        let error = entry["attr"]["error"].as_str().map_or(String::new(), |error| format!(": {error}"));
-        return Some(format!("{}{error}", entry["msg"].as_str()?));
-    }
-    None
+    (!text.is_empty()).then(|| text.chars().take(LINE_CHARS).collect())
 }
 
 impl Drop for Process {
@@ -153,24 +171,26 @@ mod tests {
     }
 
     #[test]
-    fn an_early_end_is_told_with_its_last_words() {
+    fn an_early_end_is_told_with_its_last_lines() {
         let folder = tempfile::tempdir().unwrap();
         let mut process = shell("echo first; echo no such engine; echo; exit 3", folder.path());
         let error = process.wait_until(Duration::from_secs(20), || false).unwrap_err().to_string();
-        assert!(error.contains("exit status: 3") && error.contains("no such engine"), "{error}");
+        assert!(error.contains("exit status: 3; its last lines: first | no such engine"), "{error}");
     }
 
     #[test]
-    fn words_are_those_of_trouble() {
+    fn a_line_is_its_message() {
         for (line, expect) in [
             ("", None),
             ("thread 'main' panicked", Some("thread 'main' panicked")),
-            (r#"{"s":"I","msg":"Slow query"}"#, None),
+            (r#"{"s":"I","msg":"Slow query"}"#, Some("Slow query")),
             (r#"{"s":"F","msg":"cannot open","attr":{"error":"no space"}}"#, Some("cannot open: no space")),
             (r#"{"s":"E","msg":"stopped"}"#, Some("stopped")),
         ] {
             assert_eq!(words(line).as_deref(), expect, "{line}");
         }
+        assert_eq!(last_lines("1\n2\n\n3\n4\n5\n6\n"), ["2", "3", "4", "5", "6"]);
+        assert_eq!(words(&"x".repeat(1000)).map(|line| line.len()), Some(LINE_CHARS));
     }
 
     #[test]

@@ -24,6 +24,8 @@ use crate::{Compressor, Fault, Header, MESSAGE_BYTES_MAX, Opcode, compress};
 
 /// Bytes read at least at a time; replies to point reads fit, larger ones grow the buffer in steps.
 const READ_BYTES: usize = 64 * 1024;
+/// A server that takes connections and says nothing to them is found out after this long.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -74,16 +76,19 @@ impl Client {
         Client::connect_with(&uri.address, uri.options())
     }
 
-    /// Connects to `host:port` and says hello.
+    /// Connects to `host:port` and says hello. Where there is a timeout, that is answered sooner than other commands.
     pub fn connect_with(address: &str, options: Options) -> Result<Client, ClientError> {
+        let timeout = options.timeout;
         let mut client = Client::connect_silently(address, options)?;
+        client.stream.set_read_timeout(timeout.map(|timeout| timeout.min(HELLO_TIMEOUT)))?;
         client.hello()?;
+        client.stream.set_read_timeout(timeout)?;
         Ok(client)
     }
 
     /// Connects without a handshake: for tests of what a server takes before it.
     pub fn connect_silently(address: &str, options: Options) -> Result<Client, ClientError> {
-        let stream = open(address, options.timeout)?;
+        let stream = open(address, options.timeout.map(|timeout| timeout.min(HELLO_TIMEOUT)))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(options.timeout)?;
         stream.set_write_timeout(options.timeout)?;

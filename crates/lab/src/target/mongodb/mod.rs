@@ -77,8 +77,25 @@ impl MongoDb {
     }
 
     pub fn client(&self) -> Result<Client> {
-        Client::connect_with(&self.address, self.options.clone())
-            .map_err(|source| Error::Client { server: self.name.clone(), source })
+        Client::connect_with(&self.address, self.options.clone()).map_err(|source| self.refused(source))
+    }
+
+    /// Why there is no connection, with the address it was wanted to.
+    fn refused(&self, source: ClientError) -> Error {
+        let server =
+            if self.name == self.address { self.name.clone() } else { format!("{} ({})", self.name, self.address) };
+        match source {
+            ClientError::Frame(what) => {
+                Error::Server { server, reason: format!("what answers does not speak MongoDB's protocol: {what}") }
+            }
+            ClientError::Io(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                Error::Server { server, reason: "it takes connections and does not answer".to_owned() }
+            }
+            ClientError::Io(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Error::Server { server, reason: "it closes connections without an answer".to_owned() }
+            }
+            source => Error::Client { server, source },
+        }
     }
 }
 
