@@ -114,3 +114,16 @@ fn a_remembered_plan_that_does_badly_is_tried_again() {
     assert!(rig.run(&spec(&rig, &none, &sort, 20)).is_empty());
     assert_eq!(plan(&rig), "\"rare\"");
 }
+
+#[test]
+fn a_value_for_each_field_of_a_unique_index_needs_no_trial() {
+    let mut rig = filled(false);
+    rig.index_with("odd,rare,sorted", DocBuf::new().with("unique", true));
+    rig.database.settings.trial_cost_min = 0.0;
+    // There is none: by its estimate the index of the order alone would be as good.
+    let filter = DocBuf::new().with("sorted", 7000i32).with("rare", 7i32).with("odd", 1i32);
+    let explained = rig.explain(rig.find_spec(&filter));
+    assert_eq!(way(&explained), "odd,rare,sorted", "{}", explained.as_doc());
+    assert_eq!(rig.run(&rig.find_spec(&filter)).len(), 0);
+    assert_eq!(rig.database.plan_cache.stats(&rig.ns).len(), 0);
+}

@@ -1,10 +1,11 @@
 //! The tables of a run in the founding texts' forms, with the published rows beside ours where their columns agree.
 
+use super::ageing;
 use super::chart::{COSTS, SIZES, cost_title, last_sized};
 use super::grid::{self, CLIENTS, Choice, Dimension, Grid, label, with};
 use super::measured::Measured;
 use super::published::Published;
-use crate::results::{Clock, Form, LatencyRow, Phase, Record, Run, StepRecord, SystemRecord, Table};
+use crate::results::{Clock, Form, Phase, Record, Run, StepRecord, SystemRecord, Table};
 use crate::target::echo;
 
 /// Every table, in the order a reader wants them.
@@ -13,6 +14,7 @@ pub fn tables(run: &Run) -> Vec<Table> {
     let grid = Grid::of(record, Phase::Run);
     let mut tables = Vec::new();
     tables.extend(rounds(&grid, record));
+    tables.extend(ageing::table(&grid, Published::about(&record.experiment)));
     tables.extend(rates(&grid, record));
     tables.extend(at_the_end(run, &grid));
     tables.extend(share_of_echo(&grid));
@@ -203,38 +205,57 @@ fn last_steps(run: &Run) -> Vec<(&SystemRecord, &StepRecord)> {
     of.filter_map(|system| Some((system, system.steps.iter().rev().find(|step| step.phase == Phase::Run)?))).collect()
 }
 
+/// The columns of the founding text's table about the same.
+fn published_columns(run: &Run, about: &str) -> Option<&'static [String]> {
+    Some(&Published::about(&run.record.experiment)?.table(about)?.columns)
+}
+
 /// How many operations founding text 000 shows.
 const FREQUENT: usize = 3;
 
+/// The operations that the founding text shows, or the most frequent ones.
 fn response(run: &Run) -> Option<Table> {
     let last = last_steps(run);
-    let service = |step: &'_ StepRecord| {
-        step.latencies.iter().filter(|row| row.clock == Clock::Service).cloned().collect::<Vec<LatencyRow>>()
+    let kinds = match published_columns(run, "response") {
+        Some(columns) => columns.to_vec(),
+        None => frequent(run, &last),
     };
-    let mut counts: Vec<(String, u64)> = Vec::new();
-    for row in last.iter().flat_map(|(_, step)| service(step)) {
-        match counts.iter_mut().find(|(kind, _)| *kind == row.kind) {
-            Some((_, count)) => *count += row.count,
-            None => counts.push((row.kind, row.count)),
-        }
-    }
-    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    counts.truncate(FREQUENT);
-    if counts.is_empty() {
+    let mean = |step: &StepRecord, kind: &str| Some(step.latency(kind, Clock::Service)?.mean / 1000.0);
+    if !last.iter().any(|(_, step)| kinds.iter().any(|kind| mean(step, kind).is_some())) {
         return None;
     }
     let place = last.first().map(|(_, step)| grid::label_of_step(step)).unwrap_or_default();
     let title = format!("average response time in milliseconds, {place}");
-    let mut table = Table::new(&title, "", counts.iter().map(|(kind, _)| kind.clone()));
+    let mut table = Table::new(&title, "", kinds.iter().cloned());
     for (system, step) in last {
-        let mean = |kind: &str| Some(step.latency(kind, Clock::Service)?.mean / 1000.0);
-        table.row(counts.iter().map(|(kind, _)| or_absent(mean(kind), |ms| format!("{ms:.3}"))), &system.name);
+        table.row(kinds.iter().map(|kind| or_absent(mean(step, kind), |ms| format!("{ms:.3}"))), &system.name);
     }
     Some(table.about("response").form(Form::NameFirst))
 }
 
+/// A unit of several operations is one of them only when nothing else was measured.
+fn frequent(run: &Run, steps: &[(&SystemRecord, &StepRecord)]) -> Vec<String> {
+    let mut counts: Vec<(&str, u64)> = Vec::new();
+    let rows = steps.iter().flat_map(|(_, step)| &step.latencies);
+    for row in rows.filter(|row| row.clock == Clock::Service) {
+        match counts.iter_mut().find(|(kind, _)| *kind == row.kind) {
+            Some((_, count)) => *count += row.count,
+            None => counts.push((&row.kind, row.count)),
+        }
+    }
+    if counts.len() > 1 {
+        counts.retain(|(kind, _)| *kind != run.record.unit);
+    }
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts.into_iter().take(FREQUENT).map(|(kind, _)| kind.to_owned()).collect()
+}
+
 fn io(run: &Run) -> Option<Table> {
-    let unit = run.record.unit.rsplit('_').next().unwrap_or("query");
+    // As the text calls what it counts.
+    let unit = match published_columns(run, "io") {
+        Some(_) => "query",
+        None => run.record.unit.rsplit('_').next().unwrap_or("query"),
+    };
     let columns = [("reads_per_unit", "read"), ("read_kb_per_unit", "read-KB"), ("write_kb_per_unit", "write-KB")];
     let title = format!("disk I/O per {unit}, last step");
     let mut table = Table::new(&title, "", columns.iter().map(|(_, name)| format!("{name}/{unit}")));

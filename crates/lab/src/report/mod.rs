@@ -1,6 +1,7 @@
 //! What is left of a run for people: tables in the founding texts' form, a page with charts. Everything is drawn from
 //! `results::Run` alone.
 
+mod ageing;
 pub mod arguments;
 mod chart;
 mod draw;

@@ -25,7 +25,7 @@ pub enum Form {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
     /// What the table is about, the same word in every experiment and in the published tables: `rate`, `cpu`,
-    /// `switches`, `rounds`, `response`, `io`, `sizes`, `load`, `recovery`; empty for others.
+    /// `switches`, `rounds`, `ageing`, `response`, `io`, `sizes`, `load`, `recovery`; empty for others.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub about: String,
     pub title: String,

@@ -67,6 +67,11 @@ struct Candidate {
 }
 
 impl Candidate {
+    /// A value for each component of a unique index: one document or none.
+    fn finds_one(&self) -> bool {
+        self.shape.unique && self.bounds.points() == self.shape.parts.len()
+    }
+
     fn accesses(self) -> Vec<IndexAccess> {
         let direction = self.order.unwrap_or_default();
         let all = if self.merged.is_empty() { vec![self.bounds] } else { self.merged };
@@ -199,10 +204,12 @@ impl Planner<'_> {
 
     // ---- cost
 
-    /// Cheapest first. A candidate alone has no cost.
-    fn by_cost(&self, candidates: Vec<Candidate>) -> Result<Vec<(Option<Cost>, Candidate)>> {
-        if candidates.len() < 2 {
-            return Ok(candidates.into_iter().map(|only| (None, only)).collect());
+    /// Cheapest first. A candidate alone has no cost, nor have others beside one that finds one document at most: what
+    /// they read need not be known, and to ask for it may cost more than to read the document.
+    fn by_cost(&self, mut candidates: Vec<Candidate>) -> Result<Vec<(Option<Cost>, Candidate)>> {
+        candidates.sort_by_key(|candidate| !candidate.finds_one());
+        if candidates.len() < 2 || candidates.first().is_some_and(Candidate::finds_one) {
+            return Ok(candidates.into_iter().map(|other| (None, other)).collect());
         }
         let mut priced = Vec::with_capacity(candidates.len());
         for candidate in candidates {
@@ -240,9 +247,6 @@ impl Planner<'_> {
     /// Index keys inside the bounds, as far as their ranges tell.
     fn keys(&self, candidate: &Candidate) -> Result<f64> {
         let (shape, bounds) = (&candidate.shape, &candidate.bounds);
-        if shape.unique && bounds.points() == shape.parts.len() {
-            return Ok(1.0);
-        }
         let tree = match shape.source {
             IndexSource::Records | IndexSource::Natural => self.collection.tree,
             IndexSource::Secondary(at) => match self.collection.indexes.get(at) {

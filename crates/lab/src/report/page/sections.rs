@@ -53,7 +53,7 @@ impl Contents<'_> {
         let rounds = chart::rounds(&grid, &unit);
         let their_rounds = self.published.and_then(|text| chart::published_rounds(text.table("rounds")?));
         let mut html = beside(figures, rounds, their_rounds);
-        html.push_str(&self.tables_about(&["rounds"]));
+        html.push_str(&self.tables_about(&["rounds", "ageing"]));
         let mut ladders = chart::ladders(&grid, &unit).into_iter();
         let their_ladder = self.published.and_then(|text| chart::published_ladder(text.table("rate")?));
         html.push_str(&beside(figures, ladders.next(), their_ladder));

@@ -91,13 +91,20 @@ impl Sharing {
 pub struct Degrees {
     nodes: u64,
     types: u64,
+    /// Links of one node at most.
+    most: u64,
     sharing: Sharing,
     shuffler: Shuffler,
 }
 
 impl Degrees {
     pub fn new(nodes: u64, types: u64, sharing: Sharing) -> Degrees {
-        Degrees { nodes, types, sharing, shuffler: Shuffler::new(SEED, nodes) }
+        Degrees { nodes, types, most: u64::MAX, sharing, shuffler: Shuffler::new(SEED, nodes) }
+    }
+
+    /// The table without its tail: who has more links than `most` there has so many.
+    pub fn at_most(self, most: u64) -> Degrees {
+        Degrees { most, ..self }
     }
 
     /// Loaded links of type number `link_type` of the node `index` (its id less the first id).
@@ -108,6 +115,10 @@ impl Degrees {
 
     /// Links of all types of the node with shuffled rank `rank`; rank 0 has most.
     fn total(&self, rank: u64) -> u64 {
+        self.of_table(rank).min(self.most)
+    }
+
+    fn of_table(&self, rank: u64) -> u64 {
         let share = rank as f64 / self.nodes as f64;
         let more_than = |percent: f64| (100.0 - percent) / 100.0;
         // The first point at which no more than `share` of the nodes have more links.
@@ -183,6 +194,24 @@ mod tests {
         let busy: u64 =
             degrees.runs().filter(|(total, _)| Sharing::Original.links(*total, 0, 2) > 10_000).map(|run| run.1).sum();
         assert!((146..=148).contains(&busy), "{busy}");
+    }
+
+    #[test]
+    fn without_the_tail_only_the_busiest_change() {
+        let whole = Degrees::new(100_000, 2, Sharing::Original);
+        let most = Degrees::new(100_000, 2, Sharing::Original).at_most(20_000);
+        for rank in 0..100_000 {
+            assert_eq!(most.total(rank), whole.total(rank).min(20_000));
+        }
+        let capped: u64 = most.runs().filter(|(total, _)| *total == 20_000).map(|(_, count)| count).sum();
+        assert!((1..=3).contains(&capped) && most.pairs() == whole.pairs(), "{capped}");
+        // Of the whole table a few nodes have two thirds of the links of a hundred thousand.
+        assert!(
+            (400_000..460_000).contains(&most.sum()) && whole.sum() > 3 * most.sum(),
+            "{} {}",
+            most.sum(),
+            whole.sum()
+        );
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct Settings {
     /// The first id beyond the loaded ones.
     maxid1: Option<i64>,
     link_type_count: Option<i64>,
+    /// Links of one node at most, of all types together. Ours: the original takes what its table of degrees says.
+    links_max: Option<u64>,
     /// The proportions of operations: of 2011 or of 2017.
     mix: Option<OperationMix>,
     /// Medians of data, bytes.
@@ -61,6 +63,7 @@ pub struct Plan {
     pub first_id: i64,
     pub last_id: i64,
     pub link_types: i64,
+    pub links_max: Option<u64>,
     pub mix: OperationMix,
     pub link_bytes: f64,
     pub node_bytes: f64,
@@ -79,6 +82,7 @@ impl Settings {
             first_id,
             last_id: self.maxid1.unwrap_or(10_000_001) - 1,
             link_types: self.link_type_count.unwrap_or(2),
+            links_max: self.links_max,
             mix: self.mix.unwrap_or(if lbx { OperationMix::Of2011 } else { OperationMix::Of2017 }),
             link_bytes: self.link_datasize.unwrap_or(if lbx { 8.0 } else { 23.0 }),
             node_bytes: self.node_datasize.unwrap_or(if lbx { 128.0 } else { 168.0 }),
@@ -90,12 +94,11 @@ impl Settings {
         if !nodes.is_some_and(|nodes| (2..i64::from(i32::MAX)).contains(&nodes)) {
             return Err("linkbench: maxid1 must be at least 2 above startid1, and less than 2^31 above it".to_owned());
         }
-        if plan.link_types < 1 || plan.chunk < 1 || plan.batch < 1 || !(0.0..=100.0).contains(&plan.history_percent) {
-            return Err(
-                "linkbench: link_type_count, loader_chunk_size and batch must be at least 1, getlinklist_history \
-                        a percentage"
-                    .to_owned(),
-            );
+        let least = plan.link_types.min(plan.chunk).min(plan.batch as i64);
+        if least < 1 || plan.links_max == Some(0) || !(0.0..=100.0).contains(&plan.history_percent) {
+            return Err("linkbench: link_type_count, links_max, loader_chunk_size and batch must be at least 1, \
+                        getlinklist_history a percentage"
+                .to_owned());
         }
         Ok(plan)
     }
@@ -108,7 +111,7 @@ impl Plan {
 
     pub fn degrees(&self) -> Degrees {
         let sharing = Sharing::of(self.store.schema == Schema::Lbm, self.store.mode);
-        Degrees::new(self.nodes(), self.link_types as u64, sharing)
+        Degrees::new(self.nodes(), self.link_types as u64, sharing).at_most(self.links_max.unwrap_or(u64::MAX))
     }
 
     /// Bytes of a motif buffer. The original never reads the length that is configured for links (compat trap 4).
@@ -166,6 +169,7 @@ impl Workload for LinkBench {
             "startid1": plan.first_id,
             "maxid1": plan.last_id + 1,
             "link_type_count": plan.link_types,
+            "links_max": plan.links_max,
             "mix": plan.mix,
             "link_datasize": plan.link_bytes,
             "node_datasize": plan.node_bytes,
