@@ -6,13 +6,7 @@ answer again at the server that came back. Then the sum is right, every acknowle
 the accounts are what the journal says.
 """
 
-import argparse
-import os
-import pathlib
 import random
-import shutil
-import sys
-import tempfile
 import threading
 import time
 
@@ -21,9 +15,7 @@ from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-from arbor_process import ReplicaSet  # noqa: E402
+from campaign import Problems, arguments, set_server
 
 ACCOUNTS, START, CLIENTS = 40, 100, 8
 CONCERNS = dict(read_concern=ReadConcern("snapshot"), write_concern=WriteConcern("majority"))
@@ -106,18 +98,7 @@ def problems_of(db, engines, acknowledged):
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=4.0, help="longest time between kills")
-    parser.add_argument("--engines", default="ftree,lmdb")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    args = parser.parse_args()
-    print(f"seed {args.seed}", flush=True)
-    rng, engines = random.Random(args.seed), args.engines.split(",")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="arbor-bank-"))
-    arbor = ReplicaSet(folder / "data", ["--syncdelay", "2", "--storageEngine", engines[0]])
-    arbor.start()
+def run(arbor, args, rng, engines):
     with pymongo.MongoClient(arbor.uri) as client:
         for engine in engines:
             client.bank.create_collection(f"accounts_{engine}", storageEngine={engine: {}})
@@ -148,14 +129,17 @@ def main():
         if not now or not auditor.audits:
             found.append("nothing was done")
         print(f"kill {kill + 1}: {len(now)} transfers, {auditor.audits} audits, primary again after {seconds:.2f} s, "
-              f"{'; '.join(found) or 'ok'}", flush=True)
+              f"{'PROBLEMS' if found else 'ok'}", flush=True)
         if found:
-            print(f"  data kept in {folder}")
-            arbor.stop()
-            sys.exit(1)
-    arbor.stop()
-    shutil.rmtree(folder)
+            raise Problems(*found)
     print(f"{args.kills} kills, {len(acknowledged)} acknowledged transfers in {attempts} attempts, {audits} audits, the sum never changed")
+
+
+def main():
+    args, rng = arguments(__doc__, kills=20, seconds=4.0, engines="ftree,lmdb")
+    engines = args.engines.split(",")
+    with set_server("bank", engines[0]) as arbor:
+        run(arbor, args, rng, engines)
 
 
 if __name__ == "__main__":

@@ -7,25 +7,16 @@ the end. `validate` is clean, no document is lost, and no tree is left of what w
 clients did before the builds and beside them.
 """
 
-import argparse
-import os
-import pathlib
 import random
-import shutil
-import sys
-import tempfile
 import threading
 import time
 
 import pymongo
 from pymongo.errors import OperationFailure, PyMongoError
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
-from arbor_process import Arbor  # noqa: E402
-from kill_loop import CLIENTS, Client  # noqa: E402
-from switch_loop import insert_old, phase, trees  # noqa: E402
+from campaign import Problems, arguments, insert_old, problems_of_documents, problems_of_old, server
+from kill_loop import CLIENTS, Client
+from switch_loop import phase, trees
 
 KINDS = [
     {"key": {"k": 1}, "name": "k"},
@@ -82,7 +73,7 @@ def wait_for_builds(client, wanted, seconds=240):
 
 def problems_of(client, clients, builder, documents, trees_alone):
     """`builder.asked` need not be there at once, or at all if the command had not begun."""
-    coll, found = client.crash.c, []
+    found = []
     if builder.failure:
         found.append(f"a build failed: {builder.failure}")
     known = builder.there - builder.dropping
@@ -92,15 +83,7 @@ def problems_of(client, clients, builder, documents, trees_alone):
         found.append(f"indexes {ready}, sure {known}, possible {possible}")
     if builder.asked and ready & builder.asked not in (set(), builder.asked):
         found.append(f"{ready} of {builder.asked}, which were asked for together")
-    wrong = [w for c in clients for w in c.check(client.crash)]
-    found += [f"{_id}: allowed {allowed}, stored {stored}" for _id, allowed, stored in wrong[:5]]
-    kept = sum(1 for d in coll.find({"_id": {"$regex": "^old-"}}, {"pad": 1}) if d["pad"] == "x" * 300)
-    if kept != documents:
-        found.append(f"{kept} of {documents} old documents")
-    report = client.crash.command("validate", "c", full=True)
-    counted = sum(1 for _ in coll.find({}, {"_id": 1}))
-    if not report["valid"] or coll.estimated_document_count() != counted:
-        found.append(f"count {coll.estimated_document_count()}, documents {counted}, validate {report}")
+    found += problems_of_documents(client.crash, ["c"], clients) + problems_of_old(client.crash.c, documents)
     if (left := trees(client, trees_alone + len(ready))) != trees_alone + len(ready):
         found.append(f"{left} trees, {trees_alone} without the {len(ready)} indexes")
     builder.there = ready
@@ -111,20 +94,7 @@ def begun_again(log_path):
     return log_path.read_text(errors="replace").count("Index build: begins again after a restart")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=30)
-    parser.add_argument("--seconds", type=float, default=5.0, help="longest time between kills")
-    parser.add_argument("--documents", type=int, default=20_000)
-    parser.add_argument("--engine", default="ftree")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    args = parser.parse_args()
-    print(f"seed {args.seed}", flush=True)
-    rng = random.Random(args.seed)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="arbor-builds-"))
-    memory = ["--setParameter", "maxIndexBuildMemoryUsageMegabytes=1"]
-    arbor = Arbor(folder / "data", ["--syncdelay", "2", "--storageEngine", args.engine, *memory])
-    arbor.start()
+def run(arbor, args, rng):
     with pymongo.MongoClient(arbor.uri) as client:
         insert_old(client, args.documents)
         trees_alone = trees(client)
@@ -158,16 +128,17 @@ def main():
         print(f"kill {kill + 1}: {builder.done} builds, then {doing}; indexes {sorted(there)}, served again after {seconds:.2f} s, "
               f"{sum(c.operations for c in clients)} acknowledged operations, {'ok' if not found else 'PROBLEMS'}", flush=True)
         if found:
-            print("\n".join(f"  {problem}" for problem in found))
-            print(f"  data kept in {folder}")
-            arbor.stop()
-            sys.exit(1)
+            raise Problems(*found)
     again = begun_again(arbor.log_path)
-    arbor.stop()
-    shutil.rmtree(folder)
     operations, time_beside = sum(o for o, _ in beside), sum(s for _, s in beside)
     print(f"{args.kills} kills, {during} of them during a build, {again} builds began again, {done} were done before a kill, nothing lost; "
           f"{sum(alone) / max(len(alone), 1):.0f} operations/s alone, {operations / time_beside:.0f} beside builds")
+
+
+def main():
+    args, rng = arguments(__doc__, kills=30, seconds=5.0, documents=20_000, engine="ftree")
+    with server("builds", args.engine, "--setParameter", "maxIndexBuildMemoryUsageMegabytes=1") as arbor:
+        run(arbor, args, rng)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,7 @@ documents agree. Prints a line per round and ends with a non-zero code at the fi
 lives on the next one, in one server with A as its default.
 """
 
-import argparse
-import os
-import pathlib
 import random
-import shutil
-import sys
-import tempfile
 import threading
 import time
 
@@ -23,9 +17,7 @@ import pymongo
 from pymongo.errors import PyMongoError
 from pymongo.write_concern import WriteConcern
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-from arbor_process import Arbor  # noqa: E402
+from campaign import Problems, arguments, problems_of_documents, server
 
 CLIENTS = 8
 
@@ -116,20 +108,7 @@ def create(database, engines):
     return [name for name, _, _ in placed]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=4.0, help="longest time between kills")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    parser.add_argument("--engine", default="", help="one engine, or several with commas")
-    args = parser.parse_args()
-    print(f"seed {args.seed}", flush=True)
-    rng = random.Random(args.seed)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="arbor-kill-"))
-    engines = [name for name in args.engine.split(",") if name]
-    flags = ["--syncdelay", "2"] + (["--storageEngine", engines[0]] if engines else [])
-    arbor = Arbor(folder / "data", flags)
-    arbor.start()
+def run(arbor, args, rng, engines):
     with pymongo.MongoClient(arbor.uri) as client:
         names = create(client.crash, engines)
     states = [{} for _ in range(CLIENTS)]
@@ -148,23 +127,19 @@ def main():
         operations = sum(c.operations for c in clients)
         total += operations
         with pymongo.MongoClient(arbor.uri) as client:
-            wrong = [w for c in clients for w in c.check(client.crash)]
-            reports = [client.crash.command("validate", name, full=True) for name in names]
-            count = sum(client.crash[name].estimated_document_count() for name in names)
-            counted = sum(1 for name in names for _ in client.crash[name].find({}, {"_id": 1}))
-        valid = all(report["valid"] for report in reports)
+            found = problems_of_documents(client.crash, names, clients)
         print(f"kill {kill + 1}: {operations} acknowledged operations, served again after {seconds:.2f} s, "
-              f"{counted} documents, valid={valid}", flush=True)
-        if wrong or not valid or count != counted:
-            for _id, allowed, stored in wrong[:5]:
-                print(f"  {_id}: allowed {allowed}, stored {stored}")
-            print(f"  count {count}, documents {counted}, validate {reports}")
-            print(f"  data kept in {folder}")
-            arbor.stop()
-            sys.exit(1)
-    arbor.stop()
-    shutil.rmtree(folder)
+              f"{'PROBLEMS' if found else 'ok'}", flush=True)
+        if found:
+            raise Problems(*found)
     print(f"{args.kills} kills, {total} acknowledged operations, nothing lost")
+
+
+def main():
+    args, rng = arguments(__doc__, kills=20, seconds=4.0, engine="")
+    engines = [name for name in args.engine.split(",") if name]
+    with server("kill", engines[0] if engines else None) as arbor:
+        run(arbor, args, rng, engines)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,7 @@ and in the end: per client the events' numbers rise without a gap among the ackn
 is equal to the collections.
 """
 
-import argparse
-import os
-import pathlib
 import random
-import shutil
-import sys
-import tempfile
 import threading
 import time
 
@@ -20,9 +14,7 @@ import pymongo
 from pymongo.errors import PyMongoError
 from pymongo.write_concern import WriteConcern
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-from arbor_process import ReplicaSet  # noqa: E402
+from campaign import Problems, arguments, set_server
 
 CLIENTS = 4
 
@@ -157,18 +149,7 @@ def problems_of(client, watcher, writers, sure):
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=3.0, help="longest time between kills")
-    parser.add_argument("--engines", default="ftree,lmdb")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    args = parser.parse_args()
-    print(f"seed {args.seed}", flush=True)
-    rng, engines = random.Random(args.seed), args.engines.split(",")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="arbor-stream-"))
-    arbor = ReplicaSet(folder / "data", ["--syncdelay", "2", "--storageEngine", engines[0]])
-    arbor.start()
+def run(arbor, args, rng, engines):
     with pymongo.MongoClient(arbor.uri) as client:
         for engine in engines:
             client.watched.create_collection(f"on_{engine}", storageEngine={engine: {}})
@@ -192,16 +173,19 @@ def main():
         if not any(writer.sure for writer in writers):
             found.append("nothing was written")
         print(f"kill {kill + 1}: {sum(len(w.sure) for w in writers)} acknowledged writes, {watcher.events} events so far, "
-              f"primary again after {seconds:.2f} s, {'; '.join(found) or 'ok'}", flush=True)
+              f"primary again after {seconds:.2f} s, {'PROBLEMS' if found else 'ok'}", flush=True)
         if found:
-            print(f"  data kept in {folder}")
-            arbor.stop()
-            sys.exit(1)
+            raise Problems(*found)
     watcher.stopping = True
     watcher.join(10)
-    arbor.stop()
-    shutil.rmtree(folder)
     print(f"{args.kills} kills, {sum(map(len, sure.values()))} acknowledged writes, {watcher.events} events, none lost or doubled")
+
+
+def main():
+    args, rng = arguments(__doc__, kills=20, seconds=3.0, engines="ftree,lmdb")
+    engines = args.engines.split(",")
+    with set_server("stream", engines[0]) as arbor:
+        run(arbor, args, rng, engines)
 
 
 if __name__ == "__main__":

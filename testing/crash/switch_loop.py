@@ -6,24 +6,14 @@ before the last switch or where that switch was to take it (an acknowledged swit
 document once, `validate` is clean, and no tree is left of what was broken off. Prints a line per round.
 """
 
-import argparse
-import os
-import pathlib
-import random
-import shutil
-import sys
-import tempfile
 import threading
 import time
 
 import pymongo
 from pymongo.errors import PyMongoError
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
-from arbor_process import Arbor  # noqa: E402
-from kill_loop import CLIENTS, Client  # noqa: E402
+from campaign import Problems, arguments, insert_old, problems_of_documents, problems_of_old, server
+from kill_loop import CLIENTS, Client
 
 
 class Switcher(threading.Thread):
@@ -58,13 +48,6 @@ def phase(uri, command):
         return "unknown"
 
 
-def insert_old(client, documents):
-    """Documents that no client changes."""
-    for start in range(0, documents, 1000):
-        client.crash.c.insert_many([{"_id": f"old-{i}", "k": i % 1000, "u": f"old-{i}", "t": [i % 7, i], "pad": "x" * 300}
-                                    for i in range(start, start + 1000)])
-
-
 def trees(client, usual=None):
     """Trees over all engines that count them. Dropped ones go in the background: they have some seconds to do so."""
     until = time.monotonic() + 10
@@ -78,16 +61,7 @@ def trees(client, usual=None):
 
 
 def problems_of(client, clients, switcher, documents, trees_usual):
-    coll = client.crash.c
-    wrong = [w for c in clients for w in c.check(client.crash)]
-    found = [f"{_id}: allowed {allowed}, stored {stored}" for _id, allowed, stored in wrong[:5]]
-    kept = sum(1 for d in coll.find({"_id": {"$regex": "^old-"}}, {"pad": 1}) if d["pad"] == "x" * 300)
-    if kept != documents:
-        found.append(f"{kept} of {documents} old documents")
-    report = client.crash.command("validate", "c", full=True)
-    counted = sum(1 for _ in coll.find({}, {"_id": 1}))
-    if not report["valid"] or coll.estimated_document_count() != counted:
-        found.append(f"count {coll.estimated_document_count()}, documents {counted}, validate {report}")
+    found = problems_of_documents(client.crash, ["c"], clients) + problems_of_old(client.crash.c, documents)
     stats = client.crash.command("collStats", "c")
     engines = {stats["storageEngine"]["name"], *(index["storageEngine"] for index in stats["indexDetails"].values())}
     allowed = [{switcher.at}] + ([{switcher.towards}] if switcher.towards else [])
@@ -99,19 +73,7 @@ def problems_of(client, clients, switcher, documents, trees_usual):
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=4.0, help="longest time between kills")
-    parser.add_argument("--documents", type=int, default=20_000)
-    parser.add_argument("--engines", default="ftree,lmdb")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    args = parser.parse_args()
-    print(f"seed {args.seed}", flush=True)
-    rng, engines = random.Random(args.seed), args.engines.split(",")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="arbor-switch-"))
-    arbor = Arbor(folder / "data", ["--syncdelay", "2", "--storageEngine", engines[0]])
-    arbor.start()
+def run(arbor, args, rng, engines):
     with pymongo.MongoClient(arbor.uri) as client:
         for engine in engines:  # all are open from now on
             client.other.create_collection(engine, storageEngine={engine: {}})
@@ -145,15 +107,17 @@ def main():
         print(f"kill {kill + 1}: {len(switcher.done)} switches, then {doing}; on {at}, served again after {seconds:.2f} s, "
               f"{sum(c.operations for c in clients)} acknowledged operations, {'ok' if not found else 'PROBLEMS'}", flush=True)
         if found:
-            print("\n".join(f"  {problem}" for problem in found))
-            print(f"  data kept in {folder}")
-            arbor.stop()
-            sys.exit(1)
-    arbor.stop()
-    shutil.rmtree(folder)
+            raise Problems(*found)
     blocked = sorted(answer["writersBlockedMicros"] / 1000 for answer in switched) or [0]
     print(f"{args.kills} kills, {during} of them during a switch, {len(switched)} switches, {operations} acknowledged operations, "
           f"nothing lost; writers kept out for {blocked[len(blocked) // 2]:.1f} ms in the median, {blocked[-1]:.1f} ms at most")
+
+
+def main():
+    args, rng = arguments(__doc__, kills=50, seconds=4.0, documents=20_000, engines="ftree,lmdb")
+    engines = args.engines.split(",")
+    with server("switch", engines[0]) as arbor:
+        run(arbor, args, rng, engines)
 
 
 if __name__ == "__main__":

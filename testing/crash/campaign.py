@@ -1,0 +1,79 @@
+"""What the loops of kills do alike: arguments with a seed that repeats a run, a server on a folder of its own that stays when a
+problem was found, and the look at documents of which every client knows what must be there."""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import random
+import shutil
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from arbor_process import Arbor, ReplicaSet  # noqa: E402
+
+
+class Problems(Exception):
+    """What a round found, a text each."""
+
+
+def arguments(description, kills, seconds, **more):
+    """The arguments of every loop and `more` (name=default), and random numbers of their seed."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--kills", type=int, default=kills)
+    parser.add_argument("--seconds", type=float, default=seconds, help="longest time between kills")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    for name, default in more.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
+    args = parser.parse_args()
+    print(f"seed {args.seed}", flush=True)
+    return args, random.Random(args.seed)
+
+
+@contextlib.contextmanager
+def server(name, engine, *flags, kind=Arbor):
+    """A server that checkpoints every two seconds. `Problems` end the program with code 1 and leave the folder."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix=f"arbor-{name}-"))
+    arbor = kind(folder / "data", ["--syncdelay", "2", *(["--storageEngine", engine] if engine else []), *flags])
+    arbor.start()
+    try:
+        yield arbor
+    except Problems as problems:
+        print("\n".join(f"  {problem}" for problem in problems.args))
+        print(f"  data kept in {folder}")
+        sys.exit(1)
+    finally:
+        arbor.stop()
+    shutil.rmtree(folder)
+
+
+def set_server(name, engine):
+    return server(name, engine, kind=ReplicaSet)
+
+
+def problems_of_documents(database, names, clients):
+    """Every client's documents are as acknowledged, and each collection agrees with its indexes and its count."""
+    found = []
+    for _id, allowed, stored in [w for c in clients for w in c.check(database)][:5]:
+        found.append(f"{_id}: allowed {allowed}, stored {stored}")
+    for name in names:
+        report = database.command("validate", name, full=True)
+        estimated, counted = database[name].estimated_document_count(), sum(1 for _ in database[name].find({}, {"_id": 1}))
+        if not report["valid"] or estimated != counted:
+            found.append(f"{name}: count {estimated}, documents {counted}, validate {report}")
+    return found
+
+
+def insert_old(client, documents):
+    """Documents that nobody writes again."""
+    for start in range(0, documents, 1000):
+        client.crash.c.insert_many(
+            [{"_id": f"old-{i}", "k": i % 1000, "u": f"old-{i}", "t": [i % 7, i], "pad": "x" * 300}
+             for i in range(start, min(start + 1000, documents))])
+
+
+def problems_of_old(collection, documents):
+    kept = sum(1 for d in collection.find({"_id": {"$regex": "^old-"}}, {"pad": 1}) if d["pad"] == "x" * 300)
+    return [] if kept == documents else [f"{kept} of {documents} old documents"]
