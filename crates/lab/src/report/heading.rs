@@ -22,12 +22,19 @@ impl Heading {
             ("scale", format!("{}, mode {}, seed {}", record.scale, record.mode, record.seed)),
             ("load", record.schedule.clone()),
             ("clients", record.client_placement.clone()),
+            ("driver", drivers(&record.systems)),
             ("machine", machine(&run.environment)),
             ("arbor", record.arbor_version.clone()),
         ];
         facts.retain(|(_, value)| !value.is_empty());
         Heading { facts }
     }
+}
+
+/// What client code drove the systems that say so.
+fn drivers(systems: &[SystemRecord]) -> String {
+    let said = systems.iter().filter_map(|system| Some((&system.name, system.about.get("driver")?.as_str()?)));
+    said.map(|(name, driver)| format!("{name} by {driver}")).collect::<Vec<_>>().join("; ")
 }
 
 pub fn ending(ending: Ending) -> &'static str {
@@ -85,6 +92,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn systems_are_named_with_what_drove_them() {
+        let system = |name: &str, driver| SystemRecord {
+            name: name.to_owned(),
+            about: json!({ "driver": driver }),
+            steps: Vec::new(),
+            failure: None,
+        };
+        let systems =
+            [system("ftree", Some("lean")), system("tcp-echo", None), system("ftree.official", Some("other"))];
+        assert_eq!(drivers(&systems), "ftree by lean; ftree.official by other");
+    }
 
     #[test]
     fn a_machine_in_a_line() {

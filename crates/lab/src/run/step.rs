@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Resource, Signal, getrlimit};
 
 use super::script::{self, Done};
 use super::worker::Worker;
@@ -128,6 +128,7 @@ pub fn run_step(
     context: &mut Context<'_>,
 ) -> Result<Step> {
     let place = |number| Place { number, of: workload.threads(clients) };
+    has_room_for(place(0).of)?;
     let sessions = (0..place(0).of).map(|_| target.connect()).collect::<Result<Vec<_>>>()?;
     let slots: Vec<Mutex<Recorder>> = (0..place(0).of).map(|_| Mutex::default()).collect();
     let (stop, interrupt) = (AtomicBool::new(false), context.interrupt.clone());
@@ -143,7 +144,14 @@ pub fn run_step(
             let (stop, interrupt) = (&stop, &interrupt);
             let worker = Worker { target, unit: workload.unit(), schedule, stop, interrupt, slot };
             let client = workload.client(place(number), pace.seed.wrapping_add(1_000_003 * (number as u64 + 1)));
-            threads.push(scope.spawn(move || worker.run(client, session)));
+            let thread = std::thread::Builder::new().spawn_scoped(scope, move || worker.run(client, session));
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    stop.store(true, Ordering::Relaxed);
+                    return Err(Error::Usage(format!("{} client threads run, no more: {error}", threads.len())));
+                }
+            }
         }
         let mut collector = Collector {
             target,
@@ -173,6 +181,20 @@ pub fn run_step(
         }
         step
     })
+}
+
+/// Files that the laboratory, or a server that inherits its limit, has open beside the clients' connections.
+const OTHER_FILES: u64 = 64;
+
+/// A server without room for one more socket leaves the client that asks for it waiting: better said before.
+fn has_room_for(connections: usize) -> Result<()> {
+    let needed = connections as u64 + OTHER_FILES;
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if limit < needed => Err(Error::Usage(format!(
+            "{connections} clients need {needed} open files, and the limit is {limit} (ulimit -Hn {needed} raises it)"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The side of a step that measures.
@@ -339,5 +361,18 @@ fn tell_script(done: &mpsc::Receiver<Done>, context: &mut Context<'_>) {
             None => each.scripted.text,
         };
         context.tell_span(each.scripted.kind, span, &text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_clients_than_files_are_refused_before_they_connect() {
+        assert!(has_room_for(1).is_ok());
+        let Some(limit) = getrlimit(Resource::Nofile).current else { return };
+        let error = has_room_for(limit as usize).unwrap_err().to_string();
+        assert!(error.contains(&format!("the limit is {limit}")), "{error}");
     }
 }

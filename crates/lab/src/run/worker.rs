@@ -32,19 +32,15 @@ impl Worker<'_> {
                 break;
             }
             let begun = Instant::now();
-            let (mut broken, mut first) = (false, true);
+            let (mut broken, mut first, mut ended) = (false, true, begun);
             let unit = client.unit(&mut |operation| {
                 let due = due.filter(|_| std::mem::take(&mut first) && self.unit != Kind::TRANSACTION);
-                match self.execute(operation, &mut *session, due) {
-                    Ok(answer) => Some(answer),
-                    Err(failure) => {
-                        broken = failure.broken;
-                        None
-                    }
-                }
+                let (outcome, answered) = self.execute(operation, &mut *session, due);
+                ended = answered;
+                outcome.map_err(|failure| broken = failure.broken).ok()
             });
             match unit {
-                Unit::Complete(kinds) => self.unit_done(kinds, begun, due),
+                Unit::Complete(kinds) => self.unit_done(kinds, begun, ended, due),
                 Unit::Abandoned => {}
                 Unit::Finished => break,
             }
@@ -76,38 +72,40 @@ impl Worker<'_> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `due` for the operation that a unit begins with: its response time counts from then.
+    /// Gives also when the answer was there. `due` for the operation that a unit begins with: its response time counts
+    /// from then.
     fn execute(
         &self,
         operation: &Operation<'_>,
         session: &mut dyn Session,
         due: Option<Instant>,
-    ) -> std::result::Result<Answer, Failure> {
+    ) -> (std::result::Result<Answer, Failure>, Instant) {
         let begun = Instant::now();
         let outcome = session.execute(operation);
-        let service = nanoseconds(begun, Instant::now());
+        let ended = Instant::now();
+        let service = nanoseconds(begun, ended);
         let mut recorder = self.recorder();
-        match outcome {
+        match &outcome {
             Ok(answer) => {
                 recorder.record(operation.kind(), service, due.map(|due| nanoseconds(due, begun) + service));
                 if answer.rows == 0 {
                     recorder.miss();
                 }
-                Ok(answer)
             }
-            Err(failure) => {
-                if !self.stopped() || !failure.broken {
-                    recorder.error(&failure.code, &failure.message);
-                }
-                Err(failure)
-            }
+            Err(failure) if !self.stopped() || !failure.broken => recorder.error(&failure.code, &failure.message),
+            Err(_) => {}
         }
+        (outcome, ended)
     }
 
-    fn unit_done(&self, kinds: &[Kind], begun: Instant, due: Option<Instant>) {
-        let now = Instant::now();
+    /// A unit ends with the answer to its last operation.
+    fn unit_done(&self, kinds: &[Kind], begun: Instant, ended: Instant, due: Option<Instant>) {
+        if kinds.is_empty() {
+            return;
+        }
+        let mut recorder = self.recorder();
         for kind in kinds {
-            self.recorder().record(*kind, nanoseconds(begun, now), due.map(|due| nanoseconds(due, now)));
+            recorder.record(*kind, nanoseconds(begun, ended), due.map(|due| nanoseconds(due, ended)));
         }
     }
 

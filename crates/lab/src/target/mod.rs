@@ -154,6 +154,17 @@ pub fn name_of(text: &str) -> String {
     name.unwrap_or(host.split(['/', '?']).next().unwrap_or(host)).to_owned()
 }
 
+/// `text` with `***` in place of the password of a URI, for what others read.
+pub fn without_password(text: &str) -> String {
+    let parts = text.split_once("://").and_then(|(scheme, rest)| {
+        let end = rest.find('/').unwrap_or(rest.len());
+        let (user, host) = rest.get(..end)?.rsplit_once('@')?;
+        let (user, _) = user.split_once(':')?;
+        Some(format!("{scheme}://{user}:***@{host}{}", rest.get(end..)?))
+    });
+    parts.unwrap_or_else(|| text.to_owned())
+}
+
 /// Refuses what no client understands, without a connection.
 pub fn check(text: &str) -> Result<()> {
     let (_, uri) = split(text);
@@ -181,5 +192,20 @@ pub(crate) fn driven(target: mongodb::MongoDb, driver: Driver) -> Result<Box<dyn
     match driver {
         Driver::Lean => Ok(Box::new(target)),
         Driver::Official => official::wrap(target),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let check = |text: &str, expect: &str| assert_eq!(without_password(text), expect);
+        check("m=mongodb://u:p%40@h:1/d?x=a@b", "m=mongodb://u:***@h:1/d?x=a@b");
+        check("--target=mysql://root:secret@h", "--target=mysql://root:***@h");
+        for open in ["mongodb://h:1", "mongodb://u@h", "--keep", "a:b@c"] {
+            check(open, open);
+        }
     }
 }

@@ -45,11 +45,12 @@ impl Template {
     }
 
     /// `with_ints` and these texts, which must have the holes' lengths.
-    pub(crate) fn with(&mut self, ints: &[i32], texts: &[&str]) -> &[u8] {
+    pub(crate) fn with<T: AsRef<[u8]>>(&mut self, ints: &[i32], texts: &[T]) -> &[u8] {
         debug_assert_eq!(texts.len(), self.texts.len());
         for ((at, length), text) in self.texts.iter().zip(texts) {
+            let text = text.as_ref();
             if let Some(hole) = self.bytes.get_mut(*at..*at + *length).filter(|hole| hole.len() == text.len()) {
-                hole.copy_from_slice(text.as_bytes());
+                hole.copy_from_slice(text);
             }
         }
         self.with_ints(ints)

@@ -14,6 +14,9 @@ pub enum ClientError {
     Frame(String),
     #[error("connection string: {0}")]
     Uri(String),
+    /// `user` is named with the database that knows it; `code` is the server's, when it was the server that refused.
+    #[error("user {user} is not let in: {reason}")]
+    Authentication { user: String, reason: String, code: Option<i32> },
     /// The server's own error; the connection stays good.
     #[error("{message} (code {code})")]
     Command { code: i32, message: String, reply: DocBuf },
@@ -44,6 +47,7 @@ impl ClientError {
     pub fn code(&self) -> Option<i32> {
         match self {
             ClientError::Command { code, .. } => Some(*code),
+            ClientError::Authentication { code, .. } => *code,
             _ => None,
         }
     }

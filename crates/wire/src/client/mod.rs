@@ -5,8 +5,10 @@
 //! from there. Replies are checked as far as reading them in place needs, not validated deeply (doc.rs, I1: on bytes
 //! that break it the iterator ends early and never panics).
 
+mod credential;
 mod cursor;
 mod error;
+mod scram;
 mod uri;
 
 use std::io::{Read, Write};
@@ -15,7 +17,9 @@ use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 
+pub use credential::Credential;
 pub use error::ClientError;
+pub use scram::Mechanism;
 pub use uri::Uri;
 
 use crate::bytes::Bytes;
@@ -37,11 +41,12 @@ pub struct Options {
     pub checksum: bool,
     /// How long a connect, one read or one write may take; `None` waits for ever.
     pub timeout: Option<Duration>,
+    pub credential: Option<Credential>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { app_name: "arbor".to_owned(), compressor: None, checksum: false, timeout: None }
+        Options { app_name: "arbor".to_owned(), compressor: None, checksum: false, timeout: None, credential: None }
     }
 }
 
@@ -76,7 +81,8 @@ impl Client {
         Client::connect_with(&uri.address, uri.options())
     }
 
-    /// Connects to `host:port` and says hello. Where there is a timeout, that is answered sooner than other commands.
+    /// Connects to `host:port`, says hello and shows who it is. Where there is a timeout, that is answered sooner than other
+    /// commands.
     pub fn connect_with(address: &str, options: Options) -> Result<Client, ClientError> {
         let timeout = options.timeout;
         let mut client = Client::connect_silently(address, options)?;
@@ -111,11 +117,15 @@ impl Client {
         let driver = DocBuf::new().with("name", "arbor-wire").with("version", env!("CARGO_PKG_VERSION"));
         let os = DocBuf::new().with("type", std::env::consts::OS).with("architecture", std::env::consts::ARCH);
         let metadata = DocBuf::new().with("application", &application).with("driver", &driver).with("os", &os);
-        let hello = DocBuf::new()
+        let mut hello = DocBuf::new()
             .with("hello", 1)
             .with("helloOk", true)
             .with("client", &metadata)
             .with("compression", &compression);
+        let credential = self.options.credential.clone();
+        if let Some(credential) = &credential {
+            hello.append("saslSupportedMechs", credential.full_name().as_str());
+        }
         let wanted = self.options.compressor;
         let reply = self.command("admin", &hello)?;
         let agreed = match reply.doc.get("compression") {
@@ -124,8 +134,12 @@ impl Client {
             ),
             _ => false,
         };
+        let login = credential.map(|credential| {
+            let mechanism = credential.choose(reply.doc.get("saslSupportedMechs"));
+            (credential, mechanism)
+        });
         self.compressor = wanted.filter(|_| agreed);
-        Ok(())
+        login.map_or(Ok(()), |(credential, mechanism)| self.authenticate(&credential, mechanism))
     }
 
     /// The compressor the handshake agreed on.

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::{ClientError, Options};
+use super::{ClientError, Credential, Mechanism, Options};
 use crate::Compressor;
 
-/// `mongodb://host[:port][/database][?compressors=..&appName=..&socketTimeoutMS=..&checksum=true]`, or `host[:port]`.
+/// `mongodb://[user:password@]host[:port][/database][?authSource=..&authMechanism=..&compressors=..&appName=..`
+/// `&socketTimeoutMS=..&checksum=true]`, or `host[:port]`.
 #[derive(Clone, Debug)]
 pub struct Uri {
     /// `host:port` of the first host.
@@ -15,27 +16,31 @@ pub struct Uri {
 }
 
 const PORT: &str = "27017";
+/// Where users are known that neither `authSource` nor a database says.
+const AUTH_SOURCE: &str = "admin";
 
 impl Uri {
     pub fn parse(text: &str) -> Result<Uri, ClientError> {
-        let wrong = |what: &str| ClientError::Uri(format!("{what} in {text:?}"));
+        // What is wrong is named without the text when that holds a password.
+        let shown = if text.contains('@') { String::new() } else { format!(" in {text:?}") };
+        let wrong = |what: &str| ClientError::Uri(format!("{what}{shown}"));
         if text.starts_with("mongodb+srv://") {
             return Err(wrong("mongodb+srv is not supported"));
         }
         let rest = text.strip_prefix("mongodb://").unwrap_or(text);
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
-        if hosts.contains('@') {
-            return Err(wrong("credentials are not supported"));
-        }
+        let (user, hosts) = hosts.rsplit_once('@').map_or((None, hosts), |(user, hosts)| (Some(user), hosts));
         let host = hosts.split(',').next().filter(|host| !host.is_empty()).ok_or_else(|| wrong("no host"))?;
         let has_port = host.rsplit_once(':').is_some_and(|(before, _)| !before.contains(':') || before.ends_with(']'));
         let address = if has_port { host.to_owned() } else { format!("{host}:{PORT}") };
-        let mut options = Options::default();
+        let (mut options, mut login) = (Options::default(), Login::default());
         for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            set(&mut options, name, value).map_err(|what| wrong(&what))?;
+            let value = decoded(value).map_err(|what| wrong(&what))?;
+            set(&mut options, &mut login, name, &value).map_err(|what| wrong(&what))?;
         }
-        let database = (!database.is_empty()).then(|| database.to_owned());
+        let database = (!database.is_empty()).then(|| decoded(database)).transpose().map_err(|what| wrong(&what))?;
+        options.credential = login.credential(user, database.as_deref()).map_err(|what| wrong(&what))?;
         Ok(Uri { address, database, options })
     }
 
@@ -44,9 +49,34 @@ impl Uri {
     }
 }
 
+/// What the query says about users.
+#[derive(Default)]
+struct Login {
+    source: Option<String>,
+    mechanism: Option<Mechanism>,
+}
+
+impl Login {
+    fn credential(self, user: Option<&str>, database: Option<&str>) -> Result<Option<Credential>, String> {
+        let Some(user) = user else { return Ok(None) };
+        let (user, password) = user.split_once(':').ok_or("a user without a password")?;
+        if user.is_empty() || password.contains([':', '@', '/']) {
+            return Err("no user, or a password whose : / @ % are not percent-encoded".to_owned());
+        }
+        let source = self.source.as_deref().or(database).unwrap_or(AUTH_SOURCE).to_owned();
+        let (user, password) = (decoded(user)?, decoded(password)?);
+        Ok(Some(Credential { user, password, source, mechanism: self.mechanism }))
+    }
+}
+
 /// Options of a driver that mean nothing to one connection are passed over.
-fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
+fn set(options: &mut Options, login: &mut Login, name: &str, value: &str) -> Result<(), String> {
     match name.to_ascii_lowercase().as_str() {
+        "authsource" => login.source = Some(value.to_owned()),
+        "authmechanism" => {
+            let unknown = || format!("authMechanism {value:?} is not supported; SCRAM-SHA-1 and SCRAM-SHA-256 are");
+            login.mechanism = Some(Mechanism::by_name(value).ok_or_else(unknown)?);
+        }
         "compressors" => {
             let first = value.split(',').next().unwrap_or_default();
             options.compressor =
@@ -58,10 +88,27 @@ fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
             let milliseconds = value.parse().map_err(|_| format!("socketTimeoutMS is no number: {value:?}"))?;
             options.timeout = (milliseconds > 0).then(|| Duration::from_millis(milliseconds));
         }
-        "tls" | "ssl" if value == "true" => return Err("tls is not supported".to_owned()),
+        "tls" | "ssl" if value == "true" => {
+            return Err("tls is not supported by this client (a tunnel such as stunnel can stand before it)".to_owned());
+        }
         _ => {}
     }
     Ok(())
+}
+
+/// Percent-decoding.
+fn decoded(text: &str) -> Result<String, String> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let Some((before, after)) = rest.split_once('%') {
+        let wrong = || "a % without two hexadecimal digits behind it".to_owned();
+        let digits = after.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).ok_or_else(wrong)?;
+        bytes.extend_from_slice(before.as_bytes());
+        bytes.push(byte);
+        rest = after.get(2..).unwrap_or_default();
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    String::from_utf8(bytes).map_err(|_| "percent-encoded bytes that are not UTF-8".to_owned())
 }
 
 #[cfg(test)]
@@ -88,9 +135,29 @@ mod tests {
         assert_eq!((options.app_name.as_str(), options.checksum), ("lab", true));
         assert_eq!(options.timeout, Some(Duration::from_millis(5)));
         assert_eq!(uri.database.as_deref(), Some("d"));
-        for bad in ["mongodb://", "mongodb://u:p@h", "mongodb+srv://h", "mongodb://h/?compressors=lzma", "h/?tls=true"]
-        {
+        for bad in ["mongodb://", "mongodb+srv://h", "mongodb://h/?compressors=lzma", "h/?tls=true"] {
             assert!(Uri::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn users() {
+        let check = |text: &str, user: &str, password: &str, source: &str, mechanism: Option<Mechanism>| {
+            let uri = Uri::parse(text).unwrap();
+            let (user, password, source) = (user.to_owned(), password.to_owned(), source.to_owned());
+            assert_eq!(uri.options().credential, Some(Credential { user, password, source, mechanism }), "{text}");
+            assert_eq!(uri.address, "h:1");
+        };
+        check("mongodb://u:p@h:1", "u", "p", "admin", None);
+        check("mongodb://u:p@h:1/shop", "u", "p", "shop", None);
+        check("mongodb://u%40x:p%3a%2F%25@h:1/d?authSource=a", "u@x", "p:/%", "a", None);
+        check("mongodb://u:@h:1/?authMechanism=SCRAM-SHA-1", "u", "", "admin", Some(Mechanism::ScramSha1));
+        assert_eq!(Uri::parse("mongodb://h:1/?authSource=a").unwrap().options().credential, None);
+        for bad in ["u@h", ":p@h", "u:p@x@h", "u:a:b@h", "u:p%4@h", "u:%ff@h", "u:p@h/?authMechanism=PLAIN"] {
+            let error = Uri::parse(&format!("mongodb://{bad}")).unwrap_err().to_string();
+            assert!(!error.contains("@h"), "{error}");
+        }
+        let shown = format!("{:?}", Uri::parse("mongodb://u:secret@h").unwrap());
+        assert!(shown.contains("Credential") && !shown.contains("secret"), "{shown}");
     }
 }

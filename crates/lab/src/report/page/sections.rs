@@ -123,7 +123,9 @@ impl Contents<'_> {
         let run = self.measured.run;
         let remarks = remarks(run);
         let mut html = if remarks.is_empty() { String::new() } else { format!("<h3>Remarks</h3>{}", list(&remarks)) };
-        html.push_str(&facts([("command", run.record.command_line.join(" ").as_str()), ("unit", &run.record.unit)]));
+        let words: Vec<String> =
+            run.record.command_line.iter().map(|word| crate::target::without_password(word)).collect();
+        html.push_str(&facts([("command", words.join(" ").as_str()), ("unit", &run.record.unit)]));
         for system in &run.record.systems {
             html.push_str(&folded(&format!("System {}", system.name), &format!("{:#}", system.about)));
         }

@@ -59,6 +59,12 @@ impl MongoDb {
         &self.address
     }
 
+    /// Who the clients say they are.
+    #[cfg(feature = "official-driver")]
+    pub(super) fn credential(&self) -> Option<&arbor_wire::client::Credential> {
+        self.options.credential.as_ref()
+    }
+
     /// The same, run by a process of this machine on a folder of this machine.
     pub fn local(mut self, process: u32, folder: Option<&Path>) -> MongoDb {
         self.process = Some(process);
@@ -142,6 +148,7 @@ impl Target for MongoDb {
             "git_version": text("buildInfo", &["gitVersion"]),
             "engine": text("serverStatus", &["storageEngine", "name"]),
             "write_concern": "w:1, j:false (server default)",
+            "driver": "our own lean client",
             "compressor": self.options.compressor.map(arbor_wire::Compressor::name),
         }))
     }
@@ -350,6 +357,6 @@ mod tests {
         check("mongodb://h:1", "h:1", "h:1");
         check("mongo7=mongodb://h:1/?appName=x", "mongo7", "h:1");
         check("mongodb://h:1/?appName=x", "h:1", "h:1");
-        assert!(MongoDb::parse("mongodb://u:p@h").is_err());
+        check("mongodb://u:p@h:1/?authSource=d", "h:1", "h:1");
     }
 }
