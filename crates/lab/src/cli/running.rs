@@ -33,7 +33,8 @@ fn once(plan: &Plan, matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endin
     Ok(ending)
 }
 
-/// Every experiment, one folder each, and an index. Those that need shards run only against targets.
+/// Every experiment, one folder each, and an index. Those that need shards run only against targets. With the folder of
+/// a run that was broken off it goes on: what was carried out to its end is not run again.
 pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
     let interrupt = Interrupt::by_signals()?;
     let root = out(matches, "all");
@@ -58,8 +59,12 @@ pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endi
             ending = Ending::Interrupted;
             break;
         }
-        let folder = root.join(&plan.experiment.name);
-        match perform(plan, &folder, live.as_ref(), engines, &interrupt) {
+        let (folder, earlier) = place(&root, &plan.experiment.name)?;
+        let ended = match earlier {
+            Some(ended) => Ok(ended),
+            None => perform(plan, &folder, live.as_ref(), engines, &interrupt),
+        };
+        match ended {
             Ok(Ending::Complete) => {}
             Ok(other) => ending = other,
             Err(error) => {
@@ -79,6 +84,21 @@ pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endi
     println!("index: {}", root.join(report::INDEX).display());
     told(live.as_ref(), ending, &root.join(report::INDEX));
     Ok(ending)
+}
+
+/// The folder of an experiment in that of all, and how it ended if it was carried out. What was broken off stays beside.
+fn place(root: &Path, name: &str) -> Result<(PathBuf, Option<Ending>)> {
+    let mut folder = root.join(name);
+    let mut number = 1;
+    while folder.join("run.yaml").is_file() {
+        let ending = Run::read(&folder)?.record.ending;
+        if matches!(ending, Ending::Complete | Ending::Partial) {
+            return Ok((folder, Some(ending)));
+        }
+        number += 1;
+        folder = root.join(format!("{name}-{number}"));
+    }
+    Ok((folder, None))
 }
 
 /// What a folder says was run, again.
@@ -185,4 +205,33 @@ fn allow_many_connections() {
     let limit = getrlimit(Resource::Nofile);
     // Where that is refused, connecting says so.
     let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_broken_off_is_run_again_beside_it() {
+        let root = tempfile::tempdir().unwrap();
+        let ended = |folder: &str, ending: &str| {
+            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+            let rest = "about: b\nscale: small\nmode: fixed\nseed: 1\nunit: u\nkinds: []\nschedule: s\nparameters: {}\n\
+                        arbor_version: v\ncommand_line: []\nclient_placement: c\nstarted: t\ntext: x\n";
+            let record = format!("format: 1\nexperiment: a\nending: {ending}\n{rest}");
+            std::fs::write(root.path().join(folder).join("run.yaml"), record).unwrap();
+        };
+        let placed = || {
+            let (folder, ending) = place(root.path(), "a").unwrap();
+            (folder.file_name().unwrap().to_str().unwrap().to_owned(), ending)
+        };
+        assert_eq!(placed(), ("a".to_owned(), None));
+        ended("a", "interrupted");
+        assert_eq!(placed(), ("a-2".to_owned(), None));
+        ended("a-2", "running");
+        ended("a-3", "partial");
+        assert_eq!(placed(), ("a-3".to_owned(), Some(Ending::Partial)));
+        ended("a", "complete");
+        assert_eq!(placed(), ("a".to_owned(), Some(Ending::Complete)));
+    }
 }
