@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::parameters::{Parameters, PhasePlan, merged};
 use super::section::{Section, parse};
 use crate::Result;
 use crate::results::EventKind;
 use crate::run::Scripted;
+use crate::target::Driver;
 use crate::workload::{Mode, build};
 
 /// The workload of an experiment that runs the engines alone (`arbor lab kv`).
@@ -28,8 +29,6 @@ pub struct Experiment {
     pub expected: String,
     pub workload: String,
     pub mode: Mode,
-    /// Measure the bare TCP echo as well.
-    pub echo: bool,
     /// Read everything once before the steps.
     pub scan: bool,
     /// It runs on MySQL and MariaDB too.
@@ -63,38 +62,11 @@ impl Scale {
 /// What one scale says.
 #[derive(Clone, Debug, Default)]
 pub struct Size {
-    /// Of the workload.
-    pub settings: Map<String, Value>,
-    pub clients: Vec<usize>,
-    pub warm_s: f64,
-    pub steady_s: Option<f64>,
-    pub seconds: f64,
-    pub interval_s: f64,
-    pub repeats: u32,
-    pub rounds: u32,
-    pub cache_mb: Vec<u64>,
-    /// The memory of the server with its page cache, in multiples of its cache.
-    pub memory: Option<f64>,
-    pub syncdelay: Vec<f64>,
-    pub rate: Option<f64>,
-    pub poisson: bool,
-    pub loaders: usize,
-    pub phases: Vec<PhasePlan>,
-    pub script: Vec<Scripted>,
+    /// As far as the file decides them; systems are the command line's.
+    pub parameters: Parameters,
     /// Estimates for `describe` and for the check before a load.
     pub disk_mb: u64,
     pub load_s: f64,
-    /// Of `arbor lab kv`.
-    pub arguments: Vec<String>,
-}
-
-/// Steps with settings of their own on the same data: YCSB's A, B, C ...
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PhasePlan {
-    pub name: String,
-    pub settings: Map<String, Value>,
-    /// Drop the data and load it anew before.
-    pub reload: bool,
 }
 
 impl Experiment {
@@ -145,7 +117,6 @@ pub fn read(file: &str, text: &str) -> Result<Experiment> {
         purpose: top.text("purpose")?.unwrap_or_default().trim().to_owned(),
         expected: top.text("expected")?.unwrap_or_default().trim().to_owned(),
         mode,
-        echo: top.flag("echo")?,
         scan: top.flag("scan")?,
         mysql: top.flag("mysql")?,
         recovery: top.flag("recovery")?,
@@ -187,7 +158,11 @@ fn size(top: &Section<'_>, name: &str, workload: &str, mode: Mode) -> Result<Siz
         "arguments",
     ])?;
     let settings = size.section("settings")?;
-    let read = Size {
+    let parameters = Parameters {
+        drivers: vec![Driver::Lean],
+        mode: mode.name().to_owned(),
+        seed: 1,
+        echo: top.flag("echo")?,
         settings: settings.map_or_else(|| Ok(Map::new()), |settings| settings.map())?,
         clients: size.numbers("clients")?,
         warm_s: size.quantity("warm")?.unwrap_or(0.0),
@@ -204,30 +179,25 @@ fn size(top: &Section<'_>, name: &str, workload: &str, mode: Mode) -> Result<Siz
         loaders: size.number("loaders")?.unwrap_or(8),
         phases: phases(&size)?,
         script: script(&size)?,
-        disk_mb: size.number("disk_mb")?.unwrap_or(0),
-        load_s: size.quantity("load_s")?.unwrap_or(0.0),
         arguments: size.texts("arguments")?,
+        ..Parameters::default()
     };
-    if read.clients.iter().any(|clients| !(1..=10_000).contains(clients)) {
+    if parameters.clients.iter().any(|clients| !(1..=10_000).contains(clients)) {
         return Err(size.wrong("clients", "numbers from 1 to 10000 are wanted"));
     }
-    if !read.clients.is_empty() && read.seconds <= 0.0 {
+    if !parameters.clients.is_empty() && parameters.seconds <= 0.0 {
         return Err(size.wrong("seconds", "how long is a step?"));
     }
     if workload != KV {
         // Whatever the workload refuses is refused here, with its line.
         let refused = |text: String| settings.unwrap_or(size).wrong_within(&text);
-        build(workload, mode, &read.settings).map_err(refused)?;
-        for phase in &read.phases {
-            build(workload, mode, &merged(&read.settings, &phase.settings)).map_err(refused)?;
+        build(workload, mode, &parameters.settings).map_err(refused)?;
+        for phase in &parameters.phases {
+            build(workload, mode, &merged(&parameters.settings, &phase.settings)).map_err(refused)?;
         }
     }
-    Ok(read)
-}
-
-/// The settings of a phase over those of all.
-pub fn merged(all: &Map<String, Value>, own: &Map<String, Value>) -> Map<String, Value> {
-    all.iter().chain(own).map(|(name, value)| (name.clone(), value.clone())).collect()
+    let (disk_mb, load_s) = (size.number("disk_mb")?.unwrap_or(0), size.quantity("load_s")?.unwrap_or(0.0));
+    Ok(Size { parameters, disk_mb, load_s })
 }
 
 fn phases(size: &Section<'_>) -> Result<Vec<PhasePlan>> {
@@ -266,9 +236,9 @@ mod tests {
     #[test]
     fn what_is_not_said_has_a_default() {
         let experiment = read("x.yaml", GOOD).unwrap();
-        let small = experiment.size(Scale::Small);
+        let small = &experiment.size(Scale::Small).parameters;
         assert_eq!((small.repeats, small.rounds, small.loaders, small.interval_s), (1, 1, 8, 1.0));
-        assert_eq!((small.clients.as_slice(), experiment.mode, experiment.echo), (&[1, 4][..], Mode::Compat, false));
+        assert_eq!((small.clients.as_slice(), experiment.mode, small.echo), (&[1, 4][..], Mode::Compat, false));
     }
 
     #[test]
@@ -301,7 +271,7 @@ mod tests {
         let script =
             "full:\n  script:\n    - {at: 600, kind: move_chunk, command: {moveChunk: a.b, find: {x: 1}, to: s2}}\n";
         let experiment = read("x.yaml", &GOOD.replace("full: {}\n", script)).unwrap();
-        let [scripted] = experiment.size(Scale::Full).script.as_slice() else { panic!() };
+        let [scripted] = experiment.size(Scale::Full).parameters.script.as_slice() else { panic!() };
         let names: Vec<&str> = scripted.command.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!((names.as_slice(), scripted.kind), (&["moveChunk", "find", "to"][..], EventKind::MoveChunk));
         assert_eq!((scripted.at.as_secs(), scripted.text.as_str()), (600, "move_chunk"));

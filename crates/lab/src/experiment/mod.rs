@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `definition`, `section` | an experiment as its YAML file says it; keys checked, errors named with their line |
 //! | `catalog` | those that are built in (one file each in `experiments/`): list, describe |
+//! | `parameters` | everything that decides what is sent to the servers: of a scale, and of a run |
 //! | `plan`, `estimate` | one at a scale with overrides: stations, steps, how long, how much disk |
 //! | `conduct` | system by system: start, load, steps, kill, sizes, stop |
 //! | `book`, `environment` | the record of it, written as it goes on |
@@ -14,6 +15,7 @@ mod conduct;
 mod definition;
 mod environment;
 mod estimate;
+mod parameters;
 mod plan;
 mod section;
 
@@ -22,11 +24,12 @@ use std::path::PathBuf;
 pub use book::Book;
 pub use catalog::{built_in, describe, find, list};
 pub use conduct::{carry_out, echo_only};
-pub use definition::{Experiment, KV, PhasePlan, Scale, Size, read};
+pub use definition::{Experiment, KV, Scale, Size, read};
 pub use environment::environment;
 pub use estimate::Estimate;
 pub(crate) use estimate::check_room;
-pub use plan::{Parameters, Plan, Station, StepPlan};
+pub use parameters::{Parameters, PhasePlan};
+pub use plan::{Plan, Station, StepPlan};
 
 /// Where managed servers live unless told otherwise.
 pub fn default_root() -> PathBuf {

@@ -1,5 +1,5 @@
-//! What a run is told: an experiment at a scale, with what the command line overrides. Everything that decides what is
-//! sent to the servers is in [`Parameters`], which run.yaml keeps, so that a run can be repeated exactly.
+//! What a run is told: an experiment at a scale, with what the command line overrides in its [`Parameters`]; run.yaml keeps
+//! those, so that a run can be repeated exactly.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,12 +7,11 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::definition::{Experiment, KV, PhasePlan, Scale, merged};
-use crate::run::{Arrival, Pace, Scripted};
-use crate::target::Driver;
+use super::definition::{Experiment, KV, Scale};
+use super::parameters::{Parameters, PhasePlan, merged};
+use crate::run::{Arrival, Pace};
 use crate::target::managed::{Flags, Setup};
 use crate::workload::{Mode, Workload, build};
 use crate::{Error, Result};
@@ -27,39 +26,6 @@ pub struct Plan {
     pub drop: bool,
     /// What was typed.
     pub command_line: Vec<String>,
-}
-
-/// All of it is in run.yaml.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Parameters {
-    /// Managed servers, by engine.
-    pub engines: Vec<String>,
-    /// Running servers: `[NAME=]URI`.
-    pub targets: Vec<String>,
-    pub drivers: Vec<Driver>,
-    /// Of the workload.
-    pub settings: Map<String, Value>,
-    pub mode: String,
-    pub seed: u64,
-    pub clients: Vec<usize>,
-    pub warm_s: f64,
-    pub steady_s: Option<f64>,
-    pub seconds: f64,
-    pub interval_s: f64,
-    pub repeats: u32,
-    pub rounds: u32,
-    pub cache_mb: Vec<u64>,
-    pub memory: Option<f64>,
-    pub syncdelay: Vec<f64>,
-    pub rate: Option<f64>,
-    pub poisson: bool,
-    pub loaders: usize,
-    pub phases: Vec<PhasePlan>,
-    pub script: Vec<Scripted>,
-    pub echo: bool,
-    pub server_arguments: Vec<String>,
-    /// Of `arbor lab kv`.
-    pub arguments: Vec<String>,
 }
 
 /// A server's flags between two restarts, and what the record calls them.
@@ -83,33 +49,7 @@ pub struct StepPlan {
 
 impl Plan {
     pub fn of(experiment: Experiment, scale: Scale, setup: Setup) -> Plan {
-        let size = experiment.size(scale).clone();
-        let parameters = Parameters {
-            engines: Vec::new(),
-            targets: Vec::new(),
-            drivers: vec![Driver::Lean],
-            settings: size.settings,
-            mode: experiment.mode.name().to_owned(),
-            seed: 1,
-            clients: size.clients,
-            warm_s: size.warm_s,
-            steady_s: size.steady_s,
-            seconds: size.seconds,
-            interval_s: size.interval_s,
-            repeats: size.repeats,
-            rounds: size.rounds,
-            cache_mb: size.cache_mb,
-            memory: size.memory,
-            syncdelay: size.syncdelay,
-            rate: size.rate,
-            poisson: size.poisson,
-            loaders: size.loaders,
-            phases: size.phases,
-            script: size.script,
-            echo: experiment.echo,
-            server_arguments: Vec::new(),
-            arguments: size.arguments,
-        };
+        let parameters = experiment.size(scale).parameters.clone();
         Plan { experiment, scale, parameters, setup, drop: false, command_line: Vec::new() }
     }
 

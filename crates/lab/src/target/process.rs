@@ -145,9 +145,12 @@ fn last_lines(log: &str) -> Vec<String> {
     lines
 }
 
-/// What a line of a log says: one of MongoDB's form by its message and error.
+/// What a line of a log says: one of MongoDB's form by its message and error. Who connected says nothing of an end.
 fn words(line: &str) -> Option<String> {
     let entry: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+    if entry["c"] == "NETWORK" && entry["s"] == "I" {
+        return None;
+    }
     let text = match (entry["msg"].as_str(), entry["attr"]["error"].as_str()) {
         (Some(message), Some(error)) => format!("{message}: {error}"),
         (Some(message), None) => message.to_owned(),
@@ -184,6 +187,7 @@ mod tests {
             ("", None),
             ("thread 'main' panicked", Some("thread 'main' panicked")),
             (r#"{"s":"I","msg":"Slow query"}"#, Some("Slow query")),
+            (r#"{"s":"I","c":"NETWORK","msg":"Connection accepted"}"#, None),
             (r#"{"s":"F","msg":"cannot open","attr":{"error":"no space"}}"#, Some("cannot open: no space")),
             (r#"{"s":"E","msg":"stopped"}"#, Some("stopped")),
         ] {

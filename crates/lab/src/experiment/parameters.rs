@@ -1,0 +1,56 @@
+//! Everything that decides what is sent to the servers.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::run::Scripted;
+use crate::target::Driver;
+
+/// All of it is in run.yaml. An experiment's file says it for each scale, the command line overrides it and adds the systems.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// Managed servers, by engine.
+    pub engines: Vec<String>,
+    /// Running servers: `[NAME=]URI`.
+    pub targets: Vec<String>,
+    pub drivers: Vec<Driver>,
+    /// Of the workload.
+    pub settings: Map<String, Value>,
+    pub mode: String,
+    pub seed: u64,
+    pub clients: Vec<usize>,
+    pub warm_s: f64,
+    pub steady_s: Option<f64>,
+    pub seconds: f64,
+    pub interval_s: f64,
+    pub repeats: u32,
+    pub rounds: u32,
+    pub cache_mb: Vec<u64>,
+    /// The memory of the server with its page cache, in multiples of its cache.
+    pub memory: Option<f64>,
+    pub syncdelay: Vec<f64>,
+    pub rate: Option<f64>,
+    pub poisson: bool,
+    pub loaders: usize,
+    pub phases: Vec<PhasePlan>,
+    pub script: Vec<Scripted>,
+    /// Measure the bare TCP echo as well.
+    pub echo: bool,
+    pub server_arguments: Vec<String>,
+    /// Of `arbor lab kv`.
+    pub arguments: Vec<String>,
+}
+
+/// Steps with settings of their own on the same data: YCSB's A, B, C ...
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhasePlan {
+    pub name: String,
+    pub settings: Map<String, Value>,
+    /// Drop the data and load it anew before.
+    pub reload: bool,
+}
+
+/// The settings of a phase over those of all.
+pub fn merged(all: &Map<String, Value>, own: &Map<String, Value>) -> Map<String, Value> {
+    all.iter().chain(own).map(|(name, value)| (name.clone(), value.clone())).collect()
+}
