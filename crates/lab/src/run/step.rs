@@ -130,7 +130,7 @@ pub fn run_step(
     let place = |number| Place { number, of: workload.threads(clients) };
     has_room_for(place(0).of)?;
     let sessions = (0..place(0).of).map(|_| target.connect()).collect::<Result<Vec<_>>>()?;
-    let slots: Vec<Mutex<Recorder>> = (0..place(0).of).map(|_| Mutex::default()).collect();
+    let slots: Vec<Mutex<Recorder>> = (0..place(0).of.min(SLOTS_MAX)).map(|_| Mutex::default()).collect();
     let (stop, interrupt) = (AtomicBool::new(false), context.interrupt.clone());
     let schedule = pace.rate.map(|(rate, arrival)| {
         let tokens = rate / workload.unit_rows() as f64;
@@ -139,7 +139,7 @@ pub fn run_step(
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for (number, session) in sessions.into_iter().enumerate() {
-            let slot = slots.get(number).ok_or(Error::Panicked)?;
+            let slot = slots.get(number % slots.len()).ok_or(Error::Panicked)?;
             let schedule = schedule.as_ref().filter(|_| workload.is_scheduled(place(number)));
             let (stop, interrupt) = (&stop, &interrupt);
             let worker = Worker { target, unit: workload.unit(), schedule, stop, interrupt, slot };
@@ -182,6 +182,10 @@ pub fn run_step(
         step
     })
 }
+
+/// A recorder's histograms take about half a megabyte, all of which is added up and emptied at every interval: with a
+/// thousand that alone would be a tenth of a processor. Above this many clients some share one.
+const SLOTS_MAX: usize = 64;
 
 /// Files that the laboratory, or a server that inherits its limit, has open beside the clients' connections.
 const OTHER_FILES: u64 = 64;

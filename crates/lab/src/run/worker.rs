@@ -12,14 +12,14 @@ use crate::workload::{Answer, Client, Kind, Operation, Unit};
 /// Between attempts to connect again after a broken connection.
 const RECONNECT: Duration = Duration::from_millis(100);
 
-/// What a client thread needs. All but the slot is shared between threads.
+/// What a client thread needs. All of it is shared between threads.
 pub(super) struct Worker<'a> {
     pub target: &'a dyn Target,
     pub unit: Kind,
     pub schedule: Option<&'a Schedule>,
     pub stop: &'a AtomicBool,
     pub interrupt: &'a Interrupt,
-    /// Only this thread and, once per interval, the collecting thread take it.
+    /// Taken by this thread, at times by one that shares it, and once per interval by the collecting thread.
     pub slot: &'a Mutex<Recorder>,
 }
 
