@@ -13,19 +13,17 @@ struct Ends<'a> {
     last: f64,
 }
 
-/// None: there was one round only. Of other dimensions than the rounds, their last values.
+/// None: there was one round only. Of other dimensions than the rounds, their last values. A system that did not come to
+/// the last round is left out.
 pub fn table(grid: &Grid<'_>, published: Option<&Published>) -> Option<Table> {
     let rounds = grid.dimensions().iter().find(|dimension| dimension.name == ROUND)?;
     let at = grid.choices(rounds).pop()?;
     let held = label(&at);
     let place = if held.is_empty() { held } else { format!(" ({held})") };
     let title = format!("the last round as a part of the first, and of the fastest system's last{place}");
-    let figure = |system: &str, round: &String| grid.figure(system, &with(&at, rounds, round), "per_second");
-    let ends = |name| {
-        let mut all = rounds.values.iter().filter_map(|round| figure(name, round));
-        let first = all.next()?;
-        Some(Ends { name, first, last: all.last()? })
-    };
+    let rate = |system: &str, round: Option<&String>| grid.figure(system, &with(&at, rounds, round?), "per_second");
+    let (first, last) = (rounds.values.first(), rounds.values.last());
+    let ends = |name| Some(Ends { name, first: rate(name, first)?, last: rate(name, last)? });
     let mut table = Table::new(&title, "", ["of its first", "of the fastest"].map(str::to_owned));
     table.rows = rows(grid.systems().filter_map(ends).collect(), false);
     if table.rows.is_empty() {
