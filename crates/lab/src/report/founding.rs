@@ -205,6 +205,20 @@ fn last_steps(run: &Run) -> Vec<(&SystemRecord, &StepRecord)> {
     of.filter_map(|system| Some((system, system.steps.iter().rev().find(|step| step.phase == Phase::Run)?))).collect()
 }
 
+/// The last step of the system that came furthest.
+fn place_of(run: &Run, last: &[(&SystemRecord, &StepRecord)]) -> String {
+    let steps = |system: &SystemRecord| system.steps.iter().filter(|step| step.phase == Phase::Run).count();
+    let furthest = run.record.systems.iter().map(steps).max().unwrap_or_default();
+    let there = last.iter().find(|(system, _)| steps(system) == furthest);
+    there.map(|(_, step)| grid::label_of_step(step)).unwrap_or_default()
+}
+
+/// The system's name, with the step where it is another than the table's: it did not come further.
+fn name_at(place: &str, system: &SystemRecord, step: &StepRecord) -> String {
+    let own = grid::label_of_step(step);
+    if own == place { system.name.clone() } else { format!("{} ({own})", system.name) }
+}
+
 /// The columns of the founding text's table about the same.
 fn published_columns(run: &Run, about: &str) -> Option<&'static [String]> {
     Some(&Published::about(&run.record.experiment)?.table(about)?.columns)
@@ -224,11 +238,14 @@ fn response(run: &Run) -> Option<Table> {
     if !last.iter().any(|(_, step)| kinds.iter().any(|kind| mean(step, kind).is_some())) {
         return None;
     }
-    let place = last.first().map(|(_, step)| grid::label_of_step(step)).unwrap_or_default();
+    let place = place_of(run, &last);
     let title = format!("average response time in milliseconds, {place}");
     let mut table = Table::new(&title, "", kinds.iter().cloned());
     for (system, step) in last {
-        table.row(kinds.iter().map(|kind| or_absent(mean(step, kind), |ms| format!("{ms:.3}"))), &system.name);
+        table.row(
+            kinds.iter().map(|kind| or_absent(mean(step, kind), |ms| format!("{ms:.3}"))),
+            &name_at(&place, system, step),
+        );
     }
     Some(table.about("response").form(Form::NameFirst))
 }
@@ -257,12 +274,14 @@ fn io(run: &Run) -> Option<Table> {
         None => run.record.unit.rsplit('_').next().unwrap_or("query"),
     };
     let columns = [("reads_per_unit", "read"), ("read_kb_per_unit", "read-KB"), ("write_kb_per_unit", "write-KB")];
-    let title = format!("disk I/O per {unit}, last step");
+    let (last, title) = (last_steps(run), format!("disk I/O per {unit}, last step"));
+    let place = place_of(run, &last);
     let mut table = Table::new(&title, "", columns.iter().map(|(_, name)| format!("{name}/{unit}")));
-    for (system, step) in last_steps(run) {
+    for (system, step) in last {
         let cells: Vec<Option<f64>> = columns.iter().map(|(figure, _)| step.figure(figure)).collect();
         if cells.iter().any(Option::is_some) {
-            table.row(cells.into_iter().map(|cell| or_absent(cell, |value| format!("{value:.3}"))), &system.name);
+            let cells = cells.into_iter().map(|cell| or_absent(cell, |value| format!("{value:.3}")));
+            table.row(cells, &name_at(&place, system, step));
         }
     }
     (!table.rows.is_empty()).then(|| table.about("io").form(Form::NameFirst))
