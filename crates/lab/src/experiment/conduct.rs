@@ -81,11 +81,7 @@ impl Conductor<'_> {
         let mut managed = Managed::start(engine, driver, &self.plan.setup, &first.flags)?;
         let mut course = self.course(system)?;
         let outcome = self.stations(&mut managed, &stations, &mut course);
-        // A server that ended by itself says why better than the operations that met its end.
-        match managed.ended() {
-            Some(ended) => Err(Error::Server { server: system.to_owned(), reason: ended }),
-            None => outcome,
-        }
+        managed.explained(outcome)
     }
 
     fn stations(&mut self, managed: &mut Managed, stations: &[Station], course: &mut Course) -> Result<()> {

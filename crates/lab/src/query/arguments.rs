@@ -89,11 +89,7 @@ impl Run {
         check_room(&setup.root, self.documents * DOCUMENT_BYTES, &what, "--documents")?;
         let mut managed = Managed::arbor(engine, setup)?;
         let outcome = self.on(managed.mongodb());
-        // A server that ended by itself says why better than the operations that met its end.
-        match managed.ended() {
-            Some(ended) => Err(Error::Server { server: engine.to_owned(), reason: ended }),
-            None => outcome,
-        }
+        managed.explained(outcome)
     }
 
     fn on(&self, target: &MongoDb) -> Result<Measured> {

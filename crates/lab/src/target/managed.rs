@@ -20,6 +20,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Recovery after kill -9: founding text 002 saw 40 minutes.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(2 * 3600);
 
+/// A process that is killed closes its connections first; after this long its end is seen.
+const END_VISIBLE: Duration = Duration::from_secs(1);
+
 /// How managed servers are started.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -145,8 +148,22 @@ impl Managed {
         self.launch(flags, RECOVERY_TIMEOUT)
     }
 
+    /// What came of working with it: a server that ended by itself says why better than the operations that met its end.
+    pub fn explained<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        let asked = Instant::now();
+        loop {
+            if let Some(reason) = self.ended() {
+                return Err(Error::Server { server: self.name.clone(), reason });
+            }
+            if outcome.is_ok() || asked.elapsed() > END_VISIBLE {
+                return outcome;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// How it ended, when it has ended by itself.
-    pub fn ended(&mut self) -> Option<String> {
+    fn ended(&mut self) -> Option<String> {
         let process = self.process.as_mut()?;
         let status = process.ended().ok().flatten()?;
         let killed = status.signal() == Some(Signal::KILL.as_raw());
