@@ -17,6 +17,7 @@ use arbor_query::Database;
 use arbor_server::{Limits, Listeners, Server, Signal, Stop};
 use arbor_store::UnfinishedBuild;
 
+use crate::allocator;
 use crate::background;
 use crate::config::{self, Settings};
 use crate::engines::{EngineChoice, Engines};
@@ -86,7 +87,8 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let engines = Engines::of(&settings, folder::engine_of(&settings.dbpath).as_deref())?;
     announce(&settings, &engines, log, without_effect.iter().map(|parameter| parameter.0.as_str()));
     let later = Later::default();
-    let server = Server::new(Limits { connections_max: settings.connections_max, ..Limits::default() });
+    let limits = Limits { connections_max: settings.connections_max, ..Limits::default() };
+    let server = Server::new(limits).with_pool_begin(allocator::without_thread_cache);
     let (stop, metrics, bell) = (server.stop(), server.metrics(), server.bell());
     arbor_server::watch_signals(on_signal(log.clone(), stop.clone(), later.clone())).map_err(Failure::cannot_start)?;
     let folder = Folder::open(&settings.dbpath, engines.home)?;

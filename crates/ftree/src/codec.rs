@@ -1,9 +1,11 @@
 //! Compressing and decompressing what tables store.
 //!
 //! Stored form: one tag byte (0 none, 1 lz4, 2 zstd), then the payload. The level is not stored; a block says itself how it
-//! is read, so the codec of a tree may change at any time. Contexts and scratch memory belong to the thread and are reused.
+//! is read, so the codec of a tree may change at any time. Scratch memory belongs to the thread and is reused, as far as it is
+//! small; zstd's contexts, 160 KB and more each, are shared: as many as there were threads that worked at once, and few kept.
 
 use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Codec, Error, Result};
 
@@ -20,8 +22,22 @@ struct Contexts {
     decompressor: zstd::bulk::Decompressor<'static>,
 }
 
+impl Contexts {
+    fn new() -> std::io::Result<Contexts> {
+        let (level, decompressor) = (1, zstd::bulk::Decompressor::new()?);
+        Ok(Contexts { level, compressor: zstd::bulk::Compressor::new(level)?, decompressor })
+    }
+}
+
+/// Contexts that nobody uses at the moment.
+static SPARE: Mutex<Vec<Contexts>> = Mutex::new(Vec::new());
+/// Of these at most.
+const SPARE_MAX: usize = 8;
+
+/// Of the scratch memory that a thread keeps.
+const SCRATCH_BYTES_MAX: usize = 64 << 10;
+
 thread_local! {
-    static CONTEXTS: RefCell<Option<Contexts>> = const { RefCell::new(None) };
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -66,14 +82,21 @@ fn compress_zstd(level: i32, raw: &[u8], payload: &mut [u8]) -> Option<usize> {
 }
 
 fn with_contexts<T>(act: impl FnOnce(&mut Contexts) -> Option<T>) -> Option<T> {
-    CONTEXTS.with_borrow_mut(|slot| {
-        if slot.is_none() {
-            let level = 1;
-            let compressor = zstd::bulk::Compressor::new(level).ok()?;
-            *slot = Some(Contexts { level, compressor, decompressor: zstd::bulk::Decompressor::new().ok()? });
-        }
-        act(slot.as_mut()?)
-    })
+    let spare = spare().pop();
+    let mut contexts = match spare {
+        Some(contexts) => contexts,
+        None => Contexts::new().ok()?,
+    };
+    let done = act(&mut contexts);
+    let mut spare = self::spare();
+    if spare.len() < SPARE_MAX {
+        spare.push(contexts);
+    }
+    done
+}
+
+fn spare() -> MutexGuard<'static, Vec<Contexts>> {
+    SPARE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The raw bytes of a stored piece. Errors: `Corrupt` without a place, which the caller knows.
@@ -92,7 +115,7 @@ pub fn with_decompressed<T>(stored: &[u8], raw_len: usize, read: impl FnOnce(&[u
     }
     let mut scratch = SCRATCH.take();
     let result = decompress_into(stored, raw_len, &mut scratch).and_then(|()| read(&scratch));
-    if scratch.capacity() <= 1 << 20 {
+    if scratch.capacity() <= SCRATCH_BYTES_MAX {
         SCRATCH.set(scratch);
     }
     result

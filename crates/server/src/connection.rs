@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use crate::faults::FaultWatch;
 use crate::frame::{FrameBuffer, Progress};
 use crate::place::{Exchange, Turn, run};
+use crate::pool::Pool;
 use crate::{After, Bell, Handler, Limits, Metrics, Peer, Stop};
 
 /// What all connections of a server use.
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) faults: FaultWatch,
     /// Threads that run connections.
     pub(crate) workers: usize,
+    /// Where those run that are more than the workers.
+    pub(crate) pool: Pool,
     /// Requests that run off the workers now.
     pub(crate) running: AtomicUsize,
 }

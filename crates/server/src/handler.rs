@@ -58,7 +58,7 @@ pub trait Session: Send + 'static {
 pub enum Place {
     /// On the worker that read the frame: for what is answered from memory.
     Inline,
-    /// On the blocking pool.
+    /// On the pool of threads that may block.
     Blocking,
 }
 

@@ -9,6 +9,7 @@
 //! | `connection` | one connection from accept to close |
 //! | `frame` | the read buffer of one connection |
 //! | `place` | where a request runs: on the worker that read it or on the blocking pool |
+//! | `pool` | the threads of requests that may wait for a disk |
 //! | `faults` | watches page faults of requests that run on a worker |
 //! | `bell` | wakes the connections whose requests wait for news |
 //! | `stop` | the clean shutdown |
@@ -16,9 +17,9 @@
 //! | `metrics` | connection and byte counts |
 //! | `echo` | a server that answers every frame with a canned reply: the laboratory's bare peer |
 //!
-//! Threads: one tokio worker per core runs all connections; what may block on a disk runs on tokio's blocking pool, so a
+//! Threads: one tokio worker per core runs all connections; what may block on a disk runs on a pool of threads, so a
 //! reader that waits for a disk holds up no other connection. A connection is one task and runs one request at a time.
-//! No lock is taken per request.
+//! No lock is taken per request that runs on a worker; the pool has one.
 
 mod bell;
 mod connection;
@@ -31,6 +32,7 @@ mod limits;
 mod listeners;
 mod metrics;
 mod place;
+mod pool;
 mod server;
 mod signal;
 mod stop;

@@ -1,8 +1,8 @@
 //! Runs one request where it belongs, and keeps a panic of it inside its own connection.
 //!
 //! Two ways lead off a worker. `block_in_place` keeps the request on its thread and gives the worker's other connections to
-//! another one: nobody has to be woken before the request begins, but each costs a thread of its own. `spawn_blocking`
-//! hands the request to a pool of bounded size and costs two wake-ups. So the first requests, up to one per worker, take
+//! another one: nobody has to be woken before the request begins, but each costs a thread of its own. The [`Pool`](crate::pool)
+//! costs two wake-ups. So the first requests, up to one per worker, take
 //! the first way, and what comes on top of them takes the second.
 //!
 //! PERF: sysbench-mongodb, 50,000 documents, 2 processors shared with clients and builds, 2026-11-21, transactions/s.
@@ -53,12 +53,12 @@ pub(crate) async fn run(
         let after = tokio::task::block_in_place(|| exchange.take_watching(shared, turn, away));
         (exchange, after)
     } else {
-        let shared = shared.clone();
-        let task = tokio::task::spawn_blocking(move || {
-            let after = exchange.take_watching(&shared, turn, away);
+        let pooled = shared.clone();
+        let work = move || {
+            let after = exchange.take_watching(&pooled, turn, away);
             (exchange, after)
-        });
-        task.await.ok()?
+        };
+        shared.pool.run(work).await?
     };
     Some((exchange, after))
 }

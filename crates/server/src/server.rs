@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::connection::{self, Shared};
 use crate::faults::FaultWatch;
+use crate::pool::Pool;
 use crate::{Bell, Error, Handler, Limits, Listeners, Metrics, Peer, Result, Stop, listen};
 
 /// A server that is not running yet.
@@ -18,16 +19,30 @@ pub struct Server {
     stop: Stop,
     bell: Bell,
     workers: Option<usize>,
+    pool_begin: fn(),
 }
 
 impl Server {
     pub fn new(limits: Limits) -> Server {
-        Server { limits, metrics: Arc::default(), stop: Stop::default(), bell: Bell::default(), workers: None }
+        Server {
+            limits,
+            metrics: Arc::default(),
+            stop: Stop::default(),
+            bell: Bell::default(),
+            workers: None,
+            pool_begin: || {},
+        }
     }
 
     /// Threads that run connections; the default is one per core.
     pub fn with_workers(mut self, workers: usize) -> Server {
         self.workers = Some(workers.max(1));
+        self
+    }
+
+    /// Runs first in each thread of the pool for requests that may wait for a disk.
+    pub fn with_pool_begin(mut self, begin: fn()) -> Server {
+        self.pool_begin = begin;
         self
     }
 
@@ -47,12 +62,13 @@ impl Server {
     pub fn run(self, listeners: Listeners, handler: Arc<dyn Handler>) -> Result<()> {
         listen(&listeners)?;
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder.enable_all().thread_name("arbor-worker").max_blocking_threads(self.limits.blocking_threads_max);
+        builder.enable_all().thread_name("arbor-worker");
         let workers = self.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
         builder.worker_threads(workers);
         let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
         let stop_grace = self.limits.stop_grace;
-        let Server { limits, metrics, stop, bell, .. } = self;
+        let Server { limits, metrics, stop, bell, pool_begin, .. } = self;
+        let pool = Pool::new(limits.blocking_threads_max, pool_begin);
         let shared = Arc::new(Shared {
             handler,
             limits,
@@ -61,6 +77,7 @@ impl Server {
             bell,
             faults: FaultWatch::new(),
             workers,
+            pool,
             running: AtomicUsize::new(0),
         });
         let served = runtime.block_on(accept_all(shared.clone(), listeners));

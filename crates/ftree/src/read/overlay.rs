@@ -15,7 +15,10 @@ use crate::{Entry, Error, Kind, RangeTombstone, Result, Seq, blob, update};
 
 /// Keys of one source in a page at most, and their bytes.
 const KEYS_MAX: usize = 256;
-const BYTES_MAX: usize = 1 << 20;
+const BYTES_MAX: usize = 256 << 10;
+
+/// Of the memory that is kept for the next page: each thread that reads has one.
+const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// The keys that a page shows: `low <= key < high`.
 #[derive(Default, Debug)]
@@ -123,7 +126,7 @@ impl Overlay {
         self.holders.clear();
         self.has_updates = false;
         (self.sources, self.runs, self.merged, self.deletes) = (0, 0, 0, 0);
-        if self.bytes.capacity() > 4 * BYTES_MAX {
+        if self.bytes.capacity() > KEPT_BYTES_MAX {
             self.bytes = Vec::new();
         }
     }

@@ -1,0 +1,262 @@
+//! Threads for requests that may wait for a disk.
+//!
+//! I1: there are never more threads than there were requests at once. A thread counts as idle *before* its answer wakes the
+//! connection, so the request that follows finds it. tokio's pool counts it only later, and as the one that is woken runs
+//! first on a busy machine, it began a thread for the next request: 64 clients had 202 threads (2 processors, 2026-11-22).
+//! The thread that was idle last goes on first; those beyond what is needed are not touched and end.
+//!
+//! Lock order: one lock, held for a push or a pop.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+/// A thread that found nothing to do for so long ends.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Does the work and gives back what tells of it.
+type Job = Box<dyn FnOnce() -> Tell + Send>;
+type Tell = Box<dyn FnOnce() + Send>;
+
+/// Its threads end when it is dropped.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    threads_max: usize,
+    /// Runs first in each thread.
+    begin: fn(),
+}
+
+#[derive(Default)]
+struct State {
+    /// Who waits, by number; the last one came last.
+    idle: Vec<(u64, Sender<Option<Job>>)>,
+    /// What no thread was free for.
+    queue: VecDeque<Job>,
+    threads: usize,
+    /// Of these, the ones that have not looked into the queue yet.
+    starting: usize,
+    begun: u64,
+    is_closed: bool,
+}
+
+impl Pool {
+    pub(crate) fn new(threads_max: usize, begin: fn()) -> Pool {
+        let threads_max = threads_max.max(1);
+        Pool { shared: Arc::new(Shared { state: Mutex::default(), threads_max, begin }) }
+    }
+
+    /// Runs `work` on a thread of the pool; `None` when it panicked, or no thread can be had.
+    pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let (teller, told) = oneshot::channel();
+        self.hand(Box::new(move || {
+            let done = work();
+            Box::new(move || {
+                let _ = teller.send(done);
+            })
+        }));
+        told.await.ok()
+    }
+
+    fn hand(&self, job: Job) {
+        let mut state = self.shared.lock();
+        if let Some((_, idle)) = state.idle.pop() {
+            // It waits until it is no longer among the idle.
+            let _ = idle.send(Some(job));
+            return;
+        }
+        state.queue.push_back(job);
+        if state.starting < state.queue.len() && state.threads < self.shared.threads_max {
+            state.threads += 1;
+            state.starting += 1;
+            state.begun += 1;
+            let number = state.begun;
+            drop(state);
+            self.begin(number);
+        }
+    }
+
+    /// Without another thread those that are there do the work; without any, whoever waits is told by the job's end.
+    fn begin(&self, number: u64) {
+        let shared = self.shared.clone();
+        let begun = std::thread::Builder::new().name("arbor-request".to_owned()).spawn(move || shared.serve(number));
+        if begun.is_err() {
+            let mut state = self.shared.lock();
+            state.threads -= 1;
+            state.starting -= 1;
+            let lost = if state.threads == 0 { std::mem::take(&mut state.queue) } else { VecDeque::new() };
+            drop(state);
+            drop(lost);
+        }
+    }
+
+    #[cfg(test)]
+    fn threads(&self) -> usize {
+        self.shared.lock().threads
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.is_closed = true;
+        let idle = std::mem::take(&mut state.idle);
+        drop(state);
+        for (_, idle) in idle {
+            let _ = idle.send(None);
+        }
+    }
+}
+
+impl Shared {
+    fn serve(&self, number: u64) {
+        (self.begin)();
+        let (sender, receiver) = channel();
+        let mut next = self.first_or_idle(number, &sender);
+        loop {
+            let job = match next {
+                Next::Job(job) => Some(job),
+                Next::Idle => self.wait(number, &receiver),
+                Next::Closed => None,
+            };
+            let Some(job) = job else { return };
+            // A panic is the end of the job alone: whoever waits is told by that.
+            let tell = catch_unwind(AssertUnwindSafe(job));
+            next = next_or_idle(&mut self.lock(), number, &sender);
+            if let Ok(tell) = tell {
+                tell();
+            }
+        }
+    }
+
+    fn first_or_idle(&self, number: u64, sender: &Sender<Option<Job>>) -> Next {
+        let mut state = self.lock();
+        state.starting -= 1;
+        next_or_idle(&mut state, number, sender)
+    }
+
+    /// `None`: nothing came, and the thread is no longer among the idle.
+    fn wait(&self, number: u64, receiver: &Receiver<Option<Job>>) -> Option<Job> {
+        loop {
+            match receiver.recv_timeout(IDLE) {
+                Ok(job) => return job,
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let mut state = self.lock();
+            let before = state.idle.len();
+            state.idle.retain(|(idle, _)| *idle != number);
+            if state.idle.len() < before || state.is_closed {
+                state.threads -= 1;
+                return None;
+            }
+            // Somebody took it off the list a moment ago: a job is there.
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Next {
+    Job(Job),
+    Idle,
+    Closed,
+}
+
+fn next_or_idle(state: &mut State, number: u64, sender: &Sender<Option<Job>>) -> Next {
+    match state.queue.pop_front() {
+        Some(job) => Next::Job(job),
+        None if state.is_closed => Next::Closed,
+        None => {
+            state.idle.push((number, sender.clone()));
+            Next::Idle
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap()
+    }
+
+    #[test]
+    fn as_many_threads_as_requests_at_once_however_fast_they_follow() {
+        const CLIENTS: usize = 8;
+        let pool = Arc::new(Pool::new(100, || {
+            BEGUN.fetch_add(1, Ordering::SeqCst);
+        }));
+        runtime().block_on(async {
+            let clients = (0..CLIENTS).map(|client| {
+                let pool = pool.clone();
+                tokio::spawn(async move {
+                    for round in 0..500 {
+                        assert_eq!(pool.run(move || client * round).await, Some(client * round));
+                    }
+                })
+            });
+            for client in clients.collect::<Vec<_>>() {
+                client.await.unwrap();
+            }
+        });
+        assert!(pool.threads() <= CLIENTS, "{} threads", pool.threads());
+        assert!(BEGUN.load(Ordering::SeqCst) <= CLIENTS);
+    }
+
+    #[test]
+    fn beyond_the_most_requests_queue_and_all_are_done() {
+        let pool = Arc::new(Pool::new(2, || {}));
+        let done = runtime().block_on(async {
+            let slow = |_| {
+                let pool = pool.clone();
+                tokio::spawn(async move { pool.run(|| std::thread::sleep(Duration::from_millis(5))).await })
+            };
+            let mut done = 0;
+            for task in (0..20).map(slow).collect::<Vec<_>>() {
+                done += usize::from(task.await.unwrap().is_some());
+            }
+            done
+        });
+        assert_eq!((done, pool.threads()), (20, 2));
+    }
+
+    #[test]
+    fn a_panic_ends_its_request_alone_and_the_end_of_the_pool_its_threads() {
+        let pool = Pool::new(1, || {});
+        let shared = Arc::downgrade(&pool.shared);
+        runtime().block_on(async {
+            assert_eq!(
+                pool.run(|| if true {
+                    panic!("I fail")
+                })
+                .await,
+                None
+            );
+            assert_eq!(pool.run(|| 7).await, Some(7));
+        });
+        assert_eq!(pool.threads(), 1);
+        drop(pool);
+        for _ in 0..1000 {
+            if shared.strong_count() == 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("the thread did not end");
+    }
+}
