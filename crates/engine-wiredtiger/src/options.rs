@@ -12,12 +12,12 @@ pub const COMPRESSORS: &[&str] = &["none", "snappy", "zlib"];
 /// Compressors that are shared objects beside the library.
 pub(crate) const EXTENSIONS: &[&str] = &["snappy", "zlib"];
 
-/// Smallest cache: one row may have 48 MB.
-pub(crate) const CACHE_BYTES_MIN: u64 = 64 << 20;
+/// Smallest cache. A batch with larger rows gets more for as long as it is applied (`edit.rs`).
+pub(crate) const CACHE_BYTES_MIN: u64 = 32 << 20;
 
 #[derive(Clone, Debug)]
 pub struct WiredTigerOptions {
-    /// Memory of WiredTiger's cache, at least 64 MB.
+    /// Memory of WiredTiger's cache, at least 32 MB.
     pub cache_bytes: u64,
     /// Compressor of trees that name none: one of [`COMPRESSORS`].
     pub compression: String,
@@ -75,7 +75,7 @@ impl WiredTigerOptions {
     pub(crate) fn open_config(&self) -> String {
         // The user's string comes last, so that it counts; what must not change is refused in it.
         format!(
-            "create,config_base=false,use_environment=false,session_max=20000,log=(enabled=false),checkpoint=(wait=0),\
+            "create,config_base=false,use_environment=false,session_max=20000,session_scratch_max=128KB,log=(enabled=false),checkpoint=(wait=0),\
              statistics=(fast),eviction=(threads_min=1,threads_max=4),\
              file_manager=(close_idle_time=600,close_scan_interval=10,close_handle_minimum=250),cache_size={},{}",
             self.cache_bytes.max(CACHE_BYTES_MIN),

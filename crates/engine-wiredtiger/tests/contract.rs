@@ -51,7 +51,7 @@ fn copy(from: &Path, to: &Path) {
 /// Syncs cost most of the time of these tests and show nothing in them: no machine fails here.
 fn quick() -> WiredTigerOptions {
     let config_string = "checkpoint_sync=false".to_owned();
-    WiredTigerOptions { config_string, cache_bytes: 64 << 20, ..WiredTigerOptions::default() }
+    WiredTigerOptions { config_string, cache_bytes: 32 << 20, ..WiredTigerOptions::default() }
 }
 
 #[test]
