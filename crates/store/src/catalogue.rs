@@ -119,7 +119,7 @@ pub(crate) fn unfinished_key(build: Uuid) -> Vec<u8> {
 /// The note of a build of these indexes.
 pub(crate) fn encode_unfinished(collection: &Collection, indexes: &[Arc<Index>]) -> DocBuf {
     let uuid = ValueRef::Binary { subtype: UUID_SUBTYPE, bytes: collection.uuid.as_bytes() };
-    let specs: arbor_bson::ArrayBuf = indexes.iter().map(|index| &index.spec).collect();
+    let specs: arbor_bson::ArrayBuf = indexes.iter().map(|index| &index.spec.doc).collect();
     DocBuf::new().with("collection", uuid).with("ns", collection.namespace.as_str()).with("specs", &specs)
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn decode_masks(bytes: Option<&[u8]>, fields: usize) -> Vec<u64> {
 pub(crate) fn encode_collection(collection: &Collection) -> DocBuf {
     let uuid = ValueRef::Binary { subtype: UUID_SUBTYPE, bytes: collection.uuid.as_bytes() };
     let index = |index: &Arc<Index>| {
-        DocBuf::new().with("engine", &*index.engine).with("tree", index.tree.0 as i64).with("spec", &index.spec)
+        DocBuf::new().with("engine", &*index.engine).with("tree", index.tree.0 as i64).with("spec", &index.spec.doc)
     };
     let indexes: Vec<DocBuf> = collection.indexes.iter().map(index).collect();
     let indexes: arbor_bson::ArrayBuf = indexes.iter().collect();

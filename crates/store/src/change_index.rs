@@ -216,7 +216,7 @@ fn changed_spec(index: &Index, change: &IndexChange) -> DocBuf {
         ),
     ];
     let mut spec = DocBuf::new();
-    for (name, value) in index.spec.as_doc() {
+    for (name, value) in index.spec.doc.as_doc() {
         match settings.iter().find(|(own, new)| *own == name && new.is_some()) {
             None => drop(spec.append(name, value)),
             Some((_, Some(Some(value)))) => drop(spec.append(name, *value)),
@@ -225,7 +225,7 @@ fn changed_spec(index: &Index, change: &IndexChange) -> DocBuf {
     }
     for (name, value) in settings {
         if let Some(Some(value)) = value
-            && index.spec.get(name).is_none()
+            && index.spec.doc.get(name).is_none()
         {
             spec.append(name, value);
         }

@@ -164,7 +164,7 @@ impl Store {
         let is_meant = |index: &Arc<Index>| match which {
             IndexSelection::All => true,
             IndexSelection::Names(names) => names.contains(&index.name),
-            IndexSelection::Key(key) => compare_docs(key.as_doc(), index.key_document().as_doc()).is_eq(),
+            IndexSelection::Key(key) => compare_docs(key.as_doc(), index.key.as_doc()).is_eq(),
         };
         let builds = self.builds.of(collection);
         let meant: Vec<_> = builds.iter().filter(|build| build.indexes.iter().any(is_meant)).collect();
@@ -275,7 +275,7 @@ pub(crate) fn by_key(collection: &Collection, key: &DocBuf) -> Result<Arc<Index>
     if same(&DocBuf::new().with("_id", 1i32)) {
         return cannot_drop_id(collection);
     }
-    let found: Vec<_> = collection.indexes.iter().filter(|index| same(&index.key_document())).collect();
+    let found: Vec<_> = collection.indexes.iter().filter(|index| same(&index.key)).collect();
     let shown = arbor_bson::display::shell(key.into());
     match found.as_slice() {
         [] => problem(IndexProblem::NotFound, format!("can't find index with key: {shown}")),

@@ -87,15 +87,15 @@ impl Collection {
     pub fn index_specs_to_copy(&self) -> Vec<DocBuf> {
         let simple = Collation::simple().to_doc();
         let copied = self.indexes.iter().map(|index| match index.collation.is_simple() {
-            true => index.spec.clone().with("collation", &simple),
-            false => index.spec.clone(),
+            true => index.spec.doc.clone().with("collation", &simple),
+            false => index.spec.doc.clone(),
         });
         copied.collect()
     }
 
     /// All specifications as `listIndexes` shows them, `_id_` first.
     pub fn index_specs(&self) -> Vec<DocBuf> {
-        std::iter::once(self.id_index_spec()).chain(self.indexes.iter().map(|index| index.spec.clone())).collect()
+        std::iter::once(self.id_index_spec()).chain(self.indexes.iter().map(|index| index.spec.doc.clone())).collect()
     }
 
     /// A new version to be changed; latch and indexes are shared.

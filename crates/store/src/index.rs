@@ -1,13 +1,12 @@
 //! One secondary index, as the planner and the writer see it.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arbor_base::TreeId;
-use arbor_bson::DocBuf;
-use arbor_lang::Collation;
 
-use crate::{KeyGenerator, PartialFilter, Usage};
+use crate::{IndexSpec, Usage};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -57,35 +56,26 @@ pub struct KeyField {
     pub direction: Direction,
 }
 
-/// The `_id` index is not one of these: it is the collection's own tree.
+/// What is specified, read as if the fields were its own, and where it is. The `_id` index is not one of these: it is the
+/// collection's own tree.
 ///
 /// Shared by all versions of its collection; everything but the multikey flags is fixed.
 #[derive(Clone, Debug)]
 pub struct Index {
-    pub name: String,
-    pub key_pattern: Vec<KeyField>,
-    pub unique: bool,
-    /// Not unique yet, but refuses new duplicates.
-    pub prepare_unique: bool,
-    pub sparse: bool,
-    pub hidden: bool,
-    /// Its entries hold the whole documents.
-    pub clustering: bool,
-    /// Makes the keys of documents.
-    pub generator: KeyGenerator,
-    /// How strings compare in it: their keys stand in its entries.
-    pub collation: Collation,
-    /// Which documents have entries; `None`: all.
-    pub partial: Option<Arc<PartialFilter>>,
-    /// `expireAfterSeconds`, when the specification has it.
-    pub expire_after_seconds: Option<i64>,
+    pub spec: IndexSpec,
     /// Name of the engine that the tree lives on.
     pub engine: Arc<str>,
     pub tree: TreeId,
-    /// The specification as `listIndexes` shows it: `v`, `key`, `name`, then the options.
-    pub spec: DocBuf,
     pub usage: Arc<Usage>,
     pub(crate) multikey: Multikey,
+}
+
+impl Deref for Index {
+    type Target = IndexSpec;
+
+    fn deref(&self) -> &IndexSpec {
+        &self.spec
+    }
 }
 
 /// Per field of the pattern: bit `n` is set once some document had an array at component `n` of the path (the last bit
@@ -151,13 +141,5 @@ impl Index {
     /// The flags `push` of a KeyString builder wants, one per component of a key.
     pub fn descending(&self) -> Vec<bool> {
         self.generator.descending(&self.key_pattern)
-    }
-
-    /// The key pattern as a document, as the user wrote it.
-    pub fn key_document(&self) -> DocBuf {
-        match self.spec.get("key") {
-            Some(arbor_bson::ValueRef::Document(key)) => key.to_buf(),
-            _ => DocBuf::new(),
-        }
     }
 }

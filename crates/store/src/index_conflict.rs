@@ -19,7 +19,7 @@ enum Likeness {
 
 impl IndexSpec {
     fn likeness(&self, existing: &Index) -> Likeness {
-        let same_key = compare_docs(self.key.as_doc(), existing.key_document().as_doc()).is_eq();
+        let same_key = compare_docs(self.key.as_doc(), existing.key.as_doc()).is_eq();
         let same_filter = match (&self.partial, &existing.partial) {
             (None, None) => true,
             (Some(own), Some(other)) => compare_docs(own.doc().as_doc(), other.doc().as_doc()).is_eq(),
@@ -42,9 +42,9 @@ impl IndexSpec {
     }
 
     /// Whether it has to be built beside `existing`; an identical one need not.
-    pub fn is_new(&self, existing: &[impl AsRef<Index>]) -> Result<bool> {
+    pub(crate) fn is_new(&self, existing: &[impl AsRef<Index>]) -> Result<bool> {
         let both = |index: &Index| {
-            format!("Requested index: {}, existing index: {}", shown(self.doc.as_doc()), shown(index.spec.as_doc()))
+            format!("Requested index: {}, existing index: {}", shown(self.doc.as_doc()), shown(index.spec.doc.as_doc()))
         };
         if let Some(index) = existing.iter().map(AsRef::as_ref).find(|index| index.name == self.name) {
             return match self.likeness(index) {

@@ -35,20 +35,27 @@ const INERT_OPTIONS: &[&str] = &[
 
 /// A checked specification.
 #[derive(Clone, Debug)]
-pub(crate) struct IndexSpec {
+pub struct IndexSpec {
     pub name: String,
+    /// The key pattern as the user wrote it.
     pub key: DocBuf,
     pub key_pattern: Vec<KeyField>,
     pub unique: bool,
+    /// Not unique yet, but refuses new duplicates.
     pub prepare_unique: bool,
     pub sparse: bool,
     pub hidden: bool,
+    /// Its entries hold the whole documents.
     pub clustering: bool,
+    /// Makes the keys of documents.
     pub generator: KeyGenerator,
+    /// How strings compare in it: their keys stand in its entries.
     pub collation: Collation,
+    /// Which documents have entries; `None`: all.
     pub partial: Option<Arc<PartialFilter>>,
+    /// `expireAfterSeconds`, when it is given.
     pub expire_after_seconds: Option<i64>,
-    /// `v`, `key`, `name`, then the options in the order in which they were given.
+    /// As `listIndexes` shows it: `v`, `key`, `name`, then the options in the order in which they were given.
     pub doc: DocBuf,
 }
 
@@ -136,7 +143,7 @@ fn expiry(value: ValueRef<'_>) -> Result<i64> {
 }
 
 impl IndexSpec {
-    pub fn parse(given: Doc<'_>) -> Result<IndexSpec> {
+    pub(crate) fn parse(given: Doc<'_>) -> Result<IndexSpec> {
         let text = text_keys::normalised(given)?;
         let given = text.as_ref().map_or(given, DocBuf::as_doc);
         let key = match given.get("key") {
@@ -319,7 +326,7 @@ impl IndexSpec {
     }
 
     /// Whether it is the index on `_id` that every collection has.
-    pub fn is_id_index(&self) -> bool {
+    pub(crate) fn is_id_index(&self) -> bool {
         matches!(self.key_pattern.as_slice(), [field] if field.path == "_id" && field.kind == FieldKind::Plain)
     }
 
@@ -359,25 +366,8 @@ impl IndexSpec {
     }
 
     /// Requires the engine that the tree lives on.
-    pub fn into_index(self, tree: TreeId, engine: Arc<str>, multikey: Multikey) -> Index {
-        Index {
-            name: self.name,
-            key_pattern: self.key_pattern,
-            unique: self.unique,
-            prepare_unique: self.prepare_unique,
-            sparse: self.sparse,
-            hidden: self.hidden,
-            clustering: self.clustering,
-            generator: self.generator,
-            collation: self.collation,
-            partial: self.partial,
-            expire_after_seconds: self.expire_after_seconds,
-            engine,
-            tree,
-            spec: self.doc,
-            usage: Arc::default(),
-            multikey,
-        }
+    pub(crate) fn into_index(self, tree: TreeId, engine: Arc<str>, multikey: Multikey) -> Index {
+        Index { spec: self, engine, tree, usage: Arc::default(), multikey }
     }
 }
 

@@ -82,6 +82,7 @@ pub use follow::{Phase, Unwatched, Watch};
 pub use geo_keys::GeoKeys;
 pub use index::{Direction, FieldKind, Index, KeyField};
 pub use index_keys::{KEYS_PER_DOCUMENT_MAX, index_keys};
+pub use index_spec::IndexSpec;
 pub use key_generator::KeyGenerator;
 pub use key_pattern::INDEX_FIELDS_MAX;
 pub use namespace::{DATABASE_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};

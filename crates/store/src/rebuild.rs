@@ -19,7 +19,7 @@ impl Store {
             self.switches.refuse(&collection, "reindex")?;
             self.builds.refuse(&collection)?;
             let Some(index) = collection.index(&index.name).cloned() else { continue };
-            let spec = IndexSpec::parse(index.spec.as_doc())?;
+            let spec = IndexSpec::parse(index.spec.doc.as_doc())?;
             let uuid = Uuid::new_v4();
             Build { store: self, collection: &collection, replaced: Some(index), settings, uuid }
                 .run(vec![spec], latch)?;

@@ -13,7 +13,7 @@ use arbor_txn::{Transaction, View};
 use crate::capped;
 use crate::catalogue::{self, CATALOGUE};
 use crate::entry::{self, Parts};
-use crate::{Collection, Error, Index, IndexCursor, Result, noting};
+use crate::{Collection, Error, Index, IndexCursor, IndexSpec, Result, noting};
 
 /// Adds a document, which has an `_id`. Nothing is written on an error.
 pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> Result<()> {
@@ -159,7 +159,7 @@ pub(crate) fn duplicate_key(collection: &Collection, index: &Index, key: &Key) -
     Error::DuplicateKey {
         namespace: collection.namespace.clone(),
         index_name: index.name.clone(),
-        key_pattern: index.key_document(),
+        key_pattern: index.key.clone(),
         key_value: paths.zip(&values).collect(),
         collation: index.collation.clone(),
     }
@@ -167,9 +167,9 @@ pub(crate) fn duplicate_key(collection: &Collection, index: &Index, key: &Key) -
 
 /// Requires a key that the document itself does not have yet.
 pub(crate) fn check_unique(txn: &Transaction, collection: &Collection, index: &Index, key: &Key) -> Result<()> {
-    let taken = match index {
-        Index { unique: true, .. } => txn.get(index.tree, &key.bytes)?.is_some(),
-        Index { prepare_unique: true, .. } => {
+    let taken = match &index.spec {
+        IndexSpec { unique: true, .. } => txn.get(index.tree, &key.bytes)?.is_some(),
+        IndexSpec { prepare_unique: true, .. } => {
             let mut cursor = IndexCursor::new(txn, index)?;
             cursor.seek(&key.bytes)? && cursor.key() == key.bytes
         }

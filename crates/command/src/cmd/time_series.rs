@@ -139,7 +139,7 @@ pub fn index_specs(call: &Call<'_>, namespace: &Namespace) -> Result<Option<Vec<
         let with_key = |(name, value)| (name, if name == "key" { ValueRef::from(&key) } else { value });
         Some(spec.as_doc().iter().map(with_key).collect())
     };
-    Ok(Some(buckets.indexes.iter().filter_map(|index| shown(&index.spec)).collect()))
+    Ok(Some(buckets.indexes.iter().filter_map(|index| shown(&index.spec.doc)).collect()))
 }
 
 // ---- indexes

@@ -299,7 +299,7 @@ impl Merge {
         let collection = scope.store.collection(&self.into);
         let by_index = collection.is_some_and(|collection| {
             collection.indexes.iter().any(|index| {
-                let partial = index.spec.get("partialFilterExpression").is_some();
+                let partial = index.partial.is_some();
                 let same = index.collation == self.context.collation;
                 index.unique && !partial && same && self.is_by(&index_fields(index))
             })

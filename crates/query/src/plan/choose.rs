@@ -340,7 +340,7 @@ impl Planner<'_> {
     fn hinted_wildcard(&self, hint: &ChosenIndex) -> Option<&str> {
         let fits = |index: &Index| match hint {
             ChosenIndex::Name(name) => index.name == *name,
-            ChosenIndex::Pattern(pattern) => same_pattern(pattern, &index.key_document()),
+            ChosenIndex::Pattern(pattern) => same_pattern(pattern, &index.key),
             ChosenIndex::HiddenToo(_) | ChosenIndex::Natural(_) => false,
         };
         let mut wildcards =

@@ -127,7 +127,7 @@ impl Build<'_> {
         let own = self.collection;
         let mut targets = Vec::new();
         for index in &indexes {
-            let new = self.store.options.trees.of_index(index.spec.as_doc(), own.options.as_doc(), &own.engine)?;
+            let new = self.store.options.trees.of_index(index.spec.doc.as_doc(), own.options.as_doc(), &own.engine)?;
             targets.push(Target::new(index.clone(), index.unique.then(|| txn.create_tree(new.options))));
         }
         let trees: Vec<_> = targets.iter().flat_map(Target::trees).collect();

@@ -183,7 +183,7 @@ impl Store {
     pub fn index_builds(&self, collection: &Collection) -> Vec<IndexBuild> {
         let shown = |build: &Arc<Running>| IndexBuild {
             uuid: build.uuid,
-            specs: build.indexes.iter().map(|index| index.spec.clone()).collect(),
+            specs: build.indexes.iter().map(|index| index.spec.doc.clone()).collect(),
             is_ending: build.is_aborted(),
         };
         self.builds.of(collection).iter().filter(|build| !build.replaces).map(shown).collect()

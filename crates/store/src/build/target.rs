@@ -13,7 +13,7 @@ use arbor_txn::{Transaction, View};
 use crate::follow::GROUP_BYTES;
 use crate::sorter::Row;
 use crate::write::{delete_entry, duplicate_key, put_entry};
-use crate::{Collection, Index, IndexCursor, Result, entry};
+use crate::{Collection, Index, IndexCursor, IndexSpec, Result, entry};
 
 /// Contended entries that one transaction looks at.
 const STEP_ENTRIES: usize = 10_000;
@@ -41,7 +41,8 @@ impl Target {
     /// `contended`: the tree beside that of a unique index.
     pub fn new(index: Arc<Index>, contended: Option<TreeId>) -> Target {
         let contended = contended.map(|tree| {
-            let index = Index { unique: false, prepare_unique: false, tree, ..Index::clone(&index) };
+            let spec = IndexSpec { unique: false, prepare_unique: false, ..index.spec.clone() };
+            let index = Index { spec, tree, ..Index::clone(&index) };
             Contended { index, any: false }
         });
         Target { index, contended }

@@ -82,7 +82,7 @@ pub fn renamed(txn: &mut Transaction, from: &Collection, to: &Namespace, target:
 /// Of an empty collection.
 pub fn indexes_created(txn: &mut Transaction, collection: &Collection, indexes: &[Arc<Index>]) {
     for index in indexes {
-        let says = with_all(command("createIndexes", collection), index.spec.as_doc());
+        let says = with_all(command("createIndexes", collection), index.spec.doc.as_doc());
         note_of(txn, collection, &says, None);
     }
 }
@@ -101,7 +101,7 @@ pub fn build(txn: &mut Transaction, collection: &Collection, uuid: Uuid, indexes
         BuildStep::Committed => "commitIndexBuild",
         BuildStep::Aborted(_) => "abortIndexBuild",
     };
-    let specs: ArrayBuf = indexes.iter().map(|index| &index.spec).collect();
+    let specs: ArrayBuf = indexes.iter().map(|index| &index.spec.doc).collect();
     let mut says = command(name, collection).with("indexBuildUUID", binary(&uuid)).with("indexes", &specs);
     if let BuildStep::Aborted(why) = step {
         says.append("cause", &DocBuf::new().with("ok", false).with("errmsg", why));
@@ -112,7 +112,7 @@ pub fn build(txn: &mut Transaction, collection: &Collection, uuid: Uuid, indexes
 pub fn indexes_dropped(txn: &mut Transaction, collection: &Collection, indexes: &[Arc<Index>]) {
     for index in indexes {
         let says = command("dropIndexes", collection).with("index", index.name.as_str());
-        note_of(txn, collection, &says, Some(&index.spec));
+        note_of(txn, collection, &says, Some(&index.spec.doc));
     }
 }
 
@@ -148,7 +148,7 @@ pub fn index_changed(txn: &mut Transaction, collection: &Collection, old: &Index
     let (mut changed, mut before) = (DocBuf::new().with("name", new.name.as_str()), DocBuf::new());
     for name in CHANGEABLE {
         // a flag that is not there is not set
-        let [was, is] = [old, new].map(|index| index.spec.get(name));
+        let [was, is] = [old, new].map(|index| index.spec.doc.get(name));
         match (was, is) {
             (Some(was), Some(is)) if identical(was, is) => {}
             (None, None) => {}

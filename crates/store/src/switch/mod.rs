@@ -117,10 +117,10 @@ impl Store {
         collection.order = old.order.map(|_| txn.create_tree(new.options));
         let mut noted: Vec<TreeId> = std::iter::once(collection.tree).chain(collection.order).collect();
         for index in &mut collection.indexes {
-            if !trees.follows_collection(index.spec.as_doc(), collection.options.as_doc()) {
+            if !trees.follows_collection(index.spec.doc.as_doc(), collection.options.as_doc()) {
                 continue;
             }
-            let new = trees.of_index(index.spec.as_doc(), collection.options.as_doc(), &collection.engine)?;
+            let new = trees.of_index(index.spec.doc.as_doc(), collection.options.as_doc(), &collection.engine)?;
             *index = Arc::new(index.moved(new.engine.into(), txn.create_tree(new.options)));
             noted.push(index.tree);
         }
