@@ -25,6 +25,7 @@ mod evaluated;
 mod examples;
 mod field;
 mod form;
+mod index_of;
 mod n_elements;
 mod op;
 mod over;

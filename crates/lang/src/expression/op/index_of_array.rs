@@ -13,7 +13,8 @@
 use arbor_bson::ValueRef;
 
 use crate::expression::Evaluated;
-use crate::{Collation, Error, Result, number, text};
+use crate::expression::index_of::position;
+use crate::{Collation, Error, Result};
 
 pub fn eval<'a>(collation: &Collation, arguments: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
     let mut arguments = arguments.into_iter();
@@ -36,20 +37,4 @@ pub fn eval<'a>(collation: &Collation, arguments: Vec<Evaluated<'a>>) -> Result<
         .take_while(|(at, _)| *at < end)
         .find(|(_, element)| collation.equal(*element, wanted));
     Ok(found.map_or(-1, |(at, _)| at as i32).into())
-}
-
-/// A start or an end of a search.
-pub fn position(operator: &str, which: &str, value: Option<Evaluated>) -> Result<Option<usize>> {
-    let Some(value) = value else { return Ok(None) };
-    let value = value.or_null();
-    let whole = number::exact_i32(value).ok_or_else(|| {
-        let (found, shown) = (text::type_name(Some(value)), text::shell(value));
-        let message = format!(
-            "{operator} requires an integral {which} index, found a value of type: {found}, with value: \"{shown}\""
-        );
-        Error::location(40096, message)
-    })?;
-    let negative =
-        || Error::location(40097, format!("{operator} requires a nonnegative {which} index, found: {whole}"));
-    usize::try_from(whole).map(Some).map_err(|_| negative())
 }

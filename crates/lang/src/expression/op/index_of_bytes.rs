@@ -10,29 +10,14 @@
 //! { $indexOfBytes: ["b", 1] } => error 40092: $indexOfBytes requires a string as the second argument, found: int
 //! ```
 
-use arbor_bson::ValueRef;
-
-use super::index_of_array::position;
-use crate::expression::Evaluated;
-use crate::{Error, Result};
+use crate::Result;
+use crate::expression::{Evaluated, index_of};
 
 pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
-    let mut arguments = arguments.into_iter();
-    let text = arguments.next().unwrap_or(Evaluated::Missing);
-    let wanted = arguments.next().unwrap_or(Evaluated::Missing);
-    if text.is_nullish() {
-        return Ok(Evaluated::null());
-    }
-    let not_text = |which: &str, code, found: &Evaluated| {
-        let found = found.type_name();
-        Error::location(code, format!("$indexOfBytes requires a string as the {which} argument, found: {found}"))
-    };
-    let Some(ValueRef::String(text)) = text.get() else { return Err(not_text("first", 40091, &text)) };
-    let Some(ValueRef::String(wanted)) = wanted.get() else { return Err(not_text("second", 40092, &wanted)) };
-    let start = position("$indexOfBytes", "starting", arguments.next())?.unwrap_or(0);
-    let end = position("$indexOfBytes", "ending", arguments.next())?.unwrap_or(usize::MAX).min(text.len());
-    let found = text.as_bytes().get(start..end).and_then(|part| find(part, wanted.as_bytes()));
-    Ok(found.map_or(-1, |at| (start + at) as i32).into())
+    index_of::in_text("$indexOfBytes", [40091, 40092], arguments, |text, wanted, range| {
+        let part = text.as_bytes().get(range.start..range.end.min(text.len()))?;
+        Some(range.start + find(part, wanted.as_bytes())?)
+    })
 }
 
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {

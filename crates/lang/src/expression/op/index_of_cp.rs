@@ -9,31 +9,15 @@
 //! { $indexOfCP: ["b", 1] } => error 40094: $indexOfCP requires a string as the second argument, found: int
 //! ```
 
-use arbor_bson::ValueRef;
-
-use super::index_of_array::position;
-use crate::expression::Evaluated;
-use crate::{Error, Result};
+use crate::Result;
+use crate::expression::{Evaluated, index_of};
 
 pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
-    let mut arguments = arguments.into_iter();
-    let text = arguments.next().unwrap_or(Evaluated::Missing);
-    let wanted = arguments.next().unwrap_or(Evaluated::Missing);
-    if text.is_nullish() {
-        return Ok(Evaluated::null());
-    }
-    let not_text = |which: &str, code, found: &Evaluated| {
-        let found = found.type_name();
-        Error::location(code, format!("$indexOfCP requires a string as the {which} argument, found: {found}"))
-    };
-    let Some(ValueRef::String(text)) = text.get() else { return Err(not_text("first", 40093, &text)) };
-    let Some(ValueRef::String(wanted)) = wanted.get() else { return Err(not_text("second", 40094, &wanted)) };
-    let start = position("$indexOfCP", "starting", arguments.next())?.unwrap_or(0);
-    let end = position("$indexOfCP", "ending", arguments.next())?.unwrap_or(usize::MAX);
-    let byte_of = |point: usize| text.char_indices().nth(point).map_or(text.len(), |(byte, _)| byte);
-    let (from, to) = (byte_of(start), byte_of(end));
-    let in_range = start <= text.chars().count();
-    let found = text.get(from..to).filter(|_| in_range).and_then(|part| Some((part, part.find(wanted)?)));
-    let points = found.and_then(|(part, at)| Some(start + part.get(..at)?.chars().count()));
-    Ok(points.map_or(-1, |at| at as i32).into())
+    index_of::in_text("$indexOfCP", [40093, 40094], arguments, |text, wanted, range| {
+        let byte_of = |point: usize| text.char_indices().nth(point).map_or(text.len(), |(byte, _)| byte);
+        let in_range = range.start <= text.chars().count();
+        let part = text.get(byte_of(range.start)..byte_of(range.end)).filter(|_| in_range)?;
+        let before = part.get(..part.find(wanted)?)?;
+        Some(range.start + before.chars().count())
+    })
 }
