@@ -50,7 +50,8 @@ fn write_array(f: &mut fmt::Formatter<'_>, array: Array<'_>) -> fmt::Result {
     f.write_str(" ]")
 }
 
-fn write_string(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+/// A text in quotes. `is_escaped`: which of the characters without a short form are written as `\u`.
+pub(crate) fn write_quoted(f: &mut fmt::Formatter<'_>, text: &str, is_escaped: fn(char) -> bool) -> fmt::Result {
     f.write_char('"')?;
     for c in text.chars() {
         match c {
@@ -59,7 +60,7 @@ fn write_string(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
             '\n' => f.write_str("\\n")?,
             '\r' => f.write_str("\\r")?,
             '\t' => f.write_str("\\t")?,
-            c if c.is_control() => write!(f, "\\u{:04x}", c as u32)?,
+            c if is_escaped(c) => write!(f, "\\u{:04x}", c as u32)?,
             c => f.write_char(c)?,
         }
     }
@@ -85,7 +86,7 @@ fn write_value(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>) -> fmt::Result {
         ValueRef::Double(v) if v.is_nan() => f.write_str("nan.0"),
         ValueRef::Double(v) if v.is_infinite() => f.write_str(if v < 0.0 { "-inf.0" } else { "inf.0" }),
         ValueRef::Double(v) => write!(f, "{v:?}"),
-        ValueRef::String(v) | ValueRef::Symbol(v) => write_string(f, v),
+        ValueRef::String(v) | ValueRef::Symbol(v) => write_quoted(f, v, char::is_control),
         ValueRef::Document(v) => write_doc(f, v),
         ValueRef::Array(v) => write_array(f, v),
         ValueRef::Binary { subtype, bytes } => write_binary(f, subtype, bytes),
@@ -131,5 +132,6 @@ mod tests {
              g: new Date(12), h: BinData(0, 01AF), i: [] }"
         );
         assert_eq!(shell(ValueRef::Bool(true)).to_string(), "true");
+        assert_eq!(shell("\n\u{1}\u{7f}\u{9f}".into()).to_string(), r#""\n\u0001\u007f\u009f""#);
     }
 }

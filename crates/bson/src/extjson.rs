@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
+use crate::display::write_quoted;
 use crate::{Doc, ValueRef};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,19 +113,7 @@ fn double(v: f64) -> String {
 }
 
 fn write_string(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
-    f.write_char('"')?;
-    for c in text.chars() {
-        match c {
-            '"' => f.write_str("\\\"")?,
-            '\\' => f.write_str("\\\\")?,
-            '\n' => f.write_str("\\n")?,
-            '\r' => f.write_str("\\r")?,
-            '\t' => f.write_str("\\t")?,
-            c if (c as u32) < 0x20 => write!(f, "\\u{:04x}", c as u32)?,
-            c => f.write_char(c)?,
-        }
-    }
-    f.write_char('"')
+    write_quoted(f, text, |c| c < ' ')
 }
 
 /// Relaxed dates of the years 1970 to 9999 are ISO 8601.
@@ -188,6 +177,7 @@ mod tests {
         check(1.0.into(), r#"{"$numberDouble":"1.0"}"#, "1.0");
         check(f64::NAN.into(), r#"{"$numberDouble":"NaN"}"#, r#"{"$numberDouble":"NaN"}"#);
         check("a\"\n\u{1}".into(), r#""a\"\n\u0001""#, r#""a\"\n\u0001""#);
+        check("\u{7f}\u{9f}".into(), "\"\u{7f}\u{9f}\"", "\"\u{7f}\u{9f}\"");
         check(
             ObjectId([1; 12]).into(),
             r#"{"$oid":"010101010101010101010101"}"#,
