@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arbor_base::{Position, TreeId};
+use arbor_engine::contract::Rng;
 use arbor_engine::{Batch, Engine, Error, Op, TreeOptions};
 use arbor_engine_rocksdb::{RocksEngine, RocksOptions};
 
@@ -29,14 +30,8 @@ fn apply(engine: &RocksEngine, ops: Vec<Op>) {
     engine.apply(&[Batch { position: engine.applied().next(), ops }]).unwrap();
 }
 
-/// A value that does not compress.
-fn noise(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut rng = arbor_engine::contract::Rng::new(seed);
-    (0..bytes).map(|_| rng.number() as u8).collect()
-}
-
 fn put(n: u64) -> Op {
-    Op::Put { tree: TREE, key: n.to_be_bytes().to_vec(), value: noise(n, 1000) }
+    Op::Put { tree: TREE, key: n.to_be_bytes().to_vec(), value: Rng::new(n).bytes(1000) }
 }
 
 fn table_files(dir: &Path) -> Vec<PathBuf> {
@@ -131,7 +126,7 @@ fn the_space_of_dropped_trees_returns() {
     let scratch = tempfile::tempdir().unwrap();
     let engine = open(scratch.path()).unwrap();
     apply(&engine, vec![create()]);
-    engine.bulk_load(TREE, &mut (0..3000u64).map(|n| (n.to_be_bytes().to_vec(), noise(n, 1000)))).unwrap();
+    engine.bulk_load(TREE, &mut (0..3000u64).map(|n| (n.to_be_bytes().to_vec(), Rng::new(n).bytes(1000)))).unwrap();
     engine.checkpoint().unwrap();
     let held = engine.snapshot().unwrap();
     apply(&engine, vec![Op::DropTree { tree: TREE }]);

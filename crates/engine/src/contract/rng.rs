@@ -26,6 +26,11 @@ impl Rng {
         self.below(n) == 0
     }
 
+    /// Bytes that do not compress.
+    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.number() as u8).collect()
+    }
+
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
     }
