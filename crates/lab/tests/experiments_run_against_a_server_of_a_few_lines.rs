@@ -1,9 +1,11 @@
 //! Experiments, small, against a stand-in that keeps documents in a map: what is sent is understood, what comes back is
 //! counted, the files of the run hold it; and what goes wrong is told and leaves what was measured.
 
+mod stand_in;
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use arbor_lab::experiment::{Book, Parameters, PhasePlan, Plan, Scale, carry_out,
 use arbor_lab::results::{Clock, Ending, Event, Phase, Run, StepRecord};
 use arbor_lab::run::{Interrupt, Interval, Watch};
 use arbor_lab::target::managed::Setup;
-use arbor_wire::{Command, Limits, Scratch, decode, frame_length};
+use arbor_wire::Command;
 
 /// A table of so many documents takes no more.
 const FULL: usize = 20_000;
@@ -20,38 +22,9 @@ const FULL: usize = 20_000;
 type Tables = Arc<Mutex<BTreeMap<String, BTreeMap<i64, DocBuf>>>>;
 
 fn start() -> (String, Tables) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
     let tables = Tables::default();
     let shared = tables.clone();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let tables = shared.clone();
-            std::thread::spawn(move || serve(stream, &tables));
-        }
-    });
-    (address, tables)
-}
-
-fn serve(mut stream: TcpStream, tables: &Tables) {
-    stream.set_nodelay(true).unwrap();
-    let (mut buffer, mut part, mut scratch) = (Vec::new(), vec![0; 1 << 16], Scratch::default());
-    loop {
-        while let Some(length) = frame_length(&buffer).unwrap().filter(|length| *length <= buffer.len()) {
-            let command = decode(&buffer[..length], &mut scratch, Limits::default()).unwrap().into_command().unwrap();
-            let mut out = Vec::new();
-            command.reply_to.encode(1, answer(&command, tables).as_doc(), &mut out);
-            drop(command);
-            if stream.write_all(&out).is_err() {
-                return;
-            }
-            buffer.drain(..length);
-        }
-        match stream.read(&mut part) {
-            Ok(n) if n > 0 => buffer.extend_from_slice(&part[..n]),
-            _ => return,
-        }
-    }
+    (stand_in::start(move |command| answer(command, &shared)), tables)
 }
 
 fn integer(value: Option<ValueRef<'_>>) -> i64 {
@@ -338,7 +311,7 @@ fn a_server_that_does_not_start_is_reported_and_the_next_goes_on() {
 
 #[test]
 fn nobody_listens() {
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let run = carried_out(&plan("load", &address.to_string()));
     assert!(failure(&run, 0).starts_with(&format!("stand-in ({address}): ")), "{}", failure(&run, 0));
     assert!(has_event(&run, "refused"), "{:?}", run.events);

@@ -1,6 +1,7 @@
 //! Every workload's commands on the wire against spec/workloads.md: forms, how many make an operation, and the mix.
 
 mod capture;
+mod stand_in;
 
 use std::collections::BTreeMap;
 

@@ -37,7 +37,7 @@ pub(crate) fn option(name: &'static str, value: &'static str, help: &'static str
     Arg::new(name).long(name).value_name(value).help(help)
 }
 
-fn switch(name: &'static str, help: &'static str) -> Arg {
+pub(crate) fn switch(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 

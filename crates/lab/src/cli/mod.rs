@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 pub use arguments::command;
-pub(crate) use arguments::{list, option, servers};
+pub(crate) use arguments::{list, option, servers, switch};
 use clap::ArgMatches;
 pub(crate) use overrides::setup;
 

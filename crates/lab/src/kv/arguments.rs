@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 
 use super::child::{self, EngineProcess};
 use super::conduct::{Outcome, Runner, Told, conduct};
 use super::{KvEngine, KvOptions, Phase, summary};
-use crate::cli::{list, number, option, parse, text, texts};
+use crate::cli::{list, number, option, parse, switch, text, texts};
 use crate::experiment::{check_room, default_root};
 use crate::results::Ending;
 use crate::run::Interrupt;
@@ -19,10 +19,6 @@ const DISK_BYTES: u64 = 5;
 /// Cache of a cold run unless another is given, and the memory beside it.
 const COLD_CACHE_MB: u64 = 256;
 const COLD_REST_MB: u64 = 128;
-
-fn switch(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-}
 
 pub(crate) fn command() -> Command {
     Command::new("kv")

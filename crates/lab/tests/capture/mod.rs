@@ -1,15 +1,15 @@
 //! A server of a few lines that keeps what it is sent, and answers as if it held what was asked for, or nothing.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_lab::target::mongodb::MongoDb;
 use arbor_lab::target::{Session, Target};
 use arbor_lab::workload::{Client, Mode, Place, Unit, Workload, build};
-use arbor_wire::{Command, Limits, Scratch, decode, frame_length};
+use arbor_wire::Command;
+
+use crate::stand_in;
 
 /// What the server says to every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,34 +20,26 @@ pub enum Answers {
     Nothing,
 }
 
-#[derive(Default)]
-struct State {
-    /// Bodies with their document sequences put in as arrays.
-    commands: Vec<DocBuf>,
-    nothing: bool,
-}
-
 /// A session on a server that keeps what it is sent.
 pub struct Capture {
-    state: Arc<Mutex<State>>,
+    /// Bodies with their document sequences put in as arrays.
+    commands: Arc<Mutex<Vec<DocBuf>>>,
     session: Box<dyn Session>,
 }
 
 impl Capture {
     pub fn new(answers: Answers) -> Capture {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let target = MongoDb::at("capture", &listener.local_addr().unwrap().to_string());
-        let state = Arc::new(Mutex::new(State { nothing: answers == Answers::Nothing, ..State::default() }));
-        let shared = state.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let state = shared.clone();
-                std::thread::spawn(move || serve(stream, &state));
-            }
+        let commands = Arc::new(Mutex::new(Vec::new()));
+        let (nothing, kept) = (answers == Answers::Nothing, commands.clone());
+        let address = stand_in::start(move |command| {
+            let whole = whole(command);
+            let reply = answer(whole.as_doc(), nothing);
+            kept.lock().unwrap().push(whole);
+            reply
         });
-        let session = target.connect().unwrap();
-        state.lock().unwrap().commands.clear();
-        Capture { state, session }
+        let session = MongoDb::at("capture", &address).connect().unwrap();
+        commands.lock().unwrap().clear();
+        Capture { commands, session }
     }
 
     pub fn session(&mut self) -> &mut dyn Session {
@@ -63,7 +55,7 @@ impl Capture {
 
     /// What was sent since the last time.
     pub fn taken(&mut self) -> Vec<DocBuf> {
-        std::mem::take(&mut self.state.lock().unwrap().commands)
+        std::mem::take(&mut *self.commands.lock().unwrap())
     }
 
     /// The forms of what was sent since the last time.
@@ -78,30 +70,6 @@ pub fn workload(name: &str, mode: Mode, settings: serde_json::Value) -> Box<dyn 
 
 pub fn client(workload: &dyn Workload, seed: u64) -> Box<dyn Client> {
     workload.client(Place { number: 0, of: workload.threads(1) }, seed)
-}
-
-fn serve(mut stream: TcpStream, state: &Mutex<State>) {
-    stream.set_nodelay(true).unwrap();
-    let (mut buffer, mut part, mut scratch) = (Vec::new(), vec![0; 1 << 16], Scratch::default());
-    loop {
-        while let Some(length) = frame_length(&buffer).unwrap().filter(|length| *length <= buffer.len()) {
-            let command = decode(&buffer[..length], &mut scratch, Limits::default()).unwrap().into_command().unwrap();
-            let (mut out, mut state) = (Vec::new(), state.lock().unwrap());
-            let whole = whole(&command);
-            command.reply_to.encode(1, answer(whole.as_doc(), state.nothing).as_doc(), &mut out);
-            drop(command);
-            state.commands.push(whole);
-            drop(state);
-            if stream.write_all(&out).is_err() {
-                return;
-            }
-            buffer.drain(..length);
-        }
-        match stream.read(&mut part) {
-            Ok(n) if n > 0 => buffer.extend_from_slice(&part[..n]),
-            _ => return,
-        }
-    }
 }
 
 fn whole(command: &Command<'_>) -> DocBuf {

@@ -1,0 +1,43 @@
+//! A server of a few lines, whose answers are the test's.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use arbor_bson::DocBuf;
+use arbor_wire::{Command, Limits, Scratch, decode, frame_length};
+
+/// Starts it; it lives as long as the test. Answers its address.
+pub fn start(answer: impl Fn(&Command<'_>) -> DocBuf + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let answer = Arc::new(answer);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let answer = answer.clone();
+            std::thread::spawn(move || serve(stream, &*answer));
+        }
+    });
+    address
+}
+
+fn serve(mut stream: TcpStream, answer: &impl Fn(&Command<'_>) -> DocBuf) {
+    stream.set_nodelay(true).unwrap();
+    let (mut buffer, mut part, mut scratch) = (Vec::new(), vec![0; 1 << 16], Scratch::default());
+    loop {
+        while let Some(length) = frame_length(&buffer).unwrap().filter(|length| *length <= buffer.len()) {
+            let command = decode(&buffer[..length], &mut scratch, Limits::default()).unwrap().into_command().unwrap();
+            let mut out = Vec::new();
+            command.reply_to.encode(1, answer(&command).as_doc(), &mut out);
+            drop(command);
+            if stream.write_all(&out).is_err() {
+                return;
+            }
+            buffer.drain(..length);
+        }
+        match stream.read(&mut part) {
+            Ok(n) if n > 0 => buffer.extend_from_slice(&part[..n]),
+            _ => return,
+        }
+    }
+}
