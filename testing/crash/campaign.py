@@ -1,4 +1,4 @@
-"""What the loops of kills do alike: arguments with a seed that repeats a run, a server on a folder of its own that stays when a
+"""What the programs here do alike: arguments with a seed that repeats a run, a server on a folder of its own that stays when a
 problem was found, and the look at documents of which every client knows what must be there."""
 
 import argparse
@@ -19,11 +19,11 @@ class Problems(Exception):
     """What a round found, a text each."""
 
 
-def arguments(description, kills, seconds, **more):
+def arguments(description, kills, seconds, seconds_are="longest time between kills", **more):
     """The arguments of every loop and `more` (name=default), and random numbers of their seed."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--kills", type=int, default=kills)
-    parser.add_argument("--seconds", type=float, default=seconds, help="longest time between kills")
+    parser.add_argument("--seconds", type=float, default=seconds, help=seconds_are)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     for name, default in more.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
@@ -33,10 +33,13 @@ def arguments(description, kills, seconds, **more):
 
 
 @contextlib.contextmanager
-def server(name, engine, *flags, kind=Arbor):
-    """A server that checkpoints every two seconds. `Problems` end the program with code 1 and leave the folder."""
+def server(name, engine, *flags, kind=Arbor, syncdelay=2):
+    """A server that checkpoints every `syncdelay` seconds (None: as it does by itself). `Problems` end the program with code 1
+    and leave the folder."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f"arbor-{name}-"))
-    arbor = kind(folder / "data", ["--syncdelay", "2", *(["--storageEngine", engine] if engine else []), *flags])
+    given = [("--syncdelay", syncdelay), ("--storageEngine", engine)]
+    flags = [*(text for flag, value in given if value for text in (flag, str(value))), *flags]
+    arbor = kind(folder / "data", flags)
     arbor.start()
     try:
         yield arbor

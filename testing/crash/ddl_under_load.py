@@ -7,16 +7,12 @@ clean. Errors that clients may see under such changes are listed in ALLOWED; any
 line of severity E or F in the server's log. Ends with a non-zero code at the first contradiction.
 """
 
-import argparse
 import collections
 import json
 import os
 import pathlib
 import random
-import shutil
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -25,9 +21,7 @@ import pymongo
 from pymongo.errors import BulkWriteError, ConnectionFailure, OperationFailure
 from pymongo.write_concern import WriteConcern
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-from arbor_process import Arbor  # noqa: E402
+from campaign import Problems, arguments, server
 
 NAMESPACE_NOT_FOUND, INDEX_NOT_FOUND, CURSOR_NOT_FOUND, NAMESPACE_EXISTS = 26, 27, 43, 48
 QUERY_PLAN_KILLED, INDEX_OPTIONS, INDEX_SPECS, DUPLICATE_KEY, INTERRUPTED, CURSOR_KILLED = 175, 85, 86, 11000, 11601, 237
@@ -450,15 +444,13 @@ def finish(shared, workers):
             shared.problems.append(f"{worker.name} hangs")
 
 
-def fail(arbor, folder, problems):
-    for problem in problems[:10]:
-        print(f"  {problem}")
-    print(f"  data kept in {folder}", flush=True)
-    arbor.process.kill()
-    sys.exit(1)
+def fail(arbor, problems):
+    """Leaves the data as they are now."""
+    arbor.kill()
+    raise Problems(*problems[:10])
 
 
-def run_load(arbor, shared, rng, seconds, folder):
+def run_load(arbor, shared, rng, seconds):
     workers, most = work(arbor, shared, rng, seconds)
     finish(shared, workers)
     with pymongo.MongoClient(arbor.uri) as client:
@@ -469,10 +461,10 @@ def run_load(arbor, shared, rng, seconds, folder):
     print(f"load: {sum(shared.done.values())} steps in {seconds:.0f} s, {most} MB, {dict(shared.done)}", flush=True)
     print(f"errors as allowed: { {f'{name} {code}': n for (name, code), n in shared.errors.items()} }", flush=True)
     if problems:
-        fail(arbor, folder, problems)
+        fail(arbor, problems)
 
 
-def run_kill(arbor, shared, rng, seconds, folder, number):
+def run_kill(arbor, shared, rng, seconds, number):
     workers, _ = work(arbor, shared, rng, rng.uniform(0.3, seconds))
     problems = list(shared.problems)
     shared.stopping.set()
@@ -488,10 +480,10 @@ def run_kill(arbor, shared, rng, seconds, folder, number):
     problems += shared.problems + log_problems(arbor)
     print(f"kill {number}: {sum(shared.done.values())} steps so far, served again after {took:.2f} s", flush=True)
     if problems:
-        fail(arbor, folder, problems)
+        fail(arbor, problems)
 
 
-def check_space(arbor, folder):
+def check_space(arbor):
     """Dropped data gives its pages back to later data: the file does not grow for ever."""
     data = next(path for name in ["ftree/ftree.data", "lmdb/data.mdb"] if (path := arbor.dbpath / name).exists())
     sizes = []
@@ -507,32 +499,27 @@ def check_space(arbor, folder):
             sizes.append(data.stat().st_blocks * 512 >> 20)
     print(f"space: the file after each of six rounds of 20,000 documents: {sizes} MB", flush=True)
     if sizes[-1] > sizes[1] * 1.7 + 20:
-        fail(arbor, folder, [f"the file grows: {sizes}"])
+        fail(arbor, [f"the file grows: {sizes}"])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=40.0, help="of load without kills")
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--between", type=float, default=3.0, help="longest time between kills")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    args = parser.parse_args()
-    print(f"seed {args.seed}", flush=True)
-    rng = random.Random(args.seed)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="arbor-ddl-"))
-    arbor = Arbor(folder / "data", ["--syncdelay", "2"])
-    arbor.start()
+def run(arbor, args, rng):
     with pymongo.MongoClient(arbor.uri) as client:
         prepare(client)
     shared = Shared(arbor.uri)
-    run_load(arbor, shared, rng, args.seconds, folder)
+    run_load(arbor, shared, rng, args.seconds)
     for number in range(args.kills):
-        run_kill(arbor, shared, rng, args.between, folder, number + 1)
-    check_space(arbor, folder)
+        run_kill(arbor, shared, rng, args.between, number + 1)
+    check_space(arbor)
     if arbor.stop() != 0:
-        fail(arbor, folder, [f"the server ended with {arbor.process.returncode}"])
-    shutil.rmtree(folder)
+        fail(arbor, [f"the server ended with {arbor.process.returncode}"])
     print(f"{args.kills} kills, {sum(shared.done.values())} steps, no contradiction")
+
+
+def main():
+    seconds_are = "of load without kills; --between: longest time between kills"
+    args, rng = arguments(__doc__, kills=10, seconds=40.0, seconds_are=seconds_are, between=3.0)
+    with server("ddl", None) as arbor:
+        run(arbor, args, rng)
 
 
 if __name__ == "__main__":

@@ -7,19 +7,12 @@ On a machine that others use, compare several runs.
 
 import argparse
 import multiprocessing
-import os
-import pathlib
 import random
-import shutil
-import sys
-import tempfile
 import time
 
 import pymongo
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-from arbor_process import Arbor  # noqa: E402
+from campaign import server
 
 
 def work(uri, number, documents, counts, stopping):
@@ -65,6 +58,37 @@ def build(uri, _engines, answers):
         answers.append(f"three indexes in {time.monotonic() - began:.1f} s")
 
 
+def load(uri, args):
+    with pymongo.MongoClient(uri) as client:
+        for engine in args.engines.split(",") if args.change == "engines" else []:  # all are open from now on, which costs a little by itself
+            client.other.create_collection(engine, storageEngine={engine: {}})
+        if args.change == "engines":
+            client.dip.c.create_index("k")
+        for start in range(0, args.documents, 1000):
+            ids = range(start, min(start + 1000, args.documents))
+            client.dip.c.insert_many([{"_id": i, "k": i % 1000, "n": 0, "pad": "x" * 200} for i in ids])
+
+
+def measure(uri, args):
+    """The rates before, during and after the change, and what the change answered."""
+    counts, stopping = multiprocessing.Array("q", args.clients, lock=False), multiprocessing.Value("b", 0)
+    clients = [multiprocessing.Process(target=work, args=(uri, n, args.documents, counts, stopping), daemon=True)
+               for n in range(args.clients)]
+    for process in clients:
+        process.start()
+    time.sleep(3)
+    before = rates(counts, args.before)
+    answers = multiprocessing.Manager().list()
+    mover = multiprocessing.Process(target=move if args.change == "engines" else build, args=(uri, args.engines.split(","), answers))
+    mover.start()
+    during = rates(counts, 1, mover.is_alive)
+    after = rates(counts, args.before)
+    stopping.value = 1
+    for process in clients:
+        process.join(10)
+    return before, during, after, list(answers)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=200_000)
@@ -74,34 +98,10 @@ def main():
     parser.add_argument("--change", choices=["engines", "indexes"], default="engines")
     parser.add_argument("--engines", default="lmdb,ftree")
     args = parser.parse_args()
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="arbor-dip-"))
-    arbor = Arbor(folder / "data")
-    arbor.start()
-    with pymongo.MongoClient(arbor.uri) as client:
-        for engine in args.engines.split(",") if args.change == "engines" else []:  # all are open from now on, which costs a little by itself
-            client.other.create_collection(engine, storageEngine={engine: {}})
-        if args.change == "engines":
-            client.dip.c.create_index("k")
-        for start in range(0, args.documents, 1000):
-            ids = range(start, min(start + 1000, args.documents))
-            client.dip.c.insert_many([{"_id": i, "k": i % 1000, "n": 0, "pad": "x" * 200} for i in ids])
-    counts, stopping = multiprocessing.Array("q", args.clients, lock=False), multiprocessing.Value("b", 0)
-    clients = [multiprocessing.Process(target=work, args=(arbor.uri, n, args.documents, counts, stopping), daemon=True)
-               for n in range(args.clients)]
-    for process in clients:
-        process.start()
-    time.sleep(3)
-    before = rates(counts, args.before)
-    answers = multiprocessing.Manager().list()
-    mover = multiprocessing.Process(target=move if args.change == "engines" else build, args=(arbor.uri, args.engines.split(","), answers))
-    mover.start()
-    during = rates(counts, 1, mover.is_alive)
-    after = rates(counts, args.before)
-    stopping.value = 1
-    for process in clients:
-        process.join(10)
-    arbor.stop()
-    shutil.rmtree(folder)
+    with server("dip", None, syncdelay=None) as arbor:
+        load(arbor.uri, args)
+        before, during, after, answers = measure(arbor.uri, args)
+
     def shown(rates):
         found = windows(rates, args.window)
         return f"{sum(rates) / len(rates):.0f} operations/s (windows of {args.window} s: {min(found):.0f} to {max(found):.0f})"
