@@ -6,6 +6,7 @@ mod stand_in;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,8 +14,12 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_lab::experiment::{Book, Parameters, PhasePlan, Plan, Scale, carry_out, find, read};
 use arbor_lab::results::{Clock, Ending, Event, Phase, Run, StepRecord};
 use arbor_lab::run::{Interrupt, Interval, Watch};
+use arbor_lab::target::Driver;
 use arbor_lab::target::managed::Setup;
 use arbor_wire::Command;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// A table of so many documents takes no more.
 const FULL: usize = 20_000;
@@ -25,6 +30,24 @@ fn start() -> (String, Tables) {
     let tables = Tables::default();
     let shared = tables.clone();
     (stand_in::start(move |command| answer(command, &shared)), tables)
+}
+
+/// With TLS and a certificate by an authority whose own is left at `authority`.
+fn start_with_tls(authority: &Path) -> String {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    std::fs::write(authority, issuer.pem()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap().der().clone();
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let config = config.with_single_cert(vec![certificate], PrivateKeyDer::try_from(key.serialize_der()).unwrap());
+    let config = Arc::new(config.unwrap());
+    let tables = Tables::default();
+    let channel = move |socket| StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), socket);
+    stand_in::start_over(channel, move |command| answer(command, &tables))
 }
 
 fn integer(value: Option<ValueRef<'_>>) -> i64 {
@@ -133,7 +156,19 @@ fn answer(command: &Command<'_>, tables: &Tables) -> DocBuf {
                 .with("storageSize", 512_000)
                 .with("indexSize", 64_000)
         }
-        ("hello" | "buildInfo" | "create" | "createIndexes", _) => DocBuf::new().with("version", "7.0.0"),
+        // What full drivers ask for.
+        ("hello" | "isMaster" | "ismaster", _) => DocBuf::new()
+            .with("isWritablePrimary", true)
+            .with("ismaster", true)
+            .with("helloOk", true)
+            .with("maxBsonObjectSize", 16_777_216)
+            .with("maxMessageSizeBytes", 48_000_000)
+            .with("maxWriteBatchSize", 100_000)
+            .with("minWireVersion", 0)
+            .with("maxWireVersion", 21),
+        ("buildInfo" | "create" | "createIndexes" | "ping" | "endSessions", _) => {
+            DocBuf::new().with("version", "7.0.0")
+        }
         (other, _) => return DocBuf::new().with("ok", 0.0).with("errmsg", other).with("code", 59),
     };
     reply.with("ok", 1.0)
@@ -223,6 +258,36 @@ fn point_queries() {
     let run = carried_out(&other);
     assert!(failure(&run, 0).contains("--drop"), "{}", failure(&run, 0));
     assert_eq!(run.record.ending, Ending::Partial);
+}
+
+#[test]
+fn a_server_with_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = folder.path().join("authority.pem");
+    let address = start_with_tls(&authority);
+    let mut plan = plan("001-point-queries", &format!("{address}/?tls=true&tlsCAFile={}", authority.display()));
+    plan.parameters.drivers = vec![Driver::Lean];
+    if cfg!(feature = "official-driver") {
+        plan.parameters.drivers.push(Driver::Official);
+    }
+    let run = carried_out(&plan);
+    for (number, system) in run.record.systems.iter().enumerate() {
+        assert_eq!(failure(&run, number), "none", "{}", system.name);
+        let measured: Vec<_> = system.steps.iter().filter(|step| step.phase == Phase::Run).collect();
+        assert_eq!(measured.len(), 2);
+        assert!(measured.iter().all(|step| step.figure("errors") == Some(0.0) && step.per_second().unwrap() > 10.0));
+    }
+    assert_eq!(run.record.systems.len(), plan.parameters.drivers.len());
+
+    for (options, expect) in [
+        ("", "closes connections without an answer; it may want TLS (tls=true)"),
+        ("/?tls=true&tlsCAFile=/nowhere", "tlsCAFile /nowhere: No such file"),
+        ("/?tls=true&tlsAllowInvalidHostnames=true", "tlsCAFile"),
+    ] {
+        plan.parameters.targets = vec![format!("stand-in=mongodb://{address}{options}")];
+        let run = carried_out(&plan);
+        assert!(failure(&run, 0).contains(expect), "{}", failure(&run, 0));
+    }
 }
 
 #[test]

@@ -9,20 +9,28 @@ use arbor_wire::{Command, Limits, Scratch, decode, frame_length};
 
 /// Starts it; it lives as long as the test. Answers its address.
 pub fn start(answer: impl Fn(&Command<'_>) -> DocBuf + Send + Sync + 'static) -> String {
+    start_over(|socket| socket, answer)
+}
+
+/// Over what `channel` makes of each socket.
+pub fn start_over<S: Read + Write>(
+    channel: impl Fn(TcpStream) -> S + Send + Sync + 'static,
+    answer: impl Fn(&Command<'_>) -> DocBuf + Send + Sync + 'static,
+) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let answer = Arc::new(answer);
+    let shared = Arc::new((channel, answer));
     std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let answer = answer.clone();
-            std::thread::spawn(move || serve(stream, &*answer));
+        for socket in listener.incoming().flatten() {
+            let shared = shared.clone();
+            socket.set_nodelay(true).unwrap();
+            std::thread::spawn(move || serve(shared.0(socket), &shared.1));
         }
     });
     address
 }
 
-fn serve(mut stream: TcpStream, answer: &impl Fn(&Command<'_>) -> DocBuf) {
-    stream.set_nodelay(true).unwrap();
+fn serve(mut stream: impl Read + Write, answer: &impl Fn(&Command<'_>) -> DocBuf) {
     let (mut buffer, mut part, mut scratch) = (Vec::new(), vec![0; 1 << 16], Scratch::default());
     loop {
         while let Some(length) = frame_length(&buffer).unwrap().filter(|length| *length <= buffer.len()) {

@@ -14,6 +14,9 @@ pub enum ClientError {
     Frame(String),
     #[error("connection string: {0}")]
     Uri(String),
+    /// Why there is no connection with TLS, with the option that could make one.
+    #[error("TLS: {0}")]
+    Tls(String),
     /// `user` is named with the database that knows it; `code` is the server's, when it was the server that refused.
     #[error("user {user} is not let in: {reason}")]
     Authentication { user: String, reason: String, code: Option<i32> },

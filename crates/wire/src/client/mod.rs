@@ -9,10 +9,10 @@ mod credential;
 mod cursor;
 mod error;
 mod scram;
+mod stream;
+mod tls;
 mod uri;
 
-use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
@@ -20,6 +20,8 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 pub use credential::Credential;
 pub use error::ClientError;
 pub use scram::Mechanism;
+use stream::Stream;
+pub use tls::{Tls, TlsOptions, Trust};
 pub use uri::Uri;
 
 use crate::bytes::Bytes;
@@ -42,18 +44,27 @@ pub struct Options {
     /// How long a connect, one read or one write may take; `None` waits for ever.
     pub timeout: Option<Duration>,
     pub credential: Option<Credential>,
+    /// `None`: what is sent can be read on its way.
+    pub tls: Option<Tls>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { app_name: "arbor".to_owned(), compressor: None, checksum: false, timeout: None, credential: None }
+        Options {
+            app_name: "arbor".to_owned(),
+            compressor: None,
+            checksum: false,
+            timeout: None,
+            credential: None,
+            tls: None,
+        }
     }
 }
 
 /// One connection. After an [`ClientError::Io`] or [`ClientError::Protocol`] it is of no more use; connect again.
 #[derive(Debug)]
 pub struct Client {
-    stream: TcpStream,
+    stream: Stream,
     options: Options,
     /// What the handshake agreed on.
     compressor: Option<Compressor>,
@@ -86,18 +97,18 @@ impl Client {
     pub fn connect_with(address: &str, options: Options) -> Result<Client, ClientError> {
         let timeout = options.timeout;
         let mut client = Client::connect_silently(address, options)?;
-        client.stream.set_read_timeout(timeout.map(|timeout| timeout.min(HELLO_TIMEOUT)))?;
+        client.stream.socket().set_read_timeout(timeout.map(|timeout| timeout.min(HELLO_TIMEOUT)))?;
         client.hello()?;
-        client.stream.set_read_timeout(timeout)?;
+        client.stream.socket().set_read_timeout(timeout)?;
         Ok(client)
     }
 
-    /// Connects without a handshake: for tests of what a server takes before it.
+    /// Connects without a hello: for tests of what a server takes before it.
     pub fn connect_silently(address: &str, options: Options) -> Result<Client, ClientError> {
-        let stream = open(address, options.timeout.map(|timeout| timeout.min(HELLO_TIMEOUT)))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(options.timeout)?;
-        stream.set_write_timeout(options.timeout)?;
+        let soon = options.timeout.map(|timeout| timeout.min(HELLO_TIMEOUT));
+        let stream = Stream::open(address, options.tls.as_ref(), soon)?;
+        stream.socket().set_read_timeout(options.timeout)?;
+        stream.socket().set_write_timeout(options.timeout)?;
         Ok(Client {
             stream,
             options,
@@ -209,8 +220,7 @@ impl Client {
         if let Some(compressor) = compressor {
             compress::compress(compressor, 0, &mut self.out).map_err(|error| ClientError::Frame(error.to_string()))?;
         }
-        self.stream.write_all(&self.out)?;
-        Ok(())
+        self.stream.write_all(&self.out)
     }
 
     /// Reads one reply to the last request.
@@ -234,7 +244,7 @@ impl Client {
 
     /// Sends bytes as they are: for tests of what a server does with bad frames.
     pub fn send_raw(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
-        Ok(self.stream.write_all(bytes)?)
+        self.stream.write_all(bytes)
     }
 
     /// Reads one whole frame as it came, whatever it holds.
@@ -270,18 +280,6 @@ impl Client {
         self.filled += received;
         Ok(())
     }
-}
-
-fn open(address: &str, timeout: Option<Duration>) -> std::io::Result<TcpStream> {
-    let Some(timeout) = timeout else { return TcpStream::connect(address) };
-    let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, timeout) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }
 
 /// Appends the element `$db` and the final NUL of a document.

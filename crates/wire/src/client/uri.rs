@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::{ClientError, Credential, Mechanism, Options};
+use super::{ClientError, Credential, Mechanism, Options, Tls, TlsOptions, Trust};
 use crate::Compressor;
 
 /// `mongodb://[user:password@]host[:port][/database][?authSource=..&authMechanism=..&compressors=..&appName=..`
-/// `&socketTimeoutMS=..&checksum=true]`, or `host[:port]`.
+/// `&socketTimeoutMS=..&checksum=true&tls=true&tlsCAFile=..&tlsCertificateKeyFile=..&tlsAllowInvalidCertificates=..`
+/// `&tlsAllowInvalidHostnames=..&tlsInsecure=..]`, or `host[:port]`.
 #[derive(Clone, Debug)]
 pub struct Uri {
     /// `host:port` of the first host.
@@ -20,6 +21,7 @@ const PORT: &str = "27017";
 const AUTH_SOURCE: &str = "admin";
 
 impl Uri {
+    /// Reads the files that the options of TLS name.
     pub fn parse(text: &str) -> Result<Uri, ClientError> {
         // What is wrong is named without the text when that holds a password.
         let shown = if text.contains('@') { String::new() } else { format!(" in {text:?}") };
@@ -28,25 +30,35 @@ impl Uri {
             return Err(wrong("mongodb+srv is not supported"));
         }
         let rest = text.strip_prefix("mongodb://").unwrap_or(text);
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (rest, text_of_query) = rest.split_once('?').unwrap_or((rest, ""));
         let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, hosts) = hosts.rsplit_once('@').map_or((None, hosts), |(user, hosts)| (Some(user), hosts));
         let host = hosts.split(',').next().filter(|host| !host.is_empty()).ok_or_else(|| wrong("no host"))?;
         let has_port = host.rsplit_once(':').is_some_and(|(before, _)| !before.contains(':') || before.ends_with(']'));
         let address = if has_port { host.to_owned() } else { format!("{host}:{PORT}") };
-        let (mut options, mut login) = (Options::default(), Login::default());
-        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        let mut query = Query::default();
+        for (name, value) in text_of_query.split('&').filter_map(|pair| pair.split_once('=')) {
             let value = decoded(value).map_err(|what| wrong(&what))?;
-            set(&mut options, &mut login, name, &value).map_err(|what| wrong(&what))?;
+            query.set(name, &value).map_err(|what| wrong(&what))?;
         }
         let database = (!database.is_empty()).then(|| decoded(database)).transpose().map_err(|what| wrong(&what))?;
+        let Query { mut options, login, secrecy } = query;
         options.credential = login.credential(user, database.as_deref()).map_err(|what| wrong(&what))?;
+        options.tls = secrecy.tls().map_err(|what| wrong(&what))?;
         Ok(Uri { address, database, options })
     }
 
     pub fn options(&self) -> Options {
         self.options.clone()
     }
+}
+
+/// What stands behind the `?`.
+#[derive(Default)]
+struct Query {
+    options: Options,
+    login: Login,
+    secrecy: Secrecy,
 }
 
 /// What the query says about users.
@@ -69,31 +81,93 @@ impl Login {
     }
 }
 
-/// Options of a driver that mean nothing to one connection are passed over.
-fn set(options: &mut Options, login: &mut Login, name: &str, value: &str) -> Result<(), String> {
-    match name.to_ascii_lowercase().as_str() {
-        "authsource" => login.source = Some(value.to_owned()),
-        "authmechanism" => {
-            let unknown = || format!("authMechanism {value:?} is not supported; SCRAM-SHA-1 and SCRAM-SHA-256 are");
-            login.mechanism = Some(Mechanism::by_name(value).ok_or_else(unknown)?);
+/// What the query says about TLS.
+#[derive(Default)]
+struct Secrecy {
+    /// The first option but `tls` itself, as it was written.
+    first: Option<String>,
+    wanted: Option<bool>,
+    insecure: Option<bool>,
+    any_certificate: Option<bool>,
+    any_name: Option<bool>,
+    options: TlsOptions,
+}
+
+impl Secrecy {
+    /// `name` in small letters.
+    fn set(&mut self, name: &str, written: &str, value: &str) -> Result<(), String> {
+        let switch = || match value {
+            "true" => Ok(Some(true)),
+            "false" => Ok(Some(false)),
+            _ => Err(format!("{written} is true or false, not {value:?}")),
+        };
+        if matches!(name, "tls" | "ssl") {
+            let wanted = switch()?;
+            if self.wanted.is_some() && self.wanted != wanted {
+                return Err("tls and ssl are the same option and have two values".to_owned());
+            }
+            self.wanted = wanted;
+            return Ok(());
         }
-        "compressors" => {
-            let first = value.split(',').next().unwrap_or_default();
-            options.compressor =
-                Some(Compressor::by_name(first).ok_or_else(|| format!("unknown compressor {first:?}"))?);
+        match name {
+            "tlscafile" => self.options.ca_file = Some(value.into()),
+            "tlscertificatekeyfile" => self.options.certificate_key_file = Some(value.into()),
+            "tlsallowinvalidcertificates" => self.any_certificate = switch()?,
+            "tlsallowinvalidhostnames" => self.any_name = switch()?,
+            "tlsinsecure" => self.insecure = switch()?,
+            // Nobody is asked whether a certificate was revoked.
+            "tlsdisableocspendpointcheck" | "tlsdisablecertificaterevocationcheck" => {}
+            _ => return Err(format!("{written} is not supported")),
         }
-        "appname" => options.app_name = value.to_owned(),
-        "checksum" => options.checksum = value == "true",
-        "sockettimeoutms" => {
-            let milliseconds = value.parse().map_err(|_| format!("socketTimeoutMS is no number: {value:?}"))?;
-            options.timeout = (milliseconds > 0).then(|| Duration::from_millis(milliseconds));
-        }
-        "tls" | "ssl" if value == "true" => {
-            return Err("tls is not supported by this client (a tunnel such as stunnel can stand before it)".to_owned());
-        }
-        _ => {}
+        self.first.get_or_insert_with(|| written.to_owned());
+        Ok(())
     }
-    Ok(())
+
+    fn tls(mut self) -> Result<Option<Tls>, String> {
+        if self.wanted != Some(true) {
+            return self.first.map_or(Ok(None), |first| Err(format!("{first} is of no use without tls=true")));
+        }
+        if self.insecure.is_some() && (self.any_certificate.is_some() || self.any_name.is_some()) {
+            return Err("tlsInsecure means both tlsAllowInvalid options and does not stand beside them".to_owned());
+        }
+        let yes = |switch: Option<bool>| switch == Some(true);
+        // Drivers let a certificate that any may have made have any name too.
+        self.options.trust = match () {
+            () if yes(self.insecure) || yes(self.any_certificate) => Trust::Anything,
+            () if yes(self.any_name) => Trust::AnyName,
+            () => Trust::Full,
+        };
+        Tls::new(self.options).map(Some)
+    }
+}
+
+impl Query {
+    /// Options of a driver that mean nothing to one connection are passed over; those of TLS are not, whoever gives one
+    /// counts on it.
+    fn set(&mut self, written: &str, value: &str) -> Result<(), String> {
+        let options = &mut self.options;
+        match written.to_ascii_lowercase().as_str() {
+            "authsource" => self.login.source = Some(value.to_owned()),
+            "authmechanism" => {
+                let unknown = || format!("authMechanism {value:?} is not supported; SCRAM-SHA-1 and SCRAM-SHA-256 are");
+                self.login.mechanism = Some(Mechanism::by_name(value).ok_or_else(unknown)?);
+            }
+            "compressors" => {
+                let first = value.split(',').next().unwrap_or_default();
+                options.compressor =
+                    Some(Compressor::by_name(first).ok_or_else(|| format!("unknown compressor {first:?}"))?);
+            }
+            "appname" => options.app_name = value.to_owned(),
+            "checksum" => options.checksum = value == "true",
+            "sockettimeoutms" => {
+                let milliseconds = value.parse().map_err(|_| format!("socketTimeoutMS is no number: {value:?}"))?;
+                options.timeout = (milliseconds > 0).then(|| Duration::from_millis(milliseconds));
+            }
+            name if name == "ssl" || name.starts_with("tls") => self.secrecy.set(name, written, value)?,
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
 /// Percent-decoding.
@@ -135,9 +209,38 @@ mod tests {
         assert_eq!((options.app_name.as_str(), options.checksum), ("lab", true));
         assert_eq!(options.timeout, Some(Duration::from_millis(5)));
         assert_eq!(uri.database.as_deref(), Some("d"));
-        for bad in ["mongodb://", "mongodb+srv://h", "mongodb://h/?compressors=lzma", "h/?tls=true"] {
+        for bad in ["mongodb://", "mongodb+srv://h", "mongodb://h/?compressors=lzma", "h/?tls=yes"] {
             assert!(Uri::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn tls() {
+        let check = |query: &str, expect: Option<Trust>| {
+            let tls = Uri::parse(&format!("mongodb://h/?{query}")).unwrap().options().tls;
+            assert_eq!(tls.map(|tls| tls.options().trust), expect, "{query}");
+        };
+        check("tls=false", None);
+        check("ssl=false&tls=false", None);
+        check("tls=true&tlsInsecure=true", Some(Trust::Anything));
+        check("ssl=true&TLSAllowInvalidCertificates=true", Some(Trust::Anything));
+        check(
+            "ssl=true&tls=true&tlsAllowInvalidCertificates=true&tlsAllowInvalidHostnames=true",
+            Some(Trust::Anything),
+        );
+        check("tlsDisableOCSPEndpointCheck=true&tls=true&tlsInsecure=true", Some(Trust::Anything));
+        let refused = |query: &str, expect: &str| {
+            let error = Uri::parse(&format!("mongodb://h/?{query}")).unwrap_err().to_string();
+            assert!(error.contains(expect), "{query}: {error}");
+        };
+        refused("tls=1", "tls is true or false, not \"1\"");
+        refused("tls=true&ssl=false", "two values");
+        refused("tlsInsecure=true", "tlsInsecure is of no use without tls=true");
+        refused("tls=false&tlsCAFile=f", "tlsCAFile is of no use without tls=true");
+        refused("tls=true&tlsInsecure=true&tlsAllowInvalidHostnames=false", "does not stand beside them");
+        refused("tls=true&tlsCRLFile=f", "tlsCRLFile is not supported");
+        refused("tls=true&tlsCertificateKeyFilePassword=p", "tlsCertificateKeyFilePassword is not supported");
+        refused("tls=true&tlsCAFile=/no/such%20file", "tlsCAFile /no/such file: No such file");
     }
 
     #[test]

@@ -65,6 +65,12 @@ impl MongoDb {
         self.options.credential.as_ref()
     }
 
+    /// What the clients' TLS is like.
+    #[cfg(feature = "official-driver")]
+    pub(super) fn tls(&self) -> Option<&arbor_wire::client::TlsOptions> {
+        self.options.tls.as_ref().map(arbor_wire::client::Tls::options)
+    }
+
     /// The same, run by a process of this machine on a folder of this machine.
     pub fn local(mut self, process: u32, folder: Option<&Path>) -> MongoDb {
         self.process = Some(process);
@@ -98,7 +104,8 @@ impl MongoDb {
                 Error::Server { server, reason: "it takes connections and does not answer".to_owned() }
             }
             ClientError::Io(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                Error::Server { server, reason: "it closes connections without an answer".to_owned() }
+                let wants_tls = if self.options.tls.is_none() { "; it may want TLS (tls=true)" } else { "" };
+                Error::Server { server, reason: format!("it closes connections without an answer{wants_tls}") }
             }
             source => Error::Client { server, source },
         }
@@ -338,6 +345,7 @@ impl From<ClientError> for Failure {
         let code = match &error {
             ClientError::Command { code, .. } => code.to_string(),
             ClientError::Io(error) => format!("io: {}", error.kind()),
+            ClientError::Tls(_) => "tls".to_owned(),
             _ => "protocol".to_owned(),
         };
         Failure { code, message: error.to_string(), broken: !error.is_answer() }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use arbor_wire::client::{Credential, Mechanism};
-use mongodb::options::{AuthMechanism, ClientOptions, Credential as Login};
+use arbor_wire::client::{Credential, Mechanism, TlsOptions, Trust};
+use mongodb::options::{AuthMechanism, ClientOptions, Credential as Login, Tls, TlsOptions as Secrecy};
 use mongodb::sync::Client;
 use serde_json::Value;
 
@@ -38,6 +38,7 @@ impl Official {
         options.max_pool_size = Some(POOL);
         options.max_connecting = Some(CONNECTING);
         options.credential = lean.credential().map(login);
+        options.tls = lean.tls().map(secrecy).transpose()?;
         let client = Client::with_options(options).map_err(failed)?;
         Ok(Official { name, lean, client })
     }
@@ -83,6 +84,19 @@ fn login(credential: &Credential) -> Login {
     });
     let login = Login::builder().username(user).password(password).source(source);
     login.mechanism(mechanism).build()
+}
+
+/// With rustls the driver knows no names to pass over, and takes the authorities of a list in it for the system's.
+fn secrecy(options: &TlsOptions) -> Result<Tls> {
+    if options.trust == Trust::AnyName {
+        let missing = "the official driver has no tlsAllowInvalidHostnames; tlsAllowInvalidCertificates it has";
+        return Err(Error::Usage(missing.to_owned()));
+    }
+    let mut secrecy = Secrecy::default();
+    secrecy.ca_file_path = options.ca_file.clone();
+    secrecy.cert_key_file_path = options.certificate_key_file.clone();
+    secrecy.allow_invalid_certificates = (options.trust == Trust::Anything).then_some(true);
+    Ok(Tls::Enabled(secrecy))
 }
 
 struct OfficialSession {
