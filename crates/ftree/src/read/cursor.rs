@@ -4,11 +4,17 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::Reader;
+use super::overlay::KEYS_MAX;
 use super::page::Page;
 use super::path::Place;
 use super::read_ahead::ReadAhead;
 use crate::tree::Tree;
 use crate::{Kind, Result, blob};
+
+/// Keys of each memtable and run in the first page after a seek: a read of a few rows does not gather hundreds. Each page that
+/// follows may have so many times more.
+const KEYS_FIRST: usize = 32;
+const KEYS_GROWTH: usize = 4;
 
 thread_local! {
     /// A page with its memory, which the next cursor of this thread takes.
@@ -27,19 +33,22 @@ pub struct TreeCursor<'r> {
     ahead: ReadAhead,
     /// Memory for the key at which the next page begins.
     key: Vec<u8>,
+    /// Keys of each memtable and run in the next page.
+    keys_max: usize,
 }
 
 impl<'r> TreeCursor<'r> {
     /// Stands nowhere.
     pub fn new(reader: Reader<'r>, tree: Arc<Tree>) -> TreeCursor<'r> {
         let (page, ahead) = (SPARE.take().unwrap_or_default(), ReadAhead::default());
-        TreeCursor { reader, tree, page, at: None, blob: None, ahead, key: Vec::new() }
+        TreeCursor { reader, tree, page, at: None, blob: None, ahead, key: Vec::new(), keys_max: KEYS_FIRST }
     }
 
     fn load(&mut self, place: Place<'_>) -> Result<()> {
         self.blob = None;
         let version = self.tree.version.load();
-        let loaded = self.page.load(&self.reader, &version, place, &mut self.ahead);
+        let loaded = self.page.load(&self.reader, &version, place, self.keys_max, &mut self.ahead);
+        self.keys_max = (self.keys_max * KEYS_GROWTH).min(KEYS_MAX);
         if loaded.is_err() {
             self.page.clear();
         }
@@ -51,6 +60,7 @@ impl<'r> TreeCursor<'r> {
         self.at = None;
         if !self.page.shows(place) {
             self.ahead.begin();
+            self.keys_max = KEYS_FIRST;
             self.load(place)?;
         }
         match place {

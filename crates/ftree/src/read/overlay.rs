@@ -14,7 +14,7 @@ use crate::table::Table;
 use crate::{Entry, Error, Kind, RangeTombstone, Result, Seq, blob, update};
 
 /// Keys of one source in a page at most, and their bytes.
-const KEYS_MAX: usize = 256;
+pub const KEYS_MAX: usize = 256;
 const BYTES_MAX: usize = 256 << 10;
 
 /// Of the memory that is kept for the next page: each thread that reads has one.
@@ -146,9 +146,10 @@ impl Overlay {
         self.tombstones.extend(seen.cloned());
     }
 
-    pub fn gather_memtable(&mut self, part: &MemTree, window: &mut Window, sight: Sight) {
+    /// `keys_max`: at most [`KEYS_MAX`].
+    pub fn gather_memtable(&mut self, part: &MemTree, window: &mut Window, sight: Sight, keys_max: usize) {
         let mut cursor = part.cursor();
-        let mut gather = Gather::new(self, window, sight);
+        let mut gather = Gather::new(self, window, sight, keys_max);
         if gather.window.forward {
             cursor.seek(&gather.window.low);
             while cursor.entry().is_some_and(|entry| gather.offer(entry)) {
@@ -172,9 +173,10 @@ impl Overlay {
         table: &Arc<Table>,
         window: &mut Window,
         sight: Sight,
+        keys_max: usize,
     ) -> Result<()> {
         let before = self.found.len();
-        let mut gather = Gather::new(self, window, sight);
+        let mut gather = Gather::new(self, window, sight, keys_max);
         gather.run(reader, table)?;
         gather.end();
         let found = self.found.get(before..).unwrap_or_default();
@@ -349,15 +351,27 @@ struct Gather<'g> {
     key_first: usize,
     bytes_first: usize,
     keys: usize,
+    keys_max: usize,
     /// Older versions of the key at hand do not matter (forward).
     settled: bool,
 }
 
 impl<'g> Gather<'g> {
-    fn new(overlay: &'g mut Overlay, window: &'g mut Window, sight: Sight) -> Gather<'g> {
+    fn new(overlay: &'g mut Overlay, window: &'g mut Window, sight: Sight, keys_max: usize) -> Gather<'g> {
         let (first, bytes_first, source) = (overlay.found.len(), overlay.bytes.len(), overlay.sources);
-        let key = Span::default();
-        Gather { overlay, window, sight, source, first, key, key_first: first, bytes_first, keys: 0, settled: false }
+        Gather {
+            overlay,
+            window,
+            sight,
+            source,
+            first,
+            key: Span::default(),
+            key_first: first,
+            bytes_first,
+            keys: 0,
+            keys_max,
+            settled: false,
+        }
     }
 
     /// Whether the source is to go on.
@@ -388,7 +402,7 @@ impl<'g> Gather<'g> {
 
     /// False when the source gave enough: the window ends here.
     fn begin_key(&mut self, key: &[u8]) -> bool {
-        if self.keys == KEYS_MAX || self.overlay.bytes.len() - self.bytes_first > BYTES_MAX {
+        if self.keys == self.keys_max || self.overlay.bytes.len() - self.bytes_first > BYTES_MAX {
             self.window.cut = true;
             if self.window.forward {
                 self.window.high = key.to_vec();

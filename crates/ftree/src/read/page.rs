@@ -28,6 +28,9 @@ const DELETE_BYTES: u64 = 200;
 /// One page in so many adds to the read work, for all of them.
 const SAMPLED: u32 = 4;
 
+/// One page in so many that shows a part of its block gathers what the runs hold for all of it, to ripen the block.
+const RIPENED: u32 = 16;
+
 #[derive(Default)]
 pub struct Page {
     window: Window,
@@ -143,17 +146,18 @@ impl Page {
         self.rows = Rows::default();
     }
 
-    /// Fills the page with the rows around a place, which lies in the page afterwards.
+    /// Fills the page with the rows around a place, which lies in the page afterwards. `keys_max`: of each memtable and run.
     pub fn load(
         &mut self,
         reader: &Reader<'_>,
         version: &TreeVersion,
         place: Place<'_>,
+        keys_max: usize,
         ahead: &mut ReadAhead,
     ) -> Result<()> {
         self.clear();
         let path = Path::to(version, place);
-        let mut filling = Filling { page: self, reader, version, path: &path, place };
+        let mut filling = Filling { page: self, reader, version, path: &path, place, keys_max, number: next_number() };
         match path.child {
             Child::Leaf(leaf) => match filling.covering_tombstone(leaf.meta.max_seq)? {
                 Some(tombstone) => filling.above_only(leaf.meta.max_seq, Some(&tombstone)),
@@ -182,6 +186,8 @@ struct Filling<'f> {
     version: &'f TreeVersion,
     path: &'f Path<'f>,
     place: Place<'f>,
+    keys_max: usize,
+    number: u32,
 }
 
 impl<'f> Filling<'f> {
@@ -247,7 +253,7 @@ impl<'f> Filling<'f> {
         } else {
             self.gather(above)?;
         }
-        let may_ripen = known && !self.page.window.cut && !self.page.overlay.has_updates;
+        let may_ripen = known && !self.page.overlay.has_updates && (!self.page.window.cut || self.number.is_multiple_of(RIPENED));
         if may_ripen && (self.page.overlay.runs > 0 || (!block.is_plain() && block.as_of() == Seq::ZERO)) {
             ripen::ripen(self.reader, self.path, &body, at, &block, above, bounds)?;
         }
@@ -292,9 +298,9 @@ impl<'f> Filling<'f> {
         let sight = Sight { at: self.reader.at, above, all: false };
         let Page { overlay, window, .. } = &mut *self.page;
         for part in parts(self.version) {
-            overlay.gather_memtable(part, window, sight);
+            overlay.gather_memtable(part, window, sight, self.keys_max);
         }
-        gather_runs(self.reader, self.path, overlay, window, sight)?;
+        gather_runs(self.reader, self.path, overlay, window, sight, self.keys_max)?;
         overlay.sort(window, above);
         self.charge_read_work();
         Ok(())
@@ -303,7 +309,7 @@ impl<'f> Filling<'f> {
     /// What the runs cost the reader makes it more urgent to flush them.
     fn charge_read_work(&self) {
         let overlay = &self.page.overlay;
-        if overlay.merged > 0 && is_sampled() {
+        if overlay.merged > 0 && self.number.is_multiple_of(SAMPLED) {
             let bytes = overlay.merged as u64 * MERGED_BYTES + overlay.deletes as u64 * DELETE_BYTES;
             if let Some(slot) = self.path.slots().filter(|slot| !slot.runs.is_empty()).last() {
                 slot.read_work.fetch_add(bytes * u64::from(SAMPLED), Ordering::Relaxed);
@@ -347,12 +353,11 @@ fn common<'b>(a: Bounds<'b>, b: Bounds<'b>) -> Bounds<'b> {
     (a.0.max(b.0), overlay::least_end(a.1, b.1))
 }
 
-/// Whether this page is the one in [`SAMPLED`] that adds to the read work.
-fn is_sampled() -> bool {
+/// Number of the page among those of this thread.
+fn next_number() -> u32 {
     thread_local!(static PAGES: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
-    let pages = PAGES.get().wrapping_add(1);
-    PAGES.set(pages);
-    pages.is_multiple_of(SAMPLED)
+    PAGES.set(PAGES.get().wrapping_add(1));
+    PAGES.get()
 }
 
 /// The memtable parts that hold something, newest first.
@@ -368,11 +373,12 @@ pub fn gather_runs(
     overlay: &mut Overlay,
     window: &mut Window,
     sight: Sight,
+    keys_max: usize,
 ) -> Result<()> {
     for run in path.runs().filter(|run| run.table.meta.max_seq > sight.above) {
         let meta = &run.table.meta;
         if window.low <= meta.last_key && window.is_below_high(&meta.first_key) {
-            overlay.gather_run(reader, &run.table, window, sight)?;
+            overlay.gather_run(reader, &run.table, window, sight, keys_max)?;
         }
     }
     Ok(())

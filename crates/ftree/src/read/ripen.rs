@@ -33,7 +33,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::Reader;
-use super::overlay::{Overlay, Sight, Window};
+use super::overlay::{KEYS_MAX, Overlay, Sight, Window};
 use super::page::gather_runs;
 use super::path::Path;
 use crate::block::{Block, BlockBuilder};
@@ -63,7 +63,7 @@ pub fn ripen(
     window.set(bounds, true);
     let mut overlay = Overlay::default();
     let sight = Sight { at: Seq(u64::MAX), above, all: true };
-    gather_runs(reader, path, &mut overlay, &mut window, sight)?;
+    gather_runs(reader, path, &mut overlay, &mut window, sight, KEYS_MAX)?;
     overlay.sort(&window, above);
     let bytes = block.memory_bytes();
     let is_update = |at| overlay.found(at).is_some_and(|entry| entry.kind == Kind::Update);
