@@ -253,7 +253,8 @@ impl<'f> Filling<'f> {
         } else {
             self.gather(above)?;
         }
-        let may_ripen = known && !self.page.overlay.has_updates && (!self.page.window.cut || self.number.is_multiple_of(RIPENED));
+        let may_ripen =
+            known && !self.page.overlay.has_updates && (!self.page.window.cut || self.number.is_multiple_of(RIPENED));
         if may_ripen && (self.page.overlay.runs > 0 || (!block.is_plain() && block.as_of() == Seq::ZERO)) {
             ripen::ripen(self.reader, self.path, &body, at, &block, above, bounds)?;
         }
