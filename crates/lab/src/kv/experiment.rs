@@ -7,7 +7,7 @@ use super::arguments;
 use super::{Figures, KvEngine, Phase};
 use crate::experiment::{Book, Plan};
 use crate::report;
-use crate::results::{self, Ending, LatencyRow, Record, StepRecord};
+use crate::results::{self, Clock, Ending, LatencyRow, Record, StepRecord};
 use crate::run::Interrupt;
 use crate::{Error, Result};
 
@@ -69,11 +69,14 @@ fn step(phase: &Phase, figures: &Figures, begin_s: f64) -> StepRecord {
     let latency = LatencyRow {
         kind: UNIT.to_owned(),
         count: figures.operations,
+        mean: figures.mean_us,
         p50: figures.p50_us,
+        p90: figures.p90_us,
+        p95: figures.p95_us,
         p99: figures.p99_us,
         p999: figures.p999_us,
         max: figures.max_ms * 1000.0,
-        ..LatencyRow::default()
+        clock: Clock::Service,
     };
     StepRecord {
         name: phase.to_string(),

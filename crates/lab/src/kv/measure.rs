@@ -69,7 +69,10 @@ impl Clock {
         Ok(Figures {
             operations: tally.operations,
             seconds: elapsed.as_secs_f64(),
+            mean_us: tally.calls.mean() / 1e3,
             p50_us: call_us(0.5),
+            p90_us: call_us(0.9),
+            p95_us: call_us(0.95),
             p99_us: call_us(0.99),
             p999_us: call_us(0.999),
             max_ms: tally.calls.max() as f64 / 1e6,
@@ -96,7 +99,11 @@ fn whole_seconds(mut per_second: Vec<u64>, elapsed: Duration) -> Vec<u64> {
 pub struct Figures {
     pub operations: u64,
     pub seconds: f64,
+    /// Of a call, which may be several operations.
+    pub mean_us: f64,
     pub p50_us: f64,
+    pub p90_us: f64,
+    pub p95_us: f64,
     pub p99_us: f64,
     pub p999_us: f64,
     pub max_ms: f64,
