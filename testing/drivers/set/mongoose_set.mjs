@@ -6,7 +6,7 @@ import { assert, fails, flow, full, same, uri } from '../node/flow.mjs';
 const { Schema } = mongoose;
 const when = (stream, count) => new Promise((resolve, reject) => {
   const seen = [];
-  const late = setTimeout(() => reject(new Error(`${seen.length} of ${count} events`)), 15_000);
+  const late = setTimeout(() => reject(new Error(`${seen.length} of ${count} events: ${seen.map(event => event.operationType)}`)), 15_000);
   stream.on('error', error => { clearTimeout(late); reject(error); });
   stream.on('change', event => {
     seen.push(event);
@@ -18,6 +18,12 @@ await flow(async step => {
   const db = await mongoose.createConnection(uri()).asPromise();
   const Account = db.model('Account', new Schema({ name: { type: String, unique: true }, balance: { type: Number, min: 0 }, log: [String] }, { timestamps: true }));
   await Account.init();
+  // Writes go over another connection and may come before the stream is open: it begins behind all that was done before.
+  const watch = async (pipeline, options) => {
+    const { operationTime } = await db.db.command({ ping: 1 });
+    const behind = new mongoose.mongo.Timestamp({ t: operationTime.getHighBitsUnsigned(), i: operationTime.getLowBitsUnsigned() + 1 });
+    return Account.watch(pipeline, { startAtOperationTime: behind, ...options });
+  };
   await Account.create([{ name: 'a', balance: 100 }, { name: 'b', balance: 100 }]);
 
   await step('startSession, startTransaction, commitTransaction', async () => {
@@ -97,7 +103,7 @@ await flow(async step => {
   });
 
   await step('Model.watch sees what happens', async () => {
-    const stream = Account.watch([], { fullDocument: 'updateLookup' });
+    const stream = await watch([], { fullDocument: 'updateLookup' });
     const events = when(stream, 5);
     await new Promise(resolve => stream.once('ready', resolve));
     const doc = await Account.create({ name: 'watched', balance: 1 });
@@ -116,7 +122,7 @@ await flow(async step => {
 
   await step('watch with a pipeline, and resumed', async () => {
     const pipeline = [{ $match: { operationType: 'insert', 'fullDocument.balance': { $gte: 10 } } }, { $project: { 'fullDocument.name': 1 } }];
-    const stream = Account.watch(pipeline);
+    const stream = await watch(pipeline);
     const first = when(stream, 1);
     await new Promise(resolve => stream.once('ready', resolve));
     await Account.create([{ name: 'small', balance: 1 }, { name: 'large', balance: 10 }], { ordered: true });
@@ -131,7 +137,7 @@ await flow(async step => {
   });
 
   await step('hydrated events', async () => {
-    const stream = Account.watch([], { fullDocument: 'updateLookup', hydrate: true });
+    const stream = await watch([], { fullDocument: 'updateLookup', hydrate: true });
     const events = when(stream, 1);
     await new Promise(resolve => stream.once('ready', resolve));
     await Account.create({ name: 'hydrated', balance: 7 });
