@@ -107,7 +107,7 @@ impl Core {
             poisoned: None,
         };
         let (compression, _) = find_compression(&options.compression)?;
-        let (memtable_bytes, expansion) = (options.memtable_bytes, Expansion::of(&db));
+        let (memtable_bytes, expansion) = (options.memtable_bytes(), Expansion::of(&db));
         Ok(Core {
             db,
             options,

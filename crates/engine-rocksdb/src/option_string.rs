@@ -107,7 +107,7 @@ pub fn apply(text: &str, options: &mut RocksOptions) -> Result<Vec<String>> {
         }
         match name {
             // RocksDB must not flush by itself, so these bound what the adapter lets it hold.
-            "write_buffer_size" => options.memtable_bytes = bytes(name, value)?.max(1),
+            "write_buffer_size" => options.memtable_bytes = Some(bytes(name, value)?.max(1)),
             "max_write_buffer_number" => options.memtables_max = bytes(name, value)?.clamp(2, 64),
             "max_background_compactions" | "max_background_flushes" => jobs += bytes(name, value)?,
             "compression" => options.compression = compression_name(value).to_owned(),
@@ -215,7 +215,7 @@ mod tests {
     fn the_founding_text_is_taken() {
         let mut options = RocksOptions::default();
         let warnings = apply(FOUNDING, &mut options).unwrap();
-        assert_eq!((options.memtable_bytes, options.memtables_max), (16 << 20, 4));
+        assert_eq!((options.memtable_bytes, options.memtables_max), (Some(16 << 20), 4));
         let library: Vec<String> = options.library.iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
             library,

@@ -35,8 +35,9 @@ pub const COMPRESSIONS: &[Compression] = &[
 pub struct RocksOptions {
     /// Cache of uncompressed blocks. The memtables come on top, up to `memtables_max` times `memtable_bytes`.
     pub cache_bytes: usize,
-    /// A checkpoint begins by itself when this much was written since the last one (`write_buffer_size`).
-    pub memtable_bytes: u64,
+    /// A checkpoint begins by itself when this much was written since the last one (`write_buffer_size`). `None`: as much
+    /// as suits the cache.
+    pub memtable_bytes: Option<u64>,
     /// From this multiple of `memtable_bytes` on writers wait for the checkpoint (`max_write_buffer_number`).
     pub memtables_max: u64,
     /// Name of one of [`COMPRESSIONS`], for all trees.
@@ -57,7 +58,7 @@ impl Default for RocksOptions {
     fn default() -> RocksOptions {
         RocksOptions {
             cache_bytes: 256 << 20,
-            memtable_bytes: 64 << 20,
+            memtable_bytes: None,
             memtables_max: 4,
             compression: "snappy".to_owned(),
             load_file_bytes: 256 << 20,
@@ -95,10 +96,16 @@ impl RocksOptions {
         Ok((options, warnings))
     }
 
+    /// Unless chosen an eighth of a small cache: up to `memtables_max` are held beside it, and all of the process is to stay
+    /// below twice the cache.
+    pub fn memtable_bytes(&self) -> u64 {
+        self.memtable_bytes.unwrap_or_else(|| (self.cache_bytes as u64 / 8).clamp(4 << 20, 64 << 20))
+    }
+
     /// The size at which RocksDB flushes a memtable by itself: far above what the adapter lets it hold. Not without
     /// bound: after a full disk RocksDB takes writes again when so much space is free.
     pub(crate) fn write_buffer_bytes(&self) -> u64 {
-        self.memtable_bytes.saturating_mul(self.memtables_max).saturating_mul(4).clamp(16 << 20, 64 << 30)
+        self.memtable_bytes().saturating_mul(self.memtables_max).saturating_mul(4).clamp(16 << 20, 64 << 30)
     }
 }
 
@@ -161,6 +168,21 @@ mod tests {
     }
 
     #[test]
+    fn memtables_that_nobody_chose_stay_small_beside_a_small_cache() {
+        for (cache_mb, memtable_bytes, expect_mb) in [
+            (0, None, 4),
+            (32, None, 4),
+            (96, None, 12),
+            (1024, None, 64),
+            (96, Some(32 << 20), 32),
+            (96, Some(64 << 20), 64),
+        ] {
+            let options = RocksOptions { cache_bytes: cache_mb << 20, memtable_bytes, ..RocksOptions::default() };
+            assert_eq!(options.memtable_bytes(), expect_mb << 20, "{cache_mb} MB");
+        }
+    }
+
+    #[test]
     fn compressions_have_numbers() {
         let check = |name, number| {
             assert_eq!(compression_number(name).unwrap(), number, "{name}");
@@ -195,7 +217,7 @@ mod tests {
             ("rocksdb.counters", "false"),
         ];
         let (options, warnings) = RocksOptions::from_settings(&settings(&given)).unwrap();
-        assert_eq!((options.cache_bytes, options.memtable_bytes), (512 << 20, 8 << 20));
+        assert_eq!((options.cache_bytes, options.memtable_bytes), (512 << 20, Some(8 << 20)));
         assert_eq!((options.compression.as_str(), options.counters), ("zstd", false));
         assert_eq!(options.write_bytes_per_second, Some(20 << 20));
         assert_eq!(options.library, settings(&[("num_levels", "5")]));

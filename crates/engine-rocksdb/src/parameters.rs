@@ -36,7 +36,7 @@ impl Core {
                 Ok(())
             }
             "memtableBytes" | "write_buffer_size" => {
-                let most = self.options.memtable_bytes;
+                let most = self.options.memtable_bytes();
                 let bytes = bytes()?;
                 if bytes < MEMTABLE_BYTES_MIN || bytes > most {
                     let reason =

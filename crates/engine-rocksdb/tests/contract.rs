@@ -79,7 +79,7 @@ fn contract_with_copies_of_the_folder() {
 fn contract_with_small_memtables() {
     let options = RocksOptions {
         cache_bytes: 1 << 16,
-        memtable_bytes: 1 << 12,
+        memtable_bytes: Some(1 << 12),
         compression: "zstd".to_owned(),
         load_file_bytes: 1 << 14,
         ..usual()
@@ -91,7 +91,7 @@ fn contract_with_small_memtables() {
 #[test]
 fn contract_without_updates() {
     let options =
-        RocksOptions { memtable_bytes: 1 << 14, memtables_max: 2, counters: false, ..RocksOptions::default() };
+        RocksOptions { memtable_bytes: Some(1 << 14), memtables_max: 2, counters: false, ..RocksOptions::default() };
     contract::run(&Dropped { options }, 10);
 }
 

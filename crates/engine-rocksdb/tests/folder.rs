@@ -149,7 +149,7 @@ fn the_space_of_dropped_trees_returns() {
 #[test]
 fn full_memtables_wait_for_the_log() {
     let scratch = tempfile::tempdir().unwrap();
-    let options = RocksOptions { memtable_bytes: 1 << 20, ..RocksOptions::default() };
+    let options = RocksOptions { memtable_bytes: Some(1 << 20), ..RocksOptions::default() };
     let engine = RocksEngine::open(scratch.path(), options.clone()).unwrap();
     apply(&engine, vec![create()]);
     engine.checkpoint().unwrap();
@@ -186,7 +186,7 @@ fn full_memtables_wait_for_the_log() {
 #[test]
 fn a_huge_group_waits_for_the_log() {
     let scratch = tempfile::tempdir().unwrap();
-    let options = RocksOptions { memtable_bytes: 1 << 20, ..RocksOptions::default() };
+    let options = RocksOptions { memtable_bytes: Some(1 << 20), ..RocksOptions::default() };
     let engine = RocksEngine::open(scratch.path(), options).unwrap();
     apply(&engine, vec![create()]);
     engine.set_barrier(Arc::new(|_| Err(Error::Other("the log is behind".to_owned()))));

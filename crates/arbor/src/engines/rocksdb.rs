@@ -27,16 +27,7 @@ pub fn warning(option: &str, options: &[(String, String)]) -> Option<String> {
 pub fn open(folder: &Path, cache_bytes: Option<u64>, options: &[(String, String)]) -> Result<Arc<dyn Engine>> {
     let (chosen, _) = RocksOptions::from_settings(&own(options))?;
     let cache_bytes = cache_bytes.map_or(chosen.cache_bytes, |bytes| bytes as usize);
-    let memtable_bytes = memtable_beside(cache_bytes, chosen.memtable_bytes);
-    Ok(Arc::new(RocksEngine::open(folder, RocksOptions { cache_bytes, memtable_bytes, ..chosen })?))
-}
-
-/// A memtable that nobody chose is an eighth of a small cache: up to four are held beside it, and all of the process is to
-/// stay below twice the cache.
-fn memtable_beside(cache_bytes: usize, chosen: u64) -> u64 {
-    const LEAST: u64 = 4 << 20;
-    let usual = RocksOptions::default().memtable_bytes;
-    if chosen == usual { (cache_bytes as u64 / 8).clamp(LEAST, usual) } else { chosen }
+    Ok(Arc::new(RocksEngine::open(folder, RocksOptions { cache_bytes, ..chosen })?))
 }
 
 /// One budget for the cache and the up to four memtables beside it.
@@ -44,7 +35,7 @@ pub fn open_alone(folder: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine
     let memtable_bytes = (settings.cache_bytes / 16).clamp(1 << 20, 64 << 20);
     let options = RocksOptions {
         cache_bytes: settings.cache_bytes.saturating_sub(4 * memtable_bytes) as usize,
-        memtable_bytes,
+        memtable_bytes: Some(memtable_bytes),
         // The other engines do not count what their caches do either.
         counters: false,
         updates: Some(settings.updates.clone()),
@@ -55,23 +46,4 @@ pub fn open_alone(folder: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine
 
 fn own(options: &[(String, String)]) -> Vec<(String, String)> {
     options.iter().filter(|(name, _)| takes(name)).cloned().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memtables_stay_small_beside_a_small_cache() {
-        let usual = RocksOptions::default().memtable_bytes;
-        for (cache_mb, chosen, expect) in [
-            (32, usual, 4 << 20),
-            (96, usual, 12 << 20),
-            (1024, usual, usual),
-            (96, 32 << 20, 32 << 20),
-            (0, usual, 4 << 20),
-        ] {
-            assert_eq!(memtable_beside(cache_mb << 20, chosen), expect, "{cache_mb} MB");
-        }
-    }
 }

@@ -24,6 +24,16 @@ impl Lenient {
             Lenient::AnyName { algorithms, .. } | Lenient::Anything { algorithms } => algorithms,
         }
     }
+
+    fn signature(
+        &self,
+        verify: impl FnOnce(&WebPkiSupportedAlgorithms) -> Result<HandshakeSignatureValid, Error>,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        match self {
+            Lenient::AnyName { algorithms, .. } => verify(algorithms),
+            Lenient::Anything { .. } => Ok(HandshakeSignatureValid::assertion()),
+        }
+    }
 }
 
 impl ServerCertVerifier for Lenient {
@@ -48,10 +58,7 @@ impl ServerCertVerifier for Lenient {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        match self {
-            Lenient::AnyName { algorithms, .. } => verify_tls12_signature(message, certificate, signature, algorithms),
-            Lenient::Anything { .. } => Ok(HandshakeSignatureValid::assertion()),
-        }
+        self.signature(|algorithms| verify_tls12_signature(message, certificate, signature, algorithms))
     }
 
     fn verify_tls13_signature(
@@ -60,10 +67,7 @@ impl ServerCertVerifier for Lenient {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        match self {
-            Lenient::AnyName { algorithms, .. } => verify_tls13_signature(message, certificate, signature, algorithms),
-            Lenient::Anything { .. } => Ok(HandshakeSignatureValid::assertion()),
-        }
+        self.signature(|algorithms| verify_tls13_signature(message, certificate, signature, algorithms))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
