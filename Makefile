@@ -7,6 +7,7 @@ PORT ?= 27017
 DBPATH ?= data
 
 .PHONY: run test build fmt lint unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb test-rocksdb
+.PHONY: attack attack-short crash-power nightly
 .PHONY: drivers drivers-short setup-drivers
 .PHONY: setup-build setup-clients setup-pages setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
 
@@ -17,7 +18,7 @@ run: build
 build: setup-build
 	cargo build --release --locked -p arbor
 
-test: lint compat-check unit unit-rocksdb unit-wiredtiger clients spec drivers-short
+test: lint compat-check unit unit-rocksdb unit-wiredtiger clients spec attack-short drivers-short
 
 fmt:
 	cargo fmt --all
@@ -76,6 +77,26 @@ KILLS ?= 20
 crash: build setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/kill_loop.py --kills $(KILLS)
 
+# power failures (a loop device whose unsynced writes are lost; root) under the same load: `make crash-power KILLS=50`
+crash-power: KILLS = 25
+crash-power: build setup-clients
+	for kind in standalone set; do for engine in ftree lmdb; do \
+	  ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/kill_loop.py --kills $(KILLS) --engine $$engine --kind $$kind --failure power || exit 1; \
+	done; done
+
+# attacks on a server (testing/attack/run.py): deep and wide values, hostile frames, memory limits, full and failing disks, damage;
+# `make attack ATTACK_SECONDS=60 ATTACKS=descriptors`. `make test` runs a short form
+ATTACK_SECONDS ?= 600
+attack: build setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/attack/run.py --seconds $(ATTACK_SECONDS) --engines $(ENGINES) $(ATTACKS)
+
+attack-short: setup-build setup-clients
+	cargo build --locked -p arbor
+	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python testing/attack/run.py --seconds 60 --engines $(ENGINES)
+
+# what is too slow for `make test`, in one go
+nightly: attack crash crash-power crash-switch crash-index-build crash-bank crash-streams crash-images same-history fuzz
+
 # kill -9 while a collection changes its engine under load: `make crash-switch KILLS=50`
 crash-switch: KILLS = 50
 crash-switch: build setup-clients
@@ -115,9 +136,9 @@ ddl: build setup-clients
 # random after-crash images of the log, of LMDB and of the fractal tree
 IMAGES ?= 10000
 crash-images: setup-build
-	cargo run --release --locked -p arbor-log --example crash_images -- $(IMAGES)
-	cargo run --release --locked -p arbor-engine-lmdb --example crash_images -- $(IMAGES)
-	cargo run --release --locked -p arbor-ftree --example crash_images -- $(IMAGES)
+	cargo run --release --locked -p arbor-log --example log_crash_images -- $(IMAGES)
+	cargo run --release --locked -p arbor-engine-lmdb --example lmdb_crash_images -- $(IMAGES)
+	cargo run --release --locked -p arbor-ftree --example ftree_crash_images -- $(IMAGES)
 
 # the whole server with the RocksDB engine; `make test` has the crate's own tests only
 test-rocksdb: setup-build setup-rocksdb unit-rocksdb

@@ -15,10 +15,13 @@ def free_port():
 
 
 class Arbor:
-    """A server process. `binary` comes from the environment variable ARBOR."""
+    """A server process. The binary comes from the environment variable ARBOR; `env` is added to the environment, and `prefix`
+    is a command that runs the server (`prlimit`, a shell that enters a control group)."""
 
-    def __init__(self, dbpath, flags=(), port=None):
+    def __init__(self, dbpath, flags=(), port=None, env=None, prefix=()):
         self.dbpath = pathlib.Path(dbpath)
+        self.env = env or {}
+        self.prefix = list(prefix)
         self.flags = list(flags)
         self.port = port or free_port()
         self.process = None
@@ -37,7 +40,8 @@ class Arbor:
         begin = time.monotonic()
         command = [os.environ["ARBOR"], "serve", "--dbpath", str(self.dbpath), "--port", str(self.port), *self.flags]
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                self.prefix + command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **self.env})
         while time.monotonic() - begin < wait_s:
             if self.process.poll() is not None:
                 raise RuntimeError(f"server ended with {self.process.returncode}:\n{self.log_tail()}")
@@ -78,8 +82,8 @@ class ReplicaSet(Arbor):
 
     NAME = "rs0"
 
-    def __init__(self, dbpath, flags=(), port=None):
-        super().__init__(dbpath, ["--replSet", self.NAME, *flags], port)
+    def __init__(self, dbpath, flags=(), port=None, **more):
+        super().__init__(dbpath, ["--replSet", self.NAME, *flags], port, **more)
 
     @property
     def uri(self):

@@ -162,6 +162,13 @@ def test_too_many_sessions(tmp_path):
         with pymongo.MongoClient(arbor.uri, serverSelectionTimeoutMS=10_000) as client:
             client.admin.command("ping")
             session = Session(client)
-            replies = [session.wire.send({"ping": 1, "lsid": new_lsid(), "$db": "d"}) for _ in range(12)]
+            # those that were used longest ago make room
+            replies = [session.wire.send({"ping": 1, "lsid": new_lsid(), "$db": "d"}) for _ in range(50)]
+            assert all(reply["ok"] == 1 for reply in replies)
+            status = client.admin.command("serverStatus")["logicalSessionRecordCache"]
+            assert status["activeSessionsCount"] <= 10
+            # a session with an open transaction is not forgotten
+            start = {"find": "c", "$db": "d", "txnNumber": Int64(1), "autocommit": False, "startTransaction": True}
+            replies = [session.wire.send({**start, "lsid": new_lsid()}) for _ in range(12)]
             assert replies[0]["ok"] == 1 and replies[-1]["code"] == 261 and replies[-1]["codeName"] == "TooManyLogicalSessions"
             assert session.wire.send({"ping": 1, "$db": "d"})["ok"] == 1

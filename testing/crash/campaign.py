@@ -13,6 +13,10 @@ import tempfile
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from arbor_process import Arbor, ReplicaSet  # noqa: E402
+from loop_disk import LoopDisk  # noqa: E402
+
+# Room for what a loop writes: data, several checkpoints of it and the log.
+DISK_MEGABYTES = 2048
 
 
 class Problems(Exception):
@@ -32,14 +36,47 @@ def arguments(description, kills, seconds, seconds_are="longest time between kil
     return args, random.Random(args.seed)
 
 
+class KillFailure:
+    """kill -9: the process ends, what it wrote stays."""
+
+    def __init__(self, name):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f"arbor-{name}-"))
+
+    def strike(self, arbor):
+        arbor.kill()
+
+    def remove(self):
+        shutil.rmtree(self.directory)
+
+
+class PowerFailure:
+    """The file system loses what was not synced, and the process ends."""
+
+    def __init__(self, _name):
+        self.disk = LoopDisk(DISK_MEGABYTES)
+        self.directory = self.disk.path
+
+    def strike(self, arbor):
+        self.disk.fail_under(arbor.process)
+
+    def remove(self):
+        self.disk.remove()
+
+
+FAILURES = {"kill": KillFailure, "power": PowerFailure}
+KINDS = {"standalone": Arbor, "set": ReplicaSet}
+
+
 @contextlib.contextmanager
-def server(name, engine, *flags, kind=Arbor, syncdelay=2):
-    """A server that checkpoints every `syncdelay` seconds (None: as it does by itself). `Problems` end the program with code 1
-    and leave the folder."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix=f"arbor-{name}-"))
+def server(name, engine, *flags, kind=Arbor, syncdelay=2, failure="kill"):
+    """A server that checkpoints every `syncdelay` seconds (None: as it does by itself); `arbor.fail()` ends it as `failure` says.
+    `Problems` end the program with code 1 and leave the directory."""
+    cause = FAILURES[failure](name)
+    folder = cause.directory
     given = [("--syncdelay", syncdelay), ("--storageEngine", engine)]
     flags = [*(text for flag, value in given if value for text in (flag, str(value))), *flags]
     arbor = kind(folder / "data", flags)
+    arbor.fail = lambda: cause.strike(arbor)
     arbor.start()
     try:
         yield arbor
@@ -49,7 +86,7 @@ def server(name, engine, *flags, kind=Arbor, syncdelay=2):
         sys.exit(1)
     finally:
         arbor.stop()
-    shutil.rmtree(folder)
+    cause.remove()
 
 
 def set_server(name, engine):

@@ -6,10 +6,14 @@ whose answer was lost may be there or not, anything else is an error. `validate`
 documents agree. Prints a line per round and ends with a non-zero code at the first contradiction.
 
 `--engine NAME` runs everything on one engine. `--engine A,B,...` gives each of these engines a collection, whose index on `k`
-lives on the next one, in one server with A as its default.
+lives on the next one, in one server with A as its default. `--kind set` makes the server a replica set of one member.
+`--failure power` cuts the power of a file system on a loop device instead (root): what was not synced is lost. At the end the
+server stops and `arbor check` looks at the directory.
 """
 
+import os
 import random
+import subprocess
 import threading
 import time
 
@@ -17,7 +21,7 @@ import pymongo
 from pymongo.errors import PyMongoError
 from pymongo.write_concern import WriteConcern
 
-from campaign import Problems, arguments, problems_of_documents, server
+from campaign import KINDS, Problems, arguments, problems_of_documents, server
 
 CLIENTS = 8
 
@@ -118,7 +122,7 @@ def run(arbor, args, rng, engines):
         for c in clients:
             c.start()
         time.sleep(rng.uniform(0.2, args.seconds))
-        arbor.kill()
+        arbor.fail()
         for c in clients:
             c.stopping = True
         for c in clients:
@@ -132,13 +136,17 @@ def run(arbor, args, rng, engines):
               f"{'PROBLEMS' if found else 'ok'}", flush=True)
         if found:
             raise Problems(*found)
-    print(f"{args.kills} kills, {total} acknowledged operations, nothing lost")
+    arbor.stop()
+    check = subprocess.run([os.environ["ARBOR"], "check", "--dbpath", str(arbor.dbpath)], capture_output=True, text=True)
+    if check.returncode:
+        raise Problems(f"arbor check: {check.stdout}{check.stderr}"[-2000:])
+    print(f"{args.kills} failures ({args.failure}), {total} acknowledged operations, nothing lost, arbor check clean")
 
 
 def main():
-    args, rng = arguments(__doc__, kills=20, seconds=4.0, engine="")
+    args, rng = arguments(__doc__, kills=20, seconds=4.0, engine="", kind="standalone", failure="kill")
     engines = [name for name in args.engine.split(",") if name]
-    with server("kill", engines[0] if engines else None) as arbor:
+    with server("kill", engines[0] if engines else None, kind=KINDS[args.kind], failure=args.failure) as arbor:
         run(arbor, args, rng, engines)
 
 

@@ -7,9 +7,11 @@ use arbor_engine::MemberState;
 use arbor_store::Store;
 use clap::{Arg, ArgMatches, Command};
 
+use crate::config::Settings;
 use crate::engines::{Engines, USUAL, ftree_options};
 use crate::failure::{CANNOT_START, Failure};
 use crate::folder::{self, Folder};
+use crate::memory::Sizes;
 use crate::oplog;
 use crate::storage::{Pace, Storage};
 
@@ -26,12 +28,14 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let pace = Pace {
         commit_interval: Duration::from_millis(100),
         checkpoint_interval: Duration::from_secs(60),
+        cache_bytes: Sizes::of(&Settings::default()).cache(),
         history: oplog::retention_of_folder(&path),
     };
     // The folder knows its engine; if this build lacks it, opening as another says so.
     let written = folder::engine_of(&path).unwrap_or_default();
     let engines = Engines::of_folder(Some(&written));
     check_file(&path.join(USUAL))?;
+    check_pages(&path.join("lmdb"))?;
     let storage = Storage::open(Folder::open(&path, engines.home)?, &engines, &pace)?;
     let bad = check_all(&storage.store)? + unavailable(&storage);
     storage.close()?;
@@ -57,6 +61,21 @@ fn check_file(folder: &Path) -> Result<(), Failure> {
         CANNOT_START,
         format!("{} problems in the data file; 'arbor salvage' carries over what can be read", report.findings.len()),
     ))
+}
+
+/// Verifies the pages of LMDB's file: LMDB itself would not survive damaged ones.
+fn check_pages(folder: &Path) -> Result<(), Failure> {
+    if !folder.join("checkpoint.meta").exists() {
+        return Ok(());
+    }
+    match arbor_engine_lmdb::verify(folder) {
+        Ok(pages) => println!("data.mdb: {pages} pages of trees"),
+        Err(error) => {
+            println!("PROBLEM   {error}");
+            return Err(Failure::new(CANNOT_START, format!("{}: {error}", folder.display())));
+        }
+    }
+    Ok(())
 }
 
 /// Prints the engines that do not open; answers how many.

@@ -24,11 +24,15 @@ pub fn engines_in(path: &Path) -> Vec<String> {
 
 /// Errors: the engine is not in this build, or refuses its files.
 pub fn open(name: &str, path: &Path) -> Result<Arc<dyn Engine>> {
+    find(name, path)?.open(path)
+}
+
+fn find(name: &str, path: &Path) -> Result<EngineChoice> {
     let missing = |reason: &str| Error::Unavailable { engine: name.to_owned(), reason: reason.to_owned(), tree: None };
     if !path.is_dir() {
         return Err(missing("its folder is missing"));
     }
-    EngineChoice::named(name).ok_or_else(|| missing("it is not in this build"))?.open(path)
+    EngineChoice::named(name).ok_or_else(|| missing("it is not in this build"))
 }
 
 /// Dropping it removes the copy.
@@ -38,7 +42,7 @@ pub struct EngineCopy {
 }
 
 impl EngineCopy {
-    /// Requires a `scratch` folder with as much space as the engine's files take.
+    /// Opens what may be damaged. Requires a `scratch` folder with as much space as the engine's files take.
     pub fn open(name: &str, from: &Path, scratch: &Path) -> Result<EngineCopy> {
         let path = scratch.join(format!("copy-of-{name}"));
         let mut copy = EngineCopy { engine: None, path };
@@ -46,7 +50,7 @@ impl EngineCopy {
             copy_files(from, &copy.path)
                 .map_err(|source| Error::Io { context: format!("copying {}", from.display()), source })?;
         }
-        copy.engine = Some(open(name, &copy.path)?);
+        copy.engine = Some(find(name, &copy.path)?.open_damaged(&copy.path)?);
         Ok(copy)
     }
 

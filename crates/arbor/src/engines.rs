@@ -11,8 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arbor_engine::Engine;
-use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
+use arbor_engine_lmdb::{LmdbEngine, LmdbOptions, READERS_MAX, RESTING_ALL_MAX};
 use arbor_lab::kv::KvEngine;
+use arbor_query::CURSORS_MAX;
+use arbor_server::BLOCKING_THREADS_MAX;
+use arbor_session::TRANSACTIONS_MAX;
 use arbor_store::EngineNames;
 
 use crate::config::Settings;
@@ -31,6 +34,14 @@ const NAMES: &[&str] = &[
     #[cfg(feature = "wiredtiger-system")]
     "wiredTiger",
 ];
+
+/// LMDB's readers are enough for all that holds snapshots: cursors, open transactions, statements (which may take a second one
+/// to look at the newest state), past states and background work; and for the readers that rest.
+const _: () = {
+    let background = 512;
+    let held = CURSORS_MAX + TRANSACTIONS_MAX + 2 * BLOCKING_THREADS_MAX + background;
+    assert!(held + RESTING_ALL_MAX <= READERS_MAX as usize);
+};
 
 /// What `arbor lab kv` measures.
 pub const KV_ENGINES: &[KvEngine] = &[
@@ -104,6 +115,14 @@ impl EngineChoice {
             "wiredTiger" => wiredtiger::names(&self.options),
             name => EngineNames { name, ..EngineNames::default() },
         })
+    }
+
+    /// As far as it can be read. A damaged file of LMDB may end the process.
+    pub fn open_damaged(&self, folder: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
+        match self.name {
+            "lmdb" => open_lmdb(folder, LmdbOptions { verified_pages_max: 0, ..LmdbOptions::default() }),
+            _ => self.open(folder),
+        }
     }
 
     pub fn open(&self, folder: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {

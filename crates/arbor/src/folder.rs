@@ -3,12 +3,13 @@
 //! | name | what |
 //! |---|---|
 //! | `arbor.lock` | held by the one process that works on the folder; its text is the process id |
-//! | `arbor.format` | identity: `format`, `engine` (the home, which also holds the catalogue) and the release that made the folder, one `key = value` per line |
+//! | `arbor.format` | identity: `format`, `engine` (the home, which also holds the catalogue), the release that made the folder, and the CRC-32C of the lines before, one `key = value` per line; releases up to 2026-11-22 wrote no checksum |
 //! | `arbor.replset` | what the members of its replica set agreed on (written by `command`) |
 //! | `log/` | the commit log |
 //! | `arbor.engines` | the engines that have trees here, one name per line (written by `engine-set`; without it the one of `arbor.format`) |
 //! | `ftree/`, `lmdb/`, `rocksdb/`, `wiredTiger/` | the trees of the engine of that name |
 //! | `scratch/` | temporary files; nothing in it survives a start |
+//! | `reserve` | space for the time when there is none (`txn`'s `Space`); it may be deleted while no server runs |
 //!
 //! The identity is written before anything else and made durable with its name, so a folder without one is new (or not
 //! ours).
@@ -102,10 +103,26 @@ pub fn engine_of(path: &Path) -> Option<String> {
     value_of(&text, "engine").map(str::to_owned)
 }
 
+/// Whether the checksum is right, or it is a file of a release that wrote none.
+fn has_sound_checksum(text: &str) -> bool {
+    const OLD_KEYS: [&str; 3] = ["format", "engine", "created_by"];
+    match text.split_once("checksum") {
+        Some((lines, _)) => text == with_checksum(lines),
+        None => text.lines().all(|line| OLD_KEYS.iter().any(|key| line.starts_with(key))),
+    }
+}
+
+fn with_checksum(lines: &str) -> String {
+    format!("{lines}checksum = {:08x}\n", crc32c::crc32c(lines.as_bytes()))
+}
+
 fn check_identity(path: &Path, text: &str, engine: &str) -> Result<(), Failure> {
     let value = |key: &str| value_of(text, key);
     let foreign =
         |reason: String| Err(Failure::new(FOREIGN_FOLDER, format!("data directory {}: {reason}", path.display())));
+    if !has_sound_checksum(text) {
+        return foreign("arbor.format is damaged: its checksum does not match. Restore a copy of it".to_owned());
+    }
     match value("format").map(str::parse::<u32>) {
         Some(Ok(format)) if format <= FORMAT => {}
         Some(Ok(format)) => {
@@ -143,7 +160,8 @@ fn refuse_foreign(path: &Path) -> Result<(), Failure> {
 fn write_identity(path: &Path, identity: &Path, engine: &str) -> std::io::Result<()> {
     let beside = path.join("arbor.format.new");
     let mut file = std::fs::File::create(&beside)?;
-    write!(file, "format = {FORMAT}\nengine = {engine}\ncreated_by = {}\n", env!("CARGO_PKG_VERSION"))?;
+    let lines = format!("format = {FORMAT}\nengine = {engine}\ncreated_by = {}\n", env!("CARGO_PKG_VERSION"));
+    file.write_all(with_checksum(&lines).as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&beside, identity)?;
     std::fs::File::open(path)?.sync_all()
@@ -169,6 +187,22 @@ mod tests {
         assert_eq!(code, 100);
         assert!(message.contains(&std::process::id().to_string()), "{message}");
         drop(folder);
+        open(dir.path(), "lmdb").unwrap();
+    }
+
+    #[test]
+    fn a_damaged_identity_is_refused_and_an_old_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(open(dir.path(), "lmdb").unwrap());
+        let identity = dir.path().join("arbor.format");
+        let whole = std::fs::read(&identity).unwrap();
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            std::fs::write(&identity, bytes).unwrap();
+            assert_eq!(open(dir.path(), "lmdb").unwrap_err().0, FOREIGN_FOLDER, "flipped at {at}");
+        }
+        std::fs::write(&identity, "format = 1\nengine = lmdb\ncreated_by = 0.1.0\n").unwrap();
         open(dir.path(), "lmdb").unwrap();
     }
 

@@ -39,6 +39,10 @@ impl Session for Client {
         after(self.commands.more(&mut self.connection, reply))
     }
 
+    fn release_reply_memory(&mut self) {
+        self.connection.reply_memory = None;
+    }
+
     fn news(&mut self) -> Option<News> {
         let woken = self.connection.take_news()?;
         Some(Box::pin(woken))

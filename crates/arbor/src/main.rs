@@ -12,6 +12,7 @@
 //! | `background` | `--fork` |
 //! | `check` | verifies a folder offline |
 //! | `inspect`, `salvage` | shows the fractal tree of a folder; carries a damaged one over into a new folder |
+//! | `descriptors` | how many files and connections may be open |
 //! | `echo` | the laboratory's bare peer |
 //! | `failure` | exit codes, as mongod's |
 
@@ -19,6 +20,7 @@ mod allocator;
 mod background;
 mod check;
 mod config;
+mod descriptors;
 mod echo;
 mod engine_copy;
 mod engines;
@@ -26,6 +28,7 @@ mod failure;
 mod folder;
 mod front;
 mod inspect;
+mod memory;
 mod oplog;
 mod salvage;
 mod serve;

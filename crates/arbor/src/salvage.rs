@@ -3,7 +3,8 @@
 //! The rows that the engines can still read go into the fractal tree of a new folder, as batches of a new log; then the
 //! records of the old log follow, as far as they can be read. The old folder is only read: the fractal tree's files are
 //! read as they are, other engines are opened on a copy, of which a tree comes up to where a row cannot be read. Of an
-//! engine that does not open comes what the log still holds.
+//! engine that does not open comes what the log still holds. Of a tree that is whole only the records behind its state are
+//! taken: a log that lost its end would turn rows back to what they were.
 //!
 //! What the catalogue does not know any more does not come back as a collection. `arbor check` on the new folder tells what
 //! is missing.
@@ -15,10 +16,10 @@ use std::sync::Arc;
 use arbor_base::{Position, TreeId};
 use arbor_disk::RealDisk;
 use arbor_engine::{Batch, Engine, Error, Op, TreeOptions};
-use arbor_ftree::check::{Report, salvage};
+use arbor_ftree::check::{Report, Salvaged, salvage};
 use arbor_log::{Log, LogOptions};
 use arbor_txn::chain::{Assembler, Part};
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::engine_copy::{EngineCopy, copy_files, engines_in};
 use crate::engines::{EngineChoice, USUAL, ftree_options};
@@ -34,6 +35,13 @@ pub fn command() -> Command {
         .about("Carries what can be read of a damaged folder over into a new folder of the fractal tree")
         .arg(folder("dbpath", "The damaged folder; it is only read"))
         .arg(folder("into", "An empty folder"))
+        .arg(
+            Arg::new("without")
+                .long("without")
+                .value_name("ENGINE")
+                .action(ArgAction::Append)
+                .help("An engine whose files are not read: of its rows come those that the log holds"),
+        )
 }
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -46,7 +54,9 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         let report = rows.take_rows(&from.join(USUAL)).map_err(Failure::cannot_start)?;
         print_report(&report);
     }
-    for name in engines_in(&from).iter().filter(|name| *name != USUAL) {
+    let without: Vec<&String> = matches.get_many("without").into_iter().flatten().collect();
+    for name in engines_in(&from).iter().filter(|name| *name != USUAL && !without.contains(name)) {
+        warn_of_damage(name, &from.join(name));
         rows.take_engine(name, &from.join(name), &target.scratch()).map_err(Failure::cannot_start)?;
     }
     rows.create_known_trees().map_err(Failure::cannot_start)?;
@@ -58,6 +68,15 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     rows.finish().map_err(Failure::cannot_start)?;
     println!("run 'arbor check --dbpath {}' next", into.display());
     Ok(())
+}
+
+/// A damaged file of LMDB may end the process that reads it.
+fn warn_of_damage(name: &str, folder: &Path) {
+    if name == "lmdb"
+        && let Err(error) = arbor_engine_lmdb::verify(folder)
+    {
+        println!("{error}: should reading it end this process, run it again with --without lmdb");
+    }
 }
 
 fn require_empty(folder: &Path) -> Result<(), Failure> {
@@ -119,15 +138,20 @@ impl Target {
 
     fn take_rows(&mut self, from: &Path) -> Result<Report> {
         let mut failure = None;
-        let report = salvage(from, &ftree_options(), &mut |tree, key, value| {
+        let Salvaged { report, applied, whole } = salvage(from, &ftree_options(), &mut |tree, key, value| {
             if failure.is_none() {
                 failure = self.put(tree, key, value).err();
             }
         })?;
-        match failure {
-            Some(error) => Err(error),
-            None => self.flush().map(|()| report),
+        if let Some(error) = failure {
+            return Err(error);
         }
+        for tree in whole {
+            // Also without rows.
+            self.create(tree);
+            self.complete.insert(tree, applied);
+        }
+        self.flush().map(|()| report)
     }
 
     /// Another engine's rows, from a copy. What cannot be read is printed.

@@ -8,6 +8,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arbor_base::memory;
 use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_command::log::{Component, Event, Log};
 use arbor_command::replication::{self, OwnAddress, Replication};
@@ -20,10 +21,12 @@ use arbor_store::UnfinishedBuild;
 use crate::allocator;
 use crate::background;
 use crate::config::{self, Settings};
+use crate::descriptors;
 use crate::engines::{EngineChoice, Engines};
 use crate::failure::{BAD_OPTIONS, CANNOT_LISTEN, Failure};
 use crate::folder::{self, Folder};
 use crate::front::{Front, Later, Process};
+use crate::memory::{Sizes, start as start_monitor};
 use crate::oplog;
 use crate::storage::{Pace, Storage};
 
@@ -38,6 +41,12 @@ const NO_ACCESS_CONTROL: Event = event(
     Component::Control,
     22_120,
     "Access control is not enabled for the database. Read and write access to data and configuration is unrestricted",
+);
+const FEW_DESCRIPTORS: Event = event(Component::Control, 22_184, "Soft rlimits for open file descriptors too low");
+const FEWER_CONNECTIONS: Event = event(
+    Component::Network,
+    9_000_013,
+    "Fewer connections than asked for are taken, so that descriptors are left for log and engines",
 );
 const RECOVERED: Event = event(Component::Recovery, 9_000_011, "Recovery done");
 const ALONE: Event = event(
@@ -81,11 +90,16 @@ fn open_log(settings: &Settings) -> Result<Log, Failure> {
     Ok(log)
 }
 
-fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
+fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
+    limit_connections(&mut settings, log);
     let (parameters, without_effect) =
         Parameters::new(&settings.parameters).map_err(|reason| Failure::new(BAD_OPTIONS, reason))?;
     let engines = Engines::of(&settings, folder::engine_of(&settings.dbpath).as_deref())?;
     announce(&settings, &engines, log, without_effect.iter().map(|parameter| parameter.0.as_str()));
+    let sizes = Sizes::of(&settings);
+    let budget = memory::process();
+    budget.set_limit(sizes.limit.unwrap_or(0));
+    memory::set_thread_meter(allocator::thread_allocated);
     let later = Later::default();
     let limits = Limits { connections_max: settings.connections_max, ..Limits::default() };
     let server = Server::new(limits).with_pool_begin(allocator::without_thread_cache);
@@ -98,6 +112,7 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
         commit_interval: Duration::from_millis(settings.commit_interval_ms),
         // 0 meant "never" in MongoDB; the log would grow without end.
         checkpoint_interval: Duration::from_secs(settings.checkpoint_seconds.max(1)),
+        cache_bytes: sizes.cache(),
         history: match settings.replica_set {
             Some(_) => Some(oplog::retention(&settings.oplog, &settings.dbpath)),
             None => oplog::retention_of_folder(&settings.dbpath),
@@ -105,6 +120,8 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     };
     let replication = open_replication(&settings, &listeners, log)?;
     let storage = Storage::open(folder, &engines, &pace)?;
+    let engine = storage.transactions.engine().clone();
+    let monitor = start_monitor(budget, engine, stop.clone()).map_err(Failure::cannot_start)?;
     log_recovery(log, &storage);
     warn_of_unavailable(log, &storage);
 
@@ -126,6 +143,7 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     log.info(CLOSING, CONTEXT, DocBuf::new());
     let _ = clock.join();
     let _ = ttl.join();
+    let _ = monitor.join();
     commands.database.feed.stop();
     feed.into_iter().for_each(|feed| drop(feed.join()));
     builds.into_iter().for_each(|build| drop(build.join()));
@@ -133,6 +151,26 @@ fn serve(settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let closed = storage.close();
     remove_pidfile(&settings);
     served.map_err(Failure::cannot_start).and(closed)
+}
+
+/// Raises the limit of descriptors and takes no more connections than it bears.
+fn limit_connections(settings: &mut Settings, log: &Log) {
+    let limit = descriptors::raise_limit();
+    let most = descriptors::connections_max(settings.connections_max, limit);
+    let shown = i64::try_from(limit).unwrap_or(i64::MAX);
+    if limit < descriptors::RECOMMENDED {
+        let recommended = descriptors::RECOMMENDED as i64;
+        log.startup_warning(
+            FEW_DESCRIPTORS,
+            DocBuf::new().with("currentValue", shown).with("recommendedMinimum", recommended),
+        );
+    }
+    if most < settings.connections_max {
+        let asked = settings.connections_max as i64;
+        let attributes = DocBuf::new().with("asked", asked).with("taken", most as i64).with("descriptors", shown);
+        log.info(FEWER_CONNECTIONS, CONTEXT, attributes);
+    }
+    settings.connections_max = most;
 }
 
 /// The lines at the head of the log: what was asked for, and what of it is not done.
@@ -263,35 +301,45 @@ fn warn_of_unavailable(log: &Log, storage: &Storage) {
 /// The first signal to end stops cleanly, a second one at once: the log holds what was acknowledged. Before the server
 /// listens there is nothing to finish.
 fn on_signal(log: Arc<Log>, stop: Stop, commands: Later) -> impl Fn(Signal) + Send + Sync {
+    let stop_cleanly = {
+        let (log, stop) = (log.clone(), stop.clone());
+        move |name| {
+            log.info(SIGNAL, "signal", DocBuf::new().with("signal", name).with("action", "stop"));
+            let Some(commands) = commands.get() else { std::process::exit(0) };
+            commands.interrupt_all();
+            stop.now();
+        }
+    };
     move |signal| match signal {
         Signal::Rotate => {
             if let Err(error) = log.rotate() {
                 log.error(SIGNAL, "signal", DocBuf::new().with("rotate", &error.to_string()));
             }
         }
+        Signal::HangUp if stop.is_stopping() => {}
         Signal::Terminate(name) if stop.is_stopping() => {
             log.warn(SIGNAL, "signal", DocBuf::new().with("signal", name).with("action", "stop without a checkpoint"));
             std::process::exit(1);
         }
-        Signal::Terminate(name) => {
-            log.info(SIGNAL, "signal", DocBuf::new().with("signal", name).with("action", "stop"));
-            let Some(commands) = commands.get() else { std::process::exit(0) };
-            commands.interrupt_all();
-            stop.now();
-        }
+        Signal::Terminate(name) => stop_cleanly(name),
+        Signal::HangUp => stop_cleanly("SIGHUP"),
     }
 }
 
 /// How soon the clock and the monitor notice that the server stops.
 const TICK: Duration = Duration::from_millis(250);
 
+/// A thread that works on documents as those of requests do.
+fn statement_thread(name: &str) -> std::thread::Builder {
+    std::thread::Builder::new().name(name.to_owned()).stack_size(arbor_base::STATEMENT_STACK_BYTES)
+}
+
 /// A thread for each index build that the end of the process broke off.
 fn begin_builds_again(commands: &Arc<Commands>) -> Result<Vec<std::thread::JoinHandle<()>>, Failure> {
     let begin = |(number, build): (u64, UnfinishedBuild)| {
         let commands = commands.clone();
         let name = format!("arbor-build-{number}");
-        let thread = std::thread::Builder::new().name(name).spawn(move || commands.build_again(number, &build));
-        thread.map_err(Failure::cannot_start)
+        statement_thread(&name).spawn(move || commands.build_again(number, &build)).map_err(Failure::cannot_start)
     };
     (0..).zip(commands.unfinished_builds()).map(begin).collect()
 }
@@ -308,7 +356,7 @@ fn start_ttl_monitor(commands: Arc<Commands>, stop: Stop) -> Result<std::thread:
             }
         }
     };
-    std::thread::Builder::new().name("arbor-ttl".to_owned()).spawn(monitor).map_err(Failure::cannot_start)
+    statement_thread("arbor-ttl").spawn(monitor).map_err(Failure::cannot_start)
 }
 
 /// The thread that reads what is committed, for those who follow it; on a standalone nobody can.
@@ -317,7 +365,7 @@ fn start_feed(commands: &Commands) -> Result<Option<std::thread::JoinHandle<()>>
         return Ok(None);
     }
     let feed = commands.database.feed.clone();
-    let thread = std::thread::Builder::new().name("arbor-feed".to_owned()).spawn(move || feed.run());
+    let thread = statement_thread("arbor-feed").spawn(move || feed.run());
     thread.map(Some).map_err(Failure::cannot_start)
 }
 
@@ -334,7 +382,7 @@ fn start_clock(commands: Arc<Commands>, stop: Stop) -> Result<std::thread::JoinH
             std::thread::sleep(TICK);
         }
     };
-    std::thread::Builder::new().name("arbor-clock".to_owned()).spawn(clock).map_err(Failure::cannot_start)
+    statement_thread("arbor-clock").spawn(clock).map_err(Failure::cannot_start)
 }
 
 fn write_pidfile(settings: &Settings) -> Result<(), Failure> {

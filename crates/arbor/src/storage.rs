@@ -1,5 +1,6 @@
 //! Log, engine, transactions and store, opened in that order and closed together.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use arbor_base::Position;
 use arbor_disk::{Disk, RealDisk};
 use arbor_log::{Log, LogOptions};
 use arbor_store::{Store, StoreOptions};
-use arbor_txn::{Retention, ScratchFolder, Transactions};
+use arbor_txn::{Retention, ScratchFolder, Space, Transactions};
 
 use crate::engines::Engines;
 use crate::failure::{BAD_OPTIONS, Failure};
@@ -33,6 +34,8 @@ pub struct Recovery {
 pub struct Pace {
     pub commit_interval: Duration,
     pub checkpoint_interval: Duration,
+    /// What a server of this memory usually has as its cache.
+    pub cache_bytes: u64,
     /// For a member of a replica set.
     pub history: Option<Retention>,
 }
@@ -42,18 +45,25 @@ impl Storage {
     pub fn open(folder: Folder, engines: &Engines, pace: &Pace) -> Result<Storage, Failure> {
         let begun = Instant::now();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        let options = LogOptions { commit_interval: pace.commit_interval, ..LogOptions::default() };
+        let sizes = Sizes::of(&folder.path);
+        let space = Arc::new(Space::open(disk.clone(), &folder.path, sizes.reserve_bytes));
+        let options = LogOptions {
+            commit_interval: pace.commit_interval,
+            segment_bytes: sizes.segment_bytes,
+            ..LogOptions::default()
+        };
         let log = Log::open(disk.clone(), &folder.log(), options).map_err(Failure::cannot_start)?;
         let trees = engines.tree_defaults().map_err(refused)?;
         let engine = engines.open(&folder.path).map_err(refused)?;
         let (applied, end) = (engine.applied(), log.appended());
-        let path = folder.path.clone();
         let options = arbor_txn::Options {
             checkpoint_interval: pace.checkpoint_interval,
             history: pace.history,
-            transaction_bytes_max: transaction_bytes_max(),
+            transaction_bytes_max: transaction_bytes_max(pace.cache_bytes),
+            write_set_memory_max: write_set_memory_max(),
             scratch: Some(ScratchFolder { disk: disk.clone(), folder: folder.scratch() }),
-            free_space: Some(Arc::new(move || disk.free_bytes(&path).ok())),
+            checkpoint_log_bytes: sizes.checkpoint_log_bytes,
+            space: Some(space),
             ..arbor_txn::Options::default()
         };
         let transactions = Transactions::open(log, engine, options).map_err(Failure::cannot_start)?;
@@ -69,9 +79,36 @@ impl Storage {
     }
 }
 
-/// A quarter of the memory: a large transaction is in it for the time of its commit.
-fn transaction_bytes_max() -> usize {
-    (arbor_ftree::default_memory_bytes() / 2).clamp(256 << 20, 1 << 30) as usize
+/// What depends on how large the device is: on a small one the log must not take what the data could have.
+struct Sizes {
+    segment_bytes: u64,
+    checkpoint_log_bytes: u64,
+    reserve_bytes: u64,
+}
+
+impl Sizes {
+    fn of(path: &Path) -> Sizes {
+        let total = rustix::fs::statvfs(path).map_or(u64::MAX, |space| space.f_blocks.saturating_mul(space.f_frsize));
+        Sizes {
+            segment_bytes: (total / 64).clamp(1 << 20, 64 << 20),
+            checkpoint_log_bytes: (total / 16).clamp(4 << 20, 256 << 20),
+            // A checkpoint writes at most about what was logged since the last one, which is little when space ends.
+            reserve_bytes: (total / 16).clamp(4 << 20, 64 << 20),
+        }
+    }
+}
+
+/// What one transaction may hold before its values go to a file: a sixth of the memory limit, which is what a statement's own
+/// transaction of 32 MB needs at 256 MB.
+fn write_set_memory_max() -> usize {
+    const MOST: usize = 64 << 20;
+    let limit = arbor_base::memory::process().limit().and_then(|limit| usize::try_from(limit / 6).ok());
+    limit.map_or(MOST, |limit| limit.min(MOST))
+}
+
+/// Half of the usual cache: a large transaction is in memory for the time of its commit.
+fn transaction_bytes_max(cache_bytes: u64) -> usize {
+    (cache_bytes / 2).clamp(256 << 20, 1 << 30) as usize
 }
 
 /// Why the engine does not open: the user's options, or what it found.

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use crate::{Array, Doc, ValueRef};
+use crate::{Doc, Elements, ValueRef};
 
 /// Displays a value in the shell-like form.
 pub fn shell(value: ValueRef<'_>) -> impl Display {
@@ -26,28 +26,74 @@ impl Display for ValueRef<'_> {
     }
 }
 
-fn write_doc(f: &mut fmt::Formatter<'_>, doc: Doc<'_>) -> fmt::Result {
-    if doc.is_empty() {
-        return f.write_str("{}");
-    }
-    f.write_str("{ ")?;
-    for (i, (name, value)) in doc.iter().enumerate() {
-        let comma = if i == 0 { "" } else { ", " };
-        write!(f, "{comma}{name}: ")?;
-        write_value(f, value)?;
-    }
-    f.write_str(" }")
+/// A document or an array that is being written.
+struct Open<'a> {
+    elements: Elements<'a>,
+    named: bool,
+    is_empty: bool,
+    /// Text behind its closing bracket.
+    behind: &'static str,
 }
 
-fn write_array(f: &mut fmt::Formatter<'_>, array: Array<'_>) -> fmt::Result {
-    if array.is_empty() {
-        return f.write_str("[]");
+impl<'a> Open<'a> {
+    fn new(doc: Doc<'a>, named: bool, behind: &'static str) -> Open<'a> {
+        Open { elements: doc.iter(), named, is_empty: true, behind }
     }
-    for (i, value) in array.iter().enumerate() {
-        f.write_str(if i == 0 { "[ " } else { ", " })?;
-        write_value(f, value)?;
+
+    fn write_begin(&mut self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+        let first = std::mem::replace(&mut self.is_empty, false);
+        f.write_str(match (first, self.named) {
+            (true, true) => "{ ",
+            (true, false) => "[ ",
+            (false, _) => ", ",
+        })?;
+        if self.named { write!(f, "{name}: ") } else { Ok(()) }
     }
-    f.write_str(" ]")
+
+    fn write_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.is_empty, self.named) {
+            (true, true) => "{}",
+            (true, false) => "[]",
+            (false, true) => " }",
+            (false, false) => " ]",
+        })?;
+        f.write_str(self.behind)
+    }
+}
+
+fn write_doc(f: &mut fmt::Formatter<'_>, doc: Doc<'_>) -> fmt::Result {
+    write_value(f, ValueRef::Document(doc))
+}
+
+/// Walks with a stack on the heap, whatever the depth.
+fn write_value(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>) -> fmt::Result {
+    let mut open: Vec<Open<'_>> = write_head(f, value)?.into_iter().collect();
+    while let Some(innermost) = open.last_mut() {
+        match innermost.elements.next() {
+            Some((name, value)) => {
+                innermost.write_begin(f, name)?;
+                open.extend(write_head(f, value)?);
+            }
+            None => {
+                innermost.write_end(f)?;
+                open.pop();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes a scalar; returns what is to be written of a value with elements.
+fn write_head<'a>(f: &mut fmt::Formatter<'_>, value: ValueRef<'a>) -> Result<Option<Open<'a>>, fmt::Error> {
+    match value {
+        ValueRef::Document(doc) => Ok(Some(Open::new(doc, true, ""))),
+        ValueRef::Array(array) => Ok(Some(Open::new(array.as_doc(), false, ""))),
+        ValueRef::JavaScriptWithScope { code, scope } => {
+            write!(f, "CodeWScope( {code}, ")?;
+            Ok(Some(Open::new(scope, true, ")")))
+        }
+        scalar => write_scalar(f, scalar).map(|()| None),
+    }
 }
 
 /// A text in quotes. `is_escaped`: which of the characters without a short form are written as `\u`.
@@ -81,14 +127,13 @@ fn write_binary(f: &mut fmt::Formatter<'_>, subtype: u8, bytes: &[u8]) -> fmt::R
     f.write_char(')')
 }
 
-fn write_value(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>) -> fmt::Result {
+/// Requires a value without elements.
+fn write_scalar(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>) -> fmt::Result {
     match value {
         ValueRef::Double(v) if v.is_nan() => f.write_str("nan.0"),
         ValueRef::Double(v) if v.is_infinite() => f.write_str(if v < 0.0 { "-inf.0" } else { "inf.0" }),
         ValueRef::Double(v) => write!(f, "{v:?}"),
         ValueRef::String(v) | ValueRef::Symbol(v) => write_quoted(f, v, char::is_control),
-        ValueRef::Document(v) => write_doc(f, v),
-        ValueRef::Array(v) => write_array(f, v),
         ValueRef::Binary { subtype, bytes } => write_binary(f, subtype, bytes),
         ValueRef::Undefined => f.write_str("undefined"),
         ValueRef::ObjectId(v) => write!(f, "ObjectId('{v}')"),
@@ -98,7 +143,7 @@ fn write_value(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>) -> fmt::Result {
         ValueRef::Regex { pattern, options } => write!(f, "/{pattern}/{options}"),
         ValueRef::DbPointer { namespace, id } => write!(f, "DBRef('{namespace}',{id})"),
         ValueRef::JavaScript(v) => f.write_str(v),
-        ValueRef::JavaScriptWithScope { code, scope } => write!(f, "CodeWScope( {code}, {scope})"),
+        ValueRef::Document(_) | ValueRef::Array(_) | ValueRef::JavaScriptWithScope { .. } => Ok(()),
         ValueRef::Int32(v) => write!(f, "{v}"),
         ValueRef::Int64(v) => write!(f, "{v}"),
         ValueRef::Timestamp(v) => write!(f, "Timestamp({}, {})", v.seconds, v.increment),
@@ -111,7 +156,7 @@ fn write_value(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ArrayBuf, DocBuf, ObjectId};
+    use crate::{Array, ArrayBuf, DocBuf, ObjectId};
 
     #[test]
     fn as_messages_show_it() {
@@ -132,6 +177,9 @@ mod tests {
              g: new Date(12), h: BinData(0, 01AF), i: [] }"
         );
         assert_eq!(shell(ValueRef::Bool(true)).to_string(), "true");
+        let scoped = ValueRef::JavaScriptWithScope { code: "f()", scope: Doc::empty() };
+        let nested: ArrayBuf = [scoped, Array::empty().into(), Doc::empty().into()].into_iter().collect();
+        assert_eq!(shell((&nested).into()).to_string(), "[ CodeWScope( f(), {}), [], {} ]");
         assert_eq!(shell("\n\u{1}\u{7f}\u{9f}".into()).to_string(), r#""\n\u0001\u007f\u009f""#);
     }
 }

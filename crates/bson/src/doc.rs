@@ -150,9 +150,32 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+/// Reads elements without looking at names and texts.
+pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
+    pub(crate) fn of(doc: Doc<'a>) -> Reader<'a> {
+        Reader(elements_of(doc.0))
+    }
+
+    /// Returns the next document, array or scope among the elements; passes over all others.
+    pub(crate) fn next_nested(&mut self) -> Option<Doc<'a>> {
+        loop {
+            let [ty] = self.array()?;
+            let name_end = self.0.iter().position(|b| *b == 0)?;
+            self.take(name_end + 1)?;
+            match ty {
+                0x03 | 0x04 => return self.document().map(Doc),
+                0x0F => {
+                    self.i32()?;
+                    self.skip(0x0D)?;
+                    return self.document().map(Doc);
+                }
+                _ => self.skip(ty)?,
+            }
+        }
+    }
+
     fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let (head, tail) = self.0.split_at_checked(n)?;
         self.0 = tail;

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Write};
 
 use crate::display::write_quoted;
-use crate::{Doc, ValueRef};
+use crate::{Doc, Elements, ValueRef};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -19,19 +19,68 @@ pub fn doc(doc: Doc<'_>, form: Form) -> impl Display {
     fmt::from_fn(move |f| write_value(f, ValueRef::Document(doc), form))
 }
 
-fn write_value(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>, form: Form) -> fmt::Result {
-    match value {
-        ValueRef::Document(v) => write_doc(f, v, form),
-        ValueRef::Array(v) => {
-            f.write_char('[')?;
-            for (i, value) in v.iter().enumerate() {
-                if i > 0 {
-                    f.write_char(',')?;
-                }
-                write_value(f, value, form)?;
-            }
-            f.write_char(']')
+/// A document or an array that is being written.
+struct Open<'a> {
+    elements: Elements<'a>,
+    named: bool,
+    is_empty: bool,
+    end: &'static str,
+}
+
+impl<'a> Open<'a> {
+    fn new(doc: Doc<'a>, named: bool, end: &'static str) -> Open<'a> {
+        Open { elements: doc.iter(), named, is_empty: true, end }
+    }
+
+    fn write_name(&mut self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+        if !std::mem::replace(&mut self.is_empty, false) {
+            f.write_char(',')?;
         }
+        if self.named {
+            write_string(f, name)?;
+            f.write_char(':')?;
+        }
+        Ok(())
+    }
+}
+
+/// Walks with a stack on the heap, whatever the depth.
+fn write_value(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>, form: Form) -> fmt::Result {
+    let mut open: Vec<Open<'_>> = write_head(f, value, form)?.into_iter().collect();
+    while let Some(innermost) = open.last_mut() {
+        match innermost.elements.next() {
+            Some((name, value)) => {
+                innermost.write_name(f, name)?;
+                open.extend(write_head(f, value, form)?);
+            }
+            None => {
+                f.write_str(innermost.end)?;
+                open.pop();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes a scalar, or how a value with elements begins; returns the rest of that.
+fn write_head<'a>(f: &mut fmt::Formatter<'_>, value: ValueRef<'a>, form: Form) -> Result<Option<Open<'a>>, fmt::Error> {
+    let (begin, open) = match value {
+        ValueRef::Document(doc) => ("{", Open::new(doc, true, "}")),
+        ValueRef::Array(array) => ("[", Open::new(array.as_doc(), false, "]")),
+        ValueRef::JavaScriptWithScope { code, scope } => {
+            f.write_str("{\"$code\":")?;
+            write_string(f, code)?;
+            (",\"$scope\":{", Open::new(scope, true, "}}"))
+        }
+        scalar => return write_scalar(f, scalar, form).map(|()| None),
+    };
+    f.write_str(begin)?;
+    Ok(Some(open))
+}
+
+/// Requires a value without elements.
+fn write_scalar(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>, form: Form) -> fmt::Result {
+    match value {
         ValueRef::String(v) => write_string(f, v),
         ValueRef::Bool(v) => write!(f, "{v}"),
         ValueRef::Null => f.write_str("null"),
@@ -39,25 +88,12 @@ fn write_value(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>, form: Form) -> f
         ValueRef::Int64(v) if form == Form::Relaxed => write!(f, "{v}"),
         ValueRef::Double(v) if form == Form::Relaxed && v.is_finite() => write!(f, "{v:?}"),
         ValueRef::DateTime(v) => write_date(f, v, form),
-        other => write_typed(f, other, form),
+        other => write_typed(f, other),
     }
-}
-
-fn write_doc(f: &mut fmt::Formatter<'_>, doc: Doc<'_>, form: Form) -> fmt::Result {
-    f.write_char('{')?;
-    for (i, (name, value)) in doc.iter().enumerate() {
-        if i > 0 {
-            f.write_char(',')?;
-        }
-        write_string(f, name)?;
-        f.write_char(':')?;
-        write_value(f, value, form)?;
-    }
-    f.write_char('}')
 }
 
 /// The types that JSON has no value for: an object with one `$` key.
-fn write_typed(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>, form: Form) -> fmt::Result {
+fn write_typed(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>) -> fmt::Result {
     match value {
         ValueRef::Int32(v) => write!(f, "{{\"$numberInt\":\"{v}\"}}"),
         ValueRef::Int64(v) => write!(f, "{{\"$numberLong\":\"{v}\"}}"),
@@ -87,13 +123,6 @@ fn write_typed(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>, form: Form) -> f
         ValueRef::JavaScript(v) => {
             f.write_str("{\"$code\":")?;
             write_string(f, v)?;
-            f.write_char('}')
-        }
-        ValueRef::JavaScriptWithScope { code, scope } => {
-            f.write_str("{\"$code\":")?;
-            write_string(f, code)?;
-            f.write_str(",\"$scope\":")?;
-            write_doc(f, scope, form)?;
             f.write_char('}')
         }
         ValueRef::Timestamp(v) => write!(f, "{{\"$timestamp\":{{\"t\":{},\"i\":{}}}}}", v.seconds, v.increment),
@@ -195,6 +224,9 @@ mod tests {
         );
         let stamp = Timestamp { seconds: 1, increment: 2 };
         check(stamp.into(), r#"{"$timestamp":{"t":1,"i":2}}"#, r#"{"$timestamp":{"t":1,"i":2}}"#);
+        let scope = DocBuf::new().with("x", "y");
+        let scoped = ValueRef::JavaScriptWithScope { code: "f()", scope: scope.as_doc() };
+        check(scoped, r#"{"$code":"f()","$scope":{"x":"y"}}"#, r#"{"$code":"f()","$scope":{"x":"y"}}"#);
         let array: ArrayBuf = [ValueRef::Null, ValueRef::Bool(true), ValueRef::MinKey].into_iter().collect();
         let doc = DocBuf::new().with("a", &array).with("b", DocBuf::new().as_doc());
         check((&doc).into(), r#"{"a":[null,true,{"$minKey":1}],"b":{}}"#, r#"{"a":[null,true,{"$minKey":1}],"b":{}}"#);

@@ -8,6 +8,7 @@
 mod buf;
 mod compare;
 mod decimal;
+mod depth;
 pub mod display;
 mod doc;
 mod error;
@@ -23,6 +24,7 @@ mod writer;
 pub use buf::{ArrayBuf, DocBuf};
 pub use compare::{canonical, canonical_type, compare, compare_arrays, compare_by, compare_docs, identical};
 pub use decimal::{Finite, Parts};
+pub use depth::{DEPTH_MAX, STORED_DEPTH_MAX};
 pub use doc::{Array, Doc, Elements};
 pub use error::{Error, Problem};
 pub use numeric::Number;

@@ -10,6 +10,7 @@
 //! decimals that are not canonical (their value is zero), regex options in any order, NUL inside strings.
 //! COMPAT: text that is not UTF-8 is refused; MongoDB stores it.
 
+use crate::depth::{DEPTH_MAX, STORED_DEPTH_MAX};
 use crate::{Doc, Error, error::Problem};
 
 /// The largest document a user may store.
@@ -26,9 +27,9 @@ pub struct Limits {
 
 impl Limits {
     /// What comes from a client.
-    pub const INPUT: Limits = Limits { depth_max: 180, size_max: INTERNAL_SIZE_MAX };
-    /// What an update may have built: somewhat deeper, so that a stored document can always be wrapped and read back.
-    pub const STORED: Limits = Limits { depth_max: 200, size_max: INTERNAL_SIZE_MAX };
+    pub const INPUT: Limits = Limits { depth_max: DEPTH_MAX, size_max: INTERNAL_SIZE_MAX };
+    /// What a collection may hold.
+    pub const STORED: Limits = Limits { depth_max: STORED_DEPTH_MAX, size_max: INTERNAL_SIZE_MAX };
 }
 
 impl Default for Limits {

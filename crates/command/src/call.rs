@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use arbor_base::memory::Reservation;
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::Code;
 use arbor_query::{CursorOptions, Database, Interrupt, Scope};
@@ -38,6 +39,8 @@ pub struct Call<'c> {
     pub wait_until: Option<Instant>,
     /// Fields of the reply; `ok` is appended when the command succeeds.
     pub reply: DocBuf,
+    /// Memory of a large reply, until it is encoded.
+    pub reply_memory: Option<Reservation>,
     /// What the slow query log says about the plan.
     pub plan: Plan,
 }
@@ -69,6 +72,7 @@ impl<'c> Call<'c> {
             session: self.generic.session.map(session::bytes),
             transaction: self.session.and_then(InSession::transaction),
             no_timeout: false,
+            owner: self.connection.peer.connection,
         }
     }
 

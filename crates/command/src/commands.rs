@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
+use arbor_base::memory::{self, Class};
 use arbor_bson::DocBuf;
 use arbor_lang::Code;
 use arbor_query::Database;
-use arbor_wire::{Command, Error as WireError, Limits, ReplyTo, Request, decode};
+use arbor_wire::{Command, Error as WireError, Limits, ReplyTo, Request, decode, unpacked_bytes};
 
 use crate::cmd::hello;
 use crate::connection::{LastWrite, Peer, Stream, Waiting};
@@ -89,6 +90,8 @@ pub struct Commands {
     pub(crate) started: Instant,
     pub(crate) slow_ms: AtomicI32,
     pub(crate) stopping: AtomicBool,
+    /// What the log said last about the space on the device.
+    low_on_space: AtomicBool,
 }
 
 const ACCEPTED: Event = Event { component: Component::Network, id: 22943, message: "Connection accepted" };
@@ -100,6 +103,20 @@ const REFUSED: Event = Event {
 };
 const BAD_FRAME: Event =
     Event { component: Component::Network, id: 9_000_001, message: "Connection closed for a bad frame" };
+const LOW_ON_SPACE: Event = Event {
+    component: Component::Storage,
+    id: 9_000_014,
+    message: "The device of the data directory is full. Its reserve is given up: deletions, drops and checkpoints work, other \
+              writes are refused",
+};
+const SPACE_AGAIN: Event = Event {
+    component: Component::Storage,
+    id: 9_000_015,
+    message: "There is space on the device again. The reserve is taken back, and writes go on",
+};
+/// How long a compressed message waits for memory.
+const UNPACK_PATIENCE: Duration = Duration::from_secs(30);
+
 const PANICKED: Event = Event { component: Component::Command, id: 9_000_002, message: "Request failed by a panic" };
 
 const INVALID_DOCUMENT: Event =
@@ -126,7 +143,8 @@ impl Commands {
             own_log.warn(INVALID_DOCUMENT, "write", attributes);
         }));
         let sessions_max = limit("maxSessions").unwrap_or(SESSIONS_MAX);
-        let sessions = Sessions::with_limit(database.transactions.clone(), sessions_max);
+        let limits = arbor_session::Limits { sessions_max, ..Default::default() };
+        let sessions = Sessions::with_limits(database.transactions.clone(), limits);
         Commands {
             database,
             replication: None,
@@ -143,6 +161,7 @@ impl Commands {
             started: Instant::now(),
             slow_ms,
             stopping: AtomicBool::new(false),
+            low_on_space: AtomicBool::new(false),
         }
     }
 
@@ -201,11 +220,17 @@ impl Commands {
 
     /// Answers one frame: appends the reply frame to `out`, or nothing.
     pub fn handle(&self, connection: &mut Connection, frame: &[u8], out: &mut Vec<u8>) -> After {
+        // a short frame may unpack to a long message
+        let mut memory = memory::process().reservation(Class::Message);
+        if !memory.wait_for_all(unpacked_bytes(frame), UNPACK_PATIENCE) {
+            return self.close_without_memory(connection);
+        }
         let mut scratch = std::mem::take(&mut connection.scratch);
         let after = match decode(frame, &mut scratch, Limits::default()).and_then(Request::into_command) {
             Ok(command) => self.answer(connection, &command, out),
             Err(error) => self.refuse(connection, &error, out),
         };
+        scratch.trim();
         connection.scratch = scratch;
         after
     }
@@ -258,9 +283,21 @@ impl Commands {
         let now = Instant::now();
         let idle = self.parameters.int("cursorTimeoutMillis").unwrap_or(600_000).max(0) as u64;
         self.database.cursors.reap(now, Duration::from_millis(idle));
+        self.log_space();
         self.return_to_office();
         self.end_expired_transactions();
         self.expire_sessions(now);
+    }
+
+    /// A line when writes begin or cease to be refused for lack of space.
+    fn log_space(&self) {
+        let low = self.database.transactions.is_low_on_space();
+        if self.low_on_space.swap(low, Ordering::Relaxed) != low {
+            match low {
+                true => self.log.warn(LOW_ON_SPACE, "clock", DocBuf::new()),
+                false => self.log.info(SPACE_AGAIN, "clock", DocBuf::new()),
+            }
+        }
     }
 
     /// Interrupts what runs, and everything that comes from now on.
@@ -268,6 +305,12 @@ impl Commands {
         self.stopping.store(true, Ordering::Relaxed);
         self.operations.kill_all();
         self.database.feed.wake_all();
+    }
+
+    fn close_without_memory(&self, connection: &Connection) -> After {
+        let attributes = DocBuf::new().with("remote", &connection.peer.remote.to_string());
+        self.log.info(BAD_FRAME, &connection.name, attributes.with("error", "no memory to unpack it"));
+        After::Close
     }
 
     fn refuse(&self, connection: &mut Connection, error: &WireError, out: &mut Vec<u8>) -> After {
@@ -298,9 +341,10 @@ impl Commands {
     }
 
     fn run(&self, connection: &mut Connection, request: &Incoming<'_>, out: &mut Vec<u8>) -> After {
-        let Some(Done { mut reply, streams, wait_until }) = self.execute(connection, request) else {
+        let Some(Done { mut reply, reply_memory, streams, wait_until }) = self.execute(connection, request) else {
             return After::Close;
         };
+        connection.reply_memory = reply_memory;
         if let Some(until) = wait_until {
             let Incoming { reply_to, may_stream, .. } = *request;
             let request = Stream { db: request.db.to_owned(), command: request.body.to_buf(), reply_to };

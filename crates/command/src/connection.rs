@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use arbor_base::memory::Reservation;
 use arbor_bson::DocBuf;
 use arbor_query::feed::Woken;
 use arbor_session::Intent;
@@ -43,6 +44,8 @@ pub struct Connection {
     pub(crate) idle_cursor: Option<i64>,
     /// What the last request without an answer would have been answered, for `getLastError`.
     pub(crate) last_write: Option<LastWrite>,
+    /// Memory of the last reply, until the network has reserved it too.
+    pub reply_memory: Option<Reservation>,
     /// The collection of the last request that had one.
     pub(crate) last_used: Option<Arc<Usage>>,
     /// The transaction that `beginTransaction` began.
@@ -112,6 +115,7 @@ impl Connection {
             news: None,
             idle_cursor: None,
             last_write: None,
+            reply_memory: None,
             last_used: None,
             bound: None,
         }

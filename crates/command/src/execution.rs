@@ -3,10 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use arbor_base::memory::Reservation;
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_engine::{Error as EngineError, MemberState};
 use arbor_lang::Code;
 use arbor_query::Interrupt;
+use arbor_store::Namespace;
 use arbor_wire::{ReplyTo, Sequence};
 
 use crate::call::{Call, Plan};
@@ -75,7 +77,7 @@ impl Commands {
             self.operations.kill_all();
         }
         let ran = self.run_in_session(connection, request, row, generic, interrupt, expired);
-        let Ran { outcome, mut reply, plan, wait_until } = ran;
+        let Ran { outcome, mut reply, reply_memory, plan, wait_until } = ran;
         if wait_until.is_some() {
             if row.kind != Kind::GetMore {
                 connection.slot.end();
@@ -100,7 +102,7 @@ impl Commands {
         }
         let goes_on = || plan.cursor_id != 0 && row.kind == Kind::GetMore || hello::is_awaited(request.body);
         let streams = request.may_stream && error.is_none() && goes_on();
-        Done { reply, streams, wait_until: None }
+        Done { reply, reply_memory, streams, wait_until: None }
     }
 
     /// Runs a command's own code, in its session if it is part of a transaction or a retryable write.
@@ -137,6 +139,7 @@ impl Commands {
             waited_until: request.waited_until,
             wait_until: None,
             reply: DocBuf::new(),
+            reply_memory: None,
             plan: Plan::default(),
         };
         let outcome = match (refused, expired) {
@@ -145,7 +148,7 @@ impl Commands {
             (None, false) => call.interrupt.clone().guard(|| (row.run)(&mut call)),
         };
         let wait_until = call.wait_until.filter(|_| outcome.is_ok());
-        let (mut reply, plan) = (call.reply, call.plan);
+        let (mut reply, reply_memory, plan) = (call.reply, call.reply_memory, call.plan);
         let outcome = match session {
             Some(session) => session.leave(outcome, &mut reply, generic.write_concern.durability()),
             None => outcome.and_then(|()| self.settle(row, generic.write_concern)),
@@ -154,7 +157,7 @@ impl Commands {
             Some(_) => outcome,
             None => outcome.and_then(|()| self.settle_concerns(row, &generic, &mut reply)),
         };
-        Ran { outcome, reply, plan, wait_until }
+        Ran { outcome, reply, reply_memory, plan, wait_until }
     }
 
     /// Write statements wait for their own durability; changes of the catalogue wait here.
@@ -183,6 +186,7 @@ impl Commands {
             let text = format!("{} may only be run against the admin database.", row.name);
             return Err(Error::new(Code::UNAUTHORIZED, text));
         }
+        check_target(row, request)?;
         if let Some(replication) = &self.replication {
             replication.check_may_run(row, request.db, request.body)?;
         }
@@ -294,6 +298,7 @@ pub(crate) struct Incoming<'r> {
 struct Ran {
     outcome: Result<()>,
     reply: DocBuf,
+    reply_memory: Option<Reservation>,
     plan: Plan,
     /// It is to be run again then.
     wait_until: Option<Instant>,
@@ -301,13 +306,15 @@ struct Ran {
 
 impl Ran {
     fn failed(error: Error) -> Ran {
-        Ran { outcome: Err(error), reply: DocBuf::new(), plan: Plan::default(), wait_until: None }
+        Ran { outcome: Err(error), reply: DocBuf::new(), reply_memory: None, plan: Plan::default(), wait_until: None }
     }
 }
 
 #[derive(Default)]
 pub(crate) struct Done {
     pub reply: DocBuf,
+    /// Its memory, when it is large.
+    pub reply_memory: Option<Reservation>,
     /// Another reply follows unasked.
     pub streams: bool,
     /// There is no reply yet.
@@ -349,5 +356,17 @@ fn append_effect(effect: &Effect, body: Doc<'_>, reply: &mut DocBuf) {
     let labels = effect.error_labels.clone().unwrap_or_else(of_code);
     if !labels.is_empty() || effect.error_labels.is_some() {
         reply.append("errorLabels", &labels.iter().map(String::as_str).collect::<ArrayBuf>());
+    }
+}
+/// Refuses a command that would change a collection which only the server writes. Statements look again, since a command
+/// may name collections in other places than behind its own name.
+fn check_target(row: &Row, request: &Incoming<'_>) -> Result<()> {
+    let changes = row.takes_write_concern() && row.class != Class::Read;
+    let Some((_, ValueRef::String(name))) = request.body.first().filter(|_| changes) else { return Ok(()) };
+    let target = if row.admin_only { Namespace::parse(name) } else { Namespace::new(request.db, name) };
+    match target {
+        Ok(namespace) => Ok(arbor_query::check_writable(&namespace)?),
+        // The command says what is wrong with the name.
+        Err(_) => Ok(()),
     }
 }

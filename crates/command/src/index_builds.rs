@@ -1,4 +1,5 @@
-//! Index builds that the end of the process broke off begin again at the start, each on a thread of the process's own.
+//! Index builds that the end of the process interrupted begin again at the start, each on a thread of the process's own, or
+//! end with a warning when they did so too often.
 
 use std::sync::atomic::Ordering;
 
@@ -34,7 +35,9 @@ impl Commands {
             .with("buildUUID", &build.uuid.to_string())
             .with("namespace", build.namespace.as_str())
             .with("indexes", &names.collect::<ArrayBuf>());
-        self.log.info(AGAIN, CONTEXT, attributes.clone());
+        if build.begins_again() {
+            self.log.info(AGAIN, CONTEXT, attributes.clone());
+        }
         let body = DocBuf::new()
             .with("createIndexes", build.namespace.collection())
             .with("indexes", &build.specs.iter().collect::<ArrayBuf>());

@@ -1,7 +1,9 @@
 //! Figures of the process and the machine, read from `/proc` when somebody asks.
 
 use std::fs;
+use std::path::Path;
 
+use arbor_base::memory::machine;
 use arbor_bson::DocBuf;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,15 +20,12 @@ pub fn memory() -> Memory {
 
 /// Memory of the machine in bytes.
 pub fn machine_memory() -> u64 {
-    kilobytes(&read("/proc/meminfo"), "MemTotal:")
+    machine::machine_memory(Path::new("/")).unwrap_or(0)
 }
 
 /// The smaller of the machine's memory and what the control group allows.
 pub fn memory_limit() -> u64 {
-    let machine = machine_memory();
-    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    let group = limits.iter().find_map(|path| read(path).trim().parse::<u64>().ok());
-    group.map_or(machine, |group| group.min(machine))
+    machine::memory_limit(Path::new("/")).unwrap_or(0)
 }
 
 pub fn cores() -> usize {

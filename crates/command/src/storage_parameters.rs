@@ -7,6 +7,7 @@
 //! | `ftreeCacheSize`, `tokuftEngineCacheSize` | memory of the fractal tree, in bytes or as `8G` |
 //! | `rocksdbRuntimeConfigCacheSizeGB`, `rocksdbRuntimeConfigMaxWriteMBPerSec` | RocksDB's cache and its bound of writes |
 //! | `wiredTigerEngineRuntimeConfig` | WiredTiger, by its own configuration string |
+//! | `memoryLimit` | memory of the whole process, in bytes or as `8G` |
 //! | `minSnapshotHistoryWindowInSeconds` | how far back a member of a replica set is read (`atClusterTime`) |
 //! | `ENGINE.NAME` | what that engine lets change while it runs, by its own name |
 //!
@@ -14,6 +15,7 @@
 
 use std::time::Duration;
 
+use arbor_base::memory;
 use arbor_bson::{Value, ValueRef};
 use arbor_engine::{Error as EngineError, MemberState};
 use arbor_lang::Code;
@@ -21,6 +23,8 @@ use arbor_txn::Transactions;
 
 use crate::{Error, Result};
 
+/// With less there is room for hardly one statement.
+const MEMORY_LIMIT_MIN: u64 = 64 << 20;
 const GIGABYTE: f64 = (1u64 << 30) as f64;
 /// As MongoDB has it: a bit more than a hundred days.
 const SYNC_DELAY_SECONDS_MAX: f64 = 9_000_000.0;
@@ -33,6 +37,7 @@ enum Steers {
     Checkpoints,
     LogSync,
     HistoryWindow,
+    MemoryLimit,
     /// Numbers, in bytes.
     Bytes(&'static str),
     Gigabytes(&'static str),
@@ -46,6 +51,7 @@ static ROWS: &[(&str, Steers)] = &[
     ("ftreeCacheSize", Steers::Bytes("ftree.cacheBytes")),
     ("journalCommitInterval", Steers::LogSync),
     ("logFlushPeriod", Steers::LogSync),
+    ("memoryLimit", Steers::MemoryLimit),
     ("minSnapshotHistoryWindowInSeconds", Steers::HistoryWindow),
     ("rocksdbRuntimeConfigCacheSizeGB", Steers::Gigabytes("rocksdb.cacheBytes")),
     ("rocksdbRuntimeConfigMaxWriteMBPerSec", Steers::Number("rocksdb.maxWriteMBPerSec")),
@@ -74,6 +80,7 @@ impl StorageParameters<'_> {
             Steers::Checkpoints => Some(Value::Double(self.0.checkpoint_interval().as_secs_f64())),
             Steers::LogSync => Some(int_value(self.0.log().commit_interval().as_millis() as i64)),
             Steers::HistoryWindow => Some(int_value(self.0.history_window().as_secs() as i64)),
+            Steers::MemoryLimit => memory::process().limit().map(|bytes| int_value(bytes as i64)),
             Steers::Bytes(parameter) | Steers::Number(parameter) => present(parameter).map(value_of),
             Steers::Gigabytes(parameter) => {
                 present(parameter)?.parse::<f64>().ok().map(|bytes| Value::Double(bytes / GIGABYTE))
@@ -105,6 +112,7 @@ impl StorageParameters<'_> {
                 let seconds = number_within(name, value, 0.0, HISTORY_WINDOW_SECONDS_MAX)?;
                 self.0.set_history_window(Duration::from_secs(seconds as u64));
             }
+            Steers::MemoryLimit => set_memory_limit(name, bytes(name, value)?)?,
             Steers::Bytes(parameter) => self.steer(name, parameter, &bytes(name, value)?.to_string())?,
             Steers::Gigabytes(parameter) => {
                 let gigabytes = number_within(name, value, 0.0, 10_000.0)?;
@@ -155,7 +163,9 @@ impl StorageParameters<'_> {
         let row = ROWS.iter().find(|(known, _)| *known == name);
         let parameter = match row.map(|(_, steers)| *steers) {
             Some(Steers::Bytes(name) | Steers::Gigabytes(name) | Steers::Number(name) | Steers::Text(name)) => name,
-            Some(Steers::Checkpoints | Steers::LogSync | Steers::HistoryWindow) | None => return None,
+            Some(Steers::Checkpoints | Steers::LogSync | Steers::HistoryWindow | Steers::MemoryLimit) | None => {
+                return None;
+            }
         };
         let engine = owner_of(parameter)?;
         let members = self.0.engine().members();
@@ -212,6 +222,15 @@ fn bytes(name: &str, value: ValueRef<'_>) -> Result<u64> {
     };
     let parsed = digits.trim().parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
     parsed.ok_or_else(|| invalid(name, &format!("'{text}' is not a size")))
+}
+
+/// Errors: less than the server itself needs.
+fn set_memory_limit(name: &str, bytes: u64) -> Result<()> {
+    if bytes < MEMORY_LIMIT_MIN {
+        return Err(invalid(name, &format!("{bytes} is less than {MEMORY_LIMIT_MIN}")));
+    }
+    memory::process().set_limit(bytes);
+    Ok(())
 }
 
 fn text(name: &str, value: ValueRef<'_>) -> Result<String> {

@@ -10,6 +10,7 @@
 
 mod content;
 mod handle;
+mod holes;
 mod names;
 mod state;
 
@@ -69,6 +70,13 @@ impl FaultyDisk {
     /// Limits the bytes that all files together may hold; a write beyond it is done in part and fails with ENOSPC.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
+    }
+
+    /// Limits the bytes that all files together may hold to so many more than they hold now.
+    pub fn leave_free(&self, bytes: u64) {
+        let mut state = self.state();
+        state.capacity = Some(u64::MAX);
+        state.capacity = Some(u64::MAX - state.free_bytes() + bytes);
     }
 
     pub fn counts(&self) -> CallCounts {

@@ -63,17 +63,23 @@ impl Disk for RealDisk {
     }
 
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        if dir.as_os_str().is_empty() || dir.is_dir() {
+        if dir.as_os_str().is_empty() || dir.parent().is_none() {
             return Ok(());
         }
-        let parent = dir.parent().unwrap_or(Path::new(""));
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if dir.is_dir() {
+            // A process that died may have created it and not synced its name. Above what is ours that may not be allowed.
+            return match self.sync_dir(parent) {
+                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+                synced => synced,
+            };
+        }
         self.create_dir_all(parent)?;
         match fs::create_dir(dir) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
             Err(e) => return Err(Error::from_io("create folder", dir, e)),
         }
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         self.sync_dir(parent)
     }
 

@@ -36,6 +36,8 @@ use std::path::Path;
 use arbor_base::Position;
 use arbor_engine::{Error, Result};
 
+use crate::folder::Folder;
+
 pub const FILE: &str = "checkpoint.meta";
 const FILE_NEW: &str = "checkpoint.new";
 pub const DATA_FILE: &str = "data.mdb";
@@ -59,6 +61,13 @@ pub struct Checkpoint {
     /// Whether the tree records hold the right counts; otherwise the next open counts.
     pub counted: bool,
     meta: [u8; META_BYTES],
+}
+
+/// The root page of a tree, and how many pages are on the way from it to a leaf, both included.
+#[derive(Clone, Copy, Debug)]
+pub struct Root {
+    pub page: u64,
+    pub depth: u16,
 }
 
 /// What a failed call on a file means.
@@ -109,6 +118,11 @@ impl Checkpoint {
         u64_at(&self.meta, 136) + 1
     }
 
+    /// The free list, and the database of all rows (`mm_dbs`: depth at 6, root at 40 of 48 bytes each).
+    pub fn roots(&self) -> [Root; 2] {
+        [40, 88].map(|at| Root { page: u64_at(&self.meta, at + 40), depth: (u64_at(&self.meta, at) >> 48) as u16 })
+    }
+
     fn encode(&self) -> [u8; FILE_BYTES] {
         let mut bytes = [0; FILE_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -154,8 +168,8 @@ impl Checkpoint {
 
     /// Steps 3 of the module. An error before the rename leaves the file as it was (`OutOfSpace`); from the sync on the
     /// outcome is unknown (`Poisoned`).
-    pub fn save(&self, dir: &Path) -> Result<()> {
-        let new = dir.join(FILE_NEW);
+    pub fn save(&self, folder: &Folder) -> Result<()> {
+        let new = folder.path.join(FILE_NEW);
         let mut file = File::create(&new).map_err(|e| io_error("create checkpoint.new", e))?;
         file.write_all(&self.encode()).map_err(|e| io_error("write checkpoint.new", e))?;
         let poisoned = |context: &str| {
@@ -163,8 +177,8 @@ impl Checkpoint {
             move |e: io::Error| Error::Poisoned { context: format!("{context}: {e}") }
         };
         file.sync_all().map_err(poisoned("sync checkpoint.new"))?;
-        fs::rename(&new, dir.join(FILE)).map_err(poisoned("rename checkpoint.new"))?;
-        sync_dir(dir).map_err(poisoned("sync the folder"))
+        fs::rename(&new, folder.path.join(FILE)).map_err(poisoned("rename checkpoint.new"))?;
+        folder.sync().map_err(poisoned("sync the directory"))
     }
 
     /// Writes the state's meta over both meta pages of the data file. Requires: LMDB does not have it open.
@@ -185,10 +199,6 @@ impl Checkpoint {
         }
         Ok(())
     }
-}
-
-pub fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
 }
 
 #[cfg(test)]

@@ -26,8 +26,9 @@ pub struct Book {
     pub positions: Arc<Positions>,
     /// Pages freed since the engine was opened.
     pub freed_pages: u64,
-    /// Rests but to look at what a commit freed.
-    gauge: Option<ReadTxn>,
+    /// Sees the newest state from each commit to the next: tells what the commit freed, and is what readers are left with
+    /// when LMDB begins no more transactions. The writer spares the newest state anyway, so this holds no page back.
+    newest: Option<Newest>,
 }
 
 pub struct Edit<'b> {
@@ -41,6 +42,11 @@ pub struct Edit<'b> {
     applied: Position,
     counted: bool,
     doomed: bool,
+}
+
+struct Newest {
+    txn: ReadTxn,
+    position: Position,
 }
 
 /// Keys per round of a range delete: bounds its memory.
@@ -259,23 +265,36 @@ impl Book {
             poisoned: None,
             positions,
             freed_pages: 0,
-            gauge: None,
+            newest: None,
         }
     }
 
-    /// Adds what the newest commit freed.
-    pub fn count_freed(&mut self, env: &Arc<Env>) -> Result<()> {
-        let gauge = match &mut self.gauge {
-            Some(gauge) => {
-                gauge.renew()?;
-                gauge
+    /// Moves on to the newest state.
+    pub fn look_at_newest(&mut self, env: &Arc<Env>) -> Result<()> {
+        let txn = match self.newest.take() {
+            Some(Newest { mut txn, .. }) => {
+                txn.reset();
+                txn.renew()?;
+                txn
             }
-            None => self.gauge.insert(ReadTxn::begin(env)?),
+            None => ReadTxn::begin(env)?,
         };
-        let freed = gauge.pages_freed_by(gauge.id());
-        gauge.reset();
-        self.freed_pages += freed?;
+        self.newest = Some(Newest { txn, position: self.applied });
         Ok(())
+    }
+
+    /// Moves on to the newest state and adds what its commit freed.
+    pub fn count_freed(&mut self, env: &Arc<Env>) -> Result<()> {
+        self.look_at_newest(env)?;
+        if let Some(Newest { txn, .. }) = &self.newest {
+            self.freed_pages += txn.pages_freed_by(txn.id())?;
+        }
+        Ok(())
+    }
+
+    /// The newest state, for the readers of an environment that is dead.
+    pub fn take_newest(&mut self) -> Option<(ReadTxn, Position)> {
+        self.newest.take().map(|newest| (newest.txn, newest.position))
     }
 
     /// Counts every tree anew.

@@ -16,7 +16,7 @@ use arbor_base::{Position, TreeId};
 use arbor_engine::{Barrier, Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeStats};
 
 use crate::LmdbOptions;
-use crate::checkpoint::{Checkpoint, DATA_FILE};
+use crate::checkpoint::{Checkpoint, DATA_FILE, io_error};
 use crate::edit::{Book, Edit, newest_state};
 use crate::folder::{Folder, Found};
 use crate::keys::Content;
@@ -25,6 +25,7 @@ use crate::raw::{Env, EnvOptions, ReadTxn};
 use crate::readers::Readers;
 use crate::snapshot::LmdbSnapshot;
 use crate::sweep::{Alarm, Sweeper};
+use crate::verify::verify_pages;
 use crate::{bulk, estimate, records};
 
 /// Below this much free space a failed write counts as a full disk: LMDB calls a short write EIO.
@@ -87,6 +88,8 @@ impl LmdbEngine {
             Found::Engine => Some(Checkpoint::load(dir)?),
         };
         if let Some(checkpoint) = &checkpoint {
+            let data = File::open(dir.join(DATA_FILE)).map_err(|e| io_error("open data.mdb", e))?;
+            verify_pages(&data, checkpoint, options.verified_pages_max)?;
             checkpoint.restore(dir)?;
         }
         let env_options = EnvOptions {
@@ -146,12 +149,19 @@ impl Core {
     }
 
     /// Pins the state that the environment was opened in.
-    fn new(env: Arc<Env>, options: LmdbOptions, folder: Folder, book: Book, saved: Option<Checkpoint>) -> Result<Core> {
+    fn new(
+        env: Arc<Env>,
+        options: LmdbOptions,
+        folder: Folder,
+        mut book: Book,
+        saved: Option<Checkpoint>,
+    ) -> Result<Core> {
         let mut spare = ReadTxn::begin(&env)?;
         spare.reset();
         let position = book.applied;
         let positions = book.positions.clone();
         positions.set(newest_state(&env)?, position);
+        book.look_at_newest(&env)?;
         let data = File::open(folder.path.join(DATA_FILE))
             .map_err(|source| Error::Io { context: "open data.mdb".to_owned(), source })?;
         Ok(Core {
@@ -211,9 +221,18 @@ impl Core {
         }
     }
 
-    /// What a failed write means: no space, a request that cannot be, or the end of writing.
+    /// What a failed write means: no space, a request that cannot be, or the end of writing. Reads go on in all cases.
     fn judge(&self, book: &mut Book, error: Error) -> Error {
+        if self.env.is_dead() {
+            if let Some((txn, position)) = book.take_newest() {
+                self.readers.end_at(txn, position);
+            }
+            let context = book.poisoned.get_or_insert_with(|| error.to_string()).clone();
+            return Error::Poisoned { context };
+        }
         match error {
+            // Nothing was written. Descriptors come back when connections end.
+            Error::Io { ref source, .. } if lacks_descriptors(source) => error,
             Error::Io { source, context } if self.is_full() => {
                 Error::OutOfSpace { context: format!("{context}: {source}") }
             }
@@ -296,7 +315,7 @@ impl Core {
     fn make_durable(&self, checkpoint: &Checkpoint) -> Result<()> {
         // A failed sync is final: the kernel may have dropped the pages, and a second sync would not say so.
         self.env.sync().map_err(|error| Error::Poisoned { context: error.to_string() })?;
-        checkpoint.save(&self.folder.path)
+        checkpoint.save(&self.folder)
     }
 
     /// Notes what a commit freed and asks for a checkpoint when much waits for one.
@@ -316,6 +335,10 @@ impl Core {
         let bytes = freed * self.env.page_bytes() as u64;
         bytes > self.options.freed_bytes_max && freed > info.me_last_pgno as u64 / 8
     }
+}
+
+fn lacks_descriptors(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 impl Engine for LmdbEngine {

@@ -13,9 +13,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arbor_engine::{Error, Result};
+use arbor_engine::{Error, Result, create_directory};
 
-use crate::checkpoint::{self, DATA_FILE, sync_dir};
+use crate::checkpoint::{self, DATA_FILE};
 
 const CREATING: &str = "CREATING";
 
@@ -23,6 +23,8 @@ pub struct Folder {
     pub path: PathBuf,
     /// The lock ends with the last handle; LMDB's environment holds one as well, since snapshots may outlive the engine.
     pub lock: Arc<File>,
+    /// The directory itself, so that syncing it needs no descriptor when there may be none left.
+    handle: File,
 }
 
 /// What is in the folder.
@@ -39,10 +41,13 @@ fn io_error(context: &'static str) -> impl Fn(io::Error) -> Error {
 impl Folder {
     pub fn open(path: &Path) -> Result<Folder> {
         let cannot = |reason: String| Error::CannotOpen { path: path.display().to_string(), reason };
-        fs::create_dir_all(path).map_err(|e| cannot(e.to_string()))?;
+        create_directory(path)?;
         let lock = File::create(path.join("LOCK")).map_err(|e| cannot(e.to_string()))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Folder { path: path.to_owned(), lock: Arc::new(lock) }),
+            Ok(()) => {
+                let handle = File::open(path).map_err(|e| cannot(e.to_string()))?;
+                Ok(Folder { path: path.to_owned(), lock: Arc::new(lock), handle })
+            }
             Err(TryLockError::WouldBlock) => Err(cannot("in use by another engine or process".to_owned())),
             Err(TryLockError::Error(e)) => Err(cannot(e.to_string())),
         }
@@ -61,7 +66,7 @@ impl Folder {
             (true, ..) | (false, false, false) => {}
         }
         let marker = File::create(self.path.join(CREATING)).map_err(io_error("create marker"))?;
-        marker.sync_all().and_then(|()| sync_dir(&self.path)).map_err(io_error("sync marker"))?;
+        marker.sync_all().and_then(|()| self.sync()).map_err(io_error("sync marker"))?;
         self.remove(DATA_FILE)?;
         self.remove(checkpoint::FILE)?;
         Ok(Found::New)
@@ -70,7 +75,12 @@ impl Folder {
     /// The creation is complete: the first checkpoint is durable.
     pub fn created(&self) -> Result<()> {
         self.remove(CREATING)?;
-        sync_dir(&self.path).map_err(io_error("sync the folder"))
+        self.sync().map_err(io_error("sync the directory"))
+    }
+
+    /// Makes the names in the directory durable.
+    pub fn sync(&self) -> io::Result<()> {
+        self.handle.sync_all()
     }
 
     fn has(&self, name: &str) -> Result<bool> {

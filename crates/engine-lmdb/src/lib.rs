@@ -6,16 +6,18 @@
 //! - [`edit`]: a write transaction with what it changes in memory
 //! - [`rows`], [`cursor`], [`snapshot`], [`readers`], [`positions`], [`estimate`]: reading
 //! - [`bulk`], [`sweep`]: filling and deleting trees beside the batches
+//! - [`verify`]: damage that would end the process is found first
 //! - [`checkpoint`], [`folder`]: what survives a crash
 //! - [`raw`]: the calls into LMDB
 //!
 //! What LMDB does not give, and nothing here adds:
 //!
-//! - Pages have no checksums. Most damage is found as a page of the wrong kind ([`Corrupt`](arbor_engine::Error)); some
-//!   is not. A read error of the device ends the process (SIGBUS), as with every memory-mapped file.
+//! - Pages have no checksums. Most damage is found as a page of the wrong kind ([`Corrupt`](arbor_engine::Error)), in the
+//!   first 65,536 pages before LMDB sees it; some is not. A read error of the device ends the process (SIGBUS), as with every memory-mapped file.
 //! - The file does not shrink; what dropped trees leave is used again.
 //! - Freed pages can be used again after the next checkpoint and once no older snapshot is held.
-//! - If the device fails while LMDB writes its meta page, reads are refused as well until the engine is opened again.
+//! - If the device fails while LMDB writes its meta page, LMDB begins no transaction any more until the engine is opened
+//!   again: writes are refused, reads see the state before that write ([`readers`]).
 
 mod bulk;
 mod checkpoint;
@@ -33,6 +35,9 @@ mod records;
 mod rows;
 mod snapshot;
 mod sweep;
+mod verify;
 
 pub use engine::LmdbEngine;
-pub use options::LmdbOptions;
+pub use options::{LmdbOptions, READERS_MAX};
+pub use readers::RESTING_ALL_MAX;
+pub use verify::verify;

@@ -3,37 +3,59 @@
 //! Beginning an LMDB read transaction locks the reader table; renewing a resting one only writes its own slot. Each
 //! thread uses one of [`SHARDS`] pools, which it shares with few others, and a snapshot counts references of that pool
 //! only: no counter is written by all threads.
+//!
+//! LMDB begins no transaction any more, not even a read, after it failed to write a meta page. Readers then share the
+//! transaction that the writer kept on the newest state ([`Readers::end_at`]).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use arbor_engine::Result;
+use arbor_base::Position;
+use arbor_engine::{Error, Result};
 
 use crate::raw::{Env, ReadTxn, Txn};
 
 const SHARDS: usize = 64;
-/// Resting transactions keep their slots of the reader table; more than this per pool end. All pools together take an
-/// eighth of the slots at most (`LmdbOptions::readers_max`).
+/// Resting transactions keep their slots of the reader table; more than this per pool end.
 const RESTING_MAX: usize = 32;
+/// Slots that rest at most, in all pools together; see `LmdbOptions::readers_max`.
+pub const RESTING_ALL_MAX: usize = SHARDS * RESTING_MAX;
 
 pub struct Readers {
     shards: Vec<Arc<Shard>>,
+    last: Arc<OnceLock<LastState>>,
 }
 
 struct Shard {
     env: Arc<Env>,
     resting: Mutex<Vec<ReadTxn>>,
+    last: Arc<OnceLock<LastState>>,
 }
 
-/// A read transaction that goes back to its pool when it is dropped.
+/// The newest state of an environment that begins no transactions any more.
+#[derive(Clone)]
+pub struct LastState {
+    txn: Arc<ReadTxn>,
+    pub position: Position,
+}
+
+/// A read transaction: one of its own, which goes back to its pool when it is dropped, or the shared last one.
 pub struct Reader {
-    txn: Option<ReadTxn>,
+    /// `None` in `drop` only, or when `last` is there.
+    own: Option<ReadTxn>,
+    last: Option<LastState>,
     shard: Arc<Shard>,
 }
 
 impl Readers {
     pub fn new(env: &Arc<Env>) -> Readers {
-        let shard = || Arc::new(Shard { env: env.clone(), resting: Mutex::new(Vec::new()) });
-        Readers { shards: std::iter::repeat_with(shard).take(SHARDS).collect() }
+        let last: Arc<OnceLock<LastState>> = Arc::default();
+        let shard = || Arc::new(Shard { env: env.clone(), resting: Mutex::new(Vec::new()), last: last.clone() });
+        Readers { shards: std::iter::repeat_with(shard).take(SHARDS).collect(), last }
+    }
+
+    /// Makes `txn` the state of all later readers that LMDB refuses to begin. Only the first call counts.
+    pub fn end_at(&self, txn: ReadTxn, position: Position) {
+        let _first = self.last.set(LastState { txn: Arc::new(txn), position });
     }
 
     /// A reader of the newest state.
@@ -44,15 +66,17 @@ impl Readers {
 
 impl Reader {
     fn of(shard: &Arc<Shard>) -> Result<Reader> {
-        let resting = shard.resting.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let txn = match resting {
-            Some(mut txn) => {
-                txn.renew()?;
-                txn
-            }
-            None => ReadTxn::begin(&shard.env)?,
+        let begun = match shard.resting.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            Some(mut txn) => txn.renew().map(|()| txn),
+            None => ReadTxn::begin(&shard.env),
         };
-        Ok(Reader { txn: Some(txn), shard: shard.clone() })
+        match (begun, shard.last.get()) {
+            (Ok(txn), _) => Ok(Reader { own: Some(txn), last: None, shard: shard.clone() }),
+            (Err(Error::Poisoned { .. }), Some(last)) => {
+                Ok(Reader { own: None, last: Some(last.clone()), shard: shard.clone() })
+            }
+            (Err(error), _) => Err(error),
+        }
     }
 
     /// A reader of the state that is the newest now.
@@ -65,13 +89,19 @@ impl Reader {
     }
 
     pub fn txn(&self) -> &Txn {
-        self.txn.as_ref().expect("a reader has its transaction until it is dropped")
+        let last = || self.last.as_ref().map(|last| &*last.txn);
+        self.own.as_ref().or_else(last).expect("a reader has its own transaction or the last one")
+    }
+
+    /// The position of the last state, if it is that one.
+    pub fn last_position(&self) -> Option<Position> {
+        self.last.as_ref().map(|last| last.position)
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if let Some(mut txn) = self.txn.take() {
+        if let Some(mut txn) = self.own.take() {
             txn.reset();
             let mut resting = self.shard.resting.lock().unwrap_or_else(PoisonError::into_inner);
             if resting.len() < RESTING_MAX {

@@ -27,7 +27,7 @@ impl LmdbSnapshot {
     pub fn new(readers: &Readers, positions: &Positions) -> Result<LmdbSnapshot> {
         for _ in 0..TRIES_MAX {
             let reader = readers.reader()?;
-            if let Some(position) = positions.of(reader.txn().id()) {
+            if let Some(position) = reader.last_position().or_else(|| positions.of(reader.txn().id())) {
                 return Ok(LmdbSnapshot { reader, position, recent: Mutex::new(None) });
             }
             // The writer is noting this position, or this thread was held up for two commits or many.

@@ -1,4 +1,4 @@
-//! A power loss leaves the last checkpoint. `examples/crash_images.rs` runs many more of these.
+//! A power loss leaves the last checkpoint. `examples/lmdb_crash_images.rs` runs many more of these.
 
 mod images;
 

@@ -66,6 +66,7 @@ impl Core {
     pub(crate) fn parameter(&self, name: &str) -> Option<String> {
         match bare(name) {
             "cacheBytes" => Some(self.db.cache_bytes_max().to_string()),
+            "cacheUsedBytes" => Some(self.db.cache_bytes().to_string()),
             "memtableBytes" | "write_buffer_size" => Some(self.memtable_bytes.load(Ordering::Relaxed).to_string()),
             "compression" => Some(COMPRESSIONS[self.compression.load(Ordering::Relaxed)].name.to_owned()),
             _ => None,

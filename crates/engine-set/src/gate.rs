@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use arbor_base::Position;
-use arbor_engine::{Engine, Result, Snapshot};
+use arbor_engine::{Engine, Result};
 
 use crate::routes::{Index, Routes};
-use crate::snapshot::SetSnapshot;
+use crate::snapshot::{MemberView, SetSnapshot};
 
 /// So often a reader tries beside writers that the gate lets through; then it makes them wait for it.
 const TRIES: u32 = 8;
@@ -16,6 +16,13 @@ const TRIES: u32 = 8;
 pub(crate) struct MemberEngine {
     pub name: &'static str,
     pub engine: Arc<dyn Engine>,
+}
+
+impl MemberEngine {
+    /// A member without a snapshot takes only its own trees from the reader.
+    fn view(&self) -> MemberView {
+        self.engine.snapshot().map_or_else(|error| MemberView::missing(self.name, &error), MemberView::Open)
+    }
 }
 
 /// Changed only by who holds the set's writer lock.
@@ -85,16 +92,15 @@ impl Gate {
     fn try_snapshot(&self) -> Result<Option<SetSnapshot>> {
         let members = self.read();
         let before = self.position();
-        let snapshots: Vec<Arc<dyn Snapshot>> =
-            members.list.iter().map(|member| member.engine.snapshot()).collect::<Result<_>>()?;
+        let views: Vec<MemberView> = members.list.iter().map(MemberEngine::view).collect();
         fence(Ordering::Acquire);
         if self.position() != before {
             return Ok(None);
         }
         // At most one group was on its way, in one member, which shows it or not.
-        let newest = snapshots.iter().map(|snapshot| snapshot.position()).max().unwrap_or(before);
+        let newest = views.iter().filter_map(MemberView::position).max().unwrap_or(before);
         let position = if members.routes.half.is_some() { before } else { newest.max(before) };
-        Ok(Some(SetSnapshot { position, routes: members.routes.clone(), members: snapshots }))
+        Ok(Some(SetSnapshot { position, routes: members.routes.clone(), members: views }))
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use arbor_base::{Position, TreeId};
-use arbor_engine::{Cursor, RangeEstimate, Result, Snapshot};
+use arbor_engine::{Cursor, Error, RangeEstimate, Result, Snapshot};
 
 use crate::routes::Routes;
 
@@ -12,12 +12,44 @@ pub(crate) struct SetSnapshot {
     pub position: Position,
     pub routes: Arc<Routes>,
     /// By the index of the member.
-    pub members: Vec<Arc<dyn Snapshot>>,
+    pub members: Vec<MemberView>,
+}
+
+/// What a snapshot of the set has of one member.
+pub(crate) enum MemberView {
+    Open(Arc<dyn Snapshot>),
+    /// The member gave no snapshot (a failed device, no reader left): its trees cannot be read in this one.
+    Missing {
+        engine: &'static str,
+        reason: String,
+    },
+}
+
+impl MemberView {
+    pub fn missing(engine: &'static str, error: &Error) -> MemberView {
+        MemberView::Missing { engine, reason: error.to_string() }
+    }
+
+    pub fn position(&self) -> Option<Position> {
+        match self {
+            MemberView::Open(snapshot) => Some(snapshot.position()),
+            MemberView::Missing { .. } => None,
+        }
+    }
+
+    fn of(&self, tree: TreeId) -> Result<&dyn Snapshot> {
+        match self {
+            MemberView::Open(snapshot) => Ok(&**snapshot),
+            MemberView::Missing { engine, reason } => {
+                Err(Error::Unavailable { engine: (*engine).to_owned(), reason: reason.clone(), tree: Some(tree) })
+            }
+        }
+    }
 }
 
 impl SetSnapshot {
     fn of(&self, tree: TreeId) -> Result<&dyn Snapshot> {
-        Ok(&*self.members[self.routes.readable(tree)?])
+        self.members[self.routes.readable(tree)?].of(tree)
     }
 }
 

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::contract::Scratch;
-use arbor_engine::{Batch, Engine, Error, MemberState, Op, Result, Snapshot, TreeOptions};
+use arbor_engine::{
+    Barrier, Batch, Capabilities, Engine, EngineStats, Error, MemberState, Op, Result, Snapshot, TreeOptions, TreeStats,
+};
 use arbor_engine_set::{EngineSet, Kind};
 use support::{Models, create_in, ftree, lmdb, put};
 
@@ -200,4 +202,73 @@ fn a_member_that_does_not_open_is_missed_alone() {
     set.apply(&lost).unwrap();
     assert_eq!(set.trees().unwrap(), [TreeId(20)]);
     assert_eq!((value(&*set.snapshot().unwrap(), 20, "n"), set.applied()), (Some(2), Position(3)));
+}
+
+/// Gives no snapshots while its flag is set, as LMDB without a free reader.
+struct Sightless {
+    inner: Arc<dyn Engine>,
+    blind: Arc<AtomicBool>,
+}
+
+impl Engine for Sightless {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+    fn applied(&self) -> Position {
+        self.inner.applied()
+    }
+    fn apply(&self, batches: &[Batch]) -> Result<()> {
+        self.inner.apply(batches)
+    }
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
+        match self.blind.load(Ordering::Relaxed) {
+            true => Err(Error::Other("no reader is free".to_owned())),
+            false => self.inner.snapshot(),
+        }
+    }
+    fn checkpoint(&self) -> Result<Position> {
+        self.inner.checkpoint()
+    }
+    fn set_barrier(&self, barrier: Barrier) {
+        self.inner.set_barrier(barrier)
+    }
+    fn durable(&self) -> Position {
+        self.inner.durable()
+    }
+    fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
+        self.inner.bulk_load(tree, rows)
+    }
+    fn trees(&self) -> Result<Vec<TreeId>> {
+        self.inner.trees()
+    }
+    fn stats(&self) -> Result<EngineStats> {
+        self.inner.stats()
+    }
+    fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
+        self.inner.tree_stats(tree)
+    }
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+}
+
+#[test]
+fn a_member_that_gives_no_snapshot_is_missed_alone() {
+    let (scratch, engines) = (Scratch::new(), Models::default());
+    let blind = Arc::new(AtomicBool::new(false));
+    let (own, told) = (engines.clone(), blind.clone());
+    let left =
+        Kind::new("left", move |folder| Ok(Arc::new(Sightless { inner: own.open(folder), blind: told.clone() })));
+    let set = EngineSet::open(scratch.path(), vec![engines.kind("home"), left], "home", "home").unwrap();
+    set.check_options(&named("left")).unwrap();
+    apply(&set, vec![create_in(20, "home"), create_in(30, "left")]).unwrap();
+    apply(&set, vec![put(20, "n", "1"), put(30, "n", "1")]).unwrap();
+
+    blind.store(true, Ordering::Relaxed);
+    let snapshot = set.snapshot().unwrap();
+    assert_eq!((value(&*snapshot, 20, "n"), snapshot.position()), (Some(1), Position(2)));
+    let text = snapshot.get(TreeId(30), b"n").unwrap_err().to_string();
+    assert!(text.contains("engine left is not available") && text.contains("no reader is free"), "{text}");
+    blind.store(false, Ordering::Relaxed);
+    assert_eq!(value(&*set.snapshot().unwrap(), 30, "n"), Some(1));
 }

@@ -7,9 +7,17 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
+use arbor_disk::{Disk, RealDisk};
+
 use crate::{Error, Result};
 
 const FILE: &str = "ARBOR_ENGINE";
+
+/// Creates the directory of an engine, and those above it that are missing. They are durable when this returns: what is
+/// durable in a directory whose name is not would be gone with it.
+pub fn create_directory(path: &Path) -> Result<()> {
+    RealDisk.create_dir_all(path).map_err(|error| Error::cannot_open(path, error.to_string()))
+}
 
 /// What the file `ARBOR_ENGINE` says in the folders of one engine.
 pub struct FolderMarker {
@@ -33,7 +41,7 @@ impl FolderMarker {
     pub fn prepare(&self, path: &Path) -> Result<FoundFolder> {
         let fails = |e: io::Error| Error::cannot_open(path, e.to_string());
         let content = format!("{}\n", self.version);
-        fs::create_dir_all(path).map_err(fails)?;
+        create_directory(path)?;
         match fs::read_to_string(path.join(FILE)) {
             Ok(text) if text == content => Ok(FoundFolder::Marked),
             // A crash while the marker was written: nothing else can be there.

@@ -18,7 +18,7 @@ mod traits;
 
 pub use batch::{Batch, Op};
 pub use error::{Error, Result};
-pub use folder_marker::{FolderMarker, FoundFolder};
+pub use folder_marker::{FolderMarker, FoundFolder, create_directory};
 pub use member::{Member, MemberState};
 pub use options::{ENGINE_SETTING, TreeOptions};
 pub use snapshot::{Cursor, RangeEstimate, Snapshot};

@@ -65,6 +65,15 @@ impl ModelEngine {
         self.at(self.lock().current.clone())
     }
 
+    /// The engine as it reopens after only the process died: with everything that was applied, of which no more than the
+    /// last checkpoint survives a power failure.
+    pub fn kill_process(&self) -> ModelEngine {
+        let inner = self.lock();
+        let killed = self.at(inner.current.clone());
+        killed.lock().checkpointed = inner.checkpointed.clone();
+        killed
+    }
+
     /// The next call of `apply` changes nothing and answers this error. [`Error::Poisoned`] lasts, as in a real engine.
     pub fn fail_next_apply(&self, error: Error) {
         self.lock().fail_next = Some(error);

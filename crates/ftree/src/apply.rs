@@ -27,6 +27,8 @@ pub struct Generation {
     pub parts: Vec<(Arc<Tree>, Arc<MemTree>)>,
     /// The newest batch or bulk load in it or before it; set when it is frozen.
     pub last: Seq,
+    /// Absorbing it makes free space: it drops trees, deletes ranges, or deletes keys on a full disk.
+    pub frees: bool,
 }
 
 /// The state of the one thread that applies.
@@ -38,14 +40,10 @@ pub struct Writer {
     part: Option<(TreeId, Arc<MemTree>)>,
 }
 
-/// Whether a batch frees space, among other things.
-pub fn frees(batch: &Batch) -> bool {
-    batch.ops.iter().any(|op| matches!(op, Op::DropTree { .. } | Op::Delete { .. } | Op::DeleteRange { .. }))
-}
-
 impl Generation {
     pub fn new(number: u64, memtable_bytes: u64, cache: &Cache) -> Generation {
-        Generation { number, memtable: Memtable::charged(memtable_bytes, cache), parts: Vec::new(), last: Seq::ZERO }
+        let memtable = Memtable::charged(memtable_bytes, cache);
+        Generation { number, memtable, parts: Vec::new(), last: Seq::ZERO, frees: false }
     }
 }
 
@@ -117,6 +115,7 @@ impl Writer {
                 Op::DropTree { tree } => self.drop_tree(core, *tree, seq),
                 Op::Put { tree, key, value } => self.insert(core, *tree, Entry { key, seq, kind: Kind::Put, value }),
                 Op::Delete { tree, key } => {
+                    self.filling.frees |= core.health.is_out_of_space();
                     self.insert(core, *tree, Entry { key, seq, kind: Kind::Delete, value: &[] })
                 }
                 Op::Update { tree, key, update } => {
@@ -145,6 +144,7 @@ impl Writer {
 
     fn drop_tree(&mut self, core: &Core, id: TreeId, seq: Seq) {
         self.part = None;
+        self.filling.frees = true;
         if let Some(tree) = core.trees.alive(id) {
             tree.dropped.store(seq.0, Ordering::Release);
             core.deletes(&tree);
@@ -166,6 +166,7 @@ impl Writer {
             }
         }
         if tombstone.to.as_deref().is_none_or(|to| tombstone.from.as_slice() < to) {
+            self.filling.frees = true;
             self.part(core, id).delete_range(tombstone);
             core.trees.alive(id).iter().for_each(|tree| core.deletes(tree));
         }

@@ -61,6 +61,9 @@ pub struct Core {
     /// Changes of roots since opening, and at the last checkpoint.
     installs: AtomicU64,
     captured_installs: AtomicU64,
+    /// A checkpoint failed since the last one that was asked for or due. What is tried again and again on a full disk does not
+    /// look at it: each try takes space.
+    checkpoint_failed: AtomicBool,
     /// 0: checkpoints begin by bytes alone.
     pub(crate) checkpoint_interval_ms: AtomicU64,
     /// Bytes absorbed since opening when the last checkpoint began by itself.
@@ -113,6 +116,7 @@ impl Forest {
             no_part,
             installs: AtomicU64::new(0),
             captured_installs: AtomicU64::new(0),
+            checkpoint_failed: AtomicBool::new(false),
             checkpoint_interval_ms: AtomicU64::new(options.checkpoint_interval_ms),
             checkpointed_bytes: AtomicU64::new(0),
             options,
@@ -273,9 +277,6 @@ impl Core {
         self.take(&fresh);
         self.work.unpaced.fetch_add(bytes, Ordering::Relaxed);
         self.io.counters.add(Counter::AppliedBytes, bytes);
-        if self.health.is_out_of_space() && fresh.iter().copied().any(apply::frees) {
-            self.health.note_freeing();
-        }
         if self.options.threads == 0 {
             self.run_due();
             self.keep_up();
@@ -298,13 +299,19 @@ impl Core {
 
     /// Makes what is applied now durable.
     pub(crate) fn checkpoint(&self) -> Result<Seq> {
+        if self.checkpoint_failed.swap(false, Ordering::Relaxed) {
+            // What was captured then is not durable: it is not passed over as unchanged.
+            self.captured_installs.store(u64::MAX, Ordering::Relaxed);
+        }
         self.checkpoint_of(|| self.absorb_all())
     }
 
     /// Makes what is absorbed durable, and more if there is space for it: what only the state before holds becomes free.
     pub(crate) fn checkpoint_of_absorbed(&self) -> Result<Seq> {
         self.checkpoint_of(|| {
-            if let Err(error) = self.absorb_all() {
+            self.freeze();
+            let freed = self.backlog.turn().absorb_freeing(self);
+            if let Err(error) = freed.and_then(|_| self.absorb_all()) {
                 self.health.note(&error, None);
             }
             Ok(())
@@ -320,6 +327,7 @@ impl Core {
             prepare()?;
             self.capture()
         });
+        self.checkpoint_failed.fetch_or(done.is_err(), Ordering::Relaxed);
         if done.is_ok() {
             self.io.counters.add(Counter::Checkpoints, 1);
             self.io.counters.add(Counter::CheckpointMs, begin.elapsed().as_millis() as u64);
@@ -492,6 +500,7 @@ impl Engine for Forest {
     fn parameter(&self, name: &str) -> Option<String> {
         match name {
             "cacheBytes" => Some(self.core.io.cache.limit().to_string()),
+            "cacheUsedBytes" => Some(self.core.io.cache.used().to_string()),
             "checkpointIntervalMs" => Some(self.core.checkpoint_interval_ms.load(Ordering::Relaxed).to_string()),
             _ => None,
         }

@@ -15,8 +15,6 @@ use crate::{Error, Result};
 pub struct Health {
     poison: OnceLock<String>,
     out_of_space: AtomicBool,
-    /// Something was applied since that frees space once it is absorbed.
-    freeing: AtomicBool,
     quarantine: Mutex<HashSet<Key>>,
     /// Slots put aside; jobs that failed for want of space, and because something could not be read.
     pub damaged: AtomicU64,
@@ -51,16 +49,6 @@ impl Health {
 
     pub fn is_out_of_space(&self) -> bool {
         self.out_of_space.load(Ordering::Relaxed)
-    }
-
-    /// Something that frees space was applied.
-    pub fn note_freeing(&self) {
-        self.freeing.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether `note_freeing` was called since the last call.
-    pub fn take_freeing(&self) -> bool {
-        self.freeing.swap(false, Ordering::Relaxed)
     }
 
     /// Some work that needs space succeeded.

@@ -236,7 +236,7 @@ fn salvaged(disk: &FaultyDisk) -> (BTreeMap<TreeId, Rows>, check::Report) {
         let before = trees.entry(tree).or_default().insert(key.to_vec(), value.to_vec());
         assert_eq!(before, None, "each key once");
     };
-    let report = check::salvage(dir(), &options(disk), &mut out).unwrap();
+    let report = check::salvage(dir(), &options(disk), &mut out).unwrap().report;
     assert_eq!(report.entries, trees.values().map(|rows| rows.len() as u64).sum::<u64>());
     (trees, report)
 }

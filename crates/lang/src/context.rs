@@ -2,6 +2,8 @@
 
 use arbor_bson::{Doc, Timestamp, Value};
 
+use crate::expression::variable::Variables;
+use crate::stop::tick;
 use crate::{Collation, Error, Result};
 
 /// Bounds on what a client may send.
@@ -15,7 +17,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        // A command document nests at most 180 levels. Results may not outgrow a document (16 MiB) by much; MongoDB
+        // A statement has as many levels as a stored document may have, within the 200 of the message. Results may not outgrow a document (16 MiB) by much; MongoDB
         // lets intermediate values of expressions reach 100 MB before it stops.
         Limits { depth_max: 180, value_bytes_max: 100 * 1024 * 1024 }
     }
@@ -32,7 +34,7 @@ pub struct Context {
     pub collation: Collation,
     pub limits: Limits,
     /// The command's `let`, evaluated.
-    pub variables: Vec<(String, Value)>,
+    pub variables: Variables,
 }
 
 impl Context {
@@ -43,6 +45,7 @@ impl Context {
     /// The same context with the variables of a command's `let` document, whose values are constant expressions.
     pub fn with_let(mut self, variables: Doc) -> Result<Context> {
         for (name, value) in variables {
+            tick()?;
             crate::expression::variable::check_user_name(name)?;
             let expression = crate::expression::Expression::parse(value, &self)?;
             if expression.reads_document() {
@@ -50,7 +53,7 @@ impl Context {
                 return Err(Error::location(4890500, message));
             }
             let value = expression.eval(Doc::empty())?.unwrap_or(Value::Undefined);
-            self.variables.push((name.to_owned(), value));
+            self.variables.set(name, value);
         }
         Ok(self)
     }

@@ -1,9 +1,6 @@
 //! What MongoDB allows as a field path in aggregation, projections and sort patterns.
 
-use crate::{Code, Error, Path, Result};
-
-/// Names a path may have at most: a stored document nests no deeper.
-const COMPONENTS_MAX: usize = 200;
+use crate::{Error, Path, Result};
 
 /// The path, if it is one that can name a field.
 pub fn parse(dotted: &str) -> Result<Path> {
@@ -13,10 +10,7 @@ pub fn parse(dotted: &str) -> Result<Path> {
     if dotted.ends_with('.') {
         return Err(Error::location(40353, "FieldPath must not end with a '.'."));
     }
-    let path = Path::new(dotted);
-    if path.components().len() > COMPONENTS_MAX {
-        return Err(Error::new(Code::OVERFLOW, "FieldPath is too long"));
-    }
+    let path = Path::of_input(dotted)?;
     path.components().iter().try_for_each(|component| check_name(&component.name))?;
     Ok(path)
 }

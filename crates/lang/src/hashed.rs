@@ -10,39 +10,50 @@
 //! All integers are little-endian. The hash is that of MongoDB's `convertShardKeyToHashed` and `$toHashedIndexKey`, so
 //! that shard keys agree.
 
-use arbor_bson::{Doc, DocBuf, Type, ValueRef};
+use arbor_bson::{DocBuf, Elements, Type, ValueRef};
 use md5::{Digest, Md5};
 
 /// The hash of a value; a missing one hashes as null.
 pub fn hash_of(value: ValueRef<'_>) -> i64 {
     let mut hasher = Md5::new();
     hasher.update(0i32.to_le_bytes());
-    feed(&mut hasher, None, value);
+    feed(&mut hasher, value);
     let digest = hasher.finalize();
     let (head, _) = digest.as_slice().split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
     i64::from_le_bytes(*head)
 }
 
-fn feed(hasher: &mut Md5, name: Option<&str>, value: ValueRef<'_>) {
+/// Walks with a stack on the heap: an index build meets documents of versions that did not limit their depth.
+fn feed(hasher: &mut Md5, value: ValueRef<'_>) {
+    let mut open: Vec<Elements<'_>> = feed_head(hasher, None, value).into_iter().collect();
+    while let Some(innermost) = open.last_mut() {
+        match innermost.next() {
+            Some((name, value)) => open.extend(feed_head(hasher, Some(name), value)),
+            None => {
+                hasher.update(0i32.to_le_bytes());
+                hasher.update([0]);
+                open.pop();
+            }
+        }
+    }
+}
+
+/// Feeds type, name and scalar value; returns the fields of a document or an array, which come next.
+fn feed_head<'a>(hasher: &mut Md5, name: Option<&str>, value: ValueRef<'a>) -> Option<Elements<'a>> {
     hasher.update(canonical_type(value.ty()).to_le_bytes());
     if let Some(name) = name {
         hasher.update(name.as_bytes());
         hasher.update([0]);
     }
     match value {
-        ValueRef::Document(doc) => feed_fields(hasher, doc),
-        ValueRef::Array(array) => feed_fields(hasher, array.as_doc()),
+        ValueRef::Document(doc) => return Some(doc.iter()),
+        ValueRef::Array(array) => return Some(array.as_doc().iter()),
         value => match whole_number(value) {
             Some(number) => hasher.update(number.to_le_bytes()),
             None => hasher.update(bytes_of(value)),
         },
     }
-}
-
-fn feed_fields(hasher: &mut Md5, doc: Doc<'_>) {
-    doc.iter().for_each(|(name, value)| feed(hasher, Some(name), value));
-    hasher.update(0i32.to_le_bytes());
-    hasher.update([0]);
+    None
 }
 
 /// The value as it stands in a document: behind the document's length, the type and an empty name, before its end.

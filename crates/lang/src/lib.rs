@@ -19,17 +19,23 @@
 //! | [`path`] | dotted paths and how they reach into arrays |
 //! | [`document`] | documents with one place changed |
 //! | [`collation`] | how strings compare |
+//! | [`depth`] | refusing values that nest too deeply |
+//! | `by_name` | values by name, in order |
+//! | `fields` | a document whose fields are looked up many times |
 //! | [`stop`] | stopping what takes long, and bounding what it builds |
 //! | [`code`], [`error`] | MongoDB's error codes and the error of this crate |
 
 pub mod accumulator;
+mod by_name;
 pub mod code;
 pub mod collation;
 pub mod context;
+pub mod depth;
 pub mod document;
 pub mod error;
 pub mod expression;
 pub mod field_path;
+mod fields;
 pub mod geo;
 mod hashed;
 pub mod json_schema;

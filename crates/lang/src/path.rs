@@ -3,7 +3,9 @@
 //! A path `a.b.0` is compiled once into components. Reaching into an array is implicit: every element that is a document
 //! is entered, and a numeric component selects an element as well.
 
-use arbor_bson::{Array, Doc, ValueRef};
+use arbor_bson::{Array, DEPTH_MAX, Doc, ValueRef};
+
+use crate::{Code, Error, Result};
 
 /// A compiled dotted path.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -39,7 +41,14 @@ pub struct Visit<'a> {
 }
 
 impl Path {
-    /// Every text is a path; an empty component is a field with the empty name.
+    /// The path that a client names. Errors: it has more names than any document has levels.
+    pub fn of_input(dotted: &str) -> Result<Path> {
+        check_length(dotted)?;
+        Ok(Path::new(dotted))
+    }
+
+    /// Every text is a path; an empty component is a field with the empty name. For what a client names use
+    /// [`Path::of_input`]: walking a path is recursive.
     pub fn new(dotted: &str) -> Path {
         let components = dotted.split('.').map(Component::new).collect();
         Path { dotted: dotted.into(), components }
@@ -68,7 +77,17 @@ impl Path {
     /// A document on the way that lacks the next field gives one visit with no value, as does a scalar in the place of
     /// a document; an element of an array that is no document gives none.
     pub fn visit<'a>(&self, doc: Doc<'a>, leaf: Leaf, visit: &mut impl FnMut(Visit<'a>) -> bool) -> bool {
-        in_document(doc, &self.components, leaf, None, visit)
+        self.visit_from(doc.get(self.head()), leaf, visit)
+    }
+
+    /// As [`Path::visit`] of a document whose field of the first name is `head`.
+    pub fn visit_from<'a>(
+        &self,
+        head: Option<ValueRef<'a>>,
+        leaf: Leaf,
+        visit: &mut impl FnMut(Visit<'a>) -> bool,
+    ) -> bool {
+        self.components.split_first().is_some_and(|(_, rest)| at_field(head, rest, leaf, None, visit))
     }
 
     /// The one value at the path without any implicit array traversal; numeric components are field names only.
@@ -91,6 +110,14 @@ impl Component {
     }
 }
 
+/// Refuses a path that cannot lead anywhere: every name but the last one stands for a level of nesting.
+pub fn check_length(dotted: &str) -> Result<()> {
+    match dotted.bytes().filter(|byte| *byte == b'.').count() < DEPTH_MAX {
+        true => Ok(()),
+        false => Err(Error::new(Code::OVERFLOW, "FieldPath is too long")),
+    }
+}
+
 /// A name as an array position.
 pub fn array_index(name: &str) -> Option<usize> {
     let plain = name == "0" || (!name.starts_with('0') && !name.is_empty());
@@ -105,7 +132,17 @@ fn in_document<'a, F: FnMut(Visit<'a>) -> bool>(
     visit: &mut F,
 ) -> bool {
     let Some((first, rest)) = path.split_first() else { return false };
-    let value = doc.get(&first.name);
+    at_field(doc.get(&first.name), rest, leaf, outer, visit)
+}
+
+/// At the field that a path leads to, with `rest` of the path to go.
+fn at_field<'a, F: FnMut(Visit<'a>) -> bool>(
+    value: Option<ValueRef<'a>>,
+    rest: &[Component],
+    leaf: Leaf,
+    outer: Option<usize>,
+    visit: &mut F,
+) -> bool {
     match value {
         Some(ValueRef::Array(array)) if rest.is_empty() => match leaf {
             Leaf::Whole => visit(Visit { value, index: outer }),
@@ -215,6 +252,13 @@ mod tests {
         ] {
             assert_eq!(numbers(&doc, path, leaf), expect, "{path}");
         }
+    }
+
+    #[test]
+    fn as_many_names_as_levels() {
+        let path = |names: usize| vec!["a"; names].join(".");
+        assert_eq!(Path::of_input(&path(DEPTH_MAX)).unwrap().components().len(), DEPTH_MAX);
+        assert_eq!(Path::of_input(&path(DEPTH_MAX + 1)).unwrap_err().code, Code::OVERFLOW);
     }
 
     #[test]

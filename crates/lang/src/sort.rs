@@ -45,9 +45,9 @@ impl SortPattern {
                 return Err(Error::location(7472500, message));
             }
             parts.push(SortPart { path, descending, meta });
-        }
-        if parts.len() > PARTS_MAX {
-            return Err(Error::location(13103, "too many compound keys"));
+            if parts.len() > PARTS_MAX {
+                return Err(Error::location(13103, "too many compound keys"));
+            }
         }
         Ok(SortPattern::of_parts(parts, &context.collation))
     }

@@ -5,7 +5,10 @@
 //! expressions are evaluated deep below everything that knows the command.
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
 use std::rc::Rc;
+
+use arbor_base::memory;
 
 use crate::{Code, Error, Result};
 
@@ -16,11 +19,17 @@ thread_local! {
     static TICKS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// One step may go over a value of some megabytes.
+/// One step is the work of some microseconds at most.
 const TICKS_PER_CHECK: u32 = 64;
+
+/// So many bytes gone over or written are one step: 1 MB until the next check.
+const BYTES_PER_TICK: usize = 16 << 10;
 
 /// MongoDB's bound of what one expression may build; a document that is too large to be stored is found out later.
 const VALUE_BYTES_MAX: usize = 100 * 1024 * 1024;
+
+/// Every statement may build so much: the largest document that can be stored.
+const UNCHECKED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Does the work; it ends with the error of `check` soon after that has one. May be nested: the inner check holds.
 pub fn stoppable<T>(check: impl Fn() -> Result<()> + 'static, work: impl FnOnce() -> T) -> T {
@@ -39,10 +48,43 @@ impl Drop for Before {
 
 /// One step.
 #[inline]
-pub(crate) fn tick() -> Result<()> {
-    let ticks = TICKS.get().wrapping_add(1);
-    TICKS.set(ticks);
-    if ticks.is_multiple_of(TICKS_PER_CHECK) { ask() } else { Ok(()) }
+pub fn tick() -> Result<()> {
+    tick_for(0)
+}
+
+/// One step, and as many as it takes to go over so many bytes.
+#[inline]
+pub fn tick_for(bytes: usize) -> Result<()> {
+    let before = TICKS.get();
+    let steps = (bytes / BYTES_PER_TICK).min(TICKS_PER_CHECK as usize) as u32;
+    let after = before.wrapping_add(1 + steps);
+    TICKS.set(after);
+    if before / TICKS_PER_CHECK == after / TICKS_PER_CHECK { Ok(()) } else { ask() }
+}
+
+/// As [`slice::sort_by`], and asks between its parts.
+pub(crate) fn sort_by<T>(values: &mut [T], mut compare: impl FnMut(&T, &T) -> Ordering) -> Result<()> {
+    const PART_LEN: usize = 4096;
+    // a part is gone over about as often as it can be halved
+    const ROUNDS: usize = PART_LEN.ilog2() as usize;
+    let mut len = PART_LEN;
+    loop {
+        // from the second round on these are two sorted halves, which the sort finds and merges
+        for part in values.chunks_mut(len) {
+            part.sort_by(&mut compare);
+            tick_for(ROUNDS * size_of_val(part))?;
+        }
+        if len >= values.len() {
+            return Ok(());
+        }
+        len *= 2;
+    }
+}
+
+/// Asks at once: behind work whose loops end early when [`tick`] fails, but cannot return an error themselves. A deadline that
+/// has passed and a kill stay what they are.
+pub fn check() -> Result<()> {
+    ask()
 }
 
 #[cold]
@@ -54,13 +96,35 @@ fn ask() -> Result<()> {
 /// For what grows in a loop. Errors: ExceededMemoryLimit.
 #[inline]
 pub(crate) fn check_growth(what: &str, bytes: usize) -> Result<()> {
-    if bytes <= VALUE_BYTES_MAX { Ok(()) } else { Err(too_large(what)) }
+    if bytes <= UNCHECKED_BYTES_MAX || bytes <= value_bytes_max() {
+        Ok(())
+    } else {
+        Err(too_large(what, value_bytes_max()))
+    }
+}
+
+/// For what an operator needs while it works, beside the value that it makes: only the memory of the process bounds it.
+/// Errors: ExceededMemoryLimit.
+#[inline]
+pub(crate) fn check_scratch(what: &str, bytes: usize) -> Result<()> {
+    if bytes <= UNCHECKED_BYTES_MAX { Ok(()) } else { check_large_scratch(what, bytes) }
 }
 
 #[cold]
-fn too_large(what: &str) -> Error {
-    let message =
-        format!("{what} would use too much memory and cannot spill to disk. Memory limit: {VALUE_BYTES_MAX} bytes");
+fn check_large_scratch(what: &str, bytes: usize) -> Result<()> {
+    let room = usize::try_from(memory::process().value_bytes_max()).unwrap_or(usize::MAX);
+    if bytes <= room { Ok(()) } else { Err(too_large(what, room.max(UNCHECKED_BYTES_MAX))) }
+}
+
+/// MongoDB's bound, or less where the process may have less.
+fn value_bytes_max() -> usize {
+    let room = memory::process().value_bytes_max();
+    usize::try_from(room).map_or(VALUE_BYTES_MAX, |room| room.clamp(UNCHECKED_BYTES_MAX, VALUE_BYTES_MAX))
+}
+
+#[cold]
+fn too_large(what: &str, bytes_max: usize) -> Error {
+    let message = format!("{what} would use too much memory and cannot spill to disk. Memory limit: {bytes_max} bytes");
     Error::new(Code::EXCEEDED_MEMORY_LIMIT, message)
 }
 
@@ -89,6 +153,18 @@ mod tests {
         let stopped = stoppable(check, || expression.eval(DocBuf::new().with("a", 1i32).as_doc()));
         assert_eq!((stopped.unwrap_err().message.as_str(), asked.get()), ("enough", 10));
         assert!(CHECK.with_borrow(Option::is_none));
+    }
+
+    #[test]
+    fn a_sort_stops_when_it_is_told_to() {
+        let numbers = || (0..100_000u64).map(|n| (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50, n)).collect::<Vec<_>>();
+        let (mut sorted, mut expected) = (numbers(), numbers());
+        let by_first = |a: &(u64, u64), b: &(u64, u64)| a.0.cmp(&b.0);
+        sort_by(&mut sorted, by_first).unwrap();
+        expected.sort_by(by_first);
+        assert_eq!(sorted, expected);
+        let stopped = stoppable(|| Err(Error::bad_value("enough")), || sort_by(&mut numbers(), by_first));
+        assert_eq!(stopped.unwrap_err().message, "enough");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! | `recovery.rs` | opening: where the log ends, torn tail or damage |
 //! | `writer.rs` | appending, rolling to the next segment |
 //! | `sync.rs` | group fsync, the background thread |
+//! | `tail.rs` | the end of the log, and when the background thread is alarmed |
 //! | `reader.rs` | reading from a position while the log grows |
 //! | `log.rs` | [`Log`], which ties them together |
 //!
@@ -32,6 +33,7 @@ mod scanner;
 mod segment;
 mod stats;
 mod sync;
+mod tail;
 mod writer;
 
 pub use error::{Error, Result};

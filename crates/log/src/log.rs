@@ -1,7 +1,7 @@
 //! [`Log`]: the writer, the sync state and the list of segments under one roof.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use crate::recovery::{Recovered, recover};
 use crate::segment::Segment;
 use crate::stats::Counters;
 use crate::sync::{self, Alarm, SyncState};
+use crate::tail::Tail;
 use crate::writer::Writer;
 use crate::{Error, LogOptions, LogStats, Reader, Result};
 
@@ -42,11 +43,9 @@ pub(crate) struct Shared {
     /// The segment after the current one, when it was created ahead. Held while it is created; taken inside the writer
     /// mutex.
     prepared: Mutex<Option<Segment>>,
-    appended: AtomicU64,
+    tail: Tail,
     pub sync: SyncState,
     pub alarm: Alarm,
-    /// The background thread knows that there is something to sync.
-    alarmed: AtomicBool,
     /// Told of every sync that made something durable.
     listener: RwLock<Option<SyncListener>>,
     /// Held while segments are removed.
@@ -73,10 +72,9 @@ impl Log {
             writer: Mutex::new(writer),
             segments: RwLock::new(segments),
             prepared: Mutex::new(None),
-            appended: appended.into(),
+            tail: Tail::new(appended),
             sync: SyncState::new(appended),
             alarm: Alarm::new(options.commit_interval),
-            alarmed: AtomicBool::new(false),
             listener: RwLock::new(None),
             trimming: Mutex::new(()),
             poisoned: OnceLock::new(),
@@ -137,6 +135,16 @@ impl Log {
     /// background thread does this every `commit_interval`.
     pub fn prepare_segment(&self) -> Result<()> {
         self.shared.prepare_segment()
+    }
+
+    /// Ends the current segment, so that it can be removed once it is not needed, and goes on in a new one.
+    pub fn roll(&self) -> Result<()> {
+        let mut writer = self.shared.writer();
+        self.shared.require_sound()?;
+        if self.shared.closed.load(Acquire) || writer.segment.is_empty() {
+            return Ok(());
+        }
+        self.shared.roll(&mut writer)
     }
 
     /// Reads from `from` on (`Position::ZERO` means 1). Records before [`Log::first`] are [`Error::Trimmed`].
@@ -220,7 +228,7 @@ impl Shared {
     }
 
     pub fn appended(&self) -> Position {
-        Position(self.appended.load(Acquire))
+        Position(self.tail.appended())
     }
 
     pub fn first(&self) -> Position {
@@ -277,22 +285,24 @@ impl Shared {
         let end = writer.write(payloads, self.sync.durable()).map_err(|failure| self.fail(failure))?;
         let last = writer.next() - 1;
         // The position first: a reader never finds a record beyond `appended`.
-        self.appended.store(last, Release);
+        self.tail.advance(last);
         writer.segment.set_end(end);
         drop(writer);
         self.counters.appended(payloads.len() as u64, end - before);
-        if !self.alarmed.swap(true, AcqRel) {
+        if self.tail.take_alarm() {
             self.alarm.appended();
         }
         Ok(Position(last))
     }
 
     fn roll_when_full(&self, writer: &mut Writer) -> Result<()> {
-        if writer.is_full() {
-            let mut prepared = self.prepared();
-            writer.roll(prepared.take()).map_err(|failure| self.fail(failure))?;
-            self.segments.write().unwrap_or_else(PoisonError::into_inner).push(writer.segment.clone());
-        }
+        if writer.is_full() { self.roll(writer) } else { Ok(()) }
+    }
+
+    fn roll(&self, writer: &mut Writer) -> Result<()> {
+        let mut prepared = self.prepared();
+        writer.roll(prepared.take()).map_err(|failure| self.fail(failure))?;
+        self.segments.write().unwrap_or_else(PoisonError::into_inner).push(writer.segment.clone());
         Ok(())
     }
 
@@ -334,8 +344,7 @@ impl Shared {
 
     /// After a background sync: the next append alarms again; one that slipped in between is alarmed here.
     pub fn rearm(&self) {
-        self.alarmed.store(false, Release);
-        if self.sync.durable() < self.appended().0 && !self.alarmed.swap(true, AcqRel) {
+        if self.tail.give_back_alarm(self.sync.durable()) {
             self.alarm.appended();
         }
     }

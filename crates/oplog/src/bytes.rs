@@ -2,7 +2,7 @@
 
 use arbor_bson::{Doc, INTERNAL_SIZE_MAX, Limits, validate};
 
-/// A difference nests deeper than the documents that it is of.
+/// A difference nests deeper than the documents that it is of, and those of versions before the limit nest deeper still.
 const LIMITS: Limits = Limits { depth_max: 1000, size_max: INTERNAL_SIZE_MAX };
 
 /// Bytes of a note that no build of Arbor wrote.

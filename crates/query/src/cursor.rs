@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use arbor_base::memory::{self, Class, Reservation};
 use arbor_bson::{ArrayBuf, Doc, DocBuf, INTERNAL_SIZE_MAX, ValueRef};
 use arbor_lang::Code;
 use arbor_store::{Collection, Namespace};
@@ -54,6 +55,8 @@ pub struct Batch {
     pub docs: ArrayBuf,
     /// Nothing follows; the cursor is to be closed.
     pub exhausted: bool,
+    /// Memory of the documents and of one copy of them: of the reply that they go into.
+    pub reservation: Reservation,
 }
 
 pub struct Cursor {
@@ -61,6 +64,10 @@ pub struct Cursor {
     source: Source,
     /// A document that did not fit into the last batch.
     waiting: Option<DocBuf>,
+    /// Its memory.
+    idle: Reservation,
+    /// Bytes of the last document so far: the next one is likely to be as large.
+    last_bytes: usize,
     /// What is left of `maxTimeMS` for later batches.
     time_left: Option<Duration>,
     /// Raised by whoever kills the cursor while it makes a batch.
@@ -147,7 +154,9 @@ impl Cursor {
     }
 
     fn new(namespace: Namespace, source: Source) -> Cursor {
-        Cursor { namespace, source, waiting: None, time_left: None, killed: None, returned: 0, batches: 0 }
+        let (waiting, time_left, killed) = (None, None, None);
+        let idle = memory::process().reservation(Class::Batch);
+        Cursor { namespace, source, waiting, idle, last_bytes: 0, time_left, killed, returned: 0, batches: 0 }
     }
 
     pub fn namespace(&self) -> &Namespace {
@@ -186,7 +195,9 @@ impl Cursor {
     }
 
     fn fill_batch(&mut self, limit: BatchLimit, interrupt: &Interrupt) -> Result<Batch> {
-        let mut filler = Filler { docs: ArrayBuf::new(), limit, waiting: self.waiting.take() };
+        let may_wait = matches!(self.source, Source::Plan(_));
+        let mut filler = Filler::new(limit, self.waiting.take(), may_wait);
+        filler.wait_for_first(self.last_bytes);
         let exhausted = match &mut self.source {
             Source::Documents(docs) => {
                 filler.fill(|| Ok(docs.pop_front()))?;
@@ -212,9 +223,13 @@ impl Cursor {
         let has_end = !matches!(self.source, Source::Tail(_) | Source::Stream(_) | Source::Oplog(_));
         self.time_left = interrupt.remaining().filter(|_| has_end);
         self.waiting = filler.waiting;
+        self.idle.set(self.waiting.as_ref().map_or(0, |doc| doc.as_bytes().len()));
         self.returned += filler.docs.len() as u64;
         self.batches += 1;
-        Ok(Batch { docs: filler.docs, exhausted: exhausted && self.waiting.is_none() })
+        self.last_bytes = filler.last_bytes;
+        let Filler { docs, mut reservation, .. } = filler;
+        reservation.shrink_to(REPLY_COPIES * docs.as_array().as_bytes().len());
+        Ok(Batch { docs, exhausted: exhausted && self.waiting.is_none(), reservation })
     }
 
     /// With this cursor's kill flag and what is left of its time.
@@ -254,13 +269,44 @@ fn check_size(doc: &DocBuf) -> Result<()> {
     Err(Error::new(Code::BSON_OBJECT_TOO_LARGE, message))
 }
 
+/// A batch being made. It ends before its limit where the budget has no more memory for it; it has one document at
+/// least, so that cursors get on.
 pub(crate) struct Filler {
     docs: ArrayBuf,
     limit: BatchLimit,
     waiting: Option<DocBuf>,
+    reservation: Reservation,
+    /// The batch is made on a thread that may block.
+    may_wait: bool,
+    /// Bytes of the last document.
+    last_bytes: usize,
 }
 
+/// A document that waits for memory.
+const LARGE_BYTES_MIN: usize = 1 << 20;
+
+/// The batch, and the reply that it goes into.
+const REPLY_COPIES: usize = 2;
+
+/// A document that is read has a copy in the engine's cursor, one of its own, and one in the batch.
+const READ_COPIES: usize = 3;
+
+/// How long a large document waits for memory.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(1);
+
 impl Filler {
+    fn new(limit: BatchLimit, waiting: Option<DocBuf>, may_wait: bool) -> Filler {
+        let reservation = memory::process().reservation(Class::Batch);
+        Filler { docs: ArrayBuf::new(), limit, waiting, reservation, may_wait, last_bytes: 0 }
+    }
+
+    /// Waits until there is memory for a document of so many bytes, before it is read.
+    fn wait_for_first(&mut self, bytes: usize) {
+        if bytes >= LARGE_BYTES_MIN && self.may_wait && self.limit.docs > 0 {
+            self.reservation.wait_for_all(READ_COPIES * bytes, MEMORY_PATIENCE);
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.docs.is_empty() && self.waiting.is_none()
     }
@@ -278,6 +324,12 @@ impl Filler {
         }
     }
 
+    /// For the one document that a batch has at least: a large one waits a while until others have sent theirs.
+    fn wait_for_memory(&mut self, bytes: usize) {
+        self.wait_for_first(bytes);
+        self.reservation.cover(REPLY_COPIES * bytes);
+    }
+
     /// Answers whether the source ended.
     pub(crate) fn fill(&mut self, mut next: impl FnMut() -> Result<Option<DocBuf>>) -> Result<bool> {
         while self.docs.len() < self.limit.docs {
@@ -290,10 +342,15 @@ impl Filler {
             };
             check_size(&doc)?;
             let bytes = self.docs.as_array().as_bytes().len() + doc.as_bytes().len();
-            if bytes > self.limit.bytes && !self.docs.is_empty() {
+            let is_covered = bytes <= self.limit.bytes && self.reservation.try_cover(REPLY_COPIES * bytes);
+            if !is_covered && !self.docs.is_empty() {
                 self.waiting = Some(doc);
                 return Ok(false);
             }
+            if !is_covered {
+                self.wait_for_memory(bytes);
+            }
+            self.last_bytes = doc.as_bytes().len();
             self.docs.push(&doc);
         }
         Ok(false)

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use arbor_base::memory::{self, Allowance, Budget, Class};
 use arbor_bson::DocBuf;
 use arbor_store::{Collection, Namespace, Store};
 use arbor_txn::{Durability, ReadView, Transactions};
@@ -16,8 +17,16 @@ use crate::{CursorRegistry, PlanCache, Result};
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub bytes_max: usize,
+    /// What it is taken from.
+    pub budget: &'static Budget,
     /// Folder for sorted runs. None: what does not fit is an error.
     pub scratch: Option<PathBuf>,
+}
+
+impl Memory {
+    pub fn allowance(&self) -> Allowance {
+        self.budget.allowance(Class::Statement, self.bytes_max)
+    }
 }
 
 /// Bounds on the work of one statement.
@@ -27,6 +36,8 @@ pub struct Settings {
     pub sort_bytes_max: usize,
     /// Bytes that one `$group` may hold.
     pub group_bytes_max: usize,
+    /// What both are taken from.
+    pub budget: &'static Budget,
     /// Folder for what exceeds these. None: it is an error.
     pub scratch: Option<PathBuf>,
     /// Cost (in index keys read) from which ways to the documents are tried where statistics leave a doubt.
@@ -41,6 +52,7 @@ impl Default for Settings {
         Settings {
             sort_bytes_max: 100 * 1024 * 1024,
             group_bytes_max: 100 * 1024 * 1024,
+            budget: memory::process(),
             scratch: None,
             trial_cost_min: 500.0,
             write_docs_max: 1000,
@@ -57,11 +69,11 @@ impl Settings {
     }
 
     pub fn sort_memory(&self) -> Memory {
-        Memory { bytes_max: self.sort_bytes_max, scratch: self.scratch.clone() }
+        Memory { bytes_max: self.sort_bytes_max, budget: self.budget, scratch: self.scratch.clone() }
     }
 
     pub fn group_memory(&self) -> Memory {
-        Memory { bytes_max: self.group_bytes_max, scratch: self.scratch.clone() }
+        Memory { bytes_max: self.group_bytes_max, budget: self.budget, scratch: self.scratch.clone() }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Stopping work that takes too long or is killed. Every loop that may run long asks [`Interrupt::check`] now and then.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use arbor_base::memory::{self, Allocated};
 use arbor_lang::Code;
 
 use crate::Error;
@@ -11,6 +13,7 @@ use crate::Error;
 /// MongoDB's texts.
 pub const TIME_EXPIRED: &str = "operation exceeded time limit";
 pub const KILLED: &str = "operation was interrupted";
+const OUT_OF_MEMORY: &str = "the operation has allocated more memory than the limit of the process leaves for it";
 
 /// Belongs to one operation. The kill flag is shared with whoever may kill the operation.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +41,9 @@ impl Interrupt {
         if is_raised(&self.cursor_killed) {
             return Err(Error::new(Code::CURSOR_KILLED, "cursor killed"));
         }
+        if memory::process().must_stop(|| BEGUN.get().since()) {
+            return Err(Error::new(Code::EXCEEDED_MEMORY_LIMIT, OUT_OF_MEMORY));
+        }
         match self.deadline {
             Some(deadline) if Instant::now() >= deadline => Err(Error::TimeExpired),
             _ => Ok(()),
@@ -46,6 +52,7 @@ impl Interrupt {
 
     /// Does work whose expressions and filters stop when this does.
     pub fn guard<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _begun = Begun::now();
         let own = self.clone();
         let check = move || match own.check() {
             Ok(()) => Ok(()),
@@ -75,6 +82,34 @@ impl Interrupt {
     /// The same for an operation that reads from a cursor with this flag.
     pub(crate) fn with_cursor(&self, killed: Arc<AtomicBool>) -> Interrupt {
         Interrupt { cursor_killed: Some(killed), ..self.clone() }
+    }
+}
+
+thread_local! {
+    /// When the statement of this thread began.
+    static BEGUN: Cell<Allocated> = const { Cell::new(Allocated::NOTHING) };
+}
+
+/// Notes the begin of a statement, unless it is part of one that has begun.
+struct Begun {
+    is_first: bool,
+}
+
+impl Begun {
+    fn now() -> Begun {
+        let is_first = BEGUN.get() == Allocated::NOTHING;
+        if is_first {
+            BEGUN.set(Allocated::now());
+        }
+        Begun { is_first }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if self.is_first {
+            BEGUN.set(Allocated::NOTHING);
+        }
     }
 }
 

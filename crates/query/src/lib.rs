@@ -60,8 +60,10 @@ pub use outcome::{
 };
 pub use plan::{PlanCache, ShapeHash};
 pub use read::{count, distinct, find};
-pub use registry::{CheckedOut, CursorInfo, CursorOptions, CursorRegistry, IDLE_TIMEOUT, Killed};
-pub use scope::{Scope, StatementNumbers};
+pub use registry::{
+    CheckedOut, CursorInfo, CursorOptions, CursorRegistry, IDLE_TIMEOUT, Killed, OPEN_MAX as CURSORS_MAX,
+};
+pub use scope::{Scope, StatementNumbers, check_writable};
 pub use spec::{
     AggregateSpec, Change, CountSpec, DeleteSpec, DeleteStatement, DistinctSpec, ExplainSpec, FindAndModifySpec,
     FindSpec, Hint, InsertSpec, UpdateSpec, UpdateStatement, Verbosity,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use arbor_base::{Shares, Stamp};
 use arbor_lang::Code;
 use arbor_store::Namespace;
 
@@ -18,7 +19,8 @@ use crate::{Cursor, Error, Result};
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// More cursors than this are not open at a time: each keeps a snapshot, and with it one of the engine's readers, which
-/// every other request needs too. The one that nobody asked for longest is closed for the next.
+/// every other request needs too. The owner with the most idle cursors gives up the one that was used longest ago, so one
+/// client's cursors never close those of others that have fewer.
 pub const OPEN_MAX: usize = 4096;
 
 /// What the client said about a cursor when it was made.
@@ -29,6 +31,8 @@ pub struct CursorOptions {
     /// The transaction of that session that it belongs to.
     pub transaction: Option<i64>,
     pub no_timeout: bool,
+    /// Number of the connection that opened it.
+    pub owner: u64,
 }
 
 impl CursorOptions {
@@ -39,7 +43,14 @@ impl CursorOptions {
 
 #[derive(Default)]
 pub struct CursorRegistry {
-    entries: Mutex<HashMap<i64, Entry>>,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Default)]
+struct Entries {
+    by_id: HashMap<i64, Entry>,
+    /// Those that no request uses now.
+    idle: Shares<i64>,
 }
 
 struct Entry {
@@ -51,6 +62,8 @@ struct Entry {
     last_used: Instant,
     /// None while it is checked out.
     cursor: Option<Box<Cursor>>,
+    /// Its place in `idle`, if it is there.
+    stamp: Option<Stamp>,
 }
 
 /// A cursor that is making a batch. Dropped without [`CheckedOut::keep`], the cursor is closed.
@@ -88,16 +101,18 @@ impl CursorRegistry {
             poke: cursor.woken().map(|woken| woken.poke()),
             last_used: Instant::now(),
             cursor: Some(Box::new(cursor)),
+            stamp: None,
         };
         let mut entries = self.entries();
-        let forgotten = if entries.len() >= OPEN_MAX { take_most_idle(&mut entries) } else { None };
+        let forgotten = if entries.by_id.len() >= OPEN_MAX { entries.take_from_greatest() } else { None };
         let id = loop {
             let id = i64::from_le_bytes(rand::random::<[u8; 8]>()) & i64::MAX;
-            if id != 0 && !entries.contains_key(&id) {
+            if id != 0 && !entries.by_id.contains_key(&id) {
                 break id;
             }
         };
-        entries.insert(id, entry);
+        entries.by_id.insert(id, entry);
+        entries.rest(id);
         // its snapshot is given back outside of the lock
         drop(entries);
         drop(forgotten);
@@ -107,7 +122,7 @@ impl CursorRegistry {
     /// For `getMore`; `namespace` is the one that the client names.
     pub fn check_out(&self, id: i64, namespace: &Namespace) -> Result<CheckedOut<'_>> {
         let mut entries = self.entries();
-        let entry = entries.get_mut(&id).ok_or_else(|| not_found(id))?;
+        let entry = entries.by_id.get_mut(&id).ok_or_else(|| not_found(id))?;
         if entry.namespace != *namespace {
             let message = format!(
                 "Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace {}",
@@ -117,21 +132,22 @@ impl CursorRegistry {
         }
         let in_use = || Error::new(Code::CURSOR_IN_USE, format!("cursor id {id} is already in use"));
         let cursor = entry.cursor.take().ok_or_else(in_use)?;
+        entries.wake(id);
         Ok(CheckedOut { registry: self, id, cursor: Some(cursor) })
     }
 
     /// What was said about the cursor when it was made.
     pub fn options(&self, id: i64) -> Option<CursorOptions> {
-        Some(self.entries().get(&id)?.options.clone())
+        Some(self.entries().by_id.get(&id)?.options.clone())
     }
 
     /// Closes a cursor of that namespace; with None of any namespace.
     pub fn kill(&self, id: i64, namespace: Option<&Namespace>) -> Killed {
         let mut entries = self.entries();
-        match entries.get(&id) {
+        match entries.by_id.get(&id) {
             Some(entry) if namespace.is_none_or(|own| *own == entry.namespace) => {
                 entry.killed.store(true, Ordering::Relaxed);
-                let entry = entries.remove(&id);
+                let entry = entries.remove(id);
                 drop(entries);
                 entry.as_ref().and_then(|entry| entry.poke.as_ref()).inspect(|poke| poke.poke());
                 drop(entry);
@@ -168,7 +184,7 @@ impl CursorRegistry {
     }
 
     pub fn len(&self) -> usize {
-        self.entries().len()
+        self.entries().by_id.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -185,28 +201,22 @@ impl CursorRegistry {
             no_timeout: entry.options.no_timeout,
             idle: now.saturating_duration_since(entry.last_used),
         };
-        self.entries().iter().map(info).collect()
+        self.entries().by_id.iter().map(info).collect()
     }
 
     fn kill_where(&self, mut chosen: impl FnMut(&Entry) -> bool) -> usize {
-        let mut closed = Vec::new();
         let mut entries = self.entries();
-        entries.retain(|_, entry| {
-            let close = chosen(entry);
-            if close {
-                entry.killed.store(true, Ordering::Relaxed);
-                closed.push((entry.cursor.take(), entry.poke.take()));
-            }
-            !close
-        });
+        let ids: Vec<i64> = entries.by_id.iter().filter(|(_, entry)| chosen(entry)).map(|(id, _)| *id).collect();
+        let closed: Vec<Entry> = ids.into_iter().filter_map(|id| entries.remove(id)).collect();
         // snapshots are given back outside of the lock
         drop(entries);
-        closed.iter().filter_map(|(_, poke)| poke.as_ref()).for_each(Poke::poke);
+        closed.iter().for_each(|entry| entry.killed.store(true, Ordering::Relaxed));
+        closed.iter().filter_map(|entry| entry.poke.as_ref()).for_each(Poke::poke);
         closed.len()
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<i64, Entry>> {
-        // a panic cannot leave the map half changed: every change is one insert or remove
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        // every change is made in steps that do not panic
         self.entries.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -218,9 +228,11 @@ impl CheckedOut<'_> {
 
     /// Gives the cursor back for the next batch.
     pub fn keep(mut self) {
-        if let Some(entry) = self.registry.entries().get_mut(&self.id) {
+        let mut entries = self.registry.entries();
+        if let Some(entry) = entries.by_id.get_mut(&self.id) {
             entry.cursor = self.cursor.take();
             entry.last_used = Instant::now();
+            entries.rest(self.id);
         }
     }
 }
@@ -228,16 +240,36 @@ impl CheckedOut<'_> {
 impl Drop for CheckedOut<'_> {
     fn drop(&mut self) {
         if self.cursor.is_some() {
-            self.registry.entries().remove(&self.id);
+            self.registry.entries().remove(self.id);
         }
     }
 }
 
-/// Cursors that shall not time out go last.
-fn take_most_idle(entries: &mut HashMap<i64, Entry>) -> Option<Entry> {
-    let idle = entries.iter().filter(|(_, entry)| entry.cursor.is_some());
-    let id = *idle.min_by_key(|(_, entry)| (entry.options.no_timeout, entry.last_used))?.0;
-    entries.remove(&id)
+impl Entries {
+    /// The cursor is idle from now on.
+    fn rest(&mut self, id: i64) {
+        if let Some(entry) = self.by_id.get_mut(&id) {
+            entry.stamp = Some(self.idle.add(entry.options.owner, id));
+        }
+    }
+
+    /// The cursor is used from now on.
+    fn wake(&mut self, id: i64) {
+        let Some(entry) = self.by_id.get_mut(&id) else { return };
+        if let Some(stamp) = entry.stamp.take() {
+            self.idle.remove(entry.options.owner, stamp);
+        }
+    }
+
+    fn remove(&mut self, id: i64) -> Option<Entry> {
+        self.wake(id);
+        self.by_id.remove(&id)
+    }
+
+    fn take_from_greatest(&mut self) -> Option<Entry> {
+        let id = *self.idle.of_greatest().next()?;
+        self.remove(id)
+    }
 }
 
 fn not_found(id: i64) -> Error {
@@ -297,7 +329,7 @@ mod tests {
     fn cursors_end_with_their_transaction_or_session() {
         let registry = CursorRegistry::default();
         let open = |session: &[u8], transaction| {
-            let options = CursorOptions { session: Some(session.to_vec()), transaction, no_timeout: false };
+            let options = CursorOptions { session: Some(session.to_vec()), transaction, no_timeout: false, owner: 1 };
             registry.insert(Cursor::over_documents(namespace("db.c"), []), options)
         };
         let (plain, inside, other) = (open(b"a", None), open(b"a", Some(1)), open(b"b", Some(1)));
@@ -323,6 +355,22 @@ mod tests {
         assert_eq!(registry.len(), OPEN_MAX);
         assert!(registry.check_out(second, &namespace("db.c")).is_err());
         registry.check_out(first, &namespace("db.c")).unwrap().keep();
+    }
+
+    #[test]
+    fn the_owner_with_the_most_cursors_makes_room() {
+        let open = |registry: &CursorRegistry, owner| {
+            let options = CursorOptions { owner, ..CursorOptions::default() };
+            registry.insert(Cursor::over_documents(namespace("db.c"), []), options)
+        };
+        let registry = CursorRegistry::default();
+        let modest: Vec<i64> = (0..10).map(|_| open(&registry, 1)).collect();
+        let greedy: Vec<i64> = (0..2 * OPEN_MAX).map(|_| open(&registry, 2)).collect();
+        assert_eq!(registry.len(), OPEN_MAX);
+        assert!(modest.iter().all(|id| registry.options(*id).is_some()));
+        assert!(registry.options(greedy[0]).is_none() && registry.options(greedy[2 * OPEN_MAX - 1]).is_some());
+        open(&registry, 3);
+        assert!(modest.iter().all(|id| registry.options(*id).is_some()));
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub struct Scope<'a> {
     database: &'a Database,
     place: Place<'a>,
     retries: Option<Retries<'a>>,
+    /// The statement is the server's own, not a client's.
+    is_of_server: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -80,10 +82,23 @@ impl StatementNumbers<'_> {
     }
 }
 
+/// Errors: `InvalidNamespace` for a collection that clients may only read.
+pub fn check_writable(namespace: &Namespace) -> Result<()> {
+    match namespace.is_of_server() {
+        true => Err(Error::new(Code::INVALID_NAMESPACE, format!("cannot write to {namespace}"))),
+        false => Ok(()),
+    }
+}
+
 impl<'a> Scope<'a> {
     /// Every statement is its own transaction.
     pub fn of(database: &'a Database) -> Scope<'a> {
-        Scope { database, place: Place::Now, retries: None }
+        Scope { database, place: Place::Now, retries: None, is_of_server: false }
+    }
+
+    /// A statement of the server itself, which may write what clients may only read.
+    pub fn of_server(database: &'a Database) -> Scope<'a> {
+        Scope { is_of_server: true, ..Scope::of(database) }
     }
 
     /// Statements are part of this transaction: they see what it wrote before, and what they write is its to commit. A
@@ -187,14 +202,20 @@ impl<'a> Scope<'a> {
 
     /// The collection for a statement that writes. None: there is none.
     pub(crate) fn hold(&self, namespace: &Namespace) -> Result<Option<ToWrite>> {
+        self.check_writable(namespace)?;
         match self.place {
             Place::Now | Place::At(_) => Ok(self.store.hold(namespace).map(ToWrite::Held)),
             Place::Transaction(open) => Ok(open.collection_to_write(namespace)?.map(ToWrite::Open)),
         }
     }
 
+    fn check_writable(&self, namespace: &Namespace) -> Result<()> {
+        if self.is_of_server { Ok(()) } else { check_writable(namespace) }
+    }
+
     /// The same, created without options when it does not exist.
     pub(crate) fn hold_or_create(&self, namespace: &Namespace) -> Result<ToWrite> {
+        self.check_writable(namespace)?;
         match self.place {
             Place::Now | Place::At(_) => Ok(ToWrite::Held(self.store.hold_or_create(namespace)?)),
             Place::Transaction(open) => Ok(ToWrite::Open(open.collection_or_create(namespace)?)),

@@ -2,8 +2,9 @@
 
 mod support;
 
-use arbor_bson::{ArrayBuf, DocBuf};
-use arbor_query::{AggregateSpec, BatchLimit, ExplainSpec, FindSpec, Interrupt, Verbosity};
+use arbor_base::memory::{Budget, Class};
+use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
+use arbor_query::{AggregateSpec, BatchLimit, Cursor, ExplainSpec, FindSpec, Interrupt, Verbosity};
 
 use support::{Rig, at, doc, rig};
 
@@ -48,6 +49,52 @@ fn sorts() {
         rig.run_in_batches(&spec, 77).iter().map(|doc| doc.as_doc().to_string()).collect::<Vec<_>>()
     };
     assert_eq!(find(&spilling), find(&in_memory));
+}
+
+#[test]
+fn a_sort_gives_its_memory_back_between_batches() {
+    let mut rig = rig();
+    let long = "x".repeat(4000);
+    rig.fill(
+        &(0..3000i32)
+            .map(|n| DocBuf::new().with("_id", n).with("k", n * 7919 % 500).with("t", &*long))
+            .collect::<Vec<_>>(),
+    );
+    let (order, every) = (doc("k", 1i32), DocBuf::new());
+    let spec = |rig: &Rig| {
+        arbor_query::find(
+            &rig.scope(),
+            &FindSpec { sort: Some(order.as_doc()), ..rig.find_spec(&every) },
+            &Interrupt::never(),
+        )
+        .unwrap()
+    };
+    let expected = ids_of(&mut spec(&rig), usize::MAX);
+
+    let budget: &'static Budget = Box::leak(Box::new(Budget::unlimited()));
+    budget.set_limit(64 << 20);
+    rig.database.settings.budget = budget;
+    let mut cursor = spec(&rig);
+    let mut all = ids_of(&mut cursor, 10);
+    assert_eq!(budget.held(Class::Statement), 0, "12 MB of 40 were held");
+    all.extend(ids_of(&mut cursor, 10));
+    all.extend(ids_of(&mut cursor, usize::MAX));
+    assert_eq!(all, expected);
+}
+
+/// Of one batch, or of all that follow.
+fn ids_of(cursor: &mut Cursor, docs: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    loop {
+        let batch = cursor.next_batch(BatchLimit::docs(docs), &Interrupt::never()).unwrap();
+        ids.extend(batch.docs.as_array().iter().map(|doc| match doc {
+            ValueRef::Document(doc) => format!("{:?}", doc.get("_id")),
+            _ => String::new(),
+        }));
+        if batch.exhausted || docs < usize::MAX {
+            return ids;
+        }
+    }
 }
 
 #[test]

@@ -5,12 +5,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use arbor_base::memory::{Class, Reservation};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::faults::FaultWatch;
-use crate::frame::{FrameBuffer, Progress};
+use crate::frame::{FREE_BYTES, FrameBuffer, Progress};
+use crate::memory::{ASK, Admission};
 use crate::place::{Exchange, Turn, run};
 use crate::pool::Pool;
 use crate::{After, Bell, Handler, Limits, Metrics, Peer, Stop};
@@ -19,6 +21,7 @@ use crate::{After, Bell, Handler, Limits, Metrics, Peer, Stop};
 pub(crate) struct Shared {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) limits: Limits,
+    pub(crate) admission: Admission,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: Stop,
     pub(crate) bell: Bell,
@@ -30,9 +33,6 @@ pub(crate) struct Shared {
     /// Requests that run off the workers now.
     pub(crate) running: AtomicUsize,
 }
-
-/// A reply buffer that grew beyond this is given back after the reply.
-const REPLY_KEEP_MAX: usize = 64 << 10;
 
 /// Why a connection ends. Nobody is told: the peer sees the close.
 enum End {
@@ -51,7 +51,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, socket: TcpStream, peer: Peer) {
     let socket = Arc::new(socket);
     shared.stop.watch(peer.connection, &socket);
     let _ = socket.set_nodelay(true);
-    let connection = Connection { shared: &shared, socket: &socket, pending: PendingBytes::new(&shared.metrics) };
+    let message = shared.admission.reservation(Class::Message);
+    let reply = shared.admission.reservation(Class::Reply);
+    let connection = Connection { shared: &shared, socket: &socket, message, reply };
     connection.serve(peer).await;
     drop(socket);
     shared.metrics.open.fetch_sub(1, Ordering::Relaxed);
@@ -61,7 +63,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, socket: TcpStream, peer: Peer) {
 struct Connection<'s> {
     shared: &'s Arc<Shared>,
     socket: &'s TcpStream,
-    pending: PendingBytes<'s>,
+    /// Memory of the message that is being received, or that runs.
+    message: Reservation,
+    /// Memory of the reply until it is sent.
+    reply: Reservation,
 }
 
 impl Connection<'_> {
@@ -92,16 +97,19 @@ impl Connection<'_> {
             exchange = back;
             if let Turn::Frame { frame_bytes } = turn {
                 exchange.input.consume(frame_bytes);
-                self.pending.set(exchange.input.large_bytes());
+                self.message.shrink_to(exchange.input.reserved_bytes());
             }
             if let After::Wait { until } = after {
                 (exchange, after) = self.news(exchange, until).await.ok_or(())?;
             }
+            self.reply.cover(exchange.reply.capacity());
+            exchange.session.release_reply_memory();
             let written = self.write(&exchange.reply).await;
             self.shared.metrics.bytes_out.add(exchange.reply.len() as u64);
             exchange.reply.clear();
-            if exchange.reply.capacity() > REPLY_KEEP_MAX {
+            if exchange.reply.capacity() > FREE_BYTES {
                 exchange.reply = Vec::new();
+                self.reply.shrink_to(0);
             }
             match after {
                 _ if written.is_err() || self.shared.stop.is_stopping() => return Ok((exchange, false)),
@@ -154,25 +162,54 @@ impl Connection<'_> {
     async fn read_frame(&mut self, input: &mut FrameBuffer) -> Result<usize, End> {
         let mut begun: Option<Instant> = None;
         loop {
-            let limits = &self.shared.limits;
-            match input.progress(limits.frame_bytes_max) {
+            match input.progress(self.shared.limits.frame_bytes_max) {
                 Progress::Whole { frame_bytes } => return Ok(frame_bytes),
                 Progress::Invalid { .. } => return Err(End::Fault),
                 Progress::Nothing => self.receive(input).await?,
                 Progress::Part { frame_bytes } => {
-                    let deadline = *begun.get_or_insert_with(Instant::now) + limits.frame_time(frame_bytes);
-                    if let Ok(received) = timeout_at(deadline, self.receive(input)).await {
-                        received?;
-                    } else {
-                        self.shared.metrics.slow_frames.fetch_add(1, Ordering::Relaxed);
-                        return Err(End::Fault);
+                    let begun = begun.get_or_insert_with(Instant::now);
+                    if input.is_full() {
+                        self.admit(frame_bytes).await?;
+                        input.allow(frame_bytes);
+                        // what it waited for memory is not its fault
+                        *begun = Instant::now();
                     }
+                    let begun = *begun;
+                    self.receive_in_time(input, begun, frame_bytes).await?;
                 }
             }
-            if !self.pending.set(input.large_bytes()).is_within(limits.pending_bytes_max) {
-                return Err(End::Fault);
+        }
+    }
+
+    /// Waits for the memory of a message.
+    async fn admit(&mut self, frame_bytes: usize) -> Result<(), End> {
+        let until = Instant::now() + self.shared.limits.memory_wait;
+        let admitted = self.shared.admission.admit(&mut self.message, frame_bytes, until).await;
+        admitted.map_err(|_| {
+            self.shared.metrics.without_memory.fetch_add(1, Ordering::Relaxed);
+            End::Fault
+        })
+    }
+
+    /// Receives some bytes of a frame, which may not take longer in all than its length allows.
+    async fn receive_in_time(&self, input: &mut FrameBuffer, begun: Instant, frame_bytes: usize) -> Result<(), End> {
+        loop {
+            let ask = self.in_time(begun, self.message.bytes(), frame_bytes)?;
+            if let Ok(received) = timeout_at(ask, self.receive(input)).await {
+                return received;
             }
         }
+    }
+
+    /// Answers when to ask again whether a transfer is in time; one that holds no memory is only looked at in the end.
+    fn in_time(&self, begun: Instant, held: usize, bytes: usize) -> Result<Instant, End> {
+        let patience = |bytes| begun + self.shared.admission.patience(&self.shared.limits, bytes);
+        let (now, end) = (Instant::now(), if held > 0 { patience(bytes) } else { patience(bytes.min(FREE_BYTES)) });
+        if now >= end {
+            self.shared.metrics.slow_frames.fetch_add(1, Ordering::Relaxed);
+            return Err(End::Fault);
+        }
+        Ok(if held > 0 { end.min(now + ASK) } else { end })
     }
 
     /// Receives some bytes. A receive that did not fill the buffer emptied the socket: it is told to tokio as "would block",
@@ -196,54 +233,39 @@ impl Connection<'_> {
     }
 
     /// Writes a reply; mostly one system call, and a wait only for a peer that does not read.
-    async fn write(&self, mut reply: &[u8]) -> Result<(), End> {
-        while !reply.is_empty() {
-            match self.socket.try_write(reply) {
-                Ok(n) => reply = reply.get(n..).unwrap_or_default(),
+    async fn write(&self, reply: &[u8]) -> Result<(), End> {
+        let mut rest = reply;
+        let mut stalled: Option<(Instant, Instant)> = None;
+        while !rest.is_empty() {
+            match self.socket.try_write(rest) {
+                Ok(n) => {
+                    rest = rest.get(n..).unwrap_or_default();
+                    stalled = stalled.map(|(begun, _)| (begun, Instant::now()));
+                }
                 Err(error) if is_passing(&error) => {
-                    let stall = self.shared.limits.write_stall;
-                    timeout(stall, self.socket.writable()).await.map_err(|_| End::Fault)??;
+                    let now = Instant::now();
+                    let (begun, last) = *stalled.get_or_insert((now, now));
+                    self.wait_for_reader(begun, last, reply.len()).await?;
                 }
                 Err(_) => return Err(End::Peer),
             }
         }
         Ok(())
     }
+
+    /// Waits a while for room in the socket. `begun`: the first time that there was none; `last`: when some was read.
+    async fn wait_for_reader(&self, begun: Instant, last: Instant, reply_bytes: usize) -> Result<(), End> {
+        let ask = self.in_time(begun, self.reply.bytes(), reply_bytes)?;
+        let stall = last + self.shared.limits.write_stall;
+        if Instant::now() >= stall {
+            return Err(End::Fault);
+        }
+        // who is still not reading is looked at again
+        timeout_at(ask.min(stall), self.socket.writable()).await.unwrap_or(Ok(()))?;
+        Ok(())
+    }
 }
 
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-}
-
-/// This connection's share of the bytes that all half-read large frames hold; given back when it is dropped.
-struct PendingBytes<'s> {
-    metrics: &'s Metrics,
-    held: usize,
-}
-
-impl<'s> PendingBytes<'s> {
-    fn new(metrics: &'s Metrics) -> PendingBytes<'s> {
-        PendingBytes { metrics, held: 0 }
-    }
-
-    /// Small requests hold nothing, so they never touch the shared count.
-    fn set(&mut self, bytes: usize) -> &PendingBytes<'s> {
-        if bytes > self.held {
-            self.metrics.pending_bytes.fetch_add(bytes - self.held, Ordering::Relaxed);
-        } else if bytes < self.held {
-            self.metrics.pending_bytes.fetch_sub(self.held - bytes, Ordering::Relaxed);
-        }
-        self.held = bytes;
-        self
-    }
-
-    fn is_within(&self, max: usize) -> bool {
-        self.held == 0 || self.metrics.pending_bytes.load(Ordering::Relaxed) <= max
-    }
-}
-
-impl Drop for PendingBytes<'_> {
-    fn drop(&mut self) {
-        self.set(0);
-    }
 }

@@ -1,7 +1,8 @@
 //! The read buffer of one connection: bytes in, whole frames out.
 //!
 //! I1: `start <= bytes.len()`. Bytes before `start` were consumed.
-//! I2: the buffer never holds more than what has arrived plus one read step, whatever length a header announces.
+//! I2: the buffer never holds more than what has arrived plus one read step, whatever length a header announces; beyond
+//! [`FREE_BYTES`] it grows only to the length that it was allowed, for which its owner has reserved the memory.
 
 use std::os::fd::AsFd;
 
@@ -15,15 +16,14 @@ pub(crate) const HEADER_BYTES: usize = 16;
 /// Space of a connection that has only ever sent small requests.
 const SMALL: usize = 1 << 10;
 
-/// The buffer doubles while a large frame arrives, by no more than this.
-const STEP_MAX: usize = 1 << 20;
-
-/// A buffer that grew beyond this is given back after the frame.
-const KEEP_MAX: usize = 64 << 10;
+/// What every connection may hold. A buffer that grew beyond this is given back after the frame.
+pub(crate) const FREE_BYTES: usize = 64 << 10;
 
 pub(crate) struct FrameBuffer {
     bytes: Vec<u8>,
     start: usize,
+    /// What the buffer may hold now.
+    allowed: usize,
 }
 
 /// How much of the next frame is there.
@@ -45,7 +45,20 @@ pub(crate) enum Progress {
 
 impl FrameBuffer {
     pub(crate) fn new() -> FrameBuffer {
-        FrameBuffer { bytes: Vec::new(), start: 0 }
+        FrameBuffer { bytes: Vec::new(), start: 0, allowed: FREE_BYTES }
+    }
+
+    /// Whether nothing more can be received before [`FrameBuffer::allow`].
+    pub(crate) fn is_full(&self) -> bool {
+        self.unread().len() >= self.allowed
+    }
+
+    /// Lets a whole frame of this length in. The memory is taken at once: a large buffer that grows by steps is copied, and
+    /// is there twice meanwhile.
+    pub(crate) fn allow(&mut self, frame_bytes: usize) {
+        self.compact();
+        self.allowed = self.allowed.max(frame_bytes);
+        self.bytes.reserve_exact(self.allowed - self.bytes.len());
     }
 
     pub(crate) fn progress(&self, frame_bytes_max: usize) -> Progress {
@@ -84,30 +97,36 @@ impl FrameBuffer {
         if self.start == self.bytes.len() {
             self.bytes.clear();
             self.start = 0;
-            if self.bytes.capacity() > KEEP_MAX {
+            self.allowed = FREE_BYTES;
+            if self.bytes.capacity() > FREE_BYTES {
                 self.bytes = Vec::new();
             }
         }
     }
 
-    /// Bytes held beyond what every connection may hold.
-    pub(crate) fn large_bytes(&self) -> usize {
-        self.bytes.capacity().saturating_sub(KEEP_MAX)
+    /// Bytes for which memory has to be reserved.
+    pub(crate) fn reserved_bytes(&self) -> usize {
+        if self.bytes.capacity() > FREE_BYTES { self.bytes.capacity() } else { 0 }
     }
 
     fn unread(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
-    /// Ensures that the next receive has room (I2).
+    /// Ensures that the next receive has room (I2). Requires that the buffer is not full.
     fn make_room(&mut self) {
+        self.compact();
+        debug_assert!(self.bytes.len() < self.allowed, "I2");
+        if self.bytes.len() == self.bytes.capacity() {
+            let step = self.bytes.len().max(SMALL).min(self.allowed - self.bytes.len());
+            self.bytes.reserve_exact(step);
+        }
+    }
+
+    fn compact(&mut self) {
         if self.start > 0 {
             self.bytes.drain(..self.start);
             self.start = 0;
-        }
-        if self.bytes.len() == self.bytes.capacity() {
-            let step = self.bytes.len().clamp(SMALL, STEP_MAX);
-            self.bytes.reserve_exact(step);
         }
     }
 }
@@ -117,7 +136,7 @@ mod tests {
     use super::*;
 
     fn buffer(bytes: &[u8]) -> FrameBuffer {
-        FrameBuffer { bytes: bytes.to_vec(), start: 0 }
+        FrameBuffer { bytes: bytes.to_vec(), start: 0, allowed: FREE_BYTES }
     }
 
     fn frame(length: i32, there: usize) -> Vec<u8> {
@@ -157,14 +176,20 @@ mod tests {
     }
 
     #[test]
-    fn space_follows_what_arrived_not_what_was_announced() {
-        let mut buffer = buffer(&frame(48_000_000, 1024));
+    fn space_follows_what_arrived_until_it_is_allowed() {
+        let announced = 48_000_000;
+        let mut buffer = buffer(&frame(announced, 1024));
         buffer.make_room();
         assert!(buffer.bytes.capacity() <= 4096);
-        buffer.bytes.resize(10 << 20, 0);
+        buffer.bytes.resize(40 << 10, 0);
         buffer.make_room();
-        assert!(buffer.bytes.capacity() <= 11 << 20);
-        buffer.consume(10 << 20);
-        assert_eq!(buffer.bytes.capacity(), 0);
+        assert!(buffer.bytes.capacity() <= FREE_BYTES && !buffer.is_full());
+        buffer.bytes.resize(FREE_BYTES, 0);
+        assert_eq!((buffer.is_full(), buffer.reserved_bytes()), (true, 0));
+        buffer.allow(announced as usize);
+        assert_eq!((buffer.is_full(), buffer.reserved_bytes()), (false, announced as usize));
+        buffer.bytes.resize(announced as usize, 0);
+        buffer.consume(announced as usize);
+        assert_eq!((buffer.bytes.capacity(), buffer.allowed), (0, FREE_BYTES));
     }
 }

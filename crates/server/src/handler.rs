@@ -37,6 +37,9 @@ pub trait Session: Send + 'static {
         After::Continue
     }
 
+    /// The memory of the replies, which the connection has reserved as well by now.
+    fn release_reply_memory(&mut self) {}
+
     /// What a request waits for that answered [`After::Wait`], when it is not the bell.
     fn news(&mut self) -> Option<News> {
         None

@@ -8,6 +8,7 @@
 //! | `server` | the runtime, accepting, stopping |
 //! | `connection` | one connection from accept to close |
 //! | `frame` | the read buffer of one connection |
+//! | `memory` | who may read a large message now, and how long a client may take |
 //! | `place` | where a request runs: on the worker that read it or on the blocking pool |
 //! | `pool` | the threads of requests that may wait for a disk |
 //! | `faults` | watches page faults of requests that run on a worker |
@@ -30,6 +31,7 @@ mod frame;
 mod handler;
 mod limits;
 mod listeners;
+mod memory;
 mod metrics;
 mod place;
 mod pool;
@@ -40,7 +42,7 @@ mod stop;
 pub use bell::Bell;
 pub use error::{Error, Result};
 pub use handler::{After, Handler, News, Peer, Place, Session};
-pub use limits::Limits;
+pub use limits::{BLOCKING_THREADS_MAX, Limits};
 pub use listeners::{Listeners, bind, listen};
 pub use metrics::{Figures, Metrics};
 pub use server::Server;

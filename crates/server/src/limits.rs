@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
+use arbor_base::memory::{self, Budget};
+
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Connections above this number are closed at once.
     pub connections_max: usize,
     /// Longest frame, header included; a longer announcement closes the connection.
     pub frame_bytes_max: usize,
-    /// Bytes of all half-read large frames together; the connection that would pass it is closed.
-    pub pending_bytes_max: usize,
+    /// What large messages and replies take their memory from.
+    pub budget: &'static Budget,
+    /// How long a message may wait for memory; its connection is closed then.
+    pub memory_wait: Duration,
     /// How long a begun frame may take, before the time that its length earns (see `frame_time`).
     pub frame_grace: Duration,
     /// How long one write may wait for a client that does not read.
@@ -24,15 +28,19 @@ pub struct Limits {
 /// MongoDB's `maxMessageSizeBytes`.
 pub const FRAME_BYTES_MAX: usize = 48_000_000;
 
+/// Each of these threads may read a snapshot.
+pub const BLOCKING_THREADS_MAX: usize = 4096;
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections_max: 65_536,
             frame_bytes_max: FRAME_BYTES_MAX,
-            pending_bytes_max: 1 << 30,
+            budget: memory::process(),
+            memory_wait: Duration::from_secs(60),
             frame_grace: Duration::from_secs(60),
             write_stall: Duration::from_secs(60),
-            blocking_threads_max: 4096,
+            blocking_threads_max: BLOCKING_THREADS_MAX,
             stop_grace: Duration::from_secs(15),
         }
     }
@@ -42,5 +50,10 @@ impl Limits {
     /// A frame must arrive within the grace plus one second per 16 KB, so that a trickle cannot hold memory for long.
     pub(crate) fn frame_time(&self, frame_bytes: usize) -> Duration {
         self.frame_grace + Duration::from_secs(frame_bytes as u64 / (16 << 10))
+    }
+
+    /// The same while memory is scarce: a twelfth of the grace, and one second per 4 MB.
+    pub(crate) fn hurry(&self, bytes: usize) -> Duration {
+        self.frame_grace / 12 + Duration::from_secs(bytes as u64 / (4 << 20))
     }
 }

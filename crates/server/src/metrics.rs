@@ -15,7 +15,7 @@ pub struct Metrics {
     pub(crate) requests_pooled: ShardedCounter,
     pub(crate) panics: AtomicU64,
     pub(crate) slow_frames: AtomicU64,
-    pub(crate) pending_bytes: AtomicUsize,
+    pub(crate) without_memory: AtomicU64,
 }
 
 /// The counts at one moment.
@@ -30,8 +30,10 @@ pub struct Figures {
     /// Requests that ran on the blocking pool.
     pub requests_pooled: u64,
     pub panics: u64,
-    /// Connections closed because a frame did not arrive in time.
+    /// Connections closed because a frame did not arrive in time, or a reply was not read in time while memory was scarce.
     pub slow_frames: u64,
+    /// Connections closed because there was no memory for a message in time.
+    pub without_memory: u64,
 }
 
 impl Metrics {
@@ -46,6 +48,7 @@ impl Metrics {
             requests_pooled: self.requests_pooled.sum(),
             panics: self.panics.load(Ordering::Relaxed),
             slow_frames: self.slow_frames.load(Ordering::Relaxed),
+            without_memory: self.without_memory.load(Ordering::Relaxed),
         }
     }
 }

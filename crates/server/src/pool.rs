@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arbor_base::STATEMENT_STACK_BYTES;
 use tokio::sync::oneshot;
 
 /// A thread that found nothing to do for so long ends.
@@ -86,7 +87,8 @@ impl Pool {
     /// Without another thread those that are there do the work; without any, whoever waits is told by the job's end.
     fn begin(&self, number: u64) {
         let shared = self.shared.clone();
-        let begun = std::thread::Builder::new().name("arbor-request".to_owned()).spawn(move || shared.serve(number));
+        let thread = std::thread::Builder::new().name("arbor-request".to_owned()).stack_size(STATEMENT_STACK_BYTES);
+        let begun = thread.spawn(move || shared.serve(number));
         if begun.is_err() {
             let mut state = self.shared.lock();
             state.threads -= 1;

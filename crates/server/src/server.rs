@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use arbor_base::STATEMENT_STACK_BYTES;
 use tokio::net::TcpStream;
 
 use crate::connection::{self, Shared};
 use crate::faults::FaultWatch;
+use crate::memory::Admission;
 use crate::pool::Pool;
 use crate::{Bell, Error, Handler, Limits, Listeners, Metrics, Peer, Result, Stop, listen};
 
@@ -62,7 +64,7 @@ impl Server {
     pub fn run(self, listeners: Listeners, handler: Arc<dyn Handler>) -> Result<()> {
         listen(&listeners)?;
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder.enable_all().thread_name("arbor-worker");
+        builder.enable_all().thread_name("arbor-worker").thread_stack_size(STATEMENT_STACK_BYTES);
         let workers = self.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
         builder.worker_threads(workers);
         let runtime = builder.build().map_err(|source| Error::Runtime { source })?;
@@ -71,6 +73,7 @@ impl Server {
         let pool = Pool::new(limits.blocking_threads_max, pool_begin);
         let shared = Arc::new(Shared {
             handler,
+            admission: Admission::new(limits.budget),
             limits,
             metrics,
             stop,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use arbor_base::memory::{Budget, Class};
 use arbor_server::{After, Bell, Figures, Handler, Limits, Metrics, Peer, Place, Server, Session, Stop, bind, listen};
 
 struct Toy {
@@ -225,16 +226,91 @@ fn lying_and_trickled_frames_close_their_connection() {
     assert!(ask(&mut idle, &frame(1, b"")).is_some(), "an idle connection stays");
 }
 
-#[test]
-fn announced_but_unsent_bytes_are_bounded_over_all_connections() {
-    let server = Running::start(Limits { pending_bytes_max: 1 << 20, ..Limits::default() });
-    let mut other = server.connect();
+/// A budget in which large messages are let in one at a time.
+fn no_budget() -> &'static Budget {
+    let budget: &'static Budget = Box::leak(Box::new(Budget::unlimited()));
+    budget.set_limit(1);
+    budget
+}
+
+const LARGE: usize = 1_500_000;
+
+/// A connection that has announced a large message and sent a part of it, and whose memory is reserved.
+fn half_sent(server: &Running, budget: &Budget) -> TcpStream {
     let mut stream = server.connect();
-    let mut head = frame(1, b"");
-    head[..4].copy_from_slice(&i32::to_le_bytes(40 << 20));
-    let _ = stream.write_all(&head).and_then(|()| stream.write_all(&vec![0; 4 << 20]));
-    assert!(read_frame(&mut stream).is_none());
-    assert!(ask(&mut other, &frame(1, b"")).is_some());
+    stream.write_all(&frame(1, &vec![1; LARGE])[..200_000]).unwrap();
+    await_that(|| budget.held(Class::Message) > LARGE as u64);
+    stream
+}
+
+fn await_that(is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn announced_but_unsent_bytes_hold_no_memory() {
+    let budget = no_budget();
+    let server = Running::start(Limits { budget, ..Limits::default() });
+    let mut stream = server.connect();
+    stream.write_all(&frame(1, &vec![1; LARGE])[..1000]).unwrap();
+    let mut other = server.connect();
+    assert_eq!(ask(&mut other, &frame(1, &vec![2; LARGE])).unwrap().len(), 16 + LARGE);
+    stream.write_all(&frame(1, &vec![1; LARGE])[1000..]).unwrap();
+    assert_eq!(read_frame(&mut stream).unwrap().len(), 16 + LARGE);
+    await_that(|| budget.reserved() == 0);
+}
+
+#[test]
+fn a_large_message_waits_for_the_memory_of_another() {
+    let budget = no_budget();
+    let server = Running::start(Limits { budget, ..Limits::default() });
+    let half = half_sent(&server, budget);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| ask(&mut server.connect(), &frame(1, &vec![2; LARGE])).unwrap().len());
+        assert!(ask(&mut server.connect(), &frame(1, b"small")).is_some(), "small ones do not wait");
+        drop(half);
+        assert_eq!(waiting.join().unwrap(), 16 + LARGE);
+    });
+    assert_eq!(server.metrics.figures().slow_frames, 0);
+    await_that(|| budget.reserved() == 0);
+}
+
+#[test]
+fn who_sends_slowly_while_others_wait_for_memory_is_closed() {
+    let budget = no_budget();
+    let limits = Limits { budget, frame_grace: Duration::from_millis(1200), ..Limits::default() };
+    let server = Running::start(limits);
+    let mut half = half_sent(&server, budget);
+    assert!(ask(&mut server.connect(), &frame(1, &vec![2; LARGE])).is_some());
+    assert!(read_frame(&mut half).is_none());
+    assert_eq!(server.metrics.figures().slow_frames, 1);
+}
+
+#[test]
+fn who_does_not_read_while_memory_is_scarce_is_closed() {
+    let budget = no_budget();
+    let limits = Limits { budget, frame_grace: Duration::from_millis(1200), ..Limits::default() };
+    let server = Running::start(limits);
+    let mut deaf = server.connect();
+    deaf.write_all(&frame(1, &vec![1; 8 * LARGE])).unwrap();
+    await_that(|| server.metrics.figures().slow_frames == 1);
+    await_that(|| budget.reserved() == 0);
+}
+
+#[test]
+fn a_message_waits_for_memory_no_longer_than_it_may() {
+    let budget = no_budget();
+    let server = Running::start(Limits { budget, memory_wait: Duration::from_millis(100), ..Limits::default() });
+    let half = half_sent(&server, budget);
+    let mut other = server.connect();
+    let _ = other.write_all(&frame(1, &vec![2; LARGE]));
+    assert!(read_frame(&mut other).is_none());
+    assert_eq!(server.metrics.figures().without_memory, 1);
+    drop(half);
 }
 
 #[test]

@@ -10,6 +10,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     #[error("cannot add session into the cache")]
     TooManySessions,
+    #[error("too many transactions are open, and an operation of each is running")]
+    TooManyTransactions,
     #[error(
         "Cannot start transaction with {{ txnNumber: {number} }} on session {} because a newer transaction with \
          txnNumberAndRetryCounter {{ txnNumber: {newer}, txnRetryCounter: 0 }} has already started on this session.",
@@ -52,6 +54,7 @@ impl Error {
     pub fn code(&self) -> Option<Code> {
         Some(match self {
             Error::TooManySessions => Code::TOO_MANY_LOGICAL_SESSIONS,
+            Error::TooManyTransactions => Code::LOCK_TIMEOUT,
             Error::TransactionTooOld { .. } | Error::WriteTooOld { .. } => Code::TRANSACTION_TOO_OLD,
             Error::NotInProgress { .. } | Error::Aborted { .. } => Code::NO_SUCH_TRANSACTION,
             Error::Committed { .. } => Code::TRANSACTION_COMMITTED,

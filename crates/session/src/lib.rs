@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `registry.rs` | [`Sessions`]: all sessions, their ends, what has expired |
 //! | `session.rs` | one session's state, and the operation that has it |
+//! | `open.rs` | the open transactions, and which of them makes room |
 //! | `machine.rs` | the transaction number and what became of it |
 //! | `journal.rs` | [`Journal`]: the statements of a retryable write |
 //! | `row.rs`, `runs.rs` | the layout of the journal's rows |
@@ -28,6 +29,7 @@ mod error;
 mod figures;
 mod journal;
 mod machine;
+mod open;
 mod registry;
 mod row;
 mod rows;
@@ -39,6 +41,6 @@ pub use error::{Error, Result};
 pub use figures::{Figures, Open as OpenFigures};
 pub use journal::Journal;
 pub use machine::{Intent, Outcome};
-pub use registry::{Listed, ReadRow, SESSIONS_MAX, Sessions, TIMEOUT};
+pub use registry::{Limits, Listed, ReadRow, SESSIONS_MAX, Sessions, TIMEOUT, TRANSACTIONS_MAX};
 pub use row::{Ended, Row};
 pub use session::{CheckedOut, Kill, OpenTransactionInfo};

@@ -3,6 +3,7 @@
 //! A session that only its cursors and its last use tell of takes one entry of the map; the state of a transaction is made
 //! with its first transaction number.
 
+use std::hash::BuildHasher;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use arbor_oplog::SessionId;
 use arbor_txn::{Durability, Transaction, Transactions};
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashMap};
 
 use crate::figures::{Figures, Open as OpenFigures};
 use crate::journal::{Journal, Stored};
+use crate::open::OpenTransactions;
 use crate::row::Row;
 use crate::rows;
 use crate::session::{CheckedOut, Kill, OpenTransactionInfo, Session};
@@ -22,8 +24,26 @@ use crate::{Error, Intent, Result};
 /// `logicalSessionTimeoutMinutes`.
 pub const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// More sessions than this at a time are refused.
+/// More sessions than this are not known at a time: an eighth of those that were used longest ago are forgotten for the next.
+/// Nothing is lost with a session that has no open transaction: what it wrote is in its row, and it is read again.
 pub const SESSIONS_MAX: usize = 1_000_000;
+
+/// More transactions than this are not open at a time: each keeps a snapshot, and with it one of the engine's readers. The
+/// owner with the most gives up its oldest for the next, so no owner loses a transaction to one that has more.
+pub const TRANSACTIONS_MAX: usize = 8192;
+
+/// What a registry holds at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub sessions_max: usize,
+    pub transactions_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { sessions_max: SESSIONS_MAX, transactions_max: TRANSACTIONS_MAX }
+    }
+}
 
 const SHARDS: usize = 16;
 
@@ -36,9 +56,13 @@ pub struct Sessions<T> {
     transactions: Arc<Transactions>,
     shards: [Mutex<HashMap<SessionId, Entry<T>>>; SHARDS],
     len: AtomicUsize,
-    sessions_max: usize,
+    /// Of `shards`: chosen so that no client can have all its sessions in one of them.
+    hasher: DefaultHashBuilder,
+    /// Where the next search for sessions to forget begins.
+    forgetting: AtomicUsize,
+    limits: Limits,
     /// Those with an open transaction.
-    open: Mutex<HashMap<SessionId, Arc<Session<T>>>>,
+    open: Mutex<OpenTransactions<T>>,
     figures: Arc<Figures>,
     has_tree: AtomicBool,
     /// Where the next sweep goes on.
@@ -66,15 +90,17 @@ pub struct ReadRow {
 
 impl<T> Sessions<T> {
     pub fn new(transactions: Arc<Transactions>) -> Sessions<T> {
-        Sessions::with_limit(transactions, SESSIONS_MAX)
+        Sessions::with_limits(transactions, Limits::default())
     }
 
-    pub fn with_limit(transactions: Arc<Transactions>, sessions_max: usize) -> Sessions<T> {
+    pub fn with_limits(transactions: Arc<Transactions>, limits: Limits) -> Sessions<T> {
         Sessions {
             transactions,
             shards: Default::default(),
             len: AtomicUsize::new(0),
-            sessions_max,
+            hasher: DefaultHashBuilder::default(),
+            forgetting: AtomicUsize::new(0),
+            limits,
             open: Mutex::default(),
             figures: Arc::default(),
             has_tree: AtomicBool::new(false),
@@ -173,7 +199,7 @@ impl<T> Sessions<T> {
 
     /// Ends transactions that are open for longer than `limit`. Answers the sessions whose operation has to end first.
     pub fn abort_expired(&self, limit: Duration) -> Vec<SessionId> {
-        let open: Vec<Arc<Session<T>>> = self.lock_open().values().cloned().collect();
+        let open: Vec<Arc<Session<T>>> = self.lock_open().sessions().cloned().collect();
         let expired = open.into_iter().filter(|session| session.info().is_some_and(|info| info.open_for >= limit));
         expired.filter(|session| self.kill_session(session, Kill::Expired)).map(|session| session.id).collect()
     }
@@ -263,11 +289,11 @@ impl<T> Sessions<T> {
 
     /// Transactions that are open now.
     pub fn open_transactions(&self) -> Vec<OpenTransactionInfo> {
-        self.lock_open().values().filter_map(|session| session.info()).collect()
+        self.lock_open().sessions().filter_map(|session| session.info()).collect()
     }
 
     pub fn open_transaction(&self, id: SessionId) -> Option<OpenTransactionInfo> {
-        let session = self.lock_open().get(&id).cloned();
+        let session = self.lock_open().get(id).cloned();
         session.and_then(|session| session.info())
     }
 
@@ -295,15 +321,33 @@ impl<T> Sessions<T> {
         Ok(all)
     }
 
-    pub(crate) fn opened(&self, session: &Arc<Session<T>>) {
-        self.lock_open().insert(session.id, session.clone());
+    pub(crate) fn opened(&self, session: &Arc<Session<T>>, owner: u64) {
+        self.lock_open().add(session, owner);
+    }
+
+    /// Ends a transaction if there are as many as may be.
+    ///
+    /// Errors: operations of all transactions of the owner with the most are running.
+    pub(crate) fn make_room_for_transaction(&self) -> Result<()> {
+        let victim = {
+            let open = self.lock_open();
+            if open.len() < self.limits.transactions_max {
+                return Ok(());
+            }
+            let idle = |session: &&Arc<Session<T>>| session.info().is_some_and(|info| !info.active);
+            open.of_greatest().find(idle).cloned()
+        };
+        let victim = victim.ok_or(Error::TooManyTransactions)?;
+        // If an operation took it meanwhile, the transaction ends with that.
+        self.kill_session(&victim, Kill::Killed);
+        Ok(())
     }
 
     pub(crate) fn closed(&self, id: SessionId, aborted: bool) {
         let mut open = self.lock_open();
         // another operation may have begun the next one meanwhile
-        if open.get(&id).is_some_and(|session| session.info().is_none()) {
-            open.remove(&id);
+        if open.get(id).is_some_and(|session| session.info().is_none()) {
+            open.remove(id);
             if aborted {
                 self.figures.aborted.add(1);
             }
@@ -317,23 +361,68 @@ impl<T> Sessions<T> {
             entry.used = Instant::now();
             return Ok(work(entry));
         }
-        if self.len.fetch_add(1, Ordering::Relaxed) >= self.sessions_max {
-            self.len.fetch_sub(1, Ordering::Relaxed);
-            return Err(Error::TooManySessions);
+        if self.len() >= self.limits.sessions_max {
+            drop(shard);
+            if !self.forget_some() {
+                return Err(Error::TooManySessions);
+            }
+            shard = self.shard(id);
         }
-        let entry = shard.entry(id).or_insert_with(|| Entry { used: Instant::now(), session: None });
-        Ok(work(entry))
+        let new = || {
+            self.len.fetch_add(1, Ordering::Relaxed);
+            Entry { used: Instant::now(), session: None }
+        };
+        Ok(work(shard.entry(id).or_insert_with(new)))
+    }
+
+    /// Forgets sessions without an open transaction. Returns whether there were any.
+    fn forget_some(&self) -> bool {
+        let first = self.forgetting.fetch_add(1, Ordering::Relaxed);
+        (0..SHARDS).any(|offset| {
+            let number = (first + offset) % SHARDS;
+            let shard = self.shards.get(number).expect("a number modulo SHARDS is below SHARDS");
+            let forgotten = forget_oldest(&mut lock(shard));
+            self.len.fetch_sub(forgotten, Ordering::Relaxed);
+            forgotten > 0
+        })
     }
 
     fn shard(&self, id: SessionId) -> MutexGuard<'_, HashMap<SessionId, Entry<T>>> {
-        let number = usize::from(id.id.as_bytes()[0]) % SHARDS;
+        let number = self.hasher.hash_one(id) as usize % SHARDS;
         let shard = self.shards.get(number).expect("a number modulo SHARDS is below SHARDS");
         lock(shard)
     }
 
-    fn lock_open(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Session<T>>>> {
+    fn lock_open(&self) -> MutexGuard<'_, OpenTransactions<T>> {
         lock(&self.open)
     }
+}
+
+/// Removes an eighth of the sessions, those that were used longest ago; first such without a state, then such without an
+/// open transaction. So a full map is looked through once for many new sessions. Returns how many.
+fn forget_oldest<T>(shard: &mut HashMap<SessionId, Entry<T>>) -> usize {
+    let stateless = |entry: &Entry<T>| entry.session.is_none();
+    let without_work = |entry: &Entry<T>| entry.session.as_ref().is_none_or(|session| session.is_idle());
+    match forget_oldest_of(shard, stateless) {
+        0 => forget_oldest_of(shard, without_work),
+        forgotten => forgotten,
+    }
+}
+
+fn forget_oldest_of<T>(shard: &mut HashMap<SessionId, Entry<T>>, chosen: impl Fn(&Entry<T>) -> bool) -> usize {
+    let mut times: Vec<Instant> = shard.values().filter(|entry| chosen(entry)).map(|entry| entry.used).collect();
+    if times.is_empty() {
+        return 0;
+    }
+    let last = times.len() / 8;
+    let limit = *times.select_nth_unstable(last).1;
+    let before = shard.len();
+    shard.retain(|_, entry| {
+        let old = entry.used <= limit && chosen(entry);
+        // An operation may have taken the session between the two looks.
+        !(old && entry.session.as_ref().is_none_or(|session| session.remove_idle()))
+    });
+    before - shard.len()
 }
 
 /// Every change of these maps is one insert or remove.

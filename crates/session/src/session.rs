@@ -173,6 +173,20 @@ impl<T> Session<T> {
         (true, state.close())
     }
 
+    /// No operation has it, and no transaction is open: all of it can be read again from its row.
+    pub fn is_idle(&self) -> bool {
+        let state = self.lock();
+        !state.busy && state.open.is_none()
+    }
+
+    /// Removes the session if it is idle; returns whether it was.
+    pub fn remove_idle(&self) -> bool {
+        let mut state = self.lock();
+        let idle = !state.busy && state.open.is_none();
+        state.removed |= idle;
+        idle
+    }
+
     pub fn info(&self) -> Option<OpenTransactionInfo> {
         let state = self.lock();
         let open = state.open.as_ref()?;
@@ -259,8 +273,14 @@ impl<'s, T> CheckedOut<'s, T> {
         self.work.as_deref()
     }
 
-    /// The transaction that was to begin has begun. `about` is kept for those who list open transactions.
-    pub fn begin(&mut self, work: T, begun_wall: i64, about: Vec<u8>) {
+    /// Makes room for the transaction that is to begin, if there are as many as may be.
+    pub fn make_room(&self) -> Result<()> {
+        self.sessions.make_room_for_transaction()
+    }
+
+    /// The transaction that was to begin has begun, on the connection `owner`. `about` is kept for those who list open
+    /// transactions.
+    pub fn begin(&mut self, work: T, owner: u64, begun_wall: i64, about: Vec<u8>) {
         self.work = Some(Box::new(work));
         let now = Instant::now();
         let open = Open {
@@ -272,7 +292,7 @@ impl<'s, T> CheckedOut<'s, T> {
             about: about.into(),
         };
         self.session.lock().open = Some(open);
-        self.sessions.opened(&self.session);
+        self.sessions.opened(&self.session, owner);
         self.sessions.figures().started.add(1);
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use arbor_base::TreeId;
 use arbor_oplog::{Retry, Statement};
-use arbor_session::{CheckedOut, Ended, Error, Intent, Kill, Outcome, SessionId, Sessions, TIMEOUT};
+use arbor_session::{CheckedOut, Ended, Error, Intent, Kill, Limits, Outcome, SessionId, Sessions, TIMEOUT};
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Durability, Options, Retention, Transaction, Transactions, View};
 use uuid::Uuid;
@@ -67,7 +67,7 @@ fn an_open_transaction_waits_for_its_next_operation() {
     let sessions: Sessions<Work> = Sessions::new(own.transactions.clone());
     let gone = Arc::new(AtomicUsize::new(0));
     let mut first = out(&sessions, 1, 5, Intent::Begin).unwrap();
-    first.begin(Work(gone.clone()), 1, b"about".to_vec());
+    first.begin(Work(gone.clone()), 9, 1, b"about".to_vec());
     assert!(sessions.open_transaction(id(1)).unwrap().active);
     drop(first);
     let open = sessions.open_transactions();
@@ -106,7 +106,7 @@ fn what_was_begun_is_given_back_when_it_is_over() {
     let gone = Arc::new(AtomicUsize::new(0));
     let begin = |number| {
         let mut out = out(&sessions, 1, number, Intent::Begin).unwrap();
-        out.begin(Work(gone.clone()), 1, Vec::new());
+        out.begin(Work(gone.clone()), 9, 1, Vec::new());
     };
     let is_gone = |n| assert_eq!((gone.load(Ordering::Relaxed), sessions.figures().aborted.get()), (n, n as u64));
     begin(1);
@@ -139,7 +139,7 @@ fn a_kill_ends_a_transaction_with_its_operation() {
     let sessions: Sessions<Work> = Sessions::new(own.transactions.clone());
     let gone = Arc::new(AtomicUsize::new(0));
     let mut running = out(&sessions, 1, 1, Intent::Begin).unwrap();
-    running.begin(Work(gone.clone()), 1, Vec::new());
+    running.begin(Work(gone.clone()), 9, 1, Vec::new());
     assert_eq!(sessions.abort_expired(Duration::ZERO), [id(1)]);
     assert_eq!(running.kill_wanted(), Some(Kill::Expired));
     assert!(sessions.end(id(1)), "it stays until the operation ends");
@@ -303,19 +303,72 @@ fn forgotten_sessions_take_their_rows_with_them() {
     assert!(later.rows(9).unwrap().is_empty());
 }
 
+fn limited(own: &InMemory, sessions_max: usize, transactions_max: usize) -> Sessions<Work> {
+    Sessions::with_limits(own.transactions.clone(), Limits { sessions_max, transactions_max })
+}
+
+/// Begins a transaction that stays open.
+fn begin(sessions: &Sessions<Work>, session: u128, owner: u64) -> Result<(), Error> {
+    let mut out = out(sessions, session, 1, Intent::Begin)?;
+    out.make_room()?;
+    out.begin(Work(Arc::default()), owner, 1, Vec::new());
+    Ok(())
+}
+
 #[test]
-fn too_many_sessions_are_refused() {
+fn the_sessions_used_longest_ago_make_room() {
     let own = in_memory();
-    let sessions: Sessions<Work> = Sessions::with_limit(own.transactions.clone(), 2);
-    sessions.touch(id(1)).unwrap();
+    let sessions = limited(&own, 100, 10);
+    begin(&sessions, 1, 1).unwrap();
     sessions.touch(id(2)).unwrap();
-    sessions.touch(id(2)).unwrap();
+    (3..2000).for_each(|number| sessions.touch(id(number)).unwrap());
+    assert!(sessions.len() <= 100);
+    assert!(sessions.contains(id(1)) && sessions.contains(id(1999)) && !sessions.contains(id(2)));
+    assert!(sessions.open_transaction(id(1)).is_some());
+    // Nothing that was done is forgotten with a session.
+    let sessions = limited(&own, 2, 10);
+    assert_eq!(write(&sessions, &own.transactions, 2, &[0, 1]), 2);
+    (3..9).for_each(|number| drop(out(&sessions, number, 1, Intent::Write).unwrap()));
+    assert!(!sessions.contains(id(1)));
+    assert_eq!(write(&sessions, &own.transactions, 2, &[0, 1, 2]), 1);
+}
+
+#[test]
+fn sessions_with_open_transactions_are_not_forgotten() {
+    let own = in_memory();
+    let sessions = limited(&own, 2, 10);
+    begin(&sessions, 1, 1).unwrap();
+    begin(&sessions, 2, 1).unwrap();
     assert_eq!(code(sessions.touch(id(3))), 261);
     assert_eq!(code(out(&sessions, 3, 1, Intent::Write)), 261);
-    assert!(sessions.end(id(1)));
-    sessions.touch(id(3)).unwrap();
     // the same UUID of another user is another session
     let other = SessionId { user: [8; 32], ..id(2) };
     assert_eq!(code(sessions.touch(other)), 261);
     assert!(!sessions.end(other));
+    assert!(sessions.end(id(1)));
+    sessions.touch(id(3)).unwrap();
+}
+
+#[test]
+fn the_owner_with_the_most_transactions_makes_room() {
+    let own = in_memory();
+    let sessions = limited(&own, 1000, 10);
+    (0..3).for_each(|session| begin(&sessions, session, 1).unwrap());
+    (100..150).for_each(|session| begin(&sessions, session, 2).unwrap());
+    let open: Vec<SessionId> = sessions.open_transactions().into_iter().map(|info| info.session).collect();
+    assert_eq!(open.len(), 10);
+    assert!((0..3).chain(143..150).all(|session| open.contains(&id(session))), "{open:?}");
+    assert_eq!(code(out(&sessions, 100, 1, Intent::Continue)), 251);
+    assert!(out(&sessions, 1, 1, Intent::Continue).unwrap().work().is_some());
+}
+
+#[test]
+fn transactions_whose_operations_all_run_make_no_room() {
+    let own = in_memory();
+    let sessions = limited(&own, 1000, 1);
+    begin(&sessions, 1, 1).unwrap();
+    let running = out(&sessions, 1, 1, Intent::Continue).unwrap();
+    assert_eq!(code(begin(&sessions, 2, 2)), 24);
+    drop(running);
+    begin(&sessions, 3, 2).unwrap();
 }

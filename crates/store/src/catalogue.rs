@@ -116,11 +116,12 @@ pub(crate) fn unfinished_key(build: Uuid) -> Vec<u8> {
     [&[UNFINISHED_PREFIX], build.as_bytes().as_slice()].concat()
 }
 
-/// The note of a build of these indexes.
-pub(crate) fn encode_unfinished(collection: &Collection, indexes: &[Arc<Index>]) -> DocBuf {
-    let uuid = ValueRef::Binary { subtype: UUID_SUBTYPE, bytes: collection.uuid.as_bytes() };
-    let specs: arbor_bson::ArrayBuf = indexes.iter().map(|index| &index.spec.doc).collect();
-    DocBuf::new().with("collection", uuid).with("ns", collection.namespace.as_str()).with("specs", &specs)
+/// The note of a build.
+pub(crate) fn encode_unfinished(build: &UnfinishedBuild) -> DocBuf {
+    let uuid = ValueRef::Binary { subtype: UUID_SUBTYPE, bytes: build.collection.as_bytes() };
+    let specs: arbor_bson::ArrayBuf = build.specs.iter().collect();
+    let note = DocBuf::new().with("collection", uuid).with("ns", build.namespace.as_str()).with("specs", &specs);
+    note.with("restarts", build.restarts as i32)
 }
 
 pub(crate) fn encode_masks(masks: &[u64]) -> Vec<u8> {
@@ -258,7 +259,11 @@ fn decode_unfinished(uuid: &[u8], bytes: &[u8]) -> Result<UnfinishedBuild> {
         _ => None,
     };
     let (namespace, specs) = (Namespace::parse(name).map_err(|error| sound(&error))?, list.iter().filter_map(spec));
-    Ok(UnfinishedBuild { uuid, collection, namespace, specs: specs.collect() })
+    let restarts = match doc.get("restarts") {
+        Some(ValueRef::Int32(restarts)) => u32::try_from(restarts).map_err(|error| sound(&error))?,
+        _ => 0,
+    };
+    Ok(UnfinishedBuild { uuid, collection, namespace, specs: specs.collect(), restarts })
 }
 
 /// What the tree holds.

@@ -185,7 +185,11 @@ pub(crate) fn parse_all(specs: &[&DocBuf], default: &Collation) -> Result<Vec<In
         }
         _ => IndexSpec::parse(spec.as_doc()),
     };
-    specs.iter().map(parse).collect()
+    let checked = |spec: &&DocBuf| {
+        arbor_lang::stop::tick()?;
+        parse(spec).and_then(|parsed| parsed.check_paths().map(|()| parsed))
+    };
+    specs.iter().map(checked).collect()
 }
 
 fn check_id_collation(collection: &Collection, spec: &IndexSpec) -> Result<()> {
@@ -226,10 +230,10 @@ pub(crate) fn select_new<'b>(
         let index = spec.clone().into_index(collection.tree, collection.engine.clone(), Multikey::default());
         known.push(Arc::new(index));
         new.push(spec.clone());
-    }
-    if known.len() + 1 > INDEXES_MAX {
-        let reason = format!("add index fails, too many indexes for {}", collection.namespace);
-        return problem(IndexProblem::CannotCreate, reason);
+        if known.len() + 1 > INDEXES_MAX {
+            let reason = format!("add index fails, too many indexes for {}", collection.namespace);
+            return problem(IndexProblem::CannotCreate, reason);
+        }
     }
     Ok((new, None))
 }

@@ -143,6 +143,11 @@ fn expiry(value: ValueRef<'_>) -> Result<i64> {
 }
 
 impl IndexSpec {
+    /// Errors: a path with more names than any document has levels. Not asked of indexes that are there already.
+    pub(crate) fn check_paths(&self) -> Result<()> {
+        self.key.as_doc().iter().try_for_each(|(path, _)| Ok(arbor_lang::path::check_length(path)?))
+    }
+
     pub(crate) fn parse(given: Doc<'_>) -> Result<IndexSpec> {
         let text = text_keys::normalised(given)?;
         let given = text.as_ref().map_or(given, DocBuf::as_doc);

@@ -73,9 +73,9 @@ pub(crate) fn parse_key_pattern(key: Doc<'_>) -> Result<Vec<KeyField>> {
         }
         let kind = if let ValueRef::String(word) = value { kind_of(word) } else { FieldKind::Plain };
         fields.push(KeyField { path: path.to_owned(), kind, direction });
-    }
-    if fields.len() > INDEX_FIELDS_MAX {
-        return cannot(format!("Index key pattern {} has more than {INDEX_FIELDS_MAX} fields", shown(key)));
+        if fields.len() > INDEX_FIELDS_MAX {
+            return cannot(format!("Index key pattern {} has more than {INDEX_FIELDS_MAX} fields", shown(key)));
+        }
     }
     Ok(fields)
 }

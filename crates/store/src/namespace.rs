@@ -13,6 +13,10 @@ pub const DATABASE_BYTES_MAX: usize = 63;
 const SYSTEM_ALLOWED: &[&str] =
     &["system.js", "system.users", "system.roles", "system.version", "system.profile", "system.replset"];
 
+/// See [`Namespace::is_of_server`].
+const OF_SERVER: &[&str] =
+    &["admin.system.version", "config.image_collection", "config.transactions", "local.system.replset"];
+
 /// A database and a collection in it. Both names obey the rules below.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace {
@@ -94,6 +98,11 @@ impl Namespace {
     /// Whether it is the collection behind a time series.
     pub fn is_buckets(&self) -> bool {
         self.collection().starts_with(BUCKETS_PREFIX)
+    }
+
+    /// Whether only the server writes it: what the members of a set agreed on, versions, and what shows the sessions.
+    pub fn is_of_server(&self) -> bool {
+        OF_SERVER.contains(&self.as_str())
     }
 
     /// What may not be created, although it may be named in a query.

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use arbor_base::memory::Allowance;
 use uuid::Uuid;
 
 use crate::{Error, Result};
@@ -19,8 +20,14 @@ pub type Row = (Vec<u8>, Vec<u8>);
 
 /// Memory of one row beside its bytes.
 const ROW_OVERHEAD: usize = 64;
-/// Of one file being written or read.
+/// Of one file being written, or of one of few that are read together.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
+/// Of all files that are read together.
+const BUFFERS_BYTES_MAX: usize = 4 << 20;
+/// So many runs are merged at a time.
+const RUNS_MAX: usize = 64;
+/// Fewer would be merged again and again.
+const RUNS_MIN: usize = 3;
 
 pub(crate) fn spill(context: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |source| Error::Spill { context: context.to_owned(), source }
@@ -29,21 +36,29 @@ pub(crate) fn spill(context: &'static str) -> impl Fn(std::io::Error) -> Error {
 /// Rows to be sorted.
 pub struct Sorter {
     folder: PathBuf,
-    bytes_max: usize,
+    allowance: Allowance,
     rows: Vec<Row>,
     bytes: usize,
-    runs: Vec<File>,
+    runs: Vec<Run>,
+    spills: u64,
+    /// Bytes of the largest row so far, and of the rows of the largest run.
+    row_most: usize,
+    run_most: usize,
 }
 
 impl Sorter {
-    pub fn new(folder: &Path, bytes_max: usize) -> Sorter {
-        Sorter { folder: folder.to_owned(), bytes_max, rows: Vec::new(), bytes: 0, runs: Vec::new() }
+    pub fn new(folder: &Path, allowance: Allowance) -> Sorter {
+        let (rows, runs) = (Vec::new(), Vec::new());
+        Sorter { folder: folder.to_owned(), allowance, rows, bytes: 0, runs, spills: 0, row_most: 0, run_most: 0 }
     }
 
+    /// Adds a row. What the allowance does not cover is spilled.
     pub fn push(&mut self, row: Row) -> Result<()> {
-        self.bytes += row.0.len() + row.1.len() + ROW_OVERHEAD;
+        let bytes = row.0.capacity() + row.1.capacity() + ROW_OVERHEAD;
+        self.bytes += bytes;
+        self.row_most = self.row_most.max(bytes);
         self.rows.push(row);
-        if self.bytes > self.bytes_max { self.spill() } else { Ok(()) }
+        if self.allowance.covers(self.bytes) { Ok(()) } else { self.spill() }
     }
 
     /// Writes the rows in memory to a run of their own.
@@ -52,30 +67,65 @@ impl Sorter {
             return Ok(());
         }
         self.rows.sort_unstable();
-        let mut run = nameless_file(&self.folder).map_err(spill("create a sorted run"))?;
-        write_run(&mut run, &self.rows).map_err(spill("write a sorted run"))?;
-        self.runs.push(run);
-        self.rows.clear();
+        let mut rows = std::mem::take(&mut self.rows).into_iter();
+        let file = run_of(&self.folder, || Ok(rows.next()))?;
+        self.runs.push(Run { merges: 0, file });
+        self.spills += 1;
+        self.run_most = self.run_most.max(self.bytes);
         self.bytes = 0;
+        self.allowance.release();
+        self.merge_equals()
+    }
+
+    /// Merges runs that were merged equally often, once there are many of them, so that a row is merged a logarithmic number of
+    /// times.
+    fn merge_equals(&mut self) -> Result<()> {
+        while let Some(last) = self.runs.last() {
+            let equals = self.runs.iter().rev().take_while(|run| run.merges == last.merges).count();
+            if equals < self.runs_max() {
+                break;
+            }
+            self.merge_last(equals)?;
+        }
         Ok(())
     }
 
-    /// Runs on disk so far.
-    pub fn runs(&self) -> usize {
-        self.runs.len()
+    /// Makes one run of the last ones, which are the smallest.
+    fn merge_last(&mut self, count: usize) -> Result<()> {
+        let runs = self.runs.split_off(self.runs.len().saturating_sub(count));
+        let merges = 1 + runs.first().map_or(0, |run| run.merges);
+        let mut merge = Merge::of(Vec::new(), runs, None)?;
+        let file = run_of(&self.folder, || merge.next())?;
+        self.runs.push(Run { merges, file });
+        Ok(())
+    }
+
+    /// A merge holds a row of each run, so there are fewer runs of large rows: together they hold what was in memory before.
+    fn runs_max(&self) -> usize {
+        (self.run_most / self.row_most.max(1)).clamp(RUNS_MIN, RUNS_MAX)
+    }
+
+    /// How often rows went to the disk so far.
+    pub fn spills(&self) -> u64 {
+        self.spills
     }
 
     /// All rows in order of their keys.
     pub fn finish(mut self) -> Result<Merge> {
-        self.rows.sort_unstable();
-        let mut sources = vec![Source::Memory(self.rows.into_iter())];
-        sources.extend(self.runs.into_iter().map(|run| Source::File(BufReader::with_capacity(BUFFER_BYTES, run))));
-        let mut merge = Merge { heap: BinaryHeap::with_capacity(sources.len()), sources };
-        for source in 0..merge.sources.len() {
-            merge.refill(source)?;
+        let most = self.runs_max();
+        while self.runs.len() > most {
+            self.merge_last(most.min(1 + self.runs.len() - most))?;
         }
-        Ok(merge)
+        self.rows.sort_unstable();
+        Merge::of(self.rows, self.runs, Some(self.allowance))
     }
+}
+
+/// Sorted rows on disk.
+struct Run {
+    /// How often its rows were merged.
+    merges: u32,
+    file: File,
 }
 
 /// A file that nobody else can open and that is gone once it is closed.
@@ -87,18 +137,25 @@ pub(crate) fn nameless_file(folder: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Leaves the file at its start.
-fn write_run(file: &mut File, rows: &[Row]) -> std::io::Result<()> {
-    let mut out = BufWriter::with_capacity(BUFFER_BYTES, &mut *file);
-    for (key, value) in rows {
-        out.write_all(&(key.len() as u32).to_le_bytes())?;
-        out.write_all(&(value.len() as u32).to_le_bytes())?;
-        out.write_all(key)?;
-        out.write_all(value)?;
+/// Writes rows to a file of their own, which is left at its start.
+fn run_of(folder: &Path, mut next: impl FnMut() -> Result<Option<Row>>) -> Result<File> {
+    let mut file = nameless_file(folder).map_err(spill("create a sorted run"))?;
+    let failed = spill("write a sorted run");
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, &mut file);
+    while let Some(row) = next()? {
+        write_row(&mut out, &row).map_err(&failed)?;
     }
-    out.flush()?;
+    out.flush().map_err(&failed)?;
     drop(out);
-    file.rewind()
+    file.rewind().map_err(&failed)?;
+    Ok(file)
+}
+
+fn write_row(out: &mut impl Write, (key, value): &Row) -> std::io::Result<()> {
+    out.write_all(&(key.len() as u32).to_le_bytes())?;
+    out.write_all(&(value.len() as u32).to_le_bytes())?;
+    out.write_all(key)?;
+    out.write_all(value)
 }
 
 enum Source {
@@ -155,9 +212,46 @@ impl PartialOrd for Head {
 pub struct Merge {
     heap: BinaryHeap<Reverse<Head>>,
     sources: Vec<Source>,
+    /// Of the rows that are in memory.
+    allowance: Option<Allowance>,
 }
 
 impl Merge {
+    /// Rows that are sorted already, from a run on disk.
+    pub fn of_sorted(folder: &Path, mut rows: impl Iterator<Item = Row>) -> Result<Merge> {
+        let run = Run { merges: 0, file: run_of(folder, || Ok(rows.next()))? };
+        Merge::of(Vec::new(), vec![run], None)
+    }
+
+    /// Moves the rows that are in memory to a run of their own if they take more than may idle. After an error they are still
+    /// in memory.
+    pub fn make_idle(&mut self, folder: &Path) -> Result<()> {
+        if !self.allowance.as_ref().is_some_and(Allowance::is_too_large_to_idle) {
+            return Ok(());
+        }
+        for source in &mut self.sources {
+            if let Source::Memory(rows) = source {
+                let mut rest = rows.as_slice().iter();
+                let file = run_of(folder, || Ok(rest.next().cloned()))?;
+                *source = Source::File(BufReader::with_capacity(BUFFER_BYTES, file));
+            }
+        }
+        self.allowance = None;
+        Ok(())
+    }
+
+    fn of(rows: Vec<Row>, runs: Vec<Run>, allowance: Option<Allowance>) -> Result<Merge> {
+        let mut sources = vec![Source::Memory(rows.into_iter())];
+        let buffer_bytes = BUFFER_BYTES.min(BUFFERS_BYTES_MAX / runs.len().max(1));
+        sources.extend(runs.into_iter().map(|run| Source::File(BufReader::with_capacity(buffer_bytes, run.file))));
+        let heap = BinaryHeap::with_capacity(sources.len());
+        let mut merge = Merge { heap, sources, allowance };
+        for source in 0..merge.sources.len() {
+            merge.refill(source)?;
+        }
+        Ok(merge)
+    }
+
     fn refill(&mut self, source: usize) -> Result<()> {
         let next = self.sources.get_mut(source).map_or(Ok(None), Source::next);
         if let Some(row) = next.map_err(spill("read a sorted run"))? {
@@ -177,15 +271,55 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arbor_base::memory::{self, Class};
+
+    #[test]
+    fn a_sorter_spills_when_the_budget_has_no_more_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let budget: &'static memory::Budget = Box::leak(Box::new(memory::Budget::unlimited()));
+        budget.set_limit(32 << 20);
+        let mut sorter = Sorter::new(folder.path(), budget.allowance(Class::Build, usize::MAX));
+        for i in (0..30_000u32).rev() {
+            sorter.push((i.to_be_bytes().to_vec(), vec![7; 1000])).unwrap();
+            assert!(budget.held(Class::Build) <= budget.room() / 2);
+        }
+        assert!(sorter.spills() > 3, "{}", sorter.spills());
+        let mut merge = sorter.finish().unwrap();
+        (0..30_000u32).for_each(|i| assert_eq!(merge.next().unwrap().unwrap().0, i.to_be_bytes()));
+        drop(merge);
+        assert_eq!(budget.reserved(), 0);
+    }
+
+    #[test]
+    fn an_idle_merge_gives_its_memory_back_and_keeps_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let budget: &'static memory::Budget = Box::leak(Box::new(memory::Budget::unlimited()));
+        budget.set_limit(64 << 20);
+        let mut sorter = Sorter::new(folder.path(), budget.allowance(Class::Statement, usize::MAX));
+        (0..25_000u32).rev().for_each(|i| sorter.push((i.to_be_bytes().to_vec(), vec![7; 1000])).unwrap());
+        let mut merge = sorter.finish().unwrap();
+        let check = |merge: &mut Merge, from: u32, to: u32| {
+            (from..to).for_each(|i| assert_eq!(merge.next().unwrap().unwrap().0, i.to_be_bytes()));
+        };
+        check(&mut merge, 0, 3000);
+        assert!(budget.reserved() > budget.idle_bytes_max());
+        assert!(merge.make_idle(&folder.path().join("sorted-run\0")).is_err(), "the rows stay where they are");
+        check(&mut merge, 3000, 6000);
+        merge.make_idle(folder.path()).unwrap();
+        assert_eq!(budget.reserved(), 0);
+        check(&mut merge, 6000, 25_000);
+        assert_eq!(merge.next().unwrap(), None);
+    }
 
     #[test]
     fn rows_come_back_in_order_from_memory_and_from_runs() {
         let folder = tempfile::tempdir().unwrap();
         for bytes_max in [usize::MAX, 2000, 1] {
-            let mut sorter = Sorter::new(folder.path(), bytes_max);
+            let mut sorter = Sorter::new(folder.path(), memory::process().allowance(Class::Build, bytes_max));
             for i in 0..500u32 {
                 let key = (i * 7919 % 500).to_be_bytes().to_vec();
                 sorter.push((key, vec![i as u8; (i % 5) as usize])).unwrap();
+                assert!(sorter.runs.len() < 2 * RUNS_MAX);
             }
             let mut merge = sorter.finish().unwrap();
             for i in 0..500u32 {

@@ -118,7 +118,7 @@ impl Check<'_> {
     }
 
     fn record(&mut self, id_key: &[u8], doc: Doc<'_>, expected: &mut [u64]) -> Result<()> {
-        let sound = arbor_bson::validate(doc.as_bytes(), Limits::STORED).is_ok();
+        let sound = arbor_bson::validate(doc.as_bytes(), Limits::INPUT).is_ok();
         let placed = doc.get("_id").is_some_and(|id| self.collection.id_key(id) == id_key);
         if !sound || !placed {
             self.report.corrupt_records += 1;

@@ -20,7 +20,7 @@
 //! one path.
 
 use arbor_bson::keystring::{self, Key, KeyBuilder};
-use arbor_bson::{Array, Doc, Value, ValueRef};
+use arbor_bson::{Doc, Elements, Value, ValueRef};
 use arbor_lang::Collation;
 
 use crate::index_keys::{self, KEYS_PER_DOCUMENT_MAX, Keys};
@@ -168,7 +168,7 @@ impl Wildcard {
         let Around { values, multikey } = self.around(collation, doc)?;
         let (builder, around) = (KeyBuilder::new(), values.as_slice());
         let mut walk = Walk { scope: self, collation, around, builder, found: Vec::new(), arrays: false };
-        walk.document("", doc)?;
+        walk.document(doc)?;
         if walk.found.is_empty() && !self.others.is_empty() {
             walk.push("", ValueRef::MinKey, ValueRef::MinKey)?;
         }
@@ -221,7 +221,16 @@ fn is_within(path: &str, root: &str) -> bool {
 }
 
 fn join(prefix: &str, name: &str) -> String {
-    if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
+    let mut path = prefix.to_owned();
+    extend(&mut path, name);
+    path
+}
+
+fn extend(path: &mut String, name: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(name);
 }
 
 fn flatten(prefix: &str, given: Doc<'_>, take: &mut impl FnMut(&str, bool)) -> Result<()> {
@@ -246,33 +255,54 @@ struct Walk<'s> {
     arrays: bool,
 }
 
+/// A document or an array whose elements are walked.
+struct Open<'d> {
+    elements: Elements<'d>,
+    /// Bytes of the path that leads to it.
+    path_len: usize,
+    is_array: bool,
+}
+
 impl Walk<'_> {
-    /// Recursion is bounded by the depth of the document.
-    fn document(&mut self, prefix: &str, doc: Doc<'_>) -> Result<()> {
-        for (name, value) in doc {
-            let path = join(prefix, name);
-            match value {
-                ValueRef::Array(array) => self.array(&path, array)?,
-                value => self.value(&path, value)?,
-            }
+    /// Walks with a stack on the heap: an index build meets documents of versions that did not limit their depth.
+    fn document(&mut self, doc: Doc<'_>) -> Result<()> {
+        let mut path = String::new();
+        let mut open = vec![Open { elements: doc.iter(), path_len: 0, is_array: false }];
+        while let Some(innermost) = open.last_mut() {
+            path.truncate(innermost.path_len);
+            let Some((name, value)) = innermost.elements.next() else {
+                open.pop();
+                continue;
+            };
+            let inner = if innermost.is_array {
+                self.value(&path, value)?
+            } else {
+                extend(&mut path, name);
+                self.field(&path, value)?
+            };
+            let path_len = path.len();
+            open.extend(inner.map(|(elements, is_array)| Open { elements, path_len, is_array }));
         }
         Ok(())
     }
 
-    fn array(&mut self, path: &str, array: Array<'_>) -> Result<()> {
+    /// Adds the keys of a field; returns what is to be walked of it, and whether that is an array.
+    fn field<'d>(&mut self, path: &str, value: ValueRef<'d>) -> Result<Option<(Elements<'d>, bool)>> {
+        let ValueRef::Array(array) = value else { return self.value(path, value) };
         self.arrays |= self.scope.root.as_deref().is_none_or(|root| is_within(path, root) || is_within(root, path));
-        if array.is_empty() {
-            return self.value(path, ValueRef::Undefined);
+        match array.is_empty() {
+            true => self.value(path, ValueRef::Undefined),
+            false => Ok(Some((array.as_doc().iter(), true))),
         }
-        array.iter().try_for_each(|element| self.value(path, element))
     }
 
-    fn value(&mut self, path: &str, value: ValueRef<'_>) -> Result<()> {
+    fn value<'d>(&mut self, path: &str, value: ValueRef<'d>) -> Result<Option<(Elements<'d>, bool)>> {
         match value {
-            ValueRef::Document(inner) if !inner.is_empty() => self.document(path, inner),
-            _ if !self.scope.covers(path) => Ok(()),
-            value => self.push(path, ValueRef::String(path), value),
+            ValueRef::Document(inner) if !inner.is_empty() => return Ok(Some((inner.iter(), false))),
+            value if self.scope.covers(path) => self.push(path, ValueRef::String(path), value)?,
+            _ => {}
         }
+        Ok(None)
     }
 
     fn push(&mut self, path: &str, shown: ValueRef<'_>, value: ValueRef<'_>) -> Result<()> {

@@ -65,9 +65,13 @@ fn row(id: i32, n: i32) -> DocBuf {
     doc(&fields).with("pad", "x".repeat(300).as_str())
 }
 
+/// Nothing is small.
+fn options() -> StoreOptions {
+    StoreOptions { build_in_transaction_bytes: 100, ..StoreOptions::default() }
+}
+
 fn filled() -> Rig {
-    let options = StoreOptions { build_in_transaction_bytes: 100, ..StoreOptions::default() };
-    let rig = Rig::over(InMemory::new(Options::default()).unwrap(), options);
+    let rig = Rig::over(InMemory::new(Options::default()).unwrap(), options());
     let fill = |txn: &mut Transaction, own: &Collection| {
         (0..ROWS).try_for_each(|id| arbor_store::insert(txn, own, row(id, id).as_doc()))
     };
@@ -384,6 +388,64 @@ fn a_build_that_is_broken_off_begins_again_only_after_a_shutdown() {
                 assert!(crashed(&again, 4).store.unfinished_builds().is_empty());
             }
         }
+    }
+}
+
+/// As [`crashed`], where builds take their steps again.
+fn crashed_among_builds(rig: &Rig, seed: u64) -> Rig {
+    let log = rig.store.transactions().log();
+    log.wait_durable(log.appended()).unwrap();
+    let (disk, engine) = (rig.own.disk.crash(seed), rig.own.engine.crash());
+    Rig::over(InMemory::open(disk, engine, Options::default()).unwrap(), options())
+}
+
+/// What a crash leaves when `build` first comes to scanning.
+fn crash_in(rig: &Rig, build: impl FnOnce(BuildSettings<'_>)) -> Rig {
+    let image = RefCell::new(None);
+    let at_progress = |now| {
+        if now == Phase::Scanning && image.borrow().is_none() {
+            image.replace(Some(crashed_among_builds(rig, 5)));
+        }
+        false
+    };
+    let watch = &Watcher { at_progress, stopped: Cell::new(false), closing: false };
+    build(BuildSettings { memory_bytes: 1 << 20, watch });
+    image.take().expect("the build scans")
+}
+
+#[test]
+fn a_build_that_ends_the_process_begins_again_twice_and_is_then_aborted() {
+    let rig = filled();
+    let mut rig = crash_in(&rig, |settings| drop(rig.store.build_indexes(&rig.ns, &all_kinds(), settings).unwrap()));
+    for restarts in 0..2 {
+        let [build] = rig.store.unfinished_builds() else { panic!() };
+        assert!(build.restarts == restarts && build.begins_again());
+        let again = |settings: BuildSettings<'_>| drop(rig.store.build_again(build, settings).unwrap());
+        let crashed = crash_in(&rig, again);
+        rig = crashed;
+    }
+    let [build] = rig.store.unfinished_builds() else { panic!() };
+    assert!(!build.begins_again());
+    let ended = rig.store.build_again(build, BuildSettings::default());
+    assert!(matches!(ended, Err(Error::IndexBuildAborted { .. })), "{ended:?}");
+    assert!(rig.collection().indexes.is_empty());
+    check_trees(&rig);
+    assert!(crashed(&rig, 9).store.unfinished_builds().is_empty());
+}
+
+#[test]
+fn a_shutdown_in_a_build_does_not_count_as_its_end() {
+    let rig = filled();
+    let watch = &Watcher { at_progress: |_| true, stopped: Cell::new(false), closing: true };
+    let settings = BuildSettings { memory_bytes: 1 << 20, watch };
+    rig.store.build_indexes(&rig.ns, &[unique()], settings).unwrap_err();
+    let mut rig = crashed_among_builds(&rig, 1);
+    for seed in 2..6 {
+        let [build] = rig.store.unfinished_builds() else { panic!() };
+        assert_eq!(build.restarts, 0);
+        let watch = &Watcher { at_progress: |_| true, stopped: Cell::new(false), closing: true };
+        rig.store.build_again(build, BuildSettings { memory_bytes: 1 << 20, watch }).unwrap_err();
+        rig = crashed_among_builds(&rig, seed);
     }
 }
 

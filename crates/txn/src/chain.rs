@@ -17,6 +17,9 @@
 //!   up to the last link before any of it is durable in an engine.
 //! - C3: links that are not followed by their chain's next link are void: a crash or a full disk came in between. Readers
 //!   pass over them.
+//! - C4: recovery, before there are readers, applies a chain link by link: first it looks for the last link, then each link is
+//!   a batch of the operations that end in it, at its own position. So it holds one link, and an engine that a crash then
+//!   leaves inside of the chain goes on behind the link that it has.
 
 use arbor_base::Position;
 use arbor_engine::Op;
@@ -144,6 +147,21 @@ impl<'l> ChainWriter<'l> {
         self.head.number += 1;
         self.link.truncate(HEAD_BYTES);
         Ok(position)
+    }
+}
+
+/// A link, as recovery reads it.
+pub(crate) struct Link<'p> {
+    pub number: u32,
+    pub is_last: bool,
+    pub piece: &'p [u8],
+}
+
+impl<'p> Link<'p> {
+    /// `None`: the payload is a whole record.
+    pub fn decode(payload: &'p [u8]) -> Decoded<Option<Link<'p>>> {
+        let link = Head::decode(payload)?;
+        Ok(link.map(|(head, piece)| Link { number: head.number, is_last: head.is_last, piece }))
     }
 }
 

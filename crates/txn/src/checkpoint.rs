@@ -13,10 +13,13 @@ use arbor_base::Position;
 
 use crate::commit::{CommitPath, log_error};
 use crate::follower::LogHolds;
-use crate::{Error, Result};
+use crate::{Error, Result, Space};
 
 /// How often the thread looks at the clock, the log bytes and the free space.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Time between checkpoints while there is little space.
+const LOW_DISTANCE: Duration = Duration::from_secs(2);
 
 /// What checkpoints have done since the start.
 #[derive(Clone, Debug, Default)]
@@ -112,14 +115,17 @@ impl Checkpoints {
         let options = self.path.options();
         let changed = self.path.engine().applied() > *lock(&self.running);
         let full = self.path.log_bytes().load(Ordering::Relaxed) >= options.checkpoint_log_bytes;
-        changed && (full || last.elapsed() >= self.interval())
+        let narrow = |space: &Space| {
+            space.wants_checkpoint() || self.path.log_bytes().load(Ordering::Relaxed) >= space.log_bytes_max()
+        };
+        let low = self.path.space().is_some_and(narrow) && last.elapsed() >= LOW_DISTANCE;
+        low || changed && (full || last.elapsed() >= self.interval())
     }
 
-    /// Refuses writes below the reserve, and tries to apply what waits for space.
+    /// Refuses writes while space is low, and tries to apply what waits for it.
     pub fn watch_space(&self) {
-        let options = self.path.options();
-        if let Some(free) = options.free_space.as_ref().and_then(|free| free()) {
-            self.path.set_low_space(free < options.space_reserve_bytes);
+        if let Some(space) = self.path.space() {
+            space.watch(|| self.path.engine().stats().map_or(0, |stats| stats.free_bytes));
         }
         self.path.retry_pending();
     }
@@ -128,7 +134,10 @@ impl Checkpoints {
         let mut running = lock(&self.running);
         let began = Instant::now();
         self.path.log_bytes().store(0, Ordering::Relaxed);
-        let result = self.checkpoint_once();
+        let mut result = self.checkpoint_once();
+        if matches!(result, Err(Error::OutOfSpace { .. })) && self.path.space_exhausted() {
+            result = self.checkpoint_once();
+        }
         let mut stats = lock(&self.stats);
         match &result {
             Ok(position) => {
@@ -148,10 +157,15 @@ impl Checkpoints {
         let (log, engine) = (self.path.log(), self.path.engine());
         log.wait_durable(log.appended()).map_err(log_error)?;
         let position = engine.checkpoint().map_err(Error::from)?;
-        // P1 of past.rs
         self.path.hold_state();
+        let low = self.path.space().filter(|space| space.is_low());
+        if low.is_some() {
+            // The segment that is written to now can be removed by the next checkpoint.
+            log.roll().map_err(log_error)?;
+        }
         let needed = engine.durable().next().min(self.holds.oldest());
         log.trim(needed.min(self.path.history_floor(needed)?)).map_err(log_error)?;
+        low.iter().for_each(|space| space.checkpointed());
         Ok(position)
     }
 }

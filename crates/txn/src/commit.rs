@@ -13,8 +13,8 @@
 //! | apply | error or panic | `Poisoned`, outcome open until the next start | writes are refused, reads go on |
 //! | fsync | error | `Poisoned`, visible, durability open | the log refuses every later append |
 //!
-//! So that the third row is rare, writes are refused before the append while the device has less than
-//! `space_reserve_bytes` free; transactions that only delete are let through, since they make space.
+//! Space that is not found is taken from the reserve once ([`Space`](crate::Space)); while space is low, writes are refused before
+//! the append, and transactions that only delete are let through, since they make space.
 //!
 //! A transaction that is too large for one record is appended as a chain (`chain.rs`), alone in its group. When the append
 //! fails midway it is refused, and an empty batch takes the place of its links.
@@ -29,6 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use arbor_base::memory::{self, Reservation};
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Batch, Engine};
 use arbor_log::Log;
@@ -43,7 +44,14 @@ use crate::hub::{Arrival, Hub};
 use crate::past::Past;
 use crate::queue::Queue;
 use crate::write_set::WriteSet;
-use crate::{Durability, Error, Options, Result, Retention};
+use crate::{Durability, Error, Options, Result, Retention, Space};
+
+/// What a large transaction takes while it commits: its operations, their bytes on the way to the log, and in the engine (LMDB
+/// holds the pages that a transaction changes).
+const COMMIT_COPIES: usize = 3;
+
+/// How long the commit of a large transaction waits for memory.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct CommitPath {
     engine: Arc<dyn Engine>,
@@ -74,7 +82,6 @@ pub(crate) struct CommitPath {
     large: Mutex<()>,
     log_bytes: AtomicU64,
     log_written: AtomicU64,
-    low_space: AtomicBool,
     closed: AtomicBool,
     poison: OnceLock<String>,
 }
@@ -119,7 +126,6 @@ impl CommitPath {
             applied_lock: Mutex::new(()),
             log_bytes: AtomicU64::new(0),
             log_written: AtomicU64::new(0),
-            low_space: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             poison: OnceLock::new(),
         }
@@ -208,11 +214,17 @@ impl CommitPath {
 
     fn count_logged(&self, bytes: u64) {
         self.log_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.log_written.fetch_add(bytes, Ordering::Relaxed);
+        let written = self.log_written.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.space().iter().for_each(|space| space.logged(written));
     }
 
-    pub fn set_low_space(&self, low: bool) {
-        self.low_space.store(low, Ordering::Relaxed);
+    pub fn space(&self) -> Option<&Space> {
+        self.options.space.as_deref()
+    }
+
+    /// A write found no space. Returns whether it may find some now.
+    pub fn space_exhausted(&self) -> bool {
+        self.space().is_some_and(Space::exhausted)
     }
 
     pub fn close(&self) {
@@ -232,9 +244,13 @@ impl CommitPath {
     }
 
     /// Commits through the queue. The ticket keeps the conflict window open until the outcome is known.
-    pub fn commit(&self, writes: WriteSet, snapshot: Position, ticket: Ticket) -> Result<Position> {
+    pub fn commit(&self, mut writes: WriteSet, snapshot: Position, ticket: Ticket) -> Result<Position> {
         // The memory of one large transaction is enough.
-        let _one_at_a_time = self.is_chained(&writes).then(|| lock(&self.large));
+        let one_at_a_time = self.is_chained(&writes).then(|| lock(&self.large));
+        let mut memory = writes.take_reservation();
+        if one_at_a_time.is_some() {
+            self.reserve_whole(&writes, &mut memory)?;
+        }
         let request = self.request(writes, snapshot)?;
         let weight = request.weight();
         let outcome = self.queue.submit(request, weight, |group| {
@@ -279,6 +295,21 @@ impl CommitPath {
         }
     }
 
+    /// Reserves memory for all that a large transaction has written: what is in its file is read back. One that is no larger
+    /// than what may be in memory anyway is not refused, since plain statements may be as large.
+    fn reserve_whole(&self, writes: &WriteSet, memory: &mut Reservation) -> Result<()> {
+        let bytes = writes.bytes();
+        if bytes <= self.options.write_set_memory_max {
+            memory.cover(COMMIT_COPIES * bytes);
+            return Ok(());
+        }
+        let bytes_max = usize::try_from(memory::process().room() / COMMIT_COPIES as u64).unwrap_or(usize::MAX);
+        if bytes <= bytes_max && memory.wait_for_all(COMMIT_COPIES * bytes, MEMORY_PATIENCE) {
+            return Ok(());
+        }
+        Err(Error::TooLarge { bytes, bytes_max })
+    }
+
     fn is_chained(&self, writes: &WriteSet) -> bool {
         writes.bytes() > self.options.record_bytes_max.min(PIECE_BYTES_MAX)
     }
@@ -295,8 +326,11 @@ impl CommitPath {
         let (bytes, chained) = (writes.bytes(), self.is_chained(&writes));
         let changes = writes.into_changes()?;
         let request = Request::new(&*self.engine, changes, snapshot, &self.hasher, bytes, chained)?;
-        if self.low_space.load(Ordering::Relaxed) && request.puts_anything() {
-            return Err(Error::OutOfSpace { context: "the space reserve is reached".into() });
+        if let Some(space) = self.space().filter(|space| space.is_low()) {
+            if request.puts_anything() {
+                return Err(Error::OutOfSpace { context: "only the reserve is left".into() });
+            }
+            space.changed();
         }
         Ok(request)
     }
@@ -358,7 +392,10 @@ impl CommitPath {
 
         committed.absorb(&mut draft);
 
-        let result = self.apply(&draft.batches);
+        let mut result = self.apply(&draft.batches);
+        if matches!(result, Err(Error::OutOfSpace { .. })) && self.space_exhausted() {
+            result = self.apply(&draft.batches);
+        }
         let pending = matches!(result, Err(Error::OutOfSpace { .. }));
         if pending {
             committed.pending = draft.batches.clone();

@@ -31,9 +31,14 @@ pub enum Error {
     /// A log record whose checksum is right does not decode.
     #[error("log record {position} does not decode: {reason}")]
     CorruptRecord { position: Position, reason: &'static str },
-    /// Log and engine do not fit together: records between them are missing.
-    #[error("the engine holds everything up to {applied}, but the log has {first} to {last}")]
-    LogGap { applied: Position, first: Position, last: Position },
+    /// Records of the log between the engine's state and the log's begin, or behind its end, are missing. A crash does not
+    /// cause this.
+    #[error(
+        "the log is damaged: it has records {first} to {last}, and the storage engine's state shows that records {} to {} \
+         are missing. Restore the missing files of the log, or carry over what can be read with 'arbor salvage'",
+        missing.0, missing.1
+    )]
+    LogGap { missing: (Position, Position), first: Position, last: Position },
     /// No state of that time is kept any more, or none ever was.
     #[error("the state at time {time:#x} is no longer kept")]
     SnapshotTooOld { time: u64 },

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ScratchFolder;
-
-/// Answers the free bytes of the device that holds log and trees, or `None` when it cannot tell.
-pub type FreeSpace = Arc<dyn Fn() -> Option<u64> + Send + Sync>;
+use crate::{ScratchFolder, Space};
 
 /// How much of the log is kept for the readers of its history, in whole segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +34,8 @@ pub struct Options {
     pub conflict_keys_max: usize,
     /// Conflicts that `retry` meets before it keeps other committers out for one attempt.
     pub retries_before_exclusive: u32,
-    /// Watched about every second: below `space_reserve_bytes` writes are refused before they reach the log.
-    pub free_space: Option<FreeSpace>,
-    pub space_reserve_bytes: u64,
+    /// Watched: when it is low, writes that need space are refused before they reach the log.
+    pub space: Option<Arc<Space>>,
     /// Changes are noted for the readers of the history, and the log is kept for them.
     pub history: Option<Retention>,
     /// How far back past states can be read, when the history is kept.
@@ -60,8 +56,7 @@ impl Default for Options {
             scratch: None,
             conflict_keys_max: 1 << 18,
             retries_before_exclusive: 12,
-            free_space: None,
-            space_reserve_bytes: 64 << 20,
+            space: None,
             history: None,
             history_window: Duration::from_secs(300),
             apply_wait: Duration::from_secs(10),

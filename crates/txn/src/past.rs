@@ -4,8 +4,10 @@
 //! laid over it. States are held by the checkpoint thread, after each checkpoint, and when a client is told of a time that it
 //! may read at again.
 //!
-//! P1: rows that were loaded in bulk are in no log, but a checkpoint follows before anything refers to them, and a state is
-//! held behind each checkpoint: no state that refers to such rows is made from an older snapshot.
+//! - P1: rows that were loaded in bulk are in no log. A commit that refers to them comes after the load: so a snapshot that
+//!   was taken before a load's end is not the base of a state of any later time ([`Held::loads`]), and a state is held at
+//!   each load's end.
+//! - P2: of one time the newest snapshot is held, since only it has all that was loaded up to then.
 //!
 //! Lock order: the commit lock, then the lock of the held states.
 
@@ -13,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use arbor_base::TreeId;
+use arbor_base::{Position, TreeId};
 use arbor_engine::{Op, Snapshot};
 
 use crate::chain::{Assembler, Part};
@@ -44,6 +46,8 @@ struct Held {
     states: VecDeque<State>,
     made: VecDeque<(u64, ReadView)>,
     log_bytes: u64,
+    /// Of each bulk load that has ended: the time of the last commit by then.
+    loads: Vec<u64>,
 }
 
 struct State {
@@ -51,6 +55,8 @@ struct State {
     time: u64,
     since: Instant,
     asked_for: bool,
+    /// So many bulk loads had ended before the snapshot was taken.
+    loads: usize,
     snapshot: Arc<dyn Snapshot>,
 }
 
@@ -62,10 +68,19 @@ impl Past {
 }
 
 impl Held {
-    fn hold(&mut self, state: State) {
-        match self.states.back_mut() {
-            Some(last) if last.time == state.time => last.asked_for |= state.asked_for,
-            _ => self.states.push_back(state),
+    /// States that threads take at once may come in any order.
+    fn hold(&mut self, mut state: State) {
+        let at = self.states.partition_point(|held| held.time < state.time);
+        match self.states.get_mut(at) {
+            Some(held) if held.time == state.time => {
+                // One that was not asked for stays until the window has passed it.
+                held.asked_for &= state.asked_for;
+                if state.age() > held.age() {
+                    (state.since, state.asked_for) = (held.since, held.asked_for);
+                    *held = state;
+                }
+            }
+            _ => self.states.insert(at, state),
         }
     }
 
@@ -85,15 +100,35 @@ impl Held {
         }
     }
 
-    /// The newest state that is not newer than `time`.
+    /// The newest state that is not newer than `time`, if it has all that was loaded before then (P1).
     fn base(&self, time: u64) -> Option<(u64, Arc<dyn Snapshot>)> {
         let behind = self.states.partition_point(|state| state.time <= time);
         let state = self.states.get(behind.checked_sub(1)?)?;
-        Some((state.time, state.snapshot.clone()))
+        let has_loads = self.loads.get(state.loads).is_none_or(|loaded_at| time <= *loaded_at);
+        has_loads.then(|| (state.time, state.snapshot.clone()))
+    }
+}
+
+impl State {
+    /// Of two states of one time the greater one was taken later.
+    fn age(&self) -> (usize, Position) {
+        (self.loads, self.snapshot.position())
     }
 }
 
 impl CommitPath {
+    /// Fills an empty tree past the log. Until a checkpoint has made it durable nothing may refer to it.
+    pub fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
+        self.engine().bulk_load(tree, rows)?;
+        if let Some(past) = self.past() {
+            let committed = self.lock();
+            past.lock().loads.push(committed.last_time);
+            drop(committed);
+            self.hold_state();
+        }
+        Ok(())
+    }
+
     /// No state is held any more.
     pub fn forget_states(&self) {
         self.past().iter().for_each(|past| *past.lock() = Held::default());
@@ -135,7 +170,7 @@ impl CommitPath {
 
     /// The present state and its time, held from now on; `None`: it is younger than `time`.
     fn present(&self, asked_for: bool, time: u64) -> Result<Option<(ReadView, u64)>> {
-        let (snapshot, last_time) = {
+        let (snapshot, last_time, loads) = {
             let committed = self.lock();
             if committed.last_time > time {
                 return Ok(None);
@@ -143,13 +178,15 @@ impl CommitPath {
             if !committed.pending.is_empty() {
                 return Err(Error::OutOfSpace { context: "commits are not visible yet".into() });
             }
-            (self.engine().snapshot()?, committed.last_time)
+            let loads = self.past().map_or(0, |past| past.lock().loads.len());
+            (self.engine().snapshot()?, committed.last_time, loads)
         };
         if let Some(past) = self.past() {
             let mut held = past.lock();
             held.log_bytes = self.log_written();
             held.forget(self.window());
-            held.hold(State { time: last_time, since: Instant::now(), asked_for, snapshot: snapshot.clone() });
+            let (since, snapshot) = (Instant::now(), snapshot.clone());
+            held.hold(State { time: last_time, since, asked_for, loads, snapshot });
         }
         Ok(Some((ReadView::new(snapshot), last_time)))
     }

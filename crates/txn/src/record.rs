@@ -160,16 +160,24 @@ pub(crate) fn push_op(out: &mut Vec<u8>, op: &Op) {
 /// What was decoded, or why it cannot be.
 pub type Decoded<T> = Result<T, &'static str>;
 
-struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
+    /// Fields before the places.
+    pub fn head(&mut self) -> Decoded<(Stamp, &'a [u8])> {
+        if self.byte()? != VERSION {
+            return Err("unknown version");
+        }
+        Ok((self.stamp()?, self.bytes()?))
+    }
+
     fn byte(&mut self) -> Decoded<u8> {
         let (first, rest) = self.0.split_first().ok_or("the record ends inside an operation")?;
         self.0 = rest;
         Ok(*first)
     }
 
-    fn varint(&mut self) -> Decoded<u64> {
+    pub fn varint(&mut self) -> Decoded<u64> {
         let mut n = 0u64;
         for shift in (0..70).step_by(7) {
             let byte = self.byte()?;
@@ -203,25 +211,33 @@ impl<'a> Reader<'a> {
         let count = self.varint()?;
         let mut places = Vec::new();
         for _ in 0..count {
-            places.push((TreeId(self.varint()?), self.bytes()?.to_vec()));
+            places.push(self.place()?);
         }
         Ok(places)
+    }
+
+    pub fn place(&mut self) -> Decoded<Place> {
+        Ok((TreeId(self.varint()?), self.bytes()?.to_vec()))
     }
 
     fn notes(&mut self) -> Decoded<Vec<Note>> {
         let count = self.varint()?;
         let mut notes = Vec::new();
         for _ in 0..count {
-            let tree = TreeId(self.varint()?);
-            let about = self.bytes()?.to_vec();
-            let told = match self.varint()? {
-                0 => Told::Nothing,
-                1 => Told::Value(self.bytes()?.to_vec()),
-                op => Told::Op(usize::try_from(op - 2).map_err(|_| "a note exceeds the address space")?),
-            };
-            notes.push(Note { tree, about, told });
+            notes.push(self.note()?);
         }
         Ok(notes)
+    }
+
+    pub fn note(&mut self) -> Decoded<Note> {
+        let tree = TreeId(self.varint()?);
+        let about = self.bytes()?.to_vec();
+        let told = match self.varint()? {
+            0 => Told::Nothing,
+            1 => Told::Value(self.bytes()?.to_vec()),
+            op => Told::Op(usize::try_from(op - 2).map_err(|_| "a note exceeds the address space")?),
+        };
+        Ok(Note { tree, about, told })
     }
 
     fn text(&mut self) -> Decoded<String> {
@@ -237,7 +253,7 @@ impl<'a> Reader<'a> {
         Ok(TreeOptions { settings })
     }
 
-    fn op(&mut self) -> Decoded<Op> {
+    pub fn op(&mut self) -> Decoded<Op> {
         let kind = self.byte()?;
         let tree = TreeId(self.varint()?);
         Ok(match kind {
@@ -280,12 +296,10 @@ impl Record {
 
     pub fn decode(bytes: &[u8]) -> Decoded<Record> {
         let mut reader = Reader(bytes);
-        if reader.byte()? != VERSION {
-            return Err("unknown version");
-        }
+        let (stamp, logical) = reader.head()?;
         let mut record = Record {
-            stamp: reader.stamp()?,
-            logical: reader.bytes()?.to_vec(),
+            stamp,
+            logical: logical.to_vec(),
             places: reader.places()?,
             notes: reader.notes()?,
             ops: Vec::new(),
@@ -326,11 +340,7 @@ impl Record {
 /// The stamp of a record, and the time of its last note.
 pub(crate) fn times_of(bytes: &[u8]) -> Decoded<(Stamp, u64)> {
     let mut reader = Reader(bytes);
-    if reader.byte()? != VERSION {
-        return Err("unknown version");
-    }
-    let stamp = reader.stamp()?;
-    reader.bytes()?;
+    let (stamp, _) = reader.head()?;
     for _ in 0..reader.varint()? {
         reader.varint()?;
         reader.bytes()?;

@@ -1,32 +1,33 @@
 //! Opening: the engine catches up with the log, then the ledger is read.
 //!
 //! After a crash the engine reopens at the state of some prefix of the batches ([`Engine::applied`]); the records behind
-//! it are applied again in groups. Operations are idempotent and counters absolute, so a replay that is cut short by
+//! it are applied again in groups ([`replay`](crate::replay)). Operations are idempotent and counters absolute, so a replay that is cut short by
 //! another crash does no harm.
+//!
+//! - R1: the log has every record from the one behind the engine's state up to where any engine is. The barrier makes the
+//!   log durable before an engine's state, and the log is trimmed behind a durable state only, so no crash breaks this:
+//!   a log that begins later or ends earlier was damaged, and acknowledged commits may be lost. It is refused.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use arbor_base::{Position, TreeId};
-use arbor_engine::{Batch, Engine};
+use arbor_engine::Engine;
 use arbor_log::Log;
 use hashbrown::HashMap;
 
-use crate::chain::{self, Assembler, Part};
+use crate::chain;
 use crate::commit::{CommitPath, log_error};
 use crate::group::Committed;
 use crate::ledger::{self, COUNTER_PREFIX, CounterId, FIXED_TREES, LEDGER, NEXT_TREE_KEY, TREE_PREFIX};
 use crate::record::Record;
+use crate::replay::Replay;
 use crate::write_set::WriteSet;
 use crate::{Error, Options, Result};
 
-/// Record bytes that one replayed group holds at most, beyond its last record.
-const REPLAY_GROUP_BYTES: usize = 4 << 20;
-const REPLAY_GROUP_BATCHES: usize = 4096;
-
 pub(crate) fn open(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options) -> Result<CommitPath> {
     begin_new_log(&log, &*engine)?;
-    hold_back(&log, &*engine);
+    install_log_barrier(&log, &*engine);
     replay(&log, &*engine)?;
     let ledger = read_ledger(&*engine)?;
     let known = ledger.is_some();
@@ -56,58 +57,29 @@ fn begin_new_log(log: &Log, engine: &dyn Engine) -> Result<()> {
     Ok(())
 }
 
-/// The engine makes nothing durable that the log has not, also in checkpoints of its own.
-fn hold_back(log: &Arc<Log>, engine: &dyn Engine) {
+/// The engine makes nothing durable that the log has not, also in checkpoints of its own; once the log is gone, nothing.
+fn install_log_barrier(log: &Arc<Log>, engine: &dyn Engine) {
     let log = Arc::downgrade(log);
     engine.set_barrier(Arc::new(move |position| match log.upgrade() {
         Some(log) => log.wait_durable(position).map_err(|error| arbor_engine::Error::Other(error.to_string())),
-        None => Ok(()),
+        None => Err(arbor_engine::Error::Other(format!("the log is closed: batch {position} may not be in it"))),
     }));
 }
 
 fn replay(log: &Log, engine: &dyn Engine) -> Result<()> {
     let (applied, first, last) = (engine.applied(), log.first(), log.appended());
-    let ahead = engine.applied_in_part();
-    if ahead > last && applied < ahead {
-        // Several engines, and some lack what others have of these records: no whole state can be made of them.
-        return Err(Error::LogGap { applied: ahead, first, last });
+    // Of several engines each begins where it is.
+    let newest = engine.applied_in_part();
+    if newest > last {
+        return Err(Error::LogGap { missing: (last.next(), newest), first, last });
     }
-    if applied > last && last >= first {
-        return fill(log, applied);
+    if first > applied.next() {
+        return Err(Error::LogGap { missing: (applied.next(), Position(first.0 - 1)), first, last });
     }
-    if applied > last || (first > applied.next() && last >= first) {
-        return Err(Error::LogGap { applied, first, last });
-    }
-    let mut group = Vec::new();
-    let mut bytes = 0;
-    let mut reader = log.read(applied.next());
-    let mut assembler = Assembler::default();
-    while let Some(entry) = reader.next_borrowed() {
-        let (position, payload) = entry.map_err(log_error)?;
-        let corrupt = |reason| Error::CorruptRecord { position, reason };
-        bytes += payload.len();
-        match assembler.take(payload).map_err(corrupt)? {
-            Part::Record(record) => group.push(Batch { position, ops: record.ops }),
-            Part::Link => continue,
-            Part::Inside(_) => return Err(corrupt("its chain begins before what the engine lacks")),
-        }
-        if bytes >= REPLAY_GROUP_BYTES || group.len() >= REPLAY_GROUP_BATCHES {
-            engine.apply(&group)?;
-            group.clear();
-            bytes = 0;
-        }
-    }
-    if assembler.is_inside() {
-        // The crash came before the chain's last link: it never was.
-        group.push(Batch { position: last, ops: Vec::new() });
-    }
-    if !group.is_empty() {
-        engine.apply(&group)?;
-    }
-    match engine.applied() {
-        reached if reached == last => Ok(()),
-        reached => Err(Error::LogGap { applied: reached, first, last }),
-    }
+    Replay::new(log, &mut |group| engine.apply(group)).run(applied)?;
+    let reached = engine.applied();
+    assert_eq!(reached, last, "R1: an engine without an error has applied all batches up to the last one");
+    Ok(())
 }
 
 /// The last time that the log knows of: of its last record that has one.
@@ -125,18 +97,6 @@ fn last_time(log: &Log) -> Result<u64> {
         position = Position(position.0 - 1);
     }
     Ok(0)
-}
-
-/// A power failure during a checkpoint may leave the engine ahead: it made batches durable whose records were not yet
-/// (and which nobody was told are). Their content is safe in the engine; empty records take their positions in the log.
-fn fill(log: &Log, applied: Position) -> Result<()> {
-    let empty = Record::default().encode();
-    while log.appended() < applied {
-        let missing = (applied.0 - log.appended().0).min(REPLAY_GROUP_BATCHES as u64);
-        let payloads = vec![empty.as_slice(); missing as usize];
-        log.append(&payloads).map_err(log_error)?;
-    }
-    log.wait_durable(applied).map_err(log_error)
 }
 
 /// The trees that the ledger in an engine names.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use arbor_base::Position;
+use arbor_base::{Position, TreeId};
 use arbor_engine::Engine;
 use arbor_log::Log;
 
@@ -127,6 +127,11 @@ impl Transactions {
         self.read()?.counter(id)
     }
 
+    /// Fills an empty tree with rows in key order, past the log. Requires a checkpoint before a commit refers to the rows.
+    pub fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
+        self.path.bulk_load(tree, rows)
+    }
+
     pub fn engine(&self) -> &Arc<dyn Engine> {
         self.path.engine()
     }
@@ -160,6 +165,11 @@ impl Transactions {
     /// Looks at the free space now; the checkpoint thread does so about every second.
     pub fn check_free_space(&self) {
         self.checkpoints.watch_space();
+    }
+
+    /// Whether writes that need space are refused.
+    pub fn is_low_on_space(&self) -> bool {
+        self.path.space().is_some_and(crate::Space::is_low)
     }
 
     /// A snapshot, and who reads every change behind it from the log.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arbor_base::TreeId;
+use arbor_base::memory::{self, Class, Reservation};
 use arbor_engine::{Op, TreeOptions};
 
 use crate::ledger;
@@ -55,7 +56,7 @@ struct Note {
     told: Option<Value>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct WriteSet {
     written: Written,
     logical: Vec<u8>,
@@ -64,6 +65,8 @@ pub(crate) struct WriteSet {
     bytes: usize,
     /// Bytes of values and of what notes say that were taken into memory, also of those that were replaced since.
     memory_bytes: usize,
+    /// Memory of all of it that is not in a file.
+    reservation: Reservation,
     /// Kept from the first savepoint on.
     undo: Option<Vec<Undo>>,
 }
@@ -81,7 +84,27 @@ fn cost(key: &[u8], entry: &Entry) -> usize {
     ENTRY_OVERHEAD + key.len() + entry.value_bytes()
 }
 
+impl Default for WriteSet {
+    fn default() -> WriteSet {
+        WriteSet {
+            written: Written::default(),
+            logical: Vec::new(),
+            places: BTreeMap::new(),
+            notes: Vec::new(),
+            bytes: 0,
+            memory_bytes: 0,
+            reservation: memory::process().reservation(Class::Transaction),
+            undo: None,
+        }
+    }
+}
+
 impl WriteSet {
+    /// Contents of the write set, for the code that takes it apart.
+    pub fn take_reservation(&mut self) -> Reservation {
+        std::mem::replace(&mut self.reservation, memory::process().reservation(Class::Transaction))
+    }
+
     pub fn written(&self) -> &Written {
         &self.written
     }
@@ -94,14 +117,16 @@ impl WriteSet {
         self.bytes
     }
 
-    /// Bytes that go to a file from now on when they are many.
-    pub fn spills(&self, bytes: usize, limit: usize) -> bool {
-        self.memory_bytes + bytes > limit && bytes >= SPILLED_BYTES_MIN
+    /// Whether bytes go to a file: many do once values in memory take more than the limit, or than the process has for them.
+    pub fn spills(&mut self, bytes: usize, limit: usize) -> bool {
+        let held = self.memory_bytes + bytes;
+        bytes >= SPILLED_BYTES_MIN && (held > limit || !self.reservation.try_cover(held))
     }
 
     /// The bytes as a value in memory.
     pub fn kept(&mut self, bytes: Vec<u8>) -> Value {
         self.memory_bytes += bytes.len();
+        self.reservation.cover(self.memory_bytes);
         Value::Memory(bytes)
     }
 

@@ -218,7 +218,7 @@ impl Run {
         let killed = self.random.chance(1, 6);
         self.disk = if killed { self.disk.kill_process() } else { self.disk.crash(self.random.next_u64()) };
         let keeps_all = killed && self.random.chance(1, 2);
-        let crashed = |engine: &ModelEngine| if keeps_all { engine.reopen() } else { engine.crash() };
+        let crashed = |engine: &ModelEngine| if keeps_all { engine.kill_process() } else { engine.crash() };
         self.engine = Arc::new(crashed(&self.engine));
         let only_killed = !self.power_failed_while_recovering() && killed;
         let opened = self.open().unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));

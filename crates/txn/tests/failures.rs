@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arbor_base::{Position, TreeId};
-use arbor_disk::{Fault, FaultyDisk};
+use arbor_disk::{Disk, Fault, FaultyDisk};
 use arbor_engine::model::ModelEngine;
 use arbor_engine::{Barrier, Batch, Capabilities, Engine, EngineStats, Error as EngineError, Snapshot, TreeStats};
 use arbor_log::{Log, LogOptions};
 use arbor_txn::testing::InMemory;
-use arbor_txn::{Durability, Error, Options, Transactions, TreeOptions, View};
+use arbor_txn::{Durability, Error, Options, Space, Transactions, TreeOptions, View};
 use support::{Rig, rig, rig_with, rows};
 
 fn full() -> EngineError {
@@ -64,17 +64,45 @@ fn a_clean_close_needs_no_replay_and_refuses_later_commits() {
 }
 
 #[test]
-fn an_engine_that_is_ahead_of_the_log_keeps_its_content() {
+fn an_engine_that_is_ahead_of_its_log_is_refused_with_what_is_missing() {
     let rig = rig();
     let tree = rig.tree();
     try_put(&rig, tree, "a", Durability::Journaled).unwrap();
-    let disk = rig.own.disk.crash(1);
+    let (disk, last) = (rig.own.disk.crash(1), rig.transactions.log().appended());
     rig.put(tree, "b", "1");
+    rig.put(tree, "c", "1");
     rig.own.engine.checkpoint().unwrap();
-    let after = Rig::over(InMemory::open(disk, rig.own.engine.crash(), Options::default()).unwrap());
-    assert_eq!(after.rows(tree), ["a=1", "b=1"]);
-    after.put(tree, "c", "1");
-    assert_eq!(after.rows(tree).len(), 3);
+    let opened = InMemory::open(disk, rig.own.engine.crash(), Options::default()).map(drop).unwrap_err();
+    let Error::LogGap { missing, first: Position(1), last: end } = &opened else { panic!("{opened}") };
+    assert_eq!((*missing, *end), ((last.next(), Position(last.0 + 2)), last));
+    let text = opened.to_string();
+    assert!(text.contains("records 5 to 6 are missing") && text.contains("'arbor salvage'"), "{text}");
+}
+
+#[test]
+fn a_log_that_begins_behind_the_state_is_refused_with_what_is_missing() {
+    let rig = Rig::over(InMemory::with_segments(Options::default(), 1 << 10).unwrap());
+    let tree = rig.tree();
+    (0..8).for_each(|_| rig.put(tree, "a", &"x".repeat(600)));
+    let early = rig.own.engine.crash();
+    rig.transactions.checkpoint_now().unwrap();
+    assert!(rig.transactions.log().first() > Position(2), "the log was trimmed");
+    let opened = InMemory::open(rig.own.disk.crash(1), early, Options::default()).map(drop).unwrap_err();
+    let first = rig.transactions.log().first().0;
+    assert!(opened.to_string().contains(&format!("records 1 to {} are missing", first - 1)), "{opened}");
+}
+
+/// A barrier that let everything pass would make what the log never had durable.
+#[test]
+fn an_engine_makes_nothing_durable_once_the_log_is_gone() {
+    let rig = rig();
+    let tree = rig.tree();
+    rig.put(tree, "a", "1");
+    let engine = rig.own.engine.clone();
+    let durable = engine.durable();
+    drop(rig);
+    assert!(engine.applied() > durable && engine.checkpoint().is_err());
+    assert_eq!(engine.durable(), durable);
 }
 
 #[test]
@@ -124,18 +152,78 @@ fn an_engine_that_stays_full_never_answers_failure_for_what_will_appear() {
     assert_eq!(rig.rows(tree), ["a=1", "c=1"]);
 }
 
+const RESERVE: u64 = 64 << 10;
+
+/// A rig whose log and reserve are on one small disk.
+fn small_disk() -> Rig {
+    let disk = FaultyDisk::new();
+    let dir = Path::new("data");
+    disk.create_dir_all(dir).unwrap();
+    let space = Space::open(Arc::new(disk.clone()), dir, RESERVE);
+    let options = Options { space: Some(Arc::new(space)), ..Options::default() };
+    let rig = Rig::over(InMemory::open(disk, ModelEngine::new(), options).unwrap());
+    rig.transactions.check_free_space();
+    rig
+}
+
+fn delete(rig: &Rig, tree: TreeId, key: &str) -> arbor_txn::Result<()> {
+    let mut txn = rig.begin();
+    txn.delete(tree, key);
+    txn.commit(Durability::Journaled).map(drop)
+}
+
+/// Nothing looks at the free space between the writes: the last byte is taken.
 #[test]
-fn below_the_reserve_only_deletions_are_let_in() {
-    let low: arbor_txn::FreeSpace = Arc::new(|| Some(0));
-    let rig = rig_with(Options { free_space: Some(low), ..Options::default() });
+fn a_fast_writer_leaves_room_for_deletions_and_checkpoints() {
+    let rig = small_disk();
     let tree = rig.tree();
     rig.put(tree, "a", "1");
+    let used = rig.own.disk.contents(Path::new("log/000000000001.log")).unwrap().len() as u64;
+    rig.own.disk.set_capacity(Some(used + RESERVE + 300));
+    let refused = (0..100_000).find(|n| try_put(&rig, tree, &format!("k{n}"), Durability::Applied).is_err());
+    assert!(refused.is_some_and(|n| n < 20), "{refused:?}");
+    assert!(rig.transactions.is_low_on_space());
+    for _ in 0..20 {
+        delete(&rig, tree, "a").unwrap();
+        rig.transactions.checkpoint_now().unwrap();
+        assert!(matches!(try_put(&rig, tree, "b", Durability::Applied), Err(Error::OutOfSpace { .. })));
+    }
+    rig.own.disk.set_capacity(Some(used + 4 * RESERVE));
+    rig.transactions.check_free_space();
+    try_put(&rig, tree, "b", Durability::Journaled).unwrap();
+    assert!(rig.rows(tree).contains(&"b=1".to_owned()));
+}
+
+#[test]
+fn on_little_space_only_deletions_are_let_in() {
+    let rig = small_disk();
+    let tree = rig.tree();
+    rig.put(tree, "a", "1");
+    rig.own.disk.set_capacity(Some(0));
     rig.transactions.check_free_space();
     assert!(matches!(try_put(&rig, tree, "b", Durability::Applied), Err(Error::OutOfSpace { .. })));
-    let mut txn = rig.begin();
-    txn.delete(tree, "a");
-    txn.commit(Durability::Applied).unwrap();
+    rig.own.disk.set_capacity(None);
+    delete(&rig, tree, "a").unwrap();
     assert!(rig.rows(tree).is_empty());
+}
+
+/// What a checkpoint leaves of the log on a full disk is one segment that is nearly empty.
+#[test]
+fn a_checkpoint_on_little_space_gives_the_whole_log_back() {
+    let rig = small_disk();
+    let tree = rig.tree();
+    (0..500).for_each(|n| rig.put(tree, &format!("k{n}"), &"v".repeat(100)));
+    rig.own.disk.set_capacity(Some(0));
+    rig.transactions.check_free_space();
+    rig.own.disk.set_capacity(None);
+    rig.transactions.checkpoint_now().unwrap();
+    delete(&rig, tree, "k1").unwrap();
+    rig.transactions.checkpoint_now().unwrap();
+    let bytes: u64 = rig.transactions.log().segments().iter().map(|(_, bytes)| bytes).sum();
+    assert!(bytes < 20_000, "{bytes}");
+    let after =
+        Rig::over(InMemory::open(rig.own.disk.kill_process(), rig.own.engine.reopen(), Options::default()).unwrap());
+    assert_eq!(after.rows(tree).len(), 499);
 }
 
 #[test]

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use arbor_base::{Position, TreeId};
 use arbor_disk::Random;
-use arbor_engine::Engine;
 use arbor_txn::testing::InMemory;
 use arbor_txn::{CounterId, Durability::Applied, Error, Options, Retention, TreeOptions, View};
 use support::{Rig, rig, rows};
@@ -151,13 +150,60 @@ fn loaded_rows_are_in_past_states() {
     rig.transactions.read_timed().unwrap();
     let loaded = rig.tree();
     let mut load = (0..50).map(|n: u32| (n.to_be_bytes().to_vec(), b"loaded".to_vec()));
-    rig.own.engine.bulk_load(loaded, &mut load).unwrap();
+    rig.transactions.bulk_load(loaded, &mut load).unwrap();
     rig.transactions.checkpoint_now().unwrap();
     rig.put(catalogue, "tree", "loaded");
     let time = rig.transactions.time();
     rig.put(loaded, "more", "x");
     let view = rig.transactions.view_at(time).unwrap();
     assert_eq!((rows(&view, catalogue).len(), rows(&view, loaded).len()), (1, 50));
+}
+
+fn load(rig: &Rig, tree: TreeId) {
+    let mut rows = (0..50).map(|n: u32| (n.to_be_bytes().to_vec(), b"loaded".to_vec()));
+    rig.transactions.bulk_load(tree, &mut rows).unwrap();
+}
+
+/// A state of the same time is held from before the load: nothing was committed in between.
+#[test]
+fn loaded_rows_are_in_past_states_when_nothing_else_is_written() {
+    let rig = with_history(1 << 20);
+    let (catalogue, loaded) = (rig.tree(), rig.tree());
+    let (before, time_before) = rig.transactions.read_timed().unwrap();
+    load(&rig, loaded);
+    rig.transactions.checkpoint_now().unwrap();
+    rig.put(catalogue, "tree", "loaded");
+    let time = rig.transactions.time();
+    rig.put(catalogue, "more", "x");
+    let view = rig.transactions.view_at(time).unwrap();
+    assert_eq!((rows(&view, catalogue).len(), rows(&view, loaded).len()), (1, 50));
+    assert_eq!(rows(&before, loaded).len(), 0);
+    assert_eq!(rows(&rig.transactions.view_at(time_before).unwrap(), catalogue).len(), 0);
+}
+
+/// Clients ask for more states than are held: those that a load needs as a base are not among the ones that go.
+#[test]
+fn loaded_rows_are_in_past_states_however_many_others_are_asked_for() {
+    for asked in [0, 1, 70, 150] {
+        let rig = with_history(1 << 20);
+        let (catalogue, loaded) = (rig.tree(), rig.tree());
+        for n in 0..asked {
+            rig.put(catalogue, "n", &n.to_string());
+            rig.transactions.read_timed().unwrap();
+        }
+        load(&rig, loaded);
+        rig.transactions.read_timed().unwrap();
+        rig.transactions.checkpoint_now().unwrap();
+        rig.put(catalogue, "tree", "loaded");
+        let time = rig.transactions.time();
+        for n in 0..asked {
+            rig.put(catalogue, "n", &n.to_string());
+            rig.transactions.read_timed().unwrap();
+        }
+        rig.put(catalogue, "last", "x");
+        let view = rig.transactions.view_at(time).unwrap();
+        assert_eq!(rows(&view, loaded).len(), 50, "{asked} were asked for");
+    }
 }
 
 /// Writers go on, readers come back to times that they were told of: rows and counter always fit, and stay the same.

@@ -105,6 +105,13 @@ pub(crate) fn decompress(
     Ok(compressor)
 }
 
+/// What a compressed frame says that it unpacks to. None: no frame can.
+pub(crate) fn announced_bytes(frame: &[u8]) -> Option<usize> {
+    let mut rest = Bytes(frame.get(Header::LEN + 4..)?);
+    let (announced, _compressor) = (rest.i32()?, rest.u8()?);
+    checked_size(announced, rest.0.len(), MESSAGE_BYTES_MAX).ok()
+}
+
 fn may_be_compressed(opcode: i32) -> bool {
     use Opcode::*;
     matches!(Opcode::parse(opcode), Some(Message | Query | Insert | Update | Delete | GetMore | KillCursors | Reply))

@@ -33,4 +33,4 @@ pub use error::{CompressedFault, Error, Fault, Refusal};
 pub use header::{Header, MESSAGE_BYTES_MAX, Opcode, frame_length};
 pub use message::{Message, Sequence, peek_command_name};
 pub use reply::{Form, ReplyTo, Start};
-pub use request::{Body, Command, Limits, Operation, Request, Scratch, decode};
+pub use request::{Body, Command, Limits, Operation, Request, Scratch, decode, unpacked_bytes};

@@ -14,8 +14,17 @@ pub struct Scratch {
     plain: Vec<u8>,
 }
 
-/// A buffer larger than this is given back before the next frame.
-const SCRATCH_KEPT_BYTES: usize = 256 * 1024;
+/// A buffer larger than this is given back behind its frame.
+const SCRATCH_KEPT_BYTES: usize = 64 * 1024;
+
+impl Scratch {
+    /// Gives a large buffer back. To be called behind each request.
+    pub fn trim(&mut self) {
+        if self.plain.capacity() > SCRATCH_KEPT_BYTES {
+            self.plain = Vec::new();
+        }
+    }
+}
 
 /// What a connection may send at present.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +94,14 @@ impl Command<'_> {
     }
 }
 
+/// What a compressed frame says that it unpacks to; 0 of any other.
+pub fn unpacked_bytes(frame: &[u8]) -> usize {
+    match Header::parse(frame) {
+        Ok(header) if header.opcode == Opcode::Compressed as i32 => compress::announced_bytes(frame).unwrap_or(0),
+        _ => 0,
+    }
+}
+
 /// Decodes one whole frame. Every document in it is validated.
 pub fn decode<'a>(frame: &'a [u8], scratch: &'a mut Scratch, limits: Limits) -> Result<Request<'a>, Error> {
     let header = Header::parse(frame)?;
@@ -96,9 +113,6 @@ pub fn decode<'a>(frame: &'a [u8], scratch: &'a mut Scratch, limits: Limits) -> 
     }
     if header.opcode != Opcode::Compressed as i32 {
         return decode_plain(frame, header, None);
-    }
-    if scratch.plain.capacity() > SCRATCH_KEPT_BYTES {
-        scratch.plain = Vec::new();
     }
     let compressor = compress::decompress(frame, limits.uncompressed_bytes_max, &mut scratch.plain)?;
     let request = decode_plain(&scratch.plain, Header::parse(&scratch.plain)?, Some(compressor))?;

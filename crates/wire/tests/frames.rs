@@ -68,8 +68,8 @@ fn sections_and_flags() {
     check(0, &[&ping, &[2, 0, 0, 0, 0]], "answer 40432");
     check(0, &[&body(&DocBuf::new().with("ping", 1))], "answer 40571");
     check(0, &[&body(&DocBuf::new().with("ping", 1).with("$db", 5))], "answer 40571");
-    check(0, &[&body(&nested(180).with("$db", "a"))], "ok");
-    check(0, &[&body(&nested(181).with("$db", "a"))], "answer 15");
+    check(0, &[&body(&nested(200).with("$db", "a"))], "ok");
+    check(0, &[&body(&nested(201).with("$db", "a"))], "answer 15");
 }
 
 #[test]

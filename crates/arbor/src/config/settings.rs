@@ -23,6 +23,8 @@ pub struct Settings {
     pub engine: Option<String>,
     /// Options for engines by their own names, in the order given; each engine takes those it knows.
     pub engine_options: Vec<(String, String)>,
+    /// What all memory of the process is taken from; `None`: the usual part of the machine's or of the control group's.
+    pub memory_limit: Option<u64>,
     /// Of the default engine: the last flag of any.
     pub cache_bytes: Option<u64>,
     /// Of an engine by its own flag; the last counts.
@@ -79,6 +81,7 @@ impl Default for Settings {
             pidfile: None,
             engine: None,
             engine_options: Vec::new(),
+            memory_limit: None,
             cache_bytes: None,
             cache_bytes_of: Vec::new(),
             commit_interval_ms: 100,

@@ -45,6 +45,8 @@ const MMAPV1: &str = "belongs to the mmapv1 engine, which is gone; lmdb is the m
 const NO_SHARDING: &str = "sharding is not in this build yet; the server runs as a standalone";
 const NO_AUTH: &str = "not in this build yet; refusing to start open where access control was asked for";
 const NO_TLS: &str = "not in this build yet; refusing to start without the encryption that was asked for";
+/// With less there is room for hardly one statement beside the server itself.
+const MEMORY_LIMIT_MIN: u64 = 64 << 20;
 const NO_JOURNAL_COMPRESSION: &str = "Arbor's log is not compressed yet";
 
 const fn row(flag: &'static str, yaml: &'static str, kind: Kind, action: Action, help: &'static str) -> Row {
@@ -182,6 +184,7 @@ static ROWS: &[Row] = &[
 
     // TokuFT in MongoDB, and TokuMX
     row("tokuftEngineCacheSize", "storage.tokuft.engineOptions.cacheSize", Bytes, Apply(ftree_cache_bytes), ""),
+    row("memoryLimit", "storage.memoryLimit", Bytes, Apply(memory_limit), "Memory of the whole process in bytes, or with a suffix (8G) [default: 80 % of the machine's or the control group's]"),
     row("cacheSize", "", Bytes, Apply(cache_bytes), "Cache of the engine in bytes, or with a suffix (8G)"),
     row("tokuftEngineCleanerIterations", "storage.tokuft.engineOptions.cleanerIterations", COUNT, EngineOption("ftree.cleanerIterations"), ""),
     row("tokuftEngineCleanerPeriod", "storage.tokuft.engineOptions.cleanerPeriod", COUNT, EngineOption("ftree.cleanerPeriod"), ""),
@@ -346,6 +349,15 @@ fn rocksdb_cache_gb(settings: &mut Settings, value: ParsedValue) -> Result<(), S
 
 fn wiredtiger_cache_gb(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {
     own_cache(settings, "wiredTiger", (real(value) * (1u64 << 30) as f64) as u64)
+}
+
+fn memory_limit(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {
+    let bytes = int(value) as u64;
+    if bytes < MEMORY_LIMIT_MIN {
+        return Err(format!("the least memory limit is {} MB", MEMORY_LIMIT_MIN >> 20));
+    }
+    settings.memory_limit = Some(bytes);
+    Ok(())
 }
 
 fn cache_bytes(settings: &mut Settings, value: ParsedValue) -> Result<(), String> {

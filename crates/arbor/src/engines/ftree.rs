@@ -10,11 +10,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arbor_disk::RealDisk;
-use arbor_engine::{Engine, Error, Result, TreeOptions};
+use arbor_engine::{Engine, Result, TreeOptions};
 use arbor_ftree::settings::settings_of;
-use arbor_ftree::{Forest, Options, default_memory_bytes};
+use arbor_ftree::{Forest, Options};
 use arbor_lab::kv::KvSettings;
 use arbor_store::EngineNames;
+
+use crate::config::Settings;
+use crate::memory::Sizes;
 
 type Given = (String, String);
 
@@ -64,7 +67,7 @@ fn settings(given: &[Given], prefix: &str) -> TreeOptions {
 
 /// Errors: a setting of trees that the fractal tree refuses.
 pub fn options(cache_bytes: Option<u64>, checkpoint_seconds: Option<u64>, given: &[Given]) -> Result<Options> {
-    let mut options = Options::new(Arc::new(RealDisk), cache_bytes.unwrap_or_else(default_memory_bytes));
+    let mut options = Options::new(Arc::new(RealDisk), cache_bytes.unwrap_or_else(usual_cache));
     if let Some(seconds) = checkpoint_seconds {
         options.checkpoint_interval_ms = seconds.max(1) * 1000;
     }
@@ -83,14 +86,16 @@ pub fn names(given: &[Given]) -> Result<EngineNames> {
     Ok(EngineNames { name: "ftree", aliases: ALIASES, collections, indexes })
 }
 
+fn usual_cache() -> u64 {
+    Sizes::of(&Settings::default()).cache()
+}
+
 /// For looking at a folder.
 pub fn inspection() -> Options {
-    Options::new(Arc::new(RealDisk), default_memory_bytes())
+    Options::new(Arc::new(RealDisk), usual_cache())
 }
 
 pub fn open(folder: &Path, options: Options) -> Result<Arc<dyn Engine>> {
-    std::fs::create_dir_all(folder)
-        .map_err(|source| Error::Io { context: format!("creating {}", folder.display()), source })?;
     Ok(Arc::new(Forest::open(folder, options)?))
 }
 

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use arbor_engine::Engine;
 use arbor_engine_set::{EngineSet, Kind};
-use arbor_ftree::default_memory_bytes;
 use arbor_store::TreeDefaults;
 
 use super::{EngineChoice, NAMES, USUAL};
 use crate::config::Settings;
 use crate::failure::{BAD_OPTIONS, Failure};
+use crate::memory::Sizes;
 
 #[derive(Clone, Debug)]
 pub struct Engines {
@@ -98,16 +98,16 @@ fn owner_of(option: &str) -> &str {
 
 /// `None`: what the engine takes by itself.
 fn cache_of(name: &str, home: &str, default: &str, settings: &Settings) -> Option<u64> {
-    const LEAST: u64 = 32 << 20;
+    let sizes = Sizes::of(settings);
     let own = settings.cache_bytes_of.iter().rfind(|(engine, _)| *engine == name).map(|(_, bytes)| *bytes);
-    if own.is_some() {
-        return own;
+    let own = own.or(settings.cache_bytes.filter(|_| name == default));
+    if let Some(own) = own {
+        return Some(sizes.bounded_cache(own));
     }
     match (name == default, name == home) {
-        (true, _) if settings.cache_bytes.is_some() => settings.cache_bytes,
-        (true, true) => None,
-        (true, false) | (false, true) => Some((default_memory_bytes() / 2).max(LEAST)),
-        (false, false) => Some((default_memory_bytes() / 8).max(LEAST)),
+        (true, true) => sizes.is_small().then(|| sizes.cache()),
+        (true, false) | (false, true) => Some(sizes.part_of_cache(2)),
+        (false, false) => Some(sizes.part_of_cache(8)),
     }
 }
 
@@ -139,13 +139,12 @@ mod tests {
     fn each_engine_has_its_own_memory() {
         let mut settings = Settings { cache_bytes: Some(7), ..Settings::default() };
         assert_eq!(cache_of("ftree", "ftree", "ftree", &settings), Some(7));
-        assert_eq!(cache_of("ftree", "ftree", "ftree", &Settings::default()), None);
         settings.cache_bytes_of = vec![("rocksdb", 6), ("rocksdb", 7)];
         assert_eq!(cache_of("rocksdb", "ftree", "ftree", &settings), Some(7));
         assert_eq!(cache_of("ftree", "ftree", "ftree", &settings), Some(7));
         let half = cache_of("ftree", "ftree", "rocksdb", &settings).unwrap();
         let eighth = cache_of("wiredTiger", "ftree", "rocksdb", &settings).unwrap();
-        assert!(eighth <= half && half <= default_memory_bytes().max(32 << 20), "{eighth} {half}");
+        assert!(eighth <= half && half <= Sizes::of(&settings).cache(), "{eighth} {half}");
     }
 
     #[test]

@@ -146,6 +146,7 @@ fn perform(call: &mut Call<'_>, db: &str, body: &DocBuf) -> Result<DocBuf> {
         waited_until: None,
         wait_until: None,
         reply: DocBuf::new(),
+        reply_memory: None,
         plan: Plan::default(),
     };
     (row.run)(&mut part)?;

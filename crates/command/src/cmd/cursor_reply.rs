@@ -53,17 +53,21 @@ pub fn answer_first(call: &mut Call<'_>, mut cursor: Cursor, first: First) -> Re
         let options = CursorOptions { no_timeout: first.no_timeout, ..call.cursor_owner() };
         call.database().cursors.insert(cursor, options)
     };
-    answer_batch(call, "firstBatch", &batch, id, &namespace, resume);
+    answer_batch(call, "firstBatch", batch, id, &namespace, resume);
     Ok(())
 }
 
+/// What every reply says beside its cursor: the outcome and the times of the cluster. A large reply that had no room for them
+/// would be copied to memory of twice its size.
+const REPLY_OVERHEAD: usize = 1024;
+
 /// `cursor: { firstBatch | nextBatch, id, ns }`, of a change stream with its `postBatchResumeToken`.
-pub fn answer_batch(call: &mut Call<'_>, name: &str, batch: &Batch, id: i64, namespace: &str, resume: Option<DocBuf>) {
+pub fn answer_batch(call: &mut Call<'_>, name: &str, batch: Batch, id: i64, namespace: &str, resume: Option<DocBuf>) {
     call.plan.returned = Some(batch.docs.len() as u64);
     call.plan.cursor_id = id;
     call.server.metrics.documents.returned.add(batch.docs.len() as u64);
     let documents = batch.docs.as_array();
-    let mut writer = Writer::with_capacity(documents.as_bytes().len() + namespace.len() + 80);
+    let mut writer = Writer::with_capacity(documents.as_bytes().len() + namespace.len() + REPLY_OVERHEAD);
     writer.open_document("cursor");
     writer.append(name, documents.into());
     writer.append("id", id.into());
@@ -76,6 +80,7 @@ pub fn answer_batch(call: &mut Call<'_>, name: &str, batch: &Batch, id: i64, nam
     }
     writer.close();
     call.reply = writer.finish();
+    call.reply_memory = Some(batch.reservation);
 }
 
 /// Answers documents that are all there (`listCollections` and the like).

@@ -34,6 +34,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         waited_until: None,
         wait_until: None,
         reply: DocBuf::new(),
+        reply_memory: None,
         plan: Plan::default(),
     };
     let reply = explain_call(&inner, verbosity)?;

@@ -74,7 +74,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     if id != 0 {
         cursor.keep();
     }
-    answer_batch(call, "nextBatch", &batch, id, namespace.as_str(), resume);
+    answer_batch(call, "nextBatch", batch, id, namespace.as_str(), resume);
     Ok(())
 }
 

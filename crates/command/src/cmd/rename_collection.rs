@@ -12,6 +12,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     let from = parse(call.field("renameCollection").string(call.target())?)?;
     let to = call.body.get("to").ok_or_else(|| call.field("to").missing())?;
     let to = parse(call.field("to").string(to)?)?;
+    arbor_query::check_writable(&to)?;
     let drop_target = match call.body.get("dropTarget") {
         Some(value) => call.field("dropTarget").bool(value)?,
         None => false,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use arbor_base::memory::{self as budget, Class};
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_engine::{Member, MemberState};
 
@@ -62,6 +63,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("engine", engine),
     ("transactions", transactions),
     ("mem", memory),
+    ("memoryBudget", |_| Ok(memory_budget())),
     ("metrics", metrics),
 ];
 
@@ -262,6 +264,21 @@ fn memory(_call: &Call<'_>) -> Result<DocBuf> {
         .with("resident", (memory.resident_bytes >> 20) as i32)
         .with("virtual", (memory.virtual_bytes >> 20) as i32)
         .with("supported", true))
+}
+
+/// What the process may hold, and what for. Empty without a limit.
+fn memory_budget() -> DocBuf {
+    let budget = budget::process();
+    let Some(limit) = budget.limit() else { return DocBuf::new() };
+    let reserved: DocBuf = Class::ALL.iter().map(|class| (class.name(), budget.held(*class) as i64)).collect();
+    DocBuf::new()
+        .with("limitBytes", limit as i64)
+        .with("residentBytes", budget.resident() as i64)
+        .with("cachesBytesMax", budget.caches_max() as i64)
+        .with("apartBytes", budget.apart() as i64)
+        .with("freeBytes", budget.free() as i64)
+        .with("refused", budget.refused() as i64)
+        .with("reservedBytes", &reserved)
 }
 
 fn metrics(call: &Call<'_>) -> Result<DocBuf> {

@@ -188,12 +188,22 @@ fn open(path: &Path) -> io::Result<File> {
     File::options().create(true).append(true).open(path)
 }
 
-/// `server.log` becomes `server.log.2026-11-21T09-30-00`.
+/// `server.log` becomes `server.log.2026-11-21T09-30-00`, or the same with a number when there is such a file.
 fn move_away(path: &Path) -> io::Result<()> {
     let stamp = iso8601(now_ms()).get(..19).unwrap_or_default().replace(':', "-");
-    let mut target = path.as_os_str().to_owned();
-    target.push(format!(".{stamp}"));
-    std::fs::rename(path, target)
+    for number in 0u32.. {
+        let mut target = path.as_os_str().to_owned();
+        target.push(if number == 0 { format!(".{stamp}") } else { format!(".{stamp}.{number}") });
+        // A link fails where a rename would replace the older file.
+        match std::fs::hard_link(path, &target) {
+            Ok(()) => return std::fs::remove_file(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            // Not every file system has links.
+            Err(_) if !Path::new(&target).exists() => return std::fs::rename(path, target),
+            Err(_) => {}
+        }
+    }
+    unreachable!("one of the numbers is free")
 }
 
 fn line(severity: Severity, event: Event, context: &str, attributes: Doc<'_>) -> String {
@@ -212,10 +222,38 @@ fn line(severity: Severity, event: Event, context: &str, attributes: Doc<'_>) ->
     push(&mut out, ValueRef::String(event.message));
     if !attributes.is_empty() {
         out.push_str(",\"attr\":");
-        push(&mut out, attributes.into());
+        if attributes.as_bytes().len() <= ATTRIBUTE_BYTES_MAX {
+            push(&mut out, attributes.into());
+        } else {
+            push(&mut out, shortened(attributes).as_doc().into());
+        }
     }
     out.push('}');
     out
+}
+
+/// Most bytes of one attribute in a line, as of a whole line of MongoDB's (`maxLogSizeKB`): an error's text may quote a
+/// document of 16 MB.
+const ATTRIBUTE_BYTES_MAX: usize = 10 << 10;
+
+/// The attributes with long ones cut: of a string its beginning is kept, of a document or an array that of its text.
+fn shortened(attributes: Doc<'_>) -> DocBuf {
+    let mut short = DocBuf::new();
+    for (name, value) in attributes {
+        let one = DocBuf::new().with(name, value);
+        match value {
+            _ if one.as_bytes().len() <= ATTRIBUTE_BYTES_MAX => short.append(name, value),
+            ValueRef::String(text) => short.append(name, &*beginning(text)),
+            value => short.append(name, &*beginning(&extjson::value(value, extjson::Form::Relaxed).to_string())),
+        };
+    }
+    short
+}
+
+/// The text up to the limit, and how much of it there was.
+fn beginning(text: &str) -> String {
+    let kept = text.get(..text.floor_char_boundary(ATTRIBUTE_BYTES_MAX)).unwrap_or_default();
+    format!("{kept}... ({} bytes)", text.len())
 }
 
 /// Writing to a string cannot fail.
@@ -286,6 +324,35 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(text.contains("\"ctx\":\"b\"") && !text.contains("\"ctx\":\"a\""));
         assert_eq!(files, 2);
+    }
+
+    #[test]
+    fn files_rotated_within_a_second_are_all_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("server.log");
+        let log = Log::to_file(&path, false).unwrap();
+        for _ in 0..5 {
+            log.info(EVENT, "a", DocBuf::new());
+            log.rotate().unwrap();
+        }
+        let files: Vec<PathBuf> = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path()).collect();
+        let lines: usize = files.iter().map(|file| std::fs::read_to_string(file).unwrap().lines().count()).sum();
+        assert_eq!((files.len(), lines), (6, 5));
+    }
+
+    #[test]
+    fn long_attributes_are_cut_and_errors_stay_whole_up_to_there() {
+        let log = Log::in_memory();
+        let (whole, long) = ("e".repeat(9000), "\u{e4}".repeat(1 << 20));
+        let many = DocBuf::new().with("text", long.as_str());
+        let attributes =
+            DocBuf::new().with("error", whole.as_str()).with("errMsg", long.as_str()).with("command", &many);
+        log.info(EVENT, "x", attributes);
+        let line = log.recent().pop().unwrap();
+        let parsed: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(parsed["attr"]["error"].as_str(), Some(whole.as_str()));
+        assert!(line.len() < 64 << 10, "{}", line.len());
+        assert!(parsed["attr"]["errMsg"].as_str().unwrap().ends_with("... (2097152 bytes)"));
     }
 
     #[test]

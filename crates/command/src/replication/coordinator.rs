@@ -31,8 +31,8 @@ pub trait Coordinator: Send + Sync {
 
 /// One file in the data folder: the coordinator of a set with one member.
 ///
-/// The file is a BSON document `{ format, revision, epoch, config }`, written beside, made durable and renamed, so that it is
-/// there whole or not at all.
+/// The file is a BSON document `{ format, revision, epoch, config, checksum }`, written beside, made durable and renamed, so that
+/// it is there whole or not at all. The checksum is the CRC-32C of the document without it; releases up to 2026-11-22 wrote none.
 pub struct LocalFile {
     path: PathBuf,
     writing: Mutex<()>,
@@ -49,8 +49,8 @@ impl LocalFile {
 impl Coordinator for LocalFile {
     fn read(&self) -> io::Result<Option<Agreement>> {
         match fs::read(&self.path) {
-            Ok(bytes) => decode(&bytes).map(Some).ok_or_else(|| {
-                let text = format!("{} is damaged or of a newer release", self.path.display());
+            Ok(bytes) => decode(&bytes).map(Some).map_err(|reason| {
+                let text = format!("{} {reason}", self.path.display());
                 io::Error::new(ErrorKind::InvalidData, text)
             }),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -76,21 +76,38 @@ impl Coordinator for LocalFile {
 }
 
 fn encode(agreement: &Agreement) -> DocBuf {
-    DocBuf::new()
-        .with("format", FORMAT)
-        .with("revision", agreement.revision)
-        .with("epoch", agreement.epoch)
-        .with("config", &agreement.config)
+    let doc = without_checksum(agreement.revision, agreement.epoch, agreement.config.as_doc());
+    let checksum = checksum_of(&doc);
+    doc.with("checksum", checksum)
 }
 
-fn decode(bytes: &[u8]) -> Option<Agreement> {
-    let doc = Doc::parse(bytes).ok()?;
-    match (doc.get("format")?, doc.get("revision")?, doc.get("epoch")?, doc.get("config")?) {
-        (ValueRef::Int32(FORMAT), ValueRef::Int64(revision), ValueRef::Int64(epoch), ValueRef::Document(config)) => {
-            Some(Agreement { revision, epoch, config: config.to_buf() })
-        }
-        _ => None,
-    }
+fn without_checksum(revision: i64, epoch: i64, config: Doc<'_>) -> DocBuf {
+    DocBuf::new().with("format", FORMAT).with("revision", revision).with("epoch", epoch).with("config", config)
+}
+
+fn checksum_of(doc: &DocBuf) -> i64 {
+    i64::from(crc32c::crc32c(doc.as_bytes()))
+}
+
+const DAMAGED: &str = "is damaged: restore a copy of it, or remove it and initiate the set again, which keeps the data";
+
+fn decode(bytes: &[u8]) -> Result<Agreement, &'static str> {
+    let doc = Doc::parse(bytes).map_err(|_| DAMAGED)?;
+    let (revision, epoch, config) = match (doc.get("format"), doc.get("revision"), doc.get("epoch"), doc.get("config"))
+    {
+        (
+            Some(ValueRef::Int32(FORMAT)),
+            Some(ValueRef::Int64(revision)),
+            Some(ValueRef::Int64(epoch)),
+            Some(ValueRef::Document(config)),
+        ) => (revision, epoch, config),
+        (Some(ValueRef::Int32(format)), ..) if format > FORMAT => return Err("was written by a newer release"),
+        _ => return Err(DAMAGED),
+    };
+    let agreement = Agreement { revision, epoch, config: config.to_buf() };
+    let old = without_checksum(revision, epoch, config);
+    let is_sound = bytes == encode(&agreement).as_bytes() || bytes == old.as_bytes();
+    if is_sound { Ok(agreement) } else { Err(DAMAGED) }
 }
 
 #[cfg(test)]
@@ -124,7 +141,25 @@ mod tests {
             fs::write(&path, &whole[..cut]).unwrap();
             assert!(LocalFile::new(path.clone()).read().is_err(), "cut at {cut}");
         }
+        for at in 0..whole.len() {
+            for flip in [0x01, 0x20, 0x80] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= flip;
+                fs::write(&path, bytes).unwrap();
+                assert!(LocalFile::new(path.clone()).read().is_err(), "flipped at {at}");
+            }
+        }
         fs::write(&path, DocBuf::new().with("format", 2i32).as_bytes()).unwrap();
-        assert!(LocalFile::new(path).read().is_err());
+        let text = LocalFile::new(path).read().unwrap_err().to_string();
+        assert!(text.ends_with("arbor.replset was written by a newer release"), "{text}");
+    }
+
+    #[test]
+    fn a_file_without_a_checksum_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("arbor.replset");
+        let old = agreement(7);
+        fs::write(&path, without_checksum(7, 1, old.config.as_doc()).as_bytes()).unwrap();
+        assert_eq!(LocalFile::new(path).read().unwrap().unwrap().revision, 7);
     }
 }

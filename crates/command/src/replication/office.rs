@@ -160,7 +160,7 @@ impl Commands {
             durability: Durability::Journaled,
             bypass_validation: true,
         };
-        let outcome = arbor_query::update(&Scope::of(&self.database), &spec, &Interrupt::default())?;
+        let outcome = arbor_query::update(&Scope::of_server(&self.database), &spec, &Interrupt::default())?;
         match outcome.errors.into_iter().next() {
             Some(failed) => Err(failed.error.into()),
             None => Ok(()),

@@ -76,12 +76,13 @@ impl<'s> InSession<'s> {
     }
 
     fn begin(&mut self, connection: &Connection, body: Doc<'_>) -> Result<()> {
+        self.out.make_room()?;
         let work = OpenTransaction::begin(&self.server.database.store)?;
         let mut about = connection.slot.describe_client();
         if let Some(concern @ ValueRef::Document(_)) = body.get("readConcern") {
             about.append("readConcern", concern);
         }
-        self.out.begin(work, now_ms(), about.as_bytes().to_vec());
+        self.out.begin(work, connection.peer.connection, now_ms(), about.as_bytes().to_vec());
         Ok(())
     }
 

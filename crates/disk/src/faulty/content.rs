@@ -1,5 +1,6 @@
 //! The bytes of one file: what readers see, what is durable, and the changes between the two.
 
+use super::holes::Holes;
 use crate::Random;
 
 const SECTOR: usize = 512;
@@ -10,6 +11,7 @@ pub(super) struct Content {
     durable: Vec<u8>,
     /// In the order in which they were made; applied to `durable` they give `visible` (unless a sync failed).
     unsynced: Vec<Change>,
+    holes: Holes,
 }
 
 #[derive(Clone, Debug)]
@@ -25,7 +27,28 @@ enum Change {
 
 impl Content {
     pub fn durable(bytes: &[u8]) -> Content {
-        Content { visible: bytes.to_vec(), durable: bytes.to_vec(), unsynced: Vec::new() }
+        Content { visible: bytes.to_vec(), durable: bytes.to_vec(), ..Content::default() }
+    }
+
+    /// What the file takes from the disk: holes take nothing.
+    pub fn held_bytes(&self) -> u64 {
+        self.visible.len() as u64 - self.holes.bytes()
+    }
+
+    /// How many bytes may be written from `offset` on when the disk has `free` bytes left.
+    pub fn room(&self, offset: u64, free: u64) -> u64 {
+        let len = self.visible.len() as u64;
+        self.holes.room(offset, free).unwrap_or_else(|held| (len.saturating_sub(offset) + free).saturating_sub(held))
+    }
+
+    pub fn fill_holes(&mut self, from: u64, to: u64) {
+        self.holes.fill(from, to);
+    }
+
+    pub fn punch_hole(&mut self, offset: u64, len: u64) {
+        let end = (offset + len).min(self.visible.len() as u64);
+        self.write(&vec![0; end.saturating_sub(offset) as usize], offset);
+        self.holes.add(offset, end);
     }
 
     pub fn visible(&self) -> &[u8] {
@@ -47,6 +70,7 @@ impl Content {
         }
         let (start, end) = (offset as usize, offset as usize + bytes.len());
         put(&mut self.visible, start, bytes);
+        self.holes.fill(start as u64, end as u64);
         let first = start / SECTOR;
         let aligned_end = end.next_multiple_of(SECTOR).min(self.visible.len());
         let image = self.visible.get(first * SECTOR..aligned_end).unwrap_or_default().to_vec();
@@ -55,6 +79,7 @@ impl Content {
 
     pub fn set_len(&mut self, len: u64) {
         self.visible.resize(len as usize, 0);
+        self.holes.fill(len, u64::MAX);
         self.unsynced.push(Change::SetLen(len as usize));
     }
 

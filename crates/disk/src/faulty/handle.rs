@@ -95,6 +95,7 @@ impl File for FaultyFile {
             return Err(self.out_of_space("allocate"));
         }
         let content = state.inode(self.inode);
+        content.fill_holes(offset, offset + len);
         let grown = (offset + len).max(content.visible().len() as u64);
         content.set_len(grown);
         Ok(())
@@ -104,9 +105,7 @@ impl File for FaultyFile {
         self.require_writable("punch hole")?;
         let mut state = self.state();
         state.enter(Call::Other, &self.path)?;
-        let content = state.inode(self.inode);
-        let end = (offset + len).min(content.visible().len() as u64);
-        content.write(&vec![0; end.saturating_sub(offset) as usize], offset);
+        state.inode(self.inode).punch_hole(offset, len);
         Ok(())
     }
 }

@@ -138,14 +138,14 @@ impl State {
     pub fn free_bytes(&self) -> u64 {
         let named = self.names.inodes();
         let held = self.contents.iter().filter(|(inode, _)| named.contains(inode));
-        let used: u64 = held.map(|(_, content)| content.visible().len() as u64).sum();
+        let used: u64 = held.map(|(_, content)| content.held_bytes()).sum();
         self.capacity.map_or(1 << 40, |capacity| capacity.saturating_sub(used))
     }
 
     /// How many bytes may be written to a file from `offset` on.
     pub fn room(&mut self, inode: u64, offset: u64) -> u64 {
         let free = self.free_bytes();
-        (self.inode(inode).visible().len() as u64).saturating_sub(offset) + free
+        self.inode(inode).room(offset, free)
     }
 
     pub fn crash(&self, random: &mut Random) -> State {

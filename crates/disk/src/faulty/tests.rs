@@ -107,6 +107,22 @@ fn capacity_and_short_writes_do_a_part() {
 }
 
 #[test]
+fn holes_take_no_space() {
+    let (disk, file) = disk_with("f");
+    let free = || disk.free_bytes(Path::new("/d")).unwrap();
+    disk.set_capacity(Some(20));
+    file.write_at(&[1; 20], 0).unwrap();
+    file.punch_hole(2, 4).unwrap();
+    file.punch_hole(4, 6).unwrap();
+    assert_eq!(free(), 8);
+    disk.set_capacity(Some(17));
+    assert!(file.write_at(&[2; 10], 1).unwrap_err().is_out_of_space());
+    assert_eq!(disk.contents(Path::new("/d/f")).unwrap()[..8], [1, 2, 2, 2, 2, 2, 2, 0]);
+    file.set_len(9).unwrap();
+    assert_eq!(free(), 17 - 7);
+}
+
+#[test]
 fn a_power_cut_stops_everything_and_a_killed_process_loses_nothing() {
     let (disk, file) = disk_with("f");
     file.write_at(b"a", 0).unwrap();

@@ -109,6 +109,11 @@ impl Env {
         Ok(info)
     }
 
+    /// Whether LMDB begins no transactions any more (`MDB_FATAL_ERROR`): a meta page could not be written.
+    pub fn is_dead(self: &Arc<Env>) -> bool {
+        matches!(super::ReadTxn::begin(self), Err(Error::Poisoned { .. }))
+    }
+
     /// `parent` is null, `flags` say whether it is a read transaction.
     pub(super) fn begin(&self, flags: u32) -> Result<NonNull<ffi::MDB_txn>> {
         let mut raw = ptr::null_mut();

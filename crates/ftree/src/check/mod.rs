@@ -12,7 +12,7 @@ pub mod verify;
 
 pub use inspect::inspect;
 use rows::Rows;
-pub use salvage::salvage;
+pub use salvage::{Salvaged, salvage};
 pub use verify::verify;
 
 /// What was looked at, and what was found wrong.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use arbor_base::TreeId;
+use arbor_base::{Position, TreeId};
 
 use super::scan::{self, Scan};
 use super::{Report, Rows};
@@ -24,21 +24,36 @@ use crate::io::Io;
 use crate::space::Space;
 use crate::table::{Table, TableMeta};
 use crate::tree::Bounds;
-use crate::{Options, Result};
+use crate::{Options, Result, Seq};
 
 /// Takes tree, key and value.
 pub type Out<'o> = &'o mut dyn FnMut(TreeId, &[u8], &[u8]);
 
+/// What came out.
+#[derive(Debug, Default)]
+pub struct Salvaged {
+    pub report: Report,
+    /// The last batch of the checkpoint that was read; of trees that are not whole it says nothing.
+    pub applied: Position,
+    /// Trees of which every row of the checkpoint came out.
+    pub whole: BTreeSet<TreeId>,
+}
+
 /// Hands every row that can be read to `out`, tree by tree; within a tree mostly in order, each key once.
-pub fn salvage(dir: &Path, options: &Options, out: Out<'_>) -> Result<Report> {
+pub fn salvage(dir: &Path, options: &Options, out: Out<'_>) -> Result<Salvaged> {
     let (_lock, io) = checkpoint::open_damaged(options, dir)?;
     let mut salvage = Salvage { io: &io, options, dir, report: Report::default(), scan: None, out };
-    let trees = salvage.trees()?;
+    let (trees, applied) = salvage.trees()?;
+    let mut whole = BTreeSet::new();
     for (id, root) in trees {
         salvage.report.trees += 1;
+        let findings = salvage.report.findings.len();
         salvage.tree(id, root)?;
+        if applied.is_some() && salvage.report.findings.len() == findings {
+            whole.insert(id);
+        }
     }
-    Ok(salvage.report)
+    Ok(Salvaged { report: salvage.report, applied: applied.unwrap_or_default().position(), whole })
 }
 
 struct Salvage<'a> {
@@ -54,16 +69,20 @@ struct Salvage<'a> {
 type Found = (TreeId, Option<NodePointer>);
 
 impl Salvage<'_> {
-    fn trees(&mut self) -> Result<Vec<Found>> {
+    /// With the checkpoint's sequence number, where superblock and catalogue are whole.
+    fn trees(&mut self) -> Result<(Vec<Found>, Option<Seq>)> {
         let known = read_superblock(self.io).and_then(|superblock| match superblock.catalog {
-            Some(pointer) => read_catalog(self.io, pointer, superblock.generation).map(|(trees, _)| trees),
-            None => Ok(Vec::new()),
+            Some(pointer) => {
+                let (trees, _) = read_catalog(self.io, pointer, superblock.generation)?;
+                Ok((trees, superblock.applied))
+            }
+            None => Ok((Vec::new(), superblock.applied)),
         });
         match known {
-            Ok(trees) => Ok(trees.iter().map(|tree| (tree.id, tree.root)).collect()),
+            Ok((trees, applied)) => Ok((trees.iter().map(|tree| (tree.id, tree.root)).collect(), Some(applied))),
             Err(error) => {
                 self.report.find_error(self.io.file.path().display().to_string(), &error);
-                self.scanned_trees()
+                Ok((self.scanned_trees()?, None))
             }
         }
     }

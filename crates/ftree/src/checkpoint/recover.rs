@@ -53,10 +53,24 @@ pub fn recover(io: &Arc<Io>) -> Result<Recovered> {
     let (roots, mut damage) = build_trees(&mut claims, &rows)?;
     damage.extend(damaged_catalog);
     let trees = rows.into_iter().zip(roots).map(|(row, root)| captured(row, root)).collect::<Vec<_>>();
+    check_newest(io, superblock.applied, &trees)?;
     let held = Held::of(&trees, catalog);
     let checkpoints = Checkpoints::new(io.clone(), superblock.generation, superblock.applied, held);
     let Superblock { applied, generation, .. } = superblock;
     Ok(Recovered { applied, generation, trees, checkpoints, damage })
+}
+
+/// A root that is ahead of its state may hold batches that a power failure took from the log, and would hide later ones of
+/// the same numbers. Checkpoints on a full disk made such states in releases up to 2026-11-22.
+fn check_newest(io: &Io, applied: Seq, trees: &[CapturedTree]) -> Result<()> {
+    match trees.iter().map(|tree| (tree.root.totals().newest, tree.id)).max() {
+        Some((newest, tree)) if newest > applied => {
+            let (newest, applied) = (newest.position(), applied.position());
+            let context = format!("tree {tree} holds batch {newest} in a checkpoint of batch {applied}");
+            Err(corrupt(io, 0, &context))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn captured(row: CatalogTree, root: Arc<Inner>) -> CapturedTree {

@@ -1,9 +1,11 @@
 //! A frozen memtable becomes runs in the root's slots.
 //!
-//! Generations are absorbed in order, one as a whole before the next (B1): between two of them the roots hold exactly what
-//! was applied up to [`Backlog::absorbed`], which is where a checkpoint captures them.
+//! - (B1) Generations are absorbed in order, each one completely before the next.
+//! - (B2) A generation enters all roots or none: the runs of all its parts are written before the first root changes, and
+//!   installing them cannot fail. So whenever no turn is taken the roots hold exactly what was applied up to
+//!   [`Backlog::absorbed`], which is where a checkpoint captures them; a full disk in between leaves no root ahead.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,8 +15,8 @@ use crate::counters::Counter;
 use crate::forest::Core;
 use crate::memtable::MemTree;
 use crate::tree::install::root_of;
-use crate::tree::{Bounds, Tree, TreeVersion};
-use crate::{Result, Seq};
+use crate::tree::{Bounds, Inner, Tree, TreeVersion};
+use crate::{RangeTombstone, Result, Seq};
 
 /// Frozen generations that wait.
 #[derive(Default)]
@@ -70,21 +72,29 @@ pub struct Turn<'b> {
 }
 
 impl Turn<'_> {
-    /// Absorbs the oldest generation and answers its bytes; `None`: none waits. After an error the trees that were absorbed
-    /// are, the others wait.
+    /// Absorbs the oldest generation and returns its bytes; `None`: none waits. After an error it waits as a whole (B2).
     pub fn absorb_one(&self, core: &Core) -> Result<Option<u64>> {
-        let Some(generation) = self.backlog.lock().front().cloned() else { return Ok(None) };
-        let mut paid = 0;
-        for (tree, part) in &generation.parts {
-            absorb_part(core, tree, part, generation.last)?;
-            core.installed();
-            core.note_buffered(tree);
-            paid += core.note_debt(tree);
-            core.plan_root(tree);
-        }
-        self.backlog.lock().pop_front();
-        self.backlog.absorbed.store(generation.last.0, Ordering::Release);
-        let bytes = generation.memtable.bytes();
+        self.absorb(core, 1)
+    }
+
+    /// Absorbs what waits up to the last generation that frees space, as if it were one: what it deletes of the ones
+    /// before is not written. The rest may be taken from the reserve, since more than that comes back.
+    pub fn absorb_freeing(&self, core: &Core) -> Result<Option<u64>> {
+        let last = self.backlog.lock().iter().rposition(|generation| generation.frees);
+        let Some(last) = last else { return Ok(None) };
+        let _reserve = core.io.space.open_reserve();
+        self.absorb(core, last + 1)
+    }
+
+    fn absorb(&self, core: &Core, at_most: usize) -> Result<Option<u64>> {
+        let generations: Vec<Arc<Generation>> = self.backlog.lock().iter().take(at_most).cloned().collect();
+        let Some(last) = generations.last().map(|newest| newest.last) else { return Ok(None) };
+        let parts = parts_by_tree(&generations).into_iter();
+        let prepared = parts.map(|(tree, parts)| Prepared::new(core, tree, parts, last)).collect::<Result<Vec<_>>>()?;
+        let paid: i64 = prepared.into_iter().map(|prepared| prepared.install(core)).sum();
+        self.backlog.lock().drain(..generations.len());
+        self.backlog.absorbed.store(last.0, Ordering::Release);
+        let bytes = generations.iter().map(|generation| generation.memtable.bytes()).sum();
         core.io.counters.add(Counter::AbsorbJobs, 1);
         core.io.counters.add(Counter::AbsorbedBytes, bytes);
         core.work.flushing.add(bytes as i64 + paid);
@@ -92,49 +102,79 @@ impl Turn<'_> {
     }
 }
 
-fn absorb_part(core: &Core, tree: &Arc<Tree>, part: &Arc<MemTree>, last: Seq) -> Result<()> {
-    let version = tree.version.load_full();
-    let waits = version.frozen.first().is_some_and(|oldest| Arc::ptr_eq(oldest, part));
-    if !waits {
-        // An earlier attempt got this far.
-        return Ok(());
+/// Oldest first.
+type Parts = Vec<Arc<MemTree>>;
+
+fn parts_by_tree(generations: &[Arc<Generation>]) -> Vec<(&Arc<Tree>, Parts)> {
+    let mut places = HashMap::new();
+    let mut trees: Vec<(&Arc<Tree>, Parts)> = Vec::new();
+    for (tree, part) in generations.iter().flat_map(|generation| &generation.parts) {
+        let at = *places.entry(tree.serial).or_insert(trees.len());
+        match trees.get_mut(at) {
+            Some((_, parts)) => parts.push(part.clone()),
+            None => trees.push((tree, vec![part.clone()])),
+        }
     }
-    if core.is_unseen(tree, last) {
-        tree.install(|current| Some(without_oldest(current)));
-        return Ok(());
+    trees
+}
+
+/// Parts of one tree whose runs are written and in no root yet. Dropping it frees them.
+struct Prepared<'g> {
+    tree: &'g Arc<Tree>,
+    parts: Parts,
+    /// Range tombstones that no snapshot looks behind: what they cover is unlinked.
+    cuts: Vec<RangeTombstone>,
+    runs: Vec<NewRun>,
+}
+
+impl<'g> Prepared<'g> {
+    /// `last`: the end of the generations that the parts belong to.
+    fn new(core: &Core, tree: &'g Arc<Tree>, parts: Parts, last: Seq) -> Result<Prepared<'g>> {
+        assert!(parts.iter().all(|part| part.max_seq() <= last), "B2: a part holds nothing newer than its generation");
+        if core.is_unseen(tree, last) {
+            return Ok(Prepared { tree, parts, cuts: Vec::new(), runs: Vec::new() });
+        }
+        let oldest = core.snapshots.oldest();
+        let is_total = |tombstone: &RangeTombstone| oldest.is_none_or(|oldest| oldest >= tombstone.seq);
+        let tombstones = parts.iter().flat_map(|part| part.tombstones().to_vec());
+        let cuts: Vec<RangeTombstone> = tombstones.filter(is_total).collect();
+        let runs = runs::of_parts(core, tree, &parts, &without_ranges(tree.root(), &cuts))?;
+        Ok(Prepared { tree, parts, cuts, runs })
     }
-    cut_ranges(core, tree, part);
-    let made = runs::of_part(core, tree, part, &tree.root())?;
-    tree.install(|current| Some(with_runs(current, &made, fanout(tree))));
-    Ok(())
+
+    /// Cannot fail (B2). Returns the change of the tree's debt.
+    fn install(self, core: &Core) -> i64 {
+        let tree = self.tree;
+        tree.install(|current| Some(self.over(current)));
+        core.installed();
+        core.note_buffered(tree);
+        let paid = core.note_debt(tree);
+        core.plan_root(tree);
+        paid
+    }
+
+    /// In the same version as the runs appear the parts are gone: readers meet each message once.
+    fn over(&self, current: &TreeVersion) -> TreeVersion {
+        let is_next = |(part, frozen): (&Arc<MemTree>, &Arc<MemTree>)| Arc::ptr_eq(part, frozen);
+        let oldest = self.parts.len() <= current.frozen.len() && self.parts.iter().zip(&current.frozen).all(is_next);
+        assert!(oldest, "B1: the oldest frozen parts are absorbed");
+        let frozen = current.frozen.iter().skip(self.parts.len()).cloned().collect();
+        let mut root = without_ranges(current.root.clone(), &self.cuts);
+        if !self.runs.is_empty() {
+            root = root_of(root.level, attach(&root, &Bounds::all(), &self.runs), fanout(self.tree));
+        }
+        TreeVersion { active: current.active.clone(), frozen, root }
+    }
 }
 
 pub fn fanout(tree: &Tree) -> usize {
     tree.settings.load().fanout.max(2) as usize
 }
 
-/// Ranges that no snapshot looks behind are unlinked before anything is written.
-fn cut_ranges(core: &Core, tree: &Tree, part: &MemTree) {
-    let tombstones = part.tombstones();
-    let oldest = core.snapshots.oldest();
-    for tombstone in tombstones.iter().filter(|tombstone| oldest.is_none_or(|oldest| oldest >= tombstone.seq)) {
-        tree.install_root(|root| {
-            let content = cut::cut(root, &Bounds::all(), tombstone)?;
-            Some(root_of(root.level, content, usize::MAX))
-        });
-    }
-}
-
-/// In the same version as the runs appear the part is gone: readers meet each message once.
-fn with_runs(current: &TreeVersion, made: &[NewRun], fanout: usize) -> TreeVersion {
-    let next = without_oldest(current);
-    if made.is_empty() {
-        return next;
-    }
-    let root = root_of(current.root.level, attach(&current.root, &Bounds::all(), made), fanout);
-    TreeVersion { root, ..next }
-}
-
-fn without_oldest(current: &TreeVersion) -> TreeVersion {
-    TreeVersion { frozen: current.frozen.iter().skip(1).cloned().collect(), ..current.clone() }
+/// The root without the slots that lie wholly inside the ranges.
+fn without_ranges(root: Arc<Inner>, cuts: &[RangeTombstone]) -> Arc<Inner> {
+    cuts.iter().fold(root, |root, tombstone| match cut::cut(&root, &Bounds::all(), tombstone) {
+        Some(content) => root_of(root.level, content, usize::MAX),
+        None => root,
+    })
 }

@@ -28,10 +28,13 @@ impl NewRun {
     }
 }
 
-/// A part of a memtable for the slots of the root.
-pub fn of_part(core: &Core, tree: &Tree, part: &Arc<MemTree>, root: &Inner) -> Result<Vec<NewRun>> {
-    let inputs =
-        [Input { messages: Messages::Memtable(part.clone()), from: Vec::new(), to: None, bytes: part.bytes() }];
+/// Parts of memtables for the slots of the root. `parts`: oldest first.
+pub fn of_parts(core: &Core, tree: &Tree, parts: &[Arc<MemTree>], root: &Inner) -> Result<Vec<NewRun>> {
+    let input = |part: &Arc<MemTree>| {
+        let (from, bytes) = (Vec::new(), part.bytes());
+        Input { messages: Messages::Memtable(part.clone()), from, to: None, bytes }
+    };
+    let inputs: Vec<Input> = parts.iter().rev().map(input).collect();
     for_slots(core, tree, &inputs, root, &Bounds::all())
 }
 

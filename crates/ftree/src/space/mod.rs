@@ -182,17 +182,26 @@ impl Shared {
         let reserved = reserved || self.opened.load(Ordering::Relaxed) > 0;
         // A hole takes as much from the file system as growing does.
         let may_grow = if reserved { self.room.free_bytes() >= whole } else { !self.is_tight(whole) };
-        if let Some(range) = self.state().take(whole, !may_grow) {
+        if let Some(range) = self.taking(|state| state.take(whole, !may_grow)) {
             return Ok(self.extent(range));
         }
         if !may_grow {
             return Err(self.out_of_space(bytes));
         }
         let _growing = self.growth();
-        let grown = self.state().grow(whole);
-        let (range, grown) = grown.ok_or_else(|| self.out_of_space(bytes))?;
-        self.room.grown(grown);
-        Ok(self.extent(range))
+        let grown = self.taking(|state| state.grow(whole).map(|(range, _)| range));
+        Ok(self.extent(grown.ok_or_else(|| self.out_of_space(bytes))?))
+    }
+
+    /// Takes what it takes from the file system off what was measured: holes as well as growth.
+    fn taking(&self, take: impl FnOnce(&mut State) -> Option<Range>) -> Option<Range> {
+        let mut state = self.state();
+        let held = state.held_bytes();
+        let range = take(&mut state);
+        let taken = state.held_bytes().saturating_sub(held);
+        drop(state);
+        self.room.taken(taken);
+        range
     }
 
     /// Whether growing by so much would leave less than the red zone.

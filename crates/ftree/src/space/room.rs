@@ -56,8 +56,11 @@ impl Room {
         self.zone_min.load(Ordering::Relaxed).max(share).min(most)
     }
 
-    /// The file grew by this much.
-    pub fn grown(&self, bytes: u64) {
+    /// So much was handed out that the file system did not hold for the file.
+    pub fn taken(&self, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         measured.free_bytes = measured.free_bytes.saturating_sub(bytes);
     }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::Bounds;
+use crate::Seq;
 use crate::cache::{Cache, Charge, heap_bytes};
 use crate::checkpoint::NodeOnDisk;
 use crate::key_index::KeyIndex;
@@ -36,6 +37,8 @@ pub struct Totals {
     pub buffered_bytes: u64,
     /// Of leaves in the file, and about those of runs.
     pub disk_bytes: u64,
+    /// The newest batch of which anything was merged in.
+    pub newest: Seq,
 }
 
 /// What waits for one child, and the child.
@@ -199,7 +202,7 @@ impl Slot {
             Child::Inner(inner) => inner.totals(),
             Child::Leaf(leaf) => {
                 let (rows, bytes, disk_bytes) = (leaf.meta.rows, leaf.meta.raw_bytes, leaf.meta.bytes);
-                Totals { rows, bytes, disk_bytes, ..Totals::default() }
+                Totals { rows, bytes, disk_bytes, newest: leaf.meta.max_seq, ..Totals::default() }
             }
         };
         self.runs.iter().map(Run::totals).fold(below, Totals::and)
@@ -238,6 +241,7 @@ impl Totals {
             messages: self.messages + other.messages,
             buffered_bytes: self.buffered_bytes + other.buffered_bytes,
             disk_bytes: self.disk_bytes + other.disk_bytes,
+            newest: self.newest.max(other.newest),
         }
     }
 }
@@ -249,7 +253,7 @@ impl Run {
         let part =
             |whole: u64| (whole as f64 * self.bytes as f64 / meta.raw_bytes.max(1) as f64).min(whole as f64) as u64;
         let (messages, disk_bytes) = (part(meta.rows), part(meta.bytes));
-        Totals { messages, buffered_bytes: self.bytes, disk_bytes, ..Totals::default() }
+        Totals { messages, buffered_bytes: self.bytes, disk_bytes, newest: meta.max_seq, ..Totals::default() }
     }
 
     /// Whether something of the run may lie inside. Range tombstones may reach beyond the table's keys.

@@ -71,12 +71,8 @@ impl Core {
 
     /// Without space: a checkpoint frees what only the last one held, and what failed is tried again.
     pub(super) fn retry(&self) {
-        // What frees space may take from the reserve to get there.
-        let reserve = self.health.take_freeing().then(|| self.io.space.open_reserve());
-        let done = self.checkpoint_of_absorbed();
-        if reserve.is_some() && (done.is_err() || !self.backlog.is_empty()) {
-            self.health.note_freeing();
-        }
+        // What follows from an error is in `health`.
+        let _ = self.checkpoint_of_absorbed();
         self.trees.all().iter().for_each(|tree| self.plan_tree(tree));
         self.work.scheduler.absorb();
     }

@@ -1,8 +1,8 @@
 //! Images of the disk as a power loss may leave it, at every kind of moment of random histories.
 //!
-//! The forest runs, mostly without threads, on a disk in memory that knows what was synced ([`camera`]). Each image must verify, must
-//! open in the state of a prefix of the applied batches at or behind the last checkpoint that was answered, and must go on
-//! from there, over one more checkpoint and crash.
+//! The forest runs, mostly without threads, on a disk in memory that knows what was synced ([`camera`]) and in every second
+//! history is full now and then. Each image must verify, must open in the state of a prefix of the applied batches at or behind
+//! the last checkpoint that was answered, and must go on from there, over one more checkpoint and crash.
 
 mod camera;
 mod recorder;
@@ -51,6 +51,8 @@ struct Run {
     /// `None` while it crashes.
     forest: Option<Arc<Forest>>,
     states: Arc<States>,
+    /// The disk is full now and then.
+    fills: bool,
 }
 
 /// Small everything, so that much happens with few rows.
@@ -99,11 +101,14 @@ impl Run {
         let camera = Camera::new(FaultyDisk::new(), rng.number());
         let options = on_disk(&options(rng), camera.clone());
         let forest = Some(Arc::new(open(&options)));
-        Run { history, options, camera, forest, states }
+        Run { history, options, camera, forest, states, fills: rng.one_in(2) }
     }
 
     fn step(&mut self, rng: &mut Rng) {
         let recorder = self.recorder();
+        if self.fills && rng.one_in(6) {
+            self.camera.disk().leave_free(*rng.pick(&[0, 5_000, 20_000, 100_000]));
+        }
         match rng.below(20) {
             0..13 => self.history.apply(&recorder),
             13 => self.history.compact(&recorder),
@@ -138,6 +143,7 @@ impl Run {
     fn crash(&mut self, rng: &mut Rng) {
         self.forest = None;
         let disk = self.camera.disk().crash(rng.number());
+        disk.set_capacity(None);
         let camera = Camera::new(disk, rng.number());
         let floor = self.camera.floor();
         for image in self.camera.take_images() {
@@ -173,6 +179,7 @@ impl Run {
 
     fn check(&self, rng: &mut Rng, image: Image) {
         let note = Note(&image.at);
+        image.disk.set_capacity(None);
         let options = on_image(&self.options, &image.disk);
         if image.disk.exists(&dir().join("ftree.data")).unwrap_or(false) {
             let report = check::verify(dir(), &options).unwrap_or_else(|error| panic!("verify: {error}"));

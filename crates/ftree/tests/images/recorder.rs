@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use arbor_base::{Position, TreeId};
-use arbor_engine::{Barrier, Batch, Capabilities, Engine, EngineStats, Result, Snapshot, TreeOptions, TreeStats};
+use arbor_engine::{
+    Barrier, Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeOptions, TreeStats,
+};
 use arbor_ftree::Forest;
 
 use super::camera::Camera;
@@ -16,6 +18,24 @@ pub struct Recorder {
     pub camera: Camera,
 }
 
+impl Recorder {
+    /// Does the same once more with all the space there is when the disk is full.
+    fn with_room<T>(&self, work: impl Fn() -> Result<T>) -> Result<T> {
+        match work() {
+            Err(Error::OutOfSpace { .. }) => {
+                self.camera.shoot("on a full disk");
+                self.camera.disk().set_capacity(None);
+                // Measures the free space anew, and absorbs what waits for it.
+                let io = &self.forest.core().io;
+                io.space.give_back_all(&io.file)?;
+                self.forest.checkpoint()?;
+                work()
+            }
+            done => done,
+        }
+    }
+}
+
 impl Engine for Recorder {
     fn name(&self) -> &'static str {
         self.forest.name()
@@ -26,7 +46,7 @@ impl Engine for Recorder {
     }
 
     fn apply(&self, batches: &[Batch]) -> Result<()> {
-        self.forest.apply(batches)?;
+        self.with_room(|| self.forest.apply(batches))?;
         for batch in batches {
             self.states.push(|state| state.apply(std::slice::from_ref(batch)));
         }
@@ -38,7 +58,7 @@ impl Engine for Recorder {
     }
 
     fn checkpoint(&self) -> Result<Position> {
-        let durable = self.forest.checkpoint()?;
+        let durable = self.with_room(|| self.forest.checkpoint())?;
         self.camera.set_floor(self.states.newest());
         Ok(durable)
     }
@@ -53,7 +73,7 @@ impl Engine for Recorder {
 
     fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = Row>) -> Result<()> {
         let rows: Vec<Row> = rows.collect();
-        self.forest.bulk_load(tree, &mut rows.iter().cloned())?;
+        self.with_room(|| self.forest.bulk_load(tree, &mut rows.iter().cloned()))?;
         self.states.push(|state| state.bulk_load(tree, &mut rows.into_iter()));
         Ok(())
     }
@@ -68,7 +88,7 @@ impl Engine for Recorder {
 
     fn compact(&self, tree: TreeId, stop: &dyn Fn() -> bool) -> Result<u64> {
         self.camera.shoot("before compaction");
-        let freed = self.forest.compact(tree, stop)?;
+        let freed = self.with_room(|| self.forest.compact(tree, stop))?;
         self.camera.shoot("after compaction");
         Ok(freed)
     }

@@ -1,44 +1,60 @@
 //! `$mergeObjects`: the documents laid over each other, later fields win.
 
-use arbor_bson::{Doc, DocBuf, Value, ValueRef};
+use arbor_bson::{Doc, Value, ValueRef};
 
-use super::State;
+use super::{State, value_bytes};
 use crate::Result;
-use crate::expression::{Evaluated, merge_documents, not_a_document};
+use crate::by_name::ByName;
+use crate::expression::{Evaluated, not_a_document};
 
 #[derive(Debug, Default)]
-pub struct MergeObjects(DocBuf);
+pub struct MergeObjects {
+    fields: ByName<Value>,
+    bytes: usize,
+}
+
+impl MergeObjects {
+    fn lay_over(&mut self, doc: Doc) {
+        for (name, value) in doc {
+            let known = self.fields.len();
+            let field = self.fields.get_or_add(name, || Value::Null);
+            let (old, new) = (std::mem::replace(field, value.to_value()), value_bytes(field));
+            let name_bytes = if self.fields.len() > known { name.len() } else { 0 };
+            self.bytes = (self.bytes + new + name_bytes).saturating_sub(value_bytes(&old));
+        }
+    }
+
+    fn merged(&self) -> Value {
+        Value::Document(self.fields.iter().map(|(name, value)| (name, value)).collect())
+    }
+}
 
 impl State for MergeObjects {
     fn add(&mut self, value: Evaluated, _root: Doc) -> Result<()> {
-        if value.is_nullish() {
-            return Ok(());
-        }
         match value.or_null() {
-            ValueRef::Document(doc) => {
-                self.0 = merge_documents(std::mem::take(&mut self.0), doc);
-                Ok(())
-            }
-            other => Err(not_a_document(other)),
+            _ if value.is_nullish() => {}
+            ValueRef::Document(doc) => self.lay_over(doc),
+            other => return Err(not_a_document(other)),
         }
+        Ok(())
     }
 
     fn finish(self: Box<Self>) -> Value {
-        Value::Document(self.0)
+        self.merged()
     }
 
     fn partial(&self) -> Value {
-        Value::Document(self.0.clone())
+        self.merged()
     }
 
     fn absorb(&mut self, partial: ValueRef) -> Result<()> {
         if let ValueRef::Document(doc) = partial {
-            self.0 = merge_documents(std::mem::take(&mut self.0), doc);
+            self.lay_over(doc);
         }
         Ok(())
     }
 
     fn size_bytes(&self) -> usize {
-        self.0.as_bytes().len()
+        self.bytes
     }
 }

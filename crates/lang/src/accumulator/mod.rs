@@ -8,6 +8,7 @@ mod extreme;
 mod first;
 mod last;
 mod merge_objects;
+mod moving;
 mod n_values;
 mod percentile;
 mod push;
@@ -21,9 +22,11 @@ use arbor_bson::{ArrayBuf, Doc, Value, ValueRef};
 
 use crate::expression::{Environment, Evaluated};
 use crate::{Collation, Context, Error, Expression, Input, Result};
+use moving::{Arrived, Distinct, Merged, Part, Ranked};
 
 pub use avg::Avg;
 pub use extreme::Extreme;
+pub use moving::Moving;
 pub use percentile::Percentile;
 pub use std_dev::{Over, StdDev};
 pub use sum::Sum;
@@ -58,10 +61,39 @@ enum Kind {
     Simple(fn() -> Box<dyn State>),
     /// It compares strings.
     Comparing(StartBy, Collation),
+    Push,
+    MergeObjects,
+    AddToSet(Collation),
     NValues(n_values::Which, usize, Collation),
     Top(top::Top),
     Percentile(percentile::Percentile),
 }
+
+/// The names of all accumulators.
+pub const NAMES: &[&str] = &[
+    "$addToSet",
+    "$avg",
+    "$bottom",
+    "$bottomN",
+    "$count",
+    "$first",
+    "$firstN",
+    "$last",
+    "$lastN",
+    "$max",
+    "$maxN",
+    "$median",
+    "$mergeObjects",
+    "$min",
+    "$minN",
+    "$percentile",
+    "$push",
+    "$stdDevPop",
+    "$stdDevSamp",
+    "$sum",
+    "$top",
+    "$topN",
+];
 
 impl Accumulator {
     /// Parses what stands beside a field of `$group`.
@@ -73,11 +105,26 @@ impl Accumulator {
         let (Some((name, operand)), None) = (operators.next(), operators.next()) else {
             return Err(Error::location(40238, format!("The field '{field}' must specify one accumulator")));
         };
+        if !NAMES.contains(&name) {
+            return Err(match name {
+                "$accumulator" => Error::not_implemented(name),
+                _ => Error::location(15952, format!("unknown group operator '{name}'")),
+            });
+        }
         if let Some(kind) = simple(name) {
             return Ok(Accumulator { argument: argument(name, operand, context)?, kind: Kind::Simple(kind) });
         }
         if let Some(start) = comparing(name) {
             let kind = Kind::Comparing(start, context.collation.clone());
+            return Ok(Accumulator { argument: argument(name, operand, context)?, kind });
+        }
+        let collecting = match name {
+            "$push" => Some(Kind::Push),
+            "$mergeObjects" => Some(Kind::MergeObjects),
+            "$addToSet" => Some(Kind::AddToSet(context.collation.clone())),
+            _ => None,
+        };
+        if let Some(kind) = collecting {
             return Ok(Accumulator { argument: argument(name, operand, context)?, kind });
         }
         if let Some(which) = n_values::Which::of_operator(name) {
@@ -99,8 +146,7 @@ impl Accumulator {
                 let (argument, percentile) = percentile::Percentile::parse(name, operand, context)?;
                 Ok(Accumulator { argument, kind: Kind::Percentile(percentile) })
             }
-            "$accumulator" => Err(Error::not_implemented(name)),
-            _ => Err(Error::location(15952, format!("unknown group operator '{name}'"))),
+            _ => unreachable!("{name} is one of the names"),
         }
     }
 
@@ -119,10 +165,33 @@ impl Accumulator {
         match &self.kind {
             Kind::Simple(start) => start(),
             Kind::Comparing(start, collation) => start(collation),
+            Kind::Push => Box::<push::Push>::default(),
+            Kind::MergeObjects => Box::<merge_objects::MergeObjects>::default(),
+            Kind::AddToSet(collation) => Box::new(add_to_set::AddToSet::new(collation)),
             Kind::NValues(which, n, collation) => which.start(*n, collation),
             Kind::Top(top) => top.start(),
             Kind::Percentile(percentile) => percentile.start(),
         }
+    }
+
+    /// An empty window, if what it gathers grows with its rows. None: its states are small, so a window is put together
+    /// from them.
+    pub fn start_moving(&self) -> Option<Box<dyn Moving>> {
+        Some(match &self.kind {
+            Kind::Simple(_) | Kind::Comparing(..) => return None,
+            Kind::Push => Box::new(Arrived::new(Part::Present)),
+            Kind::MergeObjects => Box::<Merged>::default(),
+            Kind::AddToSet(collation) => Box::new(Distinct::new(collation)),
+            Kind::NValues(which, n, collation) => which.start_moving(*n, collation),
+            Kind::Top(top) => top.start_moving(),
+            Kind::Percentile(percentile) => Box::new(Ranked::new(percentile)),
+        })
+    }
+
+    /// Feeds a document to a window of this accumulator.
+    pub fn enter<'d>(&self, window: &mut dyn Moving, input: impl Into<Input<'d>>) -> Result<()> {
+        let input = input.into();
+        window.enter(self.argument.eval_in(&Environment::new(input))?, input.doc)
     }
 
     /// Feeds a document to a state of this accumulator.
@@ -143,8 +212,6 @@ fn simple(name: &str) -> Option<fn() -> Box<dyn State>> {
         "$avg" => || Box::<Avg>::default(),
         "$first" => || Box::<first::First>::default(),
         "$last" => || Box::<last::Last>::default(),
-        "$push" => || Box::<push::Push>::default(),
-        "$mergeObjects" => || Box::<merge_objects::MergeObjects>::default(),
         "$stdDevPop" => || Box::new(StdDev::new(Over::Population)),
         "$stdDevSamp" => || Box::new(StdDev::new(Over::Sample)),
         _ => return None,
@@ -158,7 +225,6 @@ fn comparing(name: &str) -> Option<StartBy> {
     Some(match name {
         "$min" => |collation| Box::new(Extreme::least(collation)),
         "$max" => |collation| Box::new(Extreme::greatest(collation)),
-        "$addToSet" => |collation| Box::new(add_to_set::AddToSet::new(collation)),
         _ => return None,
     })
 }

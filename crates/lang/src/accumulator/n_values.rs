@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use arbor_bson::{ArrayBuf, Doc, Value, ValueRef};
 
+use super::moving::{Arrived, End, Moving, Order, Ordered, Part};
 use super::{State, elements, value_bytes};
 use crate::expression::Evaluated;
 use crate::{Collation, Context, Error, Expression, Result, number, text};
@@ -30,6 +31,19 @@ impl Which {
 
     pub fn start(self, n: usize, collation: &Collation) -> Box<dyn State> {
         Box::new(NValues { which: self, n, values: VecDeque::new(), collation: collation.clone() })
+    }
+
+    pub fn start_moving(self, n: usize, collation: &Collation) -> Box<dyn Moving> {
+        let ordered = |descending| {
+            let order = Order::Values { descending, collation: collation.clone() };
+            Box::new(Ordered::new(order, End { bottom: false, n: Some(n) }))
+        };
+        match self {
+            Which::First => Box::new(Arrived::new(Part::First(n))),
+            Which::Last => Box::new(Arrived::new(Part::Last(n))),
+            Which::Min => ordered(false),
+            Which::Max => ordered(true),
+        }
     }
 }
 

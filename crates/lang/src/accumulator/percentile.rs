@@ -65,9 +65,14 @@ impl Percentile {
     /// The answer for these numbers, in any order.
     pub fn of(&self, mut numbers: Vec<f64>) -> Value {
         numbers.sort_unstable_by(f64::total_cmp);
+        self.at_ranks(numbers.len(), |rank| numbers.get(rank).copied())
+    }
+
+    /// The answer for so many numbers, which are found by their rank.
+    pub fn at_ranks(&self, count: usize, number: impl Fn(usize) -> Option<f64>) -> Value {
         let at = |share: f64| {
-            let rank = (numbers.len() as f64 * share).ceil() as usize;
-            numbers.get(rank.saturating_sub(1)).map_or(Value::Null, |number| Value::Double(*number))
+            let rank = (count as f64 * share).ceil() as usize;
+            number(rank.saturating_sub(1)).map_or(Value::Null, Value::Double)
         };
         match &self.shares {
             None => at(0.5),
@@ -78,6 +83,11 @@ impl Percentile {
     }
 }
 
+/// A value that counts.
+pub fn number_of(value: &Evaluated) -> Option<f64> {
+    value.get().and_then(Number::of).filter(|number| !number.is_nan()).map(Number::to_f64)
+}
+
 fn read_shares(value: ValueRef, context: &Context) -> Result<Vec<f64>> {
     let wrong = |found: ValueRef| {
         let shown = text::shell(found);
@@ -85,8 +95,7 @@ fn read_shares(value: ValueRef, context: &Context) -> Result<Vec<f64>> {
             format!("The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: {shown}");
         Error::location(7750301, message)
     };
-    let evaluated = Expression::parse(value, context)?;
-    let Expression::Constant(Some(Value::Array(shares))) = evaluated else {
+    let Some(Value::Array(shares)) = Expression::parse(value, context)?.into_constant() else {
         return Err(Error::location(7750300, "The $percentile 'p' field must be an array of constant values"));
     };
     let shares = shares.as_array();
@@ -105,7 +114,7 @@ struct Numbers {
 
 impl State for Numbers {
     fn add(&mut self, value: Evaluated, _root: Doc) -> Result<()> {
-        self.numbers.extend(value.get().and_then(Number::of).filter(|number| !number.is_nan()).map(Number::to_f64));
+        self.numbers.extend(number_of(&value));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use arbor_bson::{ArrayBuf, Doc, Value, ValueRef};
 
+use super::moving::{End, Moving, Order, Ordered};
 use super::{State, elements, n_values, value_bytes};
 use crate::expression::Evaluated;
 use crate::{Context, Error, Expression, Result, SortPattern};
@@ -41,6 +42,11 @@ impl Top {
 
     pub fn start(&self) -> Box<dyn State> {
         Box::new(Kept { top: self.clone(), values: Vec::new() })
+    }
+
+    pub fn start_moving(&self) -> Box<dyn Moving> {
+        let end = End { bottom: self.bottom, n: self.n };
+        Box::new(Ordered::new(Order::Documents(self.pattern.clone()), end))
     }
 }
 

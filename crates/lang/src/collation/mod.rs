@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `options.rs` | the collation document: parsing, defaults, and how it is shown |
+//! | `value_set.rs` | values told apart by a collation |
 //! | `locale.rs` | names of locales, and which tailoring stands behind each |
 //!
 //! The order comes from the Unicode collation algorithm with CLDR's tailorings (`icu_collator`, data compiled in).
@@ -15,6 +16,7 @@ mod locale;
 mod options;
 #[cfg(test)]
 mod tests;
+mod value_set;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -25,6 +27,7 @@ use arbor_bson::{Doc, DocBuf, TextOrder, Value, ValueRef, compare_by};
 use icu_collator::CollatorBorrowed;
 
 use self::options::Options;
+pub(crate) use self::value_set::ValueSet;
 use crate::Result;
 
 /// How strings compare. Cheap to clone; the default is the simple (binary) collation.

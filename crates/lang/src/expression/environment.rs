@@ -2,6 +2,7 @@
 
 use arbor_bson::{Doc, ValueRef};
 
+use super::Evaluated;
 use crate::{Input, MetaKind, Metadata};
 
 /// The document and the variables in scope, innermost first.
@@ -12,10 +13,32 @@ pub struct Environment<'a> {
     frame: Option<&'a Frame<'a>>,
 }
 
-/// One bound variable.
+/// Variables that are bound together.
 pub struct Frame<'a> {
-    value: Option<ValueRef<'a>>,
+    bound: Bound<'a>,
     outer: Option<&'a Frame<'a>>,
+}
+
+enum Bound<'a> {
+    One(Option<ValueRef<'a>>),
+    Many(&'a [Evaluated<'a>]),
+}
+
+impl<'a> Bound<'a> {
+    fn len(&self) -> usize {
+        match self {
+            Bound::One(_) => 1,
+            Bound::Many(values) => values.len(),
+        }
+    }
+
+    /// The value that many places before the last one.
+    fn value_from_end(&self, places: usize) -> Option<ValueRef<'a>> {
+        match self {
+            Bound::One(value) => *value,
+            Bound::Many(values) => values.iter().rev().nth(places)?.get(),
+        }
+    }
 }
 
 impl<'a> Environment<'a> {
@@ -29,18 +52,28 @@ impl<'a> Environment<'a> {
         self.metadata?.get(kind)
     }
 
-    /// The variable bound that many frames outwards.
-    pub fn variable(&self, frame: usize) -> Option<ValueRef<'a>> {
-        let mut found = self.frame;
-        for _ in 0..frame {
-            found = found?.outer;
+    /// The variable bound that many variables outwards.
+    pub fn variable(&self, outwards: usize) -> Option<ValueRef<'a>> {
+        let mut left = outwards;
+        let mut frame = self.frame?;
+        while left >= frame.bound.len() {
+            left -= frame.bound.len();
+            frame = frame.outer?;
         }
-        found?.value
+        frame.bound.value_from_end(left)
     }
 
     /// A frame that binds one more variable; enter it with [`Environment::within`].
     pub fn bind(&self, value: Option<ValueRef<'a>>) -> Frame<'a> {
-        Frame { value, outer: self.frame }
+        Frame { bound: Bound::One(value), outer: self.frame }
+    }
+
+    /// A frame that binds variables in this order.
+    pub fn bind_all<'b>(&self, values: &'b [Evaluated<'b>]) -> Frame<'b>
+    where
+        'a: 'b,
+    {
+        Frame { bound: Bound::Many(values), outer: self.frame }
     }
 
     pub fn within<'b>(&self, frame: &'b Frame<'b>) -> Environment<'b>

@@ -2,7 +2,7 @@
 
 use arbor_bson::{Value, ValueRef};
 
-use crate::{Collation, number};
+use crate::{Collation, Result, depth, number};
 
 /// A value, borrowed where it stood in a document or an expression, or nothing.
 #[derive(Clone, Debug)]
@@ -49,6 +49,15 @@ impl<'a> Evaluated<'a> {
             Evaluated::Owned(Value::Document(doc)) => doc.as_bytes().len(),
             Evaluated::Owned(Value::String(text)) => text.len(),
             _ => 0,
+        }
+    }
+
+    /// Refuses a value that was made for it and nests too deeply; what is borrowed was checked before.
+    #[inline]
+    pub(super) fn check_depth(&self) -> Result<()> {
+        match self {
+            Evaluated::Owned(value) => depth::check_value(value.as_ref()),
+            _ => Ok(()),
         }
     }
 

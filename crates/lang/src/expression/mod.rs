@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 
-use crate::stop::{check_growth, tick};
+use crate::stop::{check_growth, tick, tick_for};
 use crate::{Context, Input, MetaKind, Path, Result};
 
 pub(crate) use date_unit::Unit;
@@ -49,7 +49,7 @@ pub use environment::Environment;
 pub use evaluated::{Evaluated, is_true};
 use form::Call;
 pub use op::names as operator_names;
-pub use op::{merge_documents, not_a_document, slice_range};
+pub use op::{not_a_document, slice_range};
 pub(crate) use parse::Parser;
 
 /// What an operator makes of constants is kept up to this size.
@@ -58,16 +58,16 @@ const FOLDED_BYTES_MAX: usize = 64 << 10;
 /// A compiled expression.
 #[derive(Clone, Debug)]
 pub enum Expression {
-    /// `None` is "missing" (`$$REMOVE`).
-    Constant(Option<Value>),
+    /// `None` is "missing" (`$$REMOVE`). Shared, as a large variable of a command may be named any number of times.
+    Constant(Option<Arc<Value>>),
     /// `$a.b`: a path into the document.
     Field(Path),
     /// `$$ROOT`.
     Root,
     /// `$meta`: what is known about the document beside its fields.
     Meta(MetaKind),
-    /// A variable that `$let`, `$map` ... bound, that many frames outwards, and a path into it.
-    Variable { frame: usize, path: Option<Path> },
+    /// A variable that `$let`, `$map` ... bound, that many variables outwards, and a path into it.
+    Variable { outwards: usize, path: Option<Path> },
     /// `{ a: <expression>, ... }`
     Document(Arc<[(Box<str>, Expression)]>),
     /// `[<expression>, ...]`
@@ -105,7 +105,19 @@ impl Expression {
     }
 
     pub fn constant(value: impl Into<Value>) -> Expression {
-        Expression::Constant(Some(value.into()))
+        Expression::of_value(Some(value.into()))
+    }
+
+    /// The value of a constant; none for "missing" and for what is no constant.
+    pub fn into_constant(self) -> Option<Value> {
+        match self {
+            Expression::Constant(value) => value.map(Arc::unwrap_or_clone),
+            _ => None,
+        }
+    }
+
+    fn of_value(value: Option<Value>) -> Expression {
+        Expression::Constant(value.map(Arc::new))
     }
 
     /// The value for this document; `None` is "missing" (as `$$REMOVE` or the path of an absent field).
@@ -118,38 +130,28 @@ impl Expression {
         Ok(self.eval_in(&Environment::new(input))?.is_true())
     }
 
-    /// The value, borrowed from the document or from this expression where possible.
+    /// The value, borrowed from the document or from this expression where possible. Errors: among others, a value that
+    /// nests deeper than any document may.
     pub fn eval_in<'a>(&'a self, environment: &Environment<'a>) -> Result<Evaluated<'a>> {
-        match self {
-            Expression::Constant(value) => Ok(value.as_ref().map_or(Evaluated::Missing, Evaluated::borrowed)),
-            Expression::Field(path) => Ok(field::resolve(ValueRef::Document(environment.root), path.components())),
-            Expression::Root => Ok(Evaluated::Borrowed(ValueRef::Document(environment.root))),
-            Expression::Meta(kind) => Ok(environment.meta(*kind).map_or(Evaluated::Missing, Evaluated::Borrowed)),
-            Expression::Variable { frame, path } => {
-                let Some(value) = environment.variable(*frame) else { return Ok(Evaluated::Missing) };
-                Ok(field::resolve(value, path.as_ref().map_or(&[], Path::components)))
+        let made = match self {
+            Expression::Constant(value) => return Ok(value.as_deref().map_or(Evaluated::Missing, Evaluated::borrowed)),
+            Expression::Field(path) => return Ok(field::resolve(environment.root.into(), path.components())),
+            Expression::Root => return Ok(Evaluated::Borrowed(environment.root.into())),
+            Expression::Meta(kind) => {
+                return Ok(environment.meta(*kind).map_or(Evaluated::Missing, Evaluated::Borrowed));
             }
-            Expression::Document(fields) => {
-                let mut doc = DocBuf::new();
-                for (name, expression) in fields.iter() {
-                    if let Some(value) = expression.eval_in(environment)?.get() {
-                        doc.append(name, value);
-                    }
-                    check_growth("a document", doc.as_bytes().len())?;
-                }
-                Ok(Evaluated::Owned(Value::Document(doc)))
+            Expression::Variable { outwards, path } => {
+                let Some(value) = environment.variable(*outwards) else { return Ok(Evaluated::Missing) };
+                return Ok(field::resolve(value, path.as_ref().map_or(&[], Path::components)));
             }
-            Expression::Array(items) => {
-                let mut array = ArrayBuf::new();
-                for item in items.iter() {
-                    array.push(item.eval_in(environment)?.get().unwrap_or(ValueRef::Null));
-                    check_growth("an array", array.as_array().as_bytes().len())?;
-                }
-                Ok(Evaluated::Owned(Value::Array(array)))
-            }
-            Expression::Call(call) => tick().and_then(|()| call.eval(environment)),
-            Expression::Special(special) => tick().and_then(|()| special.eval(environment)),
-        }
+            Expression::Document(fields) => document(fields, environment)?,
+            Expression::Array(items) => array(items, environment)?,
+            Expression::Call(call) => call.eval(environment)?,
+            Expression::Special(special) => special.eval(environment)?,
+        };
+        tick_for(made.made_bytes())?;
+        made.check_depth()?;
+        Ok(made)
     }
 
     /// Whether any part of it looks at the document.
@@ -218,7 +220,7 @@ impl Expression {
             Ok(value) if self.is_literal() || value.made_bytes() <= FOLDED_BYTES_MAX => value.into_value(),
             _ => return self,
         };
-        Expression::Constant(value)
+        Expression::of_value(value)
     }
 
     /// Whether it is an array or a document of constants, which is no larger than the client wrote it.
@@ -230,4 +232,26 @@ impl Expression {
             _ => false,
         }
     }
+}
+
+fn document<'a>(fields: &'a [(Box<str>, Expression)], environment: &Environment<'a>) -> Result<Evaluated<'a>> {
+    let mut doc = DocBuf::new();
+    for (name, expression) in fields {
+        if let Some(value) = expression.eval_in(environment)?.get() {
+            doc.append(name, value);
+        }
+        tick()?;
+        check_growth("a document", doc.as_bytes().len())?;
+    }
+    Ok(doc.into())
+}
+
+fn array<'a>(items: &'a [Expression], environment: &Environment<'a>) -> Result<Evaluated<'a>> {
+    let mut array = ArrayBuf::new();
+    for item in items {
+        array.push(item.eval_in(environment)?.get().unwrap_or(ValueRef::Null));
+        tick()?;
+        check_growth("an array", array.as_array().as_bytes().len())?;
+    }
+    Ok(array.into())
 }

@@ -1,23 +1,29 @@
 //! From BSON to the tree of an expression.
 
-use arbor_bson::{Doc, ValueRef};
+use arbor_bson::{Doc, Value, ValueRef};
+use hashbrown::HashMap;
 
 use super::{Expression, field, op, variable};
+use crate::by_name::ByName;
+use crate::stop::tick;
 use crate::{Code, Context, Error, Path, Result, field_path, text};
 
 pub struct Parser<'c> {
     pub context: &'c Context,
-    /// Names of the variables bound around the place that is parsed, outermost first.
-    scope: Vec<String>,
+    /// How many variables are bound around the place that is parsed.
+    bound: usize,
+    /// Of each name, how many variables were bound outside of it; the innermost comes last.
+    scope: HashMap<Box<str>, Vec<usize>>,
     depth: usize,
 }
 
 impl<'c> Parser<'c> {
     pub fn new(context: &'c Context) -> Parser<'c> {
-        Parser { context, scope: Vec::new(), depth: 0 }
+        Parser { context, bound: 0, scope: HashMap::new(), depth: 0 }
     }
 
     pub fn expression(&mut self, value: ValueRef) -> Result<Expression> {
+        tick()?;
         self.depth += 1;
         if self.depth > self.context.limits.depth_max {
             return Err(Error::new(Code::OVERFLOW, "expression is nested too deeply"));
@@ -29,7 +35,7 @@ impl<'c> Parser<'c> {
                 let items = array.iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?;
                 Expression::Array(items.into()).fold()
             }
-            other => Expression::Constant(Some(other.to_value())),
+            other => Expression::constant(other.to_value()),
         };
         self.depth -= 1;
         Ok(expression)
@@ -50,10 +56,15 @@ impl<'c> Parser<'c> {
 
     /// Parses with more variables in scope, to be bound in this order.
     pub fn with_variables(&mut self, names: &[&str], value: ValueRef) -> Result<Expression> {
-        let outside = self.scope.len();
-        self.scope.extend(names.iter().map(|name| (*name).to_owned()));
+        for name in names {
+            self.scope.entry_ref(*name).or_default().push(self.bound);
+            self.bound += 1;
+        }
         let expression = self.expression(value);
-        self.scope.truncate(outside);
+        for name in names {
+            self.scope.get_mut(*name).and_then(Vec::pop);
+            self.bound -= 1;
+        }
         expression
     }
 
@@ -65,23 +76,24 @@ impl<'c> Parser<'c> {
             }
             let path = field_path::parse(path)?;
             return Ok(match self.bound("CURRENT") {
-                Some(frame) => Expression::Variable { frame, path: Some(path) },
+                Some(outwards) => Expression::Variable { outwards, path: Some(path) },
                 None => Expression::Field(path),
             });
         };
         let (name, rest) = name.split_once('.').map_or((name, None), |(name, rest)| (name, Some(rest)));
         variable::check_name(name)?;
         let path = rest.map(field_path::parse).transpose()?;
-        if let Some(frame) = self.bound(name) {
-            return Ok(Expression::Variable { frame, path });
+        if let Some(outwards) = self.bound(name) {
+            return Ok(Expression::Variable { outwards, path });
         }
         let name = if name == "CURRENT" { "ROOT" } else { name };
         Ok(within(variable::outer(name, self.context)?, path))
     }
 
-    /// How many frames outwards a variable of this name is bound.
+    /// How many variables outwards the one of this name is bound.
     fn bound(&self, name: &str) -> Option<usize> {
-        self.scope.iter().rev().position(|known| known == name)
+        let outside = self.scope.get(name)?.last()?;
+        Some(self.bound - 1 - outside)
     }
 
     fn document(&mut self, doc: Doc) -> Result<Expression> {
@@ -109,23 +121,23 @@ impl<'c> Parser<'c> {
     }
 
     fn object(&mut self, doc: Doc) -> Result<Expression> {
-        let mut fields: Vec<(Box<str>, Expression)> = Vec::new();
+        let mut fields = ByName::default();
         for (name, value) in doc {
             field_path::check_name(name)?;
             if name.contains('.') {
                 let message = "FieldPath field names may not contain '.'. Consider using $getField or $setField.";
                 return Err(Error::location(16412, message));
             }
-            if fields.iter().any(|(known, _)| **known == *name) {
+            if fields.get(name).is_some() {
                 let shown = text::shell(ValueRef::Document(doc));
                 return Err(Error::location(
                     16406,
                     format!("duplicate field name specified in object literal: {shown}"),
                 ));
             }
-            fields.push((name.into(), self.expression(value)?));
+            fields.add(name, self.expression(value)?);
         }
-        Ok(Expression::Document(fields.into()).fold())
+        Ok(Expression::Document(fields.into_entries().into()).fold())
     }
 }
 
@@ -135,7 +147,7 @@ fn within(expression: Expression, path: Option<Path>) -> Expression {
         (expression, None) => expression,
         (Expression::Root, Some(path)) => Expression::Field(path),
         (Expression::Constant(Some(value)), Some(path)) => {
-            Expression::Constant(field::resolve(value.as_ref(), path.components()).into_value())
+            Expression::of_value(field::resolve(Value::as_ref(&value), path.components()).into_value())
         }
         (_, Some(_)) => Expression::Constant(None),
     }

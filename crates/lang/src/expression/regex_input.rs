@@ -121,11 +121,10 @@ impl Special for RegexInput {
     }
 }
 
-/// `{ match, idx, captures }`; `idx` counts code points.
-pub fn found_document(text: &str, capture: &Capture) -> DocBuf {
+/// `{ match, idx, captures }`; `idx` counts the code points before.
+pub fn found_document(text: &str, capture: &Capture, before: usize) -> DocBuf {
     let part = |(start, end): (usize, usize)| text.get(start..end).unwrap_or("");
     let groups = capture.groups.iter().map(|group| group.map_or(ValueRef::Null, |at| ValueRef::String(part(at))));
-    let before = part((0, capture.start)).chars().count();
     DocBuf::new()
         .with("match", part((capture.start, capture.end)))
         .with("idx", before as i32)

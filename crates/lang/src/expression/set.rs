@@ -3,7 +3,14 @@
 use arbor_bson::ValueRef;
 
 use super::Evaluated;
-use crate::Collation;
+use crate::stop::{check_scratch, sort_by};
+use crate::{Collation, Result};
+
+/// Whether there is memory for so many values; what sorts them needs half as much again. Errors: ExceededMemoryLimit.
+#[inline]
+pub fn check_len(len: usize) -> Result<()> {
+    check_scratch("a set", len * size_of::<ValueRef>() / 2 * 3)
+}
 
 pub struct Set<'v> {
     values: Vec<ValueRef<'v>>,
@@ -12,17 +19,24 @@ pub struct Set<'v> {
 
 impl<'v> Set<'v> {
     /// `None` when the value is no array.
-    pub fn of(value: &'v Evaluated, collation: &'v Collation) -> Option<Set<'v>> {
+    pub fn of(value: &'v Evaluated, collation: &'v Collation) -> Result<Option<Set<'v>>> {
         match value.get() {
-            Some(ValueRef::Array(elements)) => Some(Set::of_values(elements.iter().collect(), collation)),
-            _ => None,
+            Some(ValueRef::Array(elements)) => {
+                let mut values = Vec::new();
+                for element in elements.iter() {
+                    values.push(element);
+                    check_len(values.len())?;
+                }
+                Set::of_values(values, collation).map(Some)
+            }
+            _ => Ok(None),
         }
     }
 
-    pub fn of_values(mut values: Vec<ValueRef<'v>>, collation: &'v Collation) -> Set<'v> {
-        values.sort_by(|a, b| collation.compare(*a, *b));
+    pub fn of_values(mut values: Vec<ValueRef<'v>>, collation: &'v Collation) -> Result<Set<'v>> {
+        sort_by(&mut values, |a, b| collation.compare(*a, *b))?;
         values.dedup_by(|a, b| collation.equal(*a, *b));
-        Set { values, collation }
+        Ok(Set { values, collation })
     }
 
     pub fn contains(&self, value: ValueRef) -> bool {

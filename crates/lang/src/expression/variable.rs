@@ -1,6 +1,9 @@
 //! `$$variables`: names, and the ones the system defines.
 
+use std::sync::Arc;
+
 use arbor_bson::{Value, ValueRef};
+use hashbrown::HashMap;
 
 use super::Expression;
 use crate::{Context, Error, Result};
@@ -45,7 +48,7 @@ pub fn outer(name: &str, context: &Context) -> Result<Expression> {
     match name {
         "ROOT" => return Ok(Expression::Root),
         "REMOVE" => return Ok(Expression::Constant(None)),
-        "NOW" => return Ok(Expression::Constant(Some(Value::DateTime(context.now)))),
+        "NOW" => return Ok(Expression::constant(Value::DateTime(context.now))),
         "KEEP" | "PRUNE" | "DESCEND" => return Ok(Expression::constant(name.to_lowercase())),
         "CLUSTER_TIME" => {
             let missing = || Error::location(51144, "Builtin variable '$$CLUSTER_TIME' is not available");
@@ -53,9 +56,23 @@ pub fn outer(name: &str, context: &Context) -> Result<Expression> {
         }
         _ => {}
     }
-    let bound = context.variables.iter().rev().find(|(known, _)| known == name);
-    match bound {
-        Some((_, value)) => Ok(Expression::Constant(Some(value.clone()))),
+    match context.variables.get(name) {
+        Some(value) => Ok(Expression::Constant(Some(value.clone()))),
         None => Err(Error::location(17276, format!("Use of undefined variable: {name}"))),
+    }
+}
+
+/// The variables of a command's `let`, by name. Cloning shares them.
+#[derive(Clone, Debug, Default)]
+pub struct Variables(Arc<HashMap<Box<str>, Arc<Value>>>);
+
+impl Variables {
+    /// Adds a variable; it hides one of the same name.
+    pub fn set(&mut self, name: &str, value: Value) {
+        Arc::make_mut(&mut self.0).insert(name.into(), Arc::new(value));
+    }
+
+    fn get(&self, name: &str) -> Option<&Arc<Value>> {
+        self.0.get(name)
     }
 }

@@ -61,7 +61,7 @@ impl Near {
             ValueRef::Document(doc) if doc.get("$geometry").is_some() => of_geometry(doc)?,
             other => of_pair(other, on_sphere)?,
         };
-        near.path = Path::new(field);
+        near.path = Path::of_input(field)?;
         for (beside, value) in operators {
             if matches!(beside, "$minDistance" | "$maxDistance") {
                 near.limit(beside, value)?;
@@ -78,7 +78,7 @@ impl Near {
             other => of_pair(other, on_sphere)?.from,
         };
         let source = DocBuf::new().with("$geoNear", near);
-        Ok(Near { path: Path::new(field), source, ..Near::from(from) })
+        Ok(Near { path: Path::of_input(field)?, source, ..Near::from(from) })
     }
 
     fn from(from: NearFrom) -> Near {

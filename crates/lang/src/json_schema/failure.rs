@@ -1,9 +1,12 @@
 //! Why a value does not fit a schema, in the layout of MongoDB's `errInfo.details`.
 
+use std::collections::HashSet;
+
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 
 use super::test::{is_additional, matching, missing, repeated_item};
 use super::{Allowed, Dependency, Measure, Rule, Schema, Test};
+use crate::fields::Fields;
 use crate::matcher::Regex;
 use crate::{Result, text};
 
@@ -107,8 +110,9 @@ fn of_properties(test: &Test, named: DocBuf, specified: impl Fn() -> DocBuf, doc
         }
         Test::Properties(properties) => {
             let mut failed = ArrayBuf::new();
+            let fields = Fields::of(doc, properties.len());
             for (name, schema) in properties {
-                if let Some(value) = doc.get(name)
+                if let Some(value) = fields.get(name)
                     && !schema.matches(value)?
                 {
                     failed.push(&schema.described(DocBuf::new().with("propertyName", name.as_str()), value)?);
@@ -122,8 +126,9 @@ fn of_properties(test: &Test, named: DocBuf, specified: impl Fn() -> DocBuf, doc
         }
         Test::Dependencies(dependencies) => {
             let mut failed = ArrayBuf::new();
+            let fields = Fields::of(doc, dependencies.len());
             for (name, dependency) in dependencies {
-                if doc.get(name).is_none() || dependency.holds(doc)? {
+                if fields.get(name).is_none() || dependency.holds(doc)? {
                     continue;
                 }
                 let entry = DocBuf::new().with("conditionalProperty", name.as_str());
@@ -157,7 +162,7 @@ fn by_pattern(patterns: &[(Regex, Schema)], doc: Doc<'_>) -> Result<ArrayBuf> {
 fn additional(
     named: DocBuf,
     specified: impl Fn() -> DocBuf,
-    (names, patterns, allowed): (&[String], &[Regex], &Allowed),
+    (names, patterns, allowed): (&HashSet<String>, &[Regex], &Allowed),
     doc: Doc<'_>,
 ) -> Result<DocBuf> {
     let mut further = Vec::new();

@@ -1,7 +1,10 @@
 //! One keyword of a schema as it stands in the document, and MongoDB's errors for what it may not be.
 
+use std::collections::HashSet;
+
 use arbor_bson::{Array, Doc, ValueRef};
 
+use crate::stop::tick;
 use crate::{Error, Result, number, text};
 
 #[derive(Clone, Copy)]
@@ -45,7 +48,7 @@ impl<'k> Keyword<'k> {
 
     /// Strings, at least one and none twice.
     pub fn names(self) -> Result<Vec<String>> {
-        let mut names: Vec<String> = Vec::new();
+        let (mut names, mut known) = (Vec::new(), HashSet::new());
         for value in self.filled_array()?.iter() {
             let ValueRef::String(name) = value else {
                 let found = text::type_name(Some(value));
@@ -53,7 +56,8 @@ impl<'k> Keyword<'k> {
                     self.mistyped(&format!("must be an array of strings, but found an element of type: {found}"))
                 );
             };
-            if names.iter().any(|known| known == name) {
+            tick()?;
+            if !known.insert(name) {
                 return Err(self.wrong("array cannot contain duplicate values"));
             }
             names.push(name.to_owned());

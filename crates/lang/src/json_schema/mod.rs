@@ -17,10 +17,13 @@ mod test;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use arbor_bson::{Doc, DocBuf, Value, ValueRef};
 
 use crate::Result;
 use crate::matcher::{Regex, TypeSet};
+use crate::stop::tick;
 
 /// A parsed schema. Shared freely between threads.
 #[derive(Clone, Debug)]
@@ -56,7 +59,7 @@ enum Test {
     },
     Pattern(Regex),
     /// Keys of the values, see `test::unordered_key`.
-    Enum(Vec<Vec<u8>>),
+    Enum(HashSet<Vec<u8>>),
     UniqueItems,
     EachItem(Schema),
     /// A schema for each position.
@@ -71,7 +74,7 @@ enum Test {
     PatternProperties(Vec<(Regex, Schema)>),
     /// For properties that no name and no pattern is about.
     AdditionalProperties {
-        names: Vec<String>,
+        names: HashSet<String>,
         patterns: Vec<Regex>,
         allowed: Allowed,
     },
@@ -117,6 +120,7 @@ impl Schema {
 
     pub fn matches(&self, value: ValueRef<'_>) -> Result<bool> {
         for rule in &self.rules {
+            tick()?;
             if !rule.holds(value)? {
                 return Ok(false);
             }

@@ -1,11 +1,14 @@
 //! From a document to the rules of a schema.
 
+use std::collections::HashSet;
+
 use arbor_bson::{Doc, DocBuf, Type, ValueRef};
 
 use super::keyword::Keyword;
 use super::test::unordered_key;
 use super::{Allowed, Dependency, Measure, Rule, Schema, Test};
 use crate::matcher::{Regex, TypeSet};
+use crate::stop::tick;
 use crate::{Error, Result, number};
 
 /// Keywords that make rules, in the order in which MongoDB describes what does not hold.
@@ -52,6 +55,7 @@ pub fn schema_operand(value: ValueRef<'_>) -> Result<Schema> {
 }
 
 fn schema(source: Doc<'_>) -> Result<Schema> {
+    tick()?;
     for (name, _) in source {
         if UNSUPPORTED.contains(&name) {
             return Err(Error::failed_to_parse(format!("$jsonSchema keyword '{name}' is not currently supported")));
@@ -198,13 +202,14 @@ fn properties(keyword: Keyword<'_>) -> Result<Vec<(String, Schema)>> {
 
 fn additional_properties(keyword: Keyword<'_>, source: Doc<'_>) -> Result<Option<Test>> {
     let Some(allowed) = allowed(keyword)? else { return Ok(None) };
-    let names_in = |keyword: &str| match source.get(keyword) {
-        Some(ValueRef::Document(doc)) => doc.iter().map(|(name, _)| name.to_owned()).collect(),
-        _ => Vec::new(),
+    let beside = |keyword: &str| match source.get(keyword) {
+        Some(ValueRef::Document(doc)) => doc,
+        _ => Doc::empty(),
     };
+    let names = beside("properties").iter().map(|(name, _)| name.to_owned()).collect();
     let patterns =
-        names_in("patternProperties").iter().map(|pattern| Regex::new(pattern, "")).collect::<Result<_>>()?;
-    Ok(Some(Test::AdditionalProperties { names: names_in("properties"), patterns, allowed }))
+        beside("patternProperties").iter().map(|(pattern, _)| Regex::new(pattern, "")).collect::<Result<_>>()?;
+    Ok(Some(Test::AdditionalProperties { names, patterns, allowed }))
 }
 
 fn dependencies(keyword: Keyword<'_>) -> Result<Test> {
@@ -237,13 +242,12 @@ fn schemas(keyword: Keyword<'_>) -> Result<Vec<Schema>> {
 }
 
 fn enumeration(keyword: Keyword<'_>) -> Result<Test> {
-    let mut keys = Vec::new();
+    let mut keys = HashSet::new();
     for value in keyword.filled_array()?.iter() {
-        let key = unordered_key(value);
-        if keys.contains(&key) {
+        tick()?;
+        if !keys.insert(unordered_key(value)) {
             return Err(keyword.wrong("array cannot contain duplicate values"));
         }
-        keys.push(key);
     }
     Ok(Test::Enum(keys))
 }

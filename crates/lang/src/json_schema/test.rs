@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 
-use arbor_bson::{ArrayBuf, Doc, DocBuf, Number, Value, ValueRef, keystring};
+use arbor_bson::{ArrayBuf, DEPTH_MAX, Doc, Number, Value, ValueRef, keystring};
 
 use super::{Allowed, Dependency, Measure, Rule, Schema, Test};
+use crate::fields::Fields;
 use crate::matcher::{Compare, Regex, holds};
+use crate::stop::tick;
 use crate::{Collation, Result, number};
 
 impl Rule {
@@ -31,9 +33,12 @@ impl Rule {
             (Test::AdditionalItems { from, allowed }, ValueRef::Array(items)) => {
                 all(items.iter().skip(*from), |item| allowed.allows(item))
             }
-            (Test::Required(names), ValueRef::Document(doc)) => Ok(missing(names, doc).is_empty()),
+            (Test::Required(names), ValueRef::Document(doc)) => has_all(names, doc),
             (Test::Properties(properties), ValueRef::Document(doc)) => {
-                all(properties.iter(), |(name, schema)| doc.get(name).map_or(Ok(true), |value| schema.matches(value)))
+                let fields = Fields::of(doc, properties.len());
+                all(properties.iter(), |(name, schema)| {
+                    fields.get(name).map_or(Ok(true), |value| schema.matches(value))
+                })
             }
             (Test::PatternProperties(patterns), ValueRef::Document(doc)) => all(patterns.iter(), |(regex, schema)| {
                 all(doc.iter(), |(name, value)| Ok(!regex.is_match(name)? || schema.matches(value)?))
@@ -42,7 +47,8 @@ impl Rule {
                 all(doc.iter(), |(name, value)| Ok(!is_additional(name, names, patterns)? || allowed.allows(value)?))
             }
             (Test::Dependencies(dependencies), ValueRef::Document(doc)) => {
-                all(dependencies.iter(), |(name, dependency)| Ok(doc.get(name).is_none() || dependency.holds(doc)?))
+                let fields = Fields::of(doc, dependencies.len());
+                all(dependencies.iter(), |(name, dependency)| Ok(fields.get(name).is_none() || dependency.holds(doc)?))
             }
             (Test::AllOf(schemas), value) => all(schemas.iter(), |schema| schema.matches(value)),
             (Test::AnyOf(schemas), value) => Ok(!matching(schemas, value)?.is_empty()),
@@ -78,7 +84,7 @@ impl Dependency {
     /// Requires that the property is there.
     pub fn holds(&self, doc: Doc<'_>) -> Result<bool> {
         match self {
-            Dependency::Properties(names) => Ok(missing(names, doc).is_empty()),
+            Dependency::Properties(names) => has_all(names, doc),
             Dependency::Schema(schema) => schema.matches(ValueRef::Document(doc)),
         }
     }
@@ -95,6 +101,7 @@ fn comparison(least: bool, exclusive: bool) -> Compare {
 
 fn all<T>(items: impl Iterator<Item = T>, mut holds: impl FnMut(T) -> Result<bool>) -> Result<bool> {
     for item in items {
+        tick()?;
         if !holds(item)? {
             return Ok(false);
         }
@@ -113,12 +120,18 @@ pub fn matching(schemas: &[Schema], value: ValueRef<'_>) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-pub fn missing<'n>(names: &'n [String], doc: Doc<'_>) -> Vec<&'n str> {
-    names.iter().map(String::as_str).filter(|name| doc.get(name).is_none()).collect()
+fn has_all(names: &[String], doc: Doc<'_>) -> Result<bool> {
+    let fields = Fields::of(doc, names.len());
+    all(names.iter(), |name| Ok(fields.get(name).is_some()))
 }
 
-pub fn is_additional(name: &str, names: &[String], patterns: &[Regex]) -> Result<bool> {
-    if names.iter().any(|known| known == name) {
+pub fn missing<'n>(names: &'n [String], doc: Doc<'_>) -> Vec<&'n str> {
+    let fields = Fields::of(doc, names.len());
+    names.iter().map(String::as_str).filter(|name| fields.get(name).is_none()).collect()
+}
+
+pub fn is_additional(name: &str, names: &HashSet<String>, patterns: &[Regex]) -> Result<bool> {
+    if names.contains(name) {
         return Ok(false);
     }
     all(patterns.iter(), |regex| Ok(!regex.is_match(name)?))
@@ -145,23 +158,22 @@ pub fn repeated_item(value: ValueRef<'_>) -> Option<ValueRef<'_>> {
 
 /// Equal for values that compare equal when the order of fields does not count.
 pub fn unordered_key(value: ValueRef<'_>) -> Vec<u8> {
-    keystring::key_of(sorted(value).as_ref()).bytes
+    keystring::key_of(sorted(value, DEPTH_MAX).as_ref()).bytes
 }
 
-/// The value with the fields of all documents in it in order of their names.
-fn sorted(value: ValueRef<'_>) -> Value {
+/// The value with the fields of all documents in it in order of their names, down to so many levels: deeper ones are of
+/// versions that did not limit them, and stay as they are.
+fn sorted(value: ValueRef<'_>, levels: usize) -> Value {
+    let Some(levels) = levels.checked_sub(1) else { return value.to_value() };
     match value {
         ValueRef::Document(doc) => {
-            let mut fields: Vec<(&str, Value)> = doc.iter().map(|(name, value)| (name, sorted(value))).collect();
+            let mut fields: Vec<(&str, Value)> =
+                doc.iter().map(|(name, value)| (name, sorted(value, levels))).collect();
             fields.sort_by_key(|(name, _)| *name);
-            let mut out = DocBuf::new();
-            for (name, value) in &fields {
-                out.append(name, value);
-            }
-            Value::Document(out)
+            Value::Document(fields.iter().map(|(name, value)| (name, value)).collect())
         }
         ValueRef::Array(items) => {
-            let items: Vec<Value> = items.iter().map(sorted).collect();
+            let items: Vec<Value> = items.iter().map(|item| sorted(item, levels)).collect();
             Value::Array(items.iter().collect::<ArrayBuf>())
         }
         other => other.to_value(),

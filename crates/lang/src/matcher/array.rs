@@ -6,6 +6,7 @@ use arbor_bson::{Doc, ValueRef};
 
 use super::parse::{Parser, is_operator};
 use super::{Compare, Node, Regex};
+use crate::stop::tick;
 use crate::{Error, Path, Result, number, text};
 
 /// `$all` is an `And` of equalities, regular expressions or `$elemMatch`es; an empty list matches nothing.
@@ -20,6 +21,7 @@ pub(super) fn parse_all(parser: &mut Parser, path: Path, value: ValueRef) -> Res
     let by_elem_match = list.get(0).is_some_and(elem_match);
     let mut parts = Vec::new();
     for value in list.iter() {
+        tick()?;
         parts.push(match value {
             ValueRef::Document(doc) if by_elem_match && doc.first().is_some_and(|(name, _)| name == "$elemMatch") => {
                 parse_elem_match(parser, path.clone(), doc.get("$elemMatch").unwrap_or(ValueRef::Null))?

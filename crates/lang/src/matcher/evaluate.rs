@@ -3,7 +3,8 @@
 
 use arbor_bson::{Doc, ValueRef};
 
-use super::{Node, array, compare, modulo};
+use super::{In, Node, array, compare, modulo};
+use crate::fields::Fields;
 use crate::path::Leaf;
 use crate::stop::tick;
 use crate::{Collation, Error, Input, Metadata, Path, Result};
@@ -37,24 +38,40 @@ impl<'m> State<'m> {
     }
 }
 
+/// Whether all of the predicates hold, or none of them does.
+fn all(nodes: &[Node], doc: Doc, state: &mut State, hold: bool) -> bool {
+    let fields = match Fields::of(doc, nodes.len()) {
+        Fields::Plain(_) => return nodes.iter().all(|node| node.matches_document(doc, state) == hold),
+        fields => fields,
+    };
+    nodes.iter().all(|node| match node.place() {
+        Some((path, leaf)) => node.matches_path(path, leaf, fields.get(path.head()), state) == hold,
+        None => node.matches_document(doc, state) == hold,
+    })
+}
+
 impl Node {
     pub(super) fn matches_document(&self, doc: Doc, state: &mut State) -> bool {
         match self {
-            Node::And(nodes) => nodes.iter().all(|node| node.matches_document(doc, state)),
-            Node::Or(nodes) => nodes.iter().any(|node| node.matches_document(doc, state)),
-            Node::Nor(nodes) => without_position(state, |s| !nodes.iter().any(|node| node.matches_document(doc, s))),
+            Node::And(nodes) => all(nodes, doc, state, true),
+            Node::Or(nodes) => !all(nodes, doc, state, false),
+            Node::Nor(nodes) => without_position(state, |s| all(nodes, doc, s, false)),
             Node::Not(node) => without_position(state, |s| !node.matches_document(doc, s)),
-            Node::Compare { path, .. } | Node::Type { path, .. } | Node::Regex { path, .. } => {
-                self.matches_path(path, Leaf::Expand, doc, state)
-            }
-            Node::Mod { path, .. } | Node::Bits { path, .. } => self.matches_path(path, Leaf::Expand, doc, state),
-            Node::In(membership) => self.matches_path(&membership.path, Leaf::Expand, doc, state),
-            Node::Exists { path }
-            | Node::Size { path, .. }
-            | Node::ElemMatchObject { path, .. }
-            | Node::ElemMatchValue { path, .. }
-            | Node::Geo { path, .. } => self.matches_path(path, Leaf::Whole, doc, state),
-            Node::Near(near) => self.matches_path(&near.path, Leaf::Whole, doc, state),
+            Node::Compare { .. }
+            | Node::Type { .. }
+            | Node::Regex { .. }
+            | Node::Mod { .. }
+            | Node::Bits { .. }
+            | Node::In(_)
+            | Node::Exists { .. }
+            | Node::Size { .. }
+            | Node::ElemMatchObject { .. }
+            | Node::ElemMatchValue { .. }
+            | Node::Geo { .. }
+            | Node::Near(_) => self.place().is_some_and(|(path, leaf)| {
+                let head = doc.get(path.head());
+                self.matches_path(path, leaf, head, state)
+            }),
             Node::Expr(expression) => {
                 let result = expression.eval_bool(Input::new(doc, state.metadata));
                 state.fail(result)
@@ -73,8 +90,28 @@ impl Node {
         }
     }
 
-    fn matches_path(&self, path: &Path, leaf: Leaf, doc: Doc, state: &mut State) -> bool {
-        path.visit(doc, leaf, &mut |visit| {
+    /// What a predicate about one path looks at.
+    fn place(&self) -> Option<(&Path, Leaf)> {
+        match self {
+            Node::Compare { path, .. }
+            | Node::Type { path, .. }
+            | Node::Regex { path, .. }
+            | Node::Mod { path, .. }
+            | Node::Bits { path, .. }
+            | Node::In(In { path, .. }) => Some((path, Leaf::Expand)),
+            Node::Exists { path }
+            | Node::Size { path, .. }
+            | Node::ElemMatchObject { path, .. }
+            | Node::ElemMatchValue { path, .. }
+            | Node::Geo { path, .. } => Some((path, Leaf::Whole)),
+            Node::Near(near) => Some((&near.path, Leaf::Whole)),
+            _ => None,
+        }
+    }
+
+    /// `head`: the field that the path begins with.
+    fn matches_path(&self, path: &Path, leaf: Leaf, head: Option<ValueRef>, state: &mut State) -> bool {
+        path.visit_from(head, leaf, &mut |visit| {
             if !state.goes_on() {
                 return true;
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arbor_bson::{Value, ValueRef};
 
 use super::{In, Regex};
+use crate::stop::{sort_by, tick};
 use crate::{Collation, Error, Path, Result};
 
 impl In {
@@ -16,6 +17,7 @@ impl In {
         let mut values = Vec::new();
         let mut regexes = Vec::new();
         for value in list.iter() {
+            tick()?;
             match value {
                 ValueRef::Regex { pattern, options } => regexes.push(Arc::new(Regex::new(pattern, options)?)),
                 ValueRef::Document(doc) if doc.first().is_some_and(|(name, _)| super::parse::is_operator(name)) => {
@@ -25,6 +27,7 @@ impl In {
                 other => values.push(other.to_value()),
             }
         }
+        sort_by(&mut values, |a, b| collation.compare(a.as_ref(), b.as_ref()))?;
         Ok(In { regexes, ..In::of_values(path, values, collation) })
     }
 

@@ -4,6 +4,7 @@ mod array;
 mod bits;
 mod compare;
 mod evaluate;
+mod large;
 mod membership;
 mod modulo;
 mod node;
@@ -19,6 +20,7 @@ mod unsupported;
 
 use std::sync::Arc;
 
+use arbor_base::memory::Reservation;
 use arbor_bson::{Doc, ValueRef};
 
 use self::evaluate::State;
@@ -44,6 +46,8 @@ pub struct Filter {
     root: Node,
     /// How its strings compare; `$expr` and lists of `$in` know it themselves.
     collation: Collation,
+    /// Of a large one.
+    _memory: Option<Arc<Reservation>>,
 }
 
 /// A document matched. `position` is the index of the first matching element of the array that the last array
@@ -55,24 +59,26 @@ pub struct Matched {
 
 impl Filter {
     pub fn parse(filter: Doc, context: &Context) -> Result<Filter> {
+        let memory = large::reserve(filter)?;
         let mut parser = parse::Parser::new(context);
         let root = parser.document(filter)?;
         text::check(&root, parser.has_text)?;
         if parser.nears > 0 {
             return Err(Error::location(5_626_500, NEAR_OUT_OF_PLACE));
         }
-        Ok(Filter::of(root, context))
+        Ok(Filter { _memory: memory, ..Filter::of(root, context) })
     }
 
     /// A filter that is going to be planned: it may have one `$near`, which says the order too.
     pub fn parse_query(filter: Doc, context: &Context) -> Result<Filter> {
+        let memory = large::reserve(filter)?;
         let mut parser = parse::Parser::new(context);
         let root = parser.document(filter)?;
         text::check(&root, parser.has_text)?;
         if parser.has_text && parser.nears > 0 {
             return Err(Error::bad_value("text and geoNear not allowed in same query"));
         }
-        let filter = Filter::of(root, context);
+        let filter = Filter { _memory: memory, ..Filter::of(root, context) };
         match parser.nears {
             0 => Ok(filter),
             1 if filter.near().is_some() => Ok(filter),
@@ -91,12 +97,12 @@ impl Filter {
     }
 
     fn of(root: Node, context: &Context) -> Filter {
-        Filter { root: root.optimise(&context.collation), collation: context.collation.clone() }
+        Filter::from_root(root.optimise(&context.collation), &context.collation)
     }
 
     /// A filter of parts of another filter's tree, and with its collation.
     pub fn from_root(root: Node, collation: &Collation) -> Filter {
-        Filter { root, collation: collation.clone() }
+        Filter { root, collation: collation.clone(), _memory: None }
     }
 
     /// `{}` in a statement with this collation.

@@ -9,6 +9,7 @@ use super::{Compare, In, Node, Regex, TextNode, TypeSet, array, compare, modulo,
 use crate::expression::is_true;
 use crate::geo::{GeoTest, Near};
 use crate::json_schema::Schema;
+use crate::stop::tick;
 use crate::{Context, Error, Expression, Path, Result};
 
 pub(super) struct Parser<'c> {
@@ -37,6 +38,7 @@ impl<'c> Parser<'c> {
         self.enter()?;
         let mut nodes = Vec::new();
         for (name, value) in filter {
+            tick()?;
             let node = match name.strip_prefix('$') {
                 Some(_) if !matches!(name, "$ref" | "$id" | "$db") => self.top_level(name, value)?,
                 _ => self.field(name, value)?,
@@ -106,7 +108,7 @@ impl<'c> Parser<'c> {
             ValueRef::Regex { pattern, options } => regex(name, pattern, options),
             other => {
                 compare::check_operand(name, "$eq", other)?;
-                Ok(Node::Compare { path: Path::new(name), op: Compare::Eq, value: other.to_value() })
+                Ok(Node::Compare { path: Path::of_input(name)?, op: Compare::Eq, value: other.to_value() })
             }
         }
     }
@@ -114,10 +116,12 @@ impl<'c> Parser<'c> {
     /// `{ $gt: 1, $lt: 5 }` for one field.
     pub fn operators(&mut self, field: &str, operators: Doc) -> Result<Node> {
         self.enter()?;
-        let mut nodes = Vec::new();
+        let (mut nodes, near) = (Vec::new(), beside_near(operators));
+        let (options, has_regex) = (operators.get("$options"), operators.get("$regex").is_some());
         for (name, value) in operators {
+            tick()?;
             match name {
-                "$options" if operators.get("$regex").is_none() => {
+                "$options" if !has_regex => {
                     return Err(Error::bad_value("$options needs a $regex"));
                 }
                 "$options" => {}
@@ -125,8 +129,8 @@ impl<'c> Parser<'c> {
                     self.nears += 1;
                     nodes.push(Node::Near(Arc::new(Near::parse(field, name, operators)?)));
                 }
-                "$minDistance" | "$maxDistance" if beside_near(operators) => {}
-                "$regex" => nodes.push(regex_operator(field, value, operators.get("$options"))?),
+                "$minDistance" | "$maxDistance" if near => {}
+                "$regex" => nodes.push(regex_operator(field, value, options)?),
                 _ => nodes.push(self.operator(field, name, value)?),
             }
         }
@@ -135,7 +139,7 @@ impl<'c> Parser<'c> {
     }
 
     fn operator(&mut self, field: &str, name: &str, value: ValueRef) -> Result<Node> {
-        let path = Path::new(field);
+        let path = Path::of_input(field)?;
         if let Some(op) = Compare::of_operator(name) {
             compare::check_operand(field, name, value)?;
             let node = Node::Compare { path, op, value: value.to_value() };
@@ -191,7 +195,7 @@ fn non_empty_types(field: &str, value: ValueRef) -> Result<TypeSet> {
 }
 
 fn regex(field: &str, pattern: &str, options: &str) -> Result<Node> {
-    Ok(Node::Regex { path: Path::new(field), regex: Arc::new(Regex::new(pattern, options)?) })
+    Ok(Node::Regex { path: Path::of_input(field)?, regex: Arc::new(Regex::new(pattern, options)?) })
 }
 
 /// `$regex` with its `$options`, each a string; a regular expression beside `$regex` may bring options of its own.

@@ -46,7 +46,7 @@ impl Projection {
             Some(path) => Some(selection::cut_to_position(doc, path.components(), position)?),
             None => None,
         };
-        let selected = self.selection.apply(cut.as_ref().map_or(doc, DocBuf::as_doc));
+        let selected = self.selection.apply(cut.as_ref().map_or(doc, DocBuf::as_doc))?;
         if self.computed.is_empty() { Ok(selected) } else { self.computed.apply(selected.as_doc(), input) }
     }
 

@@ -9,6 +9,7 @@ use super::selection::{Rule, Selection};
 use super::{Computed, Paths, Projection, ProjectionKind};
 use crate::expression::{is_true, operator_names};
 use crate::matcher::Filter as Query;
+use crate::stop::tick;
 use crate::{Context, Error, Expression, Path, Result, field_path, number, text};
 
 /// One field of the specification, with its whole path.
@@ -52,6 +53,7 @@ fn collect<'v>(
         return Err(Error::bad_value("projection is nested too deeply"));
     }
     for (name, value) in spec {
+        tick()?;
         let dotted = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
         if let Some(path) = positional_path(&dotted, kind)? {
             check_positional(value)?;
@@ -214,7 +216,9 @@ fn build(items: Vec<Item>, inclusive: bool, context: &Context) -> Result<Project
     let mut selection = Selection { inclusive, ..Selection::default() };
     let mut computed = Computed::default();
     let mut positional = None;
-    let id_is_named = items.iter().any(|item| item.path.head() == "_id");
+    if inclusive && !items.iter().any(|item| item.path.head() == "_id") {
+        selection.fields.set(field_path::parse("_id")?.components(), Rule::Keep);
+    }
     for item in items {
         let path = item.path.components();
         match item.what {
@@ -235,9 +239,6 @@ fn build(items: Vec<Item>, inclusive: bool, context: &Context) -> Result<Project
                 computed.set(path, Source::Expression(expression(value, context)?));
             }
         }
-    }
-    if inclusive && !id_is_named {
-        selection.fields.0.insert(0, ("_id".into(), Rule::Keep));
     }
     Ok(Projection { selection, computed, positional })
 }

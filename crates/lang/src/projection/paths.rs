@@ -1,23 +1,32 @@
 //! Paths of one specification must not lie within each other.
 
+use hashbrown::HashMap;
+
 use crate::{Error, Path, Result};
 
-/// The paths named so far.
+/// The paths named so far, as a tree of their names.
 #[derive(Debug, Default)]
-pub struct Paths(Vec<Path>);
+pub struct Paths {
+    inside: HashMap<Box<str>, Paths>,
+    /// A path ends here.
+    ends: bool,
+}
 
 impl Paths {
     pub fn add(&mut self, path: &Path) -> Result<()> {
-        if let Some(earlier) = self.0.iter().find(|earlier| earlier.overlaps(path)) {
-            let (shorter, longer) = (earlier.components().len(), path.components());
-            if longer.len() <= shorter {
-                return Err(Error::location(31250, format!("Path collision at {path}")));
+        let mut at = self;
+        for (level, component) in path.components().iter().enumerate() {
+            if at.ends {
+                let rest: Vec<&str> = path.components().iter().skip(level).map(|component| &*component.name).collect();
+                let message = format!("Path collision at {path} remaining portion {}", rest.join("."));
+                return Err(Error::location(31249, message));
             }
-            let rest: Vec<&str> = longer.iter().skip(shorter).map(|component| &*component.name).collect();
-            let message = format!("Path collision at {path} remaining portion {}", rest.join("."));
-            return Err(Error::location(31249, message));
+            at = at.inside.entry_ref(&*component.name).or_default();
         }
-        self.0.push(path.clone());
+        if at.ends || !at.inside.is_empty() {
+            return Err(Error::location(31250, format!("Path collision at {path}")));
+        }
+        at.ends = true;
         Ok(())
     }
 }

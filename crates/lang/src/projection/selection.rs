@@ -3,11 +3,13 @@
 //! Documents inside arrays (and arrays of arrays) are treated like a document in their place. Under an inclusion what is
 //! neither document nor array has no such field and goes; under an exclusion it stays.
 
-use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_bson::{Array, ArrayBuf, DEPTH_MAX, Doc, DocBuf, ValueRef};
 
+use crate::by_name::ByName;
 use crate::expression::slice_range;
 use crate::path::Component;
-use crate::{Error, Path, Result};
+use crate::stop::tick;
+use crate::{Error, Path, Result, depth};
 
 /// The fields that are kept (`inclusive`) or dropped.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +20,7 @@ pub struct Selection {
 
 /// Rules by field name, in the order they were written.
 #[derive(Clone, Debug, Default)]
-pub struct Fields(pub Vec<(Box<str>, Rule)>);
+pub struct Fields(ByName<Rule>);
 
 /// What happens to a field that is named.
 #[derive(Clone, Debug)]
@@ -34,28 +36,22 @@ pub enum Rule {
 }
 
 impl Fields {
-    fn rule(&self, name: &str) -> Option<&Rule> {
-        self.0.iter().find(|(known, _)| **known == *name).map(|(_, rule)| rule)
-    }
-
     /// Sets the rule at a path. Requires that no path of another rule collides with it.
     pub fn set(&mut self, path: &[Component], rule: Rule) {
         let Some((last, parents)) = path.split_last() else { return };
-        self.open(parents).0.push((last.name.clone(), rule));
+        self.open(parents).0.add(&last.name, rule);
     }
 
     /// The fields inside the one at a path, which shows as a document without fields so far.
     pub fn open(&mut self, path: &[Component]) -> &mut Fields {
-        let Some((first, rest)) = path.split_first() else { return self };
-        let known = self.0.iter().position(|(known, _)| *known == first.name);
-        let at = known.unwrap_or_else(|| {
-            self.0.push((first.name.clone(), Rule::Inside(Fields::default())));
-            self.0.len() - 1
-        });
-        match self.0.get_mut(at) {
-            Some((_, Rule::Inside(inner))) => inner.open(rest),
-            _ => unreachable!("paths that collide were refused"),
+        let mut fields = self;
+        for component in path {
+            match fields.0.get_or_add(&component.name, || Rule::Inside(Fields::default())) {
+                Rule::Inside(inner) => fields = inner,
+                _ => unreachable!("paths that collide were refused"),
+            }
         }
+        fields
     }
 }
 
@@ -64,17 +60,20 @@ impl Selection {
         !self.inclusive && self.fields.0.is_empty()
     }
 
-    pub fn apply(&self, doc: Doc) -> DocBuf {
+    pub fn apply(&self, doc: Doc) -> Result<DocBuf> {
         if self.is_identity() {
-            return doc.to_buf();
+            return Ok(doc.to_buf());
         }
-        self.document(doc, &self.fields)
+        self.document(doc, &self.fields, DEPTH_MAX)
     }
 
-    fn document(&self, doc: Doc, fields: &Fields) -> DocBuf {
+    /// `levels`: how many more the document may have.
+    fn document(&self, doc: Doc, fields: &Fields, levels: usize) -> Result<DocBuf> {
+        let levels = depth::below(levels)?;
         let mut out = DocBuf::new();
         for (name, value) in doc {
-            match (fields.rule(name), value) {
+            tick()?;
+            match (fields.0.get(name), value) {
                 (None, _) if self.inclusive => {}
                 (Some(Rule::Drop), _) => {}
                 (None | Some(Rule::Keep), _) => drop(out.append(name, value)),
@@ -83,29 +82,31 @@ impl Selection {
                 }
                 (Some(Rule::Slice { .. }), _) => drop(out.append(name, value)),
                 (Some(Rule::Inside(inner)), ValueRef::Document(doc)) => {
-                    out.append(name, &self.document(doc, inner));
+                    out.append(name, &self.document(doc, inner, levels)?);
                 }
                 (Some(Rule::Inside(inner)), ValueRef::Array(array)) => {
-                    out.append(name, &self.array(array, inner));
+                    out.append(name, &self.array(array, inner, levels)?);
                 }
                 (Some(Rule::Inside(_)), _) if self.inclusive => {}
                 (Some(Rule::Inside(_)), _) => drop(out.append(name, value)),
             }
         }
-        out
+        Ok(out)
     }
 
-    fn array(&self, array: Array, fields: &Fields) -> ArrayBuf {
+    fn array(&self, array: Array, fields: &Fields, levels: usize) -> Result<ArrayBuf> {
+        let levels = depth::below(levels)?;
         let mut out = ArrayBuf::new();
         for value in array.iter() {
+            tick()?;
             match value {
-                ValueRef::Document(doc) => drop(out.push(&self.document(doc, fields))),
-                ValueRef::Array(inner) => drop(out.push(&self.array(inner, fields))),
+                ValueRef::Document(doc) => drop(out.push(&self.document(doc, fields, levels)?)),
+                ValueRef::Array(inner) => drop(out.push(&self.array(inner, fields, levels)?)),
                 _ if self.inclusive => {}
                 other => drop(out.push(other)),
             }
         }
-        out
+        Ok(out)
     }
 
     /// The paths kept as they are; `None` when some are cut.

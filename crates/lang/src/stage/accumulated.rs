@@ -3,6 +3,7 @@
 use arbor_bson::{Array, ArrayBuf, Doc, DocBuf};
 
 use crate::accumulator::{Accumulator, State};
+use crate::stop::tick;
 use crate::{Context, Error, Input, Result};
 
 /// `{ field: { <accumulator>: <expression> }, ... }`, parsed.
@@ -17,6 +18,7 @@ impl Fields {
     }
 
     pub fn push(&mut self, name: &str, value: arbor_bson::ValueRef, context: &Context) -> Result<()> {
+        tick()?;
         check_name(name)?;
         self.0.push((name.into(), Accumulator::parse(name, value, context)?));
         Ok(())
@@ -51,6 +53,7 @@ impl FieldStates {
         let input = input.into();
         let (mut before, mut after) = (0, 0);
         for ((_, accumulator), state) in fields.0.iter().zip(&mut self.0) {
+            tick()?;
             before += state.size_bytes();
             accumulator.add(&mut **state, input)?;
             after += state.size_bytes();

@@ -4,6 +4,7 @@ use arbor_bson::{Doc, ValueRef};
 
 use super::map::{Map, invalid};
 use crate::projection::{Computed, Paths, Source};
+use crate::stop::tick;
 use crate::{Context, Error, Expression, Result, field_path, text};
 
 pub fn parse(name: &'static str, spec: ValueRef, context: &Context) -> Result<Map> {
@@ -30,6 +31,7 @@ fn collect(
         return Err(Error::bad_value("specification is nested too deeply"));
     }
     for (name, value) in spec {
+        tick()?;
         let dotted = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
         let path = field_path::parse(&dotted)?;
         match value {

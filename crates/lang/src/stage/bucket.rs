@@ -82,7 +82,7 @@ fn group_expression(value: ValueRef) -> Result<ValueRef> {
 fn read_boundaries(values: Array, context: &Context) -> Result<Vec<Value>> {
     let mut boundaries: Vec<Value> = Vec::new();
     for value in values.iter() {
-        let Expression::Constant(Some(constant)) = Expression::parse(value, context)? else {
+        let Some(constant) = Expression::parse(value, context)?.into_constant() else {
             let shown = text::shell(value);
             let message = format!(
                 "The $bucket 'boundaries' field must be an array of constant values, but found value: {shown}."
@@ -127,9 +127,9 @@ fn check_pair(at: usize, low: ValueRef, high: ValueRef, collation: &Collation) -
 }
 
 fn read_default(value: ValueRef, context: &Context) -> Result<Value> {
-    match Expression::parse(value, context)? {
-        Expression::Constant(Some(constant)) => Ok(constant),
-        _ => {
+    match Expression::parse(value, context)?.into_constant() {
+        Some(constant) => Ok(constant),
+        None => {
             let found = text::field("default", value);
             let message = format!("The $bucket 'default' field must be a constant expression, but found: {found}.");
             Err(Error::location(40195, message))

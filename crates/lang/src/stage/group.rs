@@ -71,6 +71,10 @@ impl Group {
     }
 }
 
+/// Memory of one group beside its key and what its accumulators tell: an entry of a table that may be half empty, its place in
+/// a list that may be half empty, and the accumulators' own allocations.
+const GROUP_BYTES: usize = 256;
+
 /// The groups collected so far. Feed documents with `add`, take the results with `finish`.
 pub struct GroupState {
     group: Group,
@@ -106,7 +110,7 @@ impl GroupState {
             None => {
                 let states = self.group.fields.start();
                 let at = self.groups.len();
-                self.size_bytes += 2 * self.key.len() + 96 + states.size_bytes();
+                self.size_bytes += 2 * self.key.len() + GROUP_BYTES + states.size_bytes();
                 self.groups.push(OneGroup { id: id.or_null().to_value(), states });
                 self.by_key.insert(self.key.bytes().into(), at);
                 at
@@ -185,6 +189,12 @@ impl Regrouped {
 pub struct Groups {
     fields: Fields,
     groups: std::vec::IntoIter<OneGroup>,
+}
+
+impl Groups {
+    pub fn is_empty(&self) -> bool {
+        self.groups.len() == 0
+    }
 }
 
 impl Iterator for Groups {

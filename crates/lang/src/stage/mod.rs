@@ -52,6 +52,7 @@ use arbor_bson::{Array, ValueRef};
 
 use crate::{Code, Context, Error, Filter, Result, SortPattern};
 
+pub use crate::window::NAMES as WINDOW_FUNCTION_NAMES;
 pub use arrange::Arrange;
 pub use flow::{Flow, FlowStage};
 pub use geo_near::{GeoNear, NearFields};
@@ -63,7 +64,7 @@ pub use unwind::{Unwind, Unwound};
 const STAGES_MAX: usize = 1000;
 
 /// Stages that [`Stage::parse`] reads.
-const HERE: &[&str] = &[
+pub const NAMES: &[&str] = &[
     "$addFields",
     "$bucket",
     "$bucketAuto",
@@ -163,6 +164,12 @@ impl Stage {
             let message = "A pipeline stage specification object must contain exactly one field.";
             return Err(Error::location(40323, message));
         };
+        if !NAMES.contains(&name) {
+            return Err(match LATER.contains(&name) || ELSEWHERE.contains(&name) {
+                true => Error::not_implemented(name),
+                false => unrecognized(name),
+            });
+        }
         match name {
             "$match" => parsed.push(Stage::Match(match_documents::parse(spec, context)?)),
             "$project" => parsed.push(Stage::Map(project::parse(spec, context)?)),
@@ -192,8 +199,7 @@ impl Stage {
                 let message = "$changeStreamSplitLargeEvent can only be used in a $changeStream pipeline";
                 return Err(Error::new(Code::ILLEGAL_OPERATION, message));
             }
-            _ if LATER.contains(&name) || ELSEWHERE.contains(&name) => return Err(Error::not_implemented(name)),
-            _ => return Err(unrecognized(name)),
+            _ => unreachable!("{name} is one of the names"),
         }
         Ok(())
     }
@@ -205,7 +211,7 @@ impl Stage {
             _ => None,
         });
         for name in names {
-            if ![HERE, ELSEWHERE, LATER].iter().any(|names| names.contains(&name)) {
+            if ![NAMES, ELSEWHERE, LATER].iter().any(|names| names.contains(&name)) {
                 return Err(unrecognized(name));
             }
         }

@@ -11,11 +11,12 @@
 
 use std::sync::Arc;
 
-use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_bson::{Array, ArrayBuf, DEPTH_MAX, Doc, DocBuf, ValueRef};
 
 use super::flow::{Flow, FlowStage};
 use crate::expression::{Environment, Parser};
-use crate::{Context, Error, Expression, Result, text};
+use crate::stop::tick;
+use crate::{Context, Error, Expression, Result, depth, text};
 
 #[derive(Clone, Debug)]
 struct Redact {
@@ -29,15 +30,16 @@ pub fn parse(spec: ValueRef, context: &Context) -> Result<Arc<dyn FlowStage>> {
 }
 
 impl Redact {
-    /// What stays of a level; none when it is pruned.
-    fn level(&self, root: Doc, doc: Doc) -> Result<Option<DocBuf>> {
+    /// What stays of a document that is `levels` above the deepest allowed one; none when it is pruned.
+    fn level(&self, root: Doc, doc: Doc, levels: usize) -> Result<Option<DocBuf>> {
+        tick()?;
         let environment = Environment::new(root);
         let frame = environment.bind(Some(ValueRef::Document(doc)));
         let verdict = self.verdict.eval_in(&environment.within(&frame))?;
         match verdict.get() {
             Some(ValueRef::String("keep")) => Ok(Some(doc.to_buf())),
             Some(ValueRef::String("prune")) => Ok(None),
-            Some(ValueRef::String("descend")) => self.fields(root, doc).map(Some),
+            Some(ValueRef::String("descend")) => self.fields(root, doc, levels).map(Some),
             _ => {
                 let shown = verdict.get().map_or("missing".to_owned(), text::shell);
                 let message = format!(
@@ -49,32 +51,34 @@ impl Redact {
         }
     }
 
-    fn fields(&self, root: Doc, doc: Doc) -> Result<DocBuf> {
+    fn fields(&self, root: Doc, doc: Doc, levels: usize) -> Result<DocBuf> {
+        let levels = depth::below(levels)?;
         let mut kept = DocBuf::new();
         for (name, value) in doc {
             match value {
                 ValueRef::Document(inner) => {
-                    if let Some(inner) = self.level(root, inner)? {
+                    if let Some(inner) = self.level(root, inner, levels)? {
                         kept.append(name, &inner);
                     }
                 }
-                ValueRef::Array(array) => drop(kept.append(name, &self.elements(root, array)?)),
+                ValueRef::Array(array) => drop(kept.append(name, &self.elements(root, array, levels)?)),
                 other => drop(kept.append(name, other)),
             }
         }
         Ok(kept)
     }
 
-    fn elements(&self, root: Doc, array: Array) -> Result<ArrayBuf> {
+    fn elements(&self, root: Doc, array: Array, levels: usize) -> Result<ArrayBuf> {
+        let levels = depth::below(levels)?;
         let mut kept = ArrayBuf::new();
         for value in array.iter() {
             match value {
                 ValueRef::Document(inner) => {
-                    if let Some(inner) = self.level(root, inner)? {
+                    if let Some(inner) = self.level(root, inner, levels)? {
                         kept.push(&inner);
                     }
                 }
-                ValueRef::Array(inner) => drop(kept.push(&self.elements(root, inner)?)),
+                ValueRef::Array(inner) => drop(kept.push(&self.elements(root, inner, levels)?)),
                 other => drop(kept.push(other)),
             }
         }
@@ -99,7 +103,7 @@ struct Redacting {
 
 impl Flow for Redacting {
     fn feed(&mut self, doc: DocBuf) -> Result<()> {
-        self.kept = self.redact.level(doc.as_doc(), doc.as_doc())?;
+        self.kept = self.redact.level(doc.as_doc(), doc.as_doc(), DEPTH_MAX)?;
         Ok(())
     }
 

@@ -47,18 +47,21 @@ use arbor_bson::{DocBuf, ValueRef};
 
 use super::flow::{Flow, FlowStage};
 use super::{Arrange, Stage};
-use crate::document::with_value;
+use crate::document::Places;
 use crate::expression::Environment;
 use crate::projection::Paths;
 use crate::sort::SortPart;
+use crate::stop::tick;
 use crate::window::{self, Column, Rows, WindowFunction};
-use crate::{Context, Error, Expression, Path, Result, SortPattern, field_path, text};
+use crate::{Context, Error, Expression, Result, SortPattern, field_path, text};
 
 #[derive(Clone, Debug)]
 struct SetWindowFields {
     partition_by: Option<Expression>,
     sort_by: SortPattern,
-    output: Vec<(Path, Arc<dyn WindowFunction>)>,
+    output: Vec<Arc<dyn WindowFunction>>,
+    /// Where the values of the functions go.
+    places: Arc<Places>,
 }
 
 pub fn parse(spec: ValueRef, context: &Context) -> Result<Vec<Stage>> {
@@ -90,16 +93,21 @@ pub fn parse(spec: ValueRef, context: &Context) -> Result<Vec<Stage>> {
         let message = "BSON field '$setWindowFields.output' is missing but a required field";
         Error::location(40414, message)
     };
-    let mut functions = Vec::new();
-    let mut paths = Paths::default();
+    let (mut functions, mut paths, mut places) = (Vec::new(), Paths::default(), Places::default());
     for (name, value) in output.ok_or_else(missing)? {
         let path = field_path::parse(name)?;
         paths.add(&path)?;
-        functions.push((path, window::parse(name, value, &sort_by, context)?));
+        places.add(path.components(), functions.len());
+        functions.push(window::parse(name, value, &sort_by, context)?);
     }
     let partition_by = partition_by.filter(|by| !matches!(by, Expression::Constant(_)));
     let mut stages: Vec<Stage> = order(partition_by.as_ref(), &sort_by).into_iter().collect();
-    stages.push(Stage::Flow(Arc::new(SetWindowFields { partition_by, sort_by, output: functions })));
+    stages.push(Stage::Flow(Arc::new(SetWindowFields {
+        partition_by,
+        sort_by,
+        output: functions,
+        places: Arc::new(places),
+    })));
     Ok(stages)
 }
 
@@ -123,7 +131,7 @@ impl FlowStage for SetWindowFields {
     }
 
     fn start(&self) -> Box<dyn Flow> {
-        let reaches = self.output.iter().map(|(_, function)| function.look_back());
+        let reaches = self.output.iter().map(|function| function.look_back());
         let look_back = reaches.reduce(|a, b| Some(a?.max(b?))).flatten();
         Box::new(Partitions {
             stage: self.clone(),
@@ -165,7 +173,7 @@ impl Partitions {
     fn begin(&mut self, key: Vec<u8>) {
         self.key = key;
         self.rows.clear();
-        self.columns = self.stage.output.iter().map(|(_, function)| function.start()).collect();
+        self.columns = self.stage.output.iter().map(|function| function.start()).collect();
     }
 
     fn collect(&mut self, key: Vec<u8>, doc: DocBuf) {
@@ -181,12 +189,12 @@ impl Partitions {
     /// The row with its new fields.
     fn row(&mut self, at: usize) -> Result<Option<DocBuf>> {
         let Some(row) = self.rows.get(at) else { return Ok(None) };
-        let mut doc = row.clone();
-        for ((path, _), column) in self.stage.output.iter().zip(&mut self.columns) {
-            let value = column.value(at, &self.rows)?;
-            doc = with_value(doc.as_doc(), path.components(), Some(value.as_ref()));
+        let mut values = Vec::with_capacity(self.columns.len());
+        for column in &mut self.columns {
+            tick()?;
+            values.push(column.value(at, &self.rows)?);
         }
-        Ok(Some(doc))
+        Ok(Some(self.stage.places.set(row.as_doc(), &values)))
     }
 }
 

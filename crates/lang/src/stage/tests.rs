@@ -202,7 +202,7 @@ fn unwinds() {
 #[test]
 fn names_that_are_known_are_those_that_parse() {
     let context = Context::new(0);
-    for name in super::HERE.iter().chain(super::ELSEWHERE).chain(super::LATER) {
+    for name in super::NAMES.iter().chain(super::ELSEWHERE).chain(super::LATER) {
         let pipeline: ArrayBuf = [&DocBuf::new().with(name, ValueRef::Undefined)].into_iter().collect();
         Stage::check_names(pipeline.as_array()).unwrap();
         let parsed = Stage::parse_pipeline(pipeline.as_array(), &context);

@@ -4,6 +4,7 @@ use arbor_bson::{DocBuf, ValueRef};
 
 use super::map::{Map, invalid};
 use crate::projection::{Projection, ProjectionKind};
+use crate::stop::tick;
 use crate::{Context, Error, Result};
 
 pub fn parse(spec: ValueRef, context: &Context) -> Result<Map> {
@@ -16,6 +17,7 @@ pub fn parse(spec: ValueRef, context: &Context) -> Result<Map> {
                 return Err(Error::location(31119, message));
             }
             for name in names.iter() {
+                tick()?;
                 let ValueRef::String(name) = name else {
                     let message = "$unset specification must be a string or an array containing only string values";
                     return Err(Error::location(31120, message));

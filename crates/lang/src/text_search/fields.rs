@@ -3,7 +3,7 @@
 //! A path leads through documents and arrays; what stands there is a string or an array of strings. A wildcard takes every
 //! string. A document says its language in a field of its own, and documents in it may have others.
 
-use arbor_bson::{Doc, ValueRef};
+use arbor_bson::{Doc, Elements, ValueRef};
 
 use super::language::Language;
 use super::score::{self, TermScores};
@@ -37,6 +37,15 @@ pub struct Text<'d> {
     pub weight: f64,
 }
 
+/// A document or an array whose elements are visited.
+struct Open<'d> {
+    elements: Elements<'d>,
+    is_array: bool,
+    /// Bytes of the path that leads to it.
+    path_len: usize,
+    language: Language,
+}
+
 const WILDCARD: &str = "$**";
 
 impl TextFields {
@@ -60,55 +69,48 @@ impl TextFields {
         score::of_document(self, doc)
     }
 
-    /// Calls `each` with every string, in the document's order.
+    /// Calls `each` with every string, in the document's order. Walks with a stack on the heap: an index build meets
+    /// documents of versions that did not limit their depth.
     pub fn visit<'d>(&self, doc: Doc<'d>, each: &mut dyn FnMut(Text<'d>)) -> Result<()> {
-        self.document("", doc, self.default_language, each)
-    }
-
-    /// Recursion is bounded by the depth of the document.
-    fn document<'d>(&self, prefix: &str, doc: Doc<'d>, outer: Language, each: &mut dyn FnMut(Text<'d>)) -> Result<()> {
-        let language = self.language_of(doc, outer)?;
-        for (name, value) in doc {
-            let joined;
-            let path = if prefix.is_empty() {
-                name
-            } else {
-                joined = format!("{prefix}.{name}");
-                &joined
-            };
-            if self.every.is_some() && name == self.language_field {
+        let mut path = String::new();
+        let mut open = vec![self.open(doc, self.default_language, 0)?];
+        while let Some(innermost) = open.last_mut() {
+            path.truncate(innermost.path_len);
+            let Some((name, value)) = innermost.elements.next() else {
+                open.pop();
                 continue;
+            };
+            let (language, in_array) = (innermost.language, innermost.is_array);
+            if !in_array {
+                if self.every.is_some() && name == self.language_field {
+                    continue;
+                }
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(name);
             }
             match value {
-                ValueRef::Array(array) if self.leads_somewhere(path) => {
-                    array.iter().try_for_each(|element| self.value(path, element, language, each))?;
+                ValueRef::String(text) => {
+                    if let Some(weight) = self.weight_of(&path) {
+                        each(Text { text, language, weight });
+                    }
                 }
-                value => self.value(path, value, language, each)?,
+                ValueRef::Document(inner) if self.leads_somewhere(&path) => {
+                    open.push(self.open(inner, language, path.len())?);
+                }
+                ValueRef::Array(inner) if self.every.is_some() || (!in_array && self.leads_somewhere(&path)) => {
+                    let elements = inner.as_doc().iter();
+                    open.push(Open { elements, is_array: true, path_len: path.len(), language });
+                }
+                _ => {}
             }
         }
         Ok(())
     }
 
-    fn value<'d>(
-        &self,
-        path: &str,
-        value: ValueRef<'d>,
-        language: Language,
-        each: &mut dyn FnMut(Text<'d>),
-    ) -> Result<()> {
-        match value {
-            ValueRef::String(text) => {
-                if let Some(weight) = self.weight_of(path) {
-                    each(Text { text, language, weight });
-                }
-                Ok(())
-            }
-            ValueRef::Document(inner) if self.leads_somewhere(path) => self.document(path, inner, language, each),
-            ValueRef::Array(inner) if self.every.is_some() => {
-                inner.iter().try_for_each(|element| self.value(path, element, language, each))
-            }
-            _ => Ok(()),
-        }
+    fn open<'d>(&self, doc: Doc<'d>, outer: Language, path_len: usize) -> Result<Open<'d>> {
+        Ok(Open { elements: doc.iter(), is_array: false, path_len, language: self.language_of(doc, outer)? })
     }
 
     fn weight_of(&self, path: &str) -> Option<f64> {

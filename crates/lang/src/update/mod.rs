@@ -7,7 +7,7 @@
 //! U1: fields are updated, and created, in the order of their names; names that are numbers order as numbers.
 //! U2: no two operators of one update change the same value or one inside the other (code 40); paths are checked when
 //! the update is parsed, what `$[]`, `$[id]` and `$` stand for when it is applied.
-//! U3: `_id` keeps its value (code 66). U4: a result is at most 16 MB and 200 levels deep.
+//! U3: `_id` keeps its value (code 66). U4: a result is at most 16 MB and 180 levels deep.
 
 mod array_filter;
 mod op;
@@ -25,8 +25,9 @@ mod tests;
 mod tree;
 mod upsert;
 
-use arbor_bson::{Doc, DocBuf, Limits, ObjectId, USER_SIZE_MAX, ValueRef};
+use arbor_bson::{Doc, DocBuf, ObjectId, STORED_DEPTH_MAX, USER_SIZE_MAX, ValueRef};
 
+pub use self::op::NAMES as OPERATOR_NAMES;
 use self::{parse::Operators, pipeline::Pipeline};
 use crate::{Code, Context, Error, Filter, Result};
 
@@ -48,7 +49,7 @@ enum Form {
 pub enum Touched {
     /// Any field (replacements and pipelines).
     Everything,
-    /// Only fields below these top-level names.
+    /// Only fields below these top-level names, which are in order.
     Fields(Vec<Box<str>>),
 }
 
@@ -138,7 +139,7 @@ impl Touched {
         let head = dotted.split('.').next().unwrap_or_default();
         match self {
             Touched::Everything => true,
-            Touched::Fields(fields) => fields.iter().any(|field| &**field == head),
+            Touched::Fields(fields) => fields.binary_search_by(|field| (**field).cmp(head)).is_ok(),
         }
     }
 }
@@ -151,12 +152,9 @@ fn refuse_array_filters(array_filters: &[Doc], form: &str) -> Result<()> {
 }
 
 fn check_depth(new: &DocBuf) -> Result<()> {
-    let limits = Limits { size_max: usize::MAX, ..Limits::STORED };
-    match arbor_bson::validate(new.as_bytes(), limits) {
-        Ok(_) => Ok(()),
-        Err(_) => {
-            let message = format!("Document exceeds maximum nesting depth of {}", limits.depth_max);
-            Err(Error::new(Code::OVERFLOW, message))
-        }
+    if new.as_doc().is_deeper_than(STORED_DEPTH_MAX) {
+        let message = format!("Document exceeds maximum nesting depth of {STORED_DEPTH_MAX}");
+        return Err(Error::new(Code::OVERFLOW, message));
     }
+    Ok(())
 }

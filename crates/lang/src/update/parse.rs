@@ -1,17 +1,19 @@
 //! Operator updates: `{ $set: { .. }, $inc: { .. } }`.
 
+use std::collections::HashSet;
+
 use arbor_bson::{Doc, DocBuf, ValueRef, compare};
 
 use super::{
     Touched,
     array_filter::ArrayFilters,
     op::{self, Op, Rename},
-    path::UpdatePath,
+    path::{Step, UpdatePath},
     run::{Change, Run},
     slot::Slot,
     tree::Tree,
 };
-use crate::{Code, Collation, Context, Error, Result, text};
+use crate::{Code, Collation, Context, Error, Result, stop::tick, text};
 
 #[derive(Clone, Debug)]
 pub(super) struct Operators {
@@ -31,7 +33,7 @@ impl Operators {
         let mut operators =
             Operators { tree: Tree::new(), paths: Vec::new(), renames: Vec::new(), filters, collation, depth_max: 0 };
         for (name, operand) in update {
-            if !Op::is_known(name) {
+            if !op::NAMES.contains(&name) {
                 return Err(op::unknown(name));
             }
             let ValueRef::Document(fields) = operand else {
@@ -43,6 +45,7 @@ impl Operators {
                 )));
             };
             for (path, value) in fields {
+                tick()?;
                 operators.add(name, path, value, context)?;
             }
         }
@@ -81,16 +84,17 @@ impl Operators {
     }
 
     fn check_filters_used(&self, update: Doc) -> Result<()> {
-        for identifier in self.filters.identifiers() {
-            let step = super::path::Step::Elements(identifier.into());
-            if !self.paths.iter().any(|path| path.steps().contains(&step)) {
+        let steps = self.paths.iter().flat_map(|path| path.steps());
+        let used: HashSet<&str> = steps.filter_map(Step::identifier).collect();
+        match self.filters.identifiers().find(|identifier| !used.contains(identifier)) {
+            None => Ok(()),
+            Some(identifier) => {
                 let update = text::shell(ValueRef::Document(update));
-                return Err(Error::failed_to_parse(format!(
+                Err(Error::failed_to_parse(format!(
                     "The array filter for identifier '{identifier}' was not used in the update {update}"
-                )));
+                )))
             }
         }
-        Ok(())
     }
 
     pub(super) fn needs_position(&self) -> bool {
@@ -119,7 +123,7 @@ impl Operators {
     }
 
     fn run(&self, old: Doc, position: Option<usize>, inserting: bool) -> Result<Option<DocBuf>> {
-        let renamed = self.renames.iter().map(|rename| rename.value(old)).collect::<Result<Vec<_>>>()?;
+        let renamed = op::renamed(&self.renames, old)?;
         let collation = &self.collation;
         let mut run = Run { old, inserting, position, filters: &self.filters, collation, renamed, path: Vec::new() };
         let mut root = Slot::open_doc(old);

@@ -1,6 +1,7 @@
 //! Paths of an update: fields, the positional `$`, `$[]` and `$[identifier]`.
 
 use super::array_filter::ArrayFilters;
+use crate::path::check_length;
 use crate::{Code, Error, Result};
 
 #[derive(Clone, Debug)]
@@ -18,11 +19,22 @@ pub(super) enum Step {
     Elements(Box<str>),
 }
 
+impl Step {
+    /// Of `$[identifier]`.
+    pub(super) fn identifier(&self) -> Option<&str> {
+        match self {
+            Step::Elements(identifier) => Some(identifier),
+            Step::Field(_) | Step::Positional => None,
+        }
+    }
+}
+
 impl UpdatePath {
     pub(super) fn parse(dotted: &str, filters: &ArrayFilters) -> Result<UpdatePath> {
         if dotted.is_empty() {
             return Err(Error::new(Code::EMPTY_FIELD_NAME, "An empty update path is not valid."));
         }
+        check_length(dotted)?;
         let steps = dotted.split('.').map(|part| step(part, dotted)).collect::<Result<Vec<_>>>()?;
         let path = UpdatePath { dotted: dotted.into(), steps };
         path.check_dynamic(filters)?;

@@ -6,12 +6,12 @@ use arbor_bson::{Doc, Value, ValueRef};
 
 use super::{
     array_filter::ArrayFilters,
-    order::{FieldName, compare_names},
+    order::FieldName,
     path::dollar_prefixed,
-    slot::{Field, Slot},
+    slot::{Fields, Slot},
     tree::{POSITIONAL, Tree},
 };
-use crate::{Code, Collation, Error, Result, path::array_index, text};
+use crate::{Code, Collation, Error, Result, path::array_index, stop::tick, text};
 
 /// Most elements an update may add to an array to reach a position in it.
 const PADDING_MAX: usize = 1_500_000;
@@ -89,32 +89,28 @@ impl<'a> Run<'a> {
 
     /// Several trees, or one with the positional `$`, which takes the place of the position it stands for.
     fn merged_fields(&mut self, trees: &Group<'a>, slot: &mut Slot<'a>) -> Result<Change> {
-        let mut children: Vec<(Cow<'a, str>, Vec<&'a Tree>)> = Vec::new();
+        let mut children: BTreeMap<FieldName, Vec<&'a Tree>> = BTreeMap::new();
         for tree in trees {
             let Tree::Fields(fields) = tree else { continue };
             for (FieldName(name), tree) in fields {
-                let name = if **name == *POSITIONAL { self.positional()? } else { Cow::Borrowed(&**name) };
-                match children.iter_mut().find(|(known, _)| *known == name) {
-                    Some((_, group)) => group.push(tree),
-                    None => children.push((name, vec![tree])),
-                }
+                let name = if **name == *POSITIONAL { self.positional()? } else { name.clone() };
+                children.entry(FieldName(name)).or_default().push(tree);
             }
         }
-        children.sort_by(|(a, _), (b, _)| compare_names(a, b));
         let mut change = Change::None;
-        for (name, group) in children {
-            if self.field(name, &group, slot)? {
+        for (FieldName(name), group) in children {
+            if self.field(Cow::Owned(name.into_string()), &group, slot)? {
                 change = Change::Changed;
             }
         }
         Ok(change)
     }
 
-    fn positional(&self) -> Result<Cow<'a, str>> {
+    fn positional(&self) -> Result<Box<str>> {
         let position = self
             .position
             .ok_or_else(|| Error::bad_value("The positional operator did not find the match needed from the query."))?;
-        Ok(Cow::Owned(position.to_string()))
+        Ok(position.to_string().into())
     }
 
     /// Applies the trees to one field (or position) of `slot`; answers whether that changed.
@@ -133,32 +129,32 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn document_field(&mut self, name: Cow<'a, str>, trees: &Group<'a>, fields: &mut Vec<Field<'a>>) -> Result<bool> {
-        let known = fields.iter().position(|field| field.name == name);
+    fn document_field(&mut self, name: Cow<'a, str>, trees: &Group<'a>, fields: &mut Fields<'a>) -> Result<bool> {
+        tick()?;
+        let known = fields.find(&name);
         let is_refused = self.path.is_empty() && !self.inserting && name.starts_with('$');
         self.path.push(name.clone());
-        match known.and_then(|at| fields.get_mut(at).map(|field| (at, field))) {
-            Some((at, field)) => {
-                let change = self.apply(trees, &mut field.value)?;
-                match change {
-                    Change::Removed => drop(fields.remove(at)),
-                    Change::Changed if is_refused => return Err(dollar_prefixed(&name, &name)),
-                    Change::Changed | Change::None => {}
+        let change = match known.and_then(|at| fields.get_mut(at)) {
+            Some(value) => {
+                let change = self.apply(trees, value)?;
+                if change == Change::Removed {
+                    *value = Slot::Gone;
                 }
-                self.path.pop();
-                Ok(change != Change::None)
+                change
             }
-            None => {
-                let created = self.create(trees)?;
-                self.path.pop();
-                let is_created = created.is_some();
-                if is_created && is_refused {
-                    return Err(dollar_prefixed(&name, &name));
+            None => match self.create(trees)? {
+                Some(value) => {
+                    fields.push(name.clone(), value);
+                    Change::Changed
                 }
-                fields.extend(created.map(|value| Field { name, value }));
-                Ok(is_created)
-            }
+                None => Change::None,
+            },
+        };
+        self.path.pop();
+        if change == Change::Changed && is_refused {
+            return Err(dollar_prefixed(&name, &name));
         }
+        Ok(change != Change::None)
     }
 
     fn array_element(
@@ -168,6 +164,7 @@ impl<'a> Run<'a> {
         trees: &Group<'a>,
         elements: &mut Vec<Slot<'a>>,
     ) -> Result<bool> {
+        tick()?;
         self.path.push(name);
         let changed = match elements.get_mut(index) {
             Some(element) => self.apply_to_element(trees, element)?,
@@ -209,6 +206,7 @@ impl<'a> Run<'a> {
             for tree in trees {
                 let Tree::Elements(by_identifier) = tree else { continue };
                 for (identifier, tree) in by_identifier {
+                    tick()?;
                     if identifier.is_empty() || self.filters.accepts(identifier, element.value())? {
                         group.push(tree);
                     }
@@ -231,7 +229,7 @@ impl<'a> Run<'a> {
         match trees {
             [Tree::Leaf(op)] => op.create(self),
             _ if trees.iter().all(|tree| matches!(tree, Tree::Fields(_))) => {
-                let mut slot = Slot::Document(Vec::new());
+                let mut slot = Slot::Document(Fields::default());
                 let change = self.merged_fields(trees, &mut slot)?;
                 Ok((change != Change::None).then_some(slot))
             }

@@ -3,20 +3,78 @@
 use std::borrow::Cow;
 
 use arbor_bson::{Doc, DocBuf, Value, ValueRef, Writer};
+use hashbrown::HashMap;
 
 /// One value of the document: as it was, new, or opened into its parts.
 #[derive(Clone, Debug)]
 pub(super) enum Slot<'a> {
     Raw(ValueRef<'a>),
     Owned(Value),
-    Document(Vec<Field<'a>>),
+    Document(Fields<'a>),
     Array(Vec<Slot<'a>>),
+    /// A field that was taken away: its place stays, so that the positions of others do.
+    Gone,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Field<'a> {
-    pub name: Cow<'a, str>,
-    pub value: Slot<'a>,
+struct Field<'a> {
+    name: Cow<'a, str>,
+    value: Slot<'a>,
+}
+
+/// The fields of an opened document.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fields<'a> {
+    fields: Vec<Field<'a>>,
+    /// Of equal names the first one. Made when as many names were compared as hashing all of them is worth.
+    places: Option<HashMap<Cow<'a, str>, usize>>,
+    compared: usize,
+}
+
+/// Names compared until the fields are hashed. Few updates name so many fields, or fields of such documents.
+const COMPARED_MAX: usize = 4096;
+
+impl<'a> Fields<'a> {
+    /// Where the field of that name is.
+    pub(super) fn find(&mut self, name: &str) -> Option<usize> {
+        if let Some(places) = &self.places {
+            return places.get(name).copied();
+        }
+        let found = self.fields.iter().position(|field| field.name == name);
+        self.compared += found.map_or(self.fields.len(), |at| at + 1);
+        if self.compared > COMPARED_MAX {
+            let mut places = HashMap::with_capacity(self.fields.len());
+            for (at, field) in self.fields.iter().enumerate() {
+                places.entry(field.name.clone()).or_insert(at);
+            }
+            self.places = Some(places);
+        }
+        found
+    }
+
+    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut Slot<'a>> {
+        self.fields.get_mut(at).map(|field| &mut field.value)
+    }
+
+    /// Adds a field behind the others; returns its place.
+    pub(super) fn push(&mut self, name: Cow<'a, str>, value: Slot<'a>) -> usize {
+        let at = self.fields.len();
+        if let Some(places) = &mut self.places {
+            places.entry(name.clone()).or_insert(at);
+        }
+        self.fields.push(Field { name, value });
+        at
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        self.fields.iter().for_each(|field| field.value.write(&field.name, writer));
+    }
+}
+
+impl<'a> FromIterator<Field<'a>> for Fields<'a> {
+    fn from_iter<I: IntoIterator<Item = Field<'a>>>(fields: I) -> Fields<'a> {
+        Fields { fields: fields.into_iter().collect(), ..Fields::default() }
+    }
 }
 
 impl<'a> Slot<'a> {
@@ -66,7 +124,10 @@ impl<'a> Slot<'a> {
 
     pub(super) fn get(&self, name: &str) -> Option<&Slot<'a>> {
         match self {
-            Slot::Document(fields) => fields.iter().find(|field| field.name == name).map(|field| &field.value),
+            Slot::Document(Fields { fields, .. }) => fields
+                .iter()
+                .find(|field| field.name == name && !matches!(field.value, Slot::Gone))
+                .map(|field| &field.value),
             _ => None,
         }
     }
@@ -79,7 +140,7 @@ impl<'a> Slot<'a> {
         match self {
             Slot::Raw(value) => *value,
             Slot::Owned(value) => value.as_ref(),
-            Slot::Document(_) | Slot::Array(_) => ValueRef::Undefined,
+            Slot::Document(_) | Slot::Array(_) | Slot::Gone => ValueRef::Undefined,
         }
     }
 
@@ -88,7 +149,7 @@ impl<'a> Slot<'a> {
         match self {
             Slot::Raw(value) => Some(*value),
             Slot::Owned(value) => Some(value.as_ref()),
-            Slot::Document(_) | Slot::Array(_) => None,
+            Slot::Document(_) | Slot::Array(_) | Slot::Gone => None,
         }
     }
 
@@ -105,18 +166,19 @@ impl<'a> Slot<'a> {
     pub(super) fn to_doc(&self, capacity: usize) -> DocBuf {
         let mut writer = Writer::with_capacity(capacity);
         if let Slot::Document(fields) = self {
-            fields.iter().for_each(|field| field.value.write(&field.name, &mut writer));
+            fields.write(&mut writer);
         }
         writer.finish()
     }
 
     fn write(&self, name: &str, writer: &mut Writer) {
         match self {
+            Slot::Gone => {}
             Slot::Raw(value) => writer.append(name, *value),
             Slot::Owned(value) => writer.append(name, value.as_ref()),
             Slot::Document(fields) => {
                 writer.open_document(name);
-                fields.iter().for_each(|field| field.value.write(&field.name, writer));
+                fields.write(writer);
                 writer.close();
             }
             Slot::Array(elements) => {

@@ -3,18 +3,19 @@
 //! Fields of the filter come first, in the order of their paths. Only predicates that hold for every match count:
 //! equalities at the top and inside `$and`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Bound};
 
 use arbor_bson::{Doc, DocBuf, ObjectId, ValueRef, compare};
 
 use super::{
     Form,
     replacement::{id_altered, with_id},
-    slot::{Field, Slot},
+    slot::{Fields, Slot},
 };
 use crate::{
     Code, Error, Filter, Result,
     matcher::{Compare, Node},
+    stop::tick,
     text,
 };
 
@@ -70,7 +71,7 @@ type Equalities<'f> = BTreeMap<&'f str, ValueRef<'f>>;
 fn equalities_as_doc(filter: &Filter) -> Result<DocBuf> {
     let mut equalities = Equalities::new();
     collect(filter.root(), &mut equalities)?;
-    let mut root = Slot::Document(Vec::new());
+    let mut root = Slot::Document(Fields::default());
     for (path, value) in equalities {
         set(&mut root, path, value);
     }
@@ -86,15 +87,13 @@ fn collect<'f>(node: &'f Node, equalities: &mut Equalities<'f>) -> Result<()> {
 }
 
 fn add<'f>(equalities: &mut Equalities<'f>, path: &'f str, value: ValueRef<'f>) -> Result<()> {
-    let inside = |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('.'));
+    tick()?;
     let problem = if equalities.contains_key(path) {
         Some(format!("path '{path}' is matched twice"))
     } else {
-        let other = equalities.keys().find(|known| inside(path, known) || inside(known, path));
-        other.map(|known| {
-            let (outer, inner) = if known.len() < path.len() { (*known, path) } else { (path, *known) };
-            format!("both paths '{outer}' and '{inner}' are matched")
-        })
+        let both = |outer: &str, inner: &str| format!("both paths '{outer}' and '{inner}' are matched");
+        let outer = path.match_indices('.').find_map(|(dot, _)| equalities.get_key_value(path.get(..dot)?));
+        outer.map(|(outer, _)| both(outer, path)).or_else(|| inside(equalities, path).map(|inner| both(path, inner)))
     };
     match problem {
         Some(problem) => {
@@ -106,6 +105,13 @@ fn add<'f>(equalities: &mut Equalities<'f>, path: &'f str, value: ValueRef<'f>) 
             Ok(())
         }
     }
+}
+
+/// A path inside the one given.
+fn inside<'f>(equalities: &Equalities<'f>, outer: &str) -> Option<&'f str> {
+    let begin = format!("{outer}.");
+    let (path, _) = equalities.range::<str, _>((Bound::Included(begin.as_str()), Bound::Unbounded)).next()?;
+    path.starts_with(&begin).then_some(*path)
 }
 
 /// For a replacement only `_id` counts, and it must be given whole.
@@ -129,12 +135,10 @@ fn set<'f>(root: &mut Slot<'f>, path: &'f str, value: ValueRef<'f>) {
     let mut slot = root;
     for name in path.split('.') {
         let Slot::Document(fields) = slot else { return };
-        let at = fields.iter().position(|field| field.name == name).unwrap_or_else(|| {
-            fields.push(Field { name: name.into(), value: Slot::Document(Vec::new()) });
-            fields.len() - 1
-        });
+        let known = fields.find(name);
+        let at = known.unwrap_or_else(|| fields.push(name.into(), Slot::Document(Fields::default())));
         let Some(field) = fields.get_mut(at) else { return };
-        slot = &mut field.value;
+        slot = field;
     }
     *slot = Slot::Raw(value);
 }

@@ -1,5 +1,6 @@
 //! The accumulators of `$group` over windows.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arbor_bson::{Doc, Value};
@@ -7,7 +8,8 @@ use arbor_bson::{Doc, Value};
 use super::sliding::{Gather, Sliding};
 use super::{Bounds, Call, Column, Rows, Window, WindowFunction};
 use crate::Result;
-use crate::accumulator::{Accumulator, State};
+use crate::accumulator::{Accumulator, Moving, State, value_bytes};
+use crate::stop::tick;
 
 #[derive(Clone, Debug)]
 struct Gathered {
@@ -21,7 +23,11 @@ pub(super) fn parse(call: &Call, accumulator: Accumulator) -> Result<Arc<dyn Win
 
 impl WindowFunction for Gathered {
     fn start(&self) -> Box<dyn Column> {
-        Box::new(GatheredColumn { function: self.clone(), window: self.bounds.start(), sliding: Sliding::default() })
+        let (function, window) = (self.clone(), self.bounds.start());
+        match self.accumulator.start_moving() {
+            Some(rows) => Box::new(MovingColumn { function, window, covered: 0..0, rows, last: None }),
+            None => Box::new(GatheredColumn { function, window, sliding: Sliding::default() }),
+        }
     }
 
     fn look_back(&self) -> Option<usize> {
@@ -29,6 +35,7 @@ impl WindowFunction for Gathered {
     }
 }
 
+/// Of an accumulator whose states are small.
 struct GatheredColumn {
     function: Gathered,
     window: Window,
@@ -46,8 +53,7 @@ impl Gather for OfRows<'_> {
     }
 
     fn add(&self, state: &mut dyn State, at: usize) -> Result<()> {
-        let doc = self.rows.get(at).map_or(Doc::empty(), |doc| doc.as_doc());
-        self.accumulator.add(state, doc)
+        self.accumulator.add(state, document(self.rows, at))
     }
 }
 
@@ -61,4 +67,53 @@ impl Column for GatheredColumn {
     fn size_bytes(&self) -> usize {
         self.sliding.size_bytes()
     }
+}
+
+/// Of an accumulator that keeps the rows of the window.
+struct MovingColumn {
+    function: Gathered,
+    window: Window,
+    /// The rows that have entered and not left.
+    covered: Range<usize>,
+    rows: Box<dyn Moving>,
+    /// The value over `covered`, for rows that share a window.
+    last: Option<Value>,
+}
+
+impl MovingColumn {
+    /// Requires a window whose ends are not before those of the last one (W1).
+    fn move_to(&mut self, window: Range<usize>, rows: &Rows) -> Result<()> {
+        assert!(self.covered.start <= window.start && self.covered.end <= window.end, "W1");
+        while self.covered.end < window.end {
+            tick()?;
+            self.function.accumulator.enter(&mut *self.rows, document(rows, self.covered.end))?;
+            self.covered.end += 1;
+        }
+        while self.covered.start < window.start {
+            self.rows.leave();
+            self.covered.start += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Column for MovingColumn {
+    fn value(&mut self, at: usize, rows: &Rows) -> Result<Value> {
+        let window = self.window.of(at, rows)?;
+        if let Some(last) = self.last.as_ref().filter(|_| window == self.covered) {
+            return Ok(last.clone());
+        }
+        self.move_to(window, rows)?;
+        let value = self.rows.value();
+        self.last = Some(value.clone());
+        Ok(value)
+    }
+
+    fn size_bytes(&self) -> usize {
+        self.rows.size_bytes() + self.last.as_ref().map_or(0, value_bytes)
+    }
+}
+
+fn document(rows: &Rows, at: usize) -> Doc<'_> {
+    rows.get(at).map_or(Doc::empty(), |doc| doc.as_doc())
 }

@@ -24,9 +24,10 @@ mod sliding;
 
 use std::sync::Arc;
 
-use arbor_bson::{Value, ValueRef};
+use arbor_bson::{DocBuf, Value, ValueRef};
 
 use crate::accumulator::Accumulator;
+use crate::stop::tick;
 use crate::{Context, Error, Result, SortPattern};
 
 pub use bounds::order;
@@ -64,8 +65,24 @@ struct Call<'v, 'c> {
     context: &'c Context,
 }
 
+/// The names of the functions that are no accumulators.
+pub const NAMES: &[&str] = &[
+    "$covariancePop",
+    "$covarianceSamp",
+    "$denseRank",
+    "$derivative",
+    "$documentNumber",
+    "$expMovingAvg",
+    "$integral",
+    "$linearFill",
+    "$locf",
+    "$rank",
+    "$shift",
+];
+
 /// Parses what stands beside a field of `output`.
 pub fn parse(field: &str, spec: ValueRef, sort_by: &SortPattern, context: &Context) -> Result<Arc<dyn WindowFunction>> {
+    tick()?;
     let ValueRef::Document(doc) = spec else {
         return Err(Error::failed_to_parse(format!("The field '{field}' must be an object")));
     };
@@ -78,6 +95,9 @@ pub fn parse(field: &str, spec: ValueRef, sort_by: &SortPattern, context: &Conte
         return Err(Error::failed_to_parse(message));
     }
     let call = Call { name, argument, window: doc.get("window"), sort_by, context };
+    if !NAMES.contains(&name) {
+        return of_accumulator(field, &call);
+    }
     match name {
         "$rank" | "$denseRank" | "$documentNumber" => rank::parse(&call),
         "$shift" => shift::parse(&call),
@@ -87,16 +107,18 @@ pub fn parse(field: &str, spec: ValueRef, sort_by: &SortPattern, context: &Conte
         "$covariancePop" | "$covarianceSamp" => covariance::parse(&call),
         "$linearFill" => linear_fill::parse(&call),
         "$locf" => locf::parse(&call),
-        _ => {
-            let document = arbor_bson::DocBuf::new().with(name, argument);
-            let parsed = Accumulator::parse(field, (&document).into(), context);
-            let accumulator = parsed.map_err(|error| match error.code.0 {
-                15952 => Error::failed_to_parse(format!("Unrecognized window function, {name}")),
-                _ => error,
-            })?;
-            gathered::parse(&call, accumulator)
-        }
+        _ => unreachable!("{name} is one of the names"),
     }
+}
+
+fn of_accumulator(field: &str, call: &Call) -> Result<Arc<dyn WindowFunction>> {
+    let document = DocBuf::new().with(call.name, call.argument);
+    let parsed = Accumulator::parse(field, (&document).into(), call.context);
+    let accumulator = parsed.map_err(|error| match error.code.0 {
+        15952 => Error::failed_to_parse(format!("Unrecognized window function, {}", call.name)),
+        _ => error,
+    })?;
+    gathered::parse(call, accumulator)
 }
 
 impl Call<'_, '_> {

@@ -1,5 +1,5 @@
 //! One seeded run: random work on a faulty disk, a crash at a random call, reopening, comparison with the list of what
-//! was acknowledged; several times in a row on the surviving image. Used by the tests and by the example `crash_images`.
+//! was acknowledged; several times in a row on the surviving image. Used by the tests and by the example `log_crash_images`.
 //!
 //! Checked after each crash:
 //! 1. every record that was acknowledged as durable is there, with its bytes;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_bson::{Array, ArrayBuf, DEPTH_MAX, Doc, DocBuf, ValueRef};
 
 use super::read::{ArrayDelta, Delta, DocumentDelta, Step};
 
@@ -13,12 +13,13 @@ pub struct Mismatch;
 
 pub fn apply(before: Doc<'_>, delta: Doc<'_>) -> Result<DocBuf, Mismatch> {
     match Delta::read(delta) {
-        Some(Delta::Document(delta)) => to_document(before, &delta),
+        Some(Delta::Document(delta)) => to_document(before, &delta, DEPTH_MAX),
         _ => Err(Mismatch),
     }
 }
 
-fn to_document(before: Doc<'_>, delta: &DocumentDelta<'_>) -> Result<DocBuf, Mismatch> {
+/// `levels`: how much deeper it may lead; see [`super::diff`].
+fn to_document(before: Doc<'_>, delta: &DocumentDelta<'_>, levels: usize) -> Result<DocBuf, Mismatch> {
     let updated: HashMap<&str, ValueRef<'_>> = delta.updated.iter().collect();
     let inner: HashMap<&str, Doc<'_>> = delta.inner.iter().copied().collect();
     let gone: HashMap<&str, ValueRef<'_>> = delta.removed.iter().chain(delta.inserted.iter()).collect();
@@ -29,7 +30,7 @@ fn to_document(before: Doc<'_>, delta: &DocumentDelta<'_>) -> Result<DocBuf, Mis
         }
         match (updated.get(name), inner.get(name)) {
             (Some(value), _) => append(&mut after, name, *value),
-            (None, Some(delta)) => inside(value, *delta, |value| append(&mut after, name, value))?,
+            (None, Some(delta)) => inside(value, *delta, levels, |value| append(&mut after, name, value))?,
             (None, None) => append(&mut after, name, value),
         }
     }
@@ -46,23 +47,29 @@ fn push(out: &mut ArrayBuf, value: ValueRef<'_>) {
 }
 
 /// Hands on what the difference makes of an inner document or array.
-fn inside(before: ValueRef<'_>, delta: Doc<'_>, take: impl FnOnce(ValueRef<'_>)) -> Result<(), Mismatch> {
+fn inside(
+    before: ValueRef<'_>,
+    delta: Doc<'_>,
+    levels: usize,
+    take: impl FnOnce(ValueRef<'_>),
+) -> Result<(), Mismatch> {
+    let levels = levels.checked_sub(1).ok_or(Mismatch)?;
     match (before, Delta::read(delta).ok_or(Mismatch)?) {
-        (ValueRef::Document(before), Delta::Document(delta)) => take((&to_document(before, &delta)?).into()),
-        (ValueRef::Array(before), Delta::Array(delta)) => take((&to_array(before, &delta)?).into()),
+        (ValueRef::Document(before), Delta::Document(delta)) => take((&to_document(before, &delta, levels)?).into()),
+        (ValueRef::Array(before), Delta::Array(delta)) => take((&to_array(before, &delta, levels)?).into()),
         _ => return Err(Mismatch),
     }
     Ok(())
 }
 
-fn to_array(before: Array<'_>, delta: &ArrayDelta<'_>) -> Result<ArrayBuf, Mismatch> {
+fn to_array(before: Array<'_>, delta: &ArrayDelta<'_>, levels: usize) -> Result<ArrayBuf, Mismatch> {
     let mut steps = delta.steps.iter().peekable();
     let mut after = ArrayBuf::new();
     for (at, value) in before.iter().enumerate().take(delta.length.unwrap_or(usize::MAX)) {
         match steps.next_if(|(of, _)| *of == at).map(|(_, step)| step) {
             None => push(&mut after, value),
             Some(Step::Value(value)) => push(&mut after, *value),
-            Some(Step::Inner(delta)) => inside(value, *delta, |value| push(&mut after, value))?,
+            Some(Step::Inner(delta)) => inside(value, *delta, levels, |value| push(&mut after, value))?,
         }
     }
     for (at, step) in steps {
@@ -132,6 +139,23 @@ mod tests {
         ] {
             assert_eq!(apply(doc(before).as_doc(), doc(delta).as_doc()).unwrap_err(), Mismatch, "{before} {delta}");
         }
+    }
+
+    #[test]
+    fn what_nests_deeper_than_any_document_may_is_told_whole() {
+        let deep = |levels: usize, value: i32| {
+            let long = DocBuf::new().with("x", "x".repeat(200).as_str()).with("v", value);
+            (0..levels).fold(long, |inner, _| DocBuf::new().with("a", &inner).with("y", "y"))
+        };
+        for levels in [3, DEPTH_MAX - 1, DEPTH_MAX, DEPTH_MAX + 5, 600] {
+            let (before, after) = (deep(levels, 1), deep(levels, 2));
+            let Some(delta) = diff(before.as_doc(), after.as_doc()) else { continue };
+            let applied = apply(before.as_doc(), delta.as_doc()).unwrap();
+            assert_eq!(applied.as_bytes(), after.as_bytes(), "{levels}");
+        }
+        let delta = (0..2 * DEPTH_MAX).fold(DocBuf::new(), |inner, _| DocBuf::new().with("sa", &inner));
+        assert_eq!(apply(deep(600, 1).as_doc(), delta.as_doc()).unwrap_err(), Mismatch);
+        super::super::describe(delta.as_doc());
     }
 
     fn value() -> impl Strategy<Value = Value> {

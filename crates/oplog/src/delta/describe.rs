@@ -1,6 +1,6 @@
 //! A difference as a change event tells it: `updateDescription`.
 
-use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
+use arbor_bson::{ArrayBuf, DEPTH_MAX, Doc, DocBuf, Value, ValueRef};
 
 use super::read::{Delta, Step};
 
@@ -19,7 +19,7 @@ pub struct Description {
 /// Requires a difference that [`super::diff`] made; what is none is told as no change.
 pub fn describe(delta: Doc<'_>) -> Description {
     let mut description = Description::default();
-    description.walk(delta, &Path::default());
+    description.walk(delta, &Path::default(), DEPTH_MAX);
     description
 }
 
@@ -53,7 +53,9 @@ impl Path {
 }
 
 impl Description {
-    fn walk(&mut self, delta: Doc<'_>, at: &Path) {
+    /// `levels`: how much deeper it may lead; see [`super::diff`].
+    fn walk(&mut self, delta: Doc<'_>, at: &Path, levels: usize) {
+        let Some(inner_levels) = levels.checked_sub(1) else { return };
         match Delta::read(delta) {
             None => {}
             Some(Delta::Document(delta)) => {
@@ -66,7 +68,7 @@ impl Description {
                     self.update(&at.field(name), value);
                 }
                 for (name, inner) in delta.inner {
-                    self.walk(inner, &at.field(name));
+                    self.walk(inner, &at.field(name), inner_levels);
                 }
             }
             Some(Delta::Array(delta)) => {
@@ -78,7 +80,7 @@ impl Description {
                 for (index, step) in delta.steps {
                     match step {
                         Step::Value(value) => self.update(&at.element(index), value),
-                        Step::Inner(inner) => self.walk(inner, &at.element(index)),
+                        Step::Inner(inner) => self.walk(inner, &at.element(index), inner_levels),
                     }
                 }
             }

@@ -2,20 +2,21 @@
 
 use std::collections::HashSet;
 
-use arbor_bson::{Array, Doc, DocBuf, ValueRef, identical};
+use arbor_bson::{Array, DEPTH_MAX, Doc, DocBuf, ValueRef, identical};
 
 /// What turns `before` into `after`; `None` when that is no shorter than `after` itself.
 pub fn diff(before: Doc<'_>, after: Doc<'_>) -> Option<DocBuf> {
-    let difference = of_documents(before, after);
+    let difference = of_documents(before, after, DEPTH_MAX);
     (difference.as_bytes().len() < after.as_bytes().len()).then_some(difference)
 }
 
-fn of_documents(before: Doc<'_>, after: Doc<'_>) -> DocBuf {
+/// `levels`: how much deeper it looks. What nests deeper was stored by versions without a limit, and is written whole.
+fn of_documents(before: Doc<'_>, after: Doc<'_>, levels: usize) -> DocBuf {
     let mut changes = Changes::default();
     let (mut old, mut new) = (before.iter().peekable(), after.iter().peekable());
     while let (Some((was, from)), Some((is, to))) = (old.peek().copied(), new.peek().copied()) {
         if was == is {
-            changes.compare(is, from, to);
+            changes.compare(is, from, to, levels);
             new.next();
         } else {
             // gone, or further behind: then it is appended again
@@ -38,8 +39,8 @@ struct Changes<'a> {
 }
 
 impl<'a> Changes<'a> {
-    fn compare(&mut self, name: &'a str, from: ValueRef<'a>, to: ValueRef<'a>) {
-        match Difference::of(from, to) {
+    fn compare(&mut self, name: &'a str, from: ValueRef<'a>, to: ValueRef<'a>, levels: usize) {
+        match Difference::of(from, to, levels) {
             Difference::None => {}
             Difference::Value => {
                 self.updated.append(name, to);
@@ -73,20 +74,21 @@ enum Difference {
 }
 
 impl Difference {
-    fn of(from: ValueRef<'_>, to: ValueRef<'_>) -> Difference {
+    fn of(from: ValueRef<'_>, to: ValueRef<'_>, levels: usize) -> Difference {
         if identical(from, to) {
             return Difference::None;
         }
+        let Some(levels) = levels.checked_sub(1) else { return Difference::Value };
         let (inner, whole) = match (from, to) {
-            (ValueRef::Document(from), ValueRef::Document(to)) => (of_documents(from, to), to.as_bytes()),
-            (ValueRef::Array(from), ValueRef::Array(to)) => (of_arrays(from, to), to.as_bytes()),
+            (ValueRef::Document(from), ValueRef::Document(to)) => (of_documents(from, to, levels), to.as_bytes()),
+            (ValueRef::Array(from), ValueRef::Array(to)) => (of_arrays(from, to, levels), to.as_bytes()),
             _ => return Difference::Value,
         };
         if inner.as_bytes().len() < whole.len() { Difference::Inner(inner) } else { Difference::Value }
     }
 }
 
-fn of_arrays(before: Array<'_>, after: Array<'_>) -> DocBuf {
+fn of_arrays(before: Array<'_>, after: Array<'_>, levels: usize) -> DocBuf {
     let (before_len, after_len) = (before.len(), after.len());
     let mut out = DocBuf::new().with("a", true);
     if after_len < before_len {
@@ -94,7 +96,7 @@ fn of_arrays(before: Array<'_>, after: Array<'_>) -> DocBuf {
     }
     let mut old = before.iter();
     for (at, to) in after.iter().enumerate() {
-        match old.next().map_or(Difference::Value, |from| Difference::of(from, to)) {
+        match old.next().map_or(Difference::Value, |from| Difference::of(from, to, levels)) {
             Difference::None => {}
             Difference::Value => {
                 out.append(&format!("u{at}"), to);

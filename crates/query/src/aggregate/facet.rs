@@ -1,5 +1,6 @@
 //! `$facet`: one document with the results of several pipelines over the same input, which is read once.
 
+use arbor_base::memory::Class;
 use arbor_bson::{Array, DocBuf, ValueRef};
 use arbor_lang::{Code, field_path, text};
 
@@ -47,6 +48,7 @@ impl Facet {
     /// The document, from the rows of the input.
     pub fn document(&self, input: &Shared, settings: &Settings, run: &mut Run<'_>) -> Result<DocBuf> {
         let mut document = DocBuf::new();
+        let mut reservation = settings.budget.reservation(Class::Statement);
         for (name, pipeline) in &self.outputs {
             let mut found = arbor_bson::ArrayBuf::new();
             let mut root = pipeline.clone().above(Box::new(SharedRows::new(input.clone())), settings);
@@ -58,6 +60,11 @@ impl Facet {
                         "document constructed by $facet is {bytes} bytes, which exceeds the limit of {BYTES_MAX} bytes"
                     );
                     return Err(location(4031700, message));
+                }
+                // the list is copied into the document
+                if !reservation.try_cover(2 * bytes) {
+                    let message = format!("$facet has no memory for a document of more than {bytes} bytes");
+                    return Err(Error::new(Code::EXCEEDED_MEMORY_LIMIT, message));
                 }
             }
             document.append(name, &found);

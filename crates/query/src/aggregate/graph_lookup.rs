@@ -8,12 +8,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use arbor_base::memory::Allowance;
 use arbor_bson::keystring::key_of;
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_lang::document::with_value;
 use arbor_lang::matcher::{In, Node};
 use arbor_lang::path::Leaf;
-use arbor_lang::{Code, Collation, Expression, Filter, Path, field_path, number, text};
+use arbor_lang::{Code, Collation, Expression, Filter, Path, field_path, number, stop, text};
 use arbor_store::{Collection, Namespace};
 
 use super::inner::{InnerRows, check_depth};
@@ -100,14 +101,17 @@ impl GraphLookup {
 
     /// The document with all that was reached from it.
     pub fn extended(&self, doc: Doc<'_>, settings: &Settings, run: &mut Run<'_>) -> Result<DocBuf> {
-        let mut reached = Reached { collation: self.restriction.collation().clone(), ..Reached::default() };
+        let mut reached = Reached::new(self.restriction.collation().clone(), settings.group_memory().allowance());
         let start = self.start_with.eval(doc)?;
-        reached.note(start.as_ref().map(Value::as_ref));
+        reached.note(start.as_ref().map(Value::as_ref))?;
+        drop(start);
         let mut depth = 0;
         while let Some(values) = reached.next_step()
             && depth <= self.max_depth
         {
-            self.step(values, depth, settings, run, &mut reached)?;
+            for part in values.chunks(STEP_VALUES_MAX) {
+                self.step(part.to_vec(), depth, settings, run, &mut reached)?;
+            }
             depth += 1;
         }
         let found = ValueRef::from(&reached.found);
@@ -132,19 +136,18 @@ impl GraphLookup {
             if !reached.is_new(doc.get("_id").map(|id| key_of(id).bytes).unwrap_or_default()) {
                 continue;
             }
+            let mut noted = Ok(());
             self.connect_from.visit(doc, Leaf::Whole, &mut |visit| {
-                reached.note(visit.value);
-                false
+                noted = reached.note(visit.value);
+                noted.is_err()
             });
+            noted?;
             match &self.depth_field {
                 Some(field) => {
                     let depth = ValueRef::Int64(depth as i64);
-                    reached.add(&with_value(doc, field.components(), Some(depth)));
+                    reached.add(&with_value(doc, field.components(), Some(depth)))?;
                 }
-                None => reached.add(&row.document),
-            }
-            if reached.bytes > settings.group_bytes_max {
-                return Err(location(40099, "$graphLookup reached maximum memory consumption"));
+                None => reached.add(&row.document)?,
             }
         }
         Ok(())
@@ -152,7 +155,6 @@ impl GraphLookup {
 }
 
 /// What one document has led to so far.
-#[derive(Default)]
 struct Reached {
     found: ArrayBuf,
     /// Keys of the documents found.
@@ -162,25 +164,47 @@ struct Reached {
     /// Values to be asked for in the next step, with their keys.
     ahead: Vec<(Vec<u8>, Value)>,
     bytes: usize,
+    allowance: Allowance,
     collation: Collation,
 }
 
+/// Values that one query asks for.
+const STEP_VALUES_MAX: usize = 10_000;
+
+/// Memory of a value beside its bytes: places in a table and in a list that may be half empty, and three allocations.
+const VALUE_BYTES: usize = 160;
+
 impl Reached {
+    fn new(collation: Collation, allowance: Allowance) -> Reached {
+        let (documents, values) = (HashSet::new(), HashSet::new());
+        Reached { found: ArrayBuf::new(), documents, values, ahead: Vec::new(), bytes: 0, allowance, collation }
+    }
+
     /// Notes a value, or each element of an array.
-    fn note(&mut self, value: Option<ValueRef<'_>>) {
+    fn note(&mut self, value: Option<ValueRef<'_>>) -> Result<()> {
         match value {
-            Some(ValueRef::Array(elements)) => elements.iter().for_each(|element| self.note_one(element)),
+            Some(ValueRef::Array(elements)) => elements.iter().try_for_each(|element| self.note_one(element)),
             Some(value) => self.note_one(value),
-            None => {}
+            None => Ok(()),
         }
     }
 
-    fn note_one(&mut self, value: ValueRef<'_>) {
+    fn note_one(&mut self, value: ValueRef<'_>) -> Result<()> {
+        stop::tick()?;
         let key = self.collation.key_of(value).bytes;
         if self.values.insert(key.clone()) {
-            self.bytes += 3 * key.len() + 64;
+            self.bytes += 3 * key.len() + VALUE_BYTES;
             self.ahead.push((key, value.to_value()));
         }
+        self.check()
+    }
+
+    /// Errors: what was reached takes more memory than it may.
+    fn check(&mut self) -> Result<()> {
+        if self.allowance.covers(self.bytes) {
+            return Ok(());
+        }
+        Err(location(40099, "$graphLookup reached maximum memory consumption"))
     }
 
     /// The values of the next step in order; none at the end.
@@ -191,13 +215,15 @@ impl Reached {
     }
 
     fn is_new(&mut self, id_key: Vec<u8>) -> bool {
-        self.bytes += id_key.len() + 32;
+        self.bytes += id_key.len() + VALUE_BYTES / 2;
         self.documents.insert(id_key)
     }
 
-    fn add(&mut self, document: &DocBuf) {
-        self.bytes += document.as_bytes().len();
+    fn add(&mut self, document: &DocBuf) -> Result<()> {
+        // the list is copied into the document in the end
+        self.bytes += 2 * document.as_bytes().len();
         self.found.push(document);
+        self.check()
     }
 }
 

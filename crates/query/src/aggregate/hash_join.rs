@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use arbor_base::memory::Allowance;
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_lang::path::{Leaf, Path};
 use arbor_lang::{Collation, Filter};
@@ -19,33 +20,34 @@ pub struct HashJoin {
     documents: Vec<DocBuf>,
     places: HashMap<Vec<u8>, Vec<u32>>,
     collation: Collation,
+    _allowance: Allowance,
 }
 
 impl HashJoin {
-    /// None: the documents need more than `bytes_max`.
+    /// None: the documents need more than the allowance covers.
     pub fn build(
         mut rows: InnerRows,
         foreign: &Path,
         collation: &Collation,
-        bytes_max: usize,
+        mut allowance: Allowance,
         run: &mut Run<'_>,
     ) -> Result<Option<HashJoin>> {
-        let mut join = HashJoin { documents: Vec::new(), places: HashMap::new(), collation: collation.clone() };
+        let (mut documents, mut places) = (Vec::new(), HashMap::<Vec<u8>, Vec<u32>>::new());
         let mut bytes = 0;
         while let Some(row) = rows.next(run)? {
             run.tick()?;
-            bytes += size_of::<DocBuf>() + row.document.as_bytes().len();
-            let place = join.documents.len() as u32;
+            bytes += 2 * size_of::<DocBuf>() + row.document.as_bytes().len();
+            let place = documents.len() as u32;
             for key in keys_of(row.document.as_doc(), foreign, collation) {
-                bytes += key.len() + size_of::<(Vec<u8>, Vec<u32>)>();
-                join.places.entry(key).or_default().push(place);
+                bytes += key.len() + 2 * size_of::<(Vec<u8>, Vec<u32>)>() + size_of::<[u32; 4]>();
+                places.entry(key).or_default().push(place);
             }
-            join.documents.push(row.document);
-            if bytes > bytes_max {
+            documents.push(row.document);
+            if !allowance.covers(bytes) {
                 return Ok(None);
             }
         }
-        Ok(Some(join))
+        Ok(Some(HashJoin { documents, places, collation: collation.clone(), _allowance: allowance }))
     }
 
     /// The documents that match, in the order of the collection. Requires that `filter` asks for one of `values`. None:

@@ -40,6 +40,8 @@ pub struct Lookup {
     names: Names,
     db: String,
     depth: usize,
+    /// Of this pipeline and those around it.
+    stages: usize,
     context: Context,
 }
 
@@ -112,7 +114,7 @@ impl Lookup {
         let Some(join) = &self.join else { return Ok(None) };
         let whole = self.pipeline(Filter::everything(&self.context.collation), &self.context, &ArrayBuf::new())?;
         let rows = InnerRows::open(whole, self.foreign.clone(), run.view, settings)?;
-        HashJoin::build(rows, &join.foreign, &self.context.collation, settings.group_bytes_max, run)
+        HashJoin::build(rows, &join.foreign, &self.context.collation, settings.group_memory().allowance(), run)
     }
 
     pub fn find_hashed(&self, input: Input<'_>, table: &HashJoin) -> Result<ArrayBuf> {
@@ -170,7 +172,7 @@ impl Lookup {
         let stages = match &self.inner {
             Some(inner) => {
                 for (name, expression) in &inner.variables {
-                    context.variables.push((name.clone(), expression.eval(input)?.unwrap_or(Value::Undefined)));
+                    context.variables.set(name, expression.eval(input)?.unwrap_or(Value::Undefined));
                 }
                 &inner.pipeline
             }
@@ -180,7 +182,14 @@ impl Lookup {
     }
 
     fn pipeline(&self, filter: Filter, context: &Context, stages: &ArrayBuf) -> Result<Pipeline> {
-        let around = Surroundings { names: &self.names, db: &self.db, context, depth: self.depth, inside: None };
+        let around = Surroundings {
+            names: &self.names,
+            db: &self.db,
+            context,
+            depth: self.depth,
+            stages: self.stages,
+            inside: None,
+        };
         Pipeline::parse_inner(self.view.as_array(), filter, stages.as_array(), &around.inside("$lookup"))
     }
 
@@ -252,7 +261,9 @@ impl<'f> Fields<'f> {
             None => return Err(failed("must specify 'from' field for a $lookup")),
         };
         let join = match (self.local, self.foreign) {
-            (Some(local), Some(foreign)) => Some(Join { local: Path::new(local), foreign: Path::new(foreign) }),
+            (Some(local), Some(foreign)) => {
+                Some(Join { local: Path::of_input(local)?, foreign: Path::of_input(foreign)? })
+            }
             (None, None) if pipeline.is_some() => None,
             _ => {
                 let message =
@@ -271,6 +282,7 @@ impl<'f> Fields<'f> {
             names: around.names.clone(),
             db: around.db.to_owned(),
             depth: around.depth,
+            stages: around.stages,
             context: around.context.clone(),
         };
         Ok(lookup)

@@ -271,7 +271,7 @@ impl Merge {
     fn update(&self, stages: Array<'_>, new: Doc<'_>) -> Result<Update> {
         let mut context = self.context.clone();
         for (name, expression) in &self.variables {
-            context.variables.push((name.clone(), expression.eval(new)?.unwrap_or(Value::Undefined)));
+            context.variables.set(name, expression.eval(new)?.unwrap_or(Value::Undefined));
         }
         Ok(Update::parse(ValueRef::Array(stages), &[], &context)?)
     }

@@ -94,7 +94,7 @@ impl Pipeline {
     ) -> Result<Pipeline> {
         if !view.is_empty() {
             let mut pipeline = Pipeline::parse_own_source(view, around)?.filtered(filter);
-            let steps = Step::parse_all(stages, around)?;
+            let steps = Step::parse_all(stages, &around.above(view.len())?)?;
             check_place(&steps, false)?;
             pipeline.steps.extend(steps);
             push_down(&mut pipeline.steps, &mut pipeline.query);
@@ -234,7 +234,7 @@ impl Pipeline {
                 Box::new(Sort::new(input, pattern, sort_limit(&self.steps), settings.sort_memory()))
             }
             Stage::Arrange(arrange) => Box::new(Sort::arranged(input, arrange, settings.sort_memory())),
-            Stage::Flow(stage) => Box::new(FlowRows::new(input, &*stage, settings.group_bytes_max)),
+            Stage::Flow(stage) => Box::new(FlowRows::new(input, &*stage, settings.group_memory().allowance())),
             Stage::Limit(count) => Box::new(Limit::new(input, count)),
             Stage::Skip(count) => Box::new(Skip::new(input, count)),
             Stage::Unwind(unwind) => Box::new(UnwindRows::new(input, unwind)),

@@ -31,9 +31,15 @@ pub struct Surroundings<'s> {
     pub context: &'s Context,
     /// Pipelines around this one.
     pub depth: usize,
+    /// Stages of those pipelines.
+    pub stages: usize,
     /// The stage that this pipeline belongs to.
     pub inside: Option<&'static str>,
 }
+
+/// Stages of a pipeline, of the view that it reads and of the pipelines around it. COMPAT: MongoDB limits each pipeline
+/// (1,000) and the pipelines around it (20), not their product.
+const STAGES_NESTED_MAX: usize = 1200;
 
 /// Stages that write, or that ask the server for their documents.
 const OUTERMOST_ONLY: &[&str] = &["$changeStream", "$currentOp", "$listLocalSessions", "$merge", "$out"];
@@ -42,12 +48,23 @@ const FIRST_ONLY: &[&str] = &["$collStats", "$documents", "$geoNear", "$indexSta
 
 impl<'s> Surroundings<'s> {
     pub fn outermost(names: &'s Names, spec: &'s AggregateSpec<'_>, context: &'s Context) -> Surroundings<'s> {
-        Surroundings { names, db: spec.namespace.db(), context, depth: 0, inside: None }
+        Surroundings { names, db: spec.namespace.db(), context, depth: 0, stages: 0, inside: None }
     }
 
     /// For a pipeline inside a stage of this one.
     pub fn inside(&self, stage: &'static str) -> Surroundings<'s> {
         Surroundings { depth: self.depth + 1, inside: Some(stage), ..*self }
+    }
+
+    /// For the stages of a pipeline, so many. Errors: too many stages would wait for each other, each with a frame on the
+    /// stack of the thread.
+    pub fn above(&self, stages: usize) -> Result<Surroundings<'s>> {
+        let stages = self.stages + stages;
+        if stages > STAGES_NESTED_MAX {
+            let message = format!("Pipelines within each other must have no more than {STAGES_NESTED_MAX} stages");
+            return Err(Error::Lang(arbor_lang::Error::location(7749501, message)));
+        }
+        Ok(Surroundings { stages, ..*self })
     }
 
     fn check_allowed(&self, name: &str) -> Result<()> {
@@ -78,6 +95,7 @@ impl Step {
     /// All stages; a `$documents` in front is not one of them (see `Pipeline`).
     pub fn parse_all(pipeline: Array<'_>, around: &Surroundings<'_>) -> Result<Vec<Step>> {
         Stage::check_length(pipeline)?;
+        let around = &around.above(pipeline.len())?;
         let mut steps = Vec::new();
         let mut pure = ArrayBuf::new();
         for stage in pipeline.iter() {

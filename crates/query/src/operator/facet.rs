@@ -39,7 +39,7 @@ impl Operator for FacetRow {
         let input = self.collect(run)?;
         self.used_disk = input.used_disk();
         let document = self.facet.document(&input, &self.settings, run)?;
-        Ok(self.tally.answer(Some(Row::of(document))))
+        Ok(self.tally.answer(Some(Row::computed(document)?)))
     }
 
     fn suspend(&mut self, run: &mut Run<'_>) {

@@ -1,5 +1,6 @@
 //! Stages whose rows come from several rows, or from none (`arbor_lang::stage::Flow`).
 
+use arbor_base::memory::Allowance;
 use arbor_bson::DocBuf;
 use arbor_lang::stage::{Flow, FlowStage};
 
@@ -10,7 +11,7 @@ pub struct FlowRows {
     input: Box<dyn Operator>,
     name: &'static str,
     flow: Box<dyn Flow>,
-    bytes_max: usize,
+    allowance: Allowance,
     fed: u64,
     ended: bool,
     bytes_most: usize,
@@ -18,9 +19,9 @@ pub struct FlowRows {
 }
 
 impl FlowRows {
-    pub fn new(input: Box<dyn Operator>, stage: &dyn FlowStage, bytes_max: usize) -> FlowRows {
+    pub fn new(input: Box<dyn Operator>, stage: &dyn FlowStage, allowance: Allowance) -> FlowRows {
         let (name, flow) = (stage.name(), stage.start());
-        FlowRows { input, name, flow, bytes_max, fed: 0, ended: false, bytes_most: 0, tally: Tally::default() }
+        FlowRows { input, name, flow, allowance, fed: 0, ended: false, bytes_most: 0, tally: Tally::default() }
     }
 
     fn feed(&mut self, run: &mut Run<'_>) -> Result<()> {
@@ -36,8 +37,8 @@ impl FlowRows {
                 self.flow.feed(row.document)?;
                 let bytes = self.flow.size_bytes();
                 self.bytes_most = self.bytes_most.max(bytes);
-                if bytes > self.bytes_max {
-                    return Err(self.flow.too_large(self.bytes_max).into());
+                if !self.allowance.covers(bytes) {
+                    return Err(self.flow.too_large(self.allowance.bytes_max(bytes) as usize).into());
                 }
             }
             None => {
@@ -54,7 +55,7 @@ impl Operator for FlowRows {
         loop {
             run.tick()?;
             if let Some(document) = self.flow.next()? {
-                return Ok(self.tally.answer(Some(Row::of(document))));
+                return Ok(self.tally.answer(Some(Row::computed(document)?)));
             }
             if self.ended {
                 return Ok(self.tally.answer(None));

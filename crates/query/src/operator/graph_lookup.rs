@@ -24,7 +24,7 @@ impl Operator for GraphLookupRows {
         let Some(row) = self.input.next(run)? else { return Ok(self.tally.answer(None)) };
         run.tick()?;
         let document = self.lookup.extended(row.document.as_doc(), &self.settings, run)?;
-        Ok(self.tally.answer(Some(row.made(document))))
+        Ok(self.tally.answer(Some(row.made(document)?)))
     }
 
     fn suspend(&mut self, run: &mut Run<'_>) {

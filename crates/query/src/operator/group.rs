@@ -1,11 +1,10 @@
 //! `$group`: blocking. Groups that do not fit into memory go to sorted runs on disk, if the statement allows it: each run
 //! has the groups of that time with what they had gathered, in order of their keys, and in the end the runs are merged.
 
-use std::vec::IntoIter;
-
+use arbor_base::memory::{Allowance, Class};
 use arbor_bson::{Doc, DocBuf};
 use arbor_lang::Code;
-use arbor_lang::stage::{Group, GroupState, Regrouped};
+use arbor_lang::stage::{Group, GroupState, Groups, Regrouped};
 use arbor_store::{Merge, Sorter};
 
 use super::{Detail, Operator, Row, Run, StageDoc, Tally};
@@ -16,6 +15,8 @@ pub struct GroupRows {
     group: Group,
     state: State,
     memory: Memory,
+    /// Of the groups in memory.
+    allowance: Allowance,
     spills: u64,
     bytes_most: usize,
     tally: Tally,
@@ -23,7 +24,7 @@ pub struct GroupRows {
 
 enum State {
     Collecting(Box<GroupState>),
-    Done(IntoIter<DocBuf>),
+    Done(Groups),
     Merging(Box<Merging>),
 }
 
@@ -33,27 +34,39 @@ struct Merging {
     ahead: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Documents between two looks at the memory held.
-const ROWS_PER_CHECK: u64 = 64;
-
 impl GroupRows {
     pub fn new(input: Box<dyn Operator>, group: &Group, memory: Memory) -> GroupRows {
         let state = State::Collecting(Box::new(GroupState::new(group)));
-        GroupRows { input, group: group.clone(), state, memory, spills: 0, bytes_most: 0, tally: Tally::default() }
+        let allowance = memory.allowance();
+        GroupRows {
+            input,
+            group: group.clone(),
+            state,
+            memory,
+            allowance,
+            spills: 0,
+            bytes_most: 0,
+            tally: Tally::default(),
+        }
     }
 
     /// Answers what the results come from.
     fn collect(&mut self, run: &mut Run<'_>) -> Result<State> {
-        let State::Collecting(groups) = &mut self.state else { return Ok(State::Done(Vec::new().into_iter())) };
+        let State::Collecting(groups) = &mut self.state else { return Err(Error::internal("$group has ended")) };
         let mut sorter: Option<Sorter> = None;
         while let Some(row) = self.input.next(run)? {
             run.tick()?;
             groups.add(row.input())?;
             self.tally.passed_over();
-            if self.tally.works.is_multiple_of(ROWS_PER_CHECK) && groups.size_bytes() > self.memory.bytes_max {
+            if !self.allowance.covers(groups.size_bytes()) {
                 self.bytes_most = self.bytes_most.max(groups.size_bytes());
                 let folder = self.memory.scratch.as_ref().ok_or_else(too_large)?;
-                let sorter = sorter.get_or_insert_with(|| Sorter::new(folder, usize::MAX));
+                if groups.len() <= 1 {
+                    return Err(group_too_large(&self.allowance, groups.size_bytes()));
+                }
+                let unbounded = || self.memory.budget.allowance(Class::Statement, usize::MAX);
+                let sorter = sorter.get_or_insert_with(|| Sorter::new(folder, unbounded()));
+                self.allowance.release();
                 spill(groups, sorter)?;
             }
         }
@@ -61,11 +74,11 @@ impl GroupRows {
         match sorter {
             None => {
                 let groups = std::mem::replace(&mut **groups, GroupState::new(&self.group));
-                Ok(State::Done(groups.finish()?.collect::<Vec<_>>().into_iter()))
+                Ok(State::Done(groups.finish()?))
             }
             Some(mut sorter) => {
                 spill(groups, &mut sorter)?;
-                self.spills = sorter.runs() as u64;
+                self.spills = sorter.spills();
                 Ok(State::Merging(Box::new(Merging { merge: sorter.finish()?, ahead: None })))
             }
         }
@@ -74,7 +87,7 @@ impl GroupRows {
 
 /// Moves all groups to a run of their own.
 fn spill(groups: &mut GroupState, sorter: &mut Sorter) -> Result<()> {
-    let run = sorter.runs() as u64;
+    let run = sorter.spills();
     for (mut key, partial) in groups.drain() {
         // of equal keys, those that were gathered first come first
         key.extend_from_slice(&run.to_be_bytes());
@@ -84,7 +97,7 @@ fn spill(groups: &mut GroupState, sorter: &mut Sorter) -> Result<()> {
 }
 
 impl Merging {
-    fn next(&mut self, group: &Group, bytes_max: usize) -> Result<Option<DocBuf>> {
+    fn next(&mut self, group: &Group, allowance: &mut Allowance) -> Result<Option<DocBuf>> {
         let first = match self.ahead.take() {
             Some(first) => first,
             None => match self.merge.next()? {
@@ -99,13 +112,11 @@ impl Merging {
                 break;
             }
             whole.absorb(Doc::trusted(&next.1))?;
-            if whole.size_bytes() > bytes_max {
-                let message = format!(
-                    "a group of $group used too much memory and cannot spill to disk. Memory limit: {bytes_max} bytes"
-                );
-                return Err(Error::new(Code::EXCEEDED_MEMORY_LIMIT, message));
+            if !allowance.covers(whole.size_bytes()) {
+                return Err(group_too_large(allowance, whole.size_bytes()));
             }
         }
+        allowance.release();
         Ok(Some(whole.finish(group)))
     }
 }
@@ -113,6 +124,14 @@ impl Merging {
 /// Without the number of the run.
 fn group_key(key: &[u8]) -> &[u8] {
     key.split_last_chunk::<8>().map_or(key, |(key, _)| key)
+}
+
+/// One group alone does not fit: that its parts are on disk would not help.
+fn group_too_large(allowance: &Allowance, bytes: usize) -> Error {
+    let bytes_max = allowance.bytes_max(bytes);
+    let message =
+        format!("a group of $group used too much memory and cannot spill to disk. Memory limit: {bytes_max} bytes");
+    Error::new(Code::EXCEEDED_MEMORY_LIMIT, message)
 }
 
 fn too_large() -> Error {
@@ -127,14 +146,14 @@ impl Operator for GroupRows {
             self.state = self.collect(run)?;
         }
         let document = match &mut self.state {
-            State::Done(documents) => documents.next(),
+            State::Done(groups) => groups.next(),
             State::Merging(merging) => {
                 run.tick()?;
-                merging.next(&self.group, self.memory.bytes_max)?
+                merging.next(&self.group, &mut self.allowance)?
             }
             State::Collecting(_) => None,
         };
-        Ok(self.tally.answer(document.map(Row::of)))
+        Ok(self.tally.answer(document.map(Row::computed).transpose()?))
     }
 
     fn suspend(&mut self, run: &mut Run<'_>) {
@@ -144,7 +163,7 @@ impl Operator for GroupRows {
     }
 
     fn is_done(&self) -> bool {
-        matches!(&self.state, State::Done(documents) if documents.len() == 0)
+        matches!(&self.state, State::Done(groups) if groups.is_empty())
     }
 
     fn explain(&self, detail: Detail) -> DocBuf {

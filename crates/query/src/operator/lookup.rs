@@ -48,13 +48,15 @@ impl LookupRows {
     }
 
     /// The next row of those that wait.
-    fn unwound(&mut self) -> Option<Row> {
-        let (Some(unwind), Some((row, found))) = (&self.unwind, &mut self.waiting) else { return None };
-        let next = found.next().map(|(at, element)| row.made(unwind.with_element(row.document.as_doc(), at, &element)));
-        if next.is_none() {
-            self.waiting = None;
+    fn unwound(&mut self) -> Result<Option<Row>> {
+        let (Some(unwind), Some((row, found))) = (&self.unwind, &mut self.waiting) else { return Ok(None) };
+        match found.next() {
+            Some((at, element)) => row.made(unwind.with_element(row.document.as_doc(), at, &element)).map(Some),
+            None => {
+                self.waiting = None;
+                Ok(None)
+            }
         }
-        next
     }
 
     fn find(&mut self, row: &Row, run: &mut Run<'_>) -> Result<ArrayBuf> {
@@ -103,21 +105,21 @@ impl Operator for LookupRows {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
         loop {
             run.tick()?;
-            if let Some(row) = self.unwound() {
+            if let Some(row) = self.unwound()? {
                 return Ok(self.tally.answer(Some(row)));
             }
             let Some(row) = self.input.next(run)? else { return Ok(self.tally.answer(None)) };
             let found = self.find_counted(&row, run)?;
             let Some(unwind) = &self.unwind else {
                 let document = self.lookup.add_to(&row.document, &found)?;
-                return Ok(self.tally.answer(Some(row.made(document))));
+                return Ok(self.tally.answer(Some(row.made(document)?)));
             };
             let document = self.lookup.add_to(&row.document, &ArrayBuf::new())?;
             if !found.is_empty() {
                 let found: Vec<Value> = found.as_array().iter().map(ValueRef::to_value).collect();
-                self.waiting = Some((row.made(document), found.into_iter().enumerate()));
+                self.waiting = Some((row.made(document)?, found.into_iter().enumerate()));
             } else if let Unwound::One(Some(document)) = unwind.split(document.as_doc()) {
-                return Ok(self.tally.answer(Some(row.made(document))));
+                return Ok(self.tally.answer(Some(row.made(document)?)));
             }
         }
     }

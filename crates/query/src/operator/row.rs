@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arbor_bson::DocBuf;
-use arbor_lang::{Input, Metadata};
+use arbor_lang::{Input, Metadata, depth};
 
 use crate::{Error, Result};
 
@@ -26,9 +26,15 @@ impl Row {
         Row { document, id_key, metadata: None }
     }
 
-    /// A document made from this row's: what is known about the one is known about the other.
-    pub fn made(&self, document: DocBuf) -> Row {
-        Row { document, id_key: Vec::new(), metadata: self.metadata.clone() }
+    /// A document that a stage has put together. Errors: it nests deeper than any document may.
+    pub fn computed(document: DocBuf) -> Result<Row> {
+        Ok(Row::of(depth::checked(document)?))
+    }
+
+    /// A document made from this row's: what is known about the one is known about the other. Errors: it nests deeper
+    /// than any document may.
+    pub fn made(&self, document: DocBuf) -> Result<Row> {
+        Ok(Row { metadata: self.metadata.clone(), ..Row::computed(document)? })
     }
 
     /// What filters and expressions look at.

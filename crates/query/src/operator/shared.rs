@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use arbor_base::memory::Allowance;
 use arbor_bson::DocBuf;
 use arbor_lang::Code;
 use arbor_store::{Spool, SpoolReader, SpoolWriter};
@@ -13,6 +14,7 @@ use crate::{Error, Memory, Result};
 /// Rows being collected.
 pub struct Sharing {
     memory: Memory,
+    allowance: Allowance,
     rows: Vec<Row>,
     bytes: usize,
     rest: Option<SpoolWriter>,
@@ -21,13 +23,20 @@ pub struct Sharing {
 /// Rows that were collected; copies share them.
 #[derive(Clone)]
 pub struct Shared {
-    rows: Arc<Vec<Row>>,
+    rows: Arc<Kept>,
     rest: Option<Spool>,
+}
+
+/// The rows in memory.
+struct Kept {
+    rows: Vec<Row>,
+    _allowance: Allowance,
 }
 
 impl Sharing {
     pub fn new(memory: Memory) -> Sharing {
-        Sharing { memory, rows: Vec::new(), bytes: 0, rest: None }
+        let allowance = memory.allowance();
+        Sharing { memory, allowance, rows: Vec::new(), bytes: 0, rest: None }
     }
 
     pub fn push(&mut self, row: Row) -> Result<()> {
@@ -36,7 +45,7 @@ impl Sharing {
             return Ok(rest.push(&row.encode())?);
         }
         self.bytes += row.bytes();
-        if self.bytes <= self.memory.bytes_max {
+        if self.allowance.covers(self.bytes) {
             self.rows.push(row);
             return Ok(());
         }
@@ -51,7 +60,7 @@ impl Sharing {
 
     pub fn finish(self) -> Result<Shared> {
         let rest = self.rest.map(SpoolWriter::finish).transpose()?;
-        Ok(Shared { rows: Arc::new(self.rows), rest })
+        Ok(Shared { rows: Arc::new(Kept { rows: self.rows, _allowance: self.allowance }), rest })
     }
 }
 
@@ -62,7 +71,7 @@ impl Shared {
 }
 
 pub struct SharedRows {
-    rows: Arc<Vec<Row>>,
+    rows: Arc<Kept>,
     at: usize,
     rest: Option<SpoolReader>,
     tally: Tally,
@@ -78,7 +87,7 @@ impl SharedRows {
 impl Operator for SharedRows {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>> {
         run.tick()?;
-        let row = match (self.rows.get(self.at), &mut self.rest) {
+        let row = match (self.rows.rows.get(self.at), &mut self.rest) {
             (Some(row), _) => Some(row.clone()),
             (None, Some(rest)) => rest.next()?.map(|bytes| Row::decode(&bytes)).transpose()?,
             (None, None) => None,

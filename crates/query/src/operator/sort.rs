@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::vec::IntoIter;
 
+use arbor_base::memory::Allowance;
 use arbor_bson::DocBuf;
 use arbor_lang::stage::Arrange;
 use arbor_lang::{Code, Input, SortPattern};
@@ -19,6 +20,8 @@ pub struct Sort {
     order: Order,
     limit: Option<u64>,
     memory: Memory,
+    /// Of the rows in memory.
+    allowance: Allowance,
     state: State,
     /// Bytes of the rows in memory, and of all.
     bytes: usize,
@@ -58,8 +61,8 @@ impl Sort {
     }
 
     fn by(input: Box<dyn Operator>, order: Order, limit: Option<u64>, memory: Memory) -> Sort {
-        let (state, tally) = (State::Collecting, Tally::default());
-        Sort { input, order, limit, memory, state, bytes: 0, bytes_in_all: 0, read: 0, spills: 0, tally }
+        let (state, tally, allowance) = (State::Collecting, Tally::default(), memory.allowance());
+        Sort { input, order, limit, memory, allowance, state, bytes: 0, bytes_in_all: 0, read: 0, spills: 0, tally }
     }
 
     fn collect(&mut self, run: &mut Run<'_>) -> Result<State> {
@@ -71,7 +74,7 @@ impl Sort {
         while let Some(entry) = self.next_entry(run)? {
             self.bytes += entry.bytes();
             self.bytes -= best.add(entry).map_or(0, |worst| worst.bytes());
-            if self.bytes > self.memory.bytes_max {
+            if !self.allowance.covers(self.bytes) {
                 return self.spill(best, run);
             }
         }
@@ -91,23 +94,41 @@ impl Sort {
     /// The rest of the rows goes to runs, as do those that were kept. A limit is kept by the operator above.
     fn spill(&mut self, best: Best, run: &mut Run<'_>) -> Result<State> {
         let Some(folder) = &self.memory.scratch else { return Err(self.too_large()) };
-        let mut sorter = Sorter::new(folder, self.memory.bytes_max);
+        // the rows move from here into the sorter
+        self.allowance.release();
+        let mut sorter = Sorter::new(folder, self.memory.allowance());
         for entry in best.into_sorted() {
-            sorter.push(entry.into_pair())?;
+            sorter.push(entry.pair())?;
         }
         while let Some(entry) = self.next_entry(run)? {
-            sorter.push(entry.into_pair())?;
+            sorter.push(entry.pair())?;
         }
         self.bytes = 0;
-        self.spills = sorter.runs() as u64;
+        self.spills = sorter.spills();
         Ok(State::Merging(sorter.finish()?))
+    }
+
+    /// Moves rows in memory to the disk while the client is awaited, if they take more than may idle.
+    fn make_idle(&mut self) -> Result<()> {
+        let Some(folder) = &self.memory.scratch else { return Ok(()) };
+        match &mut self.state {
+            State::Sorted(entries) if self.allowance.is_too_large_to_idle() => {
+                let rest = entries.as_slice().iter().map(Entry::pair);
+                self.state = State::Merging(Merge::of_sorted(folder, rest)?);
+                self.allowance.release();
+                self.spills += 1;
+            }
+            State::Merging(merge) => merge.make_idle(folder)?,
+            State::Sorted(_) | State::Collecting => {}
+        }
+        Ok(())
     }
 
     fn too_large(&self) -> Error {
         let message = format!(
             "Executor error during find command :: caused by :: Sort exceeded memory limit of {} bytes, but did not \
              opt in to external sorting.",
-            self.memory.bytes_max
+            self.allowance.bytes_max(self.bytes)
         );
         Error::new(Code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED, message)
     }
@@ -170,14 +191,14 @@ impl Best {
 
 impl Entry {
     fn bytes(&self) -> usize {
-        size_of::<Entry>() + self.key.len() + self.row.bytes() - size_of::<Row>()
+        // the list of entries doubles as it grows
+        2 * size_of::<Entry>() + self.key.capacity() + self.row.bytes() - size_of::<Row>()
     }
 
     /// As a run keeps it: the key with the place in the input, and the row.
-    fn into_pair(self) -> (Vec<u8>, Vec<u8>) {
-        let Entry { mut key, order, row } = self;
-        key.extend_from_slice(&order.to_be_bytes());
-        (key, row.encode())
+    fn pair(&self) -> (Vec<u8>, Vec<u8>) {
+        let key = [self.key.as_slice(), &self.order.to_be_bytes()].concat();
+        (key, self.row.encode())
     }
 }
 
@@ -218,6 +239,8 @@ impl Operator for Sort {
         if matches!(self.state, State::Collecting) {
             self.input.suspend(run);
         }
+        // rows that could not be written stay in memory
+        let _more_memory_is_held = self.make_idle();
     }
 
     fn is_done(&self) -> bool {

@@ -30,8 +30,8 @@ impl Operator for UnwindRows {
             if let Some((row, elements)) = &mut self.waiting {
                 if let Some((at, element)) = elements.next() {
                     let document = self.unwind.with_element(row.document.as_doc(), at, &element);
-                    let metadata = row.metadata.clone();
-                    return Ok(self.tally.answer(Some(Row { metadata, ..Row::of(document) })));
+                    let row = row.made(document)?;
+                    return Ok(self.tally.answer(Some(row)));
                 }
                 self.waiting = None;
             }
@@ -39,8 +39,7 @@ impl Operator for UnwindRows {
             match self.unwind.split(row.document.as_doc()) {
                 Unwound::One(None) => {}
                 Unwound::One(Some(document)) => {
-                    let metadata = row.metadata;
-                    return Ok(self.tally.answer(Some(Row { metadata, ..Row::of(document) })));
+                    return Ok(self.tally.answer(Some(row.made(document)?)));
                 }
                 Unwound::Each(elements) => self.waiting = Some((row, elements.into_iter().enumerate())),
             }

@@ -4,9 +4,11 @@
 //! estimate of what they read, from a few reads of the engine; with one candidate nothing is estimated. A collection
 //! scan is the last resort, as in MongoDB. Where estimates cannot tell, [`super::decide`] has the last word.
 
+use std::collections::HashSet;
+
 use arbor_bson::{DocBuf, Value, ValueRef};
 use arbor_lang::matcher::{Compare, Node};
-use arbor_lang::{Code, Collation, Filter};
+use arbor_lang::{Code, Collation, Filter, stop};
 use arbor_store::{Collection, Index};
 use arbor_txn::View;
 
@@ -25,6 +27,13 @@ use crate::{Error, Result};
 const ESTIMATES_MAX: usize = 8;
 
 pub fn plan(view: &dyn View, collection: &Collection, query: &Query) -> Result<Plans> {
+    let plans = plans(view, collection, query)?;
+    // bounds of many values are cut short when the statement is to stop
+    stop::check()?;
+    Ok(plans)
+}
+
+fn plans(view: &dyn View, collection: &Collection, query: &Query) -> Result<Plans> {
     if let Some(near) = query.filter.near() {
         return near::plan(view, collection, query, near);
     }
@@ -268,6 +277,7 @@ impl Planner<'_> {
         let all = conjuncts(root);
         for (at, node) in all.iter().enumerate() {
             let Node::Or(branches) = node else { continue };
+            stop::tick_for(size_of_val(all))?;
             let others: Vec<Node> = all.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, n)| n.clone()).collect();
             if let Some(merge) = self.merged_or(branches, &others)? {
                 return Ok(Some(merge));
@@ -282,6 +292,7 @@ impl Planner<'_> {
     }
 
     fn branch(&self, branch: &Node, others: &[Node]) -> Result<Option<Branch>> {
+        stop::tick_for(size_of_val(others))?;
         let mut query = Query::new(branch_filter(branch, others, self.query.filter.collation()));
         query.limit = self.query.limit.filter(|_| self.query.sort.is_none());
         let planner = Planner { query: &query, ..*self };
@@ -298,6 +309,7 @@ impl Planner<'_> {
         let Some(sort) = &self.query.sort else { return Ok(None) };
         let (mut scans, mut settled) = (Vec::new(), true);
         for branch in branches {
+            stop::tick_for(size_of_val(others))?;
             let mut query = Query::new(branch_filter(branch, others, self.query.filter.collation()));
             query.sort = Some(sort.clone());
             query.limit = self.query.limit;
@@ -416,6 +428,7 @@ fn id_equality_in(root: &Node) -> Option<(usize, &Value)> {
 
 /// The filter without the conjuncts that the bounds settle.
 pub fn residual(filter: &Filter, settled: &[usize]) -> Option<Filter> {
+    let settled: HashSet<usize> = settled.iter().copied().collect();
     let rest = conjuncts(filter.root()).iter().enumerate().filter(|(at, _)| !settled.contains(at));
     let rest: Vec<Node> = rest.map(|(_, node)| node.clone()).collect();
     (!rest.is_empty()).then(|| Filter::from_root(Node::And(rest), filter.collation()))

@@ -9,6 +9,7 @@
 
 use arbor_bson::Value;
 use arbor_bson::keystring::{KeyBuilder, component_len, successor};
+use arbor_lang::stop;
 
 use super::interval::{Interval, Intervals};
 
@@ -52,7 +53,8 @@ impl KeyBounds {
     /// `components`: intervals of each component with its direction in the index.
     pub fn new<'a>(components: impl IntoIterator<Item = (&'a Intervals, bool)>) -> KeyBounds {
         let component = |(intervals, descending): (&Intervals, bool)| {
-            let mut spans: Vec<Span> = intervals.as_slice().iter().map(|interval| span(interval, descending)).collect();
+            let intervals = intervals.as_slice().iter().take_while(|_| stop::tick().is_ok());
+            let mut spans: Vec<Span> = intervals.map(|interval| span(interval, descending)).collect();
             if descending {
                 spans.reverse();
             }

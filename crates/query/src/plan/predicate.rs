@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arbor_lang::geo::GeoTest;
 use arbor_lang::matcher::{Compare, Node};
-use arbor_lang::{Collation, Filter};
+use arbor_lang::{Collation, Filter, stop};
 
 use super::texts::Texts;
 use super::value_bounds::{self, Bounds, Exact};
@@ -114,6 +114,9 @@ struct Collector<'t> {
 
 impl Collector<'_> {
     fn collect(&mut self, node: &Node, place: &Place) {
+        if stop::tick().is_err() {
+            return;
+        }
         match node {
             Node::And(nodes) => {
                 let place = Place { partial: true, ..place.clone() };

@@ -5,6 +5,7 @@
 
 use arbor_bson::{DocBuf, ObjectId, Timestamp, Value, ValueRef};
 use arbor_lang::matcher::{Compare, In, Regex};
+use arbor_lang::stop;
 
 use super::interval::{Endpoint, Interval, Intervals};
 use super::texts::Texts;
@@ -98,6 +99,7 @@ pub fn of_in(membership: &In, texts: Texts<'_>) -> Option<Bounds> {
     let mut intervals = Vec::new();
     let (mut exact, mut needs_field) = (Exact::Always, true);
     for value in &membership.values {
+        stop::tick().ok()?;
         let bounds = of_equality(value, texts)?;
         exact = exact.min(bounds.exact);
         needs_field &= bounds.needs_field;

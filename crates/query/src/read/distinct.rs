@@ -36,7 +36,7 @@ pub fn distinct(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Interrup
     let mut slots = Slots::default();
     let mut root = plan::operator(&solution, &query, &scope.settings, &mut slots);
     let mut run = Run::new(&view, Some(&collection), interrupt, slots.count());
-    let path = Path::new(spec.key);
+    let path = Path::of_input(spec.key)?;
     while let Some(row) = root.next(&mut run)? {
         values.add_all(&path, row.document.as_doc())?;
     }
@@ -51,7 +51,7 @@ fn distinct_of_view(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Inte
     let stages = view.distinct_stages(spec);
     let behind = AggregateSpec { hint: spec.hint, ..view.spec(&stages) };
     let mut cursor = aggregate(scope, &behind, interrupt)?;
-    let path = Path::new(spec.key);
+    let path = Path::of_input(spec.key)?;
     loop {
         let batch = cursor.next_batch(BatchLimit::more(), interrupt)?;
         for document in batch.docs.as_array().iter() {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use arbor_bson::{Doc, DocBuf, Timestamp, USER_SIZE_MAX, ValueRef};
+use arbor_bson::{Doc, DocBuf, STORED_DEPTH_MAX, Timestamp, USER_SIZE_MAX, ValueRef};
 use arbor_lang::{Code, Error, Result};
 
 use super::object_id::new_object_id;
@@ -12,6 +12,7 @@ use super::object_id::new_object_id;
 /// The document as it is stored: `_id` first, made up if it is missing; a top-level `Timestamp(0, 0)` is now.
 pub fn prepare(doc: Doc<'_>) -> Result<Cow<'_, [u8]>> {
     check_size(doc.as_bytes().len())?;
+    check_depth(doc)?;
     let id = doc.get("_id");
     if let Some(id) = id {
         check_id(id)?;
@@ -64,6 +65,14 @@ fn check_size(bytes: usize) -> Result<()> {
     Ok(())
 }
 
+fn check_depth(doc: Doc<'_>) -> Result<()> {
+    if doc.is_deeper_than(STORED_DEPTH_MAX) {
+        let message = format!("cannot insert document because it exceeds {STORED_DEPTH_MAX} levels of nesting");
+        return Err(Error::new(Code::OVERFLOW, message));
+    }
+    Ok(())
+}
+
 fn is_empty_timestamp(value: ValueRef<'_>) -> bool {
     matches!(value, ValueRef::Timestamp(Timestamp { seconds: 0, increment: 0 }))
 }
@@ -81,6 +90,13 @@ mod tests {
 
     fn names(bytes: &[u8]) -> Vec<&str> {
         Doc::trusted(bytes).iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn no_deeper_than_can_be_written_back() {
+        let deep = |levels: usize| (1..levels).fold(DocBuf::new(), |inner, _| DocBuf::new().with("a", &inner));
+        assert!(prepare(deep(STORED_DEPTH_MAX).as_doc()).is_ok());
+        assert_eq!(prepare(deep(STORED_DEPTH_MAX + 1).as_doc()).unwrap_err().code, Code::OVERFLOW);
     }
 
     #[test]

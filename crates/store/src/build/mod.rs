@@ -38,6 +38,7 @@ mod target;
 
 use std::sync::Arc;
 
+use arbor_bson::DocBuf;
 use arbor_txn::{Durability, Error as TxnError, Transaction, Transactions};
 use uuid::Uuid;
 
@@ -135,8 +136,6 @@ impl Build<'_> {
             txn.put(CATALOGUE, catalogue::build_key(*tree), own.namespace.as_str());
         }
         if self.replaced.is_none() {
-            let note = catalogue::encode_unfinished(own, &indexes);
-            txn.put(CATALOGUE, catalogue::unfinished_key(self.uuid), note.into_bytes());
             self.note_start(&mut txn, &indexes);
         }
         let registered = self.store.builds.register(Running::new(self, indexes, trees));
@@ -144,11 +143,15 @@ impl Build<'_> {
         Ok((registered, targets))
     }
 
-    /// A build that is begun again after a crash was told of before it.
+    /// A build that begins again after a crash has its note, and the history tells of it.
     fn note_start(&self, txn: &mut Transaction, indexes: &[Arc<Index>]) {
-        if !self.store.unfinished.iter().any(|before| before.uuid == self.uuid) {
-            noting::build(txn, self.collection, self.uuid, indexes, BuildStep::Started);
+        if self.store.unfinished.iter().any(|before| before.uuid == self.uuid) {
+            return;
         }
+        let (uuid, own, specs) = (self.uuid, self.collection, specs_of(indexes));
+        noting::build(txn, own, uuid, &specs, BuildStep::Started);
+        let (collection, namespace) = (own.uuid, own.namespace.clone());
+        UnfinishedBuild { uuid, collection, namespace, specs, restarts: 0 }.put_note(txn);
     }
 
     /// Steps 2 to 4.
@@ -179,7 +182,7 @@ impl Build<'_> {
         let built: Vec<_> = carry.targets.iter().map(|target| target.index.clone()).collect();
         match (&self.replaced, built.first()) {
             (Some(replaced), Some(index)) => noting::index_changed(&mut txn, &now, replaced, index),
-            _ => noting::build(&mut txn, &now, self.uuid, &built, BuildStep::Committed),
+            _ => noting::build(&mut txn, &now, self.uuid, &specs_of(&built), BuildStep::Committed),
         }
         self.complete(txn, &now, built)
     }
@@ -227,11 +230,15 @@ impl Build<'_> {
             txn.delete(CATALOGUE, catalogue::unfinished_key(self.uuid));
             let still = self.store.collection(&self.collection.namespace);
             if self.replaced.is_none() && still.is_some_and(|still| still.uuid == self.collection.uuid) {
-                let (indexes, why) = (&registered.running.indexes, why.to_string());
-                noting::build(&mut txn, self.collection, self.uuid, indexes, BuildStep::Aborted(&why));
+                let (specs, why) = (specs_of(&registered.running.indexes), why.to_string());
+                noting::build(&mut txn, self.collection, self.uuid, &specs, BuildStep::Aborted(&why));
             }
         }
         txn.commit(Durability::Applied)?;
         Ok(())
     }
+}
+
+fn specs_of(indexes: &[Arc<Index>]) -> Vec<DocBuf> {
+    indexes.iter().map(|index| index.spec.doc.clone()).collect()
 }

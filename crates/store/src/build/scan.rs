@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use arbor_base::memory::{self, Class};
 use arbor_bson::Doc;
 use arbor_txn::View;
 
@@ -32,17 +33,18 @@ impl Build<'_> {
     /// Step 2 without its checkpoint: the trees hold the keys of the documents that the view of `changes` shows.
     pub(super) fn fill(&self, changes: &mut KeyChanges<'_>, watch: &dyn Watch, throttle: &mut Throttle) -> Result<()> {
         let scratch = &self.store.options.scratch;
-        let memory = self.settings.memory_bytes / changes.targets.len().max(1);
-        let mut sorters: Vec<Sorter> = changes.targets.iter().map(|_| Sorter::new(scratch, memory)).collect();
-        let engine = self.transactions().engine();
+        let bytes_max = self.settings.memory_bytes / changes.targets.len().max(1);
+        let sorter = || Sorter::new(scratch, memory::process().allowance(Class::Build, bytes_max));
+        let mut sorters: Vec<Sorter> = changes.targets.iter().map(|_| sorter()).collect();
+        let transactions = self.transactions();
         let documents = crate::count(&changes.base, self.collection)?;
         let keys = {
-            let mut pace = Pace::new(engine, watch, throttle, Phase::Scanning, documents);
+            let mut pace = Pace::new(transactions, watch, throttle, Phase::Scanning, documents);
             scan(changes, &mut sorters, &mut pace)?
         };
-        let mut pace = Pace::new(engine, watch, throttle, Phase::Loading, keys);
+        let mut pace = Pace::new(transactions, watch, throttle, Phase::Loading, keys);
         for (target, sorter) in changes.targets.iter_mut().zip(sorters) {
-            load(target, sorter.finish()?, &mut pace, scratch, memory / 8)?;
+            load(target, sorter.finish()?, &mut pace, scratch, bytes_max / 8)?;
         }
         pace.look_up()
     }
@@ -66,12 +68,12 @@ fn scan(changes: &mut KeyChanges<'_>, sorters: &mut [Sorter], pace: &mut Pace<'_
 }
 
 /// Fills the tree of an index; keys that several documents want go into the tree beside it.
-fn load(target: &mut Target, merge: Merge, pace: &mut Pace<'_>, scratch: &Path, memory: usize) -> Result<()> {
-    let engine = pace.engine;
+fn load(target: &mut Target, merge: Merge, pace: &mut Pace<'_>, scratch: &Path, bytes_max: usize) -> Result<()> {
+    let transactions = pace.transactions;
     let mut rows = UniqueRows { merge, ahead: None, last_shared: None };
-    let mut shared = Sorter::new(scratch, memory);
+    let mut shared = Sorter::new(scratch, memory::process().allowance(Class::Build, bytes_max));
     let mut any_shared = false;
-    bulk_load(&**engine, target.index.tree, || {
+    bulk_load(transactions, target.index.tree, || {
         loop {
             let next = match target.index.unique {
                 true => rows.next()?,
@@ -91,7 +93,7 @@ fn load(target: &mut Target, merge: Merge, pace: &mut Pace<'_>, scratch: &Path, 
     }
     let mut merge = shared.finish()?;
     target.load_contended(|tree| {
-        bulk_load(&**engine, tree, || {
+        bulk_load(transactions, tree, || {
             let row = merge.next()?;
             row.iter().try_for_each(|row| pace.count(row.0.len() + row.1.len() + 16))?;
             Ok(row)

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arbor_txn::Transaction;
 
-use super::Build;
 use super::scan::each_document;
+use super::{Build, specs_of};
 use crate::index_spec::IndexSpec;
 use crate::noting::commands::{self as noting, BuildStep};
 use crate::record::count;
@@ -40,7 +40,7 @@ impl Build<'_> {
             noting::indexes_created(txn, self.collection, indexes);
         } else {
             self.note_start(txn, indexes);
-            noting::build(txn, self.collection, self.uuid, indexes, BuildStep::Committed);
+            noting::build(txn, self.collection, self.uuid, &specs_of(indexes), BuildStep::Committed);
         }
         Ok(())
     }

@@ -1,15 +1,19 @@
 //! `bulk_load` from rows that may fail.
 
 use arbor_base::TreeId;
-use arbor_engine::Engine;
+use arbor_txn::Transactions;
 
 use crate::sorter::Row;
 use crate::{Error, Result};
 
-/// Fills an empty tree with what `next` answers until `None`; an error of it ends the load and is the answer.
-pub(crate) fn bulk_load(engine: &dyn Engine, tree: TreeId, next: impl FnMut() -> Result<Option<Row>>) -> Result<()> {
+/// Fills an empty tree with what `next` returns until `None`; an error of it ends the load and is returned.
+pub(crate) fn bulk_load(
+    transactions: &Transactions,
+    tree: TreeId,
+    next: impl FnMut() -> Result<Option<Row>>,
+) -> Result<()> {
     let mut rows = Rows { next, error: None };
-    let loaded = engine.bulk_load(tree, &mut rows);
+    let loaded = transactions.bulk_load(tree, &mut rows);
     match rows.error {
         Some(error) => Err(error),
         None => Ok(loaded?),

@@ -1,8 +1,6 @@
 //! The steps of a long copy: after each it sleeps if it took too much, says how far it is, and asks whether to go on.
 
-use std::sync::Arc;
-
-use arbor_engine::Engine;
+use arbor_txn::Transactions;
 
 use super::throttle::Throttle;
 use super::{Phase, Watch};
@@ -13,7 +11,7 @@ const STEP_BYTES: usize = 64 << 10;
 const ROOM_BYTES: usize = 1 << 20;
 
 pub(crate) struct Pace<'s> {
-    pub engine: &'s Arc<dyn Engine>,
+    pub transactions: &'s Transactions,
     watch: &'s dyn Watch,
     throttle: &'s mut Throttle,
     phase: Phase,
@@ -27,13 +25,13 @@ pub(crate) struct Pace<'s> {
 
 impl<'s> Pace<'s> {
     pub fn new(
-        engine: &'s Arc<dyn Engine>,
+        transactions: &'s Transactions,
         watch: &'s dyn Watch,
         throttle: &'s mut Throttle,
         phase: Phase,
         total: u64,
     ) -> Pace<'s> {
-        Pace { engine, watch, throttle, phase, done: 0, total, step: 0, room: 0 }
+        Pace { transactions, watch, throttle, phase, done: 0, total, step: 0, room: 0 }
     }
 
     /// One more, of so many bytes. Errors: `Interrupted`.
@@ -46,7 +44,7 @@ impl<'s> Pace<'s> {
         self.room += std::mem::take(&mut self.step);
         if self.room >= ROOM_BYTES {
             self.room = 0;
-            self.engine.wait_for_room();
+            self.transactions.engine().wait_for_room();
         }
         self.look_up()
     }

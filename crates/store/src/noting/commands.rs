@@ -95,13 +95,13 @@ pub enum BuildStep<'s> {
     Aborted(&'s str),
 }
 
-pub fn build(txn: &mut Transaction, collection: &Collection, uuid: Uuid, indexes: &[Arc<Index>], step: BuildStep<'_>) {
+pub fn build(txn: &mut Transaction, collection: &Collection, uuid: Uuid, specs: &[DocBuf], step: BuildStep<'_>) {
     let name = match step {
         BuildStep::Started => "startIndexBuild",
         BuildStep::Committed => "commitIndexBuild",
         BuildStep::Aborted(_) => "abortIndexBuild",
     };
-    let specs: ArrayBuf = indexes.iter().map(|index| &index.spec.doc).collect();
+    let specs: ArrayBuf = specs.iter().collect();
     let mut says = command(name, collection).with("indexBuildUUID", binary(&uuid)).with("indexes", &specs);
     if let BuildStep::Aborted(why) = step {
         says.append("cause", &DocBuf::new().with("ok", false).with("errmsg", why));

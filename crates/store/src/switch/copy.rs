@@ -1,10 +1,7 @@
 //! The rows of a snapshot on their way into the new trees.
 
-use std::sync::Arc;
-
 use arbor_base::TreeId;
-use arbor_engine::Engine;
-use arbor_txn::{ReadView, View};
+use arbor_txn::{ReadView, Transactions, View};
 
 use crate::Result;
 use crate::follow::{Pace, Phase, Throttle, Watch, bulk_load};
@@ -17,21 +14,21 @@ pub(super) struct Copy<'s> {
 
 impl<'s> Copy<'s> {
     pub fn new(
-        engine: &'s Arc<dyn Engine>,
+        transactions: &'s Transactions,
         view: &'s ReadView,
         watch: &'s dyn Watch,
         throttle: &'s mut Throttle,
         total: u64,
     ) -> Copy<'s> {
-        Copy { view, pace: Pace::new(engine, watch, throttle, Phase::Copying, total) }
+        Copy { view, pace: Pace::new(transactions, watch, throttle, Phase::Copying, total) }
     }
 
     /// Answers the number of rows.
     pub fn tree(&mut self, from: TreeId, to: TreeId) -> Result<u64> {
-        let (engine, before) = (self.pace.engine, self.pace.done);
+        let (transactions, before) = (self.pace.transactions, self.pace.done);
         let mut cursor = self.view.cursor(from)?;
         let mut begun = false;
-        bulk_load(&**engine, to, || {
+        bulk_load(transactions, to, || {
             let stands = if std::mem::replace(&mut begun, true) { cursor.next() } else { cursor.first() };
             if !stands? {
                 return Ok(None);

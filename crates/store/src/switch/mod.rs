@@ -186,10 +186,9 @@ impl Switch<'_> {
     }
 
     fn copy(&self, view: &ReadView, throttle: &mut Throttle) -> Result<u64> {
-        let engine = self.store.transactions.engine();
         let documents = crate::count(view, &self.old)?;
         let total = documents * self.trees().count() as u64;
-        let mut copy = Copy::new(engine, view, self, throttle, total);
+        let mut copy = Copy::new(&self.store.transactions, view, self, throttle, total);
         for (old, new) in self.trees() {
             let rows = copy.tree(old, new)?;
             if old == self.old.tree && rows != documents {

@@ -11,7 +11,11 @@ use crate::{Result, Stamp};
 impl CommitPath {
     pub(super) fn append(&self, draft: &Draft) -> Result<Position> {
         let payloads: Vec<&[u8]> = draft.records.iter().map(Vec::as_slice).collect();
-        let last = self.log.append(&payloads).map_err(log_error)?;
+        let mut appended = self.log.append(&payloads);
+        if matches!(appended, Err(arbor_log::Error::OutOfSpace { .. })) && self.space_exhausted() {
+            appended = self.log.append(&payloads);
+        }
+        let last = appended.map_err(log_error)?;
         // I2: the leader is the only one that appends, so the positions are those that the batches carry.
         assert_eq!(Some(last), draft.batches.last().map(|batch| batch.position), "I2: consecutive positions");
         self.count_logged(payloads.iter().map(|p| p.len() as u64).sum());

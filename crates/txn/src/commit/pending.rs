@@ -46,6 +46,10 @@ impl CommitPath {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        let _still_full = self.apply_pending(&mut committed);
+        if let Err(Error::OutOfSpace { .. }) = self.apply_pending(&mut committed)
+            && self.space_exhausted()
+        {
+            let _still_full = self.apply_pending(&mut committed);
+        }
     }
 }

@@ -13,8 +13,10 @@
 //! ```
 
 use arbor_bson::{Array, Doc, DocBuf, ValueRef};
+use hashbrown::HashMap;
 
 use crate::expression::Evaluated;
+use crate::stop::tick;
 use crate::{Error, Result, text};
 
 pub fn eval(value: Evaluated) -> Result<Evaluated> {
@@ -27,6 +29,7 @@ pub fn eval(value: Evaluated) -> Result<Evaluated> {
         }
     };
     let mut fields: Vec<(&str, ValueRef)> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
     let form = pairs.get(0);
     for item in pairs.iter() {
         same_form(form, item)?;
@@ -42,7 +45,9 @@ pub fn eval(value: Evaluated) -> Result<Evaluated> {
         if name.contains('\0') {
             return Err(Error::location(4940400, "Key field cannot contain an embedded null byte"));
         }
-        match fields.iter_mut().find(|(known, _)| *known == name) {
+        tick()?;
+        let place = *places.entry(name).or_insert(fields.len());
+        match fields.get_mut(place) {
             Some(field) => field.1 = value,
             None => fields.push((name, value)),
         }

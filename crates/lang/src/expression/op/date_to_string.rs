@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use arbor_bson::ValueRef;
+use arbor_bson::{Value, ValueRef};
 
 use crate::expression::arguments::Named;
 use crate::expression::date_input::zone_of;
@@ -41,7 +41,7 @@ pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result
     let mut optional = |name| named.get(name).map(|value| parser.expression(value)).transpose();
     let (format, zone, on_null) = (optional("format")?, optional("timezone")?, optional("onNull")?);
     if let Some(Expression::Constant(Some(value))) = &format {
-        match value.as_ref() {
+        match Value::as_ref(value) {
             ValueRef::String(format) => date_format::check(format, date_format::WRITABLE)?,
             other => return Err(not_a_string(other)),
         }

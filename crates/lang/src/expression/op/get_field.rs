@@ -38,7 +38,7 @@ pub fn parse(_name: &'static str, value: ValueRef, parser: &mut Parser) -> Resul
     };
     let (field, input) = (parser.expression(field)?, parser.expression(input)?);
     if let Expression::Constant(value) = &field {
-        name_of(&value.as_ref().map_or(Evaluated::Missing, Evaluated::borrowed))?;
+        name_of(&value.as_deref().map_or(Evaluated::Missing, Evaluated::borrowed))?;
     }
     Ok(Expression::Special(Arc::new(GetField { field, input })))
 }

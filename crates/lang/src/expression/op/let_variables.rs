@@ -46,21 +46,11 @@ pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result
 impl Special for Let {
     fn eval<'a>(&'a self, environment: &Environment<'a>) -> Result<Evaluated<'a>> {
         let values = self.values.iter().map(|value| value.eval_in(environment)).collect::<Result<Vec<_>>>()?;
-        within(environment, &values, &self.body)
+        let frame = environment.bind_all(&values);
+        Ok(self.body.eval_in(&environment.within(&frame))?.into_owned())
     }
 
     fn parts(&self) -> Vec<&Expression> {
         self.values.iter().chain([&self.body]).collect()
-    }
-}
-
-/// Binds the values in order around the body.
-fn within<'a>(environment: &Environment<'_>, values: &[Evaluated<'_>], body: &Expression) -> Result<Evaluated<'a>> {
-    match values.split_first() {
-        None => Ok(body.eval_in(environment)?.into_owned()),
-        Some((first, rest)) => {
-            let frame = environment.bind(first.get());
-            within(&environment.within(&frame), rest, body)
-        }
     }
 }

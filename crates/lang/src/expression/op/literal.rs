@@ -13,5 +13,5 @@ use crate::expression::Expression;
 use crate::expression::parse::Parser;
 
 pub fn parse(_name: &'static str, value: ValueRef, _parser: &mut Parser) -> Result<Expression> {
-    Ok(Expression::Constant(Some(value.to_value())))
+    Ok(Expression::constant(value.to_value()))
 }

@@ -8,43 +8,38 @@
 //! ```
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
+use hashbrown::HashMap;
 
 use crate::expression::Evaluated;
-use crate::stop::check_growth;
+use crate::stop::{check_growth, tick};
 use crate::{Error, Result, text};
 
 pub fn eval(documents: Vec<Evaluated>) -> Result<Evaluated> {
-    let mut merged = DocBuf::new();
-    for document in &documents {
-        if document.is_nullish() {
-            continue;
-        }
+    let mut docs = Vec::new();
+    for document in documents.iter().filter(|document| !document.is_nullish()) {
         match document.or_null() {
-            ValueRef::Document(doc) => {
-                merged = merge(merged, doc);
-                check_growth("$mergeObjects", merged.as_bytes().len())?;
-            }
+            ValueRef::Document(doc) => docs.push(doc),
             other => return Err(not_a_document(other)),
         }
     }
-    Ok(merged.into())
+    if let [only] = docs.as_slice() {
+        return Ok(only.to_buf().into());
+    }
+    merged(&docs).map(Into::into)
 }
 
-/// The fields of the second document over those of the first.
-pub fn merge(below: DocBuf, above: Doc) -> DocBuf {
-    if below.as_doc().is_empty() {
-        return above.to_buf();
-    }
+/// Each field is where the first document has it, with the value of the last one.
+fn merged(docs: &[Doc]) -> Result<DocBuf> {
+    let mut values: HashMap<&str, ValueRef> = docs.iter().flat_map(|doc| doc.iter()).collect();
     let mut merged = DocBuf::new();
-    for (name, value) in below.as_doc() {
-        merged.append(name, above.get(name).unwrap_or(value));
-    }
-    for (name, value) in above {
-        if below.get(name).is_none() {
+    for (name, _) in docs.iter().flat_map(|doc| doc.iter()) {
+        tick()?;
+        if let Some(value) = values.remove(name) {
             merged.append(name, value);
+            check_growth("$mergeObjects", merged.as_bytes().len())?;
         }
     }
-    merged
+    Ok(merged)
 }
 
 pub fn not_a_document(value: ValueRef) -> Error {

@@ -154,7 +154,7 @@ mod zip;
 
 use super::form::{ANY, Form};
 
-pub use merge_objects::{merge as merge_documents, not_a_document};
+pub use merge_objects::not_a_document;
 pub use slice::range as slice_range;
 
 /// Every operator, by name.

@@ -15,10 +15,13 @@
 use arbor_bson::{ArrayBuf, ValueRef};
 
 use crate::expression::Evaluated;
+use crate::stop::check_growth;
 use crate::{Code, Error, Result, number, text};
 
-/// 100 MB, MongoDB's bound, at 11 bytes or more for an element.
-const ELEMENTS_MAX: i64 = 100 * 1024 * 1024 / 11;
+/// Of an element, or a few more.
+const ELEMENT_BYTES: usize = 11;
+/// 100 MB, MongoDB's bound.
+const ELEMENTS_MAX: i64 = (100 * 1024 * 1024 / ELEMENT_BYTES) as i64;
 
 pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
     let mut values = arguments.iter().map(Evaluated::get);
@@ -34,6 +37,7 @@ pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
     if (end - start) / step > ELEMENTS_MAX {
         return Err(Error::new(Code::EXCEEDED_MEMORY_LIMIT, "$range would use too much memory"));
     }
+    check_growth("$range", ELEMENT_BYTES * usize::try_from((end - start) / step).unwrap_or(0))?;
     let mut numbers = ArrayBuf::new();
     let mut at = start;
     while (step > 0 && at < end) || (step < 0 && at > end) {

@@ -16,7 +16,8 @@ use crate::expression::{Evaluated, Expression};
 pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     parse_regex(name, value, parser, |found| {
         let Some((regex, text)) = found else { return Ok(Evaluated::null()) };
-        let capture = regex.captures_at(text, 0)?;
-        Ok(capture.map_or(Evaluated::null(), |capture| found_document(text, &capture).into()))
+        let Some(capture) = regex.captures_at(text, 0)? else { return Ok(Evaluated::null()) };
+        let before = text.get(..capture.start).unwrap_or_default().chars().count();
+        Ok(found_document(text, &capture, before).into())
     })
 }

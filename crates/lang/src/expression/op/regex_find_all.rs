@@ -12,26 +12,42 @@ use crate::Result;
 use crate::expression::Expression;
 use crate::expression::parse::Parser;
 use crate::expression::regex_input::{found_document, parse_regex};
-use crate::stop::{check_growth, tick};
+use crate::stop::{check_growth, tick_for};
 
 pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result<Expression> {
     parse_regex(name, value, parser, |found| {
         let mut all = ArrayBuf::new();
         let Some((regex, text)) = found else { return Ok(all.into()) };
-        let mut at = 0;
+        let (mut at, mut counted) = (0, Counted::default());
         while at < text.len() {
             let Some(capture) = regex.captures_at(text, at)? else { break };
             if capture.start >= text.len() {
                 break;
             }
-            all.push(&found_document(text, &capture));
-            tick()?;
+            all.push(&found_document(text, &capture, counted.up_to(text, capture.start)));
+            tick_for(capture.end - at)?;
             check_growth("$regexFindAll", all.as_array().as_bytes().len())?;
             let step = if capture.end > capture.start { 0 } else { next_char(text, capture.end) };
             at = capture.end + step;
         }
         Ok(all.into())
     })
+}
+
+/// The characters before a byte, counted from the last one that was asked for.
+#[derive(Default)]
+struct Counted {
+    bytes: usize,
+    characters: usize,
+}
+
+impl Counted {
+    /// Requires a byte that is not before the last one.
+    fn up_to(&mut self, text: &str, byte: usize) -> usize {
+        self.characters += text.get(self.bytes..byte).unwrap_or_default().chars().count();
+        self.bytes = byte;
+        self.characters
+    }
 }
 
 /// Length of the character at a byte.

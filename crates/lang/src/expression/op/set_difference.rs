@@ -9,8 +9,9 @@
 
 use arbor_bson::{ArrayBuf, ValueRef};
 
+use crate::collation::ValueSet;
 use crate::expression::Evaluated;
-use crate::expression::set::Set;
+use crate::stop::tick;
 use crate::{Collation, Error, Result};
 
 pub fn eval<'a>(collation: &Collation, from: Evaluated<'a>, without: Evaluated<'a>) -> Result<Evaluated<'a>> {
@@ -25,10 +26,16 @@ pub fn eval<'a>(collation: &Collation, from: Evaluated<'a>, without: Evaluated<'
         )
     };
     let Some(ValueRef::Array(elements)) = from.get() else { return Err(not_array("First", 17048, &from)) };
-    let without = Set::of(&without, collation).ok_or_else(|| not_array("Second", 17049, &without))?;
+    let Some(ValueRef::Array(gone)) = without.get() else { return Err(not_array("Second", 17049, &without)) };
+    let mut seen = ValueSet::new(collation);
+    for element in gone.iter() {
+        tick()?;
+        seen.insert(element);
+    }
     let mut left: Vec<ValueRef> = Vec::new();
-    for element in elements.iter().filter(|element| !without.contains(*element)) {
-        if !left.iter().any(|known| collation.equal(*known, element)) {
+    for element in elements.iter() {
+        tick()?;
+        if seen.insert(element) {
             left.push(element);
         }
     }

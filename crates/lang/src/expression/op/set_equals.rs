@@ -19,7 +19,7 @@ pub fn eval<'a>(collation: &Collation, arrays: Vec<Evaluated<'a>>) -> Result<Eva
     let mut first: Option<Set> = None;
     let mut equal = true;
     for array in &arrays {
-        let set = Set::of(array, collation).ok_or_else(|| {
+        let set = Set::of(array, collation)?.ok_or_else(|| {
             let found = array.type_name();
             let message = format!("All operands of $setEquals must be arrays. One argument is of type: {found}");
             Error::location(17044, message)

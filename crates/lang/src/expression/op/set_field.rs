@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use arbor_bson::ValueRef;
+use arbor_bson::{Value, ValueRef};
 
 use crate::document::with_value;
 use crate::expression::parse::Parser;
@@ -43,12 +43,14 @@ pub fn parse(operator: &'static str, value: ValueRef, parser: &mut Parser) -> Re
         doc.get(name).ok_or_else(|| Error::location(code, format!("{operator} requires '{name}' to be specified")))
     };
     let field = match parser.expression(required("field", 4161102)?)? {
-        Expression::Constant(Some(arbor_bson::Value::String(name))) => Component::new(&name),
-        Expression::Constant(other) => {
-            let found = text::type_name(other.as_ref().map(|value| value.as_ref()));
-            let message = format!("{operator} requires 'field' to evaluate to type String, but got {found}");
-            return Err(Error::location(4161107, message));
-        }
+        Expression::Constant(constant) => match constant.as_deref().map(Value::as_ref) {
+            Some(ValueRef::String(name)) => Component::new(name),
+            other => {
+                let found = text::type_name(other);
+                let message = format!("{operator} requires 'field' to evaluate to type String, but got {found}");
+                return Err(Error::location(4161107, message));
+            }
+        },
         _ => {
             let message = format!("{operator} requires 'field' to evaluate to a constant");
             return Err(Error::location(4161106, message));

@@ -19,7 +19,7 @@ pub fn eval<'a>(collation: &Collation, arrays: Vec<Evaluated<'a>>) -> Result<Eva
         if array.is_nullish() {
             return Ok(Evaluated::null());
         }
-        let set = Set::of(array, collation).ok_or_else(|| {
+        let set = Set::of(array, collation)?.ok_or_else(|| {
             let found = array.type_name();
             let message = format!("All operands of $setIntersection must be arrays. One argument is of type: {found}");
             Error::location(17047, message)
@@ -29,7 +29,7 @@ pub fn eval<'a>(collation: &Collation, arrays: Vec<Evaluated<'a>>) -> Result<Eva
             Some(common) => Set::of_values(
                 common.into_values().into_iter().filter(|value| set.contains(*value)).collect(),
                 collation,
-            ),
+            )?,
         });
     }
     Ok(common.map(Set::into_values).unwrap_or_default().into_iter().collect::<ArrayBuf>().into())

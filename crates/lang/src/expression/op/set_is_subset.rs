@@ -19,7 +19,7 @@ pub fn eval<'a>(collation: &Collation, part: Evaluated<'a>, whole: Evaluated<'a>
             format!("both operands of $setIsSubset must be arrays. {which} argument is of type: {found}"),
         )
     };
-    let part_set = Set::of(&part, collation).ok_or_else(|| not_array("First", 17046, &part))?;
-    let whole_set = Set::of(&whole, collation).ok_or_else(|| not_array("Second", 17042, &whole))?;
+    let part_set = Set::of(&part, collation)?.ok_or_else(|| not_array("First", 17046, &part))?;
+    let whole_set = Set::of(&whole, collation)?.ok_or_else(|| not_array("Second", 17042, &whole))?;
     Ok(part_set.into_values().into_iter().all(|value| whole_set.contains(value)).into())
 }

@@ -9,7 +9,7 @@
 use arbor_bson::ArrayBuf;
 
 use crate::expression::Evaluated;
-use crate::expression::set::Set;
+use crate::expression::set::{Set, check_len};
 use crate::{Collation, Error, Result};
 
 pub fn eval<'a>(collation: &Collation, arrays: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
@@ -18,14 +18,16 @@ pub fn eval<'a>(collation: &Collation, arrays: Vec<Evaluated<'a>>) -> Result<Eva
         if array.is_nullish() {
             return Ok(Evaluated::null());
         }
-        let set = Set::of(array, collation).ok_or_else(|| {
+        let set = Set::of(array, collation)?.ok_or_else(|| {
             let found = array.type_name();
             Error::location(
                 17043,
                 format!("All operands of $setUnion must be arrays. One argument is of type: {found}"),
             )
         })?;
-        all.extend(set.into_values());
+        let values = set.into_values();
+        check_len(all.len() + values.len())?;
+        all.extend(values);
     }
-    Ok(Set::of_values(all, collation).into_values().into_iter().collect::<ArrayBuf>().into())
+    Ok(Set::of_values(all, collation)?.into_values().into_iter().collect::<ArrayBuf>().into())
 }

@@ -17,6 +17,7 @@ use arbor_bson::{ArrayBuf, ValueRef};
 use crate::expression::arguments::Named;
 use crate::expression::parse::Parser;
 use crate::expression::{Environment, Evaluated, Expression, Special};
+use crate::stop::sort_by;
 use crate::{Collation, Error, Result, SortPattern, number};
 
 #[derive(Debug)]
@@ -72,7 +73,7 @@ impl Special for SortArray {
             return Err(Error::location(2942504, message));
         };
         let mut sorted: Vec<ValueRef> = elements.iter().collect();
-        sorted.sort_by(|a, b| self.order.compare(*a, *b, &self.collation));
+        sort_by(&mut sorted, |a, b| self.order.compare(*a, *b, &self.collation))?;
         Ok(sorted.into_iter().collect::<ArrayBuf>().into())
     }
 

@@ -5,7 +5,7 @@
 use arbor_bson::{Value, ValueRef};
 
 use super::{Change, Run, Slot};
-use crate::{Collation, Error, Result, text};
+use crate::{Collation, Error, Result, collation::ValueSet, stop::tick, text};
 
 #[derive(Clone, Debug)]
 pub(in crate::update) struct AddToSet {
@@ -31,8 +31,10 @@ impl AddToSet {
                 let message = format!("The argument to $each in $addToSet must be an array but it was of type {ty}");
                 return Err(Error::type_mismatch(message));
             };
+            let mut seen = ValueSet::new(collation);
             for value in array.iter() {
-                if !values.iter().any(|known| collation.equal(known.as_ref(), value)) {
+                tick()?;
+                if seen.insert(value) {
                     values.push(value.to_value());
                 }
             }
@@ -50,13 +52,23 @@ impl AddToSet {
         }
         let Some(elements) = slot.elements() else { return Ok(Change::None) };
         let before = elements.len();
-        for value in &self.values {
-            let known = elements.iter_mut().any(|element| run.collation.equal(element.value(), value.as_ref()));
-            if !known {
-                elements.push(Slot::Raw(value.as_ref()));
-            }
+        for value in self.not_among(elements, run.collation)? {
+            elements.push(Slot::Raw(value));
         }
         Ok(if elements.len() == before { Change::None } else { Change::Changed })
+    }
+
+    fn not_among(&self, elements: &mut [Slot], collation: &Collation) -> Result<Vec<ValueRef<'_>>> {
+        if let [value] = self.values.as_slice() {
+            let known = elements.iter_mut().any(|element| collation.equal(element.value(), value.as_ref()));
+            return Ok(if known { Vec::new() } else { vec![value.as_ref()] });
+        }
+        let mut seen = ValueSet::new(collation);
+        for element in elements {
+            tick()?;
+            seen.insert(element.value());
+        }
+        Ok(self.values.iter().map(Value::as_ref).filter(|value| !seen.contains(*value)).collect())
     }
 
     pub(super) fn create(&self) -> Slot<'_> {

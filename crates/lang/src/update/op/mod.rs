@@ -20,7 +20,10 @@ mod unset;
 
 use arbor_bson::{Value, ValueRef, identical};
 
-pub(super) use self::{current_date::timestamp, rename::Rename};
+pub(super) use self::{
+    current_date::timestamp,
+    rename::{Rename, renamed},
+};
 use super::{
     path::UpdatePath,
     run::{Blocked, Change, Run},
@@ -50,6 +53,25 @@ pub(super) enum Op {
     Unset,
 }
 
+/// The names of all operators.
+pub const NAMES: &[&str] = &[
+    "$addToSet",
+    "$bit",
+    "$currentDate",
+    "$inc",
+    "$max",
+    "$min",
+    "$mul",
+    "$pop",
+    "$pull",
+    "$pullAll",
+    "$push",
+    "$rename",
+    "$set",
+    "$setOnInsert",
+    "$unset",
+];
+
 impl Op {
     /// Every operator but `$rename`, which has two paths.
     pub(super) fn parse(name: &str, path: &UpdatePath, operand: ValueRef, context: &Context) -> Result<Op> {
@@ -71,27 +93,6 @@ impl Op {
             "$unset" => Op::Unset,
             _ => return Err(unknown(name)),
         })
-    }
-
-    pub(super) fn is_known(name: &str) -> bool {
-        matches!(
-            name,
-            "$addToSet"
-                | "$bit"
-                | "$currentDate"
-                | "$inc"
-                | "$max"
-                | "$min"
-                | "$mul"
-                | "$pop"
-                | "$pull"
-                | "$pullAll"
-                | "$push"
-                | "$rename"
-                | "$set"
-                | "$setOnInsert"
-                | "$unset"
-        )
     }
 
     pub(super) fn modify<'a>(&'a self, slot: &mut Slot<'a>, run: &Run<'a>) -> Result<Change> {

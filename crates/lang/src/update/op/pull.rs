@@ -64,6 +64,9 @@ pub(super) fn retain(
     let before = elements.len();
     let mut failed = None;
     elements.retain_mut(|element| {
+        if failed.is_some() {
+            return true;
+        }
         keep(element.value()).unwrap_or_else(|error| {
             failed = Some(error);
             true

@@ -3,7 +3,7 @@
 use arbor_bson::{Value, ValueRef};
 
 use super::{Change, Run, Slot, pull};
-use crate::{Error, Result, text};
+use crate::{Error, Result, collation::ValueSet, stop::tick, text};
 
 #[derive(Clone, Debug)]
 pub(in crate::update) struct PullAll(Vec<Value>);
@@ -20,7 +20,11 @@ impl PullAll {
     }
 
     pub(super) fn modify(&self, slot: &mut Slot<'_>, run: &Run<'_>) -> Result<Change> {
-        let is_listed = |element: ValueRef| self.0.iter().any(|value| run.collation.equal(value.as_ref(), element));
-        pull::retain(slot, "$pull", |element| Ok(!is_listed(element)))
+        let mut listed = ValueSet::new(run.collation);
+        for value in &self.0 {
+            tick()?;
+            listed.insert(value.as_ref());
+        }
+        pull::retain(slot, "$pull", |element| tick().map(|()| !listed.contains(element)))
     }
 }

@@ -8,7 +8,10 @@ use arbor_bson::{Doc, ValueRef};
 
 use super::{Run, Slot};
 use crate::{
-    Error, Result, text,
+    Error, Result,
+    fields::Fields,
+    stop::tick,
+    text,
     update::{array_filter::ArrayFilters, path::UpdatePath},
 };
 
@@ -21,6 +24,13 @@ pub(in crate::update) struct Rename {
 /// The value that the rename of this number moves.
 pub(super) fn moved<'a>(number: usize, run: &Run<'a>) -> Option<Slot<'a>> {
     run.renamed.get(number).copied().flatten().map(Slot::Raw)
+}
+
+/// The values to move, by the number of the rename. Errors: a path that leads through an array.
+pub(in crate::update) fn renamed<'a>(renames: &[Rename], doc: Doc<'a>) -> Result<Vec<Option<ValueRef<'a>>>> {
+    // two paths each
+    let fields = Fields::of(doc, 2 * renames.len());
+    renames.iter().map(|rename| tick().and_then(|()| rename.value(doc, &fields))).collect()
 }
 
 impl Rename {
@@ -50,10 +60,10 @@ impl Rename {
     }
 
     /// The value to move. Errors: a path that leads through an array.
-    pub(in crate::update) fn value<'a>(&self, doc: Doc<'a>) -> Result<Option<ValueRef<'a>>> {
-        let value = find(doc, &self.from, "source")?;
+    fn value<'a>(&self, doc: Doc<'a>, fields: &Fields<'a>) -> Result<Option<ValueRef<'a>>> {
+        let value = find(doc, fields, &self.from, "source")?;
         if value.is_some() {
-            find(doc, &self.to, "destination")?;
+            find(doc, fields, &self.to, "destination")?;
         }
         Ok(value)
     }
@@ -63,10 +73,12 @@ impl Rename {
     }
 }
 
-fn find<'a>(doc: Doc<'a>, path: &UpdatePath, which: &str) -> Result<Option<ValueRef<'a>>> {
-    let mut value = ValueRef::Document(doc);
-    let mut holder = "";
-    for name in path.as_str().split('.') {
+/// The value at a path. Errors: it leads through an array.
+fn find<'a>(doc: Doc<'a>, fields: &Fields<'a>, path: &UpdatePath, which: &str) -> Result<Option<ValueRef<'a>>> {
+    let mut names = path.as_str().split('.');
+    let mut holder = names.next().unwrap_or_default();
+    let Some(mut value) = fields.get(holder) else { return Ok(None) };
+    for name in names {
         value = match value {
             ValueRef::Document(inner) => match inner.get(name) {
                 Some(value) => value,

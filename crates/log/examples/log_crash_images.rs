@@ -1,5 +1,5 @@
-//! Runs random crash images through the log: `crash_images [RUNS [FIRST_SEED]]`, 10,000 runs from a seed taken from
-//! the clock by default. A failure prints its seed; `crash_images 1 SEED` repeats it.
+//! Runs random crash images through the log: `log_crash_images [RUNS [FIRST_SEED]]`, 10,000 runs from a seed taken from
+//! the clock by default. A failure prints its seed; `log_crash_images 1 SEED` repeats it.
 
 #[path = "../tests/support/crash_run.rs"]
 mod crash_run;
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     let (Some(Ok(runs)), Some(Ok(first))) =
         (arguments.next().or(Some(Ok(10_000))), arguments.next().or(Some(Ok(clock_seed()))))
     else {
-        eprintln!("usage: crash_images [RUNS [FIRST_SEED]]");
+        eprintln!("usage: log_crash_images [RUNS [FIRST_SEED]]");
         return ExitCode::from(2);
     };
     println!("{runs} runs, seeds {first}..{}", first.wrapping_add(runs));
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         match std::panic::catch_unwind(|| crash_run::run(seed)) {
             Ok(run) => coverage.add(run),
             Err(_) => {
-                eprintln!("seed {seed} failed; repeat with: crash_images 1 {seed}");
+                eprintln!("seed {seed} failed; repeat with: log_crash_images 1 {seed}");
                 return ExitCode::FAILURE;
             }
         }

@@ -1,22 +1,7 @@
-//! How much memory this process may use, when nobody says.
+//! How much memory the machine has, the control group that this process runs in, and the process itself.
 
 use std::fs;
 use std::path::Path;
-
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
-/// What the server, its connections and the operating system need beside the cache.
-const APART: u64 = GIB;
-const DEFAULT_MIN: u64 = 64 * MIB;
-
-/// Half of what is left of the memory after 1 GB, at least 64 MB.
-pub fn default_memory_bytes() -> u64 {
-    default_for(memory_limit(Path::new("/")))
-}
-
-fn default_for(memory: Option<u64>) -> u64 {
-    (memory.unwrap_or(0).saturating_sub(APART) / 2).max(DEFAULT_MIN)
-}
 
 /// The memory of the machine or of the innermost control group that limits this process, whichever is less. `root` is
 /// where `proc` and `sys` stand.
@@ -26,7 +11,16 @@ pub fn memory_limit(root: &Path) -> Option<u64> {
     machine_memory(root).into_iter().chain(groups).min()
 }
 
-fn machine_memory(root: &Path) -> Option<u64> {
+/// Anonymous memory of this process that is resident: what a control group cannot take back. 0 where `/proc` does not tell.
+pub fn resident_anonymous() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// Memory of the machine in bytes.
+pub fn machine_memory(root: &Path) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -61,6 +55,9 @@ fn read_limit(path: &Path) -> Option<u64> {
 mod tests {
     use super::*;
 
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+
     fn check(files: &[(&str, &str)], expect: Option<u64>) {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -69,6 +66,12 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         assert_eq!(memory_limit(root.path()), expect, "{files:?}");
+    }
+
+    #[test]
+    fn the_process_has_resident_memory() {
+        let held = vec![7u8; 4 << 20];
+        assert!(resident_anonymous() >= held.len() as u64);
     }
 
     #[test]
@@ -90,13 +93,5 @@ mod tests {
         let none = ("sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes", "9223372036854771712\n");
         check(&[machine, v1, none], Some(8 * GIB));
         check(&[v2, ("sys/fs/cgroup/a/b/memory.max", "1048576\n")], Some(MIB));
-    }
-
-    #[test]
-    fn the_default_leaves_room() {
-        assert_eq!(default_for(None), 64 * MIB);
-        assert_eq!(default_for(Some(GIB)), 64 * MIB);
-        assert_eq!(default_for(Some(9 * GIB)), 4 * GIB);
-        assert!(default_memory_bytes() >= 64 * MIB);
     }
 }

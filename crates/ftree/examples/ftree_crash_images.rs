@@ -1,4 +1,4 @@
-//! Checks many crash images: `cargo run --release -p arbor-ftree --example crash_images [-- IMAGES [FIRST_SEED]]`.
+//! Checks many crash images: `cargo run --release -p arbor-ftree --example ftree_crash_images [-- IMAGES [FIRST_SEED]]`.
 //! All cores work, each on its own histories.
 
 #[path = "../tests/images/mod.rs"]
@@ -37,7 +37,7 @@ struct Replay {
 
 impl Drop for Replay {
     fn drop(&mut self) {
-        eprintln!("replay: cargo run --release -p arbor-ftree --example crash_images -- 1 {}", self.seed);
+        eprintln!("replay: cargo run --release -p arbor-ftree --example ftree_crash_images -- 1 {}", self.seed);
         std::process::exit(1);
     }
 }

@@ -1,4 +1,4 @@
-//! Checks many crash images: `cargo run -p arbor-engine-lmdb --example crash_images [-- IMAGES [FIRST_SEED]]`.
+//! Checks many crash images: `cargo run -p arbor-engine-lmdb --example lmdb_crash_images [-- IMAGES [FIRST_SEED]]`.
 
 #[path = "../tests/images/mod.rs"]
 mod images;
@@ -27,6 +27,6 @@ struct Replay {
 
 impl Drop for Replay {
     fn drop(&mut self) {
-        eprintln!("replay: cargo run -p arbor-engine-lmdb --example crash_images -- 20 {}", self.seed);
+        eprintln!("replay: cargo run -p arbor-engine-lmdb --example lmdb_crash_images -- 20 {}", self.seed);
     }
 }

@@ -1,0 +1,8 @@
+//! The memory limit of the server: how large it is (`sizes`), and the thread that keeps to it (`monitor`). Who reserves what is
+//! in [`arbor_base::memory`].
+
+mod monitor;
+mod sizes;
+
+pub use monitor::start;
+pub use sizes::Sizes;

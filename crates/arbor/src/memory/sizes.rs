@@ -1,0 +1,90 @@
+//! Default memory limit of the server, and the part of it that caches get.
+//!
+//! | size | sum |
+//! |---|---|
+//! | limit | `--memoryLimit`, else four fifths of the memory of the machine or of the control group, whichever is less: resident memory stays within 1.15 times the limit, so below the group's |
+//! | caches | `--cacheSize` and its like, else half of what is left of the memory after 1 GB, at least 64 MB; at most five eighths of the limit |
+
+use std::path::Path;
+
+use arbor_base::memory::machine::memory_limit;
+
+use crate::config::Settings;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// What the server, its connections and the operating system need beside the cache.
+const APART: u64 = GIB;
+const CACHE_MIN: u64 = 64 * MIB;
+/// A smaller cache is of no use to any engine.
+const CACHE_LEAST: u64 = 8 * MIB;
+
+/// Sizes of one server.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// `None`: neither was a limit given nor is it known what memory there is.
+    pub limit: Option<u64>,
+    memory: u64,
+}
+
+impl Sizes {
+    pub fn of(settings: &Settings) -> Sizes {
+        Sizes::from(settings.memory_limit, memory_limit(Path::new("/")))
+    }
+
+    fn from(given: Option<u64>, memory: Option<u64>) -> Sizes {
+        let limit = given.or(memory.map(|memory| memory / 5 * 4));
+        // a limit that was given stands for the memory that it would be the usual limit of
+        Sizes { limit, memory: given.map(|limit| limit / 4 * 5).or(memory).unwrap_or(0) }
+    }
+
+    /// Of the engine that the server has nothing but.
+    pub fn cache(self) -> u64 {
+        let usual = (self.memory.saturating_sub(APART) / 2).max(CACHE_MIN);
+        self.bounded_cache(usual)
+    }
+
+    /// Of an engine beside others.
+    pub fn part_of_cache(self, parts: u64) -> u64 {
+        (self.cache() / parts).max(CACHE_LEAST)
+    }
+
+    /// A cache that was asked for, as far as the limit has room for it.
+    pub fn bounded_cache(self, asked: u64) -> u64 {
+        self.limit.map_or(asked, |limit| asked.min((limit / 8 * 5).max(CACHE_LEAST)))
+    }
+
+    /// Whether engines should not take what they take by themselves.
+    pub fn is_small(self) -> bool {
+        self.limit.is_some_and(|limit| limit < 2 * GIB)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_sizes_leave_room() {
+        let check = |given: Option<u64>, memory: Option<u64>, limit: Option<u64>, cache: u64| {
+            let sizes = Sizes::from(given, memory);
+            assert_eq!((sizes.limit, sizes.cache()), (limit, cache), "{given:?} {memory:?}");
+        };
+        check(None, None, None, 64 * MIB);
+        check(None, Some(10 * GIB), Some(8 * GIB), 9 * GIB / 2);
+        check(None, Some(GIB / 4 * 5), Some(GIB), GIB / 8);
+        check(None, Some(320 * MIB), Some(256 * MIB), 64 * MIB);
+        check(Some(96 * MIB), Some(10 * GIB), Some(96 * MIB), 60 * MIB);
+        check(Some(8 * GIB), Some(64 * GIB), Some(8 * GIB), 9 * GIB / 2);
+        check(Some(1), None, Some(1), 8 * MIB);
+    }
+
+    #[test]
+    fn a_cache_leaves_room_for_work() {
+        let sizes = Sizes::from(Some(256 * MIB), None);
+        assert_eq!((sizes.bounded_cache(128 * MIB), sizes.bounded_cache(GIB)), (128 * MIB, 160 * MIB));
+        assert_eq!(Sizes::from(None, None).bounded_cache(GIB), GIB);
+        assert_eq!(sizes.part_of_cache(8), 8 * MIB);
+        assert!(sizes.is_small() && !Sizes::from(None, None).is_small());
+    }
+}

@@ -1,0 +1,315 @@
+//! The memory of the process: one limit that everything of size draws from.
+//!
+//! ```text
+//! limit = caches + apart + reserved + free
+//! ```
+//!
+//! - *reserved*: what statements, batches, messages, replies, transactions and index builds hold. They reserve it here
+//!   before they allocate it, in steps of [`STEP_BYTES`]; what is smaller than one step is not accounted.
+//! - *caches*: those of the storage engines. They have what is not reserved: [`Budget::caches_max`] falls when
+//!   reservations grow, down to half of what the caches were configured to, and rises again behind them.
+//! - *apart*: what the process holds beside these: code, stacks, small allocations, what the allocator loses. It is measured:
+//!   the sampler of resident memory passes it to [`Budget::observe`].
+//!
+//! A reservation is never granted beyond the limit. What its owner does then is the owner's choice: it spills, makes a smaller
+//! batch, waits, or is refused. A reservation that can do with less (see [`Reservation::try_cover`]) gets at most as
+//! much as is left free behind it, so that `n` of them have `1 / (n + 1)` each and the next one finds memory as well. That
+//! rule is known from buffers of switches: Choudhury and Hahne, Dynamic Queue Length Thresholds (1998), with a factor of 1.
+//!
+//! **Invariants**
+//! - B1: `reserved` is the sum of all living reservations, and `held` of a class the sum of its own.
+//! - B2: a reservation that was granted (not forced) leaves `reserved <= room`, where room is `limit - apart - caches_min`.
+//!
+//! Threads: everything may be called from anywhere; there is no lock. Small work touches no shared counter.
+
+pub mod machine;
+mod reservation;
+#[cfg(test)]
+mod tests;
+mod thread;
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+pub use reservation::{Allowance, Reservation};
+pub use thread::{Allocated, set_thread_meter};
+
+/// Reservations grow by multiples of this.
+pub const STEP_BYTES: usize = 64 << 10;
+
+/// What the process is taken to hold apart before it was measured: an idle server has 20 to 30 MB.
+const APART_MIN: u64 = 24 << 20;
+
+/// The budget takes `apart` back by one part in so many with each sample: work that has just ended leaves memory that the
+/// allocator has not returned yet, and work that follows soon needs as much again.
+const APART_DECAY: u64 = 16;
+
+/// What memory is reserved for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Sorts, groups and whatever else a statement collects.
+    Statement,
+    /// Documents of a reply that is being made.
+    Batch,
+    /// Messages that are being received, or that run.
+    Message,
+    /// Replies that the client has not read yet.
+    Reply,
+    /// What open transactions have written.
+    Transaction,
+    /// Index builds.
+    Build,
+}
+
+impl Class {
+    pub const ALL: [Class; 6] =
+        [Class::Statement, Class::Batch, Class::Message, Class::Reply, Class::Transaction, Class::Build];
+
+    /// As `serverStatus` shows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Statement => "statements",
+            Class::Batch => "batches",
+            Class::Message => "messages",
+            Class::Reply => "replies",
+            Class::Transaction => "transactions",
+            Class::Build => "indexBuilds",
+        }
+    }
+}
+
+/// What a sample of the process has found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    /// Anonymous memory that is resident.
+    pub resident: u64,
+    /// What caches hold of it.
+    pub caches: u64,
+    /// What the caches were configured to.
+    pub caches_configured: u64,
+}
+
+/// A limit and what is reserved under it. `0` as the limit: there is none.
+#[derive(Debug)]
+pub struct Budget {
+    limit: AtomicU64,
+    reserved: AtomicU64,
+    held: [AtomicU64; Class::ALL.len()],
+    apart: AtomicU64,
+    caches_min: AtomicU64,
+    caches_configured: AtomicU64,
+    resident: AtomicU64,
+    /// Reservations that were not granted.
+    refused: AtomicU64,
+    /// Whether more is resident than may be. Statements tell then what they have allocated...
+    exceeded: AtomicBool,
+    /// ...of which this is the most since the last sample...
+    largest: AtomicU64,
+    /// ...and the next one that has allocated so much is stopped. `0`: none is.
+    stop_from: AtomicU64,
+    /// Called when a large reservation needs memory that caches have.
+    reclaim: OnceLock<fn()>,
+}
+
+static PROCESS: Budget = Budget::unlimited();
+
+/// The budget of this process. It has no limit until one is set.
+pub fn process() -> &'static Budget {
+    &PROCESS
+}
+
+/// Reservations from this size on make the caches shrink at once instead of at the next sample.
+const RECLAIM_BYTES_MIN: u64 = 2 << 20;
+
+/// Idle work may keep so much in any case: on the disk it would need buffers that are hardly smaller.
+const IDLE_BYTES_MIN: u64 = 1 << 20;
+
+impl Budget {
+    pub const fn unlimited() -> Budget {
+        Budget {
+            limit: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
+            held: [const { AtomicU64::new(0) }; Class::ALL.len()],
+            apart: AtomicU64::new(APART_MIN),
+            caches_min: AtomicU64::new(0),
+            caches_configured: AtomicU64::new(0),
+            resident: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            exceeded: AtomicBool::new(false),
+            largest: AtomicU64::new(0),
+            stop_from: AtomicU64::new(0),
+            reclaim: OnceLock::new(),
+        }
+    }
+
+    /// `None`: without a limit.
+    pub fn limit(&self) -> Option<u64> {
+        Some(self.limit.load(Ordering::Relaxed)).filter(|limit| *limit > 0)
+    }
+
+    pub fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Says what caches there are before the first sample.
+    pub fn set_caches(&self, configured: u64) {
+        self.caches_configured.store(configured, Ordering::Relaxed);
+        self.caches_min.store(configured / 2, Ordering::Relaxed);
+    }
+
+    /// Sets what shrinks the caches to [`Budget::caches_max`]. The first call counts.
+    pub fn set_reclaim(&self, reclaim: fn()) {
+        let _first_counts = self.reclaim.set(reclaim);
+    }
+
+    /// Takes a measurement into account.
+    pub fn observe(&self, sample: Sample) {
+        self.set_caches(sample.caches_configured);
+        self.resident.store(sample.resident, Ordering::Relaxed);
+        let accounted = sample.caches + self.reserved.load(Ordering::Relaxed);
+        let apart = sample.resident.saturating_sub(accounted).max(APART_MIN);
+        let before = self.apart.load(Ordering::Relaxed);
+        let decayed = before - (before.saturating_sub(apart)) / APART_DECAY;
+        self.apart.store(apart.max(decayed), Ordering::Relaxed);
+        self.choose_statement();
+    }
+
+    /// More is resident than may be although caches and reservations have given way: some statement has allocated what it
+    /// did not reserve. The one that has allocated most is to stop; which one that is, is known one sample later.
+    fn choose_statement(&self) {
+        let exceeded = self.is_exceeded();
+        let largest = self.largest.swap(0, Ordering::Relaxed);
+        let enough = self.limit().unwrap_or(u64::MAX) / 16;
+        let from = if exceeded && largest >= enough { largest / 8 * 7 } else { 0 };
+        self.stop_from.store(from, Ordering::Relaxed);
+        self.exceeded.store(exceeded, Ordering::Relaxed);
+    }
+
+    /// Whether the statement of this thread, which has allocated so much more than it has freed, is to stop. Asked by
+    /// everything that may run long.
+    #[inline]
+    pub fn must_stop(&self, allocated: impl FnOnce() -> u64) -> bool {
+        self.exceeded.load(Ordering::Relaxed) && self.is_chosen(allocated())
+    }
+
+    #[cold]
+    fn is_chosen(&self, allocated: u64) -> bool {
+        self.largest.fetch_max(allocated, Ordering::Relaxed);
+        let from = self.stop_from.load(Ordering::Relaxed);
+        let is_largest = from > 0 && allocated >= from;
+        is_largest && self.stop_from.compare_exchange(from, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// What all caches together may hold now: what is left of the limit, at most what they were configured to, at least
+    /// half of that.
+    pub fn caches_max(&self) -> u64 {
+        let configured = self.caches_configured.load(Ordering::Relaxed);
+        let Some(limit) = self.limit() else { return configured };
+        let taken = self.apart.load(Ordering::Relaxed) + self.reserved.load(Ordering::Relaxed);
+        limit.saturating_sub(taken).clamp(self.caches_min.load(Ordering::Relaxed), configured)
+    }
+
+    /// Resident memory at the last sample.
+    pub fn resident(&self) -> u64 {
+        self.resident.load(Ordering::Relaxed)
+    }
+
+    /// What the process holds beside caches and reservations.
+    pub fn apart(&self) -> u64 {
+        self.apart.load(Ordering::Relaxed)
+    }
+
+    pub fn held(&self, class: Class) -> u64 {
+        self.held[class as usize].load(Ordering::Relaxed)
+    }
+
+    pub fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Reservations that were not granted so far.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// What reservations may have in all.
+    pub fn room(&self) -> u64 {
+        let Some(limit) = self.limit() else { return u64::MAX };
+        limit.saturating_sub(self.apart() + self.caches_min.load(Ordering::Relaxed))
+    }
+
+    /// What is not reserved.
+    pub fn free(&self) -> u64 {
+        self.room().saturating_sub(self.reserved())
+    }
+
+    /// What one value that is being built may take: a part of the room, since others stand beside it.
+    pub fn value_bytes_max(&self) -> u64 {
+        self.room() / 4
+    }
+
+    /// What work may keep in memory that waits for its client, like a cursor between two batches, and that could go to the disk
+    /// instead: a part of what is left, so that many of them leave some.
+    pub fn idle_bytes_max(&self) -> u64 {
+        if self.limit().is_some() { (self.free() / 16).max(IDLE_BYTES_MIN) } else { u64::MAX }
+    }
+
+    /// Whether little is left: who holds memory for others, like a slow client, has to make haste.
+    pub fn is_scarce(&self) -> bool {
+        self.limit().is_some() && self.free() <= self.room() / 16
+    }
+
+    /// Whether more is resident than may be, although reservations and caches have given way.
+    pub fn is_exceeded(&self) -> bool {
+        self.limit().is_some_and(|limit| self.resident() > limit + limit / 16)
+    }
+
+    /// An empty reservation.
+    pub fn reservation(&'static self, class: Class) -> Reservation {
+        Reservation::new(self, class)
+    }
+
+    /// What a piece of work may hold that can do with less than `bytes_max`.
+    pub fn allowance(&'static self, class: Class, bytes_max: usize) -> Allowance {
+        Allowance::new(self.reservation(class), bytes_max)
+    }
+
+    /// Takes `bytes` if as much is left and `share` says yes to what is left behind them.
+    fn take(&self, class: Class, bytes: u64, share: impl Fn(u64) -> bool) -> bool {
+        let room = self.room();
+        let before = self.reserved.fetch_add(bytes, Ordering::Relaxed);
+        let left = room.checked_sub(before.saturating_add(bytes));
+        if !left.is_some_and(share) {
+            self.reserved.fetch_sub(bytes, Ordering::Relaxed);
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        self.held[class as usize].fetch_add(bytes, Ordering::Relaxed);
+        self.reclaim_for(bytes);
+        true
+    }
+
+    /// Takes `bytes` whatever is left.
+    fn force(&self, class: Class, bytes: u64) {
+        self.reserved.fetch_add(bytes, Ordering::Relaxed);
+        self.held[class as usize].fetch_add(bytes, Ordering::Relaxed);
+        self.reclaim_for(bytes);
+    }
+
+    fn give_back(&self, class: Class, bytes: u64) {
+        let before = self.reserved.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "B1: {before} reserved, {bytes} given back");
+        self.held[class as usize].fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Shrinks the caches when they are in the way of a reservation of this size.
+    fn reclaim_for(&self, bytes: u64) {
+        let is_in_the_way = || self.caches_max() < self.caches_configured.load(Ordering::Relaxed);
+        if bytes >= RECLAIM_BYTES_MIN
+            && let Some(reclaim) = self.reclaim.get()
+            && is_in_the_way()
+        {
+            reclaim();
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Parts of a budget that are taken, until they are dropped.
+
+use std::time::{Duration, Instant};
+
+use super::{Budget, Class, STEP_BYTES};
+
+/// How often who waits for memory looks.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Memory that its owner may hold. Given back when it is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    budget: &'static Budget,
+    class: Class,
+    bytes: usize,
+}
+
+/// Whole steps; what is smaller than one is free.
+fn steps(bytes: usize) -> usize {
+    if bytes <= STEP_BYTES { 0 } else { bytes.next_multiple_of(STEP_BYTES) }
+}
+
+impl Reservation {
+    pub(super) fn new(budget: &'static Budget, class: Class) -> Reservation {
+        Reservation { budget, class, bytes: 0 }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Grows to at least `bytes`, for an owner that can do with less. False: it has its share, or there is no more.
+    #[inline]
+    pub fn try_cover(&mut self, bytes: usize) -> bool {
+        let wanted = steps(bytes);
+        wanted <= self.bytes || self.grow(wanted, |left| left >= wanted as u64)
+    }
+
+    /// Grows to at least `bytes`, for an owner that needs all of it. False: there is no more.
+    pub fn try_cover_all(&mut self, bytes: usize) -> bool {
+        let wanted = steps(bytes);
+        wanted <= self.bytes || self.grow(wanted, |_| true)
+    }
+
+    /// Like [`Reservation::try_cover_all`], but waits until there is as much; at most so long, and the thread with it.
+    pub fn wait_for_all(&mut self, bytes: usize, patience: Duration) -> bool {
+        let begun = Instant::now();
+        while !self.try_cover_all(bytes) {
+            if begun.elapsed() >= patience {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
+    }
+
+    /// Grows to at least `bytes`, for what is there already.
+    pub fn cover(&mut self, bytes: usize) {
+        let wanted = steps(bytes);
+        if let Some(more) = wanted.checked_sub(self.bytes).filter(|more| *more > 0) {
+            self.budget.force(self.class, more as u64);
+            self.bytes = wanted;
+        }
+    }
+
+    /// Gives back all but what `bytes` need.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let wanted = steps(bytes);
+        if let Some(less) = self.bytes.checked_sub(wanted).filter(|less| *less > 0) {
+            self.budget.give_back(self.class, less as u64);
+            self.bytes = wanted;
+        }
+    }
+
+    /// Grows or shrinks to what `bytes` need, for what is there already.
+    pub fn set(&mut self, bytes: usize) {
+        self.shrink_to(bytes);
+        self.cover(bytes);
+    }
+
+    #[cold]
+    fn grow(&mut self, wanted: usize, share: impl Fn(u64) -> bool) -> bool {
+        let granted = self.budget.take(self.class, (wanted - self.bytes) as u64, share);
+        if granted {
+            self.bytes = wanted;
+        }
+        granted
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}
+
+/// What work may hold that spills, or is refused, beyond it: a bound of its own, and its share of the budget.
+#[derive(Debug)]
+pub struct Allowance {
+    reservation: Reservation,
+    bytes_max: usize,
+}
+
+impl Allowance {
+    pub(super) fn new(reservation: Reservation, bytes_max: usize) -> Allowance {
+        Allowance { reservation, bytes_max }
+    }
+
+    /// Whether so much may be held now.
+    #[inline]
+    pub fn covers(&mut self, bytes: usize) -> bool {
+        bytes <= self.bytes_max && self.reservation.try_cover(bytes)
+    }
+
+    /// The work has spilled or dropped what it held.
+    pub fn release(&mut self) {
+        self.reservation.shrink_to(0);
+    }
+
+    /// The bound that refused `bytes`, for the text of an error: its own, or that of the process.
+    pub fn bytes_max(&self, bytes: usize) -> u64 {
+        let limit = self.reservation.budget.limit().filter(|_| bytes <= self.bytes_max);
+        limit.unwrap_or(self.bytes_max as u64)
+    }
+
+    /// Whether it has more than work may keep that waits for its client.
+    pub fn is_too_large_to_idle(&self) -> bool {
+        self.granted() as u64 > self.reservation.budget.idle_bytes_max()
+    }
+
+    /// What was granted so far.
+    pub fn granted(&self) -> usize {
+        self.reservation.bytes()
+    }
+}

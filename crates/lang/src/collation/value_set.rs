@@ -1,0 +1,27 @@
+//! Values, each once.
+
+use arbor_bson::ValueRef;
+use hashbrown::HashSet;
+
+use super::Collation;
+
+/// Told apart by a collation and, as keys are, across types of numbers.
+pub struct ValueSet<'c> {
+    keys: HashSet<Vec<u8>>,
+    collation: &'c Collation,
+}
+
+impl<'c> ValueSet<'c> {
+    pub fn new(collation: &'c Collation) -> ValueSet<'c> {
+        ValueSet { keys: HashSet::new(), collation }
+    }
+
+    /// Returns whether it is a new one.
+    pub fn insert(&mut self, value: ValueRef) -> bool {
+        self.keys.insert(self.collation.key_of(value).bytes)
+    }
+
+    pub fn contains(&self, value: ValueRef) -> bool {
+        self.keys.contains(&self.collation.key_of(value).bytes)
+    }
+}

@@ -1,0 +1,63 @@
+//! A document whose fields are looked up many times.
+
+use arbor_bson::{Doc, ValueRef};
+use hashbrown::HashMap;
+
+/// So many fields are looked up one after the other: hashing all names costs as much as some searches.
+const SEARCHES_MAX: usize = 32;
+
+/// A shorter document has too few fields to hash.
+const HASHED_BYTES_MIN: usize = 1024;
+
+pub(crate) enum Fields<'d> {
+    Plain(Doc<'d>),
+    /// Of equal names the first one.
+    Hashed(HashMap<&'d str, ValueRef<'d>>),
+}
+
+impl<'d> Fields<'d> {
+    /// For so many searches.
+    #[inline]
+    pub fn of(doc: Doc<'d>, searches: usize) -> Fields<'d> {
+        if searches <= SEARCHES_MAX || doc.as_bytes().len() < HASHED_BYTES_MIN {
+            return Fields::Plain(doc);
+        }
+        Fields::Hashed(hashed(doc))
+    }
+
+    #[inline]
+    pub fn get(&self, name: &str) -> Option<ValueRef<'d>> {
+        match self {
+            Fields::Plain(doc) => doc.get(name),
+            Fields::Hashed(fields) => fields.get(name).copied(),
+        }
+    }
+}
+
+#[cold]
+fn hashed(doc: Doc<'_>) -> HashMap<&str, ValueRef<'_>> {
+    let mut fields = HashMap::new();
+    for (name, value) in doc {
+        fields.entry(name).or_insert(value);
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arbor_bson::DocBuf;
+
+    #[test]
+    fn the_first_of_equal_names_is_found() {
+        let mut doc = DocBuf::new().with("a", "x".repeat(HASHED_BYTES_MIN).as_str());
+        for n in [1i32, 2] {
+            doc.append("b", n);
+        }
+        for searches in [1, 1000] {
+            let fields = Fields::of(doc.as_doc(), searches);
+            assert_eq!(matches!(fields, Fields::Hashed(_)), searches > SEARCHES_MAX);
+            assert!(matches!(fields.get("b"), Some(ValueRef::Int32(1))) && fields.get("c").is_none());
+        }
+    }
+}

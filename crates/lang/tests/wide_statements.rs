@@ -1,0 +1,260 @@
+//! Statements and documents of many fields, values of many matches: the work grows in proportion to them, and asks all the
+//! time whether it is to stop, while it parses and while it runs.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf, ObjectId, Value, ValueRef};
+use arbor_lang::projection::ProjectionKind;
+use arbor_lang::stage::GroupState;
+use arbor_lang::stop::stoppable;
+use arbor_lang::{Context, Error, Expression, Filter, Projection, Result, Stage, Update};
+
+/// Processor time of this thread, which other threads of the machine have no part in.
+fn thread_nanos() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
+}
+
+/// `{a0: value, a1: value, ..}`
+fn fields<'v>(n: usize, value: impl Into<ValueRef<'v>>) -> DocBuf {
+    let value = value.into();
+    (0..n).map(|n| (format!("a{n}"), value)).collect()
+}
+
+fn names(n: usize) -> ArrayBuf {
+    (0..n).map(|n| Value::String(format!("a{n}"))).collect::<Vec<_>>().iter().collect()
+}
+
+fn context() -> Context {
+    Context::new(0)
+}
+
+fn one<'v>(name: &str, value: impl Into<ValueRef<'v>>) -> DocBuf {
+    DocBuf::new().with(name, value)
+}
+
+fn update(doc: &DocBuf, update: &DocBuf, array_filters: &[Doc]) -> Result<()> {
+    Update::parse(update.into(), array_filters, &context())?.apply(doc.as_doc(), None).map(drop)
+}
+
+fn projection(doc: &DocBuf, spec: &DocBuf) -> Result<()> {
+    let projection = Projection::parse(spec.as_doc(), ProjectionKind::Find, None, &context())?;
+    projection.apply(doc.as_doc(), None).map(drop)
+}
+
+fn filter(doc: &DocBuf, spec: &DocBuf) -> Result<()> {
+    Filter::parse(spec.as_doc(), &context())?.matches(doc.as_doc()).map(drop)
+}
+
+fn schema(doc: &DocBuf, keyword: &str, value: ValueRef) -> Result<()> {
+    filter(doc, &one("$jsonSchema", &one(keyword, value)))
+}
+
+fn expression(doc: &DocBuf, operator: &str, operand: ValueRef) -> Result<()> {
+    Expression::parse((&one(operator, operand)).into(), &context())?.eval(doc.as_doc()).map(drop)
+}
+
+fn stage(doc: &DocBuf, name: &str, spec: ValueRef) -> Result<()> {
+    let pipeline: ArrayBuf = [&one(name, spec)].into_iter().collect();
+    for stage in Stage::parse_pipeline(pipeline.as_array(), &context())? {
+        match stage {
+            Stage::Map(map) => drop(map.apply(doc.as_doc())?),
+            Stage::Group(group) => {
+                let mut groups = GroupState::new(&group);
+                groups.add(doc.as_doc())?;
+                groups.finish()?.for_each(drop);
+            }
+            Stage::Flow(flow) => {
+                let mut flow = flow.start();
+                flow.feed(doc.clone())?;
+                flow.end()?;
+                flow.next()?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+type Work = fn(usize) -> Result<()>;
+
+/// Each does work in proportion to its argument.
+const WORKS: &[(&str, Work)] = &[
+    ("$set of new fields", |n| update(&DocBuf::new(), &one("$set", &fields(n, 1)), &[])),
+    ("$set of old fields", |n| update(&fields(n, 0), &one("$set", &fields(n, 1)), &[])),
+    ("$unset", |n| update(&fields(n, 0), &one("$unset", &fields(n, 1)), &[])),
+    ("$inc", |n| update(&fields(n, 0), &one("$inc", &fields(n, 1)), &[])),
+    ("$set of elements", |n| {
+        let array: ArrayBuf = vec![1; n].into_iter().collect();
+        let sets: DocBuf = (0..n).map(|n| (format!("a.{n}"), 2)).collect();
+        update(&one("a", &array), &one("$set", &sets), &[])
+    }),
+    ("$rename", |n| {
+        let targets: Vec<String> = (0..n).map(|n| format!("b{n}")).collect();
+        let renames: DocBuf = targets.iter().enumerate().map(|(n, to)| (format!("a{n}"), to)).collect();
+        update(&fields(n, 0), &one("$rename", &renames), &[])
+    }),
+    ("arrayFilters", |n| {
+        let filters: Vec<DocBuf> = (0..n).map(|n| one(&format!("e{n}"), n as i32)).collect();
+        let filters: Vec<Doc> = filters.iter().map(DocBuf::as_doc).collect();
+        let sets: DocBuf = (0..n).map(|n| (format!("a.$[e{n}]"), 1)).collect();
+        update(&one("a", &[0, 1].into_iter().collect::<ArrayBuf>()), &one("$set", &sets), &filters)
+    }),
+    ("$addToSet", |n| {
+        let each = one("a", &one("$each", &names(2 * n)));
+        update(&one("a", &names(n)), &one("$addToSet", &each), &[])
+    }),
+    ("$pullAll", |n| update(&one("a", &names(n)), &one("$pullAll", &one("a", &names(n))), &[])),
+    ("an upsert by its filter", |n| {
+        let filter = Filter::parse(fields(n, 1).as_doc(), &context())?;
+        let update = Update::parse((&one("$set", &one("z", 1))).into(), &[], &context())?;
+        update.new_document(&filter, || ObjectId([0; 12])).map(drop)
+    }),
+    ("inclusion", |n| projection(&fields(n, 0), &fields(n, 1))),
+    ("exclusion", |n| projection(&fields(n, 0), &fields(n, 0))),
+    ("computed fields", |n| projection(&fields(n, 0), &fields(n, "$a0"))),
+    ("$addFields", |n| stage(&fields(n, 0), "$addFields", (&fields(n, "$a1")).into())),
+    ("$unset of a pipeline", |n| stage(&fields(n, 0), "$unset", (&names(n)).into())),
+    ("$group", |n| {
+        let sums: DocBuf = one("_id", 1)
+            .as_doc()
+            .iter()
+            .map(|(name, id)| (name.to_owned(), id.to_value()))
+            .chain((0..n).map(|n| (format!("a{n}"), Value::Document(one("$sum", 1)))))
+            .collect::<Vec<_>>()
+            .iter()
+            .map(|(name, value)| (name, value))
+            .collect();
+        stage(&DocBuf::new(), "$group", (&sums).into())
+    }),
+    ("$setWindowFields", |n| {
+        let output = fields(n, &one("$sum", 1));
+        stage(&DocBuf::new(), "$setWindowFields", (&one("output", &output)).into())
+    }),
+    ("predicates", |n| filter(&fields(n, 1), &fields(n, 1))),
+    ("$or", |n| {
+        let branches: Vec<DocBuf> = (0..n).map(|n| one(&format!("a{n}"), 5)).collect();
+        filter(&fields(n, 1), &one("$or", &branches.iter().collect::<ArrayBuf>()))
+    }),
+    ("$in", |n| filter(&one("x", "a5"), &one("x", &one("$in", &names(n))))),
+    ("required", |n| schema(&fields(n, 1), "required", (&names(n)).into())),
+    ("properties", |n| schema(&fields(n, 1), "properties", (&fields(n, &one("bsonType", "int"))).into())),
+    ("enum", |n| schema(&DocBuf::new(), "enum", (&names(n)).into())),
+    ("dependencies", |n| {
+        let other: ArrayBuf = ["a0"].into_iter().collect();
+        schema(&fields(n, 1), "dependencies", (&fields(n, &other)).into())
+    }),
+    ("additionalProperties", |n| {
+        let rules = one("properties", &fields(n, &one("bsonType", "int"))).with("additionalProperties", false);
+        filter(&fields(n, 1), &one("$jsonSchema", &rules))
+    }),
+    ("$let", |n| {
+        let variables = fields(n, 1);
+        let uses: ArrayBuf = (0..n).map(|n| Value::String(format!("$$a{n}"))).collect::<Vec<_>>().iter().collect();
+        expression(
+            &DocBuf::new(),
+            "$let",
+            (&one("vars", &variables).with("in", &one("$size", &[&uses].into_iter().collect::<ArrayBuf>()))).into(),
+        )
+    }),
+    ("let", |n| {
+        let context = context().with_let(fields(n, 1).as_doc())?;
+        let uses: ArrayBuf = (0..n).map(|n| Value::String(format!("$$a{n}"))).collect::<Vec<_>>().iter().collect();
+        Expression::parse((&uses).into(), &context).map(drop)
+    }),
+    ("object literal", |n| expression(&one("x", 1), "$objectToArray", (&fields(n, "$x")).into())),
+    ("$concat", |n| expression(&one("x", "y"), "$concat", (&vec!["$x"; n].into_iter().collect::<ArrayBuf>()).into())),
+    ("$mergeObjects", |n| {
+        let docs: Vec<DocBuf> = (0..n).map(|n| one(&format!("a{n}"), "$x")).collect();
+        expression(&one("x", 1), "$mergeObjects", (&docs.iter().collect::<ArrayBuf>()).into())
+    }),
+    ("$arrayToObject", |n| {
+        let pairs: Vec<DocBuf> = (0..n).map(|n| one("k", &*format!("a{n}")).with("v", 1)).collect();
+        expression(&one("x", &pairs.iter().collect::<ArrayBuf>()), "$arrayToObject", "$x".into())
+    }),
+    ("$setUnion", |n| {
+        let doc = one("x", &names(n)).with("y", &names(n));
+        expression(&doc, "$setUnion", (&["$x", "$y"].into_iter().collect::<ArrayBuf>()).into())
+    }),
+    ("$setDifference", |n| {
+        let doc = one("x", &names(2 * n)).with("y", &names(n));
+        expression(&doc, "$setDifference", (&["$x", "$y"].into_iter().collect::<ArrayBuf>()).into())
+    }),
+    ("$sortArray", |n| {
+        let doc = one("x", &names(n));
+        expression(&doc, "$sortArray", (&one("input", "$x").with("sortBy", -1)).into())
+    }),
+    ("$regexFindAll", |n| {
+        let doc = one("x", &*"é".repeat(n));
+        expression(&doc, "$regexFindAll", (&one("input", "$x").with("regex", "")).into())
+    }),
+];
+
+/// The least of some measurements.
+fn nanos(work: Work, n: usize) -> u64 {
+    let measure = |_| {
+        let begun = thread_nanos();
+        work(n).unwrap();
+        thread_nanos() - begun
+    };
+    (0..2).map(measure).min().unwrap_or(0)
+}
+
+const RATIO_MAX: f64 = 9.0;
+/// What the clock of a thread may lag behind.
+const CLOCK_NANOS: u64 = 10_000_000;
+
+#[test]
+fn the_work_grows_with_the_statement() {
+    let mut quadratic = Vec::new();
+    for (name, work) in WORKS {
+        // four times as much takes 4 times as long, and 16 times if it is quadratic; what is quadratic shows from some size on
+        let ratio = |n| nanos(*work, 4 * n) as f64 / nanos(*work, n).max(CLOCK_NANOS) as f64;
+        let ratio = Some(ratio(1500)).filter(|ratio| *ratio < RATIO_MAX).unwrap_or_else(|| ratio(4000));
+        if ratio > RATIO_MAX {
+            quadratic.push(format!("{name}: {ratio:.1} times as long for four times as much"));
+        }
+    }
+    assert!(quadratic.is_empty(), "{quadratic:#?}");
+}
+
+#[test]
+fn the_work_stops_when_it_is_told_to() {
+    let mut deaf = Vec::new();
+    for (name, work) in WORKS {
+        let asked = Rc::new(Cell::new(0));
+        let counted = asked.clone();
+        let check = move || {
+            counted.set(counted.get() + 1);
+            if counted.get() < 5 { Ok(()) } else { Err(Error::bad_value("enough")) }
+        };
+        let stopped = stoppable(check, || work(10_000));
+        if !stopped.is_err_and(|error| error.message.contains("enough")) {
+            deaf.push(format!("{name}: asked {} times", asked.get()));
+        }
+    }
+    assert!(deaf.is_empty(), "{deaf:#?}");
+}
+
+/// What a machine under load or a debug build may take for steps of microseconds.
+const GAP_NANOS_MAX: u64 = 500_000_000;
+
+#[test]
+fn no_part_of_the_work_is_long() {
+    let mut gaps = Vec::new();
+    for (name, work) in WORKS {
+        let (longest, last) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(thread_nanos())));
+        let (seen, before) = (longest.clone(), last.clone());
+        let check = move || {
+            let now = thread_nanos();
+            seen.set(seen.get().max(now - before.replace(now)));
+            Ok(())
+        };
+        stoppable(check, || work(15_000)).unwrap();
+        if longest.get() > GAP_NANOS_MAX {
+            gaps.push(format!("{name}: {} ms without a check", longest.get() / 1_000_000));
+        }
+    }
+    assert!(gaps.is_empty(), "{gaps:#?}");
+}
