@@ -51,6 +51,17 @@ def test_figures_of_each_engine(engine):
     assert stats["storageEngine"] == {"name": name}
 
 
+def test_a_checkpoint_is_counted_once(engine):
+    name, client, _ = engine
+    counted = lambda: client.admin.command("serverStatus")[name].get("checkpoints")
+    if counted() is None:
+        pytest.skip(f"{name} does not count checkpoints")
+    client.d.c.insert_one({})
+    before = counted()
+    client.admin.command("fsync")
+    assert counted() == before + 1
+
+
 def test_options_of_collections_and_indexes(tmp_path):
     flags = ["--ftreeCompression", "zstd:3", "--tokuftCollectionCompression", "quicklz", "--setParameter", "defaultFanout=32"]
     with Arbor(tmp_path / "data", flags) as arbor, pymongo.MongoClient(arbor.uri) as client:

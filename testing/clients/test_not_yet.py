@@ -57,15 +57,16 @@ def test_transactions_need_a_replica_set(client, db):
     assert code_of(transaction) == 20
 
 
-def test_encryption_that_was_asked_for_is_not_left_out(tmp_path):
-    command = [os.environ["ARBOR"], "serve", "--dbpath", str(tmp_path), "--tlsMode", "requireTLS"]
+@pytest.mark.parametrize("flags", [["--tlsMode", "requireTLS"], ["--auth"], ["--shardsvr"], ["--configsvr"]])
+def test_a_server_that_was_asked_for_is_not_replaced_by_a_lesser_one(tmp_path, flags):
+    command = [os.environ["ARBOR"], "serve", "--dbpath", str(tmp_path), *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
-    assert done.returncode != 0 and "tlsMode" in done.stdout + done.stderr
+    assert done.returncode != 0 and flags[0].removeprefix("--") in done.stdout + done.stderr
 
 
 def test_what_is_mapped_at_the_start_is_warned_about(tmp_path):
-    with Arbor(tmp_path / "data", ["--shardsvr"]) as arbor:
+    with Arbor(tmp_path / "data", ["--directoryperdb"]) as arbor:
         with pymongo.MongoClient(arbor.uri, directConnection=True) as client:
             warnings = "\n".join(client.admin.command("getLog", "startupWarnings")["log"])
-            assert "the server runs as a standalone" in warnings
+            assert "all databases share the files of their engine" in warnings
             assert client.admin.command("serverStatus")["storageEngine"]["name"] == "ftree"

@@ -1,6 +1,7 @@
-//! Foundations that every crate may use: the identities that cross crate walls, counters, shares, and the budget of memory.
+//! Foundations that every crate may use: identities that cross crate boundaries, counters, shares, the memory budget, assertions.
 
 mod ids;
+pub mod invariants;
 pub mod memory;
 mod sharded;
 mod shares;

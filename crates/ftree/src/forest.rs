@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use arbor_base::{Position, TreeId};
 use arbor_disk::Lock;
@@ -322,16 +321,11 @@ impl Core {
         self.health.check()?;
         let before = self.checkpoints.durable();
         self.returns_space.store(false, Ordering::Relaxed);
-        let begin = Instant::now();
         let done = self.checkpoints.run(|| {
             prepare()?;
             self.capture()
         });
         self.checkpoint_failed.fetch_or(done.is_err(), Ordering::Relaxed);
-        if done.is_ok() {
-            self.io.counters.add(Counter::Checkpoints, 1);
-            self.io.counters.add(Counter::CheckpointMs, begin.elapsed().as_millis() as u64);
-        }
         match &done {
             Ok(durable) if *durable > before && self.backlog.is_empty() => self.health.found_space(),
             Err(error @ (Error::Io { .. } | Error::Poisoned { .. } | Error::OutOfSpace { .. })) => {

@@ -284,6 +284,9 @@ impl Shared {
         let before = writer.segment.end();
         let end = writer.write(payloads, self.sync.durable()).map_err(|failure| self.fail(failure))?;
         let last = writer.next() - 1;
+        let appended = self.appended().0;
+        assert_eq!(last, appended + payloads.len() as u64, "records were appended at {appended} by two threads");
+        assert!(end > before, "the end of a segment moves forwards");
         // The position first: a reader never finds a record beyond `appended`.
         self.tail.advance(last);
         writer.segment.set_end(end);

@@ -49,7 +49,10 @@ impl Segment {
             disk.remove(&unfinished)?;
         }
         let file = disk.open(&unfinished, OpenMode::CreateNew)?;
-        file.write_at(&header.encode(), 0)?;
+        let encoded = header.encode();
+        let read = encoded.first_chunk().map(SegmentHeader::decode);
+        assert!(matches!(read, Some(Ok(read)) if read == header), "a header reads as it was written");
+        file.write_at(&encoded, 0)?;
         file.sync_data()?;
         disk.rename(&unfinished, &path)?;
         disk.sync_dir(dir).map_err(Failure::poisoned)?;

@@ -88,7 +88,8 @@ impl Shared {
         // A failed sync on another thread may have dropped what this one seemed to cover (D2).
         self.require_sound()?;
         let before = self.sync.durable.fetch_max(target, AcqRel);
-        assert!(before <= self.appended().0, "durable {before} beyond appended");
+        let appended = self.appended().0;
+        assert!(before.max(target) <= appended, "durable {} beyond appended {appended}", before.max(target));
         Ok(())
     }
 }

@@ -87,6 +87,9 @@ impl Writer {
             self.buffer.extend_from_slice(payload);
         }
         tail.marked = false;
+        assert_eq!(tail.next, self.tail.next + payloads.len() as u64, "positions are consecutive");
+        assert_eq!(self.buffer.len(), bytes, "records take what their headers say");
+        assert!(durable < tail.next, "position {durable} is durable before it was written");
         self.write_buffer(start)?;
         self.tail = tail;
         Ok(start + bytes as u64)

@@ -157,6 +157,10 @@ impl Checkpoints {
         let (log, engine) = (self.path.log(), self.path.engine());
         log.wait_durable(log.appended()).map_err(log_error)?;
         let position = engine.checkpoint().map_err(Error::from)?;
+        // What the engine keeps durably must be in the log durably, else a power failure leaves records that never were.
+        let (kept, logged) = (engine.durable(), log.durable());
+        assert!(kept <= logged, "the engine is durable up to {kept:?}, the log up to {logged:?}");
+        assert!(position <= log.appended(), "a checkpoint at {position:?} after the end of the log");
         self.path.hold_state();
         let low = self.path.space().filter(|space| space.is_low());
         if low.is_some() {

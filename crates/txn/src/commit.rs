@@ -30,7 +30,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arbor_base::memory::{self, Reservation};
-use arbor_base::{Position, TreeId};
+use arbor_base::{Position, TreeId, sometimes};
 use arbor_engine::{Batch, Engine};
 use arbor_log::Log;
 use hashbrown::DefaultHashBuilder;
@@ -254,9 +254,10 @@ impl CommitPath {
         let request = self.request(writes, snapshot)?;
         let weight = request.weight();
         let outcome = self.queue.submit(request, weight, |group| {
-            self.engine.wait_for_room();
-            let mut committed = self.lock();
-            self.process_guarded(&mut committed, group)
+            self.guarded(group, |group| {
+                self.engine.wait_for_room();
+                self.process(&mut self.lock(), group)
+            })
         });
         drop(ticket);
         self.settle(outcome)
@@ -271,7 +272,7 @@ impl CommitPath {
         _ticket: Ticket,
     ) -> Result<Position> {
         let request = self.request(writes, snapshot)?;
-        match self.process_guarded(committed, vec![request]).pop() {
+        match self.guarded(vec![request], |group| self.process(committed, group)).pop() {
             Some(Outcome::Committed(position)) => Ok(position),
             Some(Outcome::Pending(position)) => Err(Error::CommittedNotApplied { position }),
             Some(Outcome::Failed(error)) => Err(error),
@@ -335,9 +336,16 @@ impl CommitPath {
         Ok(request)
     }
 
-    fn process_guarded(&self, committed: &mut Committed, group: Vec<Request>) -> Vec<Outcome> {
+    /// Runs `process` so that a panic, or a wrong number of outcomes, poisons the commit path instead of leaving committers
+    /// waiting.
+    fn guarded(&self, group: Vec<Request>, process: impl FnOnce(Vec<Request>) -> Vec<Outcome>) -> Vec<Outcome> {
         let count = group.len();
-        catch_unwind(AssertUnwindSafe(|| self.process(committed, group))).unwrap_or_else(|_| {
+        let checked = || {
+            let outcomes = process(group);
+            assert_eq!(outcomes.len(), count, "one outcome per request");
+            outcomes
+        };
+        catch_unwind(AssertUnwindSafe(checked)).unwrap_or_else(|_| {
             self.set_poison("the commit path panicked".into());
             let poisoned = || Outcome::Failed(Error::Poisoned { reason: "the commit path panicked".into() });
             (0..count).map(|_| poisoned()).collect()
@@ -388,16 +396,21 @@ impl CommitPath {
                 last
             }
         };
-        self.logged.store(last.0, Ordering::Release);
+        let logged = self.logged.swap(last.0, Ordering::AcqRel);
+        assert!(logged < last.0, "{last:?} was logged after {logged}");
+        assert!(last <= self.log.appended(), "{last:?} is not in the log");
 
         committed.absorb(&mut draft);
 
         let mut result = self.apply(&draft.batches);
         if matches!(result, Err(Error::OutOfSpace { .. })) && self.space_exhausted() {
+            sometimes!("txn: applied with the reserve");
             result = self.apply(&draft.batches);
         }
         let pending = matches!(result, Err(Error::OutOfSpace { .. }));
         if pending {
+            sometimes!("txn: a group waits for space");
+            assert!(committed.pending.is_empty(), "a group was taken while another waits for space");
             committed.pending = draft.batches.clone();
         }
         for (batch, footprint) in draft.batches.into_iter().zip(draft.footprints) {
@@ -407,6 +420,11 @@ impl CommitPath {
             Err(_) if pending => Ok(Applied::Pending),
             Err(error) => Err(error),
             Ok(()) => {
+                assert!(
+                    self.engine.applied() >= last,
+                    "{last:?} was applied, but the engine is at {:?}",
+                    self.engine.applied()
+                );
                 self.publish(last);
                 self.prune(committed, last);
                 Ok(Applied::Visible)

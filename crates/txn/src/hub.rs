@@ -80,7 +80,8 @@ impl Hub {
     /// Requires a position that is not before an earlier one. Answers whether the log is to be synced now.
     #[must_use]
     pub fn publish(&self, position: Position) -> bool {
-        self.published.store(position.0, Release);
+        let before = self.published.swap(position.0, AcqRel);
+        assert!(before <= position.0, "{position:?} is published after {before}");
         self.has_waiters() && self.serve()
     }
 

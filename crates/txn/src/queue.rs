@@ -64,8 +64,8 @@ impl<R, O> Queue<R, O> {
         Queue { state: Mutex::new(State { waiting: VecDeque::new(), led: false }), group_bytes_max }
     }
 
-    /// Has the request processed, by this thread or by another leader. `process` answers one outcome per request, in
-    /// order, and does not panic.
+    /// Has the request processed, by this thread or by another leader. Requires: `process` returns one outcome per request, in
+    /// order, and does not panic (a panic would leave I1 broken, and later committers waiting for ever).
     pub fn submit(&self, request: R, bytes: usize, process: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
         let mut state = lock(&self.state);
         if !state.led {
@@ -109,7 +109,9 @@ impl<R, O> Queue<R, O> {
     }
 
     fn lead(&self, requests: Vec<R>, followers: Vec<Arc<Slot<O>>>, process: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
-        let mut outcomes = process(requests).into_iter();
+        let outcomes = process(requests);
+        assert_eq!(outcomes.len(), followers.len() + 1, "a committer without an outcome would wait for ever");
+        let mut outcomes = outcomes.into_iter();
         let own = outcomes.next().expect("one outcome per request");
         let mut state = lock(&self.state);
         match state.waiting.front() {

@@ -42,7 +42,8 @@ const COUNT: Kind = Kind::Number { min: 0, max: i64::MAX };
 
 const ONE_LOG: &str = "Arbor has one log for everything and always writes it";
 const MMAPV1: &str = "belongs to the mmapv1 engine, which is gone; lmdb is the memory-mapped engine";
-const NO_SHARDING: &str = "sharding is not in this build yet; the server runs as a standalone";
+const NO_SHARDING: &str =
+    "not in this build yet; refusing to start as a standalone where a part of a sharded cluster was asked for";
 const NO_AUTH: &str = "not in this build yet; refusing to start open where access control was asked for";
 const NO_TLS: &str = "not in this build yet; refusing to start without the encryption that was asked for";
 /// With less there is room for hardly one statement beside the server itself.
@@ -147,10 +148,10 @@ static ROWS: &[Row] = &[
     row("enableMajorityReadConcern", "replication.enableMajorityReadConcern", Text, Ignore("read concern majority is always on"), ""),
     row("master", "", Switch, Ignore("gone since MongoDB 4.0"), ""),
     row("slave", "", Switch, Ignore("gone since MongoDB 4.0"), ""),
-    row("shardsvr", "", Switch, Ignore(NO_SHARDING), ""),
-    row("configsvr", "", Switch, Ignore(NO_SHARDING), ""),
-    row("", "sharding.clusterRole", Text, Ignore(NO_SHARDING), ""),
-    row("moveParanoia", "sharding.archiveMovedChunks", Switch, Ignore(NO_SHARDING), ""),
+    row("shardsvr", "", Switch, Refuse(NO_SHARDING), ""),
+    row("configsvr", "", Switch, Refuse(NO_SHARDING), ""),
+    row("", "sharding.clusterRole", Text, Refuse(NO_SHARDING), ""),
+    row("moveParanoia", "sharding.archiveMovedChunks", Switch, Ignore("there are no chunks to move in this build yet"), ""),
 
     // WiredTiger
     row("wiredTigerCacheSizeGB", "storage.wiredTiger.engineConfig.cacheSizeGB", Real, Apply(wiredtiger_cache_gb), "Cache of the engine in GB"),
