@@ -312,10 +312,12 @@ fn a_checkpoint_makes_the_log_durable_first_and_trims_it_unless_it_is_retained()
     assert_eq!(after.rows(tree).len(), 3);
 }
 
-/// A model engine whose next apply may panic.
+/// A model engine whose next apply, or wait for room, may panic.
+#[derive(Default)]
 struct Panicking {
     inner: ModelEngine,
     armed: AtomicBool,
+    without_room: AtomicBool,
 }
 
 impl Engine for Panicking {
@@ -328,6 +330,9 @@ impl Engine for Panicking {
     fn apply(&self, batches: &[Batch]) -> arbor_engine::Result<()> {
         assert!(!self.armed.load(Ordering::Relaxed), "an injected panic");
         self.inner.apply(batches)
+    }
+    fn wait_for_room(&self) {
+        assert!(!self.without_room.load(Ordering::Relaxed), "an injected panic");
     }
     fn snapshot(&self) -> arbor_engine::Result<Arc<dyn Snapshot>> {
         self.inner.snapshot()
@@ -360,7 +365,7 @@ impl Engine for Panicking {
 
 #[test]
 fn a_panic_inside_apply_poisons_writes_and_keeps_reads() {
-    let engine = Arc::new(Panicking { inner: ModelEngine::new(), armed: AtomicBool::new(false) });
+    let engine = Arc::new(Panicking::default());
     let log = Log::open(Arc::new(FaultyDisk::new()), Path::new("log"), LogOptions::default()).unwrap();
     let transactions = Transactions::open(log, engine.clone(), Options::default()).unwrap();
     let put = |tree: TreeId| {
@@ -377,6 +382,30 @@ fn a_panic_inside_apply_poisons_writes_and_keeps_reads() {
     assert!(matches!(put(tree), Err(Error::Poisoned { .. })));
     assert!(rows(&transactions.read().unwrap(), tree).is_empty());
     assert!(transactions.checkpoint_now().is_ok());
+    transactions.close().unwrap();
+}
+
+/// Committers that wait behind the one that panics get an outcome too.
+#[test]
+fn a_panic_before_the_commit_lock_leaves_no_committer_waiting() {
+    let engine = Arc::new(Panicking::default());
+    let log = Log::open(Arc::new(FaultyDisk::new()), Path::new("log"), LogOptions::default()).unwrap();
+    let transactions = Transactions::open(log, engine.clone(), Options::default()).unwrap();
+    let mut txn = transactions.begin().unwrap();
+    let tree = txn.create_tree(Default::default());
+    txn.commit(Durability::Applied).unwrap();
+    engine.without_room.store(true, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        for n in 0..8 {
+            let transactions = &transactions;
+            scope.spawn(move || {
+                let mut txn = transactions.begin().unwrap();
+                txn.put(tree, [n], "1");
+                assert!(matches!(txn.commit(Durability::Applied), Err(Error::Poisoned { .. })));
+            });
+        }
+    });
+    assert!(rows(&transactions.read().unwrap(), tree).is_empty());
     transactions.close().unwrap();
 }
 
