@@ -2,7 +2,7 @@
 //! refused, or no deeper than a document may be, on the stack of a statement.
 #![no_main]
 
-#[path = "../../crates/lang/tests/random/mod.rs"]
+#[path = "../../crates/lang/tests/it/random/mod.rs"]
 #[allow(dead_code)]
 mod random;
 

@@ -1,6 +1,6 @@
 //! Checks many crash images: `cargo run -p arbor-engine-lmdb --example lmdb_crash_images [-- IMAGES [FIRST_SEED]]`.
 
-#[path = "../tests/images/mod.rs"]
+#[path = "../tests/it/images/mod.rs"]
 mod images;
 
 fn main() {

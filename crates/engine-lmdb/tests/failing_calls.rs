@@ -1,7 +1,8 @@
 //! Every call that writes, syncs or renames fails once, in turn, over a scripted scenario: an error or success, never a
 //! panic, and the engine reopens at a prefix at or behind the last checkpoint that was answered.
 //!
-//! The functions below stand before libc's, so LMDB (linked statically) and std call them.
+//! A binary of its own: the functions below take the place of those of libc for the whole process, so that LMDB (linked
+//! statically) and std call them.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;

@@ -1,7 +1,7 @@
 //! Checks many crash images: `cargo run --release -p arbor-ftree --example ftree_crash_images [-- IMAGES [FIRST_SEED]]`.
 //! All cores work, each on its own histories.
 
-#[path = "../tests/images/mod.rs"]
+#[path = "../tests/it/images/mod.rs"]
 mod images;
 
 use std::sync::atomic::{AtomicU64, Ordering};

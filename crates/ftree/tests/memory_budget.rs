@@ -1,5 +1,6 @@
 //! What was charged stays within the budget, and what was asked of the allocator does so too: a random load of many times
 //! the budget with reads and scans beside it, and many small trees.
+//! A binary of its own: the allocator counts for the whole process.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};

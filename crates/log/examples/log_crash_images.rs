@@ -1,7 +1,7 @@
 //! Runs random crash images through the log: `log_crash_images [RUNS [FIRST_SEED]]`, 10,000 runs from a seed taken from
 //! the clock by default. A failure prints its seed; `log_crash_images 1 SEED` repeats it.
 
-#[path = "../tests/support/crash_run.rs"]
+#[path = "../tests/it/crash_run.rs"]
 mod crash_run;
 
 use std::process::ExitCode;

@@ -1,0 +1,5 @@
+//! The integration tests of `engine-wiredtiger` in one binary: one link instead of one for each file.
+
+mod contract;
+mod damage;
+mod folder;

@@ -1,0 +1,210 @@
+//! The text report and the page of a run, from its folder alone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use arbor_lab::report::{draw, draw_index, page, text};
+use arbor_lab::results::{
+    Clock, Ending, Event, EventKind, LatencyRow, Phase, Point, Record, Run, StepRecord, SystemRecord, Writer,
+};
+use serde_json::{Value, json};
+
+fn record(experiment: &str, systems: Vec<SystemRecord>) -> Record {
+    Record {
+        format: 1,
+        experiment: experiment.to_owned(),
+        about: "what it is about".to_owned(),
+        founding_text: None,
+        scale: "small".to_owned(),
+        mode: "compat".to_owned(),
+        seed: 7,
+        unit: "point_query".to_owned(),
+        kinds: vec!["point_query".to_owned()],
+        schedule: "closed loop".to_owned(),
+        parameters: json!({"docs": 5}),
+        arbor_version: "0.1.0".to_owned(),
+        command_line: Vec::new(),
+        client_placement: String::new(),
+        started: "2026-11-21T21:00:00Z".to_owned(),
+        ended: None,
+        ending: Ending::Running,
+        remarks: Vec::new(),
+        systems,
+        text: "name: x\n".to_owned(),
+    }
+}
+
+fn step(name: &str, clients: usize, rate: f64, settings: &[(&str, Value)]) -> StepRecord {
+    StepRecord {
+        name: name.to_owned(),
+        phase: Phase::Run,
+        clients,
+        repeat: 1,
+        settings: settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        begin_s: 0.0,
+        end_s: 10.0,
+        unit: "point_query".to_owned(),
+        figures: BTreeMap::from([("per_second".to_owned(), rate), ("cpu_per_unit".to_owned(), 215.0)]),
+        ..StepRecord::default()
+    }
+}
+
+fn system(name: &str, steps: Vec<StepRecord>) -> SystemRecord {
+    SystemRecord { name: name.to_owned(), steps, ..SystemRecord::default() }
+}
+
+fn written(record: &Record, fill: impl FnOnce(&mut Writer)) -> Run {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(folder.path(), record, &json!({"processors": 2})).unwrap();
+    fill(&mut writer);
+    drop(writer);
+    Run::read(folder.path()).unwrap()
+}
+
+/// Where a text stands, for checks of order.
+fn place(text: &str, part: &str) -> usize {
+    text.find(part).unwrap_or_else(|| panic!("{part:?} is not in:\n{text}"))
+}
+
+#[test]
+fn a_ladder_has_the_founding_texts_table_and_its_published_rows() {
+    let clients = [1, 2, 4, 8, 16, 32, 40];
+    let steps = clients.map(|clients| step(&format!("c{clients}"), clients, 1000.4 * clients as f64, &[]));
+    let run = written(&record("001-point-queries", vec![system("ftree", steps.to_vec())]), |_| {});
+    let text = text(&run);
+    let table = "point queries per second\n    1      2      4       8      16      32      40  clients\n 1000   2001   4002    \
+                 8003   16006   32013   40016  ftree\n17864  32397  60294  106374  184566  298276  350665  fb56.handler (published)\n";
+    place(&text, table);
+    assert!(place(&text, "(CPU_utilization / QPS) * 1,000,000") > place(&text, table));
+    // What was published about other columns comes last, with its conclusions.
+    assert!(place(&text, "HANDLER is faster than SELECT.") > place(&text, "published: Concurrent, read-only & cached"));
+}
+
+#[test]
+fn other_columns_than_published_stay_apart() {
+    let steps = vec![step("c1", 1, 10.0, &[]), step("c2", 2, 20.0, &[])];
+    let run = written(&record("001-point-queries", vec![system("ftree", steps)]), |_| {});
+    let text = text(&run);
+    assert!(place(&text, "published: point queries per second") > place(&text, "1      2  clients"));
+    assert!(page(&run).contains("id=\"figure-published-rate\" class=\"published\""));
+}
+
+#[test]
+fn two_dimensions_give_a_table_for_each_value_of_the_other() {
+    let cache = |mb: u64, clients: usize, rate: f64| {
+        step(&format!("cache{mb}-c{clients}"), clients, rate, &[("cache_mb", json!(mb))])
+    };
+    let steps = vec![cache(64, 1, 11.0), cache(64, 16, 64.0), cache(1024, 1, 12.0), cache(1024, 16, 99.0)];
+    let run = written(&record("x", vec![system("ftree", steps)]), |_| {});
+    let text = text(&run);
+    for table in [
+        "point queries per second (cache 64 MB)\n   1     16  clients\n11.0   64.0  ftree\n",
+        "point queries per second (cache 1024 MB)\n   1     16  clients\n12.0   99.0  ftree\n",
+        "point queries per second (1 client)\n  64   1024  cache, MB\n11.0   12.0  ftree\n",
+        "point queries per second (16 clients)\n  64   1024  cache, MB\n64.0   99.0  ftree\n",
+    ] {
+        place(&text, table);
+    }
+    let page = page(&run);
+    assert!(page.contains("figure-ladder-clients") && page.contains("figure-ladder-cache_mb"));
+    assert!(page.contains("<option value=\"1\" selected>cache 1024 MB</option>"));
+}
+
+#[test]
+fn repeats_are_averaged() {
+    let again = StepRecord { repeat: 2, name: "c1-r2".to_owned(), ..step("", 1, 30.0, &[]) };
+    let steps = vec![step("c1", 1, 10.0, &[]), again, step("c2", 2, 50.0, &[])];
+    let run = written(&record("x", vec![system("ftree", steps)]), |_| {});
+    place(&text(&run), "20.0   50.0  ftree\n");
+}
+
+#[test]
+fn a_run_that_has_just_begun_is_drawn() {
+    for systems in [Vec::new(), vec![system("ftree", Vec::new())]] {
+        let folder = tempfile::tempdir().unwrap();
+        Writer::create(folder.path(), &record("001-point-queries", systems), &Value::Null).unwrap();
+        let run = draw(folder.path()).unwrap();
+        assert!(text(&run).contains("not ended"));
+        let html = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+        assert!(html.contains("class=\"warning\"") && !html.contains("data-figure=\"throughput\""));
+    }
+}
+
+#[test]
+fn a_failed_system_its_stalls_and_marks_are_said() {
+    let mut record = record("x", vec![system("ftree", vec![step("c1", 1, 10.0, &[])]), system("lmdb", Vec::new())]);
+    record.systems[1].failure = Some("the server did not start".to_owned());
+    record.systems[0].steps[0].marks.push("the generator used 81 % of its processors".to_owned());
+    (record.ending, record.ended) = (Ending::Partial, Some("2026-11-21T22:00:00Z".to_owned()));
+    let run = written(&record, |writer| {
+        let stall = |t_s, end_s| Event {
+            t_s,
+            end_s,
+            system: "ftree".to_owned(),
+            kind: EventKind::Stall,
+            text: "30 % of the median".to_owned(),
+        };
+        writer.event(&stall(3.0, Some(5.5))).unwrap();
+    });
+    let (text, page) = (text(&run), page(&run));
+    for part in [
+        "lmdb: ended early: the server did not start",
+        "ftree, 1 client: the generator used 81 %",
+        "30 % of the median",
+    ] {
+        assert!(text.contains(part) && page.contains(part), "{part}");
+    }
+    place(&text, "stalls\n      3.0 ftree stall 2.5 s: 30 % of the median\n");
+}
+
+/// What the page says outside of the charts library.
+fn without_library(page: &str) -> String {
+    let library = include_str!("../../assets/echarts.min.js");
+    assert!(page.contains(library), "the library is part of the page");
+    page.replace(library, "")
+}
+
+#[test]
+fn a_page_needs_nothing_else_and_trusts_nothing() {
+    let evil = "</script><img src=x onerror=alert(1)>";
+    let mut record = record(evil, vec![system(evil, vec![step(evil, 1, 10.0, &[(evil, json!(evil))])])]);
+    record.remarks.push(evil.to_owned());
+    record.systems[0].steps[0].latencies.push(LatencyRow {
+        kind: evil.to_owned(),
+        clock: Clock::Response,
+        ..LatencyRow::default()
+    });
+    let run = written(&record, |writer| {
+        let (system, step, series) = (evil.to_owned(), evil.to_owned(), format!("ops.{evil}"));
+        let point = |t_s| Point {
+            system: system.clone(),
+            step: step.clone(),
+            clients: 1,
+            phase: Phase::Run,
+            t_s,
+            series: series.clone(),
+            value: 5.0,
+        };
+        writer.points(&[point(1.0), point(2.0)]).unwrap();
+    });
+    let page = without_library(&page(&run));
+    assert!(page.contains("default-src 'none'") && page.contains("data-figure=\"throughput\""));
+    for part in ["<img", "http://", "https://", "@import", "url(", "<link", "src="] {
+        assert!(!page.replace("&lt;img src=x", "").replace("\\u003cimg src=x", "").contains(part), "{part}");
+    }
+}
+
+#[test]
+fn the_index_lies_beside_its_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str| {
+        let path = folder.path().join(name);
+        Writer::create(&path, &record(name, Vec::new()), &json!({})).unwrap();
+        path
+    };
+    let runs = [run("first run"), run("second")];
+    let index = draw_index(folder.path(), "All of them", &runs).unwrap();
+    let html = std::fs::read_to_string(index).unwrap();
+    assert!(html.contains("href=\"first%20run/report.html\"") && html.contains("href=\"second/report.html\""));
+    assert!(draw_index(folder.path(), "none", &[Path::new("/nowhere").to_owned()]).is_err());
+}

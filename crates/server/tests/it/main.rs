@@ -1,0 +1,3 @@
+//! The integration tests of `server` in one binary: one link instead of one for each file.
+
+mod connections;

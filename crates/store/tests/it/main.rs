@@ -1,0 +1,17 @@
+//! The integration tests of `store` in one binary: one link instead of one for each file.
+
+mod capped;
+mod catalogue;
+mod collation;
+mod concurrency;
+mod engines;
+mod history;
+mod index_builds;
+mod index_builds_beside_writers;
+mod index_maintenance;
+mod on_lmdb;
+mod open_transactions;
+mod support;
+mod switch;
+mod validate;
+mod views;
