@@ -1,7 +1,7 @@
 # Arbor's commands. `make run` and `make test` install what they need on a fresh Debian or Ubuntu machine that has Rust.
 
-# One build folder for all clones of one user, so that a fresh clone starts warm.
-export CARGO_TARGET_DIR ?= $(HOME)/.cache/arbor/target
+# Where cargo builds by itself as well, so that a plain `cargo test -p arbor-ftree` reuses what make built
+export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
 PORT ?= 27017
 DBPATH ?= data

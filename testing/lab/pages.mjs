@@ -7,7 +7,7 @@ import { pathToFileURL } from 'node:url';
 import { chromium } from 'playwright-core';
 
 // The example program that writes sample runs; `make lab-report-test` builds it.
-export const sampler = process.env.SAMPLE_RUNS ?? `${process.env.CARGO_TARGET_DIR}/debug/examples/sample_runs`;
+export const sampler = process.env.SAMPLE_RUNS ?? `${process.env.CARGO_TARGET_DIR ?? 'target'}/debug/examples/sample_runs`;
 
 // Draws all sample runs; gives the folder.
 export function sampleRuns() {
