@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: run test build fmt lint unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb test-rocksdb
+.PHONY: run test build quick fmt lint unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb test-rocksdb
 .PHONY: attack attack-short crash-power nightly
 .PHONY: drivers drivers-short setup-drivers
 .PHONY: setup-build setup-clients setup-pages setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
@@ -17,6 +17,11 @@ run: build
 
 build: setup-build
 	cargo build --release --locked -p arbor
+	@scripts/split-debug $(CARGO_TARGET_DIR)/release/arbor
+
+# without link-time optimization, for the slow suites that do not measure
+quick: setup-build
+	cargo build --profile quick --locked -p arbor
 
 test: lint compat-check unit unit-rocksdb unit-wiredtiger clients spec attack-short drivers-short
 
@@ -74,21 +79,21 @@ drivers: build setup-clients setup-drivers
 
 # kill -9 under a mixed load, 20 times in a row
 KILLS ?= 20
-crash: build setup-clients
-	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/kill_loop.py --kills $(KILLS)
+crash: quick setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/kill_loop.py --kills $(KILLS)
 
 # power failures (a loop device whose unsynced writes are lost; root) under the same load: `make crash-power KILLS=50`
 crash-power: KILLS = 25
-crash-power: build setup-clients
+crash-power: quick setup-clients
 	for kind in standalone set; do for engine in ftree lmdb; do \
-	  ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/kill_loop.py --kills $(KILLS) --engine $$engine --kind $$kind --failure power || exit 1; \
+	  ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/kill_loop.py --kills $(KILLS) --engine $$engine --kind $$kind --failure power || exit 1; \
 	done; done
 
 # attacks on a server (testing/attack/run.py): deep and wide values, hostile frames, memory limits, full and failing disks, damage;
 # `make attack ATTACK_SECONDS=60 ATTACKS=descriptors`. `make test` runs a short form
 ATTACK_SECONDS ?= 600
-attack: build setup-clients
-	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/attack/run.py --seconds $(ATTACK_SECONDS) --engines $(ENGINES) $(ATTACKS)
+attack: quick setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/attack/run.py --seconds $(ATTACK_SECONDS) --engines $(ENGINES) $(ATTACKS)
 
 attack-short: setup-build setup-clients
 	cargo build --locked -p arbor
@@ -99,46 +104,46 @@ nightly: attack crash crash-power crash-switch crash-index-build crash-bank cras
 
 # kill -9 while a collection changes its engine under load: `make crash-switch KILLS=50`
 crash-switch: KILLS = 50
-crash-switch: build setup-clients
-	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/switch_loop.py --kills $(KILLS)
+crash-switch: quick setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/switch_loop.py --kills $(KILLS)
 
 # kill -9 while indexes are built under load: `make crash-index-build KILLS=30`
 crash-index-build: KILLS = 30
-crash-index-build: build setup-clients
-	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/index_build_loop.py --kills $(KILLS)
+crash-index-build: quick setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/index_build_loop.py --kills $(KILLS)
 
 # the same operations on every engine, and on a server that mixes them; ENGINES=ftree,lmdb,rocksdb,wiredTiger with a build that has them
 ENGINES ?= ftree,lmdb
 HISTORIES ?= 20
-same-history: build setup-clients
-	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/engines/same_history.py --engines $(ENGINES) --histories $(HISTORIES)
+same-history: quick setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/engines/same_history.py --engines $(ENGINES) --histories $(HISTORIES)
 
 # transfers in transactions and change streams under kill -9: `make crash-bank KILLS=20 ENGINES=ftree,lmdb`
 crash-bank crash-streams: KILLS = 20
-crash-bank: build setup-clients
-	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/bank_loop.py --kills $(KILLS) --engines $(ENGINES)
-crash-streams: build setup-clients
-	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/stream_loop.py --kills $(KILLS) --engines $(ENGINES)
+crash-bank: quick setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/bank_loop.py --kills $(KILLS) --engines $(ENGINES)
+crash-streams: quick setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/stream_loop.py --kills $(KILLS) --engines $(ENGINES)
 
 # histories of transactions that append to lists, checked for the anomalies that snapshot isolation forbids
-transactions: build setup-clients
-	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/histories/list_append.py --histories 3
-	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/histories/list_append.py --histories 2 --kills 5
+transactions: quick setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/histories/list_append.py --histories 3
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/histories/list_append.py --histories 2 --kills 5
 
 # retryable writes through a proxy that cuts connections
-retries: build setup-clients
-	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/histories/retried_increments.py
+retries: quick setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/histories/retried_increments.py
 
 # catalogue changes under load, then kill -9 in the middle of them
-ddl: build setup-clients
-	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/crash/ddl_under_load.py
+ddl: quick setup-clients
+	ARBOR=$(CARGO_TARGET_DIR)/quick/arbor testing/.venv/bin/python testing/crash/ddl_under_load.py
 
 # random after-crash images of the log, of LMDB and of the fractal tree
 IMAGES ?= 10000
 crash-images: setup-build
-	cargo run --release --locked -p arbor-log --example log_crash_images -- $(IMAGES)
-	cargo run --release --locked -p arbor-engine-lmdb --example lmdb_crash_images -- $(IMAGES)
-	cargo run --release --locked -p arbor-ftree --example ftree_crash_images -- $(IMAGES)
+	cargo run --profile quick --locked -p arbor-log --example log_crash_images -- $(IMAGES)
+	cargo run --profile quick --locked -p arbor-engine-lmdb --example lmdb_crash_images -- $(IMAGES)
+	cargo run --profile quick --locked -p arbor-ftree --example ftree_crash_images -- $(IMAGES)
 
 # the whole server with the RocksDB engine; `make test` has the crate's own tests only
 test-rocksdb: setup-build setup-rocksdb unit-rocksdb
@@ -176,6 +181,7 @@ lab-kv: build
 # all four engines side by side, RocksDB and WiredTiger as the system has them (a binary with WiredTiger is under the GPL)
 lab-kv-all: setup-build setup-rocksdb setup-wiredtiger
 	cargo build --release --locked -p arbor --features rocksdb-system,wiredtiger-system
+	@scripts/split-debug $(CARGO_TARGET_DIR)/release/arbor
 	$(CARGO_TARGET_DIR)/release/arbor lab kv --engines ftree,rocksdb,wiredTiger,lmdb --log
 	$(CARGO_TARGET_DIR)/release/arbor lab kv --engines ftree,rocksdb,wiredTiger,lmdb --log --cold --rows 13000000
 
