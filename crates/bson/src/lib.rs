@@ -2,6 +2,19 @@
 //!
 //! [`Doc`] and [`Array`] borrow bytes that passed [`validate`]; [`ValueRef`] is one element read in place; [`Value`]
 //! owns one; [`DocBuf`] and [`ArrayBuf`] own whole documents and are what is built, stored and sent.
+//!
+//! ```
+//! use arbor_bson::{Doc, DocBuf, ValueRef};
+//!
+//! let book = DocBuf::new().with("title", "Emma").with("year", 1815);
+//! let bytes = book.as_bytes(); // as they are stored and sent
+//!
+//! let read = Doc::parse(bytes)?; // checked once, then read in place
+//! assert!(matches!(read.get("title"), Some(ValueRef::String("Emma"))));
+//! assert_eq!(read.iter().count(), 2);
+//! assert!(Doc::parse(&bytes[1..]).is_err());
+//! # Ok::<(), arbor_bson::Error>(())
+//! ```
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 

@@ -11,6 +11,69 @@
 //! - `checkpoint`: superblocks, node blocks, recovery
 //! - `io`, [`space`], [`cache`]: the data file, who owns which part of it, the memory budget
 //! - `check`: verify, inspect, salvage
+//!
+//! An embedded store: the log makes a write durable, the forest keeps it in order, and what the log has past the forest's last
+//! checkpoint is applied again at the opening. (One thread writes; for several, and for transactions, there is the crate `txn`.)
+//!
+//! ```
+//! use std::{error::Error, path::Path, sync::Arc};
+//!
+//! use arbor_base::{Position, TreeId};
+//! use arbor_disk::RealDisk;
+//! use arbor_engine::{Batch, Engine, Op, TreeOptions};
+//! use arbor_ftree::{Forest, Options};
+//! use arbor_log::{Log, LogOptions};
+//!
+//! struct Store { log: Arc<Log>, forest: Forest }
+//! const TREE: TreeId = TreeId(1);
+//!
+//! impl Store {
+//!     fn open(dir: &Path) -> Result<Store, Box<dyn Error>> {
+//!         let disk = Arc::new(RealDisk);
+//!         let log = Arc::new(Log::open(disk.clone(), &dir.join("log"), LogOptions::default())?);
+//!         let forest = Forest::open(&dir.join("data"), Options::new(disk, 64 << 20))?;
+//!         let durable = log.clone();
+//!         forest.set_barrier(Arc::new(move |position| {
+//!             durable.wait_durable(position).map_err(|error| arbor_engine::Error::Other(error.to_string()))
+//!         }));
+//!         for record in log.read(forest.applied().next()) {
+//!             let (position, record) = record?;
+//!             forest.apply(&[batch(position, &record)])?;
+//!         }
+//!         Ok(Store { log, forest })
+//!     }
+//!
+//!     fn put(&self, key: &str, value: &str) -> Result<(), Box<dyn Error>> {
+//!         let record = format!("{key}={value}").into_bytes();
+//!         let position = self.log.append(&[&record])?;
+//!         self.forest.apply(&[batch(position, &record)])?;
+//!         Ok(self.log.wait_durable(position)?)
+//!     }
+//!
+//!     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Box<dyn Error>> {
+//!         Ok(self.forest.snapshot()?.get(TREE, key.as_bytes())?.map(|value| value.into_owned()))
+//!     }
+//! }
+//!
+//! fn batch(position: Position, record: &[u8]) -> Batch {
+//!     let at = record.iter().position(|byte| *byte == b'=').expect("`put` wrote one");
+//!     let (key, value) = (record[..at].to_vec(), record[at + 1..].to_vec());
+//!     let ops = vec![Op::CreateTree { tree: TREE, options: TreeOptions::default() }, Op::Put { tree: TREE, key, value }];
+//!     Batch { position, ops }
+//! }
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let dir = dir.path();
+//! let store = Store::open(dir)?;
+//! store.put("Emma", "1815")?;
+//! store.put("Dune", "1965")?;
+//! drop(store); // without a checkpoint, as a crash would
+//!
+//! let store = Store::open(dir)?;
+//! assert_eq!(store.get("Emma")?.as_deref(), Some(&b"1815"[..]));
+//! assert_eq!(store.get("Ivanhoe")?, None);
+//! # Ok::<(), Box<dyn Error>>(())
+//! ```
 
 mod apply;
 pub mod blob;

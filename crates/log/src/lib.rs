@@ -19,6 +19,26 @@
 //! The sync mutex elects one leader; it is released during the fsync. Order: no thread takes one of the two while it
 //! holds the other. Inside the writer mutex the slot of the prepared segment may be locked, and last and briefly the list
 //! of segments.
+//!
+//! ```
+//! use std::{path::Path, sync::Arc};
+//!
+//! use arbor_base::Position;
+//! use arbor_disk::FaultyDisk;
+//! use arbor_log::{Log, LogOptions};
+//!
+//! let disk = FaultyDisk::new(); // in memory; `RealDisk` for files
+//! let log = Log::open(Arc::new(disk.clone()), Path::new("log"), LogOptions::default())?;
+//! let position = log.append(&[b"one", b"two"])?;
+//! log.wait_durable(position)?;
+//! drop(log);
+//!
+//! let after_power_failure = Arc::new(disk.crash(1));
+//! let log = Log::open(after_power_failure, Path::new("log"), LogOptions::default())?;
+//! let records = log.read(Position(2)).collect::<Result<Vec<_>, _>>()?;
+//! assert_eq!(records, [(Position(2), b"two".to_vec())]);
+//! # Ok::<(), arbor_log::Error>(())
+//! ```
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]

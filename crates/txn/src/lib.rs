@@ -25,6 +25,25 @@
 //! | `record.rs`, `chain.rs`, `clock.rs` | byte layout of log records, of those that stand in several, and their stamps |
 //! | `ledger.rs` | the tree that `txn` keeps for itself: tree ids and counters |
 //! | `checkpoint.rs`, `recovery.rs` | what moves the replay point, and the replay |
+//!
+//! ```
+//! use arbor_txn::{Durability, Error, Options, TreeOptions, View, testing::InMemory};
+//!
+//! let transactions = InMemory::new(Options::default())?.transactions;
+//! let mut txn = transactions.begin()?;
+//! let tree = txn.create_tree(TreeOptions::default());
+//! txn.put(tree, "stock", "2");
+//! txn.commit(Durability::Journaled)?;
+//!
+//! // Two transactions that read the same row and write it: the first to commit wins.
+//! let (mut first, mut second) = (transactions.begin()?, transactions.begin()?);
+//! first.put(tree, "stock", "1");
+//! second.put(tree, "stock", "0");
+//! first.commit(Durability::Applied)?;
+//! assert!(matches!(second.commit(Durability::Applied), Err(Error::Conflict)));
+//! assert_eq!(transactions.read()?.get(tree, b"stock")?.as_deref(), Some(&b"1"[..]));
+//! # Ok::<(), Error>(())
+//! ```
 
 mod active;
 pub mod chain;
