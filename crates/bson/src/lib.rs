@@ -19,6 +19,7 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod buf;
+mod code;
 mod compare;
 mod decimal;
 mod depth;
@@ -35,6 +36,7 @@ mod wide;
 mod writer;
 
 pub use buf::{ArrayBuf, DocBuf};
+pub use code::Code;
 pub use compare::{canonical, canonical_type, compare, compare_arrays, compare_by, compare_docs, identical};
 pub use decimal::{Finite, Parts};
 pub use depth::{DEPTH_MAX, STORED_DEPTH_MAX};

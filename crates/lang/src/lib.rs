@@ -23,11 +23,10 @@
 //! | `by_name` | values by name, in order |
 //! | `fields` | a document whose fields are looked up many times |
 //! | [`stop`] | stopping what takes long, and bounding what it builds |
-//! | [`code`], [`error`] | MongoDB's error codes and the error of this crate |
+//! | [`error`] | the error of this crate: a code ([`arbor_bson::Code`]) and a text |
 
 pub mod accumulator;
 mod by_name;
-pub mod code;
 pub mod collation;
 pub mod context;
 pub mod depth;
@@ -55,7 +54,7 @@ mod window;
 
 #[cfg(test)]
 use arbor_notation as notation;
-pub use code::Code;
+pub use arbor_bson::Code;
 pub use collation::Collation;
 pub use context::{Context, Limits};
 pub use error::{Error, Result};

@@ -1,6 +1,6 @@
 //! What a session refuses, with MongoDB's codes and texts.
 
-use arbor_lang::Code;
+use arbor_bson::Code;
 use arbor_oplog::SessionId;
 use arbor_txn::MaybeConflict;
 

@@ -72,7 +72,7 @@ pub enum CompressedFault {
     Command(String),
 }
 
-/// Numbers of MongoDB's that frames bring about; their names stand in `lang`.
+/// Numbers of MongoDB's that frames bring about; their names are in [`arbor_bson::Code`].
 pub(crate) mod code {
     pub const OVERFLOW: i32 = 15;
     pub const PROTOCOL_ERROR: i32 = 17;
