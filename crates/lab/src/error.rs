@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use arbor_wire::client::ClientError;
+use arbor_client::ClientError;
 
 pub type Result<T> = std::result::Result<T, Error>;
 

@@ -52,9 +52,9 @@ pub mod time_series;
 pub mod update;
 mod window;
 
+pub use arbor_bson::Code;
 #[cfg(test)]
 use arbor_notation as notation;
-pub use arbor_bson::Code;
 pub use collation::Collation;
 pub use context::{Context, Limits};
 pub use error::{Error, Result};

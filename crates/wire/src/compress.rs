@@ -79,11 +79,7 @@ pub fn must_not_be_compressed(command: &str) -> bool {
 }
 
 /// Unpacks an OP_COMPRESSED frame into `plain`, which then holds a whole plain frame (header included).
-pub(crate) fn decompress(
-    frame: &[u8],
-    uncompressed_bytes_max: usize,
-    plain: &mut Vec<u8>,
-) -> Result<Compressor, Fault> {
+pub fn decompress(frame: &[u8], uncompressed_bytes_max: usize, plain: &mut Vec<u8>) -> Result<Compressor, Fault> {
     let header = Header::parse(frame)?;
     let mut rest = Bytes(frame.get(Header::LEN..).unwrap_or_default());
     let opcode = rest.i32().ok_or(Fault::Incomplete)?;
@@ -218,7 +214,7 @@ fn check_zstd_header(stream: &[u8]) -> Result<(), CompressedFault> {
 }
 
 /// Replaces the plain frame at `out[start..]` by its OP_COMPRESSED form.
-pub(crate) fn compress(compressor: Compressor, start: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+pub fn compress(compressor: Compressor, start: usize, out: &mut Vec<u8>) -> Result<(), Error> {
     let frame = out.get(start..).unwrap_or_default();
     let header = Header::parse(frame)?;
     let body = frame.get(Header::LEN..).unwrap_or_default();

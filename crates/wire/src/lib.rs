@@ -14,12 +14,10 @@
 //! | `legacy` | the opcodes before OP_MSG, translated to commands and back |
 //! | `reply` | answers written into a caller's buffer |
 //! | `error` | what can be wrong with a frame, by what the server does about it |
-//! | `client` | a lean blocking client on the same codecs |
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod bytes;
-pub mod client;
 pub mod compress;
 mod error;
 mod header;

@@ -123,8 +123,16 @@ pub fn peek_command_name(frame: &[u8]) -> Option<&str> {
     std::str::from_utf8(name.get(..end)?).ok()
 }
 
+/// Returns the flags of a plain OP_MSG and the bytes of its sections, without the checksum, which is checked.
+pub fn sections_of(frame: &[u8]) -> Result<(u32, &[u8]), Fault> {
+    let mut rest = Bytes(frame.get(Header::LEN..).unwrap_or_default());
+    let flags = rest.u32().ok_or(Fault::Incomplete)?;
+    let sections = if flags & flag::CHECKSUM_PRESENT != 0 { verified(frame, rest.0)? } else { rest.0 };
+    Ok((flags, sections))
+}
+
 /// Checks the CRC-32C at the end of `frame` and gives `sections` without it.
-pub(crate) fn verified<'a>(frame: &'a [u8], sections: &'a [u8]) -> Result<&'a [u8], Fault> {
+fn verified<'a>(frame: &'a [u8], sections: &'a [u8]) -> Result<&'a [u8], Fault> {
     let (sections, _) = sections.split_last_chunk::<4>().ok_or(Fault::Incomplete)?;
     let (summed, found) = frame.split_last_chunk::<4>().ok_or(Fault::Incomplete)?;
     let (found, computed) = (u32::from_le_bytes(*found), crc32c::crc32c(summed));
@@ -265,7 +273,7 @@ pub fn encode_sequence(name: &str, documents: &[DocBuf], out: &mut Vec<u8>) {
 }
 
 /// Writes `length` over the four bytes at `start`.
-pub(crate) fn patch_length(start: usize, length: usize, out: &mut [u8]) {
+pub fn patch_length(start: usize, length: usize, out: &mut [u8]) {
     if let Some(place) = out.get_mut(start..).and_then(|tail| tail.first_chunk_mut::<4>()) {
         *place = (length as u32).to_le_bytes();
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
-use arbor_wire::client::{Client, ClientError};
+use arbor_client::{Client, ClientError};
 
 struct Server {
     process: Child,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use arbor_bson::DocBuf;
-use arbor_wire::client::Client;
+use arbor_client::Client;
 use clap::ArgMatches;
 
 use super::dataset::{self, DATABASE};
@@ -119,10 +119,10 @@ impl Run {
     }
 
     /// The data set is loaded. Errors: the database has other data, which is somebody's unless `--drop` says otherwise.
-    fn is_there(&self, client: &mut Client) -> std::result::Result<bool, arbor_wire::client::ClientError> {
+    fn is_there(&self, client: &mut Client) -> std::result::Result<bool, arbor_client::ClientError> {
         let mut count = |name: &str| {
             let reply = client.command(DATABASE, &DocBuf::new().with("count", name))?;
-            Ok::<u64, arbor_wire::client::ClientError>(reply.number("n").unwrap_or_default() as u64)
+            Ok::<u64, arbor_client::ClientError>(reply.number("n").unwrap_or_default() as u64)
         };
         let (docs, small) = (count("docs")?, count("small")?);
         if docs == self.documents && small == self.documents {
@@ -130,7 +130,7 @@ impl Run {
         }
         if docs + small > 0 && !self.drop {
             let text = format!("the database {DATABASE} holds {docs} documents; --drop replaces them");
-            return Err(arbor_wire::client::ClientError::Protocol(text));
+            return Err(arbor_client::ClientError::Protocol(text));
         }
         Ok(false)
     }

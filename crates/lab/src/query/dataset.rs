@@ -9,7 +9,7 @@
 //! | `extra` | 10,000, for deletes | `k` |
 
 use arbor_bson::{ArrayBuf, DocBuf, Value};
-use arbor_wire::client::{Client, ClientError};
+use arbor_client::{Client, ClientError};
 
 pub const DATABASE: &str = "labquery";
 const BATCH: u64 = 1000;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use arbor_bson::{DocBuf, ValueRef};
-use arbor_wire::client::{Client, ClientError};
+use arbor_client::{Client, ClientError};
 
 use super::dataset::{self, DATABASE};
 use super::profile::{Profile, Shares};

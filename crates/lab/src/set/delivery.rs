@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arbor_bson::{DocBuf, ValueRef};
-use arbor_wire::client::{Client, ClientError};
+use arbor_client::{Client, ClientError};
 use hdrhistogram::Histogram;
 
 use super::load::histogram;

@@ -77,7 +77,7 @@ fn repeat(
     work: Work,
     time: Duration,
     ready: &Barrier,
-) -> std::result::Result<Histogram<u64>, arbor_wire::client::ClientError> {
+) -> std::result::Result<Histogram<u64>, arbor_client::ClientError> {
     ready.wait();
     let (mut times, end) = (histogram(), Instant::now() + time);
     loop {

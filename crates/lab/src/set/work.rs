@@ -1,7 +1,7 @@
 //! Plain writes and transactions, over a hundred-byte document.
 
 use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
-use arbor_wire::client::{Client, ClientError};
+use arbor_client::{Client, ClientError};
 
 pub const DATABASE: &str = "lab_set";
 

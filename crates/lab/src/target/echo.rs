@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use arbor_wire::client::{Client, Options};
+use arbor_client::{Client, Options};
 use serde_json::{Value, json};
 
 use super::mongodb::point_command;

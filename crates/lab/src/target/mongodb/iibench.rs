@@ -1,7 +1,7 @@
 //! iiBench's purchases in MongoDB (spec/workloads.md 6.2, 6.4).
 
 use arbor_bson::{DocBuf, ValueRef};
-use arbor_wire::client::Client;
+use arbor_client::Client;
 
 use super::object_ids::ObjectIds;
 use super::{array, insert_many};

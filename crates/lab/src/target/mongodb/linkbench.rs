@@ -6,7 +6,7 @@ mod original;
 mod transaction;
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
-use arbor_wire::client::Client;
+use arbor_client::Client;
 use documents::{Keys, count_document, link_document, link_fields, node_document};
 use transaction::{Transaction, is_transient};
 
@@ -134,7 +134,7 @@ impl Graph<'_> {
     }
 
     /// Sends a command as part of the transaction, if there is one.
-    fn send(&mut self, command: DocBuf) -> Result<arbor_wire::client::Reply<'_>> {
+    fn send(&mut self, command: DocBuf) -> Result<arbor_client::Reply<'_>> {
         let command = match &mut self.transaction {
             Some(transaction) => transaction.part(command),
             None => command,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
-use arbor_wire::client::{Client, ClientError, Options, Reply, Uri};
+use arbor_client::{Client, ClientError, Options, Reply, Uri};
 use serde_json::{Value, json};
 pub(super) use sysbench::point_command;
 
@@ -61,14 +61,14 @@ impl MongoDb {
 
     /// Who the clients say they are.
     #[cfg(feature = "official-driver")]
-    pub(super) fn credential(&self) -> Option<&arbor_wire::client::Credential> {
+    pub(super) fn credential(&self) -> Option<&arbor_client::Credential> {
         self.options.credential.as_ref()
     }
 
     /// What the clients' TLS is like.
     #[cfg(feature = "official-driver")]
-    pub(super) fn tls(&self) -> Option<&arbor_wire::client::TlsOptions> {
-        self.options.tls.as_ref().map(arbor_wire::client::Tls::options)
+    pub(super) fn tls(&self) -> Option<&arbor_client::TlsOptions> {
+        self.options.tls.as_ref().map(arbor_client::Tls::options)
     }
 
     /// The same, run by a process of this machine on a folder of this machine.

@@ -1,7 +1,7 @@
 //! Statements of Percona's sysbench that differ from sysbench-mongodb's (spec/workloads.md 3.1, 3.2).
 
 use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
-use arbor_wire::client::Client;
+use arbor_client::Client;
 
 use super::{array, insert_many, integer, written};
 use crate::target::Failure;

@@ -1,7 +1,7 @@
 //! sysbench's statements on a sharded collection, and the collection's chunks (spec/workloads.md section 5).
 
 use arbor_bson::{DocBuf, ValueRef};
-use arbor_wire::client::Client;
+use arbor_client::Client;
 use serde_json::Value;
 
 use super::{array, insert_many, read, written};

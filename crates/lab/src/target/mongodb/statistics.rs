@@ -1,7 +1,7 @@
 //! serverStatus, as numbers over time, and the commands of an experiment's script.
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
-use arbor_wire::client::Client;
+use arbor_client::Client;
 use serde_json::Value;
 
 use crate::target::Statistics;

@@ -1,7 +1,7 @@
 //! sysbench's statements: one template per table and statement.
 
 use arbor_bson::{DocBuf, ValueRef};
-use arbor_wire::client::Client;
+use arbor_client::Client;
 
 use super::{array, insert_many, read, write};
 use crate::target::Failure;

@@ -1,7 +1,7 @@
 //! YCSB's records in MongoDB (spec/workloads.md 8.1, 8.5).
 
 use arbor_bson::{DocBuf, ValueRef};
-use arbor_wire::client::Client;
+use arbor_client::Client;
 
 use super::{array, insert_many, read, write, written};
 use crate::target::Failure;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use arbor_wire::client::{Credential, Mechanism, TlsOptions, Trust};
+use arbor_client::{Credential, Mechanism, TlsOptions, Trust};
 use mongodb::options::{AuthMechanism, ClientOptions, Credential as Login, Tls, TlsOptions as Secrecy};
 use mongodb::sync::Client;
 use serde_json::Value;

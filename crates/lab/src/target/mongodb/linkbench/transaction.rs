@@ -1,7 +1,7 @@
 //! Multi-document transactions of one connection: the fields that commands carry, the end, what may be tried again.
 
 use arbor_bson::{DocBuf, ValueRef};
-use arbor_wire::client::Client;
+use arbor_client::Client;
 
 use super::{Graph, Result};
 use crate::target::Failure;

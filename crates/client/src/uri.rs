@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{ClientError, Credential, Mechanism, Options, Tls, TlsOptions, Trust};
-use crate::Compressor;
+use arbor_wire::Compressor;
+
+use crate::{ClientError, Credential, Mechanism, Options, Tls, TlsOptions, Trust};
 
 /// `mongodb://[user:password@]host[:port][/database][?authSource=..&authMechanism=..&compressors=..&appName=..`
 /// `&socketTimeoutMS=..&checksum=true&tls=true&tlsCAFile=..&tlsCertificateKeyFile=..&tlsAllowInvalidCertificates=..`

@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 
-use super::super::ClientError;
 use super::{Tls, refusal};
+use crate::ClientError;
 
 /// `rustls` itself reads 4 KB at a time, which would be many reads for a large reply.
 const READ_BYTES: usize = 64 * 1024;

@@ -1,8 +1,7 @@
 //! What can go wrong for a client.
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
-
-use crate::Fault;
+use arbor_wire::Fault;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -32,7 +31,7 @@ impl From<Fault> for ClientError {
 }
 
 impl ClientError {
-    pub(super) fn command(reply: Doc<'_>) -> ClientError {
+    pub(crate) fn command(reply: Doc<'_>) -> ClientError {
         let code = match reply.get("code") {
             Some(ValueRef::Int32(code)) => code,
             Some(ValueRef::Int64(code)) => code as i32,

@@ -1,9 +1,12 @@
-//! A lean blocking client: one thread, one connection, buffers that are used again.
+//! Our own MongoDB client, lean and blocking: one thread, one connection, buffers that are used again.
 //!
 //! It drives the laboratory's load, where the generator shares the machine with the server, so an operation costs one
 //! write, one read and no allocation: the request is built in one buffer, the reply is read into another and borrowed
 //! from there. Replies are checked as far as reading them in place needs, not validated deeply (doc.rs, I1: on bytes
 //! that break it the iterator ends early and never panics).
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod credential;
 mod cursor;
@@ -16,6 +19,8 @@ mod uri;
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_wire::message::{self, Outgoing};
+use arbor_wire::{Compressor, Fault, Header, MESSAGE_BYTES_MAX, Opcode, compress};
 
 pub use credential::Credential;
 pub use error::ClientError;
@@ -23,10 +28,6 @@ pub use scram::Mechanism;
 use stream::Stream;
 pub use tls::{Tls, TlsOptions, Trust};
 pub use uri::Uri;
-
-use crate::bytes::Bytes;
-use crate::message::{self, Outgoing};
-use crate::{Compressor, Fault, Header, MESSAGE_BYTES_MAX, Opcode, compress};
 
 /// Bytes read at least at a time; replies to point reads fit, larger ones grow the buffer in steps.
 const READ_BYTES: usize = 64 * 1024;
@@ -173,7 +174,7 @@ impl Client {
     ) -> Result<Reply<'_>, ClientError> {
         let bytes = command.as_bytes();
         let name = command.as_doc().first().map_or("", |(name, _)| name);
-        let compressible = !crate::must_not_be_compressed(name);
+        let compressible = !arbor_wire::must_not_be_compressed(name);
         self.send_with(compressible, 0, |out| {
             // The document's length is patched once `$db` stands behind its fields.
             let start = out.len();
@@ -260,7 +261,7 @@ impl Client {
         self.frame = 0;
         let length = loop {
             let received = self.input.get(..self.filled).unwrap_or_default();
-            match crate::frame_length(received)? {
+            match arbor_wire::frame_length(received)? {
                 Some(length) if length <= self.filled => break length,
                 _ => self.read_some()?,
             }
@@ -295,10 +296,7 @@ fn reply_of(frame: &[u8], header: Header) -> Result<Reply<'_>, ClientError> {
     if header.opcode != Opcode::Message as i32 {
         return Err(Fault::Opcode(header.opcode).into());
     }
-    let mut rest = Bytes(frame.get(Header::LEN..).unwrap_or_default());
-    let flags = rest.u32().ok_or(Fault::Incomplete)?;
-    let sections =
-        if flags & message::flag::CHECKSUM_PRESENT != 0 { message::verified(frame, rest.0)? } else { rest.0 };
+    let (flags, sections) = message::sections_of(frame)?;
     let body = sections.strip_prefix(&[0]).ok_or_else(|| ClientError::Protocol("a reply without a body".to_owned()))?;
     let length = body.first_chunk::<4>().map_or(0, |length| u32::from_le_bytes(*length) as usize);
     if length != body.len() || length < 5 || body.last() != Some(&0) {

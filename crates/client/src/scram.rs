@@ -78,7 +78,7 @@ impl Mechanism {
 }
 
 /// One conversation.
-pub(super) struct Scram {
+pub(crate) struct Scram {
     mechanism: Mechanism,
     secret: Vec<u8>,
     /// client-first without its `n,,`.
@@ -89,7 +89,7 @@ pub(super) struct Scram {
 }
 
 impl Scram {
-    pub(super) fn new(mechanism: Mechanism, user: &str, password: &str) -> Result<Scram, String> {
+    pub(crate) fn new(mechanism: Mechanism, user: &str, password: &str) -> Result<Scram, String> {
         let nonce = BASE64_STANDARD.encode(rand::random::<[u8; 24]>());
         Ok(Scram::with_secret(mechanism, user, mechanism.secret(user, password)?, nonce))
     }
@@ -99,12 +99,12 @@ impl Scram {
         Scram { mechanism, secret, first: format!("n={user},r={nonce}"), nonce, signature: Vec::new() }
     }
 
-    pub(super) fn client_first(&self) -> String {
+    pub(crate) fn client_first(&self) -> String {
         format!("n,,{}", self.first)
     }
 
     /// Requires server-first; gives client-final.
-    pub(super) fn client_final(&mut self, server_first: &str) -> Result<String, String> {
+    pub(crate) fn client_final(&mut self, server_first: &str) -> Result<String, String> {
         let nonce = attribute(server_first, "r").filter(|nonce| nonce.starts_with(&self.nonce));
         let nonce = nonce.ok_or("the server's nonce does not continue ours")?;
         let salt = attribute(server_first, "s").and_then(|salt| BASE64_STANDARD.decode(salt).ok());
@@ -125,7 +125,7 @@ impl Scram {
     }
 
     /// Requires [`Scram::client_final`]. A server that does not know the password cannot say this.
-    pub(super) fn verify(&self, server_final: &str) -> Result<(), String> {
+    pub(crate) fn verify(&self, server_final: &str) -> Result<(), String> {
         let said = attribute(server_final, "v").and_then(|signature| BASE64_STANDARD.decode(signature).ok());
         match said {
             Some(said) if !self.signature.is_empty() && said == self.signature => Ok(()),

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, RootCertStore};
 
-pub(super) use self::channel::Channel;
+pub(crate) use self::channel::Channel;
 use self::lenient::Lenient;
 
 /// Which certificates of a server are good.

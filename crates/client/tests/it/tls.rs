@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
-use arbor_wire::client::{Client, ClientError};
+use arbor_client::{Client, ClientError};
 use arbor_wire::{Command, Limits, Scratch, decode, frame_length};
 use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::PrivateKeyDer;
@@ -209,7 +209,7 @@ fn a_certificate_by_an_authority_for_the_host_is_trusted() {
         world.accepted(port, &format!("{OURS}&compressors=snappy"));
         // Of `Tls` that is shared, the later connections go on with sessions of the first.
         let uri = format!("mongodb://{HOST}:{port}/?tls=true&tlsCAFile={}", world.path("ours.pem").display());
-        let uri = arbor_wire::client::Uri::parse(&uri).unwrap();
+        let uri = arbor_client::Uri::parse(&uri).unwrap();
         for _ in 0..3 {
             exercise(Client::connect_with(&uri.address, uri.options()).unwrap());
         }

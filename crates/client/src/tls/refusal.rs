@@ -5,8 +5,8 @@ use std::path::Path;
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, OtherError};
 
-use super::super::ClientError;
 use super::TlsOptions;
+use crate::ClientError;
 
 const NO_TLS: &str = "the server does not answer in TLS; it may be without TLS, which tls=true asks for";
 

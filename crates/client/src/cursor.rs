@@ -2,7 +2,7 @@
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
 
-use super::{Client, ClientError};
+use crate::{Client, ClientError};
 
 /// What one batch said about its cursor.
 struct Batch {

@@ -4,11 +4,11 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use super::ClientError;
-use super::tls::{Channel, Tls};
+use crate::ClientError;
+use crate::tls::{Channel, Tls};
 
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Plain(TcpStream),
     Secure(Box<Channel>),
 }

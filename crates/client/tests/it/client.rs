@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
-use arbor_wire::client::{Client, ClientError};
+use arbor_client::{Client, ClientError};
 use arbor_wire::{Compressor, Limits, Scratch, decode, frame_length};
 
 const DOCUMENTS: i32 = 250;

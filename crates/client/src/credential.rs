@@ -2,8 +2,8 @@
 
 use arbor_bson::{DocBuf, ValueRef};
 
-use super::scram::Scram;
-use super::{Client, ClientError, Mechanism};
+use crate::scram::Scram;
+use crate::{Client, ClientError, Mechanism};
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
@@ -25,12 +25,12 @@ impl std::fmt::Debug for Credential {
 
 impl Credential {
     /// What hello asks the mechanisms for.
-    pub(super) fn full_name(&self) -> String {
+    pub(crate) fn full_name(&self) -> String {
         format!("{}.{}", self.source, self.user)
     }
 
     /// Of hello's `saslSupportedMechs`; servers that do not answer it know SHA-1 alone.
-    pub(super) fn choose(&self, offered: Option<ValueRef<'_>>) -> Mechanism {
+    pub(crate) fn choose(&self, offered: Option<ValueRef<'_>>) -> Mechanism {
         let sha256 = match offered {
             Some(ValueRef::Array(names)) => {
                 names.iter().any(|name| matches!(name, ValueRef::String(name) if name == Mechanism::ScramSha256.name()))
@@ -66,7 +66,7 @@ struct Turn {
 
 impl Client {
     /// Requires that hello was said.
-    pub(super) fn authenticate(&mut self, credential: &Credential, mechanism: Mechanism) -> Result<(), ClientError> {
+    pub(crate) fn authenticate(&mut self, credential: &Credential, mechanism: Mechanism) -> Result<(), ClientError> {
         let wrong = |reason| credential.distrusted(reason);
         let mut scram = Scram::new(mechanism, &credential.user, &credential.password).map_err(wrong)?;
         let options = DocBuf::new().with("skipEmptyExchange", true);
