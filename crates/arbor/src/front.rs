@@ -64,7 +64,7 @@ impl Session for Client {
 fn place(place: arbor_command::Place) -> Place {
     match place {
         arbor_command::Place::Inline => Place::Inline,
-        arbor_command::Place::Blocking | arbor_command::Place::InlineById => Place::Blocking,
+        arbor_command::Place::Blocking => Place::Blocking,
     }
 }
 

@@ -10,9 +10,9 @@ use arbor_store::Namespace;
 use arbor_wire::Sequence;
 
 use crate::arguments::{Field, type_name};
+use crate::command_info::CommandInfo;
 use crate::concerns::PastView;
 use crate::generic::{Generic, is_generic};
-use crate::registry::Row;
 use crate::replication::Replication;
 use crate::session::statements::Statements;
 use crate::session::{self, InSession};
@@ -21,7 +21,7 @@ use crate::{Commands, Connection, Error, Result};
 pub struct Call<'c> {
     pub server: &'c Commands,
     pub connection: &'c mut Connection,
-    pub row: &'static Row,
+    pub info: &'static CommandInfo,
     pub db: &'c str,
     pub body: Doc<'c>,
     pub sequences: &'c [Sequence<'c>],
@@ -84,7 +84,7 @@ impl<'c> Call<'c> {
 
     /// A field of this command, for reading it or for its error.
     pub fn field<'n>(&self, name: &'n str) -> Field<'n> {
-        Field::new(self.row.name, name)
+        Field::new(self.info.name, name)
     }
 
     /// The command's own fields: neither its first one nor those that every command takes.

@@ -6,10 +6,10 @@ use std::time::Instant;
 use arbor_bson::DocBuf;
 use arbor_txn::{Durability, ReadView};
 
+use crate::command_info::CommandInfo;
 use crate::generic::Generic;
 use crate::metrics::Class;
 use crate::read_concern::{Level, ReadConcern};
-use crate::registry::Row;
 use crate::write_concern::{Refused, WriteConcern};
 use crate::{Commands, Result};
 
@@ -17,8 +17,8 @@ use crate::{Commands, Result};
 pub type PastView = (ReadView, u64);
 
 /// Only these wait for the writes of a transaction.
-fn ends_transaction(row: &Row) -> bool {
-    matches!(row.name, "commitTransaction" | "abortTransaction")
+fn ends_transaction(info: &CommandInfo) -> bool {
+    matches!(info.name, "commitTransaction" | "abortTransaction")
 }
 
 impl Commands {
@@ -28,8 +28,8 @@ impl Commands {
     }
 
     /// Before a command runs. Errors: what makes no sense, or promises what is not there.
-    pub(crate) fn resolve_concerns(&self, row: &Row, generic: &mut Generic<'_>) -> Result<()> {
-        if row.name == "getMore" {
+    pub(crate) fn resolve_concerns(&self, info: &CommandInfo, generic: &mut Generic<'_>) -> Result<()> {
+        if info.name == "getMore" {
             // its cursor reads what it read from the beginning
             generic.read_concern = ReadConcern::default();
         }
@@ -46,12 +46,12 @@ impl Commands {
         if generic.is_in_transaction() {
             generic.read_concern.check_times(self.database.transactions.time())?;
         } else {
-            generic.read_concern.check_on_member(row, self.database.transactions.time())?;
-            if row.class == Class::Read && generic.read_concern == ReadConcern::default() {
+            generic.read_concern.check_on_member(info, self.database.transactions.time())?;
+            if info.class == Class::Read && generic.read_concern == ReadConcern::default() {
                 generic.read_concern.level = replication.defaults().read;
             }
         }
-        if row.takes_write_concern() && (!generic.is_in_transaction() || ends_transaction(row)) {
+        if info.takes_write_concern() && (!generic.is_in_transaction() || ends_transaction(info)) {
             let defaults = replication.defaults();
             let given = generic.given_write.unwrap_or_else(|| defaults.write());
             generic.write_concern = replication.resolve(given);
@@ -73,11 +73,11 @@ impl Commands {
     }
 
     /// After a command has run: waits for what its concerns ask for, or says why that is not to be had.
-    pub(crate) fn settle_concerns(&self, row: &Row, generic: &Generic<'_>, reply: &mut DocBuf) -> Result<()> {
+    pub(crate) fn settle_concerns(&self, info: &CommandInfo, generic: &Generic<'_>, reply: &mut DocBuf) -> Result<()> {
         if generic.read_concern.is_durable() && !generic.is_in_transaction() {
             self.database.make_durable(Durability::Journaled)?;
         }
-        let Some(replication) = self.replication.as_ref().filter(|_| row.takes_write_concern()) else { return Ok(()) };
+        let Some(replication) = self.replication.as_ref().filter(|_| info.takes_write_concern()) else { return Ok(()) };
         if let Some(refused) = self.refusal(generic.write_concern) {
             let error = match generic.given_write {
                 Some(given) => given.error(refused, "clientSupplied"),

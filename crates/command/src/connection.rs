@@ -10,8 +10,8 @@ use arbor_query::feed::Woken;
 use arbor_session::Intent;
 use arbor_wire::{ReplyTo, Scratch};
 
+use crate::command_info::CommandInfo;
 use crate::operation::Slot;
-use crate::registry::Row;
 use crate::session::{CONNECTION, SessionId, request::Numbered, rules};
 use crate::usage::Usage;
 
@@ -66,8 +66,8 @@ impl Bound {
     }
 
     /// What a command of the connection is in it; None: it runs by itself.
-    pub fn part(self, row: &Row) -> Option<(SessionId, Numbered)> {
-        let intent = match row.name {
+    pub fn part(self, info: &CommandInfo) -> Option<(SessionId, Numbered)> {
+        let intent = match info.name {
             "commitTransaction" => Intent::Commit,
             "abortTransaction" | "rollbackTransaction" => Intent::Abort,
             "count" => Intent::Continue,

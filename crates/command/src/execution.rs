@@ -13,11 +13,12 @@ use arbor_wire::{ReplyTo, Sequence};
 
 use crate::call::{Call, Plan};
 use crate::cmd::{get_more, hello};
+use crate::command_info::CommandInfo;
 use crate::fail_points::{Effect, TimeLimit};
 use crate::generic::{self, Generic};
 use crate::metrics::{Class, Kind};
 use crate::operation::Begin;
-use crate::registry::{self, Row};
+use crate::registry::{self, Run};
 use crate::session::{InSession, REFRESH, labels, rules};
 use crate::usage::{self, Use};
 use crate::write_concern::WriteConcern;
@@ -27,29 +28,29 @@ impl Commands {
     /// Runs a command; `None`: a fail point wants the connection closed.
     pub(crate) fn execute(&self, connection: &mut Connection, request: &Incoming<'_>) -> Option<Done> {
         let name = request.body.first().map_or("", |(name, _)| name);
-        let Some(row) = registry::find(name) else {
+        let Some(command @ (info, _)) = registry::find(name) else {
             self.metrics.unknown_commands.add(1);
             let error = Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'"));
             return Some(Done { reply: error.to_reply(), ..Done::default() });
         };
-        let generic = match self.check(connection, row, request) {
+        let generic = match self.check(connection, info, request) {
             Ok(generic) => generic,
             Err(error) => {
-                let error = get_more::labelled(row.kind, self.with_topology(error));
-                self.metrics.command_ended(row.index(), row.class, Duration::ZERO, true);
+                let error = get_more::labelled(info.kind, self.with_topology(error));
+                self.metrics.command_ended(info.name, info.class, Duration::ZERO, true);
                 let error = with_labels(error, request.body);
                 return Some(Done { reply: error.to_reply(), ..Done::default() });
             }
         };
         if request.waited_until.is_some() {
-            return Some(self.perform(connection, request, row, generic, None));
+            return Some(self.perform(connection, request, command, generic, None));
         }
         let app_name = || connection.slot.app_name().or_else(|| handshake_app_name(request.body));
-        let effect = self.fail_points.on_command(row.name, app_name);
+        let effect = self.fail_points.on_command(info.name, app_name);
         if let Some(early) = effect.as_ref().and_then(|effect| self.fail(effect, request.body)) {
             return early;
         }
-        Some(self.perform(connection, request, row, generic, effect))
+        Some(self.perform(connection, request, command, generic, effect))
     }
 
     /// Runs a command that may run.
@@ -57,16 +58,17 @@ impl Commands {
         &self,
         connection: &mut Connection,
         request: &Incoming<'_>,
-        row: &'static Row,
+        command: &'static (CommandInfo, Run),
         generic: Generic<'_>,
         effect: Option<Effect>,
     ) -> Done {
+        let (info, _) = command;
         let begun = Instant::now();
         let (limit, expired) = self.time_limit(generic.max_time);
         // what a getMore may take is how long it waits
-        let limit = limit.filter(|_| row.kind != Kind::GetMore);
+        let limit = limit.filter(|_| info.kind != Kind::GetMore);
         let interrupt = connection.slot.begin(Begin {
-            kind: kind_name(row.kind),
+            kind: kind_name(info.kind),
             db: request.db,
             body: request.body,
             session: generic.session,
@@ -76,20 +78,20 @@ impl Commands {
         if self.stopping.load(Ordering::Relaxed) {
             self.operations.kill_all();
         }
-        let ran = self.run_in_session(connection, request, row, generic, interrupt, expired);
+        let ran = self.run_in_session(connection, request, command, generic, interrupt, expired);
         let Ran { outcome, mut reply, reply_memory, plan, wait_until } = ran;
         if wait_until.is_some() {
-            if row.kind != Kind::GetMore {
+            if info.kind != Kind::GetMore {
                 connection.slot.end();
             }
             return Done { wait_until, ..Done::default() };
         }
         connection.slot.end();
         let took = begun.elapsed();
-        self.count(row, took, outcome.is_err());
-        self.note_use(connection, row, request, took);
+        self.count(info, took, outcome.is_err());
+        self.note_use(connection, info, request, took);
         let error = outcome.err().map(|error| self.with_topology(self.with_namespace(self.at_shutdown(error))));
-        let error = error.map(|error| with_labels(get_more::labelled(row.kind, error), request.body));
+        let error = error.map(|error| with_labels(get_more::labelled(info.kind, error), request.body));
         self.log_if_slow(connection, request, begun.elapsed(), &plan, reply.as_bytes().len(), error.as_ref());
         match &error {
             Some(error) => reply = error.to_reply(),
@@ -100,7 +102,7 @@ impl Commands {
                 reply.append("ok", 1.0);
             }
         }
-        let goes_on = || plan.cursor_id != 0 && row.kind == Kind::GetMore || hello::is_awaited(request.body);
+        let goes_on = || plan.cursor_id != 0 && info.kind == Kind::GetMore || hello::is_awaited(request.body);
         let streams = request.may_stream && error.is_none() && goes_on();
         Done { reply, reply_memory, streams, wait_until: None }
     }
@@ -110,12 +112,12 @@ impl Commands {
         &self,
         connection: &mut Connection,
         request: &Incoming<'_>,
-        row: &'static Row,
+        (info, run): &'static (CommandInfo, Run),
         generic: Generic<'_>,
         interrupt: Interrupt,
         expired: bool,
     ) -> Ran {
-        let session = match InSession::enter(self, connection, row, request.body, &generic, &interrupt) {
+        let session = match InSession::enter(self, connection, info, request.body, &generic, &interrupt) {
             Err(error) => return Ran::failed(error),
             Ok(session) => session,
         };
@@ -127,7 +129,7 @@ impl Commands {
         let mut call = Call {
             server: self,
             connection,
-            row,
+            info,
             db: request.db,
             body: request.body,
             sequences: request.sequences,
@@ -145,24 +147,24 @@ impl Commands {
         let outcome = match (refused, expired) {
             (Some(refused), _) => Err(refused),
             (None, true) => Err(arbor_query::Error::TimeExpired.into()),
-            (None, false) => call.interrupt.clone().guard(|| (row.run)(&mut call)),
+            (None, false) => call.interrupt.clone().guard(|| run(&mut call)),
         };
         let wait_until = call.wait_until.filter(|_| outcome.is_ok());
         let (mut reply, reply_memory, plan) = (call.reply, call.reply_memory, call.plan);
         let outcome = match session {
             Some(session) => session.leave(outcome, &mut reply, generic.write_concern.durability()),
-            None => outcome.and_then(|()| self.settle(row, generic.write_concern)),
+            None => outcome.and_then(|()| self.settle(info, generic.write_concern)),
         };
         let outcome = match wait_until {
             Some(_) => outcome,
-            None => outcome.and_then(|()| self.settle_concerns(row, &generic, &mut reply)),
+            None => outcome.and_then(|()| self.settle_concerns(info, &generic, &mut reply)),
         };
         Ran { outcome, reply, reply_memory, plan, wait_until }
     }
 
     /// Write statements wait for their own durability; changes of the catalogue wait here.
-    fn settle(&self, row: &Row, write_concern: WriteConcern) -> Result<()> {
-        if row.class == Class::Command && row.takes_write_concern() {
+    fn settle(&self, info: &CommandInfo, write_concern: WriteConcern) -> Result<()> {
+        if info.class == Class::Command && info.takes_write_concern() {
             self.database.make_durable(write_concern.durability())?;
         }
         Ok(())
@@ -178,22 +180,27 @@ impl Commands {
     }
 
     /// What has to hold before a command runs.
-    fn check<'r>(&self, connection: &mut Connection, row: &Row, request: &Incoming<'r>) -> Result<Generic<'r>> {
+    fn check<'r>(
+        &self,
+        connection: &mut Connection,
+        info: &CommandInfo,
+        request: &Incoming<'r>,
+    ) -> Result<Generic<'r>> {
         if arbor_store::check_database_name(request.db).is_err() {
             return Err(error_map::invalid_namespace(&format!("{}.$cmd", request.db)));
         }
-        if row.admin_only && request.db != "admin" {
-            let text = format!("{} may only be run against the admin database.", row.name);
+        if info.admin_only && request.db != "admin" {
+            let text = format!("{} may only be run against the admin database.", info.name);
             return Err(Error::new(Code::UNAUTHORIZED, text));
         }
-        check_target(row, request)?;
+        check_target(info, request)?;
         if let Some(replication) = &self.replication {
-            replication.check_may_run(row, request.db, request.body)?;
+            replication.check_may_run(info, request.db, request.body)?;
         }
-        let mut generic = generic::read(row, request.body, self.replication.is_some())?;
-        self.resolve_concerns(row, &mut generic)?;
+        let mut generic = generic::read(info, request.body, self.replication.is_some())?;
+        self.resolve_concerns(info, &mut generic)?;
         if let Some(numbered) = generic.numbered {
-            rules::check(&self.database, row, request.db, request.body, &generic, numbered)?;
+            rules::check(&self.database, info, request.db, request.body, &generic, numbered)?;
         }
         if let Some(session) = generic.session {
             let told = connection.session_told;
@@ -205,18 +212,18 @@ impl Commands {
         Ok(generic)
     }
 
-    fn count(&self, row: &Row, took: Duration, failed: bool) {
-        self.metrics.command_ended(row.index(), row.class, took, failed);
+    fn count(&self, info: &CommandInfo, took: Duration, failed: bool) {
+        self.metrics.command_ended(info.name, info.class, took, failed);
         // Inserts, updates and deletes count their own statements.
-        if !matches!(row.kind, Kind::Insert | Kind::Update | Kind::Delete) {
-            self.metrics.count(row.kind, 1);
+        if !matches!(info.kind, Kind::Insert | Kind::Update | Kind::Delete) {
+            self.metrics.count(info.kind, 1);
         }
     }
 
     /// The collection was used.
-    fn note_use(&self, connection: &mut Connection, row: &Row, request: &Incoming<'_>, took: Duration) {
+    fn note_use(&self, connection: &mut Connection, info: &CommandInfo, request: &Incoming<'_>, took: Duration) {
         let Some(collection) = usage::collection_of(request.body) else { return };
-        let used = Use { kind: row.kind, class: row.class, took };
+        let used = Use { kind: info.kind, class: info.class, took };
         self.usages.record(&mut connection.last_used, &self.database.store, request.db, collection, used);
     }
 
@@ -360,10 +367,10 @@ fn append_effect(effect: &Effect, body: Doc<'_>, reply: &mut DocBuf) {
 }
 /// Refuses a command that would change a collection which only the server writes. Statements look again, since a command
 /// may name collections in other places than behind its own name.
-fn check_target(row: &Row, request: &Incoming<'_>) -> Result<()> {
-    let changes = row.takes_write_concern() && row.class != Class::Read;
+fn check_target(info: &CommandInfo, request: &Incoming<'_>) -> Result<()> {
+    let changes = info.takes_write_concern() && info.class != Class::Read;
     let Some((_, ValueRef::String(name))) = request.body.first().filter(|_| changes) else { return Ok(()) };
-    let target = if row.admin_only { Namespace::parse(name) } else { Namespace::new(request.db, name) };
+    let target = if info.admin_only { Namespace::parse(name) } else { Namespace::new(request.db, name) };
     match target {
         Ok(namespace) => Ok(arbor_query::check_writable(&namespace)?),
         // The command says what is wrong with the name.

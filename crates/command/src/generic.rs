@@ -6,8 +6,8 @@ use arbor_bson::{Doc, ValueRef};
 use arbor_lang::Code;
 
 use crate::arguments::Field;
+use crate::command_info::CommandInfo;
 use crate::read_concern::ReadConcern;
-use crate::registry::Row;
 use crate::session::SessionId;
 use crate::session::request::{Fields, Numbered};
 use crate::stable_api::{self, Declared};
@@ -68,7 +68,7 @@ pub fn is_generic(name: &str) -> bool {
 }
 
 /// Reads the generic fields of a command, and refuses what this server, a standalone or the member of a set, cannot promise.
-pub fn read<'a>(row: &Row, body: Doc<'a>, is_member: bool) -> Result<Generic<'a>> {
+pub fn read<'a>(info: &CommandInfo, body: Doc<'a>, is_member: bool) -> Result<Generic<'a>> {
     let mut generic = Generic::default();
     let mut fields = Fields::default();
     let mut api = Declared::default();
@@ -94,13 +94,13 @@ pub fn read<'a>(row: &Row, body: Doc<'a>, is_member: bool) -> Result<Generic<'a>
         }
     }
     generic.session = fields.session;
-    generic.numbered = fields.numbered(row)?;
+    generic.numbered = fields.numbered(info)?;
     if generic.numbered.is_some() && !is_member {
         return Err(no_transaction_numbers());
     }
-    stable_api::check(row, api, body)?;
+    stable_api::check(info, api, body)?;
     generic.api_strict = api.strict;
-    if generic.has_write_concern && !row.takes_write_concern() {
+    if generic.has_write_concern && !info.takes_write_concern() {
         return Err(Error::new(Code::INVALID_OPTIONS, "Command does not support writeConcern"));
     }
     Ok(generic)
@@ -134,8 +134,8 @@ mod tests {
 
     fn read_with(name: &str, value: ValueRef<'_>) -> std::result::Result<WriteConcern, (i32, String)> {
         let body = DocBuf::new().with("insert", "c").with(name, value);
-        let row = crate::registry::find("insert").unwrap();
-        read(row, body.as_doc(), false).map(|generic| generic.write_concern).map_err(|e| (e.code.0, e.message))
+        let info = crate::registry::info("insert").unwrap();
+        read(info, body.as_doc(), false).map(|generic| generic.write_concern).map_err(|e| (e.code.0, e.message))
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `commands` | [`Commands`]: what all connections share, and the way of a request through this crate |
+//! | `commands` | [`Commands`]: what all connections share |
+//! | `requests` | the way of a request through this crate: decode, run, encode |
 //! | `execution` | the way of one command: what has to hold, its session, its own code, what becomes of the outcome |
 //! | `connection` | [`Connection`]: what the server knows of one client |
 //! | `call` | one command in flight, as its file in `cmd/` sees it |
-//! | `registry` | the one alphabetical table of commands |
+//! | `registry` | the one alphabetical table of commands: what is known of each (`command_info`), and its function |
 //! | `cmd/` | one file per command: its fields, what it does, its reply |
 //! | `arguments` | reading a field, or MongoDB's error for it |
 //! | `generic` | the fields that every command takes |
@@ -27,6 +28,7 @@ mod arguments;
 mod call;
 mod cluster_time;
 mod cmd;
+mod command_info;
 mod commands;
 mod concerns;
 mod connection;
@@ -45,6 +47,7 @@ mod process;
 mod read_concern;
 mod registry;
 pub mod replication;
+mod requests;
 mod session;
 mod slow_log;
 mod stable_api;

@@ -5,8 +5,6 @@ use std::time::Duration;
 use arbor_base::ShardedCounter;
 use arbor_bson::DocBuf;
 
-use crate::registry;
-
 /// MongoDB's kinds of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -30,7 +28,7 @@ pub enum Class {
 pub struct Metrics {
     operations: [ShardedCounter; 6],
     latencies: [Latency; 3],
-    /// Beside the rows of the registry.
+    /// In the order of their names.
     commands: Vec<CommandCount>,
     pub unknown_commands: ShardedCounter,
     pub documents: Documents,
@@ -44,8 +42,8 @@ struct Latency {
     ops: ShardedCounter,
 }
 
-#[derive(Default)]
 struct CommandCount {
+    name: &'static str,
     total: ShardedCounter,
     failed: ShardedCounter,
 }
@@ -66,8 +64,11 @@ pub struct Ttl {
 }
 
 impl Metrics {
-    pub fn new() -> Metrics {
-        let commands = registry::rows().iter().map(|_| CommandCount::default()).collect();
+    /// Counts for the commands of these names. Requires: the names ascend.
+    pub fn new(names: impl Iterator<Item = &'static str>) -> Metrics {
+        let count = |name| CommandCount { name, total: ShardedCounter::default(), failed: ShardedCounter::default() };
+        let commands: Vec<CommandCount> = names.map(count).collect();
+        assert!(commands.is_sorted_by(|one, next| one.name < next.name), "the table of commands is in order");
         Metrics { commands, ..Metrics::default() }
     }
 
@@ -79,12 +80,13 @@ impl Metrics {
     }
 
     /// A command that ended.
-    pub fn command_ended(&self, index: usize, class: Class, took: Duration, failed: bool) {
+    pub fn command_ended(&self, name: &str, class: Class, took: Duration, failed: bool) {
         if let Some(latency) = self.latencies.get(class as usize) {
             latency.micros.add(took.as_micros() as u64);
             latency.ops.add(1);
         }
-        if let Some(command) = self.commands.get(index) {
+        let index = self.commands.binary_search_by(|command| command.name.cmp(name));
+        if let Some(command) = index.ok().and_then(|index| self.commands.get(index)) {
             command.total.add(1);
             if failed {
                 command.failed.add(1);
@@ -118,9 +120,9 @@ impl Metrics {
     /// `metrics.commands`.
     pub fn commands(&self) -> DocBuf {
         let mut doc = DocBuf::new().with("<UNKNOWN>", self.unknown_commands.sum() as i64);
-        for (row, count) in registry::rows().iter().zip(&self.commands) {
+        for count in &self.commands {
             let entry = DocBuf::new().with("failed", count.failed.sum() as i64).with("total", count.total.sum() as i64);
-            doc.append(row.name, &entry);
+            doc.append(count.name, &entry);
         }
         doc
     }

@@ -6,26 +6,25 @@
 use arbor_bson::{Doc, ValueRef};
 use arbor_wire::peek_command_name;
 
+use crate::command_info::Runs;
 use crate::{read_concern, registry};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Inline,
     Blocking,
-    /// Inline when it looks for one document by `_id`.
-    InlineById,
 }
 
 /// Offset of the body in an OP_MSG whose first section is its body.
 const BODY: usize = 16 + 4 + 1;
 
-/// Never answers [`Place::InlineById`].
+/// Returns where the request in a frame may run.
 pub fn of_frame(frame: &[u8]) -> Place {
     let Some(name) = peek_command_name(frame) else { return Place::Blocking };
-    match registry::find(name).map_or(Place::Inline, |row| row.place) {
-        Place::InlineById if is_by_id(frame) => Place::Inline,
-        Place::InlineById => Place::Blocking,
-        place => place,
+    match registry::info(name).map_or(Runs::Inline, |info| info.runs) {
+        Runs::Inline => Place::Inline,
+        Runs::InlineById if is_by_id(frame) => Place::Inline,
+        Runs::InlineById | Runs::Blocking => Place::Blocking,
     }
 }
 

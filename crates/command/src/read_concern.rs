@@ -8,8 +8,8 @@ use arbor_bson::{Doc, Timestamp, ValueRef};
 use arbor_lang::Code;
 
 use crate::arguments::Field;
+use crate::command_info::CommandInfo;
 use crate::metrics::Class;
-use crate::registry::Row;
 use crate::{Error, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,9 +111,9 @@ impl ReadConcern {
     }
 
     /// Errors: the command reads nothing of the kind, or the time has not come. `now` is the cluster's time.
-    pub fn check_on_member(self, row: &Row, now: u64) -> Result<()> {
-        if let Some(level) = self.level.filter(|level| !is_supported(row, *level)) {
-            let (command, level) = (row.name, level.name());
+    pub fn check_on_member(self, info: &CommandInfo, now: u64) -> Result<()> {
+        if let Some(level) = self.level.filter(|level| !is_supported(info, *level)) {
+            let (command, level) = (info.name, level.name());
             return Err(invalid(format!(
                 "Command {command} does not support {{ readConcern: {{ level: \"{level}\" }} }}"
             )));
@@ -142,11 +142,11 @@ impl ReadConcern {
     }
 }
 
-fn is_supported(row: &Row, level: Level) -> bool {
+fn is_supported(info: &CommandInfo, level: Level) -> bool {
     match level {
         Level::Local | Level::Available => true,
-        Level::Snapshot => matches!(row.name, "find" | "aggregate" | "distinct"),
-        Level::Majority | Level::Linearizable => row.class == Class::Read,
+        Level::Snapshot => matches!(info.name, "find" | "aggregate" | "distinct"),
+        Level::Majority | Level::Linearizable => info.class == Class::Read,
     }
 }
 
@@ -209,7 +209,7 @@ mod tests {
     fn commands_and_times() {
         let code = |command: &str, doc: &DocBuf| {
             let concern = ReadConcern::read(doc.as_doc()).unwrap();
-            let checked = concern.check_on_member(registry::find(command).unwrap(), 7 << 32);
+            let checked = concern.check_on_member(registry::info(command).unwrap(), 7 << 32);
             checked.err().map_or(0, |error| error.code.0)
         };
         for (command, doc, expect) in [

@@ -3,7 +3,7 @@
 use arbor_bson::{Doc, ValueRef};
 use arbor_lang::Code;
 
-use crate::registry::Row;
+use crate::command_info::CommandInfo;
 use crate::{Error, Result};
 
 /// Fields of commands of the API that are not in it themselves, as the manual lists them.
@@ -25,7 +25,7 @@ pub struct Declared<'a> {
     pub strict: bool,
 }
 
-pub fn check(row: &Row, declared: Declared<'_>, body: Doc<'_>) -> Result<()> {
+pub fn check(info: &CommandInfo, declared: Declared<'_>, body: Doc<'_>) -> Result<()> {
     match declared.version {
         None if declared.flags => {
             let text = "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion";
@@ -35,14 +35,14 @@ pub fn check(row: &Row, declared: Declared<'_>, body: Doc<'_>) -> Result<()> {
             let text = format!("Provided API version must be \"1\", found \"{version}\"");
             Err(Error::new(Code::API_VERSION_ERROR, text))
         }
-        Some(_) if declared.strict => check_strict(row, body),
+        Some(_) if declared.strict => check_strict(info, body),
         _ => Ok(()),
     }
 }
 
-fn check_strict(row: &Row, body: Doc<'_>) -> Result<()> {
-    let name = row.name;
-    if !row.is_in_stable_api() {
+fn check_strict(info: &CommandInfo, body: Doc<'_>) -> Result<()> {
+    let name = info.name;
+    if !info.is_in_stable_api() {
         return Err(not_strict(format!(
             "Provided apiStrict:true, but the command {name} is not in API Version 1. Information on supported commands \
              and migrations in API Version 1 can be found at https://dochub.mongodb.org/core/manual-versioned-api"
@@ -79,7 +79,7 @@ mod tests {
     fn code(body: &DocBuf, strict: bool) -> i32 {
         let (name, _) = body.as_doc().first().unwrap();
         let declared = Declared { version: Some("1"), flags: true, strict };
-        check(crate::registry::find(name).unwrap(), declared, body.as_doc()).map_or_else(|error| error.code.0, |()| 0)
+        check(crate::registry::info(name).unwrap(), declared, body.as_doc()).map_or_else(|error| error.code.0, |()| 0)
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
     if call.generic.api_strict {
         check_stable(pipeline)?;
     }
-    if cursor.is_none() && !explain && call.row.name == "aggregate" && call.body.get("aggregate").is_some() {
+    if cursor.is_none() && !explain && call.info.name == "aggregate" && call.body.get("aggregate").is_some() {
         let text = "The 'cursor' option is required, except for aggregate with the explain argument";
         if !is_explained(call) {
             return Err(Error::failed_to_parse(text));

@@ -130,11 +130,11 @@ fn command(call: &mut Call<'_>, db: &str, o: Doc<'_>, depth: usize) -> Result<()
 fn perform(call: &mut Call<'_>, db: &str, body: &DocBuf) -> Result<DocBuf> {
     let name = body.as_doc().first().map_or("", |(name, _)| name);
     let unknown = || Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'"));
-    let row = registry::find(name).ok_or_else(unknown)?;
+    let (info, run) = registry::find(name).ok_or_else(unknown)?;
     let mut part = Call {
         server: call.server,
         connection: &mut *call.connection,
-        row,
+        info,
         db,
         body: body.as_doc(),
         sequences: &[],
@@ -149,7 +149,7 @@ fn perform(call: &mut Call<'_>, db: &str, body: &DocBuf) -> Result<DocBuf> {
         reply_memory: None,
         plan: Plan::default(),
     };
-    (row.run)(&mut part)?;
+    run(&mut part)?;
     let reply = part.reply;
     match reply.get("writeErrors") {
         Some(ValueRef::Array(errors)) => Err(first_of(errors)),

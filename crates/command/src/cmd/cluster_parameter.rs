@@ -26,7 +26,7 @@ pub fn set(call: &mut Call<'_>) -> Result<()> {
     let parameters = call.field("setClusterParameter").document(call.target())?;
     let mut fields = parameters.iter();
     let (Some((name, value)), None) = (fields.next(), fields.next()) else {
-        let text = format!("{} only supports setting exactly one parameter", call.row.name);
+        let text = format!("{} only supports setting exactly one parameter", call.info.name);
         return Err(Error::new(Code::INVALID_OPTIONS, text));
     };
     if name != CHANGE_STREAMS {
@@ -87,7 +87,7 @@ fn namespace() -> Result<Namespace> {
 fn check_member(call: &Call<'_>) -> Result<()> {
     match call.server.replication {
         Some(_) => Ok(()),
-        None => Err(Error::new(Code::ILLEGAL_OPERATION, format!("{} cannot be run on standalones", call.row.name))),
+        None => Err(Error::new(Code::ILLEGAL_OPERATION, format!("{} cannot be run on standalones", call.info.name))),
     }
 }
 

@@ -30,12 +30,12 @@ fn end(call: &mut Call<'_>, bound_answer: &str) -> Result<()> {
         return Err(not_inside(call));
     }
     if call.db != "admin" {
-        let text = format!("{} may only be run against the admin database.", call.row.name);
+        let text = format!("{} may only be run against the admin database.", call.info.name);
         return Err(Error::new(Code::UNAUTHORIZED, text));
     }
     call.only(&["recoveryToken"])
 }
 
 fn not_inside(call: &Call<'_>) -> Error {
-    Error::new(Code::COMMAND_FAILED, format!("{} must be run within a transaction", call.row.name))
+    Error::new(Code::COMMAND_FAILED, format!("{} must be run within a transaction", call.info.name))
 }

@@ -7,7 +7,7 @@ use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     if !call.server.parameters.test_commands() {
-        return Err(Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{}'", call.row.name)));
+        return Err(Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{}'", call.info.name)));
     }
     call.only(&["mode", "data"])?;
     let name = call.field("configureFailPoint").string(call.target())?;

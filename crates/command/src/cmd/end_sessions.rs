@@ -18,6 +18,6 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 
 /// The array of `{ id: UUID }` behind the command's name.
 pub fn session_ids(call: &Call<'_>) -> Result<Vec<SessionId>> {
-    let sessions = call.field(call.row.name).documents(call.target())?;
+    let sessions = call.field(call.info.name).documents(call.target())?;
     sessions.into_iter().map(request::lsid).collect()
 }

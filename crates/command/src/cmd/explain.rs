@@ -18,11 +18,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     };
     let name = explained.first().map_or("", |(name, _)| name);
     let unknown = || Error::new(Code::COMMAND_NOT_FOUND, format!("Explain failed due to unknown command: {name}"));
-    let row = registry::find(name).ok_or_else(unknown)?;
+    let info = registry::info(name).ok_or_else(unknown)?;
     let inner = Call {
         server: call.server,
         connection: &mut *call.connection,
-        row,
+        info,
         db: call.db,
         body: explained,
         sequences: &[],
@@ -45,7 +45,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 
 /// What `explain` says of a command; `aggregate` with `explain: true` asks as well.
 pub fn explain_call(call: &Call<'_>, verbosity: Verbosity) -> Result<DocBuf> {
-    let spec = match call.row.name {
+    let spec = match call.info.name {
         "find" => ExplainSpec::Find(super::find::parse(call)?.0),
         "count" => ExplainSpec::Count(super::count::parse(call)?),
         "distinct" => ExplainSpec::Distinct(super::distinct::parse(call)?),

@@ -22,7 +22,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 /// `[{ user, db }]`; without users: all.
 pub fn run_all(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
-    let users = call.field(call.row.name).documents(call.target())?;
+    let users = call.field(call.info.name).documents(call.target())?;
     let named = users.iter().map(|doc| is_nobody("killAllSessions", *doc)).collect::<Result<Vec<_>>>()?;
     if named.is_empty() || named.contains(&true) {
         kill_chosen(call, |session| named.is_empty() || session.user == NOBODY);
@@ -33,7 +33,7 @@ pub fn run_all(call: &mut Call<'_>) -> Result<()> {
 /// `[{ lsid } | { uid } | { users, roles }]`; without patterns: all.
 pub fn run_by_pattern(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
-    let patterns = call.field(call.row.name).documents(call.target())?;
+    let patterns = call.field(call.info.name).documents(call.target())?;
     let patterns = patterns.into_iter().map(Pattern::parse).collect::<Result<Vec<_>>>()?;
     kill_chosen(call, |session| patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(session)));
     Ok(())

@@ -53,7 +53,7 @@ fn append(call: &mut Call<'_>, defaults: &arbor_bson::DocBuf) {
 }
 
 fn member<'c>(call: &Call<'c>) -> Result<&'c Replication> {
-    let command = call.row.name;
+    let command = call.info.name;
     let text = || format!("'{command}' is not supported on standalone nodes.");
     call.server.replication.as_deref().ok_or_else(|| Error::new(Code::ILLEGAL_OPERATION, text()))
 }

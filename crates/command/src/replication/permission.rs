@@ -4,8 +4,8 @@ use arbor_bson::{Doc, ValueRef};
 use arbor_lang::Code;
 
 use super::{Replication, Role};
+use crate::command_info::CommandInfo;
 use crate::metrics::Class;
-use crate::registry::Row;
 use crate::{Error, Result};
 
 /// What a command needs of the member.
@@ -32,25 +32,25 @@ const READS: &[&str] = &[
     "validate",
 ];
 
-fn needs(row: &Row) -> Needs {
-    match row.class {
-        Class::Read if row.name == "getMore" => Needs::Nothing,
+fn needs(info: &CommandInfo) -> Needs {
+    match info.class {
+        Class::Read if info.name == "getMore" => Needs::Nothing,
         Class::Read => Needs::Data,
         Class::Write => Needs::Primary,
-        Class::Command if row.takes_write_concern() => Needs::Primary,
-        Class::Command if READS.contains(&row.name) => Needs::Data,
+        Class::Command if info.takes_write_concern() => Needs::Primary,
+        Class::Command if READS.contains(&info.name) => Needs::Data,
         Class::Command => Needs::Nothing,
     }
 }
 
 impl Replication {
     /// Whether a command may run now. A member's own database `local` is always open.
-    pub fn check_may_run(&self, row: &Row, db: &str, body: Doc<'_>) -> Result<()> {
+    pub fn check_may_run(&self, info: &CommandInfo, db: &str, body: Doc<'_>) -> Result<()> {
         if self.is_primary() || db == "local" {
             return Ok(());
         }
         let role = self.standing().role;
-        match needs(row) {
+        match needs(info) {
             Needs::Nothing => Ok(()),
             Needs::Data if !reads_anywhere(body) => {
                 Err(Error::new(Code::NOT_PRIMARY_NO_SECONDARY_OK, "not primary and secondaryOk=false"))
@@ -91,7 +91,7 @@ mod tests {
         let preference = DocBuf::new().with("mode", "primaryPreferred");
         let anywhere = DocBuf::new().with("$readPreference", &preference);
         let run = |name: &str, db: &str, body: &DocBuf| {
-            let outcome = member.check_may_run(registry::find(name).unwrap(), db, body.as_doc());
+            let outcome = member.check_may_run(registry::info(name).unwrap(), db, body.as_doc());
             outcome.err().map_or(0, |error| error.code.0)
         };
         for (name, expect, expect_anywhere) in [

@@ -10,10 +10,10 @@ use arbor_txn::{Durability, Error as TxnError};
 use super::request::Numbered;
 use super::statements::{Numbers, Statements};
 use super::{CONNECTION, SessionId};
+use crate::command_info::CommandInfo;
 use crate::connection::Bound;
 use crate::generic::Generic;
 use crate::log::now_ms;
-use crate::registry::Row;
 use crate::{Commands, Connection, Error, Result};
 
 /// What a session keeps between the operations of a transaction.
@@ -31,12 +31,12 @@ impl<'s> InSession<'s> {
     pub fn enter(
         server: &'s Commands,
         connection: &mut Connection,
-        row: &Row,
+        info: &CommandInfo,
         body: Doc<'_>,
         generic: &Generic<'_>,
         interrupt: &Interrupt,
     ) -> Result<Option<InSession<'s>>> {
-        let bound = connection.bound.and_then(|bound| bound.part(row));
+        let bound = connection.bound.and_then(|bound| bound.part(info));
         let own = generic.session.zip(generic.numbered);
         let Some((id, numbered)) = own.or(bound) else { return Ok(None) };
         if connection.bound.is_some() && own.is_some() {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{NOBODY, SessionId};
 use crate::arguments::Field;
-use crate::registry::Row;
+use crate::command_info::CommandInfo;
 use crate::{Error, Result};
 
 /// As they stand in the request.
@@ -54,7 +54,7 @@ impl Fields {
     }
 
     /// What the request is part of, if its fields make sense together.
-    pub fn numbered(&self, row: &Row) -> Result<Option<Numbered>> {
+    pub fn numbered(&self, info: &CommandInfo) -> Result<Option<Numbered>> {
         let invalid = |text: &str| Err(Error::new(Code::INVALID_OPTIONS, text));
         if self.start.is_some() && self.autocommit.is_none() {
             return invalid("'startTransaction' field requires 'autocommit' field to also be specified");
@@ -77,29 +77,29 @@ impl Fields {
         if self.start == Some(false) {
             return invalid("Specifying startTransaction=false is not allowed.");
         }
-        Ok(Some(Numbered { number, intent: self.intent(row)? }))
+        Ok(Some(Numbered { number, intent: self.intent(info)? }))
     }
 
-    fn intent(&self, row: &Row) -> Result<Intent> {
+    fn intent(&self, info: &CommandInfo) -> Result<Intent> {
         if self.autocommit.is_none() {
-            if RETRYABLE.contains(&row.name) {
+            if RETRYABLE.contains(&info.name) {
                 return Ok(Intent::Write);
             }
             let text = format!(
                 "txnNumber may only be provided for multi-document transactions and retryable write commands. \
                  autocommit:false was not provided, and {} is not a retryable write command.",
-                row.name
+                info.name
             );
             return Err(Error::new(Code(50768), text));
         }
-        let intent = match row.name {
+        let intent = match info.name {
             "commitTransaction" => Intent::Commit,
             "abortTransaction" => Intent::Abort,
             _ if self.start == Some(true) => Intent::Begin,
             _ => Intent::Continue,
         };
         if self.start == Some(true) && intent != Intent::Begin {
-            let text = format!("Cannot run {} as the first operation in a multi-document transaction.", row.name);
+            let text = format!("Cannot run {} as the first operation in a multi-document transaction.", info.name);
             return Err(Error::new(Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION, text));
         }
         Ok(intent)
@@ -144,7 +144,7 @@ mod tests {
         let body = doc(fields);
         let mut read = Fields::default();
         let taken = body.as_doc().iter().try_for_each(|(name, value)| read.take(name, value));
-        taken.and_then(|()| read.numbered(registry::find(command).unwrap())).map_err(|error| error.code.0)
+        taken.and_then(|()| read.numbered(registry::info(command).unwrap())).map_err(|error| error.code.0)
     }
 
     const LSID: &str = "lsid: { id: Binary(4, '00112233445566778899aabbccddeeff') }";

@@ -7,8 +7,8 @@ use arbor_session::Intent;
 use arbor_store::Namespace;
 
 use super::request::Numbered;
+use crate::command_info::CommandInfo;
 use crate::generic::Generic;
-use crate::registry::Row;
 use crate::{Error, Result};
 
 /// Commands that run inside a transaction.
@@ -59,7 +59,7 @@ fn not_supported<T>(text: String) -> Result<T> {
 /// Refuses what cannot run in a transaction. Nothing of the transaction has changed by then.
 pub fn check(
     database: &Database,
-    row: &Row,
+    info: &CommandInfo,
     db: &str,
     body: Doc<'_>,
     generic: &Generic<'_>,
@@ -69,38 +69,38 @@ pub fn check(
         return Ok(());
     }
     let ends = matches!(numbered.intent, Intent::Commit | Intent::Abort);
-    check_command(row, numbered.intent)?;
+    check_command(info, numbered.intent)?;
     check_concerns(body, generic, numbered.intent, ends)?;
     if ends {
         return Ok(());
     }
-    if matches!(db, "admin" | "config" | "local") && row.name != "bulkWrite" && !TELLING.contains(&row.name) {
+    if matches!(db, "admin" | "config" | "local") && info.name != "bulkWrite" && !TELLING.contains(&info.name) {
         return not_supported(format!("Cannot run command against the '{db}' database in a transaction."));
     }
     check_pipeline(body)?;
     match body.first() {
-        Some((_, ValueRef::String(collection))) if row.takes_write_concern() && row.name != "aggregate" => {
-            check_collection(database, row, db, collection)
+        Some((_, ValueRef::String(collection))) if info.takes_write_concern() && info.name != "aggregate" => {
+            check_collection(database, info, db, collection)
         }
         _ => Ok(()),
     }
 }
 
-fn check_command(row: &Row, intent: Intent) -> Result<()> {
-    if intent == Intent::Begin && TELLING.contains(&row.name) {
+fn check_command(info: &CommandInfo, intent: Intent) -> Result<()> {
+    if intent == Intent::Begin && TELLING.contains(&info.name) {
         return not_supported(format!(
             "Cannot run {} as the first operation in a multi-document transaction.",
-            row.name
+            info.name
         ));
     }
-    if runs_in_transaction(row.name) || TELLING.contains(&row.name) {
+    if runs_in_transaction(info.name) || TELLING.contains(&info.name) {
         return Ok(());
     }
-    let more = match row.name {
+    let more = match info.name {
         "count" => " Please see http://dochub.mongodb.org/core/transaction-count for a recommended alternative.",
         _ => "",
     };
-    not_supported(format!("Cannot run '{}' in a multi-document transaction.{more}", row.name))
+    not_supported(format!("Cannot run '{}' in a multi-document transaction.{more}", info.name))
 }
 
 fn check_concerns(body: Doc<'_>, generic: &Generic<'_>, intent: Intent, ends: bool) -> Result<()> {
@@ -137,14 +137,14 @@ fn check_pipeline(body: Doc<'_>) -> Result<()> {
     Ok(())
 }
 
-fn check_collection(database: &Database, row: &Row, db: &str, collection: &str) -> Result<()> {
+fn check_collection(database: &Database, info: &CommandInfo, db: &str, collection: &str) -> Result<()> {
     if collection.starts_with("system.") {
         let text = format!("Cannot write to system collection {db}.{collection} within a transaction.");
         return Err(Error::new(Code(50791), text));
     }
     let Ok(namespace) = Namespace::new(db, collection) else { return Ok(()) };
     if database.store.buckets_of(&namespace).is_some() {
-        let what = if row.name == "insert" { "insert into" } else { "write to" };
+        let what = if info.name == "insert" { "insert into" } else { "write to" };
         return not_supported(format!(
             "Cannot {what} a time-series collection in a multi-document transaction: {namespace}"
         ));

@@ -1,0 +1,84 @@
+//! What is known of a command before anybody executes it.
+
+use crate::metrics::{Class, Kind};
+
+/// Facts about one command. Old spellings have one of their own.
+#[derive(Debug)]
+pub struct CommandInfo {
+    pub name: &'static str,
+    pub runs: Runs,
+    /// Only on the database `admin`.
+    pub admin_only: bool,
+    /// Takes a write concern.
+    writes: bool,
+    /// Part of API version 1.
+    stable: bool,
+    pub kind: Kind,
+    pub class: Class,
+    pub help: &'static str,
+}
+
+/// Where a command may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs {
+    /// On the thread that read it: it is answered from memory.
+    Inline,
+    /// On a thread that may block.
+    Blocking,
+    /// Inline when it looks for one document by `_id`.
+    InlineById,
+}
+
+impl CommandInfo {
+    /// A command that is answered from memory.
+    pub const fn quick(name: &'static str, help: &'static str) -> CommandInfo {
+        let (kind, class) = (Kind::Command, Class::Command);
+        CommandInfo { name, runs: Runs::Inline, admin_only: false, writes: false, stable: false, kind, class, help }
+    }
+
+    /// A command that may wait for a disk.
+    pub const fn slow(name: &'static str, help: &'static str) -> CommandInfo {
+        let info = CommandInfo::quick(name, help);
+        CommandInfo { runs: Runs::Blocking, ..info }
+    }
+
+    pub const fn read(name: &'static str, help: &'static str) -> CommandInfo {
+        let info = CommandInfo::slow(name, help);
+        CommandInfo { class: Class::Read, ..info }
+    }
+
+    pub const fn write(name: &'static str, help: &'static str) -> CommandInfo {
+        let info = CommandInfo::slow(name, help);
+        CommandInfo { class: Class::Write, writes: true, ..info }
+    }
+
+    pub const fn admin(self) -> CommandInfo {
+        CommandInfo { admin_only: true, ..self }
+    }
+
+    /// Part of API version 1.
+    pub const fn v1(self) -> CommandInfo {
+        CommandInfo { stable: true, ..self }
+    }
+
+    /// Takes a write concern.
+    pub const fn writing(self) -> CommandInfo {
+        CommandInfo { writes: true, ..self }
+    }
+
+    pub const fn counted_as(self, kind: Kind) -> CommandInfo {
+        CommandInfo { kind, ..self }
+    }
+
+    pub const fn at(self, runs: Runs) -> CommandInfo {
+        CommandInfo { runs, ..self }
+    }
+
+    pub fn takes_write_concern(&self) -> bool {
+        self.writes
+    }
+
+    pub fn is_in_stable_api(&self) -> bool {
+        self.stable
+    }
+}

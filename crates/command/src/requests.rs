@@ -1,0 +1,170 @@
+//! The way of a request through this crate: decode, run, encode.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arbor_base::memory::{self, Class};
+use arbor_bson::DocBuf;
+use arbor_lang::Code;
+use arbor_query::Database;
+use arbor_wire::{Command, Error as WireError, Limits, ReplyTo, Request, decode, unpacked_bytes};
+
+use crate::cmd::hello;
+use crate::commands::{After, Host, Options};
+use crate::connection::{LastWrite, Stream, Waiting};
+use crate::execution::{Done, Incoming};
+use crate::log::{Component, Event, Log};
+use crate::metrics::Metrics;
+use crate::place::{self, Place};
+use crate::{Commands, Connection, Error, Parameters, registry};
+
+const BAD_FRAME: Event =
+    Event { component: Component::Network, id: 9_000_001, message: "Connection closed for a bad frame" };
+const PANICKED: Event = Event { component: Component::Command, id: 9_000_002, message: "Request failed by a panic" };
+/// How long a compressed message waits for memory.
+const UNPACK_PATIENCE: Duration = Duration::from_secs(30);
+
+impl Commands {
+    /// Commands of the registry over this database.
+    pub fn new(
+        database: Database,
+        log: Arc<Log>,
+        parameters: Parameters,
+        options: Options,
+        host: Box<dyn Host>,
+    ) -> Commands {
+        let metrics = Metrics::new(registry::commands().map(|info| info.name));
+        Commands::with_metrics(database, log, parameters, options, host, metrics)
+    }
+
+    /// Where a frame is to run. With fail points everything may block.
+    pub fn place(&self, connection: &Connection, frame: &[u8]) -> Place {
+        match connection.idle_cursor {
+            _ if self.parameters.test_commands() || self.reads_may_wait() => Place::Blocking,
+            Some(cursor) if place::is_get_more(frame, cursor) => Place::Inline,
+            _ => place::of_frame(frame),
+        }
+    }
+
+    /// Answers one frame: appends the reply frame to `out`, or nothing.
+    pub fn handle(&self, connection: &mut Connection, frame: &[u8], out: &mut Vec<u8>) -> After {
+        // a short frame may unpack to a long message
+        let mut memory = memory::process().reservation(Class::Message);
+        if !memory.wait_for_all(unpacked_bytes(frame), UNPACK_PATIENCE) {
+            return self.close_without_memory(connection);
+        }
+        let mut scratch = std::mem::take(&mut connection.scratch);
+        let after = match decode(frame, &mut scratch, Limits::default()).and_then(Request::into_command) {
+            Ok(command) => self.answer(connection, &command, out),
+            Err(error) => self.refuse(connection, &error, out),
+        };
+        scratch.trim();
+        connection.scratch = scratch;
+        after
+    }
+
+    /// The next reply of a stream, or the one of a request that waits for news.
+    pub fn more(&self, connection: &mut Connection, out: &mut Vec<u8>) -> After {
+        let (stream, may_stream, waited_until) = match (connection.waiting.take(), connection.stream.take()) {
+            (Some(Waiting { request, may_stream, until }), _) => (request, may_stream, Some(until)),
+            (None, Some(stream)) => (stream, true, None),
+            (None, None) => return After::Continue,
+        };
+        let request = Incoming {
+            db: &stream.db,
+            body: stream.command.as_doc(),
+            sequences: &[],
+            reply_to: stream.reply_to,
+            may_stream,
+            waited_until,
+        };
+        self.run(connection, &request, out)
+    }
+
+    /// Where [`Commands::more`] is to run.
+    pub fn place_of_more(&self, connection: &Connection) -> Place {
+        if let Some(Waiting { request, until, .. }) = &connection.waiting
+            && !hello::is_one(request.command.as_doc())
+            && Instant::now() < *until
+        {
+            // there are news, and documents to be read
+            return Place::Blocking;
+        }
+        let batches = connection.waiting.is_none()
+            && connection.stream.as_ref().is_some_and(|stream| !hello::is_one(stream.command.as_doc()));
+        if batches || self.parameters.test_commands() { Place::Blocking } else { Place::Inline }
+    }
+
+    /// Tells the client that its request was ended by a panic.
+    pub fn panicked(&self, connection: &mut Connection, frame: &[u8], message: &str, out: &mut Vec<u8>) {
+        connection.slot.end();
+        self.log.error(PANICKED, &connection.name, DocBuf::new().with("message", message));
+        let mut scratch = std::mem::take(&mut connection.scratch);
+        if let Ok(request) = decode(frame, &mut scratch, Limits::default()) {
+            let error = Error::new(Code::INTERNAL_ERROR, format!("internal error: {message}"));
+            request.reply_to().encode(connection.next_reply_id(), error.to_reply().as_doc(), out);
+        }
+    }
+
+    fn close_without_memory(&self, connection: &Connection) -> After {
+        let attributes = DocBuf::new().with("remote", &connection.peer.remote.to_string());
+        self.log.info(BAD_FRAME, &connection.name, attributes.with("error", "no memory to unpack it"));
+        After::Close
+    }
+
+    fn refuse(&self, connection: &mut Connection, error: &WireError, out: &mut Vec<u8>) -> After {
+        match error {
+            WireError::Close(fault) => {
+                let attributes = DocBuf::new().with("remote", &connection.peer.remote.to_string());
+                self.log.info(BAD_FRAME, &connection.name, attributes.with("error", &fault.to_string()));
+                After::Close
+            }
+            WireError::Answer(refusal) | WireError::AnswerAndClose(refusal) => {
+                let reply = Error::from(refusal).to_reply();
+                refusal.reply_to.encode(connection.next_reply_id(), reply.as_doc(), out);
+                if matches!(error, WireError::Answer(_)) { After::Continue } else { After::Close }
+            }
+        }
+    }
+
+    fn answer(&self, connection: &mut Connection, command: &Command<'_>, out: &mut Vec<u8>) -> After {
+        let request = Incoming {
+            db: command.db,
+            body: command.body.as_doc(),
+            sequences: &command.sequences,
+            reply_to: command.reply_to,
+            may_stream: command.exhaust_allowed,
+            waited_until: None,
+        };
+        self.run(connection, &request, out)
+    }
+
+    fn run(&self, connection: &mut Connection, request: &Incoming<'_>, out: &mut Vec<u8>) -> After {
+        let Some(Done { mut reply, reply_memory, streams, wait_until }) = self.execute(connection, request) else {
+            return After::Close;
+        };
+        connection.reply_memory = reply_memory;
+        if let Some(until) = wait_until {
+            let Incoming { reply_to, may_stream, .. } = *request;
+            let request = Stream { db: request.db.to_owned(), command: request.body.to_buf(), reply_to };
+            connection.waiting = Some(Waiting { request, may_stream, until });
+            return After::Wait { until };
+        }
+        let mut after = After::Continue;
+        if request.reply_to.wants_answer() {
+            let reply_id = connection.next_reply_id();
+            self.append_time(&mut reply);
+            request.reply_to.encode_with(reply_id, streams, reply.as_doc(), out);
+            if streams {
+                let reply_to = ReplyTo { request_id: reply_id, ..request.reply_to };
+                let (db, command) = (request.db.to_owned(), hello::next(request.body, reply.as_doc()));
+                connection.stream = Some(Stream { db, command, reply_to });
+                after = After::More;
+            }
+        } else {
+            let inserts = request.body.first().is_some_and(|(name, _)| name == "insert");
+            connection.last_write = Some(LastWrite { inserts, reply });
+        }
+        after
+    }
+}
