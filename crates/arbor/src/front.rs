@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arbor_command::{Commands, Connection, Host, NetworkFigures};
-use arbor_server::{After, Bell, Handler, Metrics, News, Peer, Place, Session, Stop};
+use arbor_command::{Commands, Connection, Host};
+use arbor_protocol::transport::{After, NetworkStatistics, Peer, Place};
+use arbor_server::{Bell, Handler, Metrics, News, Session, Stop};
 
 pub struct Front {
     pub commands: Arc<Commands>,
@@ -16,8 +17,7 @@ struct Client {
 
 impl Handler for Front {
     fn open(&self, peer: Peer) -> Box<dyn Session> {
-        let of_command = arbor_command::Peer { connection: peer.connection, remote: peer.remote, local: peer.local };
-        let connection = self.commands.open(of_command, peer.open);
+        let connection = self.commands.open(peer);
         Box::new(Client { commands: self.commands.clone(), connection })
     }
 
@@ -28,15 +28,15 @@ impl Handler for Front {
 
 impl Session for Client {
     fn place(&self, frame: &[u8]) -> Place {
-        place(self.commands.place(&self.connection, frame))
+        self.commands.place(&self.connection, frame)
     }
 
     fn handle(&mut self, frame: &[u8], reply: &mut Vec<u8>) -> After {
-        after(self.commands.handle(&mut self.connection, frame, reply))
+        self.commands.handle(&mut self.connection, frame, reply)
     }
 
     fn more(&mut self, reply: &mut Vec<u8>) -> After {
-        after(self.commands.more(&mut self.connection, reply))
+        self.commands.more(&mut self.connection, reply)
     }
 
     fn release_reply_memory(&mut self) {
@@ -49,7 +49,7 @@ impl Session for Client {
     }
 
     fn place_of_more(&self) -> Place {
-        place(self.commands.place_of_more(&self.connection))
+        self.commands.place_of_more(&self.connection)
     }
 
     fn panicked(&mut self, frame: &[u8], message: &str, reply: &mut Vec<u8>) {
@@ -61,22 +61,6 @@ impl Session for Client {
     }
 }
 
-fn place(place: arbor_command::Place) -> Place {
-    match place {
-        arbor_command::Place::Inline => Place::Inline,
-        arbor_command::Place::Blocking => Place::Blocking,
-    }
-}
-
-fn after(after: arbor_command::After) -> After {
-    match after {
-        arbor_command::After::Continue => After::Continue,
-        arbor_command::After::More => After::More,
-        arbor_command::After::Wait { until } => After::Wait { until },
-        arbor_command::After::Close => After::Close,
-    }
-}
-
 /// What commands ask of the process.
 pub struct Process {
     pub metrics: Arc<Metrics>,
@@ -85,17 +69,8 @@ pub struct Process {
 }
 
 impl Host for Process {
-    fn network(&self) -> NetworkFigures {
-        let figures = self.metrics.figures();
-        NetworkFigures {
-            connections_open: figures.connections_open as u64,
-            connections_created: figures.connections_created,
-            connections_rejected: figures.connections_rejected,
-            bytes_in: figures.bytes_in,
-            bytes_out: figures.bytes_out,
-            requests: figures.requests,
-            requests_pooled: figures.requests_pooled,
-        }
+    fn network(&self) -> NetworkStatistics {
+        self.metrics.statistics()
     }
 
     fn shut_down(&self) {

@@ -18,7 +18,7 @@ const TIME_MAX: Duration = Duration::from_secs(u32::MAX as u64);
 /// For those who open a folder without being the member of a set: everything, when the folder is that of a member, which
 /// would miss it.
 pub fn retention_of_folder(folder: &Path) -> Option<Retention> {
-    arbor_command::replication::was_initiated(folder).then_some(Retention { bytes: u64::MAX, time: Duration::ZERO })
+    arbor_repl::was_initiated(folder).then_some(Retention { bytes: u64::MAX, time: Duration::ZERO })
 }
 
 pub fn retention(settings: &OplogSettings, folder: &Path) -> Retention {

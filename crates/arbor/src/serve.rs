@@ -10,25 +10,22 @@ use std::time::{Duration, Instant};
 
 use arbor_base::memory;
 use arbor_bson::{ArrayBuf, DocBuf};
-use arbor_command::log::{Component, Event, Log};
-use arbor_command::replication::{self, OwnAddress, Replication};
 use arbor_command::{Commands, Options, Parameters};
 use arbor_engine::MemberState;
+use arbor_protocol::log::{Component, Event, Log};
 use arbor_query::Database;
+use arbor_repl::{OwnAddress, Replication};
 use arbor_server::{Limits, Listeners, Server, Signal, Stop};
 use arbor_store::UnfinishedBuild;
 
-use crate::allocator;
-use crate::background;
 use crate::config::{self, Settings};
-use crate::descriptors;
 use crate::engines::{EngineChoice, Engines};
 use crate::failure::{BAD_OPTIONS, CANNOT_LISTEN, Failure};
 use crate::folder::{self, Folder};
 use crate::front::{Front, Later, Process};
 use crate::memory::{Sizes, start as start_monitor};
-use crate::oplog;
 use crate::storage::{Pace, Storage};
+use crate::{allocator, background, descriptors, oplog};
 
 const fn event(component: Component, id: u32, message: &'static str) -> Event {
     Event { component, id, message }
@@ -212,7 +209,7 @@ fn set_storage_parameters(commands: &Commands, log: &Log) -> Result<(), Failure>
 /// This server as the member of a set, if it is to be one.
 fn open_replication(settings: &Settings, listeners: &Listeners, log: &Log) -> Result<Option<Replication>, Failure> {
     let Some(name) = &settings.replica_set else {
-        if replication::was_initiated(&settings.dbpath) {
+        if arbor_repl::was_initiated(&settings.dbpath) {
             log.startup_warning(ALONE, DocBuf::new());
         }
         return Ok(None);

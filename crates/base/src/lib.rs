@@ -1,12 +1,16 @@
 //! Foundations that every crate may use: identities that cross crate boundaries, counters, shares, the memory budget, assertions.
 
+mod durability;
 mod ids;
+mod intent;
 pub mod invariants;
 pub mod memory;
 mod sharded;
 mod shares;
 
+pub use durability::Durability;
 pub use ids::{Position, TreeId};
+pub use intent::Intent;
 pub use sharded::{ShardedCounter, thread_number};
 pub use shares::{Shares, Stamp};
 

@@ -3,17 +3,16 @@
 use std::time::Instant;
 
 use arbor_base::memory::Reservation;
-use arbor_bson::{Doc, DocBuf, ValueRef};
-use arbor_lang::Code;
+use arbor_bson::{Code, Doc, DocBuf, ValueRef};
+use arbor_protocol::CommandInfo;
+use arbor_protocol::arguments::{Field, type_name};
+use arbor_protocol::generic::{Generic, is_generic};
 use arbor_query::{CursorOptions, Database, Interrupt, Scope};
+use arbor_repl::Replication;
 use arbor_store::Namespace;
 use arbor_wire::Sequence;
 
-use crate::arguments::{Field, type_name};
-use crate::command_info::CommandInfo;
 use crate::concerns::PastView;
-use crate::generic::{Generic, is_generic};
-use crate::replication::Replication;
 use crate::session::statements::Statements;
 use crate::session::{self, InSession};
 use crate::{Commands, Connection, Error, Result};
@@ -95,7 +94,7 @@ impl<'c> Call<'c> {
     /// Refuses every field but those of `known`; for commands that read their few fields one by one.
     pub fn only(&self, known: &[&str]) -> Result<()> {
         match self.own_fields().find(|(name, _)| !known.contains(name)) {
-            Some((name, _)) => Err(self.field(name).unknown()),
+            Some((name, _)) => Err(self.field(name).unknown().into()),
             None => Ok(()),
         }
     }
@@ -123,6 +122,6 @@ impl<'c> Call<'c> {
             return Ok(sequence.iter().collect());
         }
         let value = self.body.get(name).ok_or_else(|| self.field(name).missing())?;
-        self.field(name).documents(value)
+        Ok(self.field(name).documents(value)?)
     }
 }

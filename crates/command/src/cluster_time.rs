@@ -3,29 +3,15 @@
 //! Every reply of a member says the newest time. A client shows the newest time that it has seen anywhere; the member's clock
 //! goes on behind it, unless it is absurd. Without access control nobody signs it.
 
-use arbor_bson::{Doc, DocBuf, Timestamp, ValueRef};
-use arbor_lang::Code;
+use arbor_bson::{Code, DocBuf, ValueRef};
+use arbor_protocol::cluster_time::timestamp;
+use arbor_protocol::log::now_ms;
 
-use crate::arguments::Field;
-use crate::log::now_ms;
-use crate::replication::timestamp;
 use crate::{Commands, Error, Result};
 
 /// Seconds; the default of the parameter of this name: a year.
 const DRIFT_MAX: i64 = 365 * 24 * 3600;
 const DRIFT_PARAMETER: &str = "maxAcceptableLogicalClockDriftSecs";
-
-/// The time in a `$clusterTime`.
-pub fn read(shown: Doc<'_>) -> Result<u64> {
-    let field = Field::new("$clusterTime", "clusterTime");
-    match shown.get("clusterTime") {
-        Some(ValueRef::Timestamp(Timestamp { seconds, increment })) => {
-            Ok(u64::from(seconds) << 32 | u64::from(increment))
-        }
-        Some(other) => Err(field.wrong_type(other, "timestamp")),
-        None => Err(field.missing()),
-    }
-}
 
 impl Commands {
     /// A client showed a time.

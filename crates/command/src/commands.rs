@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use arbor_bson::DocBuf;
+use arbor_protocol::fail_points::FailPoints;
+use arbor_protocol::log::{Component, Event, Log};
+use arbor_protocol::metrics::Metrics;
+use arbor_protocol::operation::{About, Operations};
+use arbor_protocol::topology::Topology;
+use arbor_protocol::transport::{NetworkStatistics, Peer};
 use arbor_query::Database;
+use arbor_repl::Replication;
 
-use crate::connection::Peer;
-use crate::fail_points::FailPoints;
-use crate::log::{Component, Event, Log};
-use crate::metrics::Metrics;
-use crate::operation::{About, Operations};
-use crate::replication::Replication;
 use crate::session::{SESSIONS_MAX, Sessions};
 use crate::storage_parameters::StorageParameters;
-use crate::topology::Topology;
 use crate::usage::Usages;
 use crate::{Connection, Parameters, Result};
 
@@ -36,35 +36,11 @@ pub struct Options {
 
 /// What this crate asks of the process around it.
 pub trait Host: Send + Sync {
-    fn network(&self) -> NetworkFigures;
+    fn network(&self) -> NetworkStatistics;
     /// Begins the clean shutdown; returns at once.
     fn shut_down(&self);
     /// Wakes the clients that wait for news of this server's role.
     fn topology_changed(&self);
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NetworkFigures {
-    pub connections_open: u64,
-    pub connections_created: u64,
-    pub connections_rejected: u64,
-    pub bytes_in: u64,
-    pub bytes_out: u64,
-    pub requests: u64,
-    pub requests_pooled: u64,
-}
-
-/// What follows once the reply is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
-    Continue,
-    /// Call [`Commands::more`] for the next reply before reading on.
-    More,
-    /// Nothing was answered yet: call [`Commands::more`] after the next [`Host::topology_changed`], and at this time.
-    Wait {
-        until: Instant,
-    },
-    Close,
 }
 
 pub struct Commands {
@@ -170,11 +146,11 @@ impl Commands {
         Ok(without_effect)
     }
 
-    pub fn open(&self, peer: Peer, open: usize) -> Connection {
+    pub fn open(&self, peer: Peer) -> Connection {
         let remote = peer.remote.to_string();
         if !self.log.is_quiet() {
             let attributes = DocBuf::new().with("remote", &remote).with("connectionId", peer.connection as i64);
-            self.log.info(ACCEPTED, "listener", attributes.with("connectionCount", open as i64));
+            self.log.info(ACCEPTED, "listener", attributes.with("connectionCount", peer.open as i64));
         }
         let slot = self.operations.open(peer.connection, About { remote, ..About::default() });
         Connection::new(peer, slot)

@@ -4,13 +4,13 @@
 use std::time::Instant;
 
 use arbor_bson::DocBuf;
+use arbor_protocol::CommandInfo;
+use arbor_protocol::generic::Generic;
+use arbor_protocol::metrics::Class;
+use arbor_protocol::read_concern::{Level, ReadConcern};
+use arbor_protocol::write_concern::{Refused, WriteConcern};
 use arbor_txn::{Durability, ReadView};
 
-use crate::command_info::CommandInfo;
-use crate::generic::Generic;
-use crate::metrics::Class;
-use crate::read_concern::{Level, ReadConcern};
-use crate::write_concern::{Refused, WriteConcern};
 use crate::{Commands, Result};
 
 /// The past state that a command reads, and its time.

@@ -1,28 +1,20 @@
 //! What the server knows of one client.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use arbor_base::memory::Reservation;
 use arbor_bson::DocBuf;
+use arbor_protocol::CommandInfo;
+use arbor_protocol::operation::Slot;
+use arbor_protocol::request::Numbered;
+use arbor_protocol::transport::Peer;
 use arbor_query::feed::Woken;
 use arbor_session::Intent;
 use arbor_wire::{ReplyTo, Scratch};
 
-use crate::command_info::CommandInfo;
-use crate::operation::Slot;
-use crate::session::{CONNECTION, SessionId, request::Numbered, rules};
+use crate::session::{CONNECTION, SessionId, rules};
 use crate::usage::Usage;
-
-/// Where a connection comes from.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    /// From 1; never used again in this process.
-    pub connection: u64,
-    pub remote: SocketAddr,
-    pub local: SocketAddr,
-}
 
 pub struct Connection {
     pub(crate) peer: Peer,
@@ -121,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// After [`After::Wait`](crate::After::Wait): what is to be waited for, when it is not [`Host::topology_changed`](crate::Host).
+    /// After [`After::Wait`](arbor_protocol::transport::After::Wait): what is to be waited for, when it is not [`Host::topology_changed`](crate::Host).
     pub fn take_news(&mut self) -> Option<Woken> {
         self.news.take()
     }

@@ -1,73 +1,69 @@
-//! The one error of this crate: what the client is told.
+//! The error of this crate: what the client is told, made of the errors of other crates by `error_map`.
 
-use arbor_base::TreeId;
-use arbor_bson::{ArrayBuf, DocBuf};
-use arbor_lang::Code;
+use std::fmt::{self, Display, Formatter};
+use std::ops::{Deref, DerefMut};
+
+use arbor_bson::{Code, DocBuf};
+use arbor_protocol::Error as Told;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct Error {
-    pub code: Code,
-    pub message: String,
-    /// Further fields of the error document (`keyPattern`, `keyValue`).
-    pub details: Option<DocBuf>,
-    pub labels: Vec<String>,
-    /// Of which tree the text speaks; its collection's name is to come before the text.
-    pub tree: Option<TreeId>,
-}
+/// A [`arbor_protocol::Error`] that errors of other crates can become, which takes a type of this crate.
+#[derive(Debug)]
+pub struct Error(Box<Told>);
 
 impl Error {
     pub fn new(code: Code, message: impl Into<String>) -> Error {
-        Error { code, message: message.into(), details: None, labels: Vec::new(), tree: None }
+        Told::new(code, message).into()
     }
 
     pub fn bad_value(message: impl Into<String>) -> Error {
-        Error::new(Code::BAD_VALUE, message)
+        Told::bad_value(message).into()
     }
 
     pub fn failed_to_parse(message: impl Into<String>) -> Error {
-        Error::new(Code::FAILED_TO_PARSE, message)
+        Told::failed_to_parse(message).into()
     }
 
     pub fn type_mismatch(message: impl Into<String>) -> Error {
-        Error::new(Code::TYPE_MISMATCH, message)
+        Told::type_mismatch(message).into()
     }
 
     pub fn not_supported(what: &str) -> Error {
-        Error::new(Code::NOT_IMPLEMENTED, format!("{what} is not supported by this server yet"))
+        Told::not_supported(what).into()
     }
 
-    /// `{ ok: 0, errmsg, code, codeName }` with the details.
-    pub fn to_reply(&self) -> DocBuf {
-        let mut reply = DocBuf::new().with("ok", 0.0).with("errmsg", self.message.as_str()).with("code", self.code.0);
-        reply.append("codeName", &*self.code.name());
-        self.append_details(&mut reply);
-        if !self.labels.is_empty() {
-            reply.append("errorLabels", &self.labels.iter().map(String::as_str).collect::<ArrayBuf>());
-        }
-        reply
-    }
-
-    /// An entry of `writeErrors`.
-    pub fn to_write_error(&self, index: usize) -> DocBuf {
-        let mut entry = DocBuf::new().with("index", index as i32).with("code", self.code.0);
-        self.append_details(&mut entry);
-        entry.with("errmsg", self.message.as_str())
-    }
-
-    /// What `bulkWrite` answers for one operation.
-    pub fn to_bulk_error(&self, index: usize) -> DocBuf {
-        let mut entry = DocBuf::new().with("ok", 0.0).with("idx", index as i32).with("code", self.code.0);
-        entry.append("errmsg", self.message.as_str());
-        self.append_details(&mut entry);
-        entry
-    }
-
-    fn append_details(&self, document: &mut DocBuf) {
-        for (name, value) in self.details.as_ref().map(DocBuf::as_doc).into_iter().flatten() {
-            document.append(name, value);
-        }
+    /// Returns the error with further fields of its document.
+    pub fn with_details(mut self, details: DocBuf) -> Error {
+        self.details = Some(details);
+        self
     }
 }
+
+impl From<Told> for Error {
+    fn from(error: Told) -> Error {
+        Error(Box::new(error))
+    }
+}
+
+impl Deref for Error {
+    type Target = Told;
+
+    fn deref(&self) -> &Told {
+        &self.0
+    }
+}
+
+impl DerefMut for Error {
+    fn deref_mut(&mut self) -> &mut Told {
+        &mut self.0
+    }
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(&self.0, f)
+    }
+}
+
+impl std::error::Error for Error {}

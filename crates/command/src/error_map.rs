@@ -1,7 +1,7 @@
 //! The one place that gives the errors of other crates MongoDB's code and text.
 
-use arbor_bson::DocBuf;
-use arbor_lang::{Code, Collation};
+use arbor_bson::{Code, DocBuf};
+use arbor_lang::Collation;
 use arbor_store::IndexProblem;
 
 use crate::Error;
@@ -22,7 +22,7 @@ impl From<arbor_query::Error> for Error {
             E::DocumentInvalid { info } => {
                 let details = DocBuf::new().with("errInfo", &*info);
                 let text = "Document failed validation";
-                Error { details: Some(details), ..Error::new(Code::DOCUMENT_VALIDATION_FAILURE, text) }
+                Error::new(Code::DOCUMENT_VALIDATION_FAILURE, text).with_details(details)
             }
             E::TimeExpired => Error::new(Code::MAX_TIME_MS_EXPIRED, arbor_query::TIME_EXPIRED),
             E::Killed | E::Paused => Error::new(Code::INTERRUPTED, arbor_query::KILLED),
@@ -58,7 +58,7 @@ impl From<arbor_store::Error> for Error {
             E::UnknownEngine { .. } => Error::new(Code::INVALID_OPTIONS, text),
             E::CannotConvertToUnique { violations } => {
                 let details = DocBuf::new().with("violations", &violations);
-                Error { details: Some(details), ..Error::new(Code::CANNOT_CONVERT_INDEX_TO_UNIQUE, text) }
+                Error::new(Code::CANNOT_CONVERT_INDEX_TO_UNIQUE, text).with_details(details)
             }
             E::ConflictingOperation(_) => Error::new(Code::CONFLICTING_OPERATION_IN_PROGRESS, text),
             E::SnapshotUnavailable(_) => Error::new(Code::SNAPSHOT_UNAVAILABLE, text),
@@ -102,7 +102,9 @@ impl From<arbor_txn::Error> for Error {
             E::Engine(arbor_engine::Error::Corrupt { .. }) => Error::new(Code::DATA_CORRUPTION_DETECTED, text),
             E::Engine(arbor_engine::Error::InvalidOption { .. }) => Error::new(Code::INVALID_OPTIONS, text),
             E::Engine(arbor_engine::Error::Unavailable { tree, .. }) => {
-                Error { tree, ..Error::new(Code::OPERATION_FAILED, text) }
+                let mut error = Error::new(Code::OPERATION_FAILED, text);
+                error.tree = tree;
+                error
             }
             E::Engine(arbor_engine::Error::Unsupported { .. }) => Error::new(Code::COMMAND_NOT_SUPPORTED, text),
             E::Poisoned { .. } | E::Engine(_) | E::Log(_) | E::Refused { .. } => Error::new(Code::INTERNAL_ERROR, text),
@@ -139,7 +141,7 @@ fn duplicate_key(namespace: &str, index: &str, pattern: &DocBuf, value: &DocBuf,
         details.append("collation", &collation);
     }
     let text = format!("E11000 duplicate key error collection: {namespace} index: {index}{under} dup key: {shown}");
-    Error { details: Some(details), ..Error::new(Code::DUPLICATE_KEY, text) }
+    Error::new(Code::DUPLICATE_KEY, text).with_details(details)
 }
 
 fn index_code(problem: IndexProblem) -> Code {

@@ -4,24 +4,24 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use arbor_base::memory::Reservation;
-use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_engine::{Error as EngineError, MemberState};
-use arbor_lang::Code;
+use arbor_protocol::fail_points::{Effect, TimeLimit};
+use arbor_protocol::generic::{self, Generic};
+use arbor_protocol::metrics::{Class, Kind};
+use arbor_protocol::operation::{Begin, Begun};
+use arbor_protocol::write_concern::WriteConcern;
+use arbor_protocol::{CommandInfo, labels};
 use arbor_query::Interrupt;
 use arbor_store::Namespace;
 use arbor_wire::{ReplyTo, Sequence};
 
 use crate::call::{Call, Plan};
-use crate::cmd::{get_more, hello};
-use crate::command_info::CommandInfo;
-use crate::fail_points::{Effect, TimeLimit};
-use crate::generic::{self, Generic};
-use crate::metrics::{Class, Kind};
-use crate::operation::Begin;
+use crate::cmd::crud::get_more;
+use crate::cmd::diagnostics::hello;
 use crate::registry::{self, Run};
-use crate::session::{InSession, REFRESH, labels, rules};
+use crate::session::{InSession, REFRESH, rules};
 use crate::usage::{self, Use};
-use crate::write_concern::WriteConcern;
 use crate::{Commands, Connection, Error, Result, error_map};
 
 impl Commands {
@@ -67,7 +67,7 @@ impl Commands {
         let (limit, expired) = self.time_limit(generic.max_time);
         // what a getMore may take is how long it waits
         let limit = limit.filter(|_| info.kind != Kind::GetMore);
-        let interrupt = connection.slot.begin(Begin {
+        let Begun { deadline, killed } = connection.slot.begin(Begin {
             kind: kind_name(info.kind),
             db: request.db,
             body: request.body,
@@ -75,6 +75,7 @@ impl Commands {
             limit,
             again: request.waited_until.is_some(),
         });
+        let interrupt = Interrupt::new(deadline, killed);
         if self.stopping.load(Ordering::Relaxed) {
             self.operations.kill_all();
         }
@@ -228,7 +229,7 @@ impl Commands {
     }
 
     /// Names the collection whose tree is not available, and its engine alone where several are missing.
-    pub(crate) fn with_namespace(&self, error: Error) -> Error {
+    pub(crate) fn with_namespace(&self, mut error: Error) -> Error {
         let Some((namespace, engine)) = error.tree.and_then(|tree| self.database.store.owner_of(tree)) else {
             return error;
         };
@@ -239,8 +240,10 @@ impl Commands {
             }
             _ => None,
         });
-        let text = own.unwrap_or(error.message);
-        Error { message: format!("{namespace}: {text}"), tree: None, ..error }
+        let text = own.unwrap_or_else(|| error.message.clone());
+        error.message = format!("{namespace}: {text}");
+        error.tree = None;
+        error
     }
 
     /// Blocks, closes or fails as the fail point says; `None`: the command runs.
@@ -262,13 +265,13 @@ impl Commands {
     }
 
     /// An error of a change of role says which change the server has seen, so that clients know whether it is news.
-    fn with_topology(&self, error: Error) -> Error {
+    fn with_topology(&self, mut error: Error) -> Error {
         if !ROLE_CODES.contains(&error.code) {
             return error;
         }
-        let mut details = error.details.unwrap_or_default();
+        let mut details = error.details.take().unwrap_or_default();
         details.append("topologyVersion", &self.topology.version().to_doc());
-        Error { details: Some(details), ..error }
+        error.with_details(details)
     }
 
     fn at_shutdown(&self, error: Error) -> Error {
@@ -349,7 +352,8 @@ fn handshake_app_name(body: Doc<'_>) -> Option<String> {
 
 /// The error with what a driver may do about it.
 fn with_labels(mut error: Error, body: Doc<'_>) -> Error {
-    error.labels.extend(labels::of(error.code, body));
+    let labels = labels::of(error.code, body);
+    error.labels.extend(labels);
     error
 }
 

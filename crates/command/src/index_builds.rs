@@ -4,10 +4,11 @@
 use std::sync::atomic::Ordering;
 
 use arbor_bson::{ArrayBuf, DocBuf};
+use arbor_protocol::log::{Component, Event};
+use arbor_protocol::operation::{About, Begin, Begun};
+use arbor_query::Interrupt;
 use arbor_store::UnfinishedBuild;
 
-use crate::log::{Component, Event};
-use crate::operation::{About, Begin};
 use crate::watcher::Watcher;
 use crate::{Commands, Error, Result};
 
@@ -52,7 +53,8 @@ impl Commands {
             limit: None,
             again: false,
         };
-        let interrupt = slot.begin(begin);
+        let Begun { deadline, killed } = slot.begin(begin);
+        let interrupt = Interrupt::new(deadline, killed);
         let outcome = self.watched(build, &Watcher { server: self, interrupt: &interrupt, slot: &slot });
         slot.end();
         self.operations.close(connection);

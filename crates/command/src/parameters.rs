@@ -3,8 +3,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use arbor_bson::{DocBuf, Value, ValueRef};
-use arbor_lang::Code;
+use arbor_bson::{Code, DocBuf, Value, ValueRef};
 
 use crate::{Error, Result, storage_parameters};
 
@@ -220,7 +219,7 @@ impl Kind {
     }
 
     fn convert(self, value: ValueRef<'_>) -> Option<Value> {
-        let field = crate::arguments::Field::new("setParameter", "");
+        let field = arbor_protocol::arguments::Field::new("setParameter", "");
         match self {
             Kind::Bool => field.bool(value).ok().map(Value::Bool),
             Kind::Int => field.integer(value).ok().map(int_value),

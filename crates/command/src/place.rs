@@ -4,16 +4,11 @@
 //! The frame is only peeked at here; nothing of it was validated yet. A wrong guess costs time, not correctness.
 
 use arbor_bson::{Doc, ValueRef};
+use arbor_protocol::transport::Place;
+use arbor_protocol::{Runs, read_concern};
 use arbor_wire::peek_command_name;
 
-use crate::command_info::Runs;
-use crate::{read_concern, registry};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    Inline,
-    Blocking,
-}
+use crate::registry;
 
 /// Offset of the body in an OP_MSG whose first section is its body.
 const BODY: usize = 16 + 4 + 1;

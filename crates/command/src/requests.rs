@@ -4,19 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arbor_base::memory::{self, Class};
-use arbor_bson::DocBuf;
-use arbor_lang::Code;
+use arbor_bson::{Code, DocBuf};
+use arbor_protocol::log::{Component, Event, Log};
+use arbor_protocol::metrics::Metrics;
+use arbor_protocol::transport::{After, Place};
 use arbor_query::Database;
 use arbor_wire::{Command, Error as WireError, Limits, ReplyTo, Request, decode, unpacked_bytes};
 
-use crate::cmd::hello;
-use crate::commands::{After, Host, Options};
+use crate::cmd::diagnostics::hello;
+use crate::commands::{Host, Options};
 use crate::connection::{LastWrite, Stream, Waiting};
 use crate::execution::{Done, Incoming};
-use crate::log::{Component, Event, Log};
-use crate::metrics::Metrics;
-use crate::place::{self, Place};
-use crate::{Commands, Connection, Error, Parameters, registry};
+use crate::{Commands, Connection, Error, Parameters, place, registry};
 
 const BAD_FRAME: Event =
     Event { component: Component::Network, id: 9_000_001, message: "Connection closed for a bad frame" };

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::Collation;
+use arbor_protocol::log::{Component, Event};
 use arbor_query::ShapeHash;
 use arbor_wire::Form;
 
 use crate::call::Plan;
 use crate::execution::Incoming;
-use crate::log::{Component, Event};
 use crate::{Commands, Connection, Error};
 
 const SLOW: Event = Event { component: Component::Command, id: 51803, message: "Slow query" };

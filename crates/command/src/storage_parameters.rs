@@ -16,9 +16,8 @@
 use std::time::Duration;
 
 use arbor_base::memory;
-use arbor_bson::{Value, ValueRef};
+use arbor_bson::{Code, Value, ValueRef};
 use arbor_engine::{Error as EngineError, MemberState};
-use arbor_lang::Code;
 use arbor_txn::Transactions;
 
 use crate::{Error, Result};
@@ -277,7 +276,8 @@ mod tests {
     #[test]
     fn numbers_have_bounds() {
         let check = |value: ValueRef<'_>, expect: &str| {
-            let message = number_within("p", value, 1.0, 500.0).map_or_else(|error| error.message, |n| n.to_string());
+            let message =
+                number_within("p", value, 1.0, 500.0).map_or_else(|error| error.message.clone(), |n| n.to_string());
             assert_eq!(message, expect);
         };
         check(1i32.into(), "1");

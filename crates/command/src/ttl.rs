@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arbor_bson::DocBuf;
+use arbor_protocol::log::{Component, Event, now_ms};
 use arbor_query::{Interrupt, Scope};
 use arbor_store::Namespace;
 
 use crate::Commands;
-use crate::log::{Component, Event, now_ms};
 
 /// Documents of one index that are deleted before the next index has its turn: one or a few transactions.
 const BATCH_DOCUMENTS: u64 = 1000;

@@ -8,9 +8,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
+use arbor_protocol::metrics::{Class, Kind};
 use arbor_store::{Namespace, Store};
-
-use crate::metrics::{Class, Kind};
 
 /// Latencies are counted by powers of two; the last bucket takes all above a day.
 const BUCKETS: usize = 38;

@@ -3,11 +3,11 @@
 
 use std::sync::atomic::Ordering;
 
+use arbor_protocol::operation::Slot;
 use arbor_query::Interrupt;
 use arbor_store::{BuildSettings, Phase, Watch};
 
 use crate::call::Call;
-use crate::operation::Slot;
 use crate::{Commands, Result};
 
 pub struct Watcher<'c> {

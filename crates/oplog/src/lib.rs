@@ -22,8 +22,9 @@ mod entry;
 mod place;
 mod statement;
 
+pub use arbor_bson::SessionId;
 pub use bytes::Malformed;
 pub use change::{Change, Kind};
 pub use entry::{Event, entries, event_at, events};
 pub use place::Place;
-pub use statement::{Retry, SessionId, Statement};
+pub use statement::{Retry, Statement};

@@ -3,7 +3,7 @@
 //! Empty for a record of nobody's session; else `[1 retryable write, 2 transaction] [session, 48 bytes] [transaction number,
 //! 8 bytes, little-endian]`.
 
-use arbor_bson::{DocBuf, ValueRef};
+use arbor_bson::SessionId;
 use uuid::Uuid;
 
 use crate::Malformed;
@@ -11,22 +11,6 @@ use crate::bytes::{Bytes, Taken};
 
 const RETRYABLE: u8 = 1;
 const TRANSACTION: u8 = 2;
-
-/// A logical session: its UUID, and the digest of its user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionId {
-    pub id: Uuid,
-    pub user: [u8; 32],
-}
-
-impl SessionId {
-    /// `{id, uid}`.
-    pub fn to_doc(self) -> DocBuf {
-        DocBuf::new()
-            .with("id", ValueRef::Binary { subtype: 4, bytes: self.id.as_bytes() })
-            .with("uid", ValueRef::Binary { subtype: 0, bytes: &self.user })
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {

@@ -1,9 +1,9 @@
 //! The seam to what understands frames.
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::Pin;
-use std::time::Instant;
+
+use arbor_protocol::transport::{After, Peer, Place};
 
 /// One per server. Opens a session for each accepted connection.
 pub trait Handler: Send + Sync + 'static {
@@ -11,16 +11,6 @@ pub trait Handler: Send + Sync + 'static {
 
     /// A connection was closed because there are too many.
     fn refused(&self, _peer: Peer) {}
-}
-
-/// Both ends of a connection and its number (from 1, never used again in this process).
-#[derive(Clone, Copy, Debug)]
-pub struct Peer {
-    pub connection: u64,
-    pub remote: SocketAddr,
-    pub local: SocketAddr,
-    /// Open connections, this one included.
-    pub open: usize,
 }
 
 /// The state of one connection. Its calls never overlap; they may come from different threads.
@@ -57,27 +47,5 @@ pub trait Session: Send + 'static {
     fn closed(&mut self, _open: usize) {}
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// On the worker that read the frame: for what is answered from memory.
-    Inline,
-    /// On the pool of threads that may block.
-    Blocking,
-}
-
 /// Resolves when there are news, also those that came before it was asked first.
 pub type News = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// What follows once the reply is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
-    Continue,
-    /// Call [`Session::more`] before reading on (exhaust replies).
-    More,
-    /// Nothing was answered yet: call [`Session::more`] when there are [`Session::news`] or else the
-    /// [`Bell`](crate::Bell) rings, and at this time.
-    Wait {
-        until: Instant,
-    },
-    Close,
-}

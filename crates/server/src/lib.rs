@@ -39,12 +39,13 @@ mod server;
 mod signal;
 mod stop;
 
+pub use arbor_protocol::transport::{After, NetworkStatistics, Peer, Place};
 pub use bell::Bell;
 pub use error::{Error, Result};
-pub use handler::{After, Handler, News, Peer, Place, Session};
+pub use handler::{Handler, News, Session};
 pub use limits::{BLOCKING_THREADS_MAX, Limits};
 pub use listeners::{Listeners, bind, listen};
-pub use metrics::{Figures, Metrics};
+pub use metrics::Metrics;
 pub use server::Server;
 pub use signal::{Signal, watch_signals};
 pub use stop::Stop;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arbor_base::ShardedCounter;
+use arbor_protocol::transport::NetworkStatistics;
 
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -18,27 +19,9 @@ pub struct Metrics {
     pub(crate) without_memory: AtomicU64,
 }
 
-/// The counts at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    pub connections_open: usize,
-    pub connections_created: u64,
-    pub connections_rejected: u64,
-    pub bytes_in: u64,
-    pub bytes_out: u64,
-    pub requests: u64,
-    /// Requests that ran on the blocking pool.
-    pub requests_pooled: u64,
-    pub panics: u64,
-    /// Connections closed because a frame did not arrive in time, or a reply was not read in time while memory was scarce.
-    pub slow_frames: u64,
-    /// Connections closed because there was no memory for a message in time.
-    pub without_memory: u64,
-}
-
 impl Metrics {
-    pub fn figures(&self) -> Figures {
-        Figures {
+    pub fn statistics(&self) -> NetworkStatistics {
+        NetworkStatistics {
             connections_open: self.open.load(Ordering::Relaxed),
             connections_created: self.created.load(Ordering::Relaxed),
             connections_rejected: self.rejected.load(Ordering::Relaxed),

@@ -36,11 +36,12 @@ mod rows;
 mod runs;
 mod session;
 
-pub use arbor_oplog::SessionId;
+pub use arbor_base::Intent;
+pub use arbor_bson::SessionId;
 pub use error::{Error, Result};
 pub use figures::{Figures, Open as OpenFigures};
 pub use journal::Journal;
-pub use machine::{Intent, Outcome};
+pub use machine::Outcome;
 pub use registry::{Limits, Listed, ReadRow, SESSIONS_MAX, Sessions, TIMEOUT, TRANSACTIONS_MAX};
 pub use row::{Ended, Row};
 pub use session::{CheckedOut, Kill, OpenTransactionInfo};

@@ -9,22 +9,10 @@
 //!
 //! M1: the number never falls. M2: what was committed or aborted stays so.
 
-use arbor_oplog::SessionId;
+use arbor_base::Intent;
+use arbor_bson::SessionId;
 
 use crate::{Error, Result};
-
-/// What a request with a transaction number wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Intent {
-    /// A retryable write.
-    Write,
-    /// The first operation of a transaction.
-    Begin,
-    /// A later one.
-    Continue,
-    Commit,
-    Abort,
-}
 
 /// What a request that may go on finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

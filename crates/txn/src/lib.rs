@@ -78,6 +78,7 @@ mod view;
 mod write_set;
 mod written;
 
+pub use arbor_base::Durability;
 pub use arbor_engine::{Cursor, RangeEstimate, TreeOptions};
 pub use checkpoint::CheckpointStats;
 pub use clock::Stamp;
@@ -91,6 +92,6 @@ pub use read_view::ReadView;
 pub use recovery::trees_of;
 pub use scratch::ScratchFolder;
 pub use space::{RESERVE_FILE, Space};
-pub use transaction::{Durability, Savepoint, Transaction};
+pub use transaction::{Savepoint, Transaction};
 pub use transactions::{MaybeConflict, Transactions};
 pub use view::View;

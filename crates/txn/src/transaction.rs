@@ -14,16 +14,7 @@ use crate::overlay::Overlay;
 use crate::scratch::Value;
 use crate::write_set::WriteSet;
 use crate::written::KeyRange;
-use crate::{CounterId, Error, ReadView, Result, View};
-
-/// What an acknowledged commit has reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// In the log's buffers and visible; it survives the process, and a power failure after the next commit interval.
-    Applied,
-    /// On the disk.
-    Journaled,
-}
+use crate::{CounterId, Durability, Error, ReadView, Result, View};
 
 /// A place in a transaction to come back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_protocol::log::{iso8601, now_ms};
+use arbor_protocol::process;
 use arbor_query::{BatchLimit, FindSpec, InsertSpec, Interrupt, Scope};
+use arbor_repl::{Defaults, KEPT_AS, Replication};
 use arbor_store::Namespace;
 use arbor_txn::{Durability, Retention};
 
-use super::defaults::KEPT_AS;
-use super::{Defaults, Replication};
-use crate::log::{iso8601, now_ms};
-use crate::{Commands, MONGODB_VERSION, Result, process};
+use crate::{Commands, MONGODB_VERSION, Result};
 
 /// What `replSetResizeOplog` said.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,17 +1,16 @@
 //! Taking and leaving the office of primary, and what is written on such occasions.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use arbor_base::TreeId;
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_oplog::{Change, Kind, Place};
+use arbor_protocol::log::{Component, Event, now_ms};
 use arbor_query::{Interrupt, Scope, UpdateSpec, UpdateStatement};
+use arbor_repl::{Election, Replication, Role};
 use arbor_store::Namespace;
 use arbor_txn::{Durability, Transactions};
 
-use super::{Election, Replication, Role};
-use crate::log::{Component, Event, now_ms};
 use crate::{Commands, Result};
 
 const ROLE: Event = Event { component: Component::Repl, id: 21358, message: "Replica set state transition" };
@@ -36,17 +35,6 @@ pub(crate) fn note_noop(transactions: &Transactions, says: Doc<'_>, durability: 
     txn.note(NOWHERE, Change::of(Kind::Noop(says)).encode());
     txn.commit(durability)?;
     Ok(())
-}
-
-impl Replication {
-    fn set_role(&self, role: Role, election: Option<Election>, until: Option<Instant>) -> Role {
-        let mut standing = self.lock();
-        let before = std::mem::replace(&mut standing.role, role);
-        standing.election = election;
-        standing.stepped_down_until = until;
-        self.is_primary.store(role == Role::Primary, Ordering::Release);
-        before
-    }
 }
 
 /// What is written on such occasions is good to have; a disk that is full or gone keeps nobody from the office.

@@ -2,13 +2,13 @@
 //! hold, as documents. They are read like collections and cannot be written.
 
 use arbor_bson::{ArrayBuf, DocBuf, Timestamp, ValueRef};
+use arbor_protocol::log::now_ms;
 use arbor_query::{AggregateSpec, FindSpec};
 use arbor_session::{Ended, Listed, ReadRow};
 use arbor_store::Namespace;
 
 use super::{CONNECTION, statements};
 use crate::call::Call;
-use crate::log::now_ms;
 use crate::{Commands, Result};
 
 /// Rows of the journal that one statement reads.

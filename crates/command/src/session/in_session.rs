@@ -1,19 +1,18 @@
 //! One command with its session: checked out before it runs; given back, with what became of the transaction, after it.
 
-use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
-use arbor_lang::Code;
+use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
+use arbor_protocol::CommandInfo;
+use arbor_protocol::generic::Generic;
+use arbor_protocol::log::now_ms;
+use arbor_protocol::request::Numbered;
 use arbor_query::{Interrupt, Scope};
 use arbor_session::{CheckedOut, Intent, Kill, Outcome};
 use arbor_store::OpenTransaction;
 use arbor_txn::{Durability, Error as TxnError};
 
-use super::request::Numbered;
 use super::statements::{Numbers, Statements};
 use super::{CONNECTION, SessionId};
-use crate::command_info::CommandInfo;
 use crate::connection::Bound;
-use crate::generic::Generic;
-use crate::log::now_ms;
 use crate::{Commands, Connection, Error, Result};
 
 /// What a session keeps between the operations of a transaction.
@@ -84,10 +83,6 @@ impl<'s> InSession<'s> {
         }
         self.out.begin(work, connection.peer.connection, now_ms(), about.as_bytes().to_vec());
         Ok(())
-    }
-
-    pub fn intent(&self) -> Intent {
-        self.out.intent()
     }
 
     /// The number of the transaction that the command is part of.

@@ -1,14 +1,13 @@
 //! What may run inside a multi-document transaction, and what an operation of one may say.
 
-use arbor_bson::{Doc, ValueRef};
-use arbor_lang::Code;
+use arbor_bson::{Code, Doc, ValueRef};
+use arbor_protocol::CommandInfo;
+use arbor_protocol::generic::Generic;
+use arbor_protocol::request::Numbered;
 use arbor_query::Database;
 use arbor_session::Intent;
 use arbor_store::Namespace;
 
-use super::request::Numbered;
-use crate::command_info::CommandInfo;
-use crate::generic::Generic;
 use crate::{Error, Result};
 
 /// Commands that run inside a transaction.

@@ -7,13 +7,11 @@
 //! | 2, number deleted (8 bytes, little-endian) | delete |
 //! | 3, a document, see [`FIELDS`] | findAndModify |
 
-use arbor_bson::{Doc, DocBuf, Limits, ValueRef, validate};
-use arbor_lang::Code;
+use arbor_bson::{Code, Doc, DocBuf, Limits, ValueRef, validate};
+use arbor_protocol::arguments::Field;
 use arbor_query::{Error, Executed, FindAndModifyOutcome, Result, StatementJournal, StatementNumbers};
 use arbor_session::Journal;
 use arbor_txn::Transaction;
-
-use crate::arguments::Field;
 
 const UPDATED: u8 = 1;
 const DELETED: u8 = 2;
@@ -80,7 +78,7 @@ impl Numbers {
 fn number(field: Field<'_>, value: ValueRef<'_>) -> crate::Result<i32> {
     match value {
         ValueRef::Int32(number) => Ok(number),
-        other => Err(field.wrong_type(other, "int")),
+        other => Err(field.wrong_type(other, "int").into()),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::log::{Component, Event, now_ms};
+use arbor_protocol::log::{Component, Event, now_ms};
+
 use crate::{Commands, session};
 
 const FAILED: Event =

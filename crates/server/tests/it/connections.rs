@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arbor_base::memory::{Budget, Class};
-use arbor_server::{After, Bell, Figures, Handler, Limits, Metrics, Peer, Place, Server, Session, Stop, bind, listen};
+use arbor_server::{
+    After, Bell, Handler, Limits, Metrics, NetworkStatistics, Peer, Place, Server, Session, Stop, bind, listen,
+};
 
 struct Toy {
     /// What those of opcode 7 wait for.
@@ -119,10 +121,10 @@ impl Running {
         stream
     }
 
-    fn figures_once(&self, done: impl Fn(&Figures) -> bool) -> Figures {
+    fn figures_once(&self, done: impl Fn(&NetworkStatistics) -> bool) -> NetworkStatistics {
         let begun = Instant::now();
         loop {
-            let figures = self.metrics.figures();
+            let figures = self.metrics.statistics();
             if done(&figures) || begun.elapsed() > Duration::from_secs(5) {
                 return figures;
             }
@@ -163,7 +165,7 @@ fn requests_run_inline_and_on_the_pool() {
         let request = frame(opcode, b"hello");
         assert_eq!(ask(&mut stream, &request).unwrap(), request);
     }
-    let figures = server.metrics.figures();
+    let figures = server.metrics.statistics();
     assert_eq!((figures.requests, figures.requests_pooled, figures.bytes_in), (3, 1, 63));
     assert_eq!((figures.connections_open, figures.connections_created), (1, 1));
     drop(stream);
@@ -195,7 +197,7 @@ fn a_panic_is_answered_and_ends_only_its_connection() {
     assert_eq!((opcode(&reply), &reply[16..]), (99, &b"toy 3"[..]));
     assert!(ask(&mut victim, &frame(1, b"")).is_none());
     assert!(ask(&mut other, &frame(1, b"")).is_some());
-    assert_eq!(server.metrics.figures().panics, 1);
+    assert_eq!(server.metrics.statistics().panics, 1);
 }
 
 #[test]
@@ -222,7 +224,7 @@ fn lying_and_trickled_frames_close_their_connection() {
     let mut slow = server.connect();
     slow.write_all(&frame(1, b"abc")[..10]).unwrap();
     assert!(read_frame(&mut slow).is_none());
-    assert_eq!(server.metrics.figures().slow_frames, 1);
+    assert_eq!(server.metrics.statistics().slow_frames, 1);
     assert!(ask(&mut idle, &frame(1, b"")).is_some(), "an idle connection stays");
 }
 
@@ -275,7 +277,7 @@ fn a_large_message_waits_for_the_memory_of_another() {
         drop(half);
         assert_eq!(waiting.join().unwrap(), 16 + LARGE);
     });
-    assert_eq!(server.metrics.figures().slow_frames, 0);
+    assert_eq!(server.metrics.statistics().slow_frames, 0);
     await_that(|| budget.reserved() == 0);
 }
 
@@ -287,7 +289,7 @@ fn who_sends_slowly_while_others_wait_for_memory_is_closed() {
     let mut half = half_sent(&server, budget);
     assert!(ask(&mut server.connect(), &frame(1, &vec![2; LARGE])).is_some());
     assert!(read_frame(&mut half).is_none());
-    assert_eq!(server.metrics.figures().slow_frames, 1);
+    assert_eq!(server.metrics.statistics().slow_frames, 1);
 }
 
 #[test]
@@ -297,7 +299,7 @@ fn who_does_not_read_while_memory_is_scarce_is_closed() {
     let server = Running::start(limits);
     let mut deaf = server.connect();
     deaf.write_all(&frame(1, &vec![1; 8 * LARGE])).unwrap();
-    await_that(|| server.metrics.figures().slow_frames == 1);
+    await_that(|| server.metrics.statistics().slow_frames == 1);
     await_that(|| budget.reserved() == 0);
 }
 
@@ -309,7 +311,7 @@ fn a_message_waits_for_memory_no_longer_than_it_may() {
     let mut other = server.connect();
     let _ = other.write_all(&frame(1, &vec![2; LARGE]));
     assert!(read_frame(&mut other).is_none());
-    assert_eq!(server.metrics.figures().without_memory, 1);
+    assert_eq!(server.metrics.statistics().without_memory, 1);
     drop(half);
 }
 

@@ -1,0 +1,37 @@
+//! `distinct`.
+
+use arbor_bson::{Doc, ValueRef};
+use arbor_protocol::cluster_time::timestamp;
+use arbor_query::DistinctSpec;
+
+use crate::Result;
+use crate::call::Call;
+use crate::cmd::shared::cursor_reply::collation;
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let spec = parse(call)?;
+    let values = arbor_query::distinct(&call.scope(), &spec, &call.interrupt)?;
+    call.reply.append("values", &values);
+    if let Some((_, time)) = call.view {
+        call.reply.append("atClusterTime", timestamp(*time));
+    }
+    Ok(())
+}
+
+/// Reads the command; `explain` uses it as well.
+pub fn parse<'c>(call: &Call<'c>) -> Result<DistinctSpec<'c>> {
+    let (mut key, mut query, mut hint, mut own) = (None, Doc::empty(), None, None);
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "key" => key = Some(field.string(value)?),
+            "query" if matches!(value, ValueRef::Null) => {}
+            "query" => query = field.document(value)?,
+            "hint" => hint = crate::cmd::shared::hint::read(field, value)?,
+            "collation" => own = collation(field, value)?,
+            _ => return Err(field.unknown().into()),
+        }
+    }
+    let key = key.ok_or_else(|| call.field("key").missing())?;
+    Ok(DistinctSpec { namespace: call.namespace()?, key, query, hint, collation: own })
+}

@@ -1,0 +1,94 @@
+//! `findAndModify`.
+
+use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_query::{Change, FindAndModifySpec};
+
+use crate::call::Call;
+use crate::cmd::shared::cursor_reply::collation;
+use crate::{Error, Result};
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let spec = parse(call)?;
+    let removes = matches!(spec.change, Change::Remove);
+    let outcome = arbor_query::find_and_modify(&call.scope(), &spec, &call.interrupt)?;
+    let mut last = DocBuf::new().with("n", outcome.n as i32);
+    if removes {
+        call.server.metrics.documents.deleted.add(outcome.n);
+    } else {
+        call.server.metrics.documents.updated.add(outcome.n);
+        last.append("updatedExisting", outcome.updated_existing);
+    }
+    if let Some(id) = &outcome.upserted {
+        last.append("upserted", id);
+    }
+    call.reply.append("lastErrorObject", &last);
+    call.reply.append("value", outcome.value.as_ref().map_or(ValueRef::Null, ValueRef::from));
+    Ok(())
+}
+
+/// Reads the command; `explain` uses it as well.
+pub fn parse<'c>(call: &Call<'c>) -> Result<FindAndModifySpec<'c>> {
+    let mut spec = FindAndModifySpec {
+        namespace: call.namespace()?,
+        query: Doc::empty(),
+        sort: None,
+        change: Change::Remove,
+        fields: None,
+        hint: None,
+        collation: None,
+        let_variables: None,
+        durability: call.generic.write_concern.durability(),
+        bypass_validation: false,
+    };
+    let mut wish = Wish::default();
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "query" => spec.query = field.document(value)?,
+            "sort" => spec.sort = Some(field.document(value)?).filter(|doc| !doc.is_empty()),
+            "fields" => spec.fields = Some(field.document(value)?).filter(|doc| !doc.is_empty()),
+            "hint" => spec.hint = crate::cmd::shared::hint::read(field, value)?,
+            "let" => spec.let_variables = Some(field.document(value)?),
+            "remove" => wish.remove = field.bool(value)?,
+            "update" => wish.update = Some(value),
+            "new" => wish.new = field.bool(value)?,
+            "upsert" => wish.upsert = field.bool(value)?,
+            "arrayFilters" => wish.array_filters = field.documents(value)?,
+            "collation" => spec.collation = collation(field, value)?,
+            "bypassDocumentValidation" => spec.bypass_validation = field.bool(value)?,
+            "sampleId" => {}
+            _ => return Err(field.unknown().into()),
+        }
+    }
+    spec.change = wish.change()?;
+    Ok(spec)
+}
+
+/// The fields that say what is to be done; not every mix of them makes sense.
+#[derive(Default)]
+struct Wish<'c> {
+    remove: bool,
+    update: Option<ValueRef<'c>>,
+    new: bool,
+    upsert: bool,
+    array_filters: Vec<Doc<'c>>,
+}
+
+impl<'c> Wish<'c> {
+    fn change(self) -> Result<Change<'c>> {
+        let refused = |text: &str| Err(Error::failed_to_parse(text));
+        match self.update {
+            Some(_) if self.remove => refused("Cannot specify both an update and remove=true"),
+            None if !self.remove => refused("Either an update or remove=true must be specified"),
+            None if self.upsert => refused("Cannot specify both upsert=true and remove=true"),
+            None if self.new => {
+                refused("Cannot specify both new=true and remove=true; 'remove' always returns the deleted document")
+            }
+            None => Ok(Change::Remove),
+            Some(update) => {
+                let Wish { upsert, new: return_new, array_filters, .. } = self;
+                Ok(Change::Update { update, upsert, return_new, array_filters })
+            }
+        }
+    }
+}

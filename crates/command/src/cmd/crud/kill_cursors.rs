@@ -1,0 +1,29 @@
+//! `killCursors`.
+
+use arbor_bson::{ArrayBuf, ValueRef};
+use arbor_query::Killed;
+
+use crate::Result;
+use crate::call::Call;
+
+/// What wire gives OP_KILL_CURSORS as its collection: that opcode names none.
+const ANY_COLLECTION: &str = "$legacy";
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    call.only(&["cursors"])?;
+    let any = call.db == "admin" && matches!(call.target(), ValueRef::String(ANY_COLLECTION));
+    let namespace = if any { None } else { Some(call.namespace()?) };
+    let cursors = call.body.get("cursors").ok_or_else(|| call.field("cursors").missing())?;
+    let (mut killed, mut not_found) = (ArrayBuf::new(), ArrayBuf::new());
+    for value in call.field("cursors").array(cursors)?.iter() {
+        let ValueRef::Int64(id) = value else { return Err(call.field("cursors").wrong_type(value, "long").into()) };
+        match call.database().cursors.kill(id, namespace.as_ref()) {
+            Killed::Killed => killed.push(id),
+            Killed::NotFound => not_found.push(id),
+        };
+    }
+    let reply = &mut call.reply;
+    reply.append("cursorsKilled", &killed).append("cursorsNotFound", &not_found);
+    reply.append("cursorsAlive", &ArrayBuf::new()).append("cursorsUnknown", &ArrayBuf::new());
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! `listDatabases`. `admin`, `config` and `local` are always there, as on a MongoDB server.
+
+use arbor_bson::{ArrayBuf, Doc, DocBuf};
+use arbor_lang::{Context, Filter};
+
+use crate::Result;
+use crate::call::Call;
+
+const ALWAYS: [&str; 3] = ["admin", "config", "local"];
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let (mut filter, mut name_only) = (Doc::empty(), false);
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "filter" => filter = field.document(value)?,
+            "nameOnly" => name_only = field.bool(value)?,
+            "authorizedDatabases" => drop(field.bool(value)?),
+            _ => return Err(field.unknown().into()),
+        }
+    }
+    let filter = Filter::parse(filter, &Context::new(arbor_protocol::log::now_ms()))?;
+    let mut names = call.database().store.list_databases();
+    names.extend(ALWAYS.map(str::to_owned));
+    names.sort_unstable();
+    names.dedup();
+    let (mut listed, mut total) = (ArrayBuf::new(), 0);
+    for name in names {
+        call.interrupt.check()?;
+        let mut entry = DocBuf::new().with("name", &name);
+        let bytes = if name_only { 0 } else { crate::cmd::diagnostics::db_stats::disk_bytes(call, &name)? };
+        if !name_only {
+            entry.append("sizeOnDisk", bytes as i64);
+            entry.append("empty", call.database().store.list_collections(&name).is_empty());
+        }
+        if filter.matches(entry.as_doc())? {
+            total += bytes;
+            listed.push(&entry);
+        }
+    }
+    call.reply.append("databases", &listed);
+    if !name_only {
+        call.reply.append("totalSize", total as i64).append("totalSizeMb", (total >> 20) as i64);
+    }
+    Ok(())
+}

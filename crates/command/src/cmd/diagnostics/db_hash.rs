@@ -1,0 +1,67 @@
+//! `dbHash`: a digest of each collection's documents in `_id` order, all at one snapshot. Two servers whose collections hold
+//! the same bytes answer the same digests.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arbor_bson::{ArrayBuf, Code, DocBuf, ValueRef};
+use arbor_store::{Collection, RecordCursor};
+use arbor_txn::View;
+use md5::{Digest, Md5};
+
+use crate::call::Call;
+use crate::{Error, Result};
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let begun = Instant::now();
+    let mut wanted: Option<Vec<String>> = None;
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "collections" => {
+                let names = field.array(value)?.iter().map(|name| field.string(name).map(str::to_owned));
+                wanted =
+                    Some(names.collect::<arbor_protocol::Result<_>>()?).filter(|names: &Vec<String>| !names.is_empty());
+            }
+            _ => return Err(field.unknown().into()),
+        }
+    }
+    if call.db.is_empty() {
+        return Err(Error::new(Code::INVALID_NAMESPACE, "Invalid db name: "));
+    }
+    let is_wanted = |own: &Arc<Collection>| {
+        wanted.as_ref().is_none_or(|names| names.iter().any(|n| n == own.namespace.collection()))
+    };
+    let mut listed = call.database().store.list_collections(call.db);
+    listed.retain(is_wanted);
+    let view = call.database().transactions.read()?;
+    let (mut hashes, mut uuids, mut whole) = (DocBuf::new(), DocBuf::new(), Md5::new());
+    for collection in &listed {
+        let hash = hash_of(call, &view, collection)?;
+        let name = collection.namespace.collection();
+        whole.update(name);
+        whole.update(&hash);
+        hashes.append(name, &*hash);
+        uuids.append(name, ValueRef::Binary { subtype: 4, bytes: collection.uuid.as_bytes() });
+    }
+    let reply = &mut call.reply;
+    reply.append("collections", &hashes).append("capped", &ArrayBuf::new()).append("uuids", &uuids);
+    reply.append("md5", &*text_of(whole)).append("timeMillis", begun.elapsed().as_millis() as i64);
+    Ok(())
+}
+
+fn hash_of(call: &Call<'_>, view: &impl View, collection: &Collection) -> Result<String> {
+    let mut hash = Md5::new();
+    let mut cursor = RecordCursor::new(view, collection)?;
+    let mut stands = cursor.first()?;
+    while stands {
+        call.interrupt.check()?;
+        hash.update(cursor.doc().as_bytes());
+        stands = cursor.next()?;
+    }
+    Ok(text_of(hash))
+}
+
+fn text_of(hash: Md5) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}

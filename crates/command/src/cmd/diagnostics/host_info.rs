@@ -1,0 +1,12 @@
+//! `hostInfo`.
+
+use arbor_protocol::process;
+
+use crate::Result;
+use crate::call::Call;
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    call.only(&[])?;
+    process::host_info(&mut call.reply);
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! `validate`: every index entry has its document and the reverse, keys in order, counts agree.
+
+use arbor_bson::{ArrayBuf, Code, DocBuf};
+
+use crate::call::Call;
+use crate::{Error, Result};
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let namespace = call.namespace()?;
+    let (mut full, mut background) = (false, false);
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "full" => full = field.bool(value)?,
+            "repair" | "fixMultikey" if field.bool(value)? => return Err(Error::not_supported("validate with repair")),
+            "background" => background = field.bool(value)?,
+            "repair"
+            | "fixMultikey"
+            | "checkBSONConformance"
+            | "metadata"
+            | "enforceFastCount"
+            | "warnOnSchemaValidation"
+            | "scandata" => drop(field.bool(value)?),
+            _ => return Err(field.unknown().into()),
+        }
+    }
+    if full && background {
+        let text = "Running the validate command with both { background: true } and { full: true } is not supported.";
+        return Err(Error::new(Code::INVALID_OPTIONS, text));
+    }
+    let buckets = call.database().store.buckets_of(&namespace);
+    let namespace = buckets.map_or(namespace, |buckets| buckets.namespace.clone());
+    if call.database().store.collection(&namespace).is_none() {
+        if call.database().store.view(&namespace).is_some() {
+            return Err(Error::new(Code::COMMAND_NOT_SUPPORTED_ON_VIEW, "Cannot validate a view"));
+        }
+        let text = format!("Collection '{namespace}' does not exist to validate.");
+        return Err(Error::new(Code::NAMESPACE_NOT_FOUND, text));
+    }
+    let report = call.database().store.validate(&namespace, full)?;
+    let wrong = arbor_query::count_mismatches(call.database(), &namespace, &call.interrupt)?;
+    let mut warnings = ArrayBuf::new();
+    if wrong > 0 {
+        warnings.push("Detected one or more documents not compliant with the collection's schema.");
+    }
+    let (mut keys, mut details) = (DocBuf::new(), DocBuf::new());
+    for index in &report.indexes {
+        keys.append(&index.name, index.keys as i64);
+        details.append(&index.name, &DocBuf::new().with("valid", index.is_valid));
+    }
+    let mut errors: ArrayBuf = report.problems.iter().map(String::as_str).collect();
+    if report.further_problems > 0 {
+        errors.push(&*format!("and {} more", report.further_problems));
+    }
+    let valid = report.is_valid();
+    let reply = &mut call.reply;
+    reply.append("ns", namespace.as_str()).append("nInvalidDocuments", report.corrupt_records as i64);
+    reply.append("nNonCompliantDocuments", wrong as i64).append("nrecords", report.records as i64);
+    reply.append("nIndexes", report.indexes.len() as i32);
+    reply.append("keysPerIndex", &keys).append("indexDetails", &details).append("valid", valid);
+    reply.append("repaired", false).append("readTimestamp", arbor_bson::ValueRef::Null);
+    reply.append("warnings", &warnings).append("errors", &errors);
+    reply.append("extraIndexEntries", &ArrayBuf::new()).append("missingIndexEntries", &ArrayBuf::new());
+    reply.append("corruptRecords", &ArrayBuf::new());
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! `replSetGetConfig`: the configuration of the set.
+
+use arbor_repl::not_yet_initialized;
+
+use crate::Result;
+use crate::call::Call;
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let mut wants_commitment = false;
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "commitmentStatus" => wants_commitment = field.bool(value)?,
+            _ => return Err(field.unknown().into()),
+        }
+    }
+    let standing = call.replication()?.standing();
+    let config = standing.config.as_ref().ok_or_else(not_yet_initialized)?;
+    call.reply.append("config", &config.to_doc(standing.term));
+    if wants_commitment {
+        // It is durable on the only member before anybody is told of it.
+        call.reply.append("commitmentStatus", true);
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! Commands of replica sets that have little to do in a set of one: `replSetMaintenance`, `replSetSyncFrom`,
+//! `replSetStepUp`, `replSetAbortPrimaryCatchUp`, `replSetGetRBID`, `replSetTestEgress`.
+
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use arbor_bson::Code;
+use arbor_repl::{Role, not_yet_initialized};
+
+use crate::call::Call;
+use crate::{Error, Result};
+
+pub fn maintenance(call: &mut Call<'_>) -> Result<()> {
+    call.only(&[])?;
+    if call.replication()?.is_primary() {
+        return Err(Error::new(Code::NOT_SECONDARY, "primaries can't modify maintenance mode"));
+    }
+    Err(Error::not_supported("maintenance mode of the only member"))
+}
+
+pub fn sync_from(call: &mut Call<'_>) -> Result<()> {
+    call.only(&[])?;
+    let replication = call.replication()?;
+    let host = call.field("replSetSyncFrom").string(call.target())?;
+    match replication.standing().role {
+        Role::Startup => Err(not_yet_initialized().into()),
+        Role::Primary => Err(Error::new(Code::NOT_SECONDARY, "primaries don't sync")),
+        _ => Err(no_member(host)),
+    }
+}
+
+fn no_member(host: &str) -> Error {
+    Error::new(Code::NODE_NOT_FOUND, format!("Could not find member \"{host}\" in replica set"))
+}
+
+/// What stepped down takes the office again before its time.
+pub fn step_up(call: &mut Call<'_>) -> Result<()> {
+    call.only(&["skipDryRun"])?;
+    let replication = call.replication()?;
+    match replication.standing().role {
+        Role::Startup => Err(not_yet_initialized().into()),
+        Role::Secondary => {
+            call.server.take_office(replication);
+            Ok(())
+        }
+        Role::Primary => Ok(()),
+        Role::Removed => Err(Error::new(Code::NODE_NOT_ELECTABLE, "Not standing for election; this node is removed")),
+    }
+}
+
+pub fn abort_catch_up(call: &mut Call<'_>) -> Result<()> {
+    call.only(&[])?;
+    match call.replication()?.standing().role {
+        Role::Startup => Err(not_yet_initialized().into()),
+        Role::Primary => Err(Error::new(Code::ILLEGAL_OPERATION, "The node is not in catch-up mode.")),
+        _ => Err(arbor_repl::not_primary().into()),
+    }
+}
+
+/// Nothing is ever rolled back in a set of one.
+pub fn rollback_id(call: &mut Call<'_>) -> Result<()> {
+    call.replication()?;
+    call.reply.append("rbid", 1i32);
+    Ok(())
+}
+
+/// Whether a member can be reached.
+pub fn test_egress(call: &mut Call<'_>) -> Result<()> {
+    let (mut target, mut seconds) = (None, 5);
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "target" => target = Some(field.string(value)?),
+            "timeoutSecs" => seconds = field.unsigned(value)?.clamp(1, 60),
+            _ => return Err(field.unknown().into()),
+        }
+    }
+    let config = call.replication()?.standing().config.ok_or_else(not_yet_initialized)?;
+    let host = match target {
+        None => return Ok(()),
+        Some(target) if config.members.iter().any(|member| member.host == target) => target,
+        Some(target) => return Err(no_member(target)),
+    };
+    let address = host.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+    let reached = address.map(|address| TcpStream::connect_timeout(&address, Duration::from_secs(seconds)));
+    match reached {
+        Some(Ok(_)) => Ok(()),
+        _ => Err(Error::new(Code::HOST_UNREACHABLE, format!("cannot reach {host}"))),
+    }
+}

@@ -1,0 +1,30 @@
+//! `replSetReconfig`: another configuration in the place of the one that stands.
+
+use arbor_bson::DocBuf;
+use arbor_repl::{Role, not_primary, not_yet_initialized};
+
+use crate::Result;
+use crate::call::Call;
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let mut force = false;
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "force" => force = field.bool(value)?,
+            _ => return Err(field.unknown().into()),
+        }
+    }
+    let replication = call.replication()?;
+    let config = call.field("replSetReconfig").document(call.target())?;
+    match replication.standing().role {
+        Role::Startup => return Err(not_yet_initialized().into()),
+        Role::Secondary | Role::Removed if !force => return Err(not_primary().into()),
+        _ => {}
+    }
+    replication.reconfigure(config, force)?;
+    let version = replication.standing().config.map_or(0, |config| config.version);
+    let says = DocBuf::new().with("msg", "Reconfig set").with("version", version as i32);
+    call.server.configuration_changed(replication, &says);
+    Ok(())
+}

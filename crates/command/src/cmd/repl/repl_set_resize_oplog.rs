@@ -1,0 +1,49 @@
+//! `replSetResizeOplog`: how much of the log is kept as `local.oplog.rs`. Stays so over restarts, whatever the flags say.
+
+use arbor_bson::{Code, ValueRef};
+use arbor_protocol::arguments::Field;
+
+use crate::call::Call;
+use crate::replication::OplogSize;
+use crate::{Error, Result};
+
+/// Megabytes.
+const SIZE_MIN: f64 = 990.0;
+const SIZE_MAX: f64 = (1u64 << 30) as f64;
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    let mut wanted = OplogSize::default();
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "size" => wanted.megabytes = Some(bounded(field, value, SIZE_MIN, SIZE_MAX)?),
+            "minRetentionHours" => wanted.hours_min = Some(bounded(field, value, 0.0, f64::MAX)?),
+            _ => return Err(field.unknown().into()),
+        }
+    }
+    if call.server.replication.is_none() {
+        let text = "replSetResizeOplog command can only be run on replica sets";
+        return Err(Error::new(Code::ILLEGAL_OPERATION, text));
+    }
+    if wanted == OplogSize::default() {
+        let text = "Either 'size' or 'minRetentionHours' must be specified";
+        return Err(Error::new(Code::INVALID_OPTIONS, text));
+    }
+    call.server.resize_oplog(wanted)
+}
+
+fn bounded(field: Field<'_>, value: ValueRef<'_>, min: f64, max: f64) -> Result<f64> {
+    let number = match value {
+        ValueRef::Double(number) => number,
+        value => field.integer(value)? as f64,
+    };
+    let (name, outside) = (field.name, !(min..=max).contains(&number));
+    if outside {
+        let bound = if number > max { format!("<= {max}") } else { format!(">= {min}") };
+        return Err(Error::new(
+            Code(51024),
+            format!("BSON field '{name}' value must be {bound}, actual value '{number}'"),
+        ));
+    }
+    Ok(number)
+}

@@ -1,0 +1,105 @@
+//! `killSessions`, `killAllSessions` and `killAllSessionsByPattern`: end sessions together with what runs in them.
+
+use arbor_bson::{Doc, ValueRef};
+use arbor_protocol::arguments::Field;
+use arbor_protocol::request::{self, NOBODY};
+
+use crate::call::Call;
+use crate::cmd::session::end_sessions::session_ids;
+use crate::session::{self, CONNECTION, SessionId};
+use crate::{Error, Result};
+
+/// Without ids: all.
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    call.only(&[])?;
+    let named = session_ids(call)?;
+    match named.is_empty() {
+        true => kill_chosen(call, |_| true),
+        false => named.into_iter().for_each(|session| kill(call, session)),
+    }
+    Ok(())
+}
+
+/// `[{ user, db }]`; without users: all.
+pub fn run_all(call: &mut Call<'_>) -> Result<()> {
+    call.only(&[])?;
+    let users = call.field(call.info.name).documents(call.target())?;
+    let named = users.iter().map(|doc| is_nobody("killAllSessions", *doc)).collect::<Result<Vec<_>>>()?;
+    if named.is_empty() || named.contains(&true) {
+        kill_chosen(call, |session| named.is_empty() || session.user == NOBODY);
+    }
+    Ok(())
+}
+
+/// `[{ lsid } | { uid } | { users, roles }]`; without patterns: all.
+pub fn run_by_pattern(call: &mut Call<'_>) -> Result<()> {
+    call.only(&[])?;
+    let patterns = call.field(call.info.name).documents(call.target())?;
+    let patterns = patterns.into_iter().map(Pattern::parse).collect::<Result<Vec<_>>>()?;
+    kill_chosen(call, |session| patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(session)));
+    Ok(())
+}
+
+/// Which sessions are meant. There are no users yet, so those of a user are none.
+enum Pattern {
+    Session(SessionId),
+    User([u8; 32]),
+    Nothing,
+}
+
+impl Pattern {
+    fn parse(doc: Doc<'_>) -> Result<Pattern> {
+        let mut pattern = Pattern::Nothing;
+        for (name, value) in doc {
+            let field = Field::new("killAllSessionsByPattern", name);
+            match (name, value) {
+                ("lsid", value) => pattern = Pattern::Session(request::lsid(field.document(value)?)?),
+                ("uid", ValueRef::Binary { bytes, .. }) => {
+                    let wrong = || Error::new(arbor_bson::Code::UNSUPPORTED_FORMAT, "Unsupported SHA256Hash length");
+                    pattern = Pattern::User(bytes.try_into().map_err(|_| wrong())?);
+                }
+                ("uid", other) => return Err(field.wrong_type(other, "binData").into()),
+                ("users" | "roles", value) => drop(field.documents(value)?),
+                _ => return Err(field.unknown().into()),
+            }
+        }
+        Ok(pattern)
+    }
+
+    fn matches(&self, session: SessionId) -> bool {
+        match self {
+            Pattern::Session(own) => *own == session,
+            Pattern::User(user) => *user == session.user,
+            Pattern::Nothing => false,
+        }
+    }
+}
+
+/// `{ user, db }` of a user without name.
+fn is_nobody(command: &str, doc: Doc<'_>) -> Result<bool> {
+    let (mut user, mut db) = (None, None);
+    for (name, value) in doc {
+        let field = Field::new(command, name);
+        match name {
+            "user" => user = Some(field.string(value)?),
+            "db" => db = Some(field.string(value)?),
+            _ => return Err(field.unknown().into()),
+        }
+    }
+    let user = user.ok_or_else(|| Field::new(command, "user").missing())?;
+    let db = db.ok_or_else(|| Field::new(command, "db").missing())?;
+    Ok(user.is_empty() && db.is_empty())
+}
+
+fn kill_chosen(call: &Call<'_>, chosen: impl Fn(SessionId) -> bool) {
+    let all = call.server.sessions.all().into_iter().map(|listed| listed.id);
+    all.filter(|id| id.user != CONNECTION && chosen(*id)).for_each(|id| kill(call, id));
+}
+
+fn kill(call: &Call<'_>, session: SessionId) {
+    if call.generic.session != Some(session) {
+        call.server.operations.kill_session(session);
+    }
+    call.server.sessions.end(session);
+    call.database().cursors.kill_session(&session::bytes(session));
+}

@@ -1,0 +1,17 @@
+//! `startSession`.
+
+use arbor_protocol::request::NOBODY;
+
+use crate::Result;
+use crate::call::Call;
+use crate::session::{SessionId, TIMEOUT};
+
+pub fn run(call: &mut Call<'_>) -> Result<()> {
+    call.only(&[])?;
+    let session = SessionId { id: uuid::Uuid::new_v4(), user: NOBODY };
+    call.server.sessions.touch(session)?;
+    let id = arbor_bson::ValueRef::Binary { subtype: 4, bytes: session.id.as_bytes() };
+    let lsid = arbor_bson::DocBuf::new().with("id", id);
+    call.reply.append("id", &lsid).append("timeoutMinutes", (TIMEOUT.as_secs() / 60) as i32);
+    Ok(())
+}

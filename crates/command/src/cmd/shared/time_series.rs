@@ -1,0 +1,225 @@
+//! What commands say and do about time series: their options, indexes and figures, which are those of their buckets.
+
+use std::sync::Arc;
+
+use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
+use arbor_lang::time_series::{TimeSeriesOptions, Unpack, of_buckets, of_measurements};
+use arbor_store::{Collection, Created, IndexSelection, Namespace};
+
+use crate::call::Call;
+use crate::cmd::diagnostics::coll_stats;
+use crate::cmd::shared::{clustered, coll_mod_index};
+use crate::{Error, Result};
+
+fn invalid(text: impl Into<String>) -> Error {
+    Error::new(Code::INVALID_OPTIONS, text)
+}
+
+fn options_of(buckets: &Collection) -> Result<TimeSeriesOptions> {
+    Ok(TimeSeriesOptions::parse(buckets.time_series().unwrap_or(Doc::empty()))?)
+}
+
+fn stages(options: &TimeSeriesOptions) -> ArrayBuf {
+    [&Unpack::of(options).to_doc()].into_iter().collect()
+}
+
+// ---- create, collMod
+
+pub fn create(call: &mut Call<'_>, namespace: &Namespace, given: Doc<'_>) -> Result<()> {
+    let time_series = TimeSeriesOptions::parse(given)?;
+    let mut options = DocBuf::new();
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        match name {
+            "timeseries" | "writeConcern" => {}
+            "expireAfterSeconds" => drop(options.append(name, clustered::seconds(field, value)?)),
+            "storageEngine" | "indexOptionDefaults" => drop(options.append(name, field.document(value)?)),
+            "compression" | "pageSize" | "readPageSize" | "fanout" => drop(options.append(name, value)),
+            "collation" => {
+                if crate::cmd::shared::cursor_reply::collation(field, value)?.is_some_and(|own| !own.is_simple()) {
+                    return Err(Error::not_supported("a collation of a time-series collection"));
+                }
+            }
+            "capped" | "autoIndexId" | "temp" if !field.bool(value)? => {}
+            "capped"
+            | "size"
+            | "max"
+            | "viewOn"
+            | "pipeline"
+            | "clusteredIndex"
+            | "validator"
+            | "validationLevel"
+            | "validationAction"
+            | "idIndex"
+            | "autoIndexId"
+            | "temp"
+            | "encryptedFields"
+            | "changeStreamPreAndPostImages"
+            | "flags" => {
+                return Err(invalid(format!("'{name}' is not allowed with 'timeseries'")));
+            }
+            _ => return Err(field.unknown().into()),
+        }
+    }
+    let key = DocBuf::new().with("_id", 1i32);
+    let clustered = DocBuf::new().with("v", 2i32).with("key", &key).with("name", "_id_").with("unique", true);
+    options.append("clusteredIndex", &clustered).append("timeseries", &time_series.to_doc());
+    let store = &call.database().store;
+    if store.create_time_series(namespace, &options, stages(&time_series))? == Created::Now
+        && let (Some(meta_field), Some(buckets)) = (&time_series.meta_field, store.buckets_of(namespace))
+    {
+        let time_field = &time_series.time_field;
+        let key = DocBuf::new().with(meta_field, 1i32).with(time_field, 1i32);
+        let key = of_buckets(key.as_doc(), &time_series).unwrap_or_default();
+        let index = DocBuf::new().with("key", &key).with("name", &format!("{meta_field}_1_{time_field}_1"));
+        store.create_indexes(&buckets.namespace, &[index])?;
+    }
+    Ok(())
+}
+
+pub fn coll_mod(call: &mut Call<'_>, namespace: &Namespace, buckets: &Collection) -> Result<()> {
+    let mut options: DocBuf = buckets.options.clone();
+    let mut time_series = options_of(buckets)?;
+    for (name, value) in call.own_fields() {
+        let field = call.field(name);
+        let others = |options: &DocBuf| -> DocBuf { options.as_doc().iter().filter(|(own, _)| *own != name).collect() };
+        match name {
+            "timeseries" => {
+                time_series = time_series.changed(field.document(value)?)?;
+                options = others(&options).with(name, &time_series.to_doc());
+            }
+            "expireAfterSeconds" => {
+                options = others(&options);
+                if !matches!(value, ValueRef::String("off")) {
+                    options.append(name, clustered::seconds(field, value)?);
+                }
+            }
+            "index" => coll_mod_index::run(call, &buckets.namespace, field.document(value)?, false)?,
+            "writeConcern" => {}
+            "validator"
+            | "validationLevel"
+            | "validationAction"
+            | "viewOn"
+            | "pipeline"
+            | "cappedSize"
+            | "cappedMax"
+            | "changeStreamPreAndPostImages"
+            | "dryRun"
+            | "storageEngine" => {
+                return Err(invalid(format!("option not supported on a time-series collection: {name}")));
+            }
+            _ => return Err(field.unknown().into()),
+        }
+    }
+    if options.as_bytes() != buckets.options.as_bytes() {
+        call.database().store.change_time_series(namespace, &options, stages(&time_series))?;
+    }
+    Ok(())
+}
+
+// ---- listings
+
+/// An entry of `listCollections`.
+pub fn describe(namespace: &Namespace, buckets: &Collection, name_only: bool) -> DocBuf {
+    let entry = DocBuf::new().with("name", namespace.collection()).with("type", "timeseries");
+    if name_only {
+        return entry;
+    }
+    let shown = buckets.options.as_doc().iter().filter(|(name, _)| *name != "clusteredIndex");
+    entry.with("options", &shown.collect::<DocBuf>()).with("info", &DocBuf::new().with("readOnly", false))
+}
+
+/// What `listIndexes` shows. None: it is no time series.
+pub fn index_specs(call: &Call<'_>, namespace: &Namespace) -> Result<Option<Vec<DocBuf>>> {
+    let Some(buckets) = call.database().store.buckets_of(namespace) else { return Ok(None) };
+    let options = options_of(&buckets)?;
+    let shown = |spec: &DocBuf| -> Option<DocBuf> {
+        let ValueRef::Document(key) = spec.get("key")? else { return None };
+        let key = of_measurements(key, &options)?;
+        let with_key = |(name, value)| (name, if name == "key" { ValueRef::from(&key) } else { value });
+        Some(spec.as_doc().iter().map(with_key).collect())
+    };
+    Ok(Some(buckets.indexes.iter().filter_map(|index| shown(&index.spec.doc)).collect()))
+}
+
+// ---- indexes
+
+/// Options that an index on measurements may not have.
+const REFUSED: &[(&str, &str)] = &[
+    ("unique", "Unique"),
+    ("prepareUnique", "Unique"),
+    ("sparse", "Sparse"),
+    ("expireAfterSeconds", "TTL"),
+    ("partialFilterExpression", "Partial"),
+    ("wildcardProjection", "Wildcard"),
+];
+
+/// The collection of buckets and the specifications as they are there. None: it is no time series.
+pub fn specs_of_buckets(
+    call: &Call<'_>,
+    namespace: &Namespace,
+    specs: &[DocBuf],
+) -> Result<Option<(Namespace, Vec<DocBuf>)>> {
+    let Some(buckets) = call.database().store.buckets_of(namespace) else { return Ok(None) };
+    let options = options_of(&buckets)?;
+    let specs = specs.iter().map(|spec| spec_of_buckets(spec, &options)).collect::<Result<_>>()?;
+    Ok(Some((buckets.namespace.clone(), specs)))
+}
+
+fn spec_of_buckets(spec: &DocBuf, options: &TimeSeriesOptions) -> Result<DocBuf> {
+    let given = |name: &str| !matches!(spec.get(name), None | Some(ValueRef::Bool(false)));
+    if let Some((_, what)) = REFUSED.iter().find(|(name, _)| given(name)) {
+        return Err(invalid(format!("{what} indexes are not supported on time-series collections")));
+    }
+    // the store has the words for what is no key
+    let Some(ValueRef::Document(key)) = spec.get("key") else { return Ok(spec.clone()) };
+    let cannot = |text: &str| Error::new(Code::CANNOT_CREATE_INDEX, text);
+    let wrong = || cannot("this key is not supported by indexes on time-series collections");
+    if key.iter().any(|(path, _)| path == "_id" || path.contains('$')) {
+        return Err(wrong());
+    }
+    let own = of_buckets(key, options).ok_or_else(wrong)?;
+    let part = |(path, value): (&str, ValueRef<'_>)| format!("{path}_{value}").replace('"', "");
+    let name = key.iter().map(part).collect::<Vec<_>>().join("_");
+    let mut changed = DocBuf::new().with("key", &own);
+    for (name, value) in spec.as_doc().iter().filter(|(name, _)| *name != "key") {
+        changed.append(name, value);
+    }
+    if spec.get("name").is_none() {
+        changed.append("name", &name);
+    }
+    Ok(changed)
+}
+
+/// What `dropIndexes` drops of a time series is an index of its buckets.
+pub fn dropped(call: &Call<'_>, namespace: Namespace, which: IndexSelection) -> Result<(Namespace, IndexSelection)> {
+    let Some(buckets) = call.database().store.buckets_of(&namespace) else { return Ok((namespace, which)) };
+    let which = match which {
+        IndexSelection::Key(key) => {
+            let own = of_buckets(key.as_doc(), &options_of(&buckets)?);
+            IndexSelection::Key(own.unwrap_or(key))
+        }
+        which => which,
+    };
+    Ok((buckets.namespace.clone(), which))
+}
+
+// ---- figures
+
+/// What `collStats` shows: the figures of the buckets, without a count of measurements.
+pub fn figures(call: &Call<'_>, namespace: &Namespace, buckets: &Arc<Collection>, scale: u64) -> Result<DocBuf> {
+    let figures = coll_stats::Figures::of(call, buckets)?;
+    let count = figures.documents;
+    let average = figures.data_bytes.checked_div(count).unwrap_or(0);
+    let section = DocBuf::new()
+        .with("bucketsNs", buckets.namespace.as_str())
+        .with("bucketCount", count as i64)
+        .with("avgBucketSize", average as i64);
+    let mut doc = DocBuf::new().with("ns", namespace.as_str());
+    let all = coll_stats::figures_doc(call, &figures, true, scale);
+    for (name, value) in all.as_doc().iter().filter(|(name, _)| !matches!(*name, "count" | "avgObjSize" | "clustered"))
+    {
+        doc.append(name, value);
+    }
+    Ok(doc.with("timeseries", &section))
+}

@@ -1,0 +1,40 @@
+//! A request before anybody executes it: what a command says in the fields that all commands have, what is known of a command
+//! without its code, and what a client is told. No store, no query, no transactions.
+//!
+//! | file | what |
+//! |---|---|
+//! | `transport` | where a request runs, what follows its reply, both ends of a connection, network statistics |
+//! | `command_info` | [`CommandInfo`]: facts about a command |
+//! | `arguments` | reading a field, or MongoDB's error for it |
+//! | `generic` | the fields that every command takes |
+//! | `request` | the fields about the session: `lsid`, `txnNumber`, `autocommit`, `startTransaction` |
+//! | `read_concern`, `write_concern`, `cluster_time` | what they say, not what a member makes of it |
+//! | `stable_api` | version 1 of the stable API |
+//! | `error`, `labels` | [`Error`]: code, text and details of a refusal; error labels |
+//! | `metrics` | counts for `serverStatus` |
+//! | `operation` | what runs now: `currentOp`, `killOp` |
+//! | `fail_points` | `configureFailPoint` |
+//! | `topology` | changes of this server's role, counted for the clients that wait for one |
+//! | `process` | statistics of the process and the machine |
+//! | `log` | JSON log lines in MongoDB's layout |
+
+pub mod arguments;
+pub mod cluster_time;
+mod command_info;
+mod error;
+pub mod fail_points;
+pub mod generic;
+pub mod labels;
+pub mod log;
+pub mod metrics;
+pub mod operation;
+pub mod process;
+pub mod read_concern;
+pub mod request;
+pub mod stable_api;
+pub mod topology;
+pub mod transport;
+pub mod write_concern;
+
+pub use command_info::{CommandInfo, Runs};
+pub use error::{Error, Result};

@@ -1,0 +1,346 @@
+//! What runs now. Each connection has one slot, written by itself and read by `currentOp`; no lock is shared by requests.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arbor_bson::{Doc, DocBuf, SessionId};
+
+use crate::log::{iso8601, now_ms};
+
+/// A command document is kept for `currentOp` up to this size.
+const SHOWN_BYTES_MAX: usize = 4096;
+
+/// All connections by number. Locked when one opens or closes and by `currentOp`.
+#[derive(Default)]
+pub struct Operations {
+    slots: Mutex<BTreeMap<u64, Arc<Slot>>>,
+}
+
+/// What one connection does. The operation's buffers are used again by the next one.
+pub struct Slot {
+    connection: u64,
+    operation: Mutex<Operation>,
+    /// Connection facts for `currentOp`, set by the handshake.
+    about: Mutex<About>,
+}
+
+#[derive(Clone, Default)]
+pub struct About {
+    /// Of a thread of the process's own, which has no client.
+    pub name: Option<String>,
+    pub remote: String,
+    pub app_name: Option<String>,
+    pub client: Option<DocBuf>,
+}
+
+struct Operation {
+    running: bool,
+    id: u64,
+    begun: Instant,
+    kind: &'static str,
+    namespace: String,
+    command: Vec<u8>,
+    session: Option<SessionId>,
+    killed: Arc<AtomicBool>,
+    progress: Option<Progress>,
+}
+
+/// How far an operation is that counts its work.
+#[derive(Clone, Copy)]
+struct Progress {
+    message: &'static str,
+    done: u64,
+    total: u64,
+}
+
+/// How many operations run now; commands are neither readers nor writers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Running {
+    pub total: usize,
+    pub readers: usize,
+    pub writers: usize,
+}
+
+/// What is said about an operation that begins.
+pub struct Begin<'a> {
+    pub kind: &'static str,
+    pub db: &'a str,
+    pub body: Doc<'a>,
+    pub session: Option<SessionId>,
+    pub limit: Option<Duration>,
+    /// It is the one that the slot holds, which has waited.
+    pub again: bool,
+}
+
+/// What ends an operation before it is done.
+pub struct Begun {
+    pub deadline: Option<Instant>,
+    /// Raised when the operation is to stop.
+    pub killed: Arc<AtomicBool>,
+}
+
+/// Operations of one connection have numbers from `connection * IDS_PER_CONNECTION` on, so that no counter is shared.
+const IDS_PER_CONNECTION: u64 = 1_000_000;
+
+impl Operations {
+    pub fn open(&self, connection: u64, about: About) -> Arc<Slot> {
+        let operation = Operation {
+            running: false,
+            id: connection * IDS_PER_CONNECTION,
+            begun: Instant::now(),
+            kind: "none",
+            namespace: String::new(),
+            command: Vec::new(),
+            session: None,
+            killed: Arc::default(),
+            progress: None,
+        };
+        let slot = Arc::new(Slot { connection, operation: Mutex::new(operation), about: Mutex::new(about) });
+        self.slots().insert(connection, slot.clone());
+        slot
+    }
+
+    pub fn close(&self, connection: u64) {
+        self.slots().remove(&connection);
+    }
+
+    /// Asks an operation to stop; false when it is not running (any more).
+    pub fn kill(&self, id: u64) -> bool {
+        self.kill_where(|running| running.id == id) > 0
+    }
+
+    pub fn kill_session(&self, session: SessionId) -> usize {
+        self.kill_where(|running| running.session == Some(session))
+    }
+
+    /// Stops all that runs, for the shutdown.
+    pub fn kill_all(&self) -> usize {
+        self.kill_where(|_| true)
+    }
+
+    fn kill_where(&self, chosen: impl Fn(&Operation) -> bool) -> usize {
+        let mut count = 0;
+        for slot in self.slots().values() {
+            let operation = lock(&slot.operation);
+            if operation.running && chosen(&operation) {
+                operation.killed.store(true, Ordering::Relaxed);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Running operations as `currentOp` shows them; with `idle` also connections that do nothing.
+    pub fn list(&self, host: &str, idle: bool) -> Vec<DocBuf> {
+        let slots: Vec<Arc<Slot>> = self.slots().values().cloned().collect();
+        slots.iter().filter_map(|slot| slot.describe(host, idle)).collect()
+    }
+
+    pub fn running(&self) -> Running {
+        let mut running = Running::default();
+        for slot in self.slots().values() {
+            let operation = lock(&slot.operation);
+            if operation.running {
+                running.total += 1;
+                running.readers += usize::from(matches!(operation.kind, "query" | "getmore"));
+                running.writers += usize::from(matches!(operation.kind, "insert" | "update" | "remove"));
+            }
+        }
+        running
+    }
+
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Slot>>> {
+        lock(&self.slots)
+    }
+}
+
+impl Slot {
+    /// Begins an operation, which ends when [`Slot::end`] is called.
+    pub fn begin(&self, begin: Begin<'_>) -> Begun {
+        let now = Instant::now();
+        let mut operation = lock(&self.operation);
+        if begin.again && operation.running {
+            return Begun { deadline: None, killed: operation.killed.clone() };
+        }
+        operation.running = true;
+        operation.id = self.connection * IDS_PER_CONNECTION + (operation.id + 1) % IDS_PER_CONNECTION;
+        operation.begun = now;
+        operation.kind = begin.kind;
+        operation.session = begin.session;
+        operation.progress = None;
+        operation.keep(begin.db, begin.body);
+        if operation.killed.load(Ordering::Relaxed) {
+            operation.killed = Arc::default();
+        }
+        Begun { deadline: begin.limit.map(|limit| now + limit), killed: operation.killed.clone() }
+    }
+
+    pub fn end(&self) {
+        lock(&self.operation).running = false;
+    }
+
+    /// For operations that take long: `currentOp` shows it.
+    pub fn set_progress(&self, message: &'static str, done: u64, total: u64) {
+        lock(&self.operation).progress = Some(Progress { message, done, total });
+    }
+
+    pub fn set_client(&self, app_name: Option<String>, client: DocBuf) {
+        let mut about = lock(&self.about);
+        about.app_name = app_name;
+        about.client = Some(client);
+    }
+
+    pub fn app_name(&self) -> Option<String> {
+        lock(&self.about).app_name.clone()
+    }
+
+    /// Whose connection it is.
+    pub fn describe_client(&self) -> DocBuf {
+        let mut doc = DocBuf::new();
+        self.append_client(&mut doc, Some("inactive transaction"));
+        doc
+    }
+
+    fn append_client(&self, doc: &mut DocBuf, does: Option<&str>) {
+        let about = lock(&self.about);
+        match &about.name {
+            Some(name) => drop(doc.append("desc", name)),
+            None => {
+                let name = format!("conn{}", self.connection);
+                doc.append("desc", does.unwrap_or(&name)).append("connectionId", self.connection as i64);
+                doc.append("client", &about.remote);
+            }
+        }
+        if let Some(name) = &about.app_name {
+            doc.append("appName", name);
+        }
+        if let Some(client) = &about.client {
+            doc.append("clientMetadata", client);
+        }
+    }
+
+    fn describe(&self, host: &str, idle: bool) -> Option<DocBuf> {
+        let operation = lock(&self.operation);
+        if !operation.running && !idle {
+            return None;
+        }
+        let mut doc = DocBuf::new().with("type", "op").with("host", host);
+        self.append_client(&mut doc, None);
+        doc.append("active", operation.running);
+        doc.append("currentOpTime", &*iso8601(now_ms()));
+        if operation.running {
+            operation.describe(&mut doc);
+        }
+        Some(doc)
+    }
+}
+
+impl Operation {
+    /// Keeps the command for `currentOp`, of a large one its first field.
+    fn keep(&mut self, db: &str, body: Doc<'_>) {
+        self.namespace.clear();
+        self.namespace.push_str(db);
+        self.namespace.push('.');
+        self.namespace.push_str(match body.first() {
+            Some((_, arbor_bson::ValueRef::String(collection))) => collection,
+            _ => "$cmd",
+        });
+        self.command.clear();
+        if body.as_bytes().len() <= SHOWN_BYTES_MAX {
+            self.command.extend_from_slice(body.as_bytes());
+        } else if let Some((name, value)) = body.first() {
+            let shown = DocBuf::new().with(name, value).with("$truncated", true);
+            self.command.extend_from_slice(shown.as_bytes());
+        }
+    }
+
+    fn describe(&self, doc: &mut DocBuf) {
+        let elapsed = self.begun.elapsed();
+        doc.append("opid", self.id as i64);
+        if let Some(session) = &self.session {
+            doc.append("lsid", &session.to_doc());
+        }
+        doc.append("secs_running", elapsed.as_secs() as i64);
+        doc.append("microsecs_running", elapsed.as_micros() as i64);
+        doc.append("op", self.kind).append("ns", &self.namespace).append("command", Doc::trusted(&self.command));
+        if let Some(progress) = &self.progress {
+            progress.describe(doc);
+        }
+        doc.append("killPending", self.killed.load(Ordering::Relaxed));
+        doc.append("numYields", 0i32);
+    }
+}
+
+impl Progress {
+    fn describe(&self, doc: &mut DocBuf) {
+        let Progress { message, done, total } = *self;
+        let percent = (done * 100).checked_div(total).unwrap_or(100);
+        doc.append("msg", &*format!("{message}: {done}/{total} {percent}%"));
+        doc.append("progress", &DocBuf::new().with("done", done as i64).with("total", total as i64));
+    }
+}
+
+/// A panic while one of these is held leaves it usable: every change is one assignment, insert or remove.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arbor_bson::ValueRef;
+
+    const SESSION: SessionId = SessionId { id: uuid::Uuid::from_u128(7), user: [7; 32] };
+
+    fn begin(slot: &Slot, body: &DocBuf) -> Arc<AtomicBool> {
+        slot.begin(Begin {
+            kind: "command",
+            db: "test",
+            body: body.as_doc(),
+            session: Some(SESSION),
+            limit: None,
+            again: false,
+        })
+        .killed
+    }
+
+    #[test]
+    fn what_runs_is_listed_and_can_be_killed() {
+        let operations = Operations::default();
+        let slot = operations.open(3, About { remote: "127.0.0.1:5".to_owned(), ..About::default() });
+        assert_eq!(operations.list("h", false).len(), 0);
+        assert_eq!(operations.list("h", true).len(), 1);
+        let killed = begin(&slot, &DocBuf::new().with("find", "c"));
+        let listed = operations.list("h", false);
+        assert!(matches!(listed[0].get("ns"), Some(ValueRef::String("test.c"))));
+        assert_eq!(operations.running(), Running { total: 1, readers: 0, writers: 0 });
+        let Some(ValueRef::Int64(id)) = listed[0].get("opid") else { panic!("{listed:?}") };
+        assert!(listed[0].get("progress").is_none());
+        slot.set_progress("Copying", 1, 3);
+        let listed = operations.list("h", false);
+        assert!(matches!(listed[0].get("msg"), Some(ValueRef::String("Copying: 1/3 33%"))));
+        assert!(matches!(listed[0].get("progress"), Some(ValueRef::Document(_))));
+        assert!(!operations.kill(id as u64 + 1) && !killed.load(Ordering::Relaxed));
+        assert!(operations.kill(id as u64) && killed.load(Ordering::Relaxed));
+        slot.end();
+        assert!(!operations.kill(id as u64));
+        assert_eq!(operations.running(), Running::default());
+        let next = begin(&slot, &DocBuf::new().with("find", "c"));
+        assert!(!next.load(Ordering::Relaxed), "the next operation is another one");
+        assert_eq!(operations.kill_session(SESSION), 1);
+        operations.close(3);
+        assert_eq!(operations.list("h", true).len(), 0);
+    }
+
+    #[test]
+    fn large_commands_are_cut() {
+        let operations = Operations::default();
+        let slot = operations.open(1, About::default());
+        let large = DocBuf::new().with("insert", "c").with("x", &"y".repeat(SHOWN_BYTES_MAX));
+        begin(&slot, &large);
+        let listed = operations.list("h", false);
+        assert!(matches!(listed[0].get("command"), Some(ValueRef::Document(doc)) if doc.get("$truncated").is_some()));
+    }
+}

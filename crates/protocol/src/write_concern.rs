@@ -1,0 +1,206 @@
+//! `writeConcern`: what a client wants to be sure of before it is answered.
+//!
+//! What a set cannot promise is no error of the command: the write is done, and the reply has a `writeConcernError`. A
+//! standalone refuses it.
+
+use std::time::Duration;
+
+use arbor_base::Durability;
+use arbor_bson::{Code, Doc, DocBuf, ValueRef};
+
+use crate::arguments::Field;
+use crate::{Error, Result};
+
+/// What a command is to do about its writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteConcern {
+    /// `w: 0`: the client does not want to know.
+    pub unacknowledged: bool,
+    pub journaled: bool,
+    /// What the set cannot promise.
+    pub refused: Option<Refused>,
+    /// The write is not `journaled`: once it is visible, it is waited for that it is on the disk, for so long.
+    pub patience: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    TooFewMembers,
+    UnknownMode,
+    /// `wtimeout` is over.
+    TimeOver,
+}
+
+impl WriteConcern {
+    pub fn durability(self) -> Durability {
+        if self.journaled { Durability::Journaled } else { Durability::Applied }
+    }
+}
+
+/// A write concern as it was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given<'a> {
+    pub w: Option<W<'a>>,
+    pub journaled: Option<bool>,
+    pub timeout_ms: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum W<'a> {
+    Number(i64),
+    Majority,
+    /// A write concern of the set's configuration, by its name.
+    Mode(&'a str),
+}
+
+const MEMBERS_MAX: i64 = 50;
+
+impl<'a> Given<'a> {
+    pub fn read(concern: Doc<'a>) -> Result<Given<'a>> {
+        let mut given = Given::default();
+        for (name, value) in concern {
+            let field = Field::new("writeConcern", name);
+            match name {
+                "w" => given.w = Some(W::read(field, value)?),
+                "j" | "fsync" => given.journaled = Some(given.journaled == Some(true) || field.bool(value)?),
+                "wtimeout" => given.timeout_ms = field.integer(value).unwrap_or(0),
+                "wElectionId" | "wOpTime" | "getLastError" | "provenance" => {}
+                _ => return Err(field.unknown()),
+            }
+        }
+        if given.w == Some(W::Number(0)) && given.journaled == Some(true) {
+            return Err(Error::failed_to_parse("cannot use 'j' option when 'w' is 0"));
+        }
+        Ok(given)
+    }
+
+    /// Errors: what only members of a set promise.
+    pub fn on_standalone(self) -> Result<WriteConcern> {
+        match self.w {
+            Some(W::Number(2..)) => Err(Error::bad_value("cannot use 'w' > 1 when a host is not replicated")),
+            Some(W::Mode(mode)) => Err(Error::bad_value(format!(
+                "cannot use non-majority 'w' mode \"{mode}\" when a host is not a member of a replica set"
+            ))),
+            _ => Ok(self.with(true, None)),
+        }
+    }
+
+    /// Returns what the concern means, given what a majority is and what is refused. A majority of one member has a write when it is on that member's disk, unless the client says otherwise.
+    pub fn with(self, majority_is_journaled: bool, refused: Option<Refused>) -> WriteConcern {
+        let majority = matches!(self.w, Some(W::Majority | W::Mode(_)));
+        WriteConcern {
+            unacknowledged: self.w == Some(W::Number(0)),
+            journaled: self.journaled.unwrap_or(majority && majority_is_journaled),
+            refused,
+            patience: None,
+        }
+    }
+
+    /// As `getDefaultRWConcern` and errors show it.
+    pub fn to_doc(self) -> DocBuf {
+        let mut doc = DocBuf::new();
+        match self.w {
+            None => doc.append("w", 1i32),
+            Some(W::Number(members)) => doc.append("w", members as i32),
+            Some(W::Majority) => doc.append("w", "majority"),
+            Some(W::Mode(mode)) => doc.append("w", mode),
+        };
+        if let Some(journaled) = self.journaled {
+            doc.append("j", journaled);
+        }
+        doc.with("wtimeout", self.timeout_ms as i32)
+    }
+
+    pub fn refusal(self, refused: Refused) -> (Code, String) {
+        match refused {
+            Refused::TooFewMembers => (Code::UNSATISFIABLE_WRITE_CONCERN, "Not enough data-bearing nodes".to_owned()),
+            Refused::UnknownMode => {
+                let mode = if let Some(W::Mode(mode)) = self.w { mode } else { "" };
+                let text = format!("No write concern mode named '{mode}' found in replica set configuration");
+                (Code::UNKNOWN_REPL_WRITE_CONCERN, text)
+            }
+            Refused::TimeOver => (Code::WRITE_CONCERN_FAILED, "waiting for replication timed out".to_owned()),
+        }
+    }
+
+    /// `writeConcernError` of a write that is done.
+    pub fn error(self, refused: Refused, provenance: &str) -> DocBuf {
+        let (code, text) = self.refusal(refused);
+        let concern = self.to_doc().with("provenance", provenance);
+        let mut info = DocBuf::new();
+        if refused == Refused::TimeOver {
+            info.append("wtimeout", true);
+        }
+        info.append("writeConcern", &concern);
+        DocBuf::new()
+            .with("code", code.0)
+            .with("codeName", &*code.name())
+            .with("errmsg", text.as_str())
+            .with("errInfo", &info)
+    }
+}
+
+impl<'a> W<'a> {
+    fn read(field: Field<'_>, value: ValueRef<'a>) -> Result<W<'a>> {
+        match value {
+            ValueRef::String("majority") => Ok(W::Majority),
+            ValueRef::String(mode) => Ok(W::Mode(mode)),
+            ValueRef::Int32(_) | ValueRef::Int64(_) | ValueRef::Double(_) => match field.integer(value)? {
+                members @ 0..=MEMBERS_MAX => Ok(W::Number(members)),
+                members => Err(Error::failed_to_parse(format!(
+                    "w has to be a non-negative number and not greater than {MEMBERS_MAX}; found: {members}"
+                ))),
+            },
+            _ => Err(Error::failed_to_parse("w has to be a number or string")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(doc: &DocBuf) -> std::result::Result<Given<'_>, i32> {
+        Given::read(doc.as_doc()).map_err(|error| error.code.0)
+    }
+
+    fn w(value: impl Into<ValueRef<'static>>) -> DocBuf {
+        DocBuf::new().with("w", value)
+    }
+
+    #[test]
+    fn on_a_standalone() {
+        let acknowledged = WriteConcern::default();
+        let journaled = WriteConcern { journaled: true, ..acknowledged };
+        let unacknowledged = WriteConcern { unacknowledged: true, ..acknowledged };
+        for (doc, expect) in [
+            (w(1i32), Ok(acknowledged)),
+            (w(1i32).with("j", true), Ok(journaled)),
+            (w("majority"), Ok(journaled)),
+            (w("majority").with("j", false), Ok(acknowledged)),
+            (w(0i32), Ok(unacknowledged)),
+            (DocBuf::new(), Ok(acknowledged)),
+            (w(2i32), Err(2)),
+            (w("dc1"), Err(2)),
+            (w(51i32), Err(9)),
+            (w(-1i32), Err(9)),
+            (w(true), Err(9)),
+            (w(0i32).with("j", true), Err(9)),
+            (DocBuf::new().with("x", 1i32), Err(40415)),
+        ] {
+            let read = given(&doc).and_then(|given| given.on_standalone().map_err(|error| error.code.0));
+            assert_eq!(read, expect, "{doc:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_is_explained() {
+        let doc = w("far").with("wtimeout", 5i32);
+        let error = given(&doc).unwrap().error(Refused::UnknownMode, "clientSupplied");
+        let shown = arbor_bson::display::shell_doc(error.as_doc()).to_string();
+        let expect = "{ code: 79, codeName: \"UnknownReplWriteConcern\", errmsg: \"No write concern mode named 'far' found in \
+                      replica set configuration\", errInfo: { writeConcern: { w: \"far\", wtimeout: 5, provenance: \
+                      \"clientSupplied\" } } }";
+        assert_eq!(shown, expect);
+    }
+}

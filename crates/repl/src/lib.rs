@@ -1,0 +1,33 @@
+//! The replica set as a member sees it: its configuration, the member's role in it, and what the members agree on. Free of
+//! sockets, and of the data that a member holds: `command` writes down what a new role or configuration asks for.
+//!
+//! | file | what |
+//! |---|---|
+//! | `member` | [`Replication`]: the member, its role and its configuration |
+//! | `coordinator` | what the members agree on, and who keeps it: a file, for a set of one |
+//! | `config` | the set's configuration |
+//! | `own_address` | which addresses are this member's own |
+//! | `permission` | which commands run in which role |
+//! | `write_concern` | what the set makes of a write concern |
+//! | `defaults` | the set's own read and write concern |
+//! | `last_write` | the time of the last write that is on the disk |
+//! | `status` | what a member says of itself and the set: `hello`, parts of `replSetGetStatus` |
+
+mod config;
+mod coordinator;
+mod defaults;
+mod last_write;
+mod member;
+mod own_address;
+mod permission;
+mod status;
+mod write_concern;
+
+pub use config::{Member, SetConfig};
+pub use coordinator::{Agreement, Coordinator, LocalFile};
+pub use defaults::{Defaults, KEPT_AS};
+pub use last_write::OpTime;
+pub use member::{Election, Replication, Role, Standing, not_yet_initialized, was_initiated};
+pub use own_address::OwnAddress;
+pub use permission::not_primary;
+pub use status::{Progress, election_id, election_metrics, optimes};

@@ -1,0 +1,384 @@
+//! This server as the member of a replica set.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arbor_base::Position;
+use arbor_bson::{Code, Doc};
+use arbor_protocol::write_concern::{Given, WriteConcern};
+use arbor_protocol::{Error, Result};
+use arc_swap::{ArcSwap, ArcSwapOption};
+
+use crate::config::{Member, SetConfig, invalid};
+use crate::coordinator::{Agreement, Coordinator, LocalFile};
+use crate::defaults::Defaults;
+use crate::last_write::{LastSeen, OpTime};
+use crate::own_address::OwnAddress;
+use crate::write_concern::on_member;
+
+/// The member, shared by all connections.
+pub struct Replication {
+    /// From the command line.
+    name: String,
+    own: OwnAddress,
+    coordinator: Box<dyn Coordinator>,
+    standing: Mutex<Standing>,
+    /// Beside `standing`: asked by every command.
+    is_primary: AtomicBool,
+    is_initiated: AtomicBool,
+    /// Beside `standing`: asked by every write.
+    config: ArcSwapOption<SetConfig>,
+    defaults: ArcSwap<Defaults>,
+    last_seen: LastSeen,
+}
+
+/// MongoDB's states of a member, those that a member here can be in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// The set is not initiated.
+    #[default]
+    Startup,
+    Primary,
+    /// Stepped down.
+    Secondary,
+    /// The configuration does not name this member.
+    Removed,
+}
+
+/// Where the member stands, as of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    pub role: Role,
+    pub revision: i64,
+    pub term: i64,
+    pub config: Option<Arc<SetConfig>>,
+    /// Of this member in the configuration.
+    pub own_index: Option<usize>,
+    pub election: Option<Election>,
+    pub stepped_down_until: Option<Instant>,
+}
+
+/// When this member became primary.
+#[derive(Clone, Copy, Debug)]
+pub struct Election {
+    /// Milliseconds since 1970.
+    pub at_ms: i64,
+    /// The hybrid time.
+    pub time: u64,
+}
+
+impl Role {
+    /// MongoDB's number and name.
+    pub fn code(self) -> (i32, &'static str) {
+        match self {
+            Role::Startup => (0, "STARTUP"),
+            Role::Primary => (1, "PRIMARY"),
+            Role::Secondary => (2, "SECONDARY"),
+            Role::Removed => (10, "REMOVED"),
+        }
+    }
+}
+
+impl Standing {
+    /// The configuration's entry for this member.
+    pub fn own(&self) -> Option<&Member> {
+        self.config.as_ref()?.members.get(self.own_index?)
+    }
+}
+
+const EPOCH_OF_ONE: i64 = 1;
+
+const FREEZE_MAX: Duration = Duration::from_secs(u32::MAX as u64);
+
+impl Replication {
+    /// The member whose data is in `folder`. It is in no office before it was told to take it.
+    pub fn open(name: &str, own: OwnAddress, folder: &Path) -> std::io::Result<Replication> {
+        Replication::of(name, own, Box::new(LocalFile::new(folder.join(FILE))))
+    }
+
+    pub fn of(name: &str, own: OwnAddress, coordinator: Box<dyn Coordinator>) -> std::io::Result<Replication> {
+        let replication = Replication {
+            name: name.to_owned(),
+            own,
+            standing: Mutex::default(),
+            is_primary: AtomicBool::new(false),
+            is_initiated: AtomicBool::new(false),
+            config: ArcSwapOption::default(),
+            defaults: ArcSwap::default(),
+            last_seen: LastSeen::default(),
+            coordinator,
+        };
+        if let Some(agreement) = replication.coordinator.read()? {
+            let config = SetConfig::parse(agreement.config.as_doc())
+                .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error.message))?;
+            replication.adopt(&agreement, config);
+        }
+        Ok(replication)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn is_primary(&self) -> bool {
+        self.is_primary.load(Ordering::Acquire)
+    }
+
+    pub fn is_initiated(&self) -> bool {
+        self.is_initiated.load(Ordering::Acquire)
+    }
+
+    pub fn defaults(&self) -> arc_swap::Guard<Arc<Defaults>> {
+        self.defaults.load()
+    }
+
+    pub fn put_defaults(&self, defaults: Defaults) {
+        self.defaults.store(Arc::new(defaults));
+    }
+
+    /// What a write concern means in this set.
+    pub fn resolve(&self, given: Given<'_>) -> WriteConcern {
+        on_member(given, self.config.load().as_deref())
+    }
+
+    /// Whether it is time to take the office again.
+    pub fn may_return(&self, now: Instant) -> bool {
+        self.lock().stepped_down_until.is_some_and(|until| now >= until)
+    }
+
+    /// Keeps a member that stepped down from its office for longer.
+    pub fn freeze(&self, time: Duration) {
+        let mut standing = self.lock();
+        let until = Instant::now() + time.min(FREEZE_MAX);
+        standing.stepped_down_until = standing.stepped_down_until.max(Some(until));
+    }
+
+    /// 1 as long as the set has one member.
+    pub fn term(&self) -> i64 {
+        self.lock().term.max(EPOCH_OF_ONE)
+    }
+
+    pub fn standing(&self) -> Standing {
+        self.lock().clone()
+    }
+
+    /// Makes the first configuration, of what a client sent or, without it, of this member alone.
+    pub fn initiate(&self, given: Option<Doc<'_>>) -> Result<()> {
+        if self.lock().config.is_some() {
+            return Err(Error::new(Code::ALREADY_INITIALIZED, "already initialized"));
+        }
+        let config = match given {
+            Some(doc) => SetConfig::parse(doc)?,
+            None => SetConfig::of_one(&self.name, self.own.default_host()),
+        };
+        if config.name != self.name {
+            return Err(invalid(format!(
+                "Attempting to initiate a replica set with name {}, but command line reports {}; rejecting",
+                config.name, self.name
+            )));
+        }
+        if config.version != 1 {
+            return Err(Error::new(
+                Code::NEW_REPLICA_SET_CONFIGURATION_INCOMPATIBLE,
+                format!(
+                    "Configuration used to initiate a replica set must have version 1, but the supplied version is {}",
+                    config.version
+                ),
+            ));
+        }
+        self.check_members(&config)?;
+        let config = SetConfig { settings: config.settings.clone().identified(), ..config };
+        self.agree(config, 0, EPOCH_OF_ONE)
+    }
+
+    /// Puts another configuration in the place of the one that stands.
+    pub fn reconfigure(&self, doc: Doc<'_>, force: bool) -> Result<()> {
+        let (revision, term, before) = {
+            let standing = self.lock();
+            let before = standing.config.clone().ok_or_else(not_yet_initialized)?;
+            (standing.revision, standing.term, before)
+        };
+        let mut config = SetConfig::parse(doc)?;
+        let incompatible = |text: String| Error::new(Code::NEW_REPLICA_SET_CONFIGURATION_INCOMPATIBLE, text);
+        if config.name != before.name {
+            return Err(incompatible(format!(
+                "New and old configurations differ in replica set name; old was {}, and new is {}",
+                before.name, config.name
+            )));
+        }
+        if force {
+            let jump = 10_000 + i64::from(rand::random::<u16>());
+            config.version = (before.version.max(config.version) + jump).min(i64::from(i32::MAX));
+        }
+        if config.version <= before.version {
+            return Err(incompatible(format!(
+                "version field value of {} is not greater than that of the current configuration, {}",
+                config.version, before.version
+            )));
+        }
+        if config.settings.set_id.is_some() && config.settings.set_id != before.settings.set_id {
+            return Err(incompatible("New and old configurations differ in replica set ID".to_owned()));
+        }
+        self.check_members(&config)?;
+        config.settings.set_id = before.settings.set_id;
+        self.agree(config, revision, term)
+    }
+
+    /// This member is in it, and nobody else.
+    fn check_members(&self, config: &SetConfig) -> Result<()> {
+        let own = self.own_index(config).ok_or_else(|| {
+            Error::new(
+                Code::NODE_NOT_FOUND,
+                format!(
+                    "No host described in new configuration with {{version: {}}} for replica set {} maps to this node",
+                    config.version, config.name
+                ),
+            )
+        })?;
+        if config.members.len() > 1 {
+            let text = "replica sets of more than one member are not in this build yet";
+            return Err(Error::new(Code::NEW_REPLICA_SET_CONFIGURATION_INCOMPATIBLE, text));
+        }
+        match config.members.get(own) {
+            Some(member) if member.is_electable() => Ok(()),
+            _ => Err(Error::new(Code::NODE_NOT_ELECTABLE, "This node is not electable under the new configuration")),
+        }
+    }
+
+    fn own_index(&self, config: &SetConfig) -> Option<usize> {
+        config.members.iter().position(|member| self.own.is_at(&member.host))
+    }
+
+    fn agree(&self, config: SetConfig, revision: i64, epoch: i64) -> Result<()> {
+        let next = Agreement { revision: revision + 1, epoch, config: config.to_doc(epoch) };
+        let failed = |error: std::io::Error| {
+            Error::new(Code::OPERATION_FAILED, format!("cannot keep the new configuration: {error}"))
+        };
+        if !self.coordinator.replace(&next).map_err(failed)? {
+            let text = "another configuration of the replica set was made at the same time";
+            return Err(Error::new(Code::CONFIGURATION_IN_PROGRESS, text));
+        }
+        self.adopt(&next, config);
+        Ok(())
+    }
+
+    fn adopt(&self, agreement: &Agreement, config: SetConfig) {
+        let own_index = if config.name == self.name { self.own_index(&config) } else { None };
+        let mut standing = self.lock();
+        standing.revision = agreement.revision;
+        standing.term = agreement.epoch;
+        let config = Arc::new(config);
+        self.config.store(Some(config.clone()));
+        standing.config = Some(config);
+        standing.own_index = own_index;
+        standing.role = match (own_index, standing.role) {
+            (None, _) => Role::Removed,
+            (Some(_), Role::Primary) => Role::Primary,
+            (Some(_), _) => Role::Secondary,
+        };
+        self.is_primary.store(standing.role == Role::Primary, Ordering::Release);
+        self.is_initiated.store(true, Ordering::Release);
+    }
+
+    /// Returns the time of the last write at or before a position; `read` finds it.
+    pub fn time_at(&self, position: Position, read: impl FnOnce(Option<OpTime>) -> OpTime) -> OpTime {
+        self.last_seen.at(position, read)
+    }
+
+    /// Puts the member into a role; returns the one before.
+    pub fn set_role(&self, role: Role, election: Option<Election>, until: Option<Instant>) -> Role {
+        let mut standing = self.lock();
+        let before = std::mem::replace(&mut standing.role, role);
+        standing.election = election;
+        standing.stepped_down_until = until;
+        self.is_primary.store(role == Role::Primary, Ordering::Release);
+        before
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// In the data folder.
+const FILE: &str = "arbor.replset";
+
+/// Whether the data in `folder` is that of a member.
+pub fn was_initiated(folder: &Path) -> bool {
+    folder.join(FILE).exists()
+}
+
+pub fn not_yet_initialized() -> Error {
+    Error::new(Code::NOT_YET_INITIALIZED, "no replset config has been received")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(folder: &Path) -> Replication {
+        let own = OwnAddress { names: vec!["127.0.0.1".to_owned()], port: 4711 };
+        Replication::open("rs", own, folder).unwrap()
+    }
+
+    fn code(outcome: Result<()>) -> i32 {
+        outcome.unwrap_err().code.0
+    }
+
+    #[test]
+    fn a_set_is_initiated_once_and_for_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = member(dir.path());
+        assert_eq!((one.standing().role, one.is_primary(), was_initiated(dir.path())), (Role::Startup, false, false));
+        one.initiate(None).unwrap();
+        assert_eq!(one.standing().own().unwrap().host, "127.0.0.1:4711");
+        assert_eq!((one.standing().role, one.term(), was_initiated(dir.path())), (Role::Secondary, 1, true));
+        assert_eq!(code(one.initiate(None)), 23);
+        let again = member(dir.path());
+        assert_eq!(again.standing().config, one.standing().config);
+        assert_eq!(code(again.initiate(None)), 23);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_initiated() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = member(dir.path());
+        let with = |name: &str, hosts: &[&str]| {
+            let mut config = SetConfig::of_one(name, hosts[0].to_owned());
+            let more = hosts.iter().enumerate().skip(1);
+            let member = |(id, host): (usize, &&str)| Member {
+                id: id as i64,
+                host: (*host).to_owned(),
+                ..config.members[0].clone()
+            };
+            let more: Vec<Member> = more.map(member).collect();
+            config.members.extend(more);
+            code(one.initiate(Some(config.to_doc(0).as_doc())))
+        };
+        assert_eq!(with("other", &["127.0.0.1:4711"]), 93);
+        assert_eq!(with("rs", &["127.0.0.1:4712"]), 74);
+        assert_eq!(with("rs", &["127.0.0.1:4711", "127.0.0.1:4712"]), 103);
+        assert_eq!(one.standing().role, Role::Startup);
+    }
+
+    #[test]
+    fn configurations_follow_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = member(dir.path());
+        let doc = |version: i64| {
+            let mut config = SetConfig::of_one("rs", "localhost:4711".to_owned());
+            config.version = version;
+            config.to_doc(1)
+        };
+        assert_eq!(code(one.reconfigure(doc(2).as_doc(), false)), 94);
+        one.initiate(None).unwrap();
+        assert_eq!(code(one.reconfigure(doc(1).as_doc(), false)), 103);
+        one.reconfigure(doc(2).as_doc(), false).unwrap();
+        let standing = one.standing();
+        assert_eq!((standing.own().unwrap().host.as_str(), standing.revision), ("localhost:4711", 2));
+        one.reconfigure(doc(1).as_doc(), true).unwrap();
+        assert!(one.standing().config.unwrap().version > 10_000);
+    }
+}

@@ -1,0 +1,105 @@
+//! What the member says of itself and its set: `replSetGetStatus`, `hello`.
+
+use arbor_bson::{ArrayBuf, DocBuf, ObjectId, ValueRef};
+
+use crate::{OpTime, Replication, Role, Standing};
+
+/// What was written last, and what of it is on the disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    pub applied: OpTime,
+    pub durable: OpTime,
+}
+
+/// `electionId` of a term: later ones are greater.
+pub fn election_id(term: i64) -> ObjectId {
+    let mut id = [0; 12];
+    let bytes = [0x7f, 0xff, 0xff, 0xff].into_iter().chain(term.to_be_bytes());
+    id.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+    ObjectId(id)
+}
+
+impl Replication {
+    /// The fields of `hello` about role and set. `primary`: the name of the first field.
+    pub fn append_hello(&self, primary: &str, progress: Progress, reply: &mut DocBuf) {
+        let standing = self.standing();
+        let (Some(config), Some(own)) = (&standing.config, standing.own()) else {
+            reply.append(primary, false).append("secondary", false);
+            reply.append("info", "Does not have a valid replica set config").append("isreplicaset", true);
+            return;
+        };
+        let hosts = |passive: bool| -> ArrayBuf {
+            let shown = config.members.iter().filter(|member| !member.hidden && !member.arbiter);
+            shown.filter(|member| (member.priority == 0.0) == passive).map(|member| member.host.as_str()).collect()
+        };
+        reply.append("hosts", &hosts(false));
+        let passives = hosts(true);
+        if !passives.is_empty() {
+            reply.append("passives", &passives);
+        }
+        let is_primary = standing.role == Role::Primary;
+        reply.append("setName", config.name.as_str()).append("setVersion", config.version as i32);
+        reply.append(primary, is_primary).append("secondary", standing.role == Role::Secondary);
+        if is_primary {
+            reply.append("primary", own.host.as_str());
+        }
+        if !own.tags.is_empty() {
+            reply.append("tags", &own.tags_doc());
+        }
+        reply.append("me", own.host.as_str());
+        if is_primary {
+            reply.append("electionId", ValueRef::ObjectId(election_id(standing.term)));
+        }
+        let last = DocBuf::new()
+            .with("opTime", &progress.applied.to_doc(standing.term))
+            .with("lastWriteDate", ValueRef::DateTime(progress.applied.wall))
+            .with("majorityOpTime", &progress.durable.to_doc(standing.term))
+            .with("majorityWriteDate", ValueRef::DateTime(progress.durable.wall));
+        reply.append("lastWrite", &last);
+    }
+}
+
+/// `optimes`.
+pub fn optimes(progress: Progress, term: i64) -> DocBuf {
+    let (applied, durable) = (progress.applied, progress.durable);
+    DocBuf::new()
+        .with("lastCommittedOpTime", &durable.to_doc(term))
+        .with("lastCommittedWallTime", ValueRef::DateTime(durable.wall))
+        .with("readConcernMajorityOpTime", &durable.to_doc(term))
+        .with("appliedOpTime", &applied.to_doc(term))
+        .with("durableOpTime", &durable.to_doc(term))
+        .with("lastAppliedWallTime", ValueRef::DateTime(applied.wall))
+        .with("lastDurableWallTime", ValueRef::DateTime(durable.wall))
+}
+
+/// `electionCandidateMetrics`; None on a member that was not elected.
+pub fn election_metrics(standing: &Standing) -> Option<DocBuf> {
+    let election = standing.election?;
+    let config = standing.config.as_ref()?;
+    let at = OpTime { time: election.time, wall: election.at_ms };
+    let priority = standing.own().map_or(1.0, |own| own.priority);
+    Some(
+        DocBuf::new()
+            .with("lastElectionReason", "electionTimeout")
+            .with("lastElectionDate", ValueRef::DateTime(election.at_ms))
+            .with("electionTerm", standing.term)
+            .with("lastCommittedOpTimeAtElection", &at.to_doc(standing.term))
+            .with("lastSeenOpTimeAtElection", &at.to_doc(standing.term))
+            .with("numVotesNeeded", config.majority() as i32)
+            .with("priorityAtElection", priority)
+            .with("electionTimeoutMillis", config.settings.election_timeout_ms)
+            .with("newTermStartDate", ValueRef::DateTime(election.at_ms))
+            .with("wMajorityWriteAvailabilityDate", ValueRef::DateTime(election.at_ms)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn election_ids_ascend_with_the_term() {
+        assert_eq!(election_id(1).to_string(), "7fffffff0000000000000001");
+        assert!(election_id(2) > election_id(1));
+    }
+}
