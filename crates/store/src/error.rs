@@ -2,7 +2,6 @@
 
 use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_lang::Collation;
-
 use uuid::Uuid;
 
 use crate::Namespace;

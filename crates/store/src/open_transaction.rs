@@ -15,11 +15,11 @@ use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction};
 use uuid::Uuid;
 
 use crate::build::{Build, BuildSettings};
+use crate::catalogue::change_collections::put_collection;
+use crate::catalogue::change_indexes::{parse_all, select_new};
 use crate::catalogue::{self, CATALOGUE, Catalogue};
-use crate::change_collections::put_collection;
-use crate::change_indexes::{parse_all, select_new};
 use crate::noting::commands as noting;
-use crate::record::count;
+use crate::read::record::count;
 use crate::{Collection, Created, Error, IndexesCreated, Namespace, Result, Store};
 
 /// Shared by threads; one statement runs at a time. Dropping it is the abort.

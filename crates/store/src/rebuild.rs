@@ -4,7 +4,7 @@
 use uuid::Uuid;
 
 use crate::build::{Build, BuildSettings};
-use crate::index_spec::IndexSpec;
+use crate::index::spec::IndexSpec;
 use crate::{Error, Namespace, Result, Store};
 
 impl Store {

@@ -4,12 +4,12 @@
 //! no entry is without its document. A full check also goes the other way and names the entries that are wrong, and
 //! checks the bytes of every document.
 
-use arbor_bson::keystring;
-use arbor_bson::{Doc, Limits};
+use arbor_bson::{Doc, Limits, keystring};
 use arbor_txn::{ReadView, View};
 
+use crate::read::entry;
 use crate::write::entry_of;
-use crate::{Collection, Error, Index, Namespace, RecordCursor, Result, Store, entry, record};
+use crate::{Collection, Error, Index, Namespace, RecordCursor, Result, Store, record};
 
 /// Findings beyond this number are counted and not described.
 const PROBLEMS_MAX: usize = 100;

@@ -8,7 +8,7 @@ use arbor_txn::{Durability, ReadView, Transaction, Transactions, View};
 
 use super::target::{Settled, Target};
 use crate::follow::{Carry, Throttle, Watch};
-use crate::index_keys::Keys;
+use crate::index::keys::Keys;
 use crate::write::difference;
 use crate::{Collection, Error, Index, Result};
 

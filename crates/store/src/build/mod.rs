@@ -43,16 +43,17 @@ use arbor_txn::{Durability, Error as TxnError, Transaction, Transactions};
 use uuid::Uuid;
 
 use self::carry::KeyChanges;
+
 pub(crate) use self::registry::{Builds, Running};
 pub use self::registry::{IndexBuild, IndexBuildCounts};
 use self::registry::{Progress, Registered};
 pub use self::restart::UnfinishedBuild;
 use self::target::Target;
+use crate::catalogue::change_collections::put_collection;
 use crate::catalogue::{self, CATALOGUE};
-use crate::change_collections::put_collection;
 use crate::follow::{CatchUp, LastStep, Phase, Throttle, Unwatched, Watch};
 use crate::index::Multikey;
-use crate::index_spec::IndexSpec;
+use crate::index::spec::IndexSpec;
 use crate::latch::ExclusiveGuard;
 use crate::noting::commands::{self as noting, BuildStep};
 use crate::{Collection, Error, Index, Result, Store, data_size};

@@ -10,7 +10,7 @@ use super::Build;
 use super::carry::KeyChanges;
 use super::target::Target;
 use crate::follow::{Pace, Phase, Throttle, Watch, bulk_load};
-use crate::sorter::{Merge, Row, Sorter};
+use crate::sort::sorter::{Merge, Row, Sorter};
 use crate::write::entry_of;
 use crate::{Collection, RecordCursor, Result};
 

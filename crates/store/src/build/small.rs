@@ -6,9 +6,9 @@ use arbor_txn::Transaction;
 
 use super::scan::each_document;
 use super::{Build, specs_of};
-use crate::index_spec::IndexSpec;
+use crate::index::spec::IndexSpec;
 use crate::noting::commands::{self as noting, BuildStep};
-use crate::record::count;
+use crate::read::record::count;
 use crate::write::{check_unique, entry_of};
 use crate::{Index, Result};
 

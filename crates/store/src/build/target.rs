@@ -11,9 +11,10 @@ use arbor_bson::keystring::Key;
 use arbor_txn::{Transaction, View};
 
 use crate::follow::GROUP_BYTES;
-use crate::sorter::Row;
+use crate::read::entry;
+use crate::sort::sorter::Row;
 use crate::write::{delete_entry, duplicate_key, put_entry};
-use crate::{Collection, Index, IndexCursor, IndexSpec, Result, entry};
+use crate::{Collection, Index, IndexCursor, IndexSpec, Result};
 
 /// Contended entries that one transaction looks at.
 const STEP_ENTRIES: usize = 10_000;

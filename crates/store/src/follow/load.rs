@@ -3,7 +3,7 @@
 use arbor_base::TreeId;
 use arbor_txn::Transactions;
 
-use crate::sorter::Row;
+use crate::sort::sorter::Row;
 use crate::{Error, Result};
 
 /// Fills an empty tree with what `next` returns until `None`; an error of it ends the load and is returned.

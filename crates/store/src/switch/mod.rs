@@ -25,9 +25,10 @@ use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction};
 
 use self::carry::SameRows;
 use self::copy::Copy;
+
 pub(crate) use self::registry::{Registered, Switches};
+use crate::catalogue::change_collections::put_collection;
 use crate::catalogue::{self, CATALOGUE};
-use crate::change_collections::put_collection;
 use crate::follow::{CatchUp, LastStep, Phase, Throttle, Watch};
 use crate::{Collection, Error, Index, Namespace, Result, Store};
 

@@ -7,11 +7,10 @@ use arbor_bson::{DocBuf, compare_docs};
 use arbor_txn::Transaction;
 use uuid::Uuid;
 
-use crate::capped;
 use crate::catalogue::{self, CATALOGUE};
 use crate::noting::commands as noting;
-use crate::record::count;
-use crate::{Collection, Error, Namespace, Result, Store, check_database_name};
+use crate::read::record::count;
+use crate::{Collection, Error, Namespace, Result, Store, capped, check_database_name};
 
 /// Why index builds end.
 pub(crate) const COLLECTION_DROPPED: &str = "collection dropped";

@@ -10,12 +10,13 @@ use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
 use uuid::Uuid;
 
 use crate::build::{Build, BuildSettings};
-use crate::change_collections::put_collection;
-use crate::change_indexes::{by_key, by_name};
-use crate::index_spec::{IndexSpec, problem};
+use crate::catalogue::change_collections::put_collection;
+use crate::catalogue::change_indexes::{by_key, by_name};
+use crate::index::refusal::problem;
+use crate::index::spec::IndexSpec;
 use crate::latch::ExclusiveGuard;
 use crate::noting::commands as noting;
-use crate::record::record;
+use crate::read::record::record;
 use crate::{Collection, Error, Index, IndexCursor, IndexProblem, Namespace, Result, Store};
 
 /// Documents that share a key, at most so many of one key and so many keys, that an error names.

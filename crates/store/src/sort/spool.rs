@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::Result;
-use crate::sorter::{BUFFER_BYTES, nameless_file, spill};
+use crate::sort::sorter::{BUFFER_BYTES, nameless_file, spill};
 
 /// Being written.
 pub struct SpoolWriter {

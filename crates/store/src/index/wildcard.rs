@@ -23,8 +23,8 @@ use arbor_bson::keystring::{self, Key, KeyBuilder};
 use arbor_bson::{Doc, Elements, Value, ValueRef};
 use arbor_lang::Collation;
 
-use crate::index_keys::{self, KEYS_PER_DOCUMENT_MAX, Keys};
-use crate::index_spec::{cannot, number};
+use crate::index::keys::{self, KEYS_PER_DOCUMENT_MAX, Keys};
+use crate::index::refusal::{cannot, number};
 use crate::{Direction, Error, FieldKind, KeyField, Result};
 
 /// The component of a key pattern that stands for all paths.
@@ -191,7 +191,7 @@ impl Wildcard {
         if self.others.is_empty() {
             return Ok(Around { values: vec![Vec::new()], multikey: Vec::new() });
         }
-        let Keys { keys, multikey } = index_keys::keys(&self.others, false, collation, doc)?;
+        let Keys { keys, multikey } = keys::keys(&self.others, false, collation, doc)?;
         let descending: Vec<bool> = self.others.iter().map(|field| field.direction == Direction::Descending).collect();
         let values = keys.iter().map(|key| keystring::decode(&key.bytes, &key.type_bits, &descending));
         let values = values.collect::<std::result::Result<_, _>>().map_err(|error| Error::Corrupt {

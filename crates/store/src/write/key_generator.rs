@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arbor_bson::Doc;
 use arbor_lang::Collation;
 
-use crate::index_keys::{Keys, keys};
+use crate::index::keys::{Keys, keys};
 use crate::{Direction, GeoKeys, KeyField, Result, TextKeys, Wildcard};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

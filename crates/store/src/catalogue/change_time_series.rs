@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arbor_bson::{ArrayBuf, DocBuf, ValueRef, compare_docs};
 use arbor_lang::Collation;
 
-use crate::change_collections::{COLLECTION_DROPPED, drop_collection};
+use crate::catalogue::change_collections::{COLLECTION_DROPPED, drop_collection};
 use crate::namespace::BUCKETS_PREFIX;
 use crate::noting::commands as noting;
 use crate::{Collection, Created, Error, Namespace, Result, Store, ViewDefinition};

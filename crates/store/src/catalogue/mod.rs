@@ -14,6 +14,15 @@
 //! A row `b` at the start means that a build, or a switch of engines, was broken off: its tree is dropped. A build with a
 //! row `i` begins again then.
 
+pub mod change_capped;
+pub mod change_collections;
+pub mod change_index;
+pub mod change_indexes;
+pub mod change_time_series;
+pub mod change_views;
+pub mod tree_options;
+pub mod view;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -24,7 +33,7 @@ use arbor_txn::View;
 use uuid::Uuid;
 
 use crate::index::Multikey;
-use crate::index_spec::IndexSpec;
+use crate::index::spec::IndexSpec;
 use crate::{Collection, Error, Index, Namespace, Result, UnfinishedBuild, ViewDefinition};
 
 pub(crate) const CATALOGUE: TreeId = TreeId(2);

@@ -13,9 +13,9 @@ use arbor_bson::keystring::{Key, KeyBuilder};
 use arbor_bson::{Doc, DocBuf, Value, ValueRef};
 use arbor_lang::text_search::{Language, TextFields, Weight};
 
-use crate::index_keys::{KEYS_PER_DOCUMENT_MAX, Keys};
-use crate::index_spec::{cannot, number, problem, shown, type_name};
-use crate::key_pattern::default_name;
+use crate::index::key_pattern::default_name;
+use crate::index::keys::{KEYS_PER_DOCUMENT_MAX, Keys};
+use crate::index::refusal::{cannot, number, problem, shown, type_name};
 use crate::{Direction, Error, FieldKind, IndexProblem, KeyField, Result};
 
 const TEXT: &str = "text";
@@ -267,7 +267,7 @@ fn version(given: Doc<'_>) -> Result<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index_spec::IndexSpec;
+    use crate::index::spec::IndexSpec;
     use arbor_bson::ArrayBuf;
 
     fn key(fields: &[(&str, Value)]) -> DocBuf {

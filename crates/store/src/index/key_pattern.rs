@@ -2,8 +2,8 @@
 
 use arbor_bson::{Doc, ValueRef};
 
-use crate::index_spec::{cannot, number, problem, refused, shown, type_name};
-use crate::wildcard::WILDCARD;
+use crate::index::refusal::{cannot, number, problem, refused, shown, type_name};
+use crate::index::wildcard::WILDCARD;
 use crate::{Direction, FieldKind, IndexProblem, KeyField, Result};
 
 /// Most fields of a compound index.

@@ -6,8 +6,8 @@ use arbor_bson::DocBuf;
 use arbor_txn::Transaction;
 use uuid::Uuid;
 
+use crate::catalogue::change_collections::put_collection;
 use crate::catalogue::{self, CATALOGUE};
-use crate::change_collections::put_collection;
 use crate::noting::commands as noting;
 use crate::{Collection, Error, Namespace, RecordCursor, Result, Store, capped};
 

@@ -4,7 +4,8 @@
 
 use arbor_bson::compare_docs;
 
-use crate::index_spec::{IndexSpec, problem, shown};
+use crate::index::refusal::{problem, shown};
+use crate::index::spec::IndexSpec;
 use crate::{Index, IndexProblem, Result};
 
 /// How a wanted index stands to an existing one.

@@ -8,11 +8,11 @@ use arbor_lang::Collation;
 use uuid::Uuid;
 
 use crate::build::{Build, BuildSettings, Running};
+use crate::catalogue::change_collections::put_collection;
 use crate::catalogue::{self, CATALOGUE};
-use crate::change_collections::put_collection;
 use crate::follow::Unwatched;
 use crate::index::Multikey;
-use crate::index_spec::IndexSpec;
+use crate::index::spec::IndexSpec;
 use crate::noting::commands as noting;
 use crate::{Collection, Error, Index, IndexProblem, Namespace, Result, Store};
 

@@ -3,7 +3,7 @@
 use arbor_bson::Doc;
 use arbor_txn::{Cursor, View};
 
-use crate::entry::{self, Cuts};
+use crate::read::entry::{self, Cuts};
 use crate::{Collection, Index, Result};
 
 macro_rules! movement {

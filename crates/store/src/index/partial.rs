@@ -5,7 +5,7 @@ use arbor_lang::matcher::Node;
 use arbor_lang::{Collation, Context, Filter};
 
 use crate::Result;
-use crate::index_spec::{cannot, shown};
+use crate::index::refusal::{cannot, shown};
 
 /// `partialFilterExpression`, parsed.
 #[derive(Clone, Debug)]

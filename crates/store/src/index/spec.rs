@@ -6,13 +6,15 @@ use arbor_base::TreeId;
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::Collation;
 
-use crate::geo_keys::SPHERE_VERSION;
+use crate::catalogue::tree_options::TOKUMX_SETTINGS;
 use crate::index::Multikey;
-use crate::key_pattern::{default_name, parse_key_pattern};
-use crate::tree_options::TOKUMX_SETTINGS;
+use crate::index::geo_keys::SPHERE_VERSION;
+use crate::index::key_pattern::{default_name, parse_key_pattern};
+use crate::index::refusal::{cannot, number, problem, shown, type_name};
+use crate::index::text_keys;
 use crate::{
-    Direction, Error, FieldKind, GeoKeys, Index, IndexProblem, KeyField, KeyGenerator, PartialFilter, Result, TextKeys,
-    Wildcard, text_keys,
+    Direction, FieldKind, GeoKeys, Index, IndexProblem, KeyField, KeyGenerator, PartialFilter, Result, TextKeys,
+    Wildcard,
 };
 
 /// Options that are kept as they are and change nothing here.
@@ -59,33 +61,6 @@ pub struct IndexSpec {
     pub doc: DocBuf,
 }
 
-pub(crate) fn problem<T>(kind: IndexProblem, reason: impl Into<String>) -> Result<T> {
-    Err(Error::Index { kind, reason: reason.into() })
-}
-
-pub(crate) fn cannot<T>(reason: impl Into<String>) -> Result<T> {
-    problem(IndexProblem::CannotCreate, reason)
-}
-
-pub(crate) fn refused<T>(what: &str) -> Result<T> {
-    problem(IndexProblem::NotImplemented, format!("{what} is not supported by this release"))
-}
-
-/// As MongoDB's error texts show documents.
-pub(crate) fn shown(doc: Doc<'_>) -> String {
-    arbor_bson::display::shell(ValueRef::Document(doc)).to_string()
-}
-
-pub(crate) fn number(value: ValueRef<'_>) -> Option<f64> {
-    match value {
-        ValueRef::Int32(n) => Some(f64::from(n)),
-        ValueRef::Int64(n) => Some(n as f64),
-        ValueRef::Double(n) => Some(n),
-        ValueRef::Decimal128(n) => n.to_string().parse().ok(),
-        _ => None,
-    }
-}
-
 fn flag(name: &str, value: ValueRef<'_>) -> Result<bool> {
     match value {
         ValueRef::Bool(flag) => Ok(flag),
@@ -97,33 +72,6 @@ fn flag(name: &str, value: ValueRef<'_>) -> Result<bool> {
                 format!("The field '{name}' has value of type {}, which is not convertible to bool", type_name(other)),
             ),
         },
-    }
-}
-
-pub(crate) fn type_name(value: ValueRef<'_>) -> &'static str {
-    use arbor_bson::Type::*;
-    match value.ty() {
-        Double => "double",
-        String => "string",
-        Document => "object",
-        Array => "array",
-        Binary => "binData",
-        Undefined => "undefined",
-        ObjectId => "objectId",
-        Bool => "bool",
-        DateTime => "date",
-        Null => "null",
-        Regex => "regex",
-        DbPointer => "dbPointer",
-        JavaScript => "javascript",
-        Symbol => "symbol",
-        JavaScriptWithScope => "javascriptWithScope",
-        Int32 => "int",
-        Timestamp => "timestamp",
-        Int64 => "long",
-        Decimal128 => "decimal",
-        MinKey => "minKey",
-        MaxKey => "maxKey",
     }
 }
 
@@ -407,6 +355,7 @@ fn name(given: Doc<'_>, key: Doc<'_>) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
     use arbor_bson::{ArrayBuf, Value};
 
     fn spec(key: &[(&str, Value)], options: &[(&str, Value)]) -> DocBuf {

@@ -1,5 +1,16 @@
 //! One secondary index, as the planner and the writer see it.
 
+pub mod conflict;
+pub mod geo_keys;
+pub mod key_pattern;
+pub mod keys;
+pub mod partial;
+pub mod refusal;
+pub mod spec;
+pub mod text_keys;
+pub mod usage;
+pub mod wildcard;
+
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,6 +2,8 @@
 //!
 //! Everything that can fail is done before the first write, so that a failed change leaves the transaction as it was.
 
+pub mod key_generator;
+
 use std::cmp::Ordering;
 
 use arbor_bson::keystring::{self, Key};
@@ -10,10 +12,9 @@ use arbor_lang::Collation;
 use arbor_oplog::{Change, Kind};
 use arbor_txn::{Transaction, View};
 
-use crate::capped;
 use crate::catalogue::{self, CATALOGUE};
-use crate::entry::{self, Parts};
-use crate::{Collection, Error, Index, IndexCursor, IndexSpec, Result, noting};
+use crate::read::entry::{self, Parts};
+use crate::{Collection, Error, Index, IndexCursor, IndexSpec, Result, capped, noting};
 
 /// Adds a document, which has an `_id`. Nothing is written on an error.
 pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> Result<()> {

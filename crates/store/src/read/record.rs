@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use arbor_bson::ValueRef;
-use arbor_bson::keystring;
+use arbor_bson::{ValueRef, keystring};
 use arbor_txn::View;
 
 use crate::{Collection, Result};

@@ -16,9 +16,9 @@ use arbor_lang::geo::{Grid, Stored, cells_of};
 use arbor_lang::path::Leaf;
 use arbor_lang::{Collation, Path};
 
-use crate::index_keys::{KEYS_PER_DOCUMENT_MAX, Keys, keys};
-use crate::index_spec::{cannot, number, problem, shown};
-use crate::wildcard::WILDCARD;
+use crate::index::keys::{KEYS_PER_DOCUMENT_MAX, Keys, keys};
+use crate::index::refusal::{cannot, number, problem, shown};
+use crate::index::wildcard::WILDCARD;
 use crate::{Direction, Error, FieldKind, IndexProblem, KeyField, Result};
 
 /// What an index of places needs beyond its pattern.
