@@ -7,7 +7,7 @@ use arbor_bson::{Code, Doc, DocBuf, ValueRef};
 use arbor_protocol::CommandInfo;
 use arbor_protocol::arguments::{Field, type_name};
 use arbor_protocol::generic::{Generic, is_generic};
-use arbor_query::{CursorOptions, Database, Interrupt, Scope};
+use arbor_query::{CursorOptions, Database, Interrupt, LastCommit, Scope};
 use arbor_repl::Replication;
 use arbor_store::Namespace;
 use arbor_wire::Sequence;
@@ -30,6 +30,8 @@ pub struct Call<'c> {
     /// The statements of a retryable write.
     pub statements: Option<&'c Statements<'c>>,
     pub interrupt: Interrupt,
+    /// Where its last commit is in the log.
+    pub last_commit: &'c LastCommit,
     /// The past state that the command reads.
     pub view: Option<&'c PastView>,
     /// Until when the command waits for news, as it said when it ran before.
@@ -58,11 +60,12 @@ impl<'c> Call<'c> {
 
     /// What the statements of this command run in.
     pub fn scope(&self) -> Scope<'c> {
-        match (self.session, self.view) {
+        let scope = match (self.session, self.view) {
             (Some(session), _) => session.scope(self.statements),
             (None, Some((view, _))) => Scope::of(self.database()).at(view),
             (None, None) => Scope::of(self.database()),
-        }
+        };
+        scope.noting(self.last_commit)
     }
 
     /// To whom a cursor of this command belongs.

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use arbor_base::Position;
 use arbor_bson::DocBuf;
 use arbor_protocol::CommandInfo;
 use arbor_protocol::generic::Generic;
@@ -72,13 +73,19 @@ impl Commands {
         }))
     }
 
-    /// After a command has run: waits for what its concerns ask for, or says why that is not to be had.
-    pub(crate) fn settle_concerns(&self, info: &CommandInfo, generic: &Generic<'_>, reply: &mut DocBuf) -> Result<()> {
+    /// After a command has run: waits for what its concerns ask for, or says why that is not to be had. `commit`: its last one.
+    pub(crate) fn settle_concerns(
+        &self,
+        info: &CommandInfo,
+        generic: &Generic<'_>,
+        commit: Option<Position>,
+        reply: &mut DocBuf,
+    ) -> Result<()> {
         if generic.read_concern.is_durable() && !generic.is_in_transaction() {
-            self.database.make_durable(Durability::Journaled)?;
+            self.database.make_durable(Durability::Journaled, None)?;
         }
         let Some(replication) = self.replication.as_ref().filter(|_| info.takes_write_concern()) else { return Ok(()) };
-        if let Some(refused) = self.refusal(generic.write_concern) {
+        if let Some(refused) = self.refusal(generic.write_concern, commit) {
             let error = match generic.given_write {
                 Some(given) => given.error(refused, "clientSupplied"),
                 None => replication.defaults().write().error(refused, "customDefault"),
@@ -89,10 +96,9 @@ impl Commands {
     }
 
     /// What of a write concern is not to be had, after the wait that it asks for.
-    fn refusal(&self, concern: WriteConcern) -> Option<Refused> {
+    fn refusal(&self, concern: WriteConcern, commit: Option<Position>) -> Option<Refused> {
         let Some(patience) = concern.patience else { return concern.refused };
-        let transactions = &self.database.transactions;
-        let durable = transactions.arrival(transactions.log().appended()).wait(Instant::now() + patience);
+        let durable = self.database.transactions.is_durable_by(commit, Instant::now() + patience);
         concern.refused.or((!durable).then_some(Refused::TimeOver))
     }
 }

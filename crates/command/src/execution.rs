@@ -12,7 +12,7 @@ use arbor_protocol::metrics::{Class, Kind};
 use arbor_protocol::operation::{Begin, Begun};
 use arbor_protocol::write_concern::WriteConcern;
 use arbor_protocol::{CommandInfo, labels};
-use arbor_query::Interrupt;
+use arbor_query::{Interrupt, LastCommit};
 use arbor_store::Namespace;
 use arbor_wire::{ReplyTo, Sequence};
 
@@ -127,6 +127,7 @@ impl Commands {
             Ok(view) => (view, None),
             Err(error) => (None, Some(error)),
         };
+        let last_commit = LastCommit::default();
         let mut call = Call {
             server: self,
             connection,
@@ -138,6 +139,7 @@ impl Commands {
             session: session.as_ref(),
             statements: statements.as_ref(),
             interrupt,
+            last_commit: &last_commit,
             view: view.as_ref(),
             waited_until: request.waited_until,
             wait_until: None,
@@ -153,12 +155,12 @@ impl Commands {
         let wait_until = call.wait_until.filter(|_| outcome.is_ok());
         let (mut reply, reply_memory, plan) = (call.reply, call.reply_memory, call.plan);
         let outcome = match session {
-            Some(session) => session.leave(outcome, &mut reply, generic.write_concern.durability()),
+            Some(session) => session.leave(outcome, &mut reply, generic.write_concern.durability(), &last_commit),
             None => outcome.and_then(|()| self.settle(info, generic.write_concern)),
         };
         let outcome = match wait_until {
             Some(_) => outcome,
-            None => outcome.and_then(|()| self.settle_concerns(info, &generic, &mut reply)),
+            None => outcome.and_then(|()| self.settle_concerns(info, &generic, last_commit.position(), &mut reply)),
         };
         Ran { outcome, reply, reply_memory, plan, wait_until }
     }
@@ -166,7 +168,7 @@ impl Commands {
     /// Write statements wait for their own durability; changes of the catalogue wait here.
     fn settle(&self, info: &CommandInfo, write_concern: WriteConcern) -> Result<()> {
         if info.class == Class::Command && info.takes_write_concern() {
-            self.database.make_durable(write_concern.durability())?;
+            self.database.make_durable(write_concern.durability(), None)?;
         }
         Ok(())
     }

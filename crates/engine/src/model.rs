@@ -35,6 +35,7 @@ struct Inner {
     barrier: Option<Barrier>,
     fail_next: Option<Error>,
     poisoned: bool,
+    snapshots_taken: u64,
 }
 
 /// See the module.
@@ -79,6 +80,11 @@ impl ModelEngine {
         self.lock().fail_next = Some(error);
     }
 
+    /// Returns how many snapshots were taken: each transaction takes one.
+    pub fn snapshots_taken(&self) -> u64 {
+        self.lock().snapshots_taken
+    }
+
     fn at(&self, state: State) -> ModelEngine {
         let inner = Inner { current: state.clone(), checkpointed: state, ..Inner::default() };
         ModelEngine { updates: self.updates.clone(), inner: Mutex::new(inner) }
@@ -117,7 +123,9 @@ impl Engine for ModelEngine {
     }
 
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
-        Ok(Arc::new(ModelSnapshot::new(self.lock().current.clone())))
+        let mut inner = self.lock();
+        inner.snapshots_taken += 1;
+        Ok(Arc::new(ModelSnapshot::new(inner.current.clone())))
     }
 
     fn checkpoint(&self) -> Result<Position> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use arbor_base::Position;
 use arbor_base::memory::{self, Allowance, Budget, Class};
 use arbor_bson::DocBuf;
 use arbor_store::{Collection, Namespace, Store};
@@ -122,13 +123,12 @@ impl Database {
         }
     }
 
-    /// The end of a statement that changes something: what it committed is as durable as the client asked for.
-    pub fn make_durable(&self, durability: Durability) -> Result<()> {
-        if durability == Durability::Journaled {
-            // an empty transaction waits for everything before its snapshot
-            self.transactions.begin()?.commit(durability)?;
+    /// Waits until a commit is as durable as the client asked for. None: everything that was committed before the call is.
+    pub fn make_durable(&self, durability: Durability, commit: Option<Position>) -> Result<()> {
+        match durability {
+            Durability::Applied => Ok(()),
+            Durability::Journaled => Ok(self.transactions.make_durable(commit)?),
         }
-        Ok(())
     }
 }
 

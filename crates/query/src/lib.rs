@@ -7,6 +7,7 @@
 //! | [`spec`], [`outcome`] | what statements ask for, what they did |
 //! | [`database`] | [`Database`]: what every statement runs on |
 //! | [`scope`] | [`Scope`]: in which transaction a statement runs |
+//! | `last_commit` | [`LastCommit`]: where in the log a command's last commit is |
 //! | `names` | where statements find collections by name |
 //! | `journal` | what retryable statements have done |
 //! | `plan` | the planner: filters to index bounds to the way documents are found |
@@ -32,6 +33,7 @@ mod explain;
 pub mod feed;
 pub mod interrupt;
 mod journal;
+mod last_commit;
 mod names;
 mod operator;
 pub mod oplog;
@@ -55,6 +57,7 @@ pub use error::{Error, Result};
 pub use explain::explain;
 pub use interrupt::{Interrupt, KILLED, TIME_EXPIRED};
 pub use journal::{Executed, StatementJournal};
+pub use last_commit::LastCommit;
 pub use outcome::{
     DeleteOutcome, FindAndModifyOutcome, InsertOutcome, UpdateDone, UpdateOutcome, Upserted, WriteError,
 };

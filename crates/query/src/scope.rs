@@ -10,7 +10,7 @@ use arbor_txn::{Durability, ReadView, Transaction};
 
 use crate::database::now_ms;
 use crate::names::Names;
-use crate::{Database, Error, Executed, Result, StatementJournal, WriteError};
+use crate::{Database, Error, Executed, LastCommit, Result, StatementJournal, WriteError};
 
 /// Given to every statement in the place of the database, which it stands for.
 #[derive(Clone, Copy)]
@@ -20,6 +20,8 @@ pub struct Scope<'a> {
     retries: Option<Retries<'a>>,
     /// The statement is the server's own, not a client's.
     is_of_server: bool,
+    /// Is told of every commit.
+    last_commit: Option<&'a LastCommit>,
 }
 
 #[derive(Clone, Copy)]
@@ -93,7 +95,7 @@ pub fn check_writable(namespace: &Namespace) -> Result<()> {
 impl<'a> Scope<'a> {
     /// Every statement is its own transaction.
     pub fn of(database: &'a Database) -> Scope<'a> {
-        Scope { database, place: Place::Now, retries: None, is_of_server: false }
+        Scope { database, place: Place::Now, retries: None, is_of_server: false, last_commit: None }
     }
 
     /// A statement of the server itself, which may write what clients may only read.
@@ -110,6 +112,11 @@ impl<'a> Scope<'a> {
     /// Statements read this state, with the collections and indexes that were there.
     pub fn at(self, view: &'a ReadView) -> Scope<'a> {
         Scope { place: Place::At(view), ..self }
+    }
+
+    /// Statements tell `last_commit` the positions of their commits.
+    pub fn noting(self, last_commit: &'a LastCommit) -> Scope<'a> {
+        Scope { last_commit: Some(last_commit), ..self }
     }
 
     /// The transaction that the statements are part of.
@@ -226,7 +233,13 @@ impl<'a> Scope<'a> {
     /// ends the transaction when that has become too large.
     pub(crate) fn write<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         match self.place {
-            Place::Now | Place::At(_) => Ok(self.transactions.retry(Durability::Applied, work)?.0),
+            Place::Now | Place::At(_) => {
+                let (done, position) = self.transactions.retry(Durability::Applied, work)?;
+                if let Some(last) = self.last_commit {
+                    last.is_at(position);
+                }
+                Ok(done)
+            }
             Place::Transaction(open) => open.with(|txn| {
                 let done = work(txn)?;
                 txn.check_size()?;
@@ -238,7 +251,10 @@ impl<'a> Scope<'a> {
     /// The end of a statement that changes something: what it committed is as durable as the client asked for.
     pub(crate) fn make_durable(&self, durability: Durability) -> Result<()> {
         match self.place {
-            Place::Now | Place::At(_) => self.database.make_durable(durability),
+            Place::Now | Place::At(_) => {
+                let commit = self.last_commit.and_then(LastCommit::position);
+                self.database.make_durable(durability, commit)
+            }
             Place::Transaction(_) => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::Engine;
@@ -193,6 +193,18 @@ impl Transactions {
     /// Up to where the history shows records: they are visible and on the disk.
     pub fn shown(&self) -> Position {
         self.path.frontier()
+    }
+
+    /// Waits until the commit at `position` is on the disk. None: everything that was appended before the call is.
+    pub fn make_durable(&self, position: Option<Position>) -> Result<()> {
+        let position = position.unwrap_or_else(|| self.log().appended());
+        self.path.reach(position, Durability::Journaled)
+    }
+
+    /// Like `make_durable`, until a deadline. Returns whether it is on the disk by then.
+    pub fn is_durable_by(&self, position: Option<Position>, deadline: Instant) -> bool {
+        let position = position.unwrap_or_else(|| self.log().appended());
+        self.log().durable() >= position || self.arrival(position).wait(deadline)
     }
 
     /// The moment when the history shows a position. Waiting for one that is visible has the log synced at once.

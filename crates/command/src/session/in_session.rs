@@ -5,7 +5,7 @@ use arbor_protocol::CommandInfo;
 use arbor_protocol::generic::Generic;
 use arbor_protocol::log::now_ms;
 use arbor_protocol::request::Numbered;
-use arbor_query::{Interrupt, Scope};
+use arbor_query::{Interrupt, LastCommit, Scope};
 use arbor_session::{CheckedOut, Intent, Kill, Outcome};
 use arbor_store::OpenTransaction;
 use arbor_txn::{Durability, Error as TxnError};
@@ -111,7 +111,13 @@ impl<'s> InSession<'s> {
     }
 
     /// After the command: commits, aborts, or keeps the transaction for the next operation.
-    pub fn leave(mut self, outcome: Result<()>, reply: &mut DocBuf, durability: Durability) -> Result<()> {
+    pub fn leave(
+        mut self,
+        outcome: Result<()>,
+        reply: &mut DocBuf,
+        durability: Durability,
+        last_commit: &LastCommit,
+    ) -> Result<()> {
         match self.out.intent() {
             Intent::Write => {
                 self.tell_retried(reply);
@@ -119,7 +125,7 @@ impl<'s> InSession<'s> {
             }
             Intent::Commit => {
                 outcome?;
-                self.commit(durability)?;
+                self.commit(durability, last_commit)?;
             }
             Intent::Abort => {
                 outcome?;
@@ -139,9 +145,9 @@ impl<'s> InSession<'s> {
         Ok(())
     }
 
-    fn commit(&mut self, durability: Durability) -> Result<()> {
+    fn commit(&mut self, durability: Durability, last_commit: &LastCommit) -> Result<()> {
         if self.out.outcome() == Outcome::WasCommitted {
-            return Ok(self.server.database.make_durable(durability)?);
+            return Ok(self.server.database.make_durable(durability, None)?);
         }
         let number = self.out.number();
         let aborted = || Error::from(arbor_session::Error::Aborted { number });
@@ -150,7 +156,8 @@ impl<'s> InSession<'s> {
             work.with(|txn| self.out.record_commit(txn, now_ms()));
         }
         match work.commit(durability) {
-            Ok(_) => {
+            Ok(position) => {
+                last_commit.is_at(position);
                 self.out.committed();
                 Ok(())
             }

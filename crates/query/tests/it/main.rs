@@ -1,6 +1,7 @@
 //! The integration tests of `query` in one binary: one link instead of one for each file.
 
 mod changing;
+mod durability;
 mod explaining;
 mod finding;
 mod joining;

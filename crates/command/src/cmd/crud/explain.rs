@@ -30,6 +30,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         session: None,
         statements: None,
         interrupt: call.interrupt.clone(),
+        last_commit: call.last_commit,
         view: call.view,
         waited_until: None,
         wait_until: None,

@@ -141,6 +141,7 @@ fn perform(call: &mut Call<'_>, db: &str, body: &DocBuf) -> Result<DocBuf> {
         session: None,
         statements: None,
         interrupt: call.interrupt.clone(),
+        last_commit: call.last_commit,
         view: None,
         waited_until: None,
         wait_until: None,
