@@ -13,39 +13,12 @@ use std::sync::atomic::Ordering;
 use arbor_base::TreeId;
 use arbor_engine::{Batch, Op, TreeOptions, limits};
 
-use crate::cache::Cache;
-use crate::forest::Core;
-use crate::memtable::{MemTree, Memtable};
+use crate::core::Core;
+use crate::generation::{Generation, Writer};
+use crate::memtable::MemTree;
 use crate::settings::settings_of;
 use crate::tree::{Inner, Tree, TreeVersion};
 use crate::{Entry, Error, Kind, RangeTombstone, Result, Seq, filter, update};
-
-/// One memtable and the trees it holds parts of.
-pub struct Generation {
-    pub number: u64,
-    pub memtable: Arc<Memtable>,
-    pub parts: Vec<(Arc<Tree>, Arc<MemTree>)>,
-    /// The newest batch or bulk load in it or before it; set when it is frozen.
-    pub last: Seq,
-    /// Absorbing it makes free space: it drops trees, deletes ranges, or deletes keys on a full disk.
-    pub frees: bool,
-}
-
-/// The state of the one thread that applies.
-pub struct Writer {
-    pub filling: Generation,
-    /// Everything up to here is in frozen generations, or absorbed.
-    pub frozen: Seq,
-    /// The part that was written last: most batches write one tree after the other.
-    part: Option<(TreeId, Arc<MemTree>)>,
-}
-
-impl Generation {
-    pub fn new(number: u64, memtable_bytes: u64, cache: &Cache) -> Generation {
-        let memtable = Memtable::charged(memtable_bytes, cache);
-        Generation { number, memtable, parts: Vec::new(), last: Seq::ZERO, frees: false }
-    }
-}
 
 /// Errors: what makes a batch of the group inapplicable.
 pub fn check(core: &Core, batches: &[&Batch]) -> Result<()> {
@@ -96,16 +69,6 @@ pub fn only_frees(batch: &Batch) -> bool {
 }
 
 impl Writer {
-    /// `frozen`: up to where everything is in the trees.
-    pub fn new(memtable_bytes: u64, frozen: Seq, cache: &Cache) -> Writer {
-        Writer { filling: Generation::new(1, memtable_bytes, cache), frozen, part: None }
-    }
-
-    /// The tree behind the cached part may be another one now.
-    pub fn forget_part(&mut self) {
-        self.part = None;
-    }
-
     /// Requires: checked. Afterwards the batch is in place and not visible yet.
     pub fn take(&mut self, core: &Core, batch: &Batch) {
         let seq = Seq::of(batch.position);

@@ -1,31 +1,29 @@
-//! The forest as an engine: what is shared, opening, applying, checkpoints.
+//! The forest as an engine: opening, applying, checkpoints.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use arbor_base::{Position, TreeId};
-use arbor_disk::Lock;
 use arbor_engine::{
     Barrier, Batch, Capabilities, Cursor, Engine, EngineStats, Snapshot, TreeOptions, TreeStats, UpdateFunction, limits,
 };
 
-use crate::apply::{self, Writer};
-use crate::checkpoint::{self, Captured, CapturedTree, Checkpoints};
+use crate::checkpoint::{self, Captured, CapturedTree};
+use crate::core::{Core, Dropped};
 use crate::counters::Counter;
-use crate::flush::absorb::Backlog;
+use crate::flush::backlog::Backlog;
+use crate::generation::Writer;
 use crate::health::Health;
-use crate::io::Io;
-use crate::memtable::{MemTree, Memtable};
+use crate::memtable::Memtable;
 use crate::read::{Handles, Reader, TreeCursor};
 use crate::settings::settings_of;
 use crate::snapshots::Snapshots;
 use crate::tree::Tree;
 use crate::trees::Trees;
-use crate::work::Work;
-use crate::{Error, Options, Result, Seq, TreeSettings, bulk};
+use crate::work::state::Work;
+use crate::{Error, Options, Result, Seq, TreeSettings, apply, bulk};
 
 /// The least budget that may be set while the forest is open.
 const MEMORY_BYTES_MIN: u64 = 16 << 20;
@@ -35,56 +33,6 @@ pub struct Forest {
     core: Arc<Core>,
     handles: Handles,
     threads: Vec<JoinHandle<()>>,
-}
-
-/// What all threads and snapshots of a forest share.
-pub struct Core {
-    pub options: Options,
-    pub io: Arc<Io>,
-    pub trees: Trees,
-    pub snapshots: Snapshots,
-    /// [`Seq`] of the newest batch or bulk load that readers see.
-    pub visible: AtomicU64,
-    pub(crate) writer: Mutex<Writer>,
-    pub(crate) backlog: Backlog,
-    pub(crate) work: Work,
-    pub(crate) health: Health,
-    pub(crate) dropped: Dropped,
-    /// Trees that got messages and were not found without any since, by serial number.
-    buffered: Mutex<HashMap<u64, Arc<Tree>>>,
-    pub(crate) checkpoints: Checkpoints,
-    /// Much was deleted at once: the next checkpoint gives its space back.
-    pub(crate) returns_space: AtomicBool,
-    /// Where trees have their active part while nothing is written to them.
-    pub(crate) no_part: Arc<MemTree>,
-    /// Changes of roots since opening, and at the last checkpoint.
-    installs: AtomicU64,
-    captured_installs: AtomicU64,
-    /// A checkpoint failed since the last one that was asked for or due. What is tried again and again on a full disk does not
-    /// look at it: each try takes space.
-    checkpoint_failed: AtomicBool,
-    /// 0: checkpoints begin by bytes alone.
-    pub(crate) checkpoint_interval_ms: AtomicU64,
-    /// Bytes absorbed since opening when the last checkpoint began by itself.
-    pub(crate) checkpointed_bytes: AtomicU64,
-    /// Goes last: the folder is ours as long as a snapshot reads from it.
-    _lock: Box<dyn Lock>,
-}
-
-/// Incarnations that were dropped and that some reader may still see.
-#[derive(Default)]
-pub(crate) struct Dropped {
-    list: Mutex<Vec<Arc<Tree>>>,
-}
-
-impl Dropped {
-    pub fn add(&self, tree: Arc<Tree>) {
-        self.lock().push(tree);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Tree>>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Forest {
@@ -163,95 +111,6 @@ impl Drop for Forest {
 }
 
 impl Core {
-    pub fn visible(&self) -> Seq {
-        Seq(self.visible.load(Ordering::Acquire))
-    }
-
-    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether nobody sees the tree any more, neither a snapshot nor who recovers to `at` or later.
-    pub(crate) fn is_unseen(&self, tree: &Tree, at: Seq) -> bool {
-        let dropped = tree.dropped();
-        dropped <= at && dropped <= self.visible() && self.snapshots.oldest().is_none_or(|oldest| oldest >= dropped)
-    }
-
-    /// Lets go of trees that nobody sees. Their content goes with the last checkpoint that holds them.
-    pub(crate) fn reap(&self) {
-        let absorbed = self.backlog.absorbed();
-        let gone: Vec<Arc<Tree>> = self.dropped.lock().extract_if(.., |tree| self.is_unseen(tree, absorbed)).collect();
-        if !gone.is_empty() {
-            let mut buffered = self.buffered.lock().unwrap_or_else(PoisonError::into_inner);
-            gone.iter().for_each(|tree| drop(buffered.remove(&tree.serial)));
-            drop(buffered);
-            gone.iter().for_each(|tree| self.trees.remove(tree));
-            drop(gone);
-            // What could not be given back now is tried again after the next checkpoint.
-            let _ = self.io.space.give_back(&self.io.file);
-        }
-    }
-
-    /// All or much of this tree is deleted.
-    pub(crate) fn deletes(&self, tree: &Tree) {
-        const WORTH_A_CHECKPOINT: u64 = 1 << 20;
-        if tree.root().totals().disk_bytes >= WORTH_A_CHECKPOINT {
-            self.returns_space.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// The tree got messages.
-    pub(crate) fn note_buffered(&self, tree: &Arc<Tree>) {
-        let mut buffered = self.buffered.lock().unwrap_or_else(PoisonError::into_inner);
-        buffered.entry(tree.serial).or_insert_with(|| tree.clone());
-    }
-
-    /// Living trees in which messages wait.
-    pub(crate) fn buffered(&self) -> Vec<Arc<Tree>> {
-        let mut buffered = self.buffered.lock().unwrap_or_else(PoisonError::into_inner);
-        buffered.retain(|_, tree| tree.is_alive() && tree.root().totals().buffered_bytes > 0);
-        buffered.values().cloned().collect()
-    }
-
-    /// A root was changed.
-    pub(crate) fn installed(&self) {
-        self.installs.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Changes of roots since opening.
-    pub(crate) fn changes(&self) -> u64 {
-        self.installs.load(Ordering::Relaxed)
-    }
-
-    /// Whether a root was changed since the last checkpoint began, or something was applied.
-    pub(crate) fn has_changed(&self) -> bool {
-        let captured = self.captured_installs.load(Ordering::Relaxed);
-        self.installs.load(Ordering::Relaxed) != captured || self.visible() > self.checkpoints.durable()
-    }
-
-    pub(crate) fn filling_bytes(&self) -> u64 {
-        self.writer().filling.memtable.bytes()
-    }
-
-    /// All figures by name.
-    pub fn figures(&self) -> Vec<(&'static str, u64)> {
-        let trees = self.trees.all();
-        let mut figures = self.io.figures();
-        let totals = trees.iter().map(|tree| tree.root().totals());
-        let (buffered, rows) = totals.fold((0, 0), |sum, totals| (sum.0 + totals.buffered_bytes, sum.1 + totals.bytes));
-        figures.push(("trees", trees.len() as u64));
-        figures.push(("leaf bytes", rows));
-        figures.push(("buffered bytes", buffered));
-        figures.push(("memtable bytes", self.backlog.bytes() + self.filling_bytes()));
-        figures.push(("frozen memtables", self.backlog.len() as u64));
-        figures.push(("bytes waiting for flushes", self.work.scheduler.waiting_bytes()));
-        figures.push(("bytes beyond buffers", self.work.debt.bytes()));
-        figures.push(("slots put aside", self.health.damaged.load(Ordering::Relaxed)));
-        figures.push(("jobs that could not read", self.health.unread.load(Ordering::Relaxed)));
-        figures.push(("work refused for want of space", self.health.refused.load(Ordering::Relaxed)));
-        figures
-    }
-
     /// Ends the memtable that is being filled, so that everything visible now can be absorbed. Answers up to where that is.
     pub(crate) fn freeze(&self) -> Seq {
         let mut writer = self.writer();

@@ -1,6 +1,7 @@
 //! The fractal tree: a forest of write-optimised search trees in one data file, under one memory budget.
 //!
 //! - `Forest`: open, apply, snapshot, checkpoint (the engine trait)
+//! - `core`: what all threads and snapshots of a forest share
 //! - `memtable`: what was applied and not absorbed yet
 //! - `table`: immutable sorted tables in extents; leaves and runs are tables ([`block`], [`filter`], [`key_index`])
 //! - `tree`: inner nodes with their slots, versions, installing changes
@@ -84,12 +85,14 @@ pub mod check;
 pub mod checkpoint;
 pub mod codec;
 mod compact;
+pub mod core;
 pub mod counters;
 mod entry;
 pub mod file;
 pub mod filter;
 pub mod flush;
 pub mod forest;
+mod generation;
 pub mod health;
 pub mod io;
 pub mod key_index;

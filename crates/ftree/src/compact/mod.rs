@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use arbor_base::TreeId;
 
+use crate::core::Core;
 use crate::flush::{Flushed, Job};
-use crate::forest::Core;
 use crate::tree::install::node_behind;
 use crate::tree::{Bounds, Inner, Tree};
 use crate::{Counter, Error, Result};

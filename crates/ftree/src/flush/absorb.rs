@@ -3,73 +3,21 @@
 //! - (B1) Generations are absorbed in order, each one completely before the next.
 //! - (B2) A generation enters all roots or none: the runs of all its parts are written before the first root changes, and
 //!   installing them cannot fail. So whenever no turn is taken the roots hold exactly what was applied up to
-//!   [`Backlog::absorbed`], which is where a checkpoint captures them; a full disk in between leaves no root ahead.
+//!   [`Backlog::absorbed`](super::backlog::Backlog::absorbed), which is where a checkpoint captures them; a full disk in between leaves no root ahead.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{NewRun, attach, cut, runs};
-use crate::apply::Generation;
+use crate::core::Core;
 use crate::counters::Counter;
-use crate::forest::Core;
+use crate::flush::backlog::Turn;
+use crate::generation::Generation;
 use crate::memtable::MemTree;
 use crate::tree::install::root_of;
 use crate::tree::{Bounds, Inner, Tree, TreeVersion};
 use crate::{RangeTombstone, Result, Seq};
-
-/// Frozen generations that wait.
-#[derive(Default)]
-pub struct Backlog {
-    /// Oldest first. The one that is being absorbed stays until it is.
-    waiting: Mutex<VecDeque<Arc<Generation>>>,
-    absorbed: AtomicU64,
-    /// Held while a generation is absorbed, and while a checkpoint captures the roots.
-    turn: Mutex<()>,
-}
-
-impl Backlog {
-    pub fn new(absorbed: Seq) -> Backlog {
-        Backlog { absorbed: AtomicU64::new(absorbed.0), ..Backlog::default() }
-    }
-
-    /// The roots hold everything up to here, and nothing newer.
-    pub fn absorbed(&self) -> Seq {
-        Seq(self.absorbed.load(Ordering::Acquire))
-    }
-
-    pub fn add(&self, generation: Generation) {
-        self.lock().push_back(Arc::new(generation));
-    }
-
-    pub fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
-    }
-
-    /// Memory that waits.
-    pub fn bytes(&self) -> u64 {
-        self.lock().iter().map(|generation| generation.memtable.bytes()).sum()
-    }
-
-    /// While this is held nothing is absorbed.
-    pub fn turn(&self) -> Turn<'_> {
-        Turn { _guard: self.turn.lock().unwrap_or_else(PoisonError::into_inner), backlog: self }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Generation>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The right to absorb.
-pub struct Turn<'b> {
-    _guard: MutexGuard<'b, ()>,
-    backlog: &'b Backlog,
-}
 
 impl Turn<'_> {
     /// Absorbs the oldest generation and returns its bytes; `None`: none waits. After an error it waits as a whole (B2).

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::absorb::fanout;
 use super::{Flushed, Job, runs};
 use crate::Result;
-use crate::forest::Core;
+use crate::core::Core;
 use crate::table::Table;
 use crate::tree::install::{edit, find, spread_runs, with_bounds};
 use crate::tree::{Bounds, Child, Inner, Place, Placed, Slot};

@@ -11,6 +11,7 @@
 //! If not, what was made is dropped, which is counted, and the slot is looked at again.
 
 pub mod absorb;
+pub mod backlog;
 pub mod cut;
 pub mod leaf;
 pub mod plan;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::absorb::fanout;
 use super::{Flushed, Job, NewRun, attach, cut, runs};
-use crate::forest::Core;
+use crate::core::Core;
 use crate::table::Table;
 use crate::tree::install::{child_of, edit, find};
 use crate::tree::{Bounds, Child, Inner, Placed, Slot};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::leaf::Consumed;
-use crate::forest::Core;
+use crate::core::Core;
 use crate::memtable::MemTree;
 use crate::merge::{Input, Messages, Output, Rewrite, Target, rewrite};
 use crate::table::Table;

@@ -7,7 +7,7 @@ use arbor_base::{Position, TreeId};
 use arbor_engine::{Cursor, RangeEstimate, Snapshot};
 
 use super::{Reader, TreeCursor, estimate, get};
-use crate::forest::Core;
+use crate::core::Core;
 use crate::snapshots::{Registered, SHARDS, own_shard};
 use crate::tree::Tree;
 use crate::{Error, Result};

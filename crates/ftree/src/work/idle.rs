@@ -11,10 +11,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::core::Core;
 use crate::flush::Job;
 use crate::flush::plan::Due;
 use crate::flush::small::small_groups;
-use crate::forest::Core;
 use crate::health::key_of;
 use crate::tree::{Bounds, Child, Inner, Place, Slot, Tree};
 use crate::{Seq, TreeSettings};

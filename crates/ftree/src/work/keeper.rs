@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::Seq;
+use crate::core::Core;
 use crate::counters::Counter;
-use crate::forest::Core;
 use crate::work::PoisonOnPanic;
 use crate::work::idle::Idle;
 

@@ -17,40 +17,25 @@ pub mod pace;
 mod room;
 pub mod scheduler;
 pub mod shares;
+pub mod state;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use crate::Result;
+use crate::core::Core;
 use crate::counters::Counter;
 use crate::flush::leaf::rewrite_leaf;
 use crate::flush::plan::{self, Due};
 use crate::flush::push::push;
 use crate::flush::{Flushed, Job};
-use crate::forest::Core;
 use crate::health::{Health, key_of};
 use crate::tree::install::find;
 use crate::tree::{Bounds, Inner, Place, Tree};
 
-pub use debt::Debt;
-pub use pace::Rate;
-pub use scheduler::{Scheduler, Task};
-pub use shares::Shares;
-
-#[derive(Default)]
-pub struct Work {
-    pub scheduler: Scheduler,
-    pub shares: Shares,
-    pub absorbing: Rate,
-    /// How much could be absorbed without more debt.
-    pub flushing: Rate,
-    pub debt: Debt,
-    /// Bytes that were applied since a writer last waited for room.
-    pub unpaced: AtomicU64,
-}
+pub use scheduler::Task;
 
 /// A thread that panicked leaves work half done: nothing is written any more.
 struct PoisonOnPanic<'h>(&'h Health);

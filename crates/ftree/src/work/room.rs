@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::pace;
+use crate::core::Core;
 use crate::counters::Counter;
 use crate::flush::plan;
-use crate::forest::Core;
 use crate::tree::install::find;
 use crate::tree::{Bounds, Place, Tree};
 use crate::{Error, Result};

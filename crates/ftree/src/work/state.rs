@@ -1,0 +1,21 @@
+//! What the background work of a forest shares.
+
+use std::sync::atomic::AtomicU64;
+
+use crate::work::debt::Debt;
+use crate::work::pace::Rate;
+use crate::work::scheduler::Scheduler;
+use crate::work::shares::Shares;
+
+/// What waits, and how fast it is done.
+#[derive(Default)]
+pub struct Work {
+    pub scheduler: Scheduler,
+    pub shares: Shares,
+    pub absorbing: Rate,
+    /// How much could be absorbed without more debt.
+    pub flushing: Rate,
+    pub debt: Debt,
+    /// Bytes that were applied since a writer last waited for room.
+    pub unpaced: AtomicU64,
+}
