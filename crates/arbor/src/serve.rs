@@ -12,7 +12,7 @@ use arbor_base::memory;
 use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_command::{Commands, Options, Parameters};
 use arbor_engine::MemberState;
-use arbor_protocol::log::{Component, Event, Log};
+use arbor_protocol::log::{Log, events};
 use arbor_query::Database;
 use arbor_repl::{OwnAddress, Replication};
 use arbor_server::{Limits, Listeners, Server, Signal, Stop};
@@ -27,52 +27,17 @@ use crate::memory::{Sizes, start as start_monitor};
 use crate::storage::{Pace, Storage};
 use crate::{allocator, background, descriptors, oplog};
 
-const fn event(component: Component, id: u32, message: &'static str) -> Event {
-    Event { component, id, message }
-}
-
-const STARTING: Event = event(Component::Control, 4_615_611, "Arbor starting");
-const OPTIONS: Event = event(Component::Control, 21_951, "Options set by command line");
-const SETTING: Event = event(Component::Control, 9_000_010, "A setting is not applied as it stands");
-const NO_ACCESS_CONTROL: Event = event(
-    Component::Control,
-    22_120,
-    "Access control is not enabled for the database. Read and write access to data and configuration is unrestricted",
-);
-const FEW_DESCRIPTORS: Event = event(Component::Control, 22_184, "Soft rlimits for open file descriptors too low");
-const FEWER_CONNECTIONS: Event = event(
-    Component::Network,
-    9_000_013,
-    "Fewer connections than asked for are taken, so that descriptors are left for log and engines",
-);
-const RECOVERED: Event = event(Component::Recovery, 9_000_011, "Recovery done");
-const ALONE: Event = event(
-    Component::Repl,
-    20_547,
-    "Document(s) exist in 'system.replset', but started without --replSet. Database contents may appear inconsistent \
-     with the writes that were visible when this node was running as part of a replica set. Restart with --replSet \
-     unless you are doing maintenance and no other clients are connected",
-);
-const UNAVAILABLE: Event =
-    event(Component::Storage, 9_000_012, "A storage engine is not available, nor is what lives there");
-const WAITING: Event = event(Component::Network, 23_016, "Waiting for connections");
-const LISTENING: Event = event(Component::Network, 23_015, "Listening on");
-const SIGNAL: Event = event(Component::Control, 23_377, "Received signal");
-const FAILED: Event = event(Component::Control, 20_557, "DBException in initAndListen, terminating");
-const CLOSING: Event = event(Component::Control, 4_784_901, "Shutting down");
-const CLOSED: Event = event(Component::Control, 20_565, "Now exiting");
-
 const CONTEXT: &str = "initandlisten";
 
 pub fn run(settings: Settings) -> Result<(), Failure> {
     let log = Arc::new(open_log(&settings)?);
     let outcome = serve(settings, &log);
     if let Err(failure) = &outcome {
-        log.error(FAILED, CONTEXT, DocBuf::new().with("error", &failure.message));
+        log.error(events::START_FAILED, CONTEXT, DocBuf::new().with("error", &failure.message));
     }
     let code = outcome.as_ref().err().map_or(0, |failure| i32::from(failure.code));
-    log.info(CLOSED, CONTEXT, DocBuf::new());
-    log.info(event(Component::Control, 23_138, "Shutting down"), CONTEXT, DocBuf::new().with("exitCode", code));
+    log.info(events::CLOSED, CONTEXT, DocBuf::new());
+    log.info(events::EXITING, CONTEXT, DocBuf::new().with("exitCode", code));
     outcome
 }
 
@@ -137,7 +102,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let builds = begin_builds_again(&commands)?;
     listen(&settings, log, &listeners)?;
     let served = server.run(listeners, Arc::new(Front { commands: commands.clone() }));
-    log.info(CLOSING, CONTEXT, DocBuf::new());
+    log.info(events::CLOSING, CONTEXT, DocBuf::new());
     let _ = clock.join();
     let _ = ttl.join();
     let _ = monitor.join();
@@ -158,14 +123,14 @@ fn limit_connections(settings: &mut Settings, log: &Log) {
     if limit < descriptors::RECOMMENDED {
         let recommended = descriptors::RECOMMENDED as i64;
         log.startup_warning(
-            FEW_DESCRIPTORS,
+            events::FEW_DESCRIPTORS,
             DocBuf::new().with("currentValue", shown).with("recommendedMinimum", recommended),
         );
     }
     if most < settings.connections_max {
         let asked = settings.connections_max as i64;
         let attributes = DocBuf::new().with("asked", asked).with("taken", most as i64).with("descriptors", shown);
-        log.info(FEWER_CONNECTIONS, CONTEXT, attributes);
+        log.info(events::FEWER_CONNECTIONS, CONTEXT, attributes);
     }
     settings.connections_max = most;
 }
@@ -180,11 +145,11 @@ fn announce<'a>(settings: &Settings, engines: &Engines, log: &Log, without_effec
         .with("version", env!("CARGO_PKG_VERSION"))
         .with("engine", name)
         .with("homeEngine", engines.home);
-    log.info(STARTING, CONTEXT, attributes);
-    log.info(OPTIONS, CONTEXT, DocBuf::new().with("options", &config::nested(&settings.given)));
-    log.startup_warning(NO_ACCESS_CONTROL, DocBuf::new());
+    log.info(events::STARTING, CONTEXT, attributes);
+    log.info(events::OPTIONS_SET, CONTEXT, DocBuf::new().with("options", &config::nested(&settings.given)));
+    log.startup_warning(events::NO_ACCESS_CONTROL, DocBuf::new());
     let warn = |key: &str, text: &str| {
-        log.startup_warning(SETTING, DocBuf::new().with("setting", key).with("reason", text));
+        log.startup_warning(events::SETTING_NOT_APPLIED, DocBuf::new().with("setting", key).with("reason", text));
     };
     settings.warnings.iter().for_each(|warning| warn(&warning.key, &warning.text));
     without_effect.for_each(|name| warn(&format!("setParameter.{name}"), "the parameter has no effect here"));
@@ -201,7 +166,7 @@ fn set_storage_parameters(commands: &Commands, log: &Log) -> Result<(), Failure>
     let set = commands.set_storage_parameters().map_err(|error| Failure::new(BAD_OPTIONS, error.to_string()))?;
     for (name, reason) in set {
         let attributes = DocBuf::new().with("setting", &*format!("setParameter.{name}")).with("reason", &*reason);
-        log.startup_warning(SETTING, attributes);
+        log.startup_warning(events::SETTING_NOT_APPLIED, attributes);
     }
     Ok(())
 }
@@ -210,7 +175,7 @@ fn set_storage_parameters(commands: &Commands, log: &Log) -> Result<(), Failure>
 fn open_replication(settings: &Settings, listeners: &Listeners, log: &Log) -> Result<Option<Replication>, Failure> {
     let Some(name) = &settings.replica_set else {
         if arbor_repl::was_initiated(&settings.dbpath) {
-            log.startup_warning(ALONE, DocBuf::new());
+            log.startup_warning(events::MEMBER_ALONE, DocBuf::new());
         }
         return Ok(None);
     };
@@ -234,10 +199,14 @@ fn cannot_listen(error: arbor_server::Error) -> Failure {
 fn listen(settings: &Settings, log: &Log, listeners: &Listeners) -> Result<(), Failure> {
     arbor_server::listen(listeners).map_err(cannot_listen)?;
     for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
-        log.info(LISTENING, "listener", DocBuf::new().with("address", &address.to_string()));
+        log.info(events::LISTENING, "listener", DocBuf::new().with("address", &address.to_string()));
     }
     let port = port_of(settings, listeners);
-    log.info(WAITING, "listener", DocBuf::new().with("port", i32::from(port)).with("ssl", "off"));
+    log.info(
+        events::WAITING_FOR_CONNECTIONS,
+        "listener",
+        DocBuf::new().with("port", i32::from(port)).with("ssl", "off"),
+    );
     if settings.welcome || (settings.logpath.is_some() && std::io::stdout().is_terminal()) {
         welcome(settings, port);
     }
@@ -283,14 +252,17 @@ fn log_recovery(log: &Log, storage: &Storage) {
         .with("recordsReplayed", recovery.end.0.saturating_sub(recovery.applied.0) as i64)
         .with("databases", &storage.store.list_databases().iter().map(String::as_str).collect::<ArrayBuf>())
         .with("durationMillis", recovery.took.as_millis() as i64);
-    log.info(RECOVERED, CONTEXT, attributes);
+    log.info(events::RECOVERED, CONTEXT, attributes);
 }
 
 /// Collections on an engine that does not open are missed; the others are there.
 fn warn_of_unavailable(log: &Log, storage: &Storage) {
     for member in storage.transactions.engine().members() {
         if let MemberState::Unavailable { reason } = &member.state {
-            log.startup_warning(UNAVAILABLE, DocBuf::new().with("engine", &*member.name).with("reason", &**reason));
+            log.startup_warning(
+                events::ENGINE_UNAVAILABLE,
+                DocBuf::new().with("engine", &*member.name).with("reason", &**reason),
+            );
         }
     }
 }
@@ -301,7 +273,7 @@ fn on_signal(log: Arc<Log>, stop: Stop, commands: Later) -> impl Fn(Signal) + Se
     let stop_cleanly = {
         let (log, stop) = (log.clone(), stop.clone());
         move |name| {
-            log.info(SIGNAL, "signal", DocBuf::new().with("signal", name).with("action", "stop"));
+            log.info(events::SIGNAL_RECEIVED, "signal", DocBuf::new().with("signal", name).with("action", "stop"));
             let Some(commands) = commands.get() else { std::process::exit(0) };
             commands.interrupt_all();
             stop.now();
@@ -310,12 +282,16 @@ fn on_signal(log: Arc<Log>, stop: Stop, commands: Later) -> impl Fn(Signal) + Se
     move |signal| match signal {
         Signal::Rotate => {
             if let Err(error) = log.rotate() {
-                log.error(SIGNAL, "signal", DocBuf::new().with("rotate", &error.to_string()));
+                log.error(events::SIGNAL_RECEIVED, "signal", DocBuf::new().with("rotate", &error.to_string()));
             }
         }
         Signal::HangUp if stop.is_stopping() => {}
         Signal::Terminate(name) if stop.is_stopping() => {
-            log.warn(SIGNAL, "signal", DocBuf::new().with("signal", name).with("action", "stop without a checkpoint"));
+            log.warn(
+                events::SIGNAL_RECEIVED,
+                "signal",
+                DocBuf::new().with("signal", name).with("action", "stop without a checkpoint"),
+            );
             std::process::exit(1);
         }
         Signal::Terminate(name) => stop_cleanly(name),

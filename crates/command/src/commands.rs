@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use arbor_bson::DocBuf;
 use arbor_protocol::fail_points::FailPoints;
-use arbor_protocol::log::{Component, Event, Log};
+use arbor_protocol::log::{Log, events};
 use arbor_protocol::metrics::Metrics;
 use arbor_protocol::operation::{About, Operations};
 use arbor_protocol::topology::Topology;
@@ -64,27 +64,6 @@ pub struct Commands {
     low_on_space: AtomicBool,
 }
 
-const ACCEPTED: Event = Event { component: Component::Network, id: 22943, message: "Connection accepted" };
-const ENDED: Event = Event { component: Component::Network, id: 22944, message: "Connection ended" };
-const REFUSED: Event = Event {
-    component: Component::Network,
-    id: 22942,
-    message: "Connection refused because there are too many open connections",
-};
-const LOW_ON_SPACE: Event = Event {
-    component: Component::Storage,
-    id: 9_000_014,
-    message: "The device of the data directory is full. Its reserve is given up: deletions, drops and checkpoints work, other \
-              writes are refused",
-};
-const SPACE_AGAIN: Event = Event {
-    component: Component::Storage,
-    id: 9_000_015,
-    message: "There is space on the device again. The reserve is taken back, and writes go on",
-};
-const INVALID_DOCUMENT: Event =
-    Event { component: Component::Write, id: 20294, message: "Document would fail validation" };
-
 impl Commands {
     /// Like [`Commands::new`], with the counts of the commands of a registry.
     pub(crate) fn with_metrics(
@@ -105,7 +84,7 @@ impl Commands {
         let own_log = log.clone();
         database.on_mismatch = Some(Box::new(move |namespace, info| {
             let attributes = DocBuf::new().with("namespace", namespace.as_str()).with("errInfo", info);
-            own_log.warn(INVALID_DOCUMENT, "write", attributes);
+            own_log.warn(events::INVALID_DOCUMENT, "write", attributes);
         }));
         let sessions_max = limit("maxSessions").unwrap_or(SESSIONS_MAX);
         let limits = arbor_session::Limits { sessions_max, ..Default::default() };
@@ -150,7 +129,11 @@ impl Commands {
         let remote = peer.remote.to_string();
         if !self.log.is_quiet() {
             let attributes = DocBuf::new().with("remote", &remote).with("connectionId", peer.connection as i64);
-            self.log.info(ACCEPTED, "listener", attributes.with("connectionCount", peer.open as i64));
+            self.log.info(
+                events::CONNECTION_ACCEPTED,
+                "listener",
+                attributes.with("connectionCount", peer.open as i64),
+            );
         }
         let slot = self.operations.open(peer.connection, About { remote, ..About::default() });
         Connection::new(peer, slot)
@@ -164,14 +147,14 @@ impl Commands {
         if !self.log.is_quiet() {
             let attributes = DocBuf::new().with("remote", &connection.peer.remote.to_string());
             let attributes = attributes.with("connectionId", connection.peer.connection as i64);
-            self.log.info(ENDED, &connection.name, attributes.with("connectionCount", open as i64));
+            self.log.info(events::CONNECTION_ENDED, &connection.name, attributes.with("connectionCount", open as i64));
         }
     }
 
     /// A connection that was closed because there are too many.
     pub fn refused(&self, remote: std::net::SocketAddr, open: usize) {
         let attributes = DocBuf::new().with("remote", &remote.to_string()).with("connectionCount", open as i64);
-        self.log.info(REFUSED, "listener", attributes);
+        self.log.info(events::CONNECTION_REFUSED, "listener", attributes);
     }
 
     /// Closes forgotten cursors, transactions and sessions. To be called about every second.
@@ -190,8 +173,8 @@ impl Commands {
         let low = self.database.transactions.is_low_on_space();
         if self.low_on_space.swap(low, Ordering::Relaxed) != low {
             match low {
-                true => self.log.warn(LOW_ON_SPACE, "clock", DocBuf::new()),
-                false => self.log.info(SPACE_AGAIN, "clock", DocBuf::new()),
+                true => self.log.warn(events::LOW_ON_SPACE, "clock", DocBuf::new()),
+                false => self.log.info(events::SPACE_AGAIN, "clock", DocBuf::new()),
             }
         }
     }

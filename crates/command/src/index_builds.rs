@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use arbor_bson::{ArrayBuf, DocBuf};
-use arbor_protocol::log::{Component, Event};
+use arbor_protocol::log::events;
 use arbor_protocol::operation::{About, Begin, Begun};
 use arbor_query::Interrupt;
 use arbor_store::UnfinishedBuild;
@@ -12,10 +12,6 @@ use arbor_store::UnfinishedBuild;
 use crate::watcher::Watcher;
 use crate::{Commands, Error, Result};
 
-const AGAIN: Event =
-    Event { component: Component::Index, id: 5_043_100, message: "Index build: begins again after a restart" };
-const DONE: Event = Event { component: Component::Index, id: 20_663, message: "Index build: completed" };
-const FAILED: Event = Event { component: Component::Index, id: 20_649, message: "Index build: failed" };
 const CONTEXT: &str = "IndexBuilds";
 /// Beyond the numbers of connections; operation ids made from it are exact in a double.
 const FIRST_NUMBER: u64 = 1_000_000_000;
@@ -37,7 +33,7 @@ impl Commands {
             .with("namespace", build.namespace.as_str())
             .with("indexes", &names.collect::<ArrayBuf>());
         if build.begins_again() {
-            self.log.info(AGAIN, CONTEXT, attributes.clone());
+            self.log.info(events::INDEX_BUILD_AGAIN, CONTEXT, attributes.clone());
         }
         let body = DocBuf::new()
             .with("createIndexes", build.namespace.collection())
@@ -59,8 +55,10 @@ impl Commands {
         slot.end();
         self.operations.close(connection);
         match outcome {
-            Ok(built) => self.log.info(DONE, CONTEXT, attributes.with("collectionIsThere", built)),
-            Err(error) => self.log.warn(FAILED, CONTEXT, attributes.with("error", &error.to_string())),
+            Ok(built) => self.log.info(events::INDEX_BUILD_DONE, CONTEXT, attributes.with("collectionIsThere", built)),
+            Err(error) => {
+                self.log.warn(events::INDEX_BUILD_FAILED, CONTEXT, attributes.with("error", &error.to_string()))
+            }
         }
     }
 

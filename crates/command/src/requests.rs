@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use arbor_base::memory::{self, Class};
 use arbor_bson::{Code, DocBuf};
-use arbor_protocol::log::{Component, Event, Log};
+use arbor_protocol::log::{Log, events};
 use arbor_protocol::metrics::Metrics;
 use arbor_protocol::transport::{After, Place};
 use arbor_query::Database;
@@ -17,9 +17,6 @@ use crate::connection::{LastWrite, Stream, Waiting};
 use crate::execution::{Done, Incoming};
 use crate::{Commands, Connection, Error, Parameters, place, registry};
 
-const BAD_FRAME: Event =
-    Event { component: Component::Network, id: 9_000_001, message: "Connection closed for a bad frame" };
-const PANICKED: Event = Event { component: Component::Command, id: 9_000_002, message: "Request failed by a panic" };
 /// How long a compressed message waits for memory.
 const UNPACK_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -97,7 +94,7 @@ impl Commands {
     /// Tells the client that its request was ended by a panic.
     pub fn panicked(&self, connection: &mut Connection, frame: &[u8], message: &str, out: &mut Vec<u8>) {
         connection.slot.end();
-        self.log.error(PANICKED, &connection.name, DocBuf::new().with("message", message));
+        self.log.error(events::REQUEST_PANICKED, &connection.name, DocBuf::new().with("message", message));
         let mut scratch = std::mem::take(&mut connection.scratch);
         if let Ok(request) = decode(frame, &mut scratch, Limits::default()) {
             let error = Error::new(Code::INTERNAL_ERROR, format!("internal error: {message}"));
@@ -107,7 +104,7 @@ impl Commands {
 
     fn close_without_memory(&self, connection: &Connection) -> After {
         let attributes = DocBuf::new().with("remote", &connection.peer.remote.to_string());
-        self.log.info(BAD_FRAME, &connection.name, attributes.with("error", "no memory to unpack it"));
+        self.log.info(events::BAD_FRAME, &connection.name, attributes.with("error", "no memory to unpack it"));
         After::Close
     }
 
@@ -115,7 +112,7 @@ impl Commands {
         match error {
             WireError::Close(fault) => {
                 let attributes = DocBuf::new().with("remote", &connection.peer.remote.to_string());
-                self.log.info(BAD_FRAME, &connection.name, attributes.with("error", &fault.to_string()));
+                self.log.info(events::BAD_FRAME, &connection.name, attributes.with("error", &fault.to_string()));
                 After::Close
             }
             WireError::Answer(refusal) | WireError::AnswerAndClose(refusal) => {

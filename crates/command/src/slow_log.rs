@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_lang::Collation;
-use arbor_protocol::log::{Component, Event};
+use arbor_protocol::log::events;
 use arbor_query::ShapeHash;
 use arbor_wire::Form;
 
 use crate::call::Plan;
 use crate::execution::Incoming;
 use crate::{Commands, Connection, Error};
-
-const SLOW: Event = Event { component: Component::Command, id: 51803, message: "Slow query" };
 
 impl Commands {
     pub(crate) fn log_if_slow(
@@ -60,7 +58,7 @@ impl Commands {
         let message = matches!(request.reply_to.form, Form::Message { .. });
         attributes.append("protocol", if message { "op_msg" } else { "op_query" });
         attributes.append("durationMillis", took.as_millis() as i64);
-        self.log.info(SLOW, &connection.name, attributes);
+        self.log.info(events::SLOW_QUERY, &connection.name, attributes);
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arbor_bson::DocBuf;
-use arbor_protocol::log::{Component, Event, now_ms};
+use arbor_protocol::log::{events, now_ms};
 use arbor_query::{Interrupt, Scope};
 use arbor_store::Namespace;
 
@@ -15,9 +15,6 @@ use crate::Commands;
 
 /// Documents of one index that are deleted before the next index has its turn: one or a few transactions.
 const BATCH_DOCUMENTS: u64 = 1000;
-
-const FAILED: Event =
-    Event { component: Component::Index, id: 5_400_703, message: "Error running TTL job on collection" };
 
 /// One TTL index, by its names, since it may be dropped at any time.
 struct Job {
@@ -77,7 +74,7 @@ impl Commands {
                 let attributes = DocBuf::new()
                     .with("namespace", namespace.as_str())
                     .with("index", index.as_deref().unwrap_or("clustered"));
-                self.log.warn(FAILED, "TTLMonitor", attributes.with("error", &error.to_string()));
+                self.log.warn(events::TTL_FAILED, "TTLMonitor", attributes.with("error", &error.to_string()));
                 false
             }
         }

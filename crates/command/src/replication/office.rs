@@ -5,25 +5,13 @@ use std::time::{Duration, Instant};
 use arbor_base::TreeId;
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_oplog::{Change, Kind, Place};
-use arbor_protocol::log::{Component, Event, now_ms};
+use arbor_protocol::log::{events, now_ms};
 use arbor_query::{Interrupt, Scope, UpdateSpec, UpdateStatement};
 use arbor_repl::{Election, Replication, Role};
 use arbor_store::Namespace;
 use arbor_txn::{Durability, Transactions};
 
 use crate::{Commands, Result};
-
-const ROLE: Event = Event { component: Component::Repl, id: 21358, message: "Replica set state transition" };
-const CANNOT_WRITE: Event = Event {
-    component: Component::Repl,
-    id: 9_000_020,
-    message: "Cannot write what belongs to a new role or configuration",
-};
-const NOT_A_MEMBER: Event = Event {
-    component: Component::Repl,
-    id: 21405,
-    message: "Locally stored replica set configuration does not have a valid entry for the current node",
-};
 
 /// Notes that are about no collection stand under no tree.
 const NOWHERE: TreeId = TreeId(0);
@@ -45,7 +33,9 @@ impl Commands {
         self.attempt(self.read_kept(replication));
         match replication.standing().role {
             Role::Startup => {}
-            Role::Removed => self.log.startup_warning(NOT_A_MEMBER, DocBuf::new().with("set", replication.name())),
+            Role::Removed => {
+                self.log.startup_warning(events::NOT_A_MEMBER, DocBuf::new().with("set", replication.name()))
+            }
             Role::Primary | Role::Secondary => self.take_office(replication),
         }
     }
@@ -79,7 +69,7 @@ impl Commands {
 
     fn attempt(&self, outcome: Result<()>) {
         if let Err(error) = outcome {
-            self.log.warn(CANNOT_WRITE, "ReplCoord", DocBuf::new().with("error", &error.to_string()));
+            self.log.warn(events::ROLE_NOT_WRITTEN, "ReplCoord", DocBuf::new().with("error", &error.to_string()));
         }
     }
 
@@ -110,7 +100,7 @@ impl Commands {
 
     fn log_role(&self, before: Role, after: Role) {
         let attributes = DocBuf::new().with("newState", after.code().1).with("oldState", before.code().1);
-        self.log.info(ROLE, "ReplCoord", attributes);
+        self.log.info(events::ROLE_CHANGED, "ReplCoord", attributes);
     }
 
     /// Everybody who waits for it hears of the new role or configuration.

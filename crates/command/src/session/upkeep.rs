@@ -2,12 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use arbor_protocol::log::{Component, Event, now_ms};
+use arbor_protocol::log::{events, now_ms};
 
 use crate::{Commands, session};
-
-const FAILED: Event =
-    Event { component: Component::Command, id: 9_000_010, message: "Rows of expired sessions could not be deleted" };
 
 /// All sessions are looked at, so not each second.
 const EXPIRY_EVERY_S: u64 = 60;
@@ -33,7 +30,7 @@ impl Commands {
         }
         let failed = |error: arbor_session::Error| {
             let attributes = arbor_bson::DocBuf::new().with("error", &error.to_string());
-            self.log.warn(FAILED, "clock", attributes);
+            self.log.warn(events::EXPIRED_SESSIONS_KEPT, "clock", attributes);
         };
         match self.sessions.expire(now) {
             Err(error) => failed(error),

@@ -6,6 +6,7 @@
 //! The last lines stay in memory for `getLog`. Lines are written under one lock; nothing on the way of a fast request
 //! writes one.
 
+pub mod events;
 mod time;
 
 use std::collections::VecDeque;

@@ -1,11 +1,9 @@
 //! `shutdown`: the same clean stop as SIGTERM.
 
-use arbor_protocol::log::{Component, Event};
+use arbor_protocol::log::events;
 
 use crate::Result;
 use crate::call::Call;
-
-const ASKED: Event = Event { component: Component::Command, id: 4_615_003, message: "Shutdown command" };
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     for (name, value) in call.own_fields() {
@@ -16,7 +14,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             _ => return Err(field.unknown().into()),
         }
     }
-    call.server.log.info(ASKED, &call.connection.name, arbor_bson::DocBuf::new());
+    call.server.log.info(events::SHUTDOWN_ASKED, &call.connection.name, arbor_bson::DocBuf::new());
     call.server.interrupt_all();
     call.server.host.shut_down();
     Ok(())

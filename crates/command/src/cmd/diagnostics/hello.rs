@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_protocol::arguments::Field;
-use arbor_protocol::log::{Component, Event, now_ms};
+use arbor_protocol::log::{events, now_ms};
 use arbor_protocol::topology::TopologyVersion;
 use arbor_wire::Compressor;
 
@@ -25,8 +25,6 @@ const VERSION: &str = "topologyVersion";
 const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 const CLIENT_BYTES_MAX: usize = 512;
-
-const CLIENT: Event = Event { component: Component::Network, id: 51800, message: "client metadata" };
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     answer(call, "isWritablePrimary")
@@ -189,7 +187,7 @@ fn describe_client(call: &mut Call<'_>, client: Doc<'_>) -> Result<()> {
             .with("remote", &call.connection.peer.remote.to_string())
             .with("client", &call.connection.name)
             .with("doc", client);
-        call.server.log.info(CLIENT, &call.connection.name, attributes);
+        call.server.log.info(events::CLIENT_METADATA, &call.connection.name, attributes);
     }
     call.connection.slot.set_client(app_name, client.to_buf());
     Ok(())

@@ -1,0 +1,75 @@
+//! Everything that the server writes into its log: one table of events, in the order of their numbers.
+//!
+//! A number names an event for ever, as tools look for it. Those of MongoDB's own events are MongoDB's; ours begin at 9,000,000.
+
+use super::{Component, Event};
+
+macro_rules! events {
+    ($($name:ident = $component:ident $id:literal $message:literal),* $(,)?) => {
+        $(pub const $name: Event = Event { component: Component::$component, id: $id, message: $message };)*
+
+        #[cfg(test)]
+        const ALL: &[Event] = &[$($name),*];
+    };
+}
+
+#[rustfmt::skip]
+events! {
+    INVALID_DOCUMENT = Write 20_294 "Document would fail validation",
+    MEMBER_ALONE = Repl 20_547 "Document(s) exist in 'system.replset', but started without --replSet. Database contents may appear inconsistent \
+             with the writes that were visible when this node was running as part of a replica set. Restart with --replSet \
+             unless you are doing maintenance and no other clients are connected",
+    START_FAILED = Control 20_557 "DBException in initAndListen, terminating",
+    CLOSED = Control 20_565 "Now exiting",
+    INDEX_BUILD_FAILED = Index 20_649 "Index build: failed",
+    INDEX_BUILD_DONE = Index 20_663 "Index build: completed",
+    ROLE_CHANGED = Repl 21_358 "Replica set state transition",
+    NOT_A_MEMBER = Repl 21_405 "Locally stored replica set configuration does not have a valid entry for the current node",
+    OPTIONS_SET = Control 21_951 "Options set by command line",
+    NO_ACCESS_CONTROL = Control 22_120 "Access control is not enabled for the database. Read and write access to data and configuration is unrestricted",
+    FEW_DESCRIPTORS = Control 22_184 "Soft rlimits for open file descriptors too low",
+    CONNECTION_REFUSED = Network 22_942 "Connection refused because there are too many open connections",
+    CONNECTION_ACCEPTED = Network 22_943 "Connection accepted",
+    CONNECTION_ENDED = Network 22_944 "Connection ended",
+    LISTENING = Network 23_015 "Listening on",
+    WAITING_FOR_CONNECTIONS = Network 23_016 "Waiting for connections",
+    EXITING = Control 23_138 "Shutting down",
+    SIGNAL_RECEIVED = Control 23_377 "Received signal",
+    CLIENT_METADATA = Network 51_800 "client metadata",
+    SLOW_QUERY = Command 51_803 "Slow query",
+    SHUTDOWN_ASKED = Command 4_615_003 "Shutdown command",
+    STARTING = Control 4_615_611 "Arbor starting",
+    CLOSING = Control 4_784_901 "Shutting down",
+    INDEX_BUILD_AGAIN = Index 5_043_100 "Index build: begins again after a restart",
+    TTL_FAILED = Index 5_400_703 "Error running TTL job on collection",
+    BAD_FRAME = Network 9_000_001 "Connection closed for a bad frame",
+    REQUEST_PANICKED = Command 9_000_002 "Request failed by a panic",
+    SETTING_NOT_APPLIED = Control 9_000_010 "A setting is not applied as it stands",
+    RECOVERED = Recovery 9_000_011 "Recovery done",
+    ENGINE_UNAVAILABLE = Storage 9_000_012 "A storage engine is not available, nor is what lives there",
+    FEWER_CONNECTIONS = Network 9_000_013 "Fewer connections than asked for are taken, so that descriptors are left for log and engines",
+    LOW_ON_SPACE = Storage 9_000_014 "The device of the data directory is full. Its reserve is given up: deletions, drops and checkpoints work, other \
+             writes are refused",
+    SPACE_AGAIN = Storage 9_000_015 "There is space on the device again. The reserve is taken back, and writes go on",
+    EXPIRED_SESSIONS_KEPT = Command 9_000_016 "Rows of expired sessions could not be deleted",
+    ROLE_NOT_WRITTEN = Repl 9_000_020 "Cannot write what belongs to a new role or configuration",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_names_one_event() {
+        for pair in ALL.windows(2) {
+            assert!(
+                pair[0].id < pair[1].id,
+                "{} {:?} stands before {} {:?}",
+                pair[0].id,
+                pair[0].message,
+                pair[1].id,
+                pair[1].message
+            );
+        }
+    }
+}
