@@ -7,7 +7,7 @@
 use arbor_base::TreeId;
 use arbor_engine::{Result, limits};
 
-use crate::engine::Core;
+use crate::core::Core;
 use crate::keys::Content;
 use crate::records::{self, TreeRecord};
 

@@ -36,11 +36,10 @@ use std::path::Path;
 use arbor_base::Position;
 use arbor_engine::{Error, Result};
 
+use crate::files::{CHECKPOINT_FILE, DATA_FILE, io_error};
 use crate::folder::Folder;
 
-pub const FILE: &str = "checkpoint.meta";
 const FILE_NEW: &str = "checkpoint.new";
-pub const DATA_FILE: &str = "data.mdb";
 
 const MAGIC: [u8; 8] = *b"ArborLM1";
 const FORMAT_VERSION: u32 = 1;
@@ -68,16 +67,6 @@ pub struct Checkpoint {
 pub struct Root {
     pub page: u64,
     pub depth: u16,
-}
-
-/// What a failed call on a file means.
-pub fn io_error(context: &str, source: io::Error) -> Error {
-    match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            Error::OutOfSpace { context: format!("{context}: {source}") }
-        }
-        _ => Error::Io { context: context.to_owned(), source },
-    }
 }
 
 fn u64_at(bytes: &[u8], offset: usize) -> u64 {
@@ -161,7 +150,7 @@ impl Checkpoint {
     }
 
     pub fn load(dir: &Path) -> Result<Checkpoint> {
-        let path = dir.join(FILE);
+        let path = dir.join(CHECKPOINT_FILE);
         let bytes = fs::read(&path).map_err(|e| io_error("read checkpoint.meta", e))?;
         Checkpoint::decode(&bytes, &path)
     }
@@ -177,7 +166,7 @@ impl Checkpoint {
             move |e: io::Error| Error::Poisoned { context: format!("{context}: {e}") }
         };
         file.sync_all().map_err(poisoned("sync checkpoint.new"))?;
-        fs::rename(&new, folder.path.join(FILE)).map_err(poisoned("rename checkpoint.new"))?;
+        fs::rename(&new, folder.path.join(CHECKPOINT_FILE)).map_err(poisoned("rename checkpoint.new"))?;
         folder.sync().map_err(poisoned("sync the directory"))
     }
 

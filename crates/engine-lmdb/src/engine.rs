@@ -1,35 +1,24 @@
-//! The engine: one writer, many readers, checkpoints beside them.
-//!
-//! Locks, in the order in which they are taken: `pin` (checkpoints, one at a time; the log's barrier is waited for under
-//! it), `book` (the writer: a group of
-//! batches, a step of a sweep, a piece of a bulk load), LMDB's own. Readers take none of them.
+//! The engine: opening, and the trait of engines over [`Core`].
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, PoisonError};
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Barrier, Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeStats};
 
-use crate::LmdbOptions;
-use crate::checkpoint::{Checkpoint, DATA_FILE, io_error};
-use crate::edit::{Book, Edit, newest_state};
+use crate::checkpoint::Checkpoint;
+use crate::core::Core;
+use crate::files::{DATA_FILE, io_error};
 use crate::folder::{Folder, Found};
-use crate::keys::Content;
-use crate::positions::Positions;
-use crate::raw::{Env, EnvOptions, ReadTxn};
-use crate::readers::Readers;
+use crate::raw::{Env, EnvOptions};
 use crate::snapshot::LmdbSnapshot;
-use crate::sweep::{Alarm, Sweeper};
+use crate::sweep::Sweeper;
 use crate::verify::verify_pages;
-use crate::{bulk, estimate, records};
+use crate::{LmdbOptions, bulk, estimate};
 
-/// Below this much free space a failed write counts as a full disk: LMDB calls a short write EIO.
-const FREE_SPACE_BYTES_MIN: u64 = 4 << 20;
 const MAP_BYTES_MIN: usize = 1 << 30;
 
 /// The LMDB engine. Dropping it keeps the state of its last checkpoint.
@@ -37,45 +26,6 @@ pub struct LmdbEngine {
     core: Arc<Core>,
     /// Stops and joins its thread when dropped.
     _sweeper: Option<Sweeper>,
-}
-
-pub(crate) struct Core {
-    readers: Readers,
-    pin: Mutex<Pin>,
-    barrier: Mutex<Option<Barrier>>,
-    book: Mutex<Book>,
-    positions: Arc<Positions>,
-    applied: AtomicU64,
-    durable: AtomicU64,
-    /// `Book::freed_pages` now and at the last checkpoint: what lies between cannot be used again yet.
-    freed_pages: AtomicU64,
-    freed_pages_pinned: AtomicU64,
-    pub(crate) counters: Counters,
-    pub(crate) alarm: Alarm,
-    data: File,
-    env: Arc<Env>,
-    options: LmdbOptions,
-    folder: Folder,
-}
-
-#[derive(Default)]
-pub(crate) struct Counters {
-    pub checkpoints: AtomicU64,
-    pub checkpoint_ms: AtomicU64,
-    pub uncounted_checkpoints: AtomicU64,
-    pub commits: AtomicU64,
-    pub swept_rows: AtomicU64,
-    pub background_errors: AtomicU64,
-}
-
-/// Keeps LMDB from writing over the pages of the checkpointed state.
-struct Pin {
-    /// Sees the checkpointed state.
-    txn: ReadTxn,
-    /// Rests between checkpoints, so that a checkpoint finds a reader slot when snapshots have taken all others.
-    spare: ReadTxn,
-    /// What `checkpoint.meta` holds; nothing while the folder is being made.
-    saved: Option<Checkpoint>,
 }
 
 impl LmdbEngine {
@@ -113,232 +63,6 @@ impl LmdbEngine {
         while self.core.sweep_step()? {}
         Ok(())
     }
-}
-
-impl Core {
-    /// Writes the first rows and makes the first checkpoint.
-    fn create(env: Arc<Env>, options: LmdbOptions, folder: Folder) -> Result<Core> {
-        let first = Book::new(HashMap::new(), 1, Position::ZERO);
-        let core = Core::new(env, options, folder, first, None)?;
-        {
-            let mut book = core.lock_book();
-            let mut edit = Edit::begin(&core.env, &mut book, None)?;
-            // A content of no tree: its fence ends the pages of the records.
-            edit.new_content()?;
-            edit.commit()?;
-        }
-        core.checkpoint()?;
-        core.folder.created()?;
-        Ok(core)
-    }
-
-    fn reopen(env: Arc<Env>, options: LmdbOptions, folder: Folder, checkpoint: Checkpoint) -> Result<Core> {
-        let txn = ReadTxn::begin(&env)?;
-        let mut book = Book::new(records::trees(&txn)?, records::next_content(&txn)?, checkpoint.position);
-        if !checkpoint.counted {
-            book.recount(&txn)?;
-        }
-        let doomed = records::first_doomed(&txn)?.is_some();
-        drop(txn);
-        let core = Core::new(env, options, folder, book, Some(checkpoint))?;
-        core.doom_unfinished_loads()?;
-        if doomed {
-            core.alarm.sweep();
-        }
-        Ok(core)
-    }
-
-    /// Pins the state that the environment was opened in.
-    fn new(
-        env: Arc<Env>,
-        options: LmdbOptions,
-        folder: Folder,
-        mut book: Book,
-        saved: Option<Checkpoint>,
-    ) -> Result<Core> {
-        let mut spare = ReadTxn::begin(&env)?;
-        spare.reset();
-        let position = book.applied;
-        let positions = book.positions.clone();
-        positions.set(newest_state(&env)?, position);
-        book.look_at_newest(&env)?;
-        let data = File::open(folder.path.join(DATA_FILE))
-            .map_err(|source| Error::Io { context: "open data.mdb".to_owned(), source })?;
-        Ok(Core {
-            readers: Readers::new(&env),
-            pin: Mutex::new(Pin { txn: ReadTxn::begin(&env)?, spare, saved }),
-            barrier: Mutex::new(None),
-            book: Mutex::new(book),
-            positions,
-            applied: AtomicU64::new(position.0),
-            durable: AtomicU64::new(position.0),
-            freed_pages: AtomicU64::new(0),
-            freed_pages_pinned: AtomicU64::new(0),
-            counters: Counters::default(),
-            alarm: Alarm::default(),
-            data,
-            env,
-            options,
-            folder,
-        })
-    }
-
-    fn doom_unfinished_loads(&self) -> Result<()> {
-        loop {
-            let mut book = self.lock_book();
-            let mut edit = Edit::begin(&self.env, &mut book, None)?;
-            let Some(content) = records::first_loading(&edit.txn)? else { return Ok(()) };
-            edit.end_load(content)?;
-            edit.doom(content)?;
-            edit.commit()?;
-            self.alarm.sweep();
-        }
-    }
-
-    fn lock_book(&self) -> MutexGuard<'_, Book> {
-        // The book changes only after a commit, in steps that do not panic.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs one write transaction. After an error nothing of it is applied.
-    pub(crate) fn edit<T>(&self, change: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<T> {
-        let mut book = self.lock_book();
-        let result = Edit::begin(&self.env, &mut book, self.options.updates.as_deref()).and_then(|mut edit| {
-            let answer = change(&mut edit)?;
-            Ok((answer, edit.commit()?))
-        });
-        match result {
-            Ok((answer, doomed)) => {
-                self.applied.store(book.applied.0, Ordering::Release);
-                self.counters.commits.fetch_add(1, Ordering::Relaxed);
-                self.watch_freed(&mut book);
-                if doomed {
-                    self.alarm.sweep();
-                }
-                Ok(answer)
-            }
-            Err(error) => Err(self.judge(&mut book, error)),
-        }
-    }
-
-    /// What a failed write means: no space, a request that cannot be, or the end of writing. Reads go on in all cases.
-    fn judge(&self, book: &mut Book, error: Error) -> Error {
-        if self.env.is_dead() {
-            if let Some((txn, position)) = book.take_newest() {
-                self.readers.end_at(txn, position);
-            }
-            let context = book.poisoned.get_or_insert_with(|| error.to_string()).clone();
-            return Error::Poisoned { context };
-        }
-        match error {
-            // Nothing was written. Descriptors come back when connections end.
-            Error::Io { ref source, .. } if lacks_descriptors(source) => error,
-            Error::Io { source, context } if self.is_full() => {
-                Error::OutOfSpace { context: format!("{context}: {source}") }
-            }
-            Error::Io { .. } | Error::Corrupt { .. } | Error::Poisoned { .. } => {
-                book.poisoned.get_or_insert_with(|| error.to_string());
-                error
-            }
-            error => error,
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        let space = rustix::fs::statvfs(&self.folder.path);
-        space.is_ok_and(|space| space.f_bavail.saturating_mul(space.f_frsize) < FREE_SPACE_BYTES_MIN)
-    }
-
-    /// See [`checkpoint`](crate::checkpoint).
-    pub(crate) fn checkpoint(&self) -> Result<Position> {
-        let mut pin = self.pin.lock().unwrap_or_else(PoisonError::into_inner);
-        let begin = Instant::now();
-        let result = self.checkpoint_at(&mut pin);
-        self.counters.checkpoint_ms.fetch_add(begin.elapsed().as_millis() as u64, Ordering::Relaxed);
-        // After a success this is the state before, after an error the one that did not become durable.
-        pin.spare.reset();
-        result
-    }
-
-    fn checkpoint_at(&self, pin: &mut Pin) -> Result<Position> {
-        let (checkpoint, freed_pages) = {
-            let mut book = self.lock_book();
-            let pinned = self.pin_newest(&mut book, &mut pin.spare);
-            (pinned.map_err(|error| self.judge(&mut book, error))?, book.freed_pages)
-        };
-        if pin.saved.as_ref() == Some(&checkpoint) {
-            return Ok(checkpoint.position);
-        }
-        let barrier = self.barrier.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(barrier) = barrier {
-            barrier(checkpoint.position)?;
-        }
-        if let Err(error) = self.make_durable(&checkpoint) {
-            let mut book = self.lock_book();
-            return Err(self.judge(&mut book, error));
-        }
-        let position = checkpoint.position;
-        std::mem::swap(&mut pin.txn, &mut pin.spare);
-        self.freed_pages_pinned.store(freed_pages, Ordering::Relaxed);
-        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-        self.durable.store(position.0, Ordering::Release);
-        pin.saved = Some(checkpoint);
-        Ok(position)
-    }
-
-    fn pin_newest(&self, book: &mut Book, txn: &mut ReadTxn) -> Result<Checkpoint> {
-        if let Some(reason) = &book.poisoned {
-            return Err(Error::Poisoned { context: reason.clone() });
-        }
-        // Without space for the counts the checkpoint is made all the same: it is what frees space.
-        let counted = match self.write_counts(book).map_err(|error| self.judge(book, error)) {
-            Ok(()) => true,
-            Err(Error::OutOfSpace { .. }) => {
-                self.counters.uncounted_checkpoints.fetch_add(1, Ordering::Relaxed);
-                false
-            }
-            Err(error) => return Err(error),
-        };
-        txn.renew()?;
-        Checkpoint::of_state(&self.data, self.env.page_bytes(), txn.id(), book.applied, counted)
-    }
-
-    fn write_counts(&self, book: &mut Book) -> Result<()> {
-        if book.uncounted.is_empty() {
-            return Ok(());
-        }
-        let mut edit = Edit::begin(&self.env, book, None)?;
-        edit.put_counts()?;
-        edit.commit().map(drop)
-    }
-
-    fn make_durable(&self, checkpoint: &Checkpoint) -> Result<()> {
-        // A failed sync is final: the kernel may have dropped the pages, and a second sync would not say so.
-        self.env.sync().map_err(|error| Error::Poisoned { context: error.to_string() })?;
-        checkpoint.save(&self.folder)
-    }
-
-    /// Notes what a commit freed and asks for a checkpoint when much waits for one.
-    fn watch_freed(&self, book: &mut Book) {
-        // Without the number there is no checkpoint by it; the commit stands.
-        let _ = book.count_freed(&self.env);
-        self.freed_pages.store(book.freed_pages, Ordering::Relaxed);
-        if self.wants_checkpoint() {
-            self.alarm.checkpoint();
-        }
-    }
-
-    /// Whether freed pages that wait for a checkpoint take much of the file.
-    pub(crate) fn wants_checkpoint(&self) -> bool {
-        let freed = self.freed_pages.load(Ordering::Relaxed) - self.freed_pages_pinned.load(Ordering::Relaxed);
-        let Ok(info) = self.env.info() else { return false };
-        let bytes = freed * self.env.page_bytes() as u64;
-        bytes > self.options.freed_bytes_max && freed > info.me_last_pgno as u64 / 8
-    }
-}
-
-fn lacks_descriptors(error: &std::io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 impl Engine for LmdbEngine {
@@ -429,12 +153,5 @@ impl Engine for LmdbEngine {
             cheap_range_delete: false,
             compression: &[],
         }
-    }
-}
-
-impl Edit<'_> {
-    /// The content is no longer one that a bulk load fills.
-    pub(crate) fn end_load(&mut self, content: Content) -> Result<()> {
-        records::delete_loading(&mut self.txn, content)
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use arbor_engine::{Error, Result, create_directory};
 
-use crate::checkpoint::{self, DATA_FILE};
+use crate::files::{self, CHECKPOINT_FILE, DATA_FILE};
 
 const CREATING: &str = "CREATING";
 
@@ -35,7 +35,7 @@ pub enum Found {
 }
 
 fn io_error(context: &'static str) -> impl Fn(io::Error) -> Error {
-    move |source| checkpoint::io_error(context, source)
+    move |source| files::io_error(context, source)
 }
 
 impl Folder {
@@ -59,7 +59,7 @@ impl Folder {
             |reason: &str| Err(Error::CannotOpen { path: self.path.display().to_string(), reason: reason.to_owned() });
         let creating = self.has(CREATING)?;
         self.remove("lock.mdb")?;
-        match (creating, self.has(DATA_FILE)?, self.has(checkpoint::FILE)?) {
+        match (creating, self.has(DATA_FILE)?, self.has(CHECKPOINT_FILE)?) {
             (false, true, true) => return Ok(Found::Engine),
             (false, true, false) => return cannot("checkpoint.meta is missing beside data.mdb"),
             (false, false, true) => return cannot("data.mdb is missing beside checkpoint.meta"),
@@ -68,7 +68,7 @@ impl Folder {
         let marker = File::create(self.path.join(CREATING)).map_err(io_error("create marker"))?;
         marker.sync_all().and_then(|()| self.sync()).map_err(io_error("sync marker"))?;
         self.remove(DATA_FILE)?;
-        self.remove(checkpoint::FILE)?;
+        self.remove(CHECKPOINT_FILE)?;
         Ok(Found::New)
     }
 

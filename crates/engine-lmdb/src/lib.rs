@@ -1,13 +1,14 @@
 //! The LMDB engine: a memory-mapped B+tree with one writer. In Arbor it stands in for `mmapv1`.
 //!
-//! - [`engine`]: the trait, the writer, checkpoints
+//! - [`engine`]: the trait
+//! - [`core`](mod@core), [`alarm`]: the writer and checkpoints; waking the background thread
 //! - [`keys`]: where rows stand in LMDB's one database; long keys; page filling
 //! - [`records`]: the adapter's own rows
 //! - [`edit`]: a write transaction with what it changes in memory
 //! - [`rows`], [`cursor`], [`snapshot`], [`readers`], [`positions`], [`estimate`]: reading
 //! - [`bulk`], [`sweep`]: filling and deleting trees beside the batches
 //! - [`verify`]: damage that would end the process is found first
-//! - [`checkpoint`], [`folder`]: what survives a crash
+//! - [`checkpoint`], [`folder`], [`files`]: what survives a crash
 //! - [`raw`]: the calls into LMDB
 //!
 //! What LMDB does not give, and nothing here adds:
@@ -19,12 +20,15 @@
 //! - If the device fails while LMDB writes its meta page, LMDB begins no transaction any more until the engine is opened
 //!   again: writes are refused, reads see the state before that write ([`readers`]).
 
+mod alarm;
 mod bulk;
 mod checkpoint;
+mod core;
 mod cursor;
 mod edit;
 mod engine;
 mod estimate;
+mod files;
 mod folder;
 mod keys;
 mod options;

@@ -1,14 +1,14 @@
 //! The background thread: deletes the rows of doomed contents in small steps between the batches, and makes a
 //! checkpoint when one is asked for.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arbor_engine::{Error, Result};
 
-use crate::engine::Core;
+use crate::core::Core;
 use crate::keys::{Chunk, Content};
 use crate::records;
 use crate::rows::layer_of;
@@ -18,54 +18,6 @@ const STEP_ROWS: u64 = 2000;
 const STEP_TIME: Duration = Duration::from_millis(2);
 /// After a step that failed (a full disk).
 const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
-
-/// What the thread is wanted for.
-#[derive(Default)]
-pub struct Alarm {
-    wanted: Mutex<Wanted>,
-    changed: Condvar,
-}
-
-#[derive(Default, Clone, Copy)]
-struct Wanted {
-    sweep: bool,
-    checkpoint: bool,
-    stop: bool,
-}
-
-impl Alarm {
-    pub fn sweep(&self) {
-        self.want(|wanted| wanted.sweep = true);
-    }
-
-    pub fn checkpoint(&self) {
-        self.want(|wanted| wanted.checkpoint = true);
-    }
-
-    fn want(&self, set: impl FnOnce(&mut Wanted)) {
-        set(&mut self.lock());
-        self.changed.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until something is wanted and takes it.
-    fn take(&self) -> Wanted {
-        let idle = |wanted: &mut Wanted| !(wanted.sweep || wanted.checkpoint || wanted.stop);
-        let mut wanted = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
-        let taken = *wanted;
-        *wanted = Wanted { stop: taken.stop, ..Wanted::default() };
-        taken
-    }
-
-    /// Rests, unless a stop or a checkpoint is wanted.
-    fn rest(&self, time: Duration) {
-        let quiet = |wanted: &mut Wanted| !(wanted.stop || wanted.checkpoint);
-        drop(self.changed.wait_timeout_while(self.lock(), time, quiet));
-    }
-}
 
 pub struct Sweeper {
     core: Arc<Core>,
@@ -85,7 +37,7 @@ impl Sweeper {
 
 impl Drop for Sweeper {
     fn drop(&mut self) {
-        self.core.alarm.want(|wanted| wanted.stop = true);
+        self.core.alarm.stop();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was reported on its own.
             let _ = thread.join();

@@ -23,7 +23,8 @@ use std::path::Path;
 
 use arbor_engine::{Error, Result};
 
-use crate::checkpoint::{Checkpoint, DATA_FILE, io_error};
+use crate::checkpoint::Checkpoint;
+use crate::files::{DATA_FILE, io_error};
 
 const HEADER_BYTES: usize = 16;
 const NODE_HEADER_BYTES: usize = 8;

@@ -1,0 +1,18 @@
+//! The names of the files, and what a failed call on one means.
+
+use std::io;
+
+use arbor_engine::Error;
+
+pub const CHECKPOINT_FILE: &str = "checkpoint.meta";
+pub const DATA_FILE: &str = "data.mdb";
+
+/// What a failed call on a file means.
+pub fn io_error(context: &str, source: io::Error) -> Error {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Error::OutOfSpace { context: format!("{context}: {source}") }
+        }
+        _ => Error::Io { context: context.to_owned(), source },
+    }
+}
