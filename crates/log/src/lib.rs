@@ -10,6 +10,7 @@
 //! | `scanner.rs` | sequential reading of one segment |
 //! | `recovery.rs` | opening: where the log ends, torn tail or damage |
 //! | `writer.rs` | appending, rolling to the next segment |
+//! | `shared.rs`, `sync_state.rs` | what the log, its background thread and its readers share |
 //! | `sync.rs` | group fsync, the background thread |
 //! | `tail.rs` | the end of the log, and when the background thread is alarmed |
 //! | `reader.rs` | reading from a position while the log grows |
@@ -51,14 +52,17 @@ mod reader;
 mod recovery;
 mod scanner;
 mod segment;
+mod shared;
 mod stats;
 mod sync;
+mod sync_state;
 mod tail;
 mod writer;
 
 pub use error::{Error, Result};
 pub use format::PAYLOAD_BYTES_MAX;
-pub use log::{Log, SyncListener};
+pub use log::Log;
 pub use options::LogOptions;
 pub use reader::Reader;
+pub use shared::SyncListener;
 pub use stats::LogStats;

@@ -1,23 +1,21 @@
-//! [`Log`]: the writer, the sync state and the list of segments under one roof.
+//! [`Log`]: opening, and what its users call.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arbor_base::Position;
 use arbor_disk::Disk;
 
-use crate::error::Failure;
-use crate::format::POSITION_MAX;
 use crate::recovery::{Recovered, recover};
-use crate::segment::Segment;
+use crate::shared::{Shared, SyncListener};
 use crate::stats::Counters;
-use crate::sync::{self, Alarm, SyncState};
+use crate::sync_state::{Alarm, SyncState};
 use crate::tail::Tail;
 use crate::writer::Writer;
-use crate::{Error, LogOptions, LogStats, Reader, Result};
+use crate::{Error, LogOptions, LogStats, Reader, Result, sync};
 
 /// The commit log of one folder. All methods may be called from many threads.
 ///
@@ -26,33 +24,6 @@ use crate::{Error, LogOptions, LogStats, Reader, Result};
 pub struct Log {
     shared: Arc<Shared>,
     syncer: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// Called with the last durable position by the thread that synced, which holds no lock of the log; it may hear of an
-/// older position later. Answers whether the next sync is wanted at once.
-pub type SyncListener = Arc<dyn Fn(Position) -> bool + Send + Sync>;
-
-/// What the log, its background thread and its readers share.
-pub(crate) struct Shared {
-    disk: Arc<dyn Disk>,
-    dir: PathBuf,
-    segment_bytes: u64,
-    writer: Mutex<Writer>,
-    /// Oldest first, never empty; the last is the writer's.
-    segments: RwLock<Vec<Arc<Segment>>>,
-    /// The segment after the current one, when it was created ahead. Held while it is created; taken inside the writer
-    /// mutex.
-    prepared: Mutex<Option<Segment>>,
-    tail: Tail,
-    pub sync: SyncState,
-    pub alarm: Alarm,
-    /// Told of every sync that made something durable.
-    listener: RwLock<Option<SyncListener>>,
-    /// Held while segments are removed.
-    trimming: Mutex<()>,
-    poisoned: OnceLock<String>,
-    closed: AtomicBool,
-    pub counters: Counters,
 }
 
 impl Log {
@@ -201,12 +172,6 @@ impl Log {
     }
 }
 
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("dir", &self.dir).field("writer", &self.writer).finish_non_exhaustive()
-    }
-}
-
 impl Drop for Log {
     fn drop(&mut self) {
         self.stop_syncer();
@@ -219,169 +184,4 @@ fn spawn_syncer(shared: Arc<Shared>) -> Result<JoinHandle<()>> {
     thread
         .spawn(move || sync::run(&shared))
         .map_err(|error| Error::from(arbor_disk::Error::from_io("start the syncing thread of", &dir, error)))
-}
-
-impl Shared {
-    pub fn writer(&self) -> MutexGuard<'_, Writer> {
-        // A panic inside the writer leaves it as before the append, or poisons the log; see `append`.
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn appended(&self) -> Position {
-        Position(self.tail.appended())
-    }
-
-    pub fn first(&self) -> Position {
-        self.segments().first().map_or(Position::ZERO, |segment| Position(segment.first()))
-    }
-
-    fn segments(&self) -> Vec<Arc<Segment>> {
-        self.segments.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The segment that holds a position, `None` when it was trimmed.
-    pub fn segment_holding(&self, position: u64) -> Option<Arc<Segment>> {
-        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        let behind = segments.partition_point(|segment| segment.first() <= position);
-        segments.get(behind.checked_sub(1)?).cloned()
-    }
-
-    pub fn segment_after(&self, sequence: u64) -> Option<Arc<Segment>> {
-        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        let behind = segments.partition_point(|segment| segment.sequence() <= sequence);
-        segments.get(behind).filter(|segment| segment.sequence() == sequence + 1).cloned()
-    }
-
-    pub fn is_last(&self, sequence: u64) -> bool {
-        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        segments.last().is_none_or(|last| last.sequence() == sequence)
-    }
-
-    pub fn require_sound(&self) -> Result<()> {
-        match self.poisoned.get() {
-            Some(context) => Err(Error::Poisoned { context: context.clone() }),
-            None => Ok(()),
-        }
-    }
-
-    /// Refuses writes from now on; the first reason is kept.
-    pub fn poison(&self, reason: String) -> Error {
-        let context = self.poisoned.get_or_init(|| reason).clone();
-        Error::Poisoned { context }
-    }
-
-    fn append(&self, payloads: &[&[u8]]) -> Result<Position> {
-        let mut writer = self.writer();
-        self.require_sound()?;
-        if self.closed.load(Acquire) {
-            return Err(Error::Closed);
-        }
-        if payloads.is_empty() {
-            return Ok(self.appended());
-        }
-        writer.check(payloads)?;
-        self.roll_when_full(&mut writer)?;
-        let before = writer.segment.end();
-        let end = writer.write(payloads, self.sync.durable()).map_err(|failure| self.fail(failure))?;
-        let last = writer.next() - 1;
-        let appended = self.appended().0;
-        assert_eq!(last, appended + payloads.len() as u64, "records were appended at {appended} by two threads");
-        assert!(end > before, "the end of a segment moves forwards");
-        // The position first: a reader never finds a record beyond `appended`.
-        self.tail.advance(last);
-        writer.segment.set_end(end);
-        drop(writer);
-        self.counters.appended(payloads.len() as u64, end - before);
-        if self.tail.take_alarm() {
-            self.alarm.appended();
-        }
-        Ok(Position(last))
-    }
-
-    fn roll_when_full(&self, writer: &mut Writer) -> Result<()> {
-        if writer.is_full() { self.roll(writer) } else { Ok(()) }
-    }
-
-    fn roll(&self, writer: &mut Writer) -> Result<()> {
-        let mut prepared = self.prepared();
-        writer.roll(prepared.take()).map_err(|failure| self.fail(failure))?;
-        self.segments.write().unwrap_or_else(PoisonError::into_inner).push(writer.segment.clone());
-        Ok(())
-    }
-
-    fn prepared(&self) -> MutexGuard<'_, Option<Segment>> {
-        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Creates the next segment when the current one is half full, since creating takes two syncs.
-    pub fn prepare_segment(&self) -> Result<()> {
-        let mut prepared = self.prepared();
-        // Looked up inside the lock: no roll happens meanwhile, so the sequence numbers fit.
-        let Some(current) = self.segments().pop() else { return Ok(()) };
-        if prepared.is_some() || current.is_empty() || current.end() < self.segment_bytes / 2 {
-            return Ok(());
-        }
-        self.require_sound()?;
-        let (sequence, floor) = (current.sequence() + 1, self.appended().0);
-        if floor >= POSITION_MAX {
-            return Ok(());
-        }
-        let created = Segment::create(&*self.disk, &self.dir, sequence, floor);
-        *prepared = Some(created.map_err(|failure| self.fail(failure))?);
-        Ok(())
-    }
-
-    fn fail(&self, failure: Failure) -> Error {
-        match failure {
-            Failure::TakenBack(error) => error,
-            Failure::Poisoned(reason) => self.poison(reason),
-        }
-    }
-
-    pub fn tell_listener(&self) {
-        let listener = self.listener.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if listener.is_some_and(|listener| listener(Position(self.sync.durable()))) {
-            self.alarm.request();
-        }
-    }
-
-    /// After a background sync: the next append alarms again; one that slipped in between is alarmed here.
-    pub fn rearm(&self) {
-        if self.tail.give_back_alarm(self.sync.durable()) {
-            self.alarm.appended();
-        }
-    }
-
-    fn finish(&self) -> Result<()> {
-        let mut writer = self.writer();
-        let last = self.appended().0;
-        drop(writer);
-        self.require_sound()?;
-        self.sync_to(last)?;
-        writer = self.writer();
-        let end = writer.write_mark(last).map_err(|failure| self.fail(failure))?;
-        writer.segment.set_end(end);
-        let segment = writer.segment.clone();
-        drop(writer);
-        segment.file.sync_data().map_err(|error| self.poison(error.to_string()))
-    }
-
-    /// A segment leaves the list after its file is gone for good, so that a failure keeps the order of L5.
-    fn trim(&self, before: u64) -> Result<()> {
-        let _one_at_a_time = self.trimming.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some(oldest) = self.droppable(before) {
-            self.require_sound()?;
-            self.disk.remove(oldest.file.path())?;
-            self.disk.sync_dir(&self.dir).map_err(|error| self.poison(error.to_string()))?;
-            self.segments.write().unwrap_or_else(PoisonError::into_inner).remove(0);
-        }
-        Ok(())
-    }
-
-    /// The oldest segment, when all its records are before `before` and a later segment holds a durable one (L6).
-    fn droppable(&self, before: u64) -> Option<Arc<Segment>> {
-        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        let second = segments.get(1)?.first();
-        (second <= before && second <= self.sync.durable()).then(|| segments.first().cloned())?
-    }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arbor_base::Position;
 
 use crate::format::Kind;
-use crate::log::Shared;
 use crate::scanner::{Scanner, Step};
+use crate::shared::Shared;
 use crate::{Error, Result};
 
 /// An iterator over records. At the end of the log it answers `None`, and goes on after more was appended. After an

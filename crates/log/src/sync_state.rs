@@ -1,0 +1,133 @@
+//! How far the log is on the disk, who syncs it, and what wakes the background thread.
+
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::Result;
+
+#[derive(Debug, Default)]
+pub(crate) struct SyncState {
+    pub(crate) durable: AtomicU64,
+    /// Whether a leader is at work.
+    leading: Mutex<bool>,
+    done: Condvar,
+}
+
+impl SyncState {
+    pub fn new(durable: u64) -> SyncState {
+        SyncState { durable: durable.into(), ..SyncState::default() }
+    }
+
+    pub fn durable(&self) -> u64 {
+        self.durable.load(Acquire)
+    }
+
+    fn leading(&self) -> MutexGuard<'_, bool> {
+        self.leading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sleeps while another leads; answers whether the caller leads now (or else `position` is durable).
+    pub fn lead_or_wait(&self, position: u64, poisoned: impl Fn() -> Result<()>) -> Result<bool> {
+        let mut leading = self.leading();
+        loop {
+            if self.durable() >= position {
+                return Ok(false);
+            }
+            poisoned()?;
+            if !*leading {
+                *leading = true;
+                return Ok(true);
+            }
+            leading = self.done.wait(leading).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Ends the leadership, also when the leader panics.
+pub(crate) struct Leadership<'a>(pub &'a SyncState);
+
+impl Drop for Leadership<'_> {
+    fn drop(&mut self) {
+        *self.0.leading() = false;
+        self.0.done.notify_all();
+    }
+}
+
+/// What the background thread sleeps on.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    state: Mutex<AlarmState>,
+    rung: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct AlarmState {
+    /// Something was appended since the last round.
+    dirty: bool,
+    /// Somebody wants the sync now.
+    requested: bool,
+    closing: bool,
+    /// From the first append that nobody has synced to the sync.
+    interval: Duration,
+}
+
+impl Alarm {
+    pub fn new(interval: Duration) -> Alarm {
+        Alarm { state: Mutex::new(AlarmState { interval, ..AlarmState::default() }), rung: Condvar::new() }
+    }
+
+    pub fn interval(&self) -> Duration {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).interval
+    }
+
+    /// A shorter interval counts for what waits already.
+    pub fn set_interval(&self, interval: Duration) {
+        self.change(|state| state.interval = interval);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut AlarmState)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        self.rung.notify_all();
+    }
+
+    pub fn appended(&self) {
+        self.change(|state| state.dirty = true);
+    }
+
+    pub fn request(&self) {
+        self.change(|state| state.requested = true);
+    }
+
+    pub fn close(&self) {
+        self.change(|state| state.closing = true);
+    }
+
+    /// Sleeps until a sync is due; false when the log closes.
+    pub fn wait(&self) -> bool {
+        let mut dirty_since = None;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let now = Instant::now();
+            if state.dirty {
+                dirty_since.get_or_insert(now);
+            }
+            // None, too, for an interval beyond what the clock can say.
+            let deadline = dirty_since.and_then(|since: Instant| since.checked_add(state.interval));
+            if state.closing {
+                return false;
+            }
+            if state.requested || deadline.is_some_and(|deadline| deadline <= now) {
+                (state.dirty, state.requested) = (false, false);
+                return true;
+            }
+            state = match deadline {
+                None => self.rung.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(now);
+                    self.rung.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
