@@ -20,7 +20,7 @@
 //! | `claims.rs`, `stale.rs` | what open transactions are about to write; those that are open for long |
 //! | `commit.rs` with `commit/`, `group.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
 //! | `follower.rs` | following the log from a snapshot on |
-//! | `past.rs` | views of past states |
+//! | `past.rs`, `held_states.rs` | views of past states; the states that are held for them |
 //! | `history.rs`, `hub.rs` | reading the log as a history, from a time on; waiting for more of it |
 //! | `record.rs`, `chain.rs`, `clock.rs` | byte layout of log records, of those that stand in several, and their stamps |
 //! | `ledger.rs` | the tree that `txn` keeps for itself: tree ids and counters |
@@ -55,6 +55,7 @@ mod conflict;
 mod error;
 mod follower;
 mod group;
+mod held_states;
 mod history;
 mod hub;
 mod ledger;

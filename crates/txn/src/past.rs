@@ -11,15 +11,15 @@
 //!
 //! Lock order: the commit lock, then the lock of the held states.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arbor_base::{Position, TreeId};
+use arbor_base::TreeId;
 use arbor_engine::{Op, Snapshot};
 
 use crate::chain::{Assembler, Part};
 use crate::commit::{CommitPath, log_error};
+use crate::held_states::{Held, State};
 use crate::ledger::LEDGER;
 use crate::written::{Entry, KeyRange, Presence, TreeWrites, Written};
 use crate::{Error, ReadView, Result};
@@ -28,93 +28,10 @@ use crate::{Error, ReadView, Result};
 const DISTANCE: Duration = Duration::from_secs(5);
 /// ...or so much was logged since.
 const DISTANCE_LOG_BYTES: u64 = 32 << 20;
-/// States held because a client asked; the oldest of them go first.
-const ASKED_MAX: usize = 64;
 /// States made from the log that are kept in case that they are asked for again.
 const MADE_MAX: usize = 4;
 /// The longest window where held snapshots keep space from being used again.
 const COSTLY_WINDOW: Duration = Duration::from_secs(5);
-
-#[derive(Default)]
-pub(crate) struct Past {
-    held: Mutex<Held>,
-}
-
-#[derive(Default)]
-struct Held {
-    /// In the order of their times.
-    states: VecDeque<State>,
-    made: VecDeque<(u64, ReadView)>,
-    log_bytes: u64,
-    /// Of each bulk load that has ended: the time of the last commit by then.
-    loads: Vec<u64>,
-}
-
-struct State {
-    /// Of the last commit that it shows.
-    time: u64,
-    since: Instant,
-    asked_for: bool,
-    /// So many bulk loads had ended before the snapshot was taken.
-    loads: usize,
-    snapshot: Arc<dyn Snapshot>,
-}
-
-impl Past {
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        // States are whole before they are pushed.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Held {
-    /// States that threads take at once may come in any order.
-    fn hold(&mut self, mut state: State) {
-        let at = self.states.partition_point(|held| held.time < state.time);
-        match self.states.get_mut(at) {
-            Some(held) if held.time == state.time => {
-                // One that was not asked for stays until the window has passed it.
-                held.asked_for &= state.asked_for;
-                if state.age() > held.age() {
-                    (state.since, state.asked_for) = (held.since, held.asked_for);
-                    *held = state;
-                }
-            }
-            _ => self.states.insert(at, state),
-        }
-    }
-
-    fn forget(&mut self, window: Duration) {
-        // The first one behind the window's beginning needs the one before it.
-        while self.states.get(1).is_some_and(|second| second.since.elapsed() >= window) {
-            self.states.pop_front();
-        }
-        let asked = self.states.iter().filter(|state| state.asked_for).count();
-        for _ in ASKED_MAX..asked {
-            if let Some(at) = self.states.iter().position(|state| state.asked_for) {
-                self.states.remove(at);
-            }
-        }
-        if let Some(oldest) = self.states.front() {
-            self.made.retain(|(time, _)| *time >= oldest.time);
-        }
-    }
-
-    /// The newest state that is not newer than `time`, if it has all that was loaded before then (P1).
-    fn base(&self, time: u64) -> Option<(u64, Arc<dyn Snapshot>)> {
-        let behind = self.states.partition_point(|state| state.time <= time);
-        let state = self.states.get(behind.checked_sub(1)?)?;
-        let has_loads = self.loads.get(state.loads).is_none_or(|loaded_at| time <= *loaded_at);
-        has_loads.then(|| (state.time, state.snapshot.clone()))
-    }
-}
-
-impl State {
-    /// Of two states of one time the greater one was taken later.
-    fn age(&self) -> (usize, Position) {
-        (self.loads, self.snapshot.position())
-    }
-}
 
 impl CommitPath {
     /// Fills an empty tree past the log. Until a checkpoint has made it durable nothing may refer to it.

@@ -1,0 +1,94 @@
+//! The states of the history window that are held, and which of them are let go (see `past.rs`).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arbor_base::Position;
+use arbor_engine::Snapshot;
+
+use crate::ReadView;
+
+/// States held because a client asked; the oldest of them go first.
+const ASKED_MAX: usize = 64;
+
+#[derive(Default)]
+pub(crate) struct Past {
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+pub(crate) struct Held {
+    /// In the order of their times.
+    pub states: VecDeque<State>,
+    pub made: VecDeque<(u64, ReadView)>,
+    pub log_bytes: u64,
+    /// Of each bulk load that has ended: the time of the last commit by then.
+    pub loads: Vec<u64>,
+}
+
+pub(crate) struct State {
+    /// Of the last commit that it shows.
+    pub time: u64,
+    pub since: Instant,
+    pub asked_for: bool,
+    /// So many bulk loads had ended before the snapshot was taken.
+    pub loads: usize,
+    pub snapshot: Arc<dyn Snapshot>,
+}
+
+impl Past {
+    pub fn lock(&self) -> MutexGuard<'_, Held> {
+        // States are whole before they are pushed.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    /// States that threads take at once may come in any order.
+    pub fn hold(&mut self, mut state: State) {
+        let at = self.states.partition_point(|held| held.time < state.time);
+        match self.states.get_mut(at) {
+            Some(held) if held.time == state.time => {
+                // One that was not asked for stays until the window has passed it.
+                held.asked_for &= state.asked_for;
+                if state.age() > held.age() {
+                    (state.since, state.asked_for) = (held.since, held.asked_for);
+                    *held = state;
+                }
+            }
+            _ => self.states.insert(at, state),
+        }
+    }
+
+    pub fn forget(&mut self, window: Duration) {
+        // The first one behind the window's beginning needs the one before it.
+        while self.states.get(1).is_some_and(|second| second.since.elapsed() >= window) {
+            self.states.pop_front();
+        }
+        let asked = self.states.iter().filter(|state| state.asked_for).count();
+        for _ in ASKED_MAX..asked {
+            if let Some(at) = self.states.iter().position(|state| state.asked_for) {
+                self.states.remove(at);
+            }
+        }
+        if let Some(oldest) = self.states.front() {
+            self.made.retain(|(time, _)| *time >= oldest.time);
+        }
+    }
+
+    /// The newest state that is not newer than `time`, if it has all that was loaded before then (P1).
+    pub fn base(&self, time: u64) -> Option<(u64, Arc<dyn Snapshot>)> {
+        let behind = self.states.partition_point(|state| state.time <= time);
+        let state = self.states.get(behind.checked_sub(1)?)?;
+        let has_loads = self.loads.get(state.loads).is_none_or(|loaded_at| time <= *loaded_at);
+        has_loads.then(|| (state.time, state.snapshot.clone()))
+    }
+}
+
+impl State {
+    /// Of two states of one time the greater one was taken later.
+    fn age(&self) -> (usize, Position) {
+        (self.loads, self.snapshot.position())
+    }
+}
