@@ -8,6 +8,7 @@
 //! | [`database`] | [`Database`]: what every statement runs on |
 //! | [`scope`] | [`Scope`]: in which transaction a statement runs |
 //! | `last_commit` | [`LastCommit`]: where in the log a command's last commit is |
+//! | `source` | what a name stands for: a collection, a view, a time series, the oplog, `system.views` |
 //! | `names` | where statements find collections by name |
 //! | `journal` | what retryable statements have done |
 //! | `plan` | the planner: filters to index bounds to the way documents are found |
@@ -42,6 +43,7 @@ mod plan;
 mod read;
 pub mod registry;
 pub mod scope;
+mod source;
 pub mod spec;
 pub mod stream;
 mod tail;

@@ -9,7 +9,7 @@ use arbor_txn::Durability;
 
 use crate::aggregate::Pipeline;
 use crate::names::Names;
-use crate::oplog;
+use crate::source::Source;
 use crate::{AggregateSpec, CountSpec, DistinctSpec, Error, ExplainSpec, FindSpec, Result, Scope};
 
 /// A view with all views below it.
@@ -23,12 +23,13 @@ pub struct ResolvedView {
 }
 
 impl ResolvedView {
-    /// None: there is no view of this name.
-    pub fn of(store: &Store, namespace: &Namespace) -> Result<Option<ResolvedView>> {
-        if namespace.is_system_views() || oplog::is_oplog(store, namespace) {
-            return Ok(Some(oplog::as_view(namespace)));
-        }
-        let Some(mut view) = store.view(namespace) else { return Ok(None) };
+    /// What is read like a view and is none.
+    pub fn plain(namespace: &Namespace) -> ResolvedView {
+        ResolvedView { namespace: namespace.clone(), stages: ArrayBuf::new(), collation: Collation::simple() }
+    }
+
+    /// Follows a view to the collection behind it.
+    pub fn of(store: &Store, mut view: Arc<ViewDefinition>) -> Result<ResolvedView> {
         let collation = view.collation.clone();
         let mut on_way = Vec::new();
         loop {
@@ -45,7 +46,7 @@ impl ResolvedView {
             let message = format!("View pipeline exceeds maximum size; maximum size is {USER_SIZE_MAX}");
             return Err(Error::new(Code::VIEW_PIPELINE_MAX_SIZE_EXCEEDED, message));
         }
-        Ok(Some(ResolvedView { namespace: view.view_on.clone(), stages, collation }))
+        Ok(ResolvedView { namespace: view.view_on.clone(), stages, collation })
     }
 
     /// Errors: `OptionNotSupportedOnView` for a statement over the view `namespace` with another collation.
@@ -149,7 +150,8 @@ pub struct Foreign {
 impl Foreign {
     /// Errors: `OptionNotSupportedOnView` for a view with another collation than the statement's.
     pub fn of(names: &Names, namespace: &Namespace, collation: &Collation) -> Result<Foreign> {
-        match ResolvedView::of(names.store(), namespace)? {
+        let store = names.store();
+        match Source::of(store, namespace).as_view(store, namespace)? {
             Some(view) if view.collation != *collation => Err(other_collation(namespace)),
             Some(view) => Ok(Foreign { collection: names.collection(&view.namespace)?, stages: view.stages }),
             None => Ok(Foreign { collection: names.collection(namespace)?, stages: ArrayBuf::new() }),

@@ -36,9 +36,8 @@ use arbor_lang::Code;
 use crate::cursor::RunningPlan;
 use crate::operator::{Documents, Eof, Operator};
 use crate::plan::{self, Decider, Slots};
-use crate::view::ResolvedView;
-use crate::{AggregateSpec, Cursor, Error, Interrupt, Result, Scope};
-use crate::{oplog, stream};
+use crate::source::Source;
+use crate::{AggregateSpec, Cursor, Error, Interrupt, Result, Scope, oplog, stream};
 
 pub use facet::Facet;
 pub use graph_lookup::GraphLookup;
@@ -56,14 +55,16 @@ pub fn aggregate(scope: &Scope<'_>, spec: &AggregateSpec<'_>, interrupt: &Interr
     if stream::is_change_stream(spec) {
         return stream::open(scope, spec);
     }
-    if oplog::is_oplog(&scope.store, &spec.namespace) {
-        return oplog::aggregate(scope, spec, interrupt);
+    let source = scope.source(&spec.namespace);
+    match source {
+        Source::Oplog => return oplog::aggregate(scope, spec, interrupt),
+        Source::SystemViews => {
+            let views = scope.store.list_views(spec.namespace.db());
+            return aggregate_documents(scope, spec, views.iter().map(|view| view.document()).collect(), interrupt);
+        }
+        _ => {}
     }
-    if spec.namespace.is_system_views() {
-        let views = scope.store.list_views(spec.namespace.db());
-        return aggregate_documents(scope, spec, views.iter().map(|view| view.document()).collect(), interrupt);
-    }
-    if let Some(view) = ResolvedView::of(&scope.store, &spec.namespace)? {
+    if let Some(view) = source.as_view(&scope.store, &spec.namespace)? {
         view.check_collation(&spec.namespace, spec.collation.as_ref())?;
         let stages = view.followed_by(spec.pipeline.iter());
         let (namespace, collation) = (view.namespace, Some(view.collation));

@@ -12,7 +12,6 @@ use arbor_txn::ReadView;
 use crate::operator::{Detail, DistinctScan, Examined, Operator, Run, StageDoc, int};
 use crate::plan::{self, Decider, Decision, IndexAccess, Query, ShapeHash, Slots, Solution};
 use crate::read::{count_rows, counting_operator, query_of};
-use crate::view::ResolvedView;
 use crate::{
     Change, CountSpec, DeleteSpec, DistinctSpec, ExplainSpec, FindAndModifySpec, Interrupt, Result, Scope, UpdateSpec,
     Verbosity,
@@ -29,7 +28,7 @@ pub fn explain(
     interrupt: &Interrupt,
 ) -> Result<DocBuf> {
     let explainer = Explainer { scope, verbosity, interrupt };
-    if let Some(view) = ResolvedView::of(&scope.store, spec.namespace())? {
+    if let Some(view) = scope.view_behind(spec.namespace())? {
         let stages = view.explained_stages(spec)?;
         return aggregate::explain(&explainer, &view.spec(&stages));
     }

@@ -13,12 +13,12 @@ mod bounds;
 mod scan;
 mod tail;
 
-use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
-use arbor_lang::{Collation, number};
+use arbor_bson::{Doc, DocBuf, ValueRef};
+use arbor_lang::number;
 use arbor_store::{Namespace, Store};
-
 use bounds::Bounds;
 use scan::OplogScan;
+
 pub use tail::OplogTail;
 
 use crate::aggregate::{Pipeline, only_field, written};
@@ -32,11 +32,6 @@ const NAME: &str = "local.oplog.rs";
 /// Whether the name is that of the oplog, and there is one.
 pub fn is_oplog(store: &Store, namespace: &Namespace) -> bool {
     namespace.as_str() == NAME && store.transactions().retention().is_some()
-}
-
-/// The oplog under every statement that takes a view.
-pub fn as_view(namespace: &Namespace) -> ResolvedView {
-    ResolvedView { namespace: namespace.clone(), stages: ArrayBuf::new(), collation: Collation::simple() }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +57,8 @@ pub fn find(scope: &Scope<'_>, spec: &FindSpec<'_>, query: Query, interrupt: &In
     };
     let sort = spec.sort.filter(|_| direction.is_none());
     let inner = FindSpec { sort, show_record_id: false, return_key: false, ..spec.clone() };
-    let stages = as_view(&spec.namespace).find_stages(&inner)?;
-    let view = as_view(&spec.namespace);
+    let stages = ResolvedView::plain(&spec.namespace).find_stages(&inner)?;
+    let view = ResolvedView::plain(&spec.namespace);
     let behind = AggregateSpec {
         let_variables: spec.let_variables,
         collation: spec.collation.clone(),

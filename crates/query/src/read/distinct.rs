@@ -8,7 +8,6 @@ use arbor_lang::path::{Leaf, Path};
 
 use crate::operator::{DistinctScan, Run};
 use crate::plan::{self, Query, Slots};
-use crate::view::ResolvedView;
 use crate::{AggregateSpec, BatchLimit, DistinctSpec, Error, Interrupt, Result, Scope, aggregate};
 
 /// The values that the documents of a query have at one path, each once; elements of an array count one by one.
@@ -45,7 +44,7 @@ pub fn distinct(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Interrup
 
 /// Nothing is in what does not exist.
 fn distinct_of_view(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Interrupt) -> Result<ArrayBuf> {
-    let Some(view) = ResolvedView::of(&scope.store, &spec.namespace)? else { return Ok(ArrayBuf::new()) };
+    let Some(view) = scope.view_behind(&spec.namespace)? else { return Ok(ArrayBuf::new()) };
     let mut values = Values { collation: view.collation.clone(), ..Values::default() };
     view.check_collation(&spec.namespace, spec.collation.as_ref())?;
     let stages = view.distinct_stages(spec);

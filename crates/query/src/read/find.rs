@@ -9,11 +9,11 @@ use arbor_lang::{Context, Filter, MetaKind, Projection};
 use arbor_store::Namespace;
 
 use crate::cursor::RunningPlan;
-use crate::oplog;
 use crate::plan::{self, Access, Decider, Query, Slots};
+use crate::source::Source;
 use crate::tail::tail;
 use crate::view::ResolvedView;
-use crate::{AggregateSpec, Cursor, Error, FindSpec, Interrupt, Result, Scope, aggregate};
+use crate::{AggregateSpec, Cursor, Error, FindSpec, Interrupt, Result, Scope, aggregate, oplog};
 
 /// The documents that a query finds. The plan is made at once; rows are read batch by batch.
 pub fn find(scope: &Scope<'_>, spec: &FindSpec<'_>, interrupt: &Interrupt) -> Result<Cursor> {
@@ -23,10 +23,11 @@ pub fn find(scope: &Scope<'_>, spec: &FindSpec<'_>, interrupt: &Interrupt) -> Re
     {
         return Ok(cursor);
     }
-    if oplog::is_oplog(&scope.store, &spec.namespace) {
+    let source = scope.source(&spec.namespace);
+    if matches!(source, Source::Oplog) {
         return oplog::find(scope, spec, query_of(scope, spec)?, interrupt);
     }
-    if let Some(view) = ResolvedView::of(&scope.store, &spec.namespace)? {
+    if let Some(view) = source.as_view(&scope.store, &spec.namespace)? {
         return find_in_view(scope, spec, &view, interrupt);
     }
     let query = query_of(scope, spec)?;

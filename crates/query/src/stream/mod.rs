@@ -40,7 +40,7 @@ use start::Start;
 use target::Target;
 
 use crate::aggregate::only_field;
-use crate::view::ResolvedView;
+use crate::source::Source;
 use crate::{AggregateSpec, Cursor, Database, Error, Result, Scope};
 
 const NAME: &str = "$changeStream";
@@ -70,10 +70,10 @@ pub fn open(scope: &Scope<'_>, spec: &AggregateSpec<'_>) -> Result<Cursor> {
 }
 
 fn refuse_what_is_no_collection(database: &Database, spec: &AggregateSpec<'_>) -> Result<()> {
-    let kind = match database.store.buckets_of(&spec.namespace) {
-        Some(_) => "a timeseries collection",
-        None if ResolvedView::of(&database.store, &spec.namespace)?.is_some() => "a view, not a collection",
-        None => return Ok(()),
+    let kind = match Source::of(&database.store, &spec.namespace) {
+        Source::TimeSeries { .. } => "a timeseries collection",
+        Source::View(_) | Source::Oplog | Source::SystemViews => "a view, not a collection",
+        Source::Collection => return Ok(()),
     };
     let message = format!("Namespace {} is {kind}", spec.namespace);
     Err(Error::new(Code::COMMAND_NOT_SUPPORTED_ON_VIEW, message))

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use arbor_lang::Filter;
 use arbor_lang::matcher::Node;
 use arbor_lang::time_series::{TimeSeriesOptions, Unpack};
-use arbor_store::{Collection, Namespace, Store};
+use arbor_store::{Collection, Namespace};
 
 use crate::plan::{Query, conjuncts};
 use crate::{Error, Result, Scope};
@@ -35,15 +35,9 @@ pub struct TimeSeries {
 }
 
 impl TimeSeries {
-    /// None: there is no time series of this name.
-    pub fn of(store: &Store, namespace: &Namespace) -> Result<Option<TimeSeries>> {
-        // what most statements are about is found by one look, which touches nothing that threads share
-        if store.look(namespace, |own| own.is_some()) {
-            return Ok(None);
-        }
-        let Some(buckets) = store.buckets_of(namespace) else { return Ok(None) };
+    pub fn of(buckets: Arc<Collection>) -> Result<TimeSeries> {
         let options = options_of(&buckets)?;
-        Ok(Some(TimeSeries { buckets, options }))
+        Ok(TimeSeries { buckets, options })
     }
 
     /// The buckets that may hold measurements which match.

@@ -9,12 +9,13 @@ use arbor_txn::Transaction;
 use super::statements::{self, Answer, settle, with_collation};
 use super::target::{Targets, find_one};
 use crate::plan::Query;
+use crate::source::Source;
 use crate::time_series::{self, TimeSeries};
 use crate::{DeleteOutcome, DeleteSpec, DeleteStatement, Executed, Interrupt, Result, Scope};
 
 pub fn delete(scope: &Scope<'_>, spec: &DeleteSpec<'_>, interrupt: &Interrupt) -> Result<DeleteOutcome> {
-    if let Some(series) = TimeSeries::of(&scope.store, &spec.namespace)? {
-        return time_series::delete(scope, &series, spec, interrupt);
+    if let Source::TimeSeries { buckets, .. } = scope.source(&spec.namespace) {
+        return time_series::delete(scope, &TimeSeries::of(buckets)?, spec, interrupt);
     }
     let context = scope.context(&spec.namespace, None, spec.let_variables)?;
     let held = scope.hold(&spec.namespace)?;

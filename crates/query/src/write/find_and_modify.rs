@@ -9,7 +9,7 @@ use super::target::find_one;
 use super::validated::Validated;
 use crate::operator::project;
 use crate::plan::{Query, ShownAs};
-use crate::time_series::TimeSeries;
+use crate::source::Source;
 use crate::{Change, Error, Executed, FindAndModifyOutcome, FindAndModifySpec, Interrupt, Result, Scope};
 
 /// Changes or removes the first document of a query and answers it, before or after.
@@ -18,7 +18,7 @@ pub fn find_and_modify(
     spec: &FindAndModifySpec<'_>,
     interrupt: &Interrupt,
 ) -> Result<FindAndModifyOutcome> {
-    if TimeSeries::of(&scope.store, &spec.namespace)?.is_some() {
+    if matches!(scope.source(&spec.namespace), Source::TimeSeries { .. }) {
         let message = "Cannot perform findAndModify on a time-series collection";
         return Err(Error::new(Code::INVALID_OPTIONS, message));
     }

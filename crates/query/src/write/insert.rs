@@ -8,6 +8,7 @@ use arbor_txn::Transaction;
 
 use super::new_document::prepare;
 use super::validated::Validated;
+use crate::source::Source;
 use crate::time_series::{self, TimeSeries};
 use crate::{Error, Executed, InsertOutcome, InsertSpec, Interrupt, Result, Scope, WriteError};
 
@@ -15,8 +16,8 @@ use crate::{Error, Executed, InsertOutcome, InsertSpec, Interrupt, Result, Scope
 /// insert ends there and keeps what came before.
 pub fn insert(scope: &Scope<'_>, spec: &InsertSpec<'_>, interrupt: &Interrupt) -> Result<InsertOutcome> {
     interrupt.check()?;
-    if let Some(series) = TimeSeries::of(&scope.store, &spec.namespace)? {
-        return time_series::insert(scope, &series, spec, interrupt);
+    if let Source::TimeSeries { buckets, .. } = scope.source(&spec.namespace) {
+        return time_series::insert(scope, &TimeSeries::of(buckets)?, spec, interrupt);
     }
     let known = scope.executed_among(spec.documents.len())?;
     if !known.is_empty() && known.len() == spec.documents.len() {

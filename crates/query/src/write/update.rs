@@ -11,14 +11,15 @@ use super::statements::{self, Answer, settle, with_collation};
 use super::target::{Targets, find_one};
 use super::validated::Validated;
 use crate::plan::Query;
+use crate::source::Source;
 use crate::time_series::{self, TimeSeries};
 use crate::{
     Error, Executed, Interrupt, Result, Scope, UpdateDone, UpdateOutcome, UpdateSpec, UpdateStatement, Upserted,
 };
 
 pub fn update(scope: &Scope<'_>, spec: &UpdateSpec<'_>, interrupt: &Interrupt) -> Result<UpdateOutcome> {
-    if let Some(series) = TimeSeries::of(&scope.store, &spec.namespace)? {
-        return time_series::update(scope, &series, spec, interrupt);
+    if let Source::TimeSeries { buckets, .. } = scope.source(&spec.namespace) {
+        return time_series::update(scope, &TimeSeries::of(buckets)?, spec, interrupt);
     }
     let context = scope.context(&spec.namespace, None, spec.let_variables)?;
     let may_insert = spec.updates.iter().any(|statement| statement.upsert);

@@ -1,0 +1,65 @@
+//! What a name stands for, found once for each statement.
+
+use std::sync::Arc;
+
+use arbor_store::{Collection, Namespace, Store, ViewDefinition};
+
+use crate::oplog;
+use crate::view::ResolvedView;
+use crate::{Result, Scope};
+
+/// What a statement reads from or writes to.
+pub(crate) enum Source {
+    /// A collection, which need not exist.
+    Collection,
+    View(Arc<ViewDefinition>),
+    /// A view over its buckets.
+    TimeSeries {
+        view: Arc<ViewDefinition>,
+        buckets: Arc<Collection>,
+    },
+    /// `local.oplog.rs` of a member of a replica set.
+    Oplog,
+    /// `system.views` of a database.
+    SystemViews,
+}
+
+impl Source {
+    pub fn of(store: &Store, namespace: &Namespace) -> Source {
+        if namespace.is_system_views() {
+            return Source::SystemViews;
+        }
+        if oplog::is_oplog(store, namespace) {
+            return Source::Oplog;
+        }
+        // what most statements are about is found by one look, which touches nothing that threads share
+        if store.look(namespace, |own| own.is_some()) {
+            return Source::Collection;
+        }
+        match (store.view(namespace), store.buckets_of(namespace)) {
+            (Some(view), Some(buckets)) => Source::TimeSeries { view, buckets },
+            (Some(view), None) => Source::View(view),
+            (None, _) => Source::Collection,
+        }
+    }
+
+    /// Returns what a statement that takes a view reads. None: a collection.
+    pub fn as_view(&self, store: &Store, namespace: &Namespace) -> Result<Option<ResolvedView>> {
+        match self {
+            Source::Collection => Ok(None),
+            Source::View(view) | Source::TimeSeries { view, .. } => ResolvedView::of(store, view.clone()).map(Some),
+            Source::Oplog | Source::SystemViews => Ok(Some(ResolvedView::plain(namespace))),
+        }
+    }
+}
+
+impl Scope<'_> {
+    pub(crate) fn source(&self, namespace: &Namespace) -> Source {
+        Source::of(&self.store, namespace)
+    }
+
+    /// Returns what is behind a name other than a collection's, as a view.
+    pub(crate) fn view_behind(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {
+        self.source(namespace).as_view(&self.store, namespace)
+    }
+}
