@@ -30,6 +30,8 @@ fmt:
 
 lint: setup-build
 	cargo fmt --all --check
+	python3 scripts/tidy
+	python3 -m unittest discover --quiet -s scripts/tidy -t scripts/tidy
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 # licences of dependencies, versions in the tree twice, sources other than crates.io (deny.toml)
@@ -104,7 +106,7 @@ attack-short: setup-build setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python testing/attack/run.py --seconds 60 --engines $(ENGINES)
 
 # what is too slow for `make test`, in one go
-nightly: attack crash crash-power crash-switch crash-index-build crash-bank crash-streams crash-images same-history fuzz
+nightly: attack crash crash-power crash-switch crash-index-build crash-bank crash-streams crash-images same-history transactions retries ddl fuzz
 
 # kill -9 while a collection changes its engine under load: `make crash-switch KILLS=50`
 crash-switch: KILLS = 50

@@ -1,0 +1,49 @@
+"""Words of Arbor's early dialect, each with the field's word for it. The counts in words.tsv may fall and never rise: who rewrites a
+text lowers them (`python3 scripts/tidy --lower`), and a word at 0 stays banned."""
+
+import re
+
+import files
+
+TABLE = "scripts/tidy/words.tsv"
+# The glossary explains old words; the change log and the tables of experiments say what was.
+APART = ("CHANGELOG.md", "docs/glossary.md", "docs/experiments/", "scripts/tidy/")
+
+
+def check(root):
+    text = prose(root)
+    for pattern, limit, instead in rows(root):
+        found = count(pattern, text)
+        if found > limit:
+            yield f"{TABLE}: {found} of `{pattern}`, at most {limit} were there: say {instead}"
+
+
+def lower(root):
+    """Writes the counts that have fallen."""
+    text = prose(root)
+    lines = [f"{pattern}\t{min(limit, count(pattern, text))}\t{instead}\n" for pattern, limit, instead in rows(root)]
+    (root / TABLE).write_text("".join(lines))
+
+
+def rows(root):
+    for line in (root / TABLE).read_text().splitlines():
+        pattern, limit, instead = line.split("\t")
+        yield pattern, int(limit), instead
+
+
+def prose(root):
+    """Returns Rust sources and documents, as one text."""
+    paths = [path for path in files.ending(root, ".rs", ".md") if not path.startswith(APART)]
+    return "\n".join((root / path).read_text() for path in paths)
+
+
+def count(pattern, text):
+    return len(re.findall(expression(pattern), text, re.M))
+
+
+def expression(pattern):
+    """A plain word is meant in names as well: `folder` is in `data_folder` and in `DataFolder`. All else is a regular expression."""
+    if not re.fullmatch(r"[a-z ?|]+", pattern):
+        return rf"(?<![A-Za-z])(?:{pattern})(?![a-z])"
+    words = [rf"(?:(?<![A-Za-z])[{word[0].upper()}{word[0]}]|(?<=[a-z]){word[0].upper()}){word[1:]}" for word in pattern.split("|")]
+    return rf"(?:{'|'.join(words)})(?![a-z])"
