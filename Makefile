@@ -7,7 +7,7 @@ PORT ?= 27017
 DBPATH ?= data
 
 .PHONY: run test build quick fmt lint deny unit clients spec compat compat-check crash crash-switch crash-index-build same-history ddl crash-images crash-bank crash-streams transactions retries fuzz lab-points lab-kv lab-kv-all lab-report-test lab-ycsb test-rocksdb
-.PHONY: attack attack-short crash-power nightly
+.PHONY: attack attack-short crash-power nightly loom
 .PHONY: drivers drivers-short setup-drivers
 .PHONY: setup-build setup-clients setup-deny setup-pages setup-rocksdb test-wiredtiger unit-wiredtiger unit-rocksdb setup-wiredtiger
 
@@ -105,8 +105,13 @@ attack-short: setup-build setup-clients
 	cargo build --locked -p arbor
 	ARBOR=$(CARGO_TARGET_DIR)/debug/arbor testing/.venv/bin/python testing/attack/run.py --seconds 60 --engines $(ENGINES)
 
+# every interleaving of the lock-free parts (the memtable's skip list, the log's tail, the waiters for commits)
+loom: setup-build
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/loom \
+	  cargo test --release --locked -p arbor-ftree -p arbor-log -p arbor-txn --lib loom_
+
 # what is too slow for `make test`, in one go
-nightly: attack crash crash-power crash-switch crash-index-build crash-bank crash-streams crash-images same-history transactions retries ddl fuzz
+nightly: loom attack crash crash-power crash-switch crash-index-build crash-bank crash-streams crash-images same-history transactions retries ddl fuzz
 
 # kill -9 while a collection changes its engine under load: `make crash-switch KILLS=50`
 crash-switch: KILLS = 50
