@@ -1,5 +1,5 @@
 """One damage per round to a copy of a data directory: a flipped bit, a zeroed, exchanged or repeated page, a cut, grown or missing
-file. `arbor check` and `arbor serve` end by themselves, never by a signal; a server that starts shows each document as it was
+file. `arbor check`, `arbor salvage` and `arbor serve` end by themselves, never by a signal; a server that starts shows each document as it was
 written, or an error, and never something else. LMDB's pages have no checksums: documents that were damaged there are shown as
 they are, and only that is not a finding."""
 
@@ -136,8 +136,13 @@ def attack(found, base, path, label):
     target = path / "damaged"
     shutil.copytree(base, target)
     done = f"{label}, {damage(target, found.random)}"
-    ran = subprocess.run([os.environ["ARBOR"], "check", "--dbpath", str(target)], capture_output=True, text=True, timeout=SECONDS_MAX)
-    found.expect(ran.returncode >= 0, f"{done}: arbor check ended by {signal_name(ran.returncode)}")
+    into = path / "salvaged"
+    into.mkdir()
+    for command in (["check", "--dbpath", str(target)], ["salvage", "--dbpath", str(target), "--into", str(into)]):
+        ran = subprocess.run([os.environ["ARBOR"], *command], capture_output=True, text=True, timeout=SECONDS_MAX)
+        found.expect(ran.returncode >= 0, f"{done}: arbor {command[0]} ended by {signal_name(ran.returncode)}")
+        found.expect("panicked" not in ran.stderr, f"{done}: arbor {command[0]} panicked: {ran.stderr[-600:]}")
+    shutil.rmtree(into)
     with ended(Arbor(target, ["--cacheSize", "64M"])) as arbor:
         try:
             arbor.start(SECONDS_MAX)

@@ -2,7 +2,7 @@
 //!
 //! Opening an engine may change its files. So whoever must leave a folder as it is opens a copy.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arbor_engine::{Engine, Error, Result};
@@ -35,36 +35,9 @@ fn find(name: &str, path: &Path) -> Result<EngineChoice> {
     EngineChoice::named(name).ok_or_else(|| missing("it is not in this build"))
 }
 
-/// Dropping it removes the copy.
-pub struct EngineCopy {
-    engine: Option<Arc<dyn Engine>>,
-    path: PathBuf,
-}
-
-impl EngineCopy {
-    /// Opens what may be damaged. Requires a `scratch` folder with as much space as the engine's files take.
-    pub fn open(name: &str, from: &Path, scratch: &Path) -> Result<EngineCopy> {
-        let path = scratch.join(format!("copy-of-{name}"));
-        let mut copy = EngineCopy { engine: None, path };
-        if from.is_dir() {
-            copy_files(from, &copy.path)
-                .map_err(|source| Error::Io { context: format!("copying {}", from.display()), source })?;
-        }
-        copy.engine = Some(find(name, &copy.path)?.open_damaged(&copy.path)?);
-        Ok(copy)
-    }
-
-    pub fn engine(&self) -> &dyn Engine {
-        &**self.engine.as_ref().expect("it is there from open to drop")
-    }
-}
-
-impl Drop for EngineCopy {
-    fn drop(&mut self) {
-        drop(self.engine.take());
-        // What is left goes with the scratch folder at the next start.
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
+/// Opens what may be damaged.
+pub fn open_damaged(name: &str, path: &Path) -> Result<Arc<dyn Engine>> {
+    find(name, path)?.open_damaged(path)
 }
 
 /// The files of a folder and of the folders in it.

@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         Some(("check", matches)) => ended(check::run(matches)),
         Some(("inspect", matches)) => ended(inspect::run(matches)),
         Some(("salvage", matches)) => ended(salvage::run(matches)),
+        Some(("salvage-rows", matches)) => ended(salvage::engine_rows::run(matches)),
         Some(("echo", matches)) => ended(echo::run(matches)),
         Some(("lab", matches)) => arbor_lab::cli::run(matches, engines::KV_ENGINES),
         _ => ExitCode::from(failure::BAD_OPTIONS),
@@ -69,6 +70,7 @@ fn cli() -> Command {
         .subcommand(check::command())
         .subcommand(inspect::command())
         .subcommand(salvage::command())
+        .subcommand(salvage::engine_rows::command())
         .subcommand(echo::command())
         .subcommand(arbor_lab::cli::command())
 }

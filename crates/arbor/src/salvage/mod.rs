@@ -2,12 +2,14 @@
 //!
 //! The rows that the engines can still read go into the fractal tree of a new folder, as batches of a new log; then the
 //! records of the old log follow, as far as they can be read. The old folder is only read: the fractal tree's files are
-//! read as they are, other engines are opened on a copy, of which a tree comes up to where a row cannot be read. Of an
-//! engine that does not open comes what the log still holds. Of a tree that is whole only the records behind its state are
-//! taken: a log that lost its end would turn rows back to what they were.
+//! read as they are; other engines are opened on a copy, by a process of its own ([`engine_rows`]), and of a tree come the
+//! rows up to one that cannot be read. Of an engine that does not open comes what the log still holds. Of a tree that is
+//! whole only the records after its state are taken: a log that lost its end would turn rows back to what they were.
 //!
 //! What the catalogue does not know any more does not come back as a collection. `arbor check` on the new folder tells what
 //! is missing.
+
+pub mod engine_rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,10 +23,11 @@ use arbor_log::{Log, LogOptions};
 use arbor_txn::chain::{Assembler, Part};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::engine_copy::{EngineCopy, copy_files, engines_in};
+use crate::engine_copy::{copy_files, engines_in};
 use crate::engines::{EngineChoice, USUAL, ftree_options};
 use crate::failure::{BAD_OPTIONS, Failure};
 use crate::folder::Folder;
+use crate::salvage::engine_rows::Found;
 
 /// Bytes of rows per batch.
 const BATCH_BYTES: usize = 1 << 20;
@@ -56,7 +59,6 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let without: Vec<&String> = matches.get_many("without").into_iter().flatten().collect();
     for name in engines_in(&from).iter().filter(|name| *name != USUAL && !without.contains(name)) {
-        warn_of_damage(name, &from.join(name));
         rows.take_engine(name, &from.join(name), &target.scratch()).map_err(Failure::cannot_start)?;
     }
     rows.create_known_trees().map_err(Failure::cannot_start)?;
@@ -68,15 +70,6 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     rows.finish().map_err(Failure::cannot_start)?;
     println!("run 'arbor check --dbpath {}' next", into.display());
     Ok(())
-}
-
-/// A damaged file of LMDB may end the process that reads it.
-fn warn_of_damage(name: &str, folder: &Path) {
-    if name == "lmdb"
-        && let Err(error) = arbor_engine_lmdb::verify(folder)
-    {
-        println!("{error}: should reading it end this process, run it again with --without lmdb");
-    }
 }
 
 fn require_empty(folder: &Path) -> Result<(), Failure> {
@@ -140,7 +133,7 @@ impl Target {
         let mut failure = None;
         let Salvaged { report, applied, whole } = salvage(from, &ftree_options(), &mut |tree, key, value| {
             if failure.is_none() {
-                failure = self.put(tree, key, value).err();
+                failure = self.put(tree, key.to_vec(), value.to_vec()).err();
             }
         })?;
         if let Some(error) = failure {
@@ -154,56 +147,52 @@ impl Target {
         self.flush().map(|()| report)
     }
 
-    /// Another engine's rows, from a copy. What cannot be read is printed.
+    /// Takes another engine's rows, from a copy. What cannot be read is printed.
     fn take_engine(&mut self, name: &str, from: &Path, scratch: &Path) -> Result<()> {
-        let copy = match EngineCopy::open(name, from, scratch) {
-            Ok(copy) => copy,
-            Err(error) => {
+        let copy = scratch.join(format!("copy-of-{name}"));
+        if from.is_dir() {
+            copy_files(from, &copy)
+                .map_err(|source| Error::Io { context: format!("copying {}", from.display()), source })?;
+        }
+        let read = self.take_copy(name, &copy);
+        // What is left goes with the scratch directory at the next start.
+        let _ = std::fs::remove_dir_all(&copy);
+        match read {
+            Err(error @ (Error::Corrupt { .. } | Error::Unavailable { .. })) => {
                 println!("the rows in the engine '{name}' come only as far as the log holds them: {error}");
-                return Ok(());
             }
-        };
-        let applied = copy.engine().applied();
-        for tree in copy.engine().trees()? {
-            // The fractal tree's, should both have it: its files were read without opening them.
-            if self.trees.contains(&tree) {
-                continue;
-            }
-            match self.take_tree(copy.engine(), tree)? {
-                None => drop(self.complete.insert(tree, applied)),
-                Some(error) => println!("tree {tree} in the engine '{name}' is not whole: {error}"),
-            }
+            read => read?,
         }
         self.flush()
     }
 
-    /// Answers what ended the reading before the tree's end.
-    fn take_tree(&mut self, engine: &dyn Engine, tree: TreeId) -> Result<Option<Error>> {
-        self.create(tree);
-        let snapshot = match engine.snapshot() {
-            Ok(snapshot) => snapshot,
-            Err(error) => return Ok(Some(error)),
-        };
-        let mut cursor = match snapshot.cursor(tree) {
-            Ok(cursor) => cursor,
-            Err(error) => return Ok(Some(error)),
-        };
-        let mut more = cursor.seek(&[]);
-        loop {
-            match more {
-                Ok(true) => self.put(tree, cursor.key(), cursor.value())?,
-                Ok(false) => return Ok(None),
-                Err(error) => return Ok(Some(error)),
+    fn take_copy(&mut self, name: &str, copy: &Path) -> Result<()> {
+        let (mut applied, mut tree) = (Position::ZERO, None);
+        engine_rows::read(name, copy, |found| {
+            match (found, tree) {
+                (Found::Applied(position), _) => applied = position,
+                // The fractal tree's, should both have it: its files were read without opening them.
+                (Found::Tree(id), _) => tree = (!self.trees.contains(&id)).then_some(id),
+                (_, None) => {}
+                (Found::Row(key, value), Some(tree)) => self.put(tree, key, value)?,
+                (Found::Whole, Some(tree)) => {
+                    self.create(tree);
+                    self.complete.insert(tree, applied);
+                }
+                (Found::Broken(reason), Some(tree)) => {
+                    self.create(tree);
+                    println!("tree {tree} in the engine '{name}' is not whole: {reason}");
+                }
             }
-            more = cursor.next();
-        }
+            Ok(())
+        })
     }
 
-    fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
+    fn put(&mut self, tree: TreeId, key: Vec<u8>, value: Vec<u8>) -> Result<()> {
         self.create(tree);
         self.rows += 1;
         self.bytes += key.len() + value.len();
-        self.ops.push(Op::Put { tree, key: key.to_vec(), value: value.to_vec() });
+        self.ops.push(Op::Put { tree, key, value });
         if self.bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
     }
 
