@@ -194,3 +194,14 @@ def test_cycles_and_depth(views):
     views.command("collMod", "v1", viewOn="below", pipeline=[])
     refused(lambda: list(views.v20.find()), 165)
     assert len(list(views.v19.find())) == 4
+
+
+def test_the_collection_of_views_can_be_validated(db):
+    db.create_collection("own", viewOn="c", pipeline=[])
+    names = db.list_collection_names(filter={"type": "collection"})
+    assert names == ["system.views"]
+    report = db.command("validate", "system.views")
+    assert (report["valid"], report["nrecords"], report["keysPerIndex"]) == (True, 1, {"_id_": 1})
+    db.drop_collection("own")
+    with pytest.raises(OperationFailure, match="does not exist"):
+        db.command("validate", "system.views")

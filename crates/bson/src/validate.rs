@@ -128,11 +128,17 @@ impl Validator<'_> {
     }
 
     fn c_string(&mut self) -> Result<(), Error> {
+        // PERF: a message may have 24 million names; most are short and of ASCII
         let rest = self.bytes.get(self.at..self.end).unwrap_or_default();
-        let Some(len) = rest.iter().position(|byte| *byte == 0) else {
+        let mut seen = 0;
+        let Some(len) = rest.iter().inspect(|byte| seen |= **byte).position(|byte| *byte == 0) else {
             return Err(self.wrong(Problem::Truncated));
         };
-        self.utf8(len)?;
+        if !seen.is_ascii() {
+            self.utf8(len)?;
+        } else {
+            self.at += len;
+        }
         self.at += 1;
         Ok(())
     }

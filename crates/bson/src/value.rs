@@ -135,6 +135,20 @@ impl ValueRef<'_> {
         }
     }
 
+    /// Bytes of texts, documents and binary data in it: what it takes to go over it.
+    pub fn content_bytes(&self) -> usize {
+        match self {
+            ValueRef::String(text) | ValueRef::JavaScript(text) | ValueRef::Symbol(text) => text.len(),
+            ValueRef::Document(doc) => doc.as_bytes().len(),
+            ValueRef::Array(array) => array.as_bytes().len(),
+            ValueRef::Binary { bytes, .. } => bytes.len(),
+            ValueRef::Regex { pattern, options } => pattern.len() + options.len(),
+            ValueRef::DbPointer { namespace, .. } => namespace.len(),
+            ValueRef::JavaScriptWithScope { code, scope } => code.len() + scope.as_bytes().len(),
+            _ => 0,
+        }
+    }
+
     pub fn to_value(self) -> Value {
         match self {
             ValueRef::Double(v) => Value::Double(v),

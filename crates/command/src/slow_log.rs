@@ -62,6 +62,9 @@ impl Commands {
     }
 }
 
+/// The shape of a longer command is not made for the log: nothing ends that any more, and the statement took its time already.
+const SHAPED_BYTES_MAX: usize = 64 << 10;
+
 /// Of a `find`: the hash by which the plan cache and `explain` know queries like it.
 fn shape_of<'b>(body: Doc<'b>) -> Option<String> {
     let document = |name: &str| -> Option<Doc<'b>> {
@@ -70,7 +73,7 @@ fn shape_of<'b>(body: Doc<'b>) -> Option<String> {
             _ => None,
         }
     };
-    if body.first()?.0 != "find" {
+    if body.first()?.0 != "find" || body.as_bytes().len() > SHAPED_BYTES_MAX {
         return None;
     }
     let filter = document("filter").unwrap_or(Doc::empty());
@@ -90,12 +93,34 @@ fn shortened(body: Doc<'_>) -> DocBuf {
     }
     let mut doc = DocBuf::new();
     for (name, value) in body {
-        let one = DocBuf::new().with(name, value);
-        if one.as_bytes().len() <= SHOWN_BYTES_MAX / 4 {
+        if doc.as_bytes().len() > SHOWN_BYTES_MAX {
+            return doc.with("$truncated", true);
+        }
+        let name = name.get(..name.floor_char_boundary(SHOWN_BYTES_MAX / 4)).unwrap_or_default();
+        if value.content_bytes() <= SHOWN_BYTES_MAX / 4 {
             doc.append(name, value);
         } else {
             doc.append(name, "...");
         }
     }
     doc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_a_command_is_bounded() {
+        let fields = || (0..100_000).map(|n| (format!("a{n}"), n)).collect::<DocBuf>();
+        let long = DocBuf::new().with("find", "c").with("filter", &fields()).with(&"n".repeat(1 << 20), 1);
+        let shown = shortened(long.as_doc());
+        assert!(matches!(shown.get("filter"), Some(ValueRef::String("..."))));
+        assert!(shown.as_bytes().len() < 8192 && shape_of(long.as_doc()).is_none());
+        let wide = shortened(fields().as_doc());
+        assert!(wide.as_bytes().len() < 8192 && wide.get("$truncated").is_some());
+        let short = DocBuf::new().with("find", "c").with("filter", &DocBuf::new().with("a", 1));
+        assert_eq!(shortened(short.as_doc()).as_bytes(), short.as_bytes());
+        assert!(shape_of(short.as_doc()).is_some());
+    }
 }

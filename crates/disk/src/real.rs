@@ -63,24 +63,7 @@ impl Disk for RealDisk {
     }
 
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        if dir.as_os_str().is_empty() || dir.parent().is_none() {
-            return Ok(());
-        }
-        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if dir.is_dir() {
-            // A process that died may have created it and not synced its name. Above what is ours that may not be allowed.
-            return match self.sync_dir(parent) {
-                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-                synced => synced,
-            };
-        }
-        self.create_dir_all(parent)?;
-        match fs::create_dir(dir) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
-            Err(e) => return Err(Error::from_io("create folder", dir, e)),
-        }
-        self.sync_dir(parent)
+        create_durably(dir, &|parent| self.sync_dir(parent))
     }
 
     fn free_bytes(&self, dir: &Path) -> Result<u64> {
@@ -98,6 +81,29 @@ impl Disk for RealDisk {
             Err(e) => Err(Error::from_io("lock", path, e.into())),
         }
     }
+}
+
+/// Creates the folder and its missing parents, and has each name synced in the folder that it stands in. `sync`: makes the names in a
+/// folder durable.
+fn create_durably(dir: &Path, sync: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
+    if dir.as_os_str().is_empty() || dir.parent().is_none() {
+        return Ok(());
+    }
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if dir.is_dir() {
+        // A process that died may have created it and not synced its name. Above what is ours that may not be allowed.
+        return match sync(parent) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced,
+        };
+    }
+    create_durably(parent, sync)?;
+    match fs::create_dir(dir) {
+        Ok(()) => {}
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+        Err(e) => return Err(Error::from_io("create folder", dir, e)),
+    }
+    sync(parent)
 }
 
 fn options(mode: OpenMode) -> fs::OpenOptions {
@@ -228,6 +234,9 @@ impl RealFile {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -254,6 +263,34 @@ mod tests {
         RealDisk.remove(&deep.join("two")).unwrap();
         assert!(!RealDisk.exists(&deep.join("two")).unwrap());
         assert!(RealDisk.free_bytes(dir.path()).unwrap() > 0);
+    }
+
+    /// A file system that loses, when the power fails, every name that was not synced in its folder.
+    #[test]
+    fn created_folders_outlast_a_power_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let durable = RefCell::new(BTreeSet::from([dir.path().to_owned()]));
+        let sync = |folder: &Path| {
+            let inside = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+            durable.borrow_mut().extend(inside);
+            Ok(())
+        };
+        let left =
+            |path: &Path| path.ancestors().take_while(|at| *at != dir.path()).all(|at| durable.borrow().contains(at));
+        let engine = dir.path().join("data/engines/ftree");
+        create_durably(&engine, &sync).unwrap();
+        assert!(engine.is_dir() && left(&engine));
+        // A process that died behind the making, before the sync: the next one syncs what it finds.
+        let found = dir.path().join("data/engines/lmdb");
+        fs::create_dir(&found).unwrap();
+        assert!(!left(&found));
+        create_durably(&found, &sync).unwrap();
+        assert!(left(&found));
+        // Nothing above is ours: it may not be synced, and everything else is an error.
+        let denied = |kind: io::ErrorKind| move |folder: &Path| Err(Error::from_io("sync folder", folder, kind.into()));
+        assert!(create_durably(&found, &denied(io::ErrorKind::PermissionDenied)).is_ok());
+        assert!(create_durably(&found, &denied(io::ErrorKind::InvalidInput)).is_err());
+        assert!(create_durably(&found.join("new"), &denied(io::ErrorKind::PermissionDenied)).is_err());
     }
 
     #[test]

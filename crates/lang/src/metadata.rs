@@ -4,6 +4,8 @@
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
 
+use crate::stop;
+
 /// The kinds of metadata, under the names that `$meta` calls them by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MetaKind {
@@ -97,9 +99,11 @@ impl<'a> From<Doc<'a>> for Input<'a> {
     }
 }
 
-/// Whether `{ $meta: <name> }` stands anywhere in a specification; not in `$literal`.
+/// Whether `{ $meta: <name> }` stands anywhere in a specification; not in `$literal`. No longer true when the statement is to stop,
+/// which its parsing finds out ([`stop::ended`]).
 pub fn mentions(spec: ValueRef<'_>, kind: MetaKind) -> bool {
     match spec {
+        _ if stop::tick().is_err() => false,
         ValueRef::Document(doc) => doc.iter().any(|(name, value)| match (name, value) {
             ("$meta", ValueRef::String(named)) => named == kind.name(),
             ("$literal", _) => false,

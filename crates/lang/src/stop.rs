@@ -4,7 +4,7 @@
 //! filters asks every few steps, since one document may keep them busy for hours. It is the thread that knows, as
 //! expressions are evaluated deep below everything that knows the command.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::cmp::Ordering;
 use std::rc::Rc;
 
@@ -12,10 +12,24 @@ use arbor_base::memory;
 
 use crate::{Code, Error, Result};
 
-type Check = Rc<dyn Fn() -> Result<()>>;
+/// How to find out whether to go on.
+struct Check<F: ?Sized> {
+    /// What the work was told to end with. It stays that: loops that cannot return an error end early, and who called them asks again.
+    ended: OnceCell<Error>,
+    ask: F,
+}
+
+impl Check<dyn Fn() -> Result<()>> {
+    fn ask(&self) -> Result<()> {
+        if let Some(error) = self.ended.get() {
+            return Err(error.clone());
+        }
+        (self.ask)().inspect_err(|error| drop(self.ended.set(error.clone())))
+    }
+}
 
 thread_local! {
-    static CHECK: RefCell<Option<Check>> = const { RefCell::new(None) };
+    static CHECK: RefCell<Option<Rc<Check<dyn Fn() -> Result<()>>>>> = const { RefCell::new(None) };
     static TICKS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -33,12 +47,12 @@ const UNCHECKED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Does the work; it ends with the error of `check` soon after that has one. May be nested: the inner check holds.
 pub fn stoppable<T>(check: impl Fn() -> Result<()> + 'static, work: impl FnOnce() -> T) -> T {
-    let _before = Before(CHECK.replace(Some(Rc::new(check))));
+    let _before = Before(CHECK.replace(Some(Rc::new(Check { ended: OnceCell::new(), ask: check }))));
     work()
 }
 
 /// The check to come back to, however the work ends.
-struct Before(Option<Check>);
+struct Before(Option<Rc<Check<dyn Fn() -> Result<()>>>>);
 
 impl Drop for Before {
     fn drop(&mut self) {
@@ -63,7 +77,7 @@ pub fn tick_for(bytes: usize) -> Result<()> {
 }
 
 /// As [`slice::sort_by`], and asks between its parts.
-pub(crate) fn sort_by<T>(values: &mut [T], mut compare: impl FnMut(&T, &T) -> Ordering) -> Result<()> {
+pub fn sort_by<T>(values: &mut [T], mut compare: impl FnMut(&T, &T) -> Ordering) -> Result<()> {
     const PART_LEN: usize = 4096;
     // a part is gone over about as often as it can be halved
     const ROUNDS: usize = PART_LEN.ilog2() as usize;
@@ -81,16 +95,26 @@ pub(crate) fn sort_by<T>(values: &mut [T], mut compare: impl FnMut(&T, &T) -> Or
     }
 }
 
-/// Asks at once: behind work whose loops end early when [`tick`] fails, but cannot return an error themselves. A deadline that
-/// has passed and a kill stay what they are.
+/// Asks at once: behind work whose loops end early when [`tick`] fails, but cannot return an error themselves. What ended them is
+/// returned again.
 pub fn check() -> Result<()> {
     ask()
+}
+
+/// The error that ended the work, if one did. It costs next to nothing: nobody is asked. For functions that are called in loops and
+/// hold some whose loops end early.
+#[inline]
+pub fn ended() -> Result<()> {
+    CHECK.with_borrow(|check| match check.as_ref().and_then(|check| check.ended.get()) {
+        Some(error) => Err(error.clone()),
+        None => Ok(()),
+    })
 }
 
 #[cold]
 fn ask() -> Result<()> {
     let check = CHECK.with_borrow(Clone::clone);
-    check.map_or(Ok(()), |check| check())
+    check.map_or(Ok(()), |check| check.ask())
 }
 
 /// For what grows in a loop. Errors: ExceededMemoryLimit.
@@ -153,6 +177,25 @@ mod tests {
         let stopped = stoppable(check, || expression.eval(DocBuf::new().with("a", 1i32).as_doc()));
         assert_eq!((stopped.unwrap_err().message.as_str(), asked.get()), ("enough", 10));
         assert!(CHECK.with_borrow(Option::is_none));
+    }
+
+    /// The process tells one statement once that it takes too much memory.
+    #[test]
+    fn what_ended_work_once_ends_it_for_good() {
+        let asked = Cell::new(0);
+        let once = move || {
+            asked.set(asked.get() + 1);
+            if asked.get() == 2 { Err(Error::bad_value("too much")) } else { Ok(()) }
+        };
+        let text = |outcome: Result<()>| outcome.map_err(|error| error.message);
+        stoppable(once, || {
+            assert_eq!((text(check()), text(ended())), (Ok(()), Ok(())));
+            let cut_short = (0..1000).take_while(|_| tick().is_ok()).count();
+            assert!(cut_short < 1000);
+            assert_eq!(text(ended()), Err("too much".to_owned()));
+            assert_eq!(text(check()), Err("too much".to_owned()));
+        });
+        assert_eq!(text(check()), Ok(()));
     }
 
     #[test]

@@ -96,6 +96,13 @@ def resident_mb(arbor):
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) >> 10
 
 
+def processor_seconds(arbor):
+    """Of the server's threads: other processes of the machine have no part in it."""
+    with open(f"/proc/{arbor.process.pid}/stat") as stat:
+        user, system = stat.read().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def frame(payload, opcode=2013, length=None, request=1):
     """A message of the wire protocol; `length` lies about its size."""
     return struct.pack("<iiii", 16 + len(payload) if length is None else length, request, 0, opcode) + payload

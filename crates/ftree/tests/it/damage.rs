@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arbor_base::TreeId;
-use arbor_disk::{Disk, FaultyDisk};
+use arbor_disk::{Disk, FaultyDisk, OpenMode};
 use arbor_engine::{Batch, Cursor, Engine, Error, Op, Result, Snapshot, TreeOptions};
 use arbor_ftree::{Forest, Options, TreeSettings, check};
+use xxhash_rust::xxh3::xxh3_64;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -286,4 +287,34 @@ fn inspect_prints_the_shape() {
     let text = String::from_utf8(text).unwrap();
     assert!(text.starts_with("/data/ftree.data: applied #14, generation 1, 4 trees, "), "{text}");
     assert!(text.contains("\ntree 3: 1 levels, ") && text.contains(" rows, ") && text.contains(" runs of "), "{text}");
+}
+
+/// The superblocks with another number of the batch up to which the state holds everything, and right checksums.
+fn with_applied(disk: &FaultyDisk, change: impl Fn(u64) -> u64) {
+    const APPLIED: usize = 24;
+    const SUM: usize = 4088;
+    let file = disk.open(&file(), OpenMode::ReadWrite).unwrap();
+    for offset in SUPERBLOCKS {
+        let mut block = [0; 4096];
+        file.read_exact_at(&mut block, offset).unwrap();
+        let applied = u64::from_le_bytes(block[APPLIED..APPLIED + 8].try_into().unwrap());
+        block[APPLIED..APPLIED + 8].copy_from_slice(&change(applied).to_le_bytes());
+        let sum = xxh3_64(&block[..SUM]);
+        block[SUM..].copy_from_slice(&sum.to_le_bytes());
+        file.write_at(&block, offset).unwrap();
+    }
+}
+
+/// A checkpoint on a full disk once captured roots of which some held more than the state that they were kept for (issue 14).
+#[test]
+fn a_root_that_is_ahead_of_its_checkpoint_is_refused() {
+    const ONE_BATCH: u64 = 1 << 8;
+    let fixture = Fixture::new();
+    let disk = fixture.damaged(&[]);
+    with_applied(&disk, |applied| applied);
+    assert!(open(&disk).is_ok() && !is_found(&disk), "the checksums are right");
+    with_applied(&disk, |applied| applied.saturating_sub(ONE_BATCH));
+    let Err(Error::Corrupt { context, .. }) = open(&disk) else { panic!("it opened") };
+    assert!(context.contains("tree 3 holds batch") && context.contains("in a checkpoint of batch"), "{context}");
+    assert!(is_found(&disk));
 }

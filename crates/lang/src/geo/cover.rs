@@ -9,6 +9,7 @@ use s2::r3::vector::Vector;
 
 use super::cell::{Cell, leaf};
 use super::geometry::Geometry;
+use crate::stop::tick;
 
 /// Cells of one cover at most.
 pub const COVER_CELLS_MAX: usize = 20;
@@ -54,13 +55,13 @@ pub fn enclosing_cells(cell: i64) -> impl Iterator<Item = i64> {
     (0..id.level()).map(move |level| id.parent(level).0 as i64)
 }
 
-/// Divides the largest cell at the edge of the region as long as there may be more cells.
+/// Divides the largest cell at the edge of the region as long as there may be more cells. Cut short when the statement is to stop.
 fn cover(region: &dyn Region, cells_max: usize) -> Vec<CellID> {
     let mut done: Vec<CellID> = Vec::new();
     let mut open: BinaryHeap<(Reverse<u64>, Reverse<CellID>)> = BinaryHeap::new();
     let sort = |cells: &mut dyn Iterator<Item = Cell>| -> (Vec<CellID>, Vec<CellID>) {
         let (mut whole, mut partly) = (Vec::new(), Vec::new());
-        for cell in cells {
+        for cell in cells.take_while(|_| tick().is_ok()) {
             match region.relation(&cell) {
                 Relation::Outside => {}
                 Relation::Inside => whole.push(cell.id),

@@ -8,6 +8,7 @@ use s2::r3::vector::Vector;
 use super::arc::Arc;
 use super::cell::{Cell, leaf};
 use super::chain::Chain;
+use crate::stop;
 
 /// A cell with more edges is divided.
 const EDGES_PER_LEAF: usize = 12;
@@ -32,13 +33,14 @@ pub struct Leaf {
 }
 
 impl EdgeIndex {
+    /// Cut short when the statement is to stop.
     pub fn build(chain: &Chain) -> EdgeIndex {
         let all: Vec<u32> = (0..chain.edge_count() as u32).collect();
         let mut budget = ENTRIES_PER_EDGE * all.len();
         let mut leaves = Vec::new();
         let within = |cell: &Cell, edges: &[u32]| -> Vec<u32> {
             let meets = |at: &&u32| chain.edge(**at as usize).is_some_and(|edge| cell.meets(&edge));
-            edges.iter().filter(meets).copied().collect()
+            edges.iter().take_while(|_| stop::tick().is_ok()).filter(meets).copied().collect()
         };
         let mut open: VecDeque<(Cell, Vec<u32>)> = VecDeque::new();
         for face in Cell::faces() {

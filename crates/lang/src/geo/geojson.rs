@@ -7,7 +7,7 @@ use super::geometry::{Geometry, Place};
 use super::legacy;
 use super::polygon::Polygon;
 use super::ring::{Fault, Place as At, Ring, Winding};
-use crate::{Error, Result, text};
+use crate::{Error, Result, stop, text};
 
 /// The coordinate system in which a ring encloses what is on its left.
 const STRICT_WINDING: &str = "urn:x-mongodb:crs:strictwinding:EPSG:4326";
@@ -91,7 +91,7 @@ fn place(value: ValueRef) -> Result<Place> {
 }
 
 fn places(list: Array) -> Result<Vec<Place>> {
-    list.iter().map(place).collect()
+    list.iter().map(|value| stop::tick().and_then(|()| place(value))).collect()
 }
 
 /// Equal neighbours are one vertex.
@@ -105,6 +105,7 @@ fn several(ty: &str, list: Array, part: impl Fn(ValueRef) -> Result<Geometry>) -
     if list.is_empty() {
         return Err(Error::bad_value(format!("{ty} coordinates must have at least 1 element")));
     }
+    let part = |value| stop::tick().and_then(|()| part(value));
     Ok(Geometry::Collection(list.iter().map(part).collect::<Result<_>>()?))
 }
 
@@ -114,6 +115,7 @@ fn collection(list: Array) -> Result<Geometry> {
     }
     let mut parts = Vec::new();
     for (at, value) in list.iter().enumerate() {
+        stop::tick()?;
         let ValueRef::Document(doc) = value else {
             let message = format!("Element {at} of \"geometries\" is not an object");
             return Err(Error::bad_value(message));
@@ -141,7 +143,9 @@ fn line(list: Array) -> Result<Geometry> {
         let message = format!("Vertices {at} and {} of the LineString are antipodal", at + 1);
         return Err(bad(&message, ValueRef::Array(list)));
     }
-    Ok(Geometry::Line(Chain::new(places.iter().map(|place| place.point).collect(), false)))
+    let chain = Chain::new(places.iter().map(|place| place.point).collect(), false);
+    stop::ended()?;
+    Ok(Geometry::Line(chain))
 }
 
 fn polygon(list: Array, winding: Winding) -> Result<Geometry> {
@@ -162,6 +166,7 @@ fn polygon(list: Array, winding: Winding) -> Result<Geometry> {
 fn check_holes(outer: &Ring, holes: &[Ring], list: Array) -> Result<()> {
     let shown = |at: usize| list.get(at).map(text::shell).unwrap_or_default();
     for (at, hole) in holes.iter().enumerate() {
+        stop::tick()?;
         let inside = hole.chain.vertices.iter().all(|vertex| outer.place(*vertex) != At::Outside)
             && !hole.chain.edges().any(|edge| outer.chain.any_near(&edge, |_, other| other.crosses(&edge)));
         if !inside {
@@ -172,6 +177,7 @@ fn check_holes(outer: &Ring, holes: &[Ring], list: Array) -> Result<()> {
             )));
         }
         for (before, other) in holes.iter().enumerate().take(at) {
+            stop::tick()?;
             let meets = hole.chain.edges().any(|edge| other.chain.any_near(&edge, |_, own| own.crosses(&edge)))
                 || hole.chain.vertices.iter().any(|vertex| other.place(*vertex) == At::Inside)
                 || other.chain.vertices.iter().any(|vertex| hole.place(*vertex) == At::Inside);
@@ -199,8 +205,9 @@ fn ring(list: Array, winding: Winding) -> Result<Ring> {
     if places.len() < 3 {
         return Err(bad("Loop must have at least 3 different vertices", shown));
     }
-    Ring::new(places.iter().map(|place| place.point).collect(), winding)
-        .map_err(|fault| bad("Loop is not valid", shown).followed_by(&described(&fault, &places)))
+    let ring = Ring::new(places.iter().map(|place| place.point).collect(), winding);
+    stop::ended()?;
+    ring.map_err(|fault| bad("Loop is not valid", shown).followed_by(&described(&fault, &places)))
 }
 
 /// As MongoDB says it; edges by latitude and longitude.

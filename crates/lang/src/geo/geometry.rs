@@ -8,6 +8,7 @@ use super::chain::Chain;
 use super::cover::{Region, Relation};
 use super::polygon::Polygon;
 use super::ring::has_edge_in;
+use crate::stop::tick;
 
 /// Longitude and latitude in degrees, and the point there.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +62,7 @@ impl Region for Geometry {
             Geometry::Polygon(polygon) => polygon.relation(cell),
             Geometry::Collection(parts) => {
                 let mut all = Relation::Outside;
-                for part in parts {
+                for part in parts.iter().take_while(|_| tick().is_ok()) {
                     match part.relation(cell) {
                         Relation::Inside => return Relation::Inside,
                         Relation::Crosses => all = Relation::Crosses,

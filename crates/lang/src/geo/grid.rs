@@ -8,6 +8,7 @@ use arbor_bson::Value;
 
 use super::cover::Relation;
 use super::plane::{Frame, Shape};
+use crate::stop;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grid {
@@ -59,7 +60,8 @@ impl Grid {
     pub fn cover(&self, shape: &Shape, ranges_max: usize) -> Vec<GridRange> {
         let mut done: Vec<(u64, u64)> = Vec::new();
         let mut open = BinaryHeap::from([Square { level: Reverse(0), x: 0, y: 0 }]);
-        while let Some(square) = open.pop() {
+        // cut short when the statement is to stop
+        while let Some(square) = open.pop().filter(|_| stop::tick().is_ok()) {
             if square.level.0 == self.bits {
                 done.push(self.range(square));
                 continue;

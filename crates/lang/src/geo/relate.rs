@@ -1,4 +1,4 @@
-//! Whether one thing lies within another, or meets it.
+//! Whether one thing lies within another, or meets it. Neither, when the statement is to stop.
 
 use s2::r3::vector::Vector;
 
@@ -7,18 +7,19 @@ use super::chain::{Bound, Chain};
 use super::geometry::Geometry;
 use super::polygon::Polygon;
 use super::ring::Place;
+use crate::stop::tick;
 
 /// Every part of `value` is in one of the polygons of `region`.
 pub fn is_within(value: &Geometry, region: &Geometry) -> bool {
     let polygons =
         || region.parts().iter().filter_map(|part| if let Geometry::Polygon(p) = part { Some(p) } else { None });
-    value.parts().iter().all(|part| polygons().any(|polygon| part_is_within(part, polygon)))
+    value.parts().iter().all(|part| polygons().any(|polygon| tick().is_ok() && part_is_within(part, polygon)))
 }
 
 fn part_is_within(part: &Geometry, region: &Polygon) -> bool {
     match part {
         Geometry::Point(place) => region.contains(place.point),
-        Geometry::Line(chain) => chain.edges().all(|edge| arc_is_within(&edge, region)),
+        Geometry::Line(chain) => chain.edges().all(|edge| tick().is_ok() && arc_is_within(&edge, region)),
         Geometry::Polygon(polygon) => polygon_is_within(polygon, region),
         Geometry::Collection(parts) => parts.iter().all(|part| part_is_within(part, region)),
     }
@@ -51,14 +52,14 @@ fn arc_is_within(arc: &Arc, region: &Polygon) -> bool {
 /// The boundary is within, and nothing that the region lacks is enclosed by it.
 fn polygon_is_within(polygon: &Polygon, region: &Polygon) -> bool {
     let encloses = |p: Option<Vector>| p.is_some_and(|p| polygon.place(p) == Place::Inside);
-    polygon.arcs().all(|edge| arc_is_within(&edge, region))
+    polygon.arcs().all(|edge| tick().is_ok() && arc_is_within(&edge, region))
         && !region.holes.iter().any(|hole| encloses(hole.point_at(Place::Inside)))
         && !encloses(region.outer.point_at(Place::Outside))
 }
 
 /// The two have a point in common.
 pub fn intersects(a: &Geometry, b: &Geometry) -> bool {
-    a.parts().iter().any(|a| b.parts().iter().any(|b| parts_intersect(a, b)))
+    a.parts().iter().any(|a| b.parts().iter().any(|b| tick().is_ok() && parts_intersect(a, b)))
 }
 
 fn parts_intersect(a: &Geometry, b: &Geometry) -> bool {
@@ -96,7 +97,7 @@ fn chains_meet(a: &Chain, b: &Chain) -> bool {
         return false;
     }
     let (few, many) = if a.edge_count() <= b.edge_count() { (a, b) } else { (b, a) };
-    few.edges().any(|edge| many.meets(&edge))
+    few.edges().any(|edge| tick().is_ok() && many.meets(&edge))
 }
 
 fn apart(a: Bound, b: Bound) -> bool {

@@ -10,6 +10,7 @@ use s2::r3::vector::Vector;
 use super::arc::{Arc, TOLERANCE, angle, opposite};
 use super::cell::Cell;
 use super::chain::{Bound, Chain};
+use crate::stop::{tick, tick_for};
 
 /// Pairs of edges that are looked at for crossings. Rings as they come from maps need some 10 for each edge.
 const PAIRS_MAX: usize = 5_000_000;
@@ -47,7 +48,7 @@ pub enum Fault {
 }
 
 impl Ring {
-    /// Requires at least three vertices, the first one once.
+    /// Requires at least three vertices, the first one once. Cut short when the statement is to stop.
     pub fn new(vertices: Vec<Vector>, winding: Winding) -> Result<Ring, Fault> {
         check_vertices(&vertices)?;
         let chain = Chain::new(vertices, true);
@@ -85,6 +86,7 @@ impl Ring {
     pub fn point_at(&self, place: Place) -> Option<Vector> {
         let vertices = &self.chain.vertices;
         let triangles = vertices.iter().zip(vertices.iter().cycle().skip(1)).zip(vertices.iter().cycle().skip(2));
+        let triangles = triangles.take_while(|_| tick().is_ok());
         let mut centers = triangles.map(|((a, b), c)| (*a + *b + *c).normalize());
         centers.find(|center| self.place(*center) == place).or_else(|| {
             let far = opposite(self.chain.bound().center);
@@ -139,7 +141,7 @@ impl Ring {
         let at = |id: CellID| Point::from(id).0;
         let mut inside = self.encloses_by_all_edges(at(first.range_min()));
         let mut probes = vec![(at(first.range_min()), inside)];
-        for pair in index.leaves().windows(2) {
+        for pair in index.leaves().windows(2).take_while(|_| tick().is_ok()) {
             let [one, next] = pair else { continue };
             let (start, end, reached) = (at(one.id.range_min()), at(one.id.range_max()), at(next.id.range_min()));
             let own = || one.edges.iter().map(|at| *at as usize);
@@ -173,7 +175,7 @@ pub fn has_edge_in(chain: &Chain, cell: &Cell) -> bool {
 
 fn check_vertices(vertices: &[Vector]) -> Result<(), Fault> {
     let mut seen: HashMap<[u64; 3], usize> = HashMap::with_capacity(vertices.len());
-    for (at, v) in vertices.iter().enumerate() {
+    for (at, v) in vertices.iter().enumerate().take_while(|_| tick().is_ok()) {
         if let Some(first) = seen.insert([v.x.to_bits(), v.y.to_bits(), v.z.to_bits()], at) {
             return Err(Fault::Duplicate(first, at));
         }
@@ -206,7 +208,10 @@ fn check_crossings(chain: &Chain) -> Result<(), Fault> {
         Ok(())
     };
     match &chain.index {
-        Some(index) => index.leaves().iter().try_for_each(|leaf| check(&leaf.edges)),
+        Some(index) => {
+            let leaves = index.leaves().iter().take_while(|leaf| tick_for(leaf.edges.len().pow(2)).is_ok());
+            leaves.map(|leaf| check(&leaf.edges)).collect()
+        }
         None => check(&(0..count as u32).collect::<Vec<_>>()),
     }
 }
@@ -219,5 +224,5 @@ fn turning(vertices: &[Vector]) -> f64 {
         let (before, after) = (Arc::new(*a, *b).normal().normalize(), Arc::new(*b, *c).normal().normalize());
         Some(before.cross(&after).dot(b).atan2(before.dot(&after)))
     };
-    (0..count).filter_map(corner).sum()
+    (0..count).take_while(|_| tick().is_ok()).filter_map(corner).sum()
 }

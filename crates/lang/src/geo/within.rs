@@ -18,7 +18,7 @@ use super::plane::{Frame, Shape};
 use super::relate::{intersects, is_within};
 use super::stored::Stored;
 use super::{geojson, legacy};
-use crate::{Error, Result, number, text};
+use crate::{Error, Result, number, stop, text};
 
 /// Ranges of a `2d` index that one query reads.
 const GRID_RANGES_MAX: usize = 32;
@@ -45,7 +45,7 @@ impl GeoTest {
     /// `$geoWithin`, or its old name `$within`.
     pub fn within(name: &str, operand: ValueRef) -> Result<GeoTest> {
         let target = parse_within(name, operand)?;
-        Ok(GeoTest::new(name, operand, target))
+        GeoTest::new(name, operand, target)
     }
 
     /// `$geoIntersects`.
@@ -56,16 +56,17 @@ impl GeoTest {
             Some(("$geometry", ValueRef::Document(geometry))) => Target::Intersects(geojson::parse_query(geometry)?),
             _ => return Err(unsupported()),
         };
-        Ok(GeoTest::new(name, operand, target))
+        GeoTest::new(name, operand, target)
     }
 
-    fn new(name: &str, operand: ValueRef, target: Target) -> GeoTest {
+    fn new(name: &str, operand: ValueRef, target: Target) -> Result<GeoTest> {
         let cells = match &target {
             Target::Within(region) | Target::Intersects(region) => Some(cells_of_region(region, COVER_CELLS_MAX)),
             Target::WithinCap(cap) => Some(cells_of_region(cap, COVER_CELLS_MAX)),
             Target::WithinShape(_) => None,
         };
-        GeoTest { target, source: DocBuf::new().with(name, operand), cells }
+        stop::ended()?;
+        Ok(GeoTest { target, source: DocBuf::new().with(name, operand), cells })
     }
 
     /// Whether the value of a field, or an element of it, is there.
@@ -148,7 +149,10 @@ fn parse_box(value: ValueRef) -> Result<Shape> {
 }
 
 fn parse_polygon(value: ValueRef) -> Result<Shape> {
-    let corners: Vec<_> = elements("$polygon", value)?.into_iter().map(legacy::exact_pair).collect::<Result<_>>()?;
+    let corners: Vec<_> = elements("$polygon", value)?
+        .into_iter()
+        .map(|pair| stop::tick().and_then(|()| legacy::exact_pair(pair)))
+        .collect::<Result<_>>()?;
     if corners.len() < 3 {
         return Err(Error::bad_value("Polygon must have at least 3 points"));
     }

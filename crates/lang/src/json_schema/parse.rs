@@ -113,10 +113,11 @@ fn rule(keyword: Keyword<'_>, source: Doc<'_>) -> Result<Option<Rule>> {
         },
         "properties" => Test::Properties(properties(keyword)?),
         "patternProperties" => {
-            let patterns = properties(keyword)?.into_iter();
-            Test::PatternProperties(
-                patterns.map(|(pattern, schema)| Ok((Regex::new(&pattern, "")?, schema))).collect::<Result<_>>()?,
-            )
+            let compiled = |(pattern, schema): (String, Schema)| {
+                tick()?;
+                Ok((Regex::new(&pattern, "")?, schema))
+            };
+            Test::PatternProperties(properties(keyword)?.into_iter().map(compiled).collect::<Result<_>>()?)
         }
         "additionalProperties" => match additional_properties(keyword, source)? {
             Some(test) => test,

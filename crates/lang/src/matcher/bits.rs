@@ -5,6 +5,7 @@
 
 use arbor_bson::ValueRef;
 
+use crate::stop::tick;
 use crate::{Error, Result, number, text};
 
 /// COMPAT: MongoDB takes masks as long as a document; 1 MiB keeps the list of positions below 32 MiB.
@@ -42,7 +43,8 @@ impl BitTest {
     pub fn parse(kind: BitKind, name: &str, value: ValueRef) -> Result<BitTest> {
         let mut positions = match value {
             ValueRef::Array(array) => {
-                array.as_doc().iter().map(|(at, value)| position(at, value)).collect::<Result<Vec<_>>>()?
+                let positions = array.as_doc().iter().map(|(at, value)| tick().and_then(|()| position(at, value)));
+                positions.collect::<Result<Vec<_>>>()?
             }
             ValueRef::Binary { bytes, .. } if bytes.len() > MASK_BYTES_MAX => {
                 return Err(Error::bad_value(format!("{name}: the mask is longer than {MASK_BYTES_MAX} bytes")));

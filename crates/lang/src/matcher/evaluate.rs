@@ -6,7 +6,7 @@ use arbor_bson::{Doc, ValueRef};
 use super::{In, Node, array, compare, modulo};
 use crate::fields::Fields;
 use crate::path::Leaf;
-use crate::stop::tick;
+use crate::stop::{ended, tick};
 use crate::{Collation, Error, Input, Metadata, Path, Result};
 
 /// What is learnt on the way. An error (a regular expression out of steps, an expression) ends the match.
@@ -140,8 +140,14 @@ impl Node {
             Node::Mod { divisor, remainder, .. } => value.is_some_and(|v| modulo::holds(v, *divisor, *remainder)),
             Node::Bits { test, .. } => value.is_some_and(|value| test.matches(value)),
             Node::Size { size, .. } => array::has_size(value, *size),
-            Node::Geo { test, .. } => value.is_some_and(|value| test.matches(value)),
-            Node::Near(near) => value.is_some_and(|value| near.matches(value)),
+            Node::Geo { test, .. } => {
+                let matches = value.is_some_and(|value| test.matches(value));
+                state.fail(ended().map(|()| matches))
+            }
+            Node::Near(near) => {
+                let matches = value.is_some_and(|value| near.matches(value));
+                state.fail(ended().map(|()| matches))
+            }
             Node::ElemMatchObject { inner, .. } => any_element(value, state, |element, state| match element {
                 ValueRef::Document(doc) => inner.matches_document(doc, state),
                 ValueRef::Array(array) => inner.matches_document(array.as_doc(), state),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arbor_base::memory::{self, Class, Reservation};
 use arbor_bson::{Doc, ValueRef};
 
+use crate::stop::{tick, tick_for};
 use crate::{Code, Error, Result};
 
 /// Smaller ones are not accounted.
@@ -24,7 +25,7 @@ pub(super) fn reserve(filter: Doc<'_>) -> Result<Option<Arc<Reservation>>> {
     if bytes < LARGE_BYTES_MIN {
         return Ok(None);
     }
-    let bytes = COPIES * bytes + VALUE_BYTES * values(filter.into());
+    let bytes = COPIES * bytes + VALUE_BYTES * values(filter.into())?;
     let mut reservation = memory::process().reservation(Class::Statement);
     if reservation.try_cover_all(bytes) {
         return Ok(Some(Arc::new(reservation)));
@@ -34,19 +35,21 @@ pub(super) fn reserve(filter: Doc<'_>) -> Result<Option<Arc<Reservation>>> {
 }
 
 /// Values in the lists of a filter; what is deeper inside them is bytes only.
-fn values(value: ValueRef<'_>) -> usize {
+fn values(value: ValueRef<'_>) -> Result<usize> {
+    tick()?;
     match value {
         ValueRef::Document(doc) => doc.iter().map(|(_, value)| values(value)).sum(),
         ValueRef::Array(array) => array.iter().map(of_element).sum(),
-        _ => 1,
+        _ => Ok(1),
     }
 }
 
 /// A list of conditions has lists again.
-fn of_element(value: ValueRef<'_>) -> usize {
+fn of_element(value: ValueRef<'_>) -> Result<usize> {
+    tick_for(value.content_bytes())?;
     match value {
-        ValueRef::Document(doc) => 1 + doc.iter().filter(|(_, value)| is_nested(value)).count(),
-        _ => 1,
+        ValueRef::Document(doc) => Ok(1 + doc.iter().filter(|(_, value)| is_nested(value)).count()),
+        _ => Ok(1),
     }
 }
 
@@ -66,6 +69,6 @@ mod tests {
         assert!(reserve(filter(1000).as_doc()).unwrap().is_none());
         let reserved = reserve(filter(100_000).as_doc()).unwrap().unwrap().bytes();
         assert!((42_000_000..60_000_000).contains(&reserved), "{reserved}");
-        assert_eq!(values((&filter(5)).into()), 5);
+        assert_eq!(values((&filter(5)).into()).unwrap(), 5);
     }
 }

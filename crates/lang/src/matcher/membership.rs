@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arbor_bson::{Value, ValueRef};
 
 use super::{In, Regex};
-use crate::stop::{sort_by, tick};
+use crate::stop::{sort_by, tick, tick_for};
 use crate::{Collation, Error, Path, Result};
 
 impl In {
@@ -24,17 +24,25 @@ impl In {
                     return Err(Error::bad_value(format!("cannot nest $ under {name}")));
                 }
                 ValueRef::Undefined => return Err(Error::bad_value("InMatchExpression equality cannot be undefined")),
-                other => values.push(other.to_value()),
+                other => {
+                    tick_for(other.content_bytes())?;
+                    values.push(other.to_value());
+                }
             }
         }
         sort_by(&mut values, |a, b| collation.compare(a.as_ref(), b.as_ref()))?;
-        Ok(In { regexes, ..In::of_values(path, values, collation) })
+        Ok(In { regexes, ..In::of_sorted(path, values, collation) })
     }
 
     /// A list of plain values, in any order.
     pub fn of_values(path: Path, mut values: Vec<Value>, collation: &Collation) -> In {
-        values.sort_by(|a, b| collation.compare(a.as_ref(), b.as_ref()));
-        values.dedup_by(|a, b| collation.equal(a.as_ref(), b.as_ref()));
+        // cut short when the statement is to stop, as the loop of who asks is
+        let _sorted = sort_by(&mut values, |a, b| collation.compare(a.as_ref(), b.as_ref()));
+        In::of_sorted(path, values, collation)
+    }
+
+    fn of_sorted(path: Path, mut values: Vec<Value>, collation: &Collation) -> In {
+        values.dedup_by(|a, b| tick().is_ok() && collation.equal(a.as_ref(), b.as_ref()));
         In { path, values, regexes: Vec::new() }
     }
 

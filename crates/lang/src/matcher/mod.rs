@@ -25,7 +25,7 @@ use arbor_bson::{Doc, ValueRef};
 
 use self::evaluate::State;
 use crate::geo::Near;
-use crate::{Collation, Context, Error, Input, Path, Result};
+use crate::{Collation, Context, Error, Input, Path, Result, stop};
 
 pub use bits::{BitKind, BitTest};
 pub use compare::holds;
@@ -66,7 +66,7 @@ impl Filter {
         if parser.nears > 0 {
             return Err(Error::location(5_626_500, NEAR_OUT_OF_PLACE));
         }
-        Ok(Filter { _memory: memory, ..Filter::of(root, context) })
+        Ok(Filter { _memory: memory, ..Filter::of(root, context)? })
     }
 
     /// A filter that is going to be planned: it may have one `$near`, which says the order too.
@@ -78,7 +78,7 @@ impl Filter {
         if parser.has_text && parser.nears > 0 {
             return Err(Error::bad_value("text and geoNear not allowed in same query"));
         }
-        let filter = Filter { _memory: memory, ..Filter::of(root, context) };
+        let filter = Filter { _memory: memory, ..Filter::of(root, context)? };
         match parser.nears {
             0 => Ok(filter),
             1 if filter.near().is_some() => Ok(filter),
@@ -96,8 +96,10 @@ impl Filter {
         conjuncts.iter().find_map(|node| if let Node::Near(near) = node { Some(near) } else { None })
     }
 
-    fn of(root: Node, context: &Context) -> Filter {
-        Filter::from_root(root.optimise(&context.collation), &context.collation)
+    fn of(root: Node, context: &Context) -> Result<Filter> {
+        let root = root.optimise(&context.collation);
+        stop::ended()?;
+        Ok(Filter::from_root(root, &context.collation))
     }
 
     /// A filter of parts of another filter's tree, and with its collation.
@@ -112,12 +114,12 @@ impl Filter {
 
     /// A filter for single values, as `$pull` and array filters use it: `{ $gt: 5 }` without a field name.
     pub fn parse_operators(operators: Doc, context: &Context) -> Result<Filter> {
-        Ok(Filter::of(parse::Parser::new(context).operators("", operators)?, context))
+        Filter::of(parse::Parser::new(context).operators("", operators)?, context)
     }
 
     /// The predicate of a projection `{ field: { $elemMatch: operand } }`.
     pub(crate) fn elem_match(operand: ValueRef, context: &Context) -> Result<Filter> {
-        Ok(Filter::of(array::parse_elem_match(&mut parse::Parser::new(context), Path::new(""), operand)?, context))
+        Filter::of(array::parse_elem_match(&mut parse::Parser::new(context), Path::new(""), operand)?, context)
     }
 
     /// The first element of an array that an `$elemMatch` accepts.

@@ -1,13 +1,14 @@
 //! Equal but simpler trees.
 
 use super::{Compare, In, Node};
-use crate::Collation;
+use crate::{Collation, stop};
 
 impl Node {
     /// Flattens `And` in `And` and `Or` in `Or`, takes single branches out, drops constants, turns `Or` of equalities
-    /// on one path into `In`. A filter that matches everything becomes `And(vec![])`.
+    /// on one path into `In`. A filter that matches everything becomes `And(vec![])`. Cut short when the statement is to stop.
     pub(super) fn optimise(self, collation: &Collation) -> Node {
         match self {
+            _ if stop::tick().is_err() => Node::AlwaysFalse,
             Node::And(nodes) => optimise_and(nodes, collation),
             Node::Or(nodes) => optimise_or(nodes, collation),
             Node::Nor(nodes) => match optimise_or(nodes, collation) {

@@ -94,7 +94,7 @@ impl<'c> Parser<'c> {
             return Err(Error::bad_value("$and/$or/$nor must be a nonempty array"));
         }
         let entry = |value| match value {
-            ValueRef::Document(filter) => self.document(filter),
+            ValueRef::Document(filter) => tick().and_then(|()| self.document(filter)),
             _ => Err(Error::bad_value("$or/$and/$nor entries need to be full objects")),
         };
         list.iter().map(entry).collect()

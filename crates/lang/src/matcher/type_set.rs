@@ -2,6 +2,7 @@
 
 use arbor_bson::{Type, ValueRef};
 
+use crate::stop::tick;
 use crate::{Error, Result};
 
 /// A set of BSON types.
@@ -73,7 +74,8 @@ impl TypeSet {
     pub fn parse(value: ValueRef) -> Result<TypeSet> {
         match value {
             ValueRef::Array(types) => {
-                types.iter().try_fold(TypeSet(0), |set, ty| Ok(TypeSet(set.0 | TypeSet::parse_one(ty)?.0)))
+                let joined = |set: TypeSet, ty| tick().and_then(|()| Ok(TypeSet(set.0 | TypeSet::parse_one(ty)?.0)));
+                types.iter().try_fold(TypeSet(0), joined)
             }
             other => TypeSet::parse_one(other),
         }

@@ -9,7 +9,7 @@ use super::selection::{Rule, Selection};
 use super::{Computed, Paths, Projection, ProjectionKind};
 use crate::expression::{is_true, operator_names};
 use crate::matcher::Filter as Query;
-use crate::stop::tick;
+use crate::stop::{ended, tick};
 use crate::{Context, Error, Expression, Path, Result, field_path, number, text};
 
 /// One field of the specification, with its whole path.
@@ -32,13 +32,15 @@ pub fn parse(spec: Doc, kind: ProjectionKind, filter: Option<&Query>, context: &
     let mut items = Vec::new();
     collect(spec, "", kind, 0, context, &mut items)?;
     let mut paths = Paths::default();
-    items.iter().try_for_each(|item| paths.add(&item.path))?;
+    items.iter().try_for_each(|item| tick().and_then(|()| paths.add(&item.path)))?;
     if filter.is_none() && items.iter().any(|item| matches!(item.what, What::Positional)) {
         return Err(Error::location(51050, "Projections with a positional operator require a matcher"));
     }
     let inclusive = is_inclusion(&items);
     check_agreement(&items, inclusive)?;
-    build(items, inclusive, context)
+    let built = build(items, inclusive, context)?;
+    ended()?;
+    Ok(built)
 }
 
 fn collect<'v>(
@@ -220,6 +222,7 @@ fn build(items: Vec<Item>, inclusive: bool, context: &Context) -> Result<Project
         selection.fields.set(field_path::parse("_id")?.components(), Rule::Keep);
     }
     for item in items {
+        tick()?;
         let path = item.path.components();
         match item.what {
             What::Include if inclusive => selection.fields.set(path, Rule::Keep),

@@ -8,7 +8,7 @@ use super::fields::{Text, TextFields};
 use super::predicate::TextPredicate;
 use super::query::TextQuery;
 use super::term::terms;
-use crate::Result;
+use crate::{Result, stop};
 
 #[derive(Clone, Debug)]
 pub struct TextMatcher {
@@ -41,6 +41,7 @@ impl TextMatcher {
         }
         let mut check = Check::of(&self.query);
         self.fields.visit(doc, &mut |text| check.look_at(&text))?;
+        stop::ended()?;
         Ok(check.holds())
     }
 }
@@ -58,7 +59,8 @@ struct Check<'q> {
 impl<'q> Check<'q> {
     fn of(query: &'q TextQuery) -> Check<'q> {
         let folded = |phrases: &[String]| -> Vec<String> {
-            phrases.iter().map(|phrase| query.sensitivity.folded(phrase, query.language).into_owned()).collect()
+            let phrases = phrases.iter().take_while(|_| stop::tick().is_ok());
+            phrases.map(|phrase| query.sensitivity.folded(phrase, query.language).into_owned()).collect()
         };
         Check {
             query,
@@ -82,8 +84,9 @@ impl<'q> Check<'q> {
         }
         if !self.missing.is_empty() || !self.negated_phrases.is_empty() {
             let folded = query.sensitivity.folded(text.text, text.language);
-            self.missing.retain(|phrase| !folded.contains(phrase.as_str()));
-            self.refuted |= self.negated_phrases.iter().any(|phrase| folded.contains(phrase.as_str()));
+            let has = |phrase: &String| stop::tick_for(folded.len()).is_ok() && folded.contains(phrase.as_str());
+            self.missing.retain(|phrase| !has(phrase));
+            self.refuted |= self.negated_phrases.iter().any(has);
         }
     }
 

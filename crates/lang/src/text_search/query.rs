@@ -3,6 +3,7 @@
 use super::language::Language;
 use super::predicate::TextPredicate;
 use super::term::{Sensitivity, terms};
+use crate::stop;
 
 /// A parsed search string. All lists are in order and without repetitions.
 #[derive(Clone, Debug)]
@@ -27,6 +28,7 @@ enum Piece<'s> {
 }
 
 impl TextQuery {
+    /// Cut short when the statement is to stop.
     pub fn parse(predicate: &TextPredicate, default_language: Language) -> TextQuery {
         let language = predicate.language.unwrap_or(default_language);
         let sensitivity = predicate.sensitivity;
@@ -40,6 +42,9 @@ impl TextQuery {
             language,
         };
         for piece in pieces(&predicate.search) {
+            if stop::tick().is_err() {
+                break;
+            }
             match piece {
                 Piece::Words(text) => query.add_terms(text),
                 Piece::Negated(text) => query.negated_terms.extend(terms(text, language, sensitivity)),
@@ -57,7 +62,7 @@ impl TextQuery {
             &mut query.phrases,
             &mut query.negated_phrases,
         ] {
-            list.sort_unstable();
+            let _sorted = stop::sort_by(list, |a, b| a.cmp(b));
             list.dedup();
         }
         query
@@ -80,7 +85,7 @@ impl TextQuery {
 fn pieces(search: &str) -> Vec<Piece<'_>> {
     let mut found = Vec::new();
     let mut rest = search;
-    while let Some((before, behind)) = rest.split_once('"') {
+    while let Some((before, behind)) = rest.split_once('"').filter(|_| stop::tick().is_ok()) {
         let Some((phrase, next)) = behind.split_once('"') else { break };
         let negated =
             before.strip_suffix('-').filter(|before| before.is_empty() || before.ends_with(char::is_whitespace));
@@ -98,7 +103,7 @@ fn pieces(search: &str) -> Vec<Piece<'_>> {
 
 /// Words without phrases. A hyphen inside of a word parts it and negates nothing.
 fn plain<'s>(text: &'s str, found: &mut Vec<Piece<'s>>) {
-    for chunk in text.split_whitespace() {
+    for chunk in text.split_whitespace().take_while(|_| stop::tick().is_ok()) {
         match chunk.strip_prefix('-') {
             Some(negated) => {
                 // only the first word behind the hyphen

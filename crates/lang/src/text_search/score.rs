@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use super::delimiter::words;
 use super::fields::{Text, TextFields};
 use super::term::{Sensitivity, terms};
-use crate::Result;
+use crate::{Result, stop};
 
 /// A text that is one word.
 const WHOLE_TEXT: f64 = 1.1;
@@ -27,6 +27,7 @@ struct Occurrences {
 pub fn of_document(fields: &TextFields, doc: Doc<'_>) -> Result<TermScores> {
     let mut scores = TermScores::new();
     fields.visit(doc, &mut |text| add(&text, &mut scores))?;
+    stop::ended()?;
     Ok(scores)
 }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::delimiter::words;
 use super::fold::{lower, without_accents};
 use super::language::Language;
+use crate::stop;
 
 /// What of a word tells it from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,9 +34,10 @@ impl Sensitivity {
 const BYTES_MAX: usize = 256;
 const BYTES_KEPT: usize = 224;
 
-/// The terms of a text, in its order. Stop words are none.
+/// The terms of a text, in its order. Stop words are none. Fewer when the statement is to stop.
 pub fn terms(text: &str, language: Language, sensitivity: Sensitivity) -> impl Iterator<Item = String> {
-    words(text, language.apostrophe_ends_words()).filter_map(move |word| term(word, language, sensitivity))
+    let words = words(text, language.apostrophe_ends_words()).take_while(|_| stop::tick().is_ok());
+    words.filter_map(move |word| term(word, language, sensitivity))
 }
 
 fn term(word: &str, language: Language, sensitivity: Sensitivity) -> Option<String> {

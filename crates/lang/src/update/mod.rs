@@ -29,7 +29,7 @@ use arbor_bson::{Doc, DocBuf, ObjectId, STORED_DEPTH_MAX, USER_SIZE_MAX, ValueRe
 
 pub use self::op::NAMES as OPERATOR_NAMES;
 use self::{parse::Operators, pipeline::Pipeline};
-use crate::{Code, Context, Error, Filter, Result};
+use crate::{Code, Context, Error, Filter, Result, stop};
 
 /// A parsed update. Shared freely between threads.
 #[derive(Clone, Debug)]
@@ -84,6 +84,7 @@ impl Update {
             Form::Replacement(new) => replacement::apply(new.as_doc(), old)?,
             Form::Pipeline(pipeline) => pipeline.apply(old)?,
         };
+        stop::ended()?;
         if new.as_bytes() == old.as_bytes() {
             return Ok(None);
         }
@@ -99,6 +100,7 @@ impl Update {
     /// called when neither the filter nor the update has one.
     pub fn new_document(&self, filter: &Filter, generate_id: impl FnOnce() -> ObjectId) -> Result<DocBuf> {
         let new = upsert::new_document(&self.form, filter, generate_id)?;
+        stop::ended()?;
         if new.as_bytes().len() > USER_SIZE_MAX {
             let message = format!("Document to upsert is larger than {USER_SIZE_MAX}");
             return Err(Error::location(17420, message));

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use arbor_bson::{Doc, DocBuf, Value, ValueRef, Writer};
 use hashbrown::HashMap;
 
+use crate::stop::tick;
+
 /// One value of the document: as it was, new, or opened into its parts.
 #[derive(Clone, Debug)]
 pub(super) enum Slot<'a> {
@@ -80,14 +82,16 @@ impl<'a> FromIterator<Field<'a>> for Fields<'a> {
 impl<'a> Slot<'a> {
     pub(super) fn open_doc(doc: Doc<'a>) -> Slot<'a> {
         let field = |(name, value)| Field { name: Cow::Borrowed(name), value: Slot::Raw(value) };
-        Slot::Document(doc.iter().map(field).collect())
+        Slot::Document(doc.iter().take_while(|_| tick().is_ok()).map(field).collect())
     }
 
     /// Opens a document or an array; other values stay as they are.
     pub(super) fn open(&mut self) {
         let opened = match self {
             Slot::Raw(ValueRef::Document(doc)) => Slot::open_doc(*doc),
-            Slot::Raw(ValueRef::Array(array)) => Slot::Array(array.iter().map(Slot::Raw).collect()),
+            Slot::Raw(ValueRef::Array(array)) => {
+                Slot::Array(array.iter().take_while(|_| tick().is_ok()).map(Slot::Raw).collect())
+            }
             Slot::Owned(Value::Document(doc)) => {
                 let owned = |(name, value): (&str, ValueRef)| Field {
                     name: Cow::Owned(name.to_owned()),
@@ -171,8 +175,10 @@ impl<'a> Slot<'a> {
         writer.finish()
     }
 
+    /// Cut short when the statement is to stop.
     fn write(&self, name: &str, writer: &mut Writer) {
         match self {
+            _ if tick().is_err() => {}
             Slot::Gone => {}
             Slot::Raw(value) => writer.append(name, *value),
             Slot::Owned(value) => writer.append(name, value.as_ref()),

@@ -3,11 +3,14 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ObjectId, Value, ValueRef};
+use arbor_lang::metadata::{self, MetaKind};
 use arbor_lang::projection::ProjectionKind;
 use arbor_lang::stage::GroupState;
 use arbor_lang::stop::stoppable;
+use arbor_lang::text_search::{Language, TextFields, TextMatcher, TextPredicate, Weight};
 use arbor_lang::{Context, Error, Expression, Filter, Projection, Result, Stage, Update};
 
 /// Processor time of this thread, which other threads of the machine have no part in.
@@ -24,6 +27,41 @@ fn fields<'v>(n: usize, value: impl Into<ValueRef<'v>>) -> DocBuf {
 
 fn names(n: usize) -> ArrayBuf {
     (0..n).map(|n| Value::String(format!("a{n}"))).collect::<Vec<_>>().iter().collect()
+}
+
+fn nulls(n: usize) -> ArrayBuf {
+    vec![ValueRef::Null; n].into_iter().collect()
+}
+
+/// In no order.
+fn numbers(n: usize) -> ArrayBuf {
+    (0..n as i32).map(|n| n.wrapping_mul(7919) % 1_000_003).map(|n| n & i32::MAX).collect()
+}
+
+/// A ring of so many sides.
+fn circle(n: usize) -> ArrayBuf {
+    let place = |at: usize| {
+        let angle = (at % n) as f64 / n as f64 * std::f64::consts::TAU;
+        [50.0 * angle.cos(), 50.0 * angle.sin()].into_iter().collect::<ArrayBuf>()
+    };
+    (0..=n).map(place).collect::<Vec<_>>().iter().collect()
+}
+
+fn geo(operator: &str, ty: &str, n: usize) -> Result<()> {
+    let ring = circle(n);
+    let rings: ArrayBuf = [&ring].into_iter().collect();
+    let coordinates = if ty == "Polygon" { &rings } else { &ring };
+    let geometry = one("$geometry", &one("type", ty).with("coordinates", coordinates));
+    filter(&one("x", &[1, 1].into_iter().collect::<ArrayBuf>()), &one("x", &one(operator, &geometry)))
+}
+
+fn text(search: String) -> Result<()> {
+    let predicate = TextPredicate::parse((&one("$search", &*search)).into())?;
+    let weights = vec![Weight { path: "x".to_owned(), weight: 1.0 }];
+    let english = Language::of_name("english").ok_or_else(|| Error::bad_value("no English"))?;
+    let matcher = TextMatcher::new(Arc::new(TextFields::new(weights, english, "language")), &predicate);
+    arbor_lang::stop::ended()?;
+    matcher.score(one("x", "word1 word2 word3").as_doc()).map(drop)
 }
 
 fn context() -> Context {
@@ -138,6 +176,36 @@ const WORKS: &[(&str, Work)] = &[
         filter(&fields(n, 1), &one("$or", &branches.iter().collect::<ArrayBuf>()))
     }),
     ("$in", |n| filter(&one("x", "a5"), &one("x", &one("$in", &names(n))))),
+    ("$in of nulls", |n| filter(&one("x", "a5"), &one("x", &one("$in", &nulls(20 * n))))),
+    ("$and of nothing", |n| {
+        filter(&one("x", 1), &one("$and", &vec![Doc::empty(); 4 * n].into_iter().collect::<ArrayBuf>()))
+    }),
+    ("$or on one field", |n| {
+        let branches: Vec<DocBuf> = (0..n).map(|n| one("x", n as i32)).collect();
+        filter(&one("x", 1), &one("$or", &branches.iter().collect::<ArrayBuf>()))
+    }),
+    ("$all", |n| filter(&one("x", &names(n)), &one("x", &one("$all", &names(n))))),
+    ("$type", |n| filter(&one("x", 1), &one("x", &one("$type", &vec![2; 10 * n].into_iter().collect::<ArrayBuf>())))),
+    ("$bitsAllSet", |n| filter(&one("x", 1), &one("x", &one("$bitsAllSet", &numbers(5 * n))))),
+    ("$geoWithin", |n| geo("$geoWithin", "Polygon", n)),
+    ("$geoIntersects of a line", |n| geo("$geoIntersects", "LineString", n)),
+    ("$geoIntersects of points", |n| geo("$geoIntersects", "MultiPoint", n)),
+    ("$polygon", |n| {
+        let within = one("$geoWithin", &one("$polygon", &circle(5 * n)));
+        filter(&one("x", &[1, 1].into_iter().collect::<ArrayBuf>()), &one("x", &within))
+    }),
+    ("$text", |n| text((0..n).map(|n| format!("word{n} ")).collect())),
+    ("$text of phrases", |n| text((0..n).map(|n| format!("\"word{n}\" ")).collect())),
+    ("$text without words", |n| text((0..n).map(|n| format!("-word{n} ")).collect())),
+    ("$push", |n| {
+        let each = one("a", &one("$each", &numbers(n)).with("$sort", -1).with("$slice", 5));
+        update(&one("a", &numbers(n)), &one("$push", &each), &[])
+    }),
+    ("$push of nulls", |n| update(&DocBuf::new(), &one("$push", &one("a", &one("$each", &nulls(20 * n)))), &[])),
+    ("a name that is looked for", |n| {
+        metadata::mentions((&fields(20 * n, 1)).into(), MetaKind::TextScore);
+        arbor_lang::stop::ended()
+    }),
     ("required", |n| schema(&fields(n, 1), "required", (&names(n)).into())),
     ("properties", |n| schema(&fields(n, 1), "properties", (&fields(n, &one("bsonType", "int"))).into())),
     ("enum", |n| schema(&DocBuf::new(), "enum", (&names(n)).into())),
@@ -237,23 +305,32 @@ fn the_work_stops_when_it_is_told_to() {
     assert!(deaf.is_empty(), "{deaf:#?}");
 }
 
-/// What a machine under load or a debug build may take for steps of microseconds.
-const GAP_NANOS_MAX: u64 = 500_000_000;
+/// A message may have 100 times as many fields, and a release build is 15 times as fast: some 200 ms. Some of it is what the test makes.
+const LARGE: usize = 12_000;
+const GAP_NANOS_MAX: u64 = 40_000_000;
+
+/// The longest time of the processor between two checks. The statement is made before the first.
+fn longest_gap(work: Work, n: usize) -> u64 {
+    let (longest, last) = (Rc::new(Cell::new(0)), Cell::new(None));
+    let seen = longest.clone();
+    let check = move || {
+        let now = thread_nanos();
+        let gap = last.replace(Some(now)).map_or(0, |last| now - last);
+        seen.set(seen.get().max(gap));
+        Ok(())
+    };
+    stoppable(check, || work(n)).unwrap();
+    longest.get()
+}
 
 #[test]
 fn no_part_of_the_work_is_long() {
     let mut gaps = Vec::new();
     for (name, work) in WORKS {
-        let (longest, last) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(thread_nanos())));
-        let (seen, before) = (longest.clone(), last.clone());
-        let check = move || {
-            let now = thread_nanos();
-            seen.set(seen.get().max(now - before.replace(now)));
-            Ok(())
-        };
-        stoppable(check, || work(15_000)).unwrap();
-        if longest.get() > GAP_NANOS_MAX {
-            gaps.push(format!("{name}: {} ms without a check", longest.get() / 1_000_000));
+        // the best of some: another process may empty the caches
+        let gap = (0..3).map(|_| longest_gap(*work, LARGE)).find(|gap| *gap <= GAP_NANOS_MAX);
+        if gap.is_none() {
+            gaps.push(format!("{name}: {} ms without a check", longest_gap(*work, LARGE) / 1_000_000));
         }
     }
     assert!(gaps.is_empty(), "{gaps:#?}");

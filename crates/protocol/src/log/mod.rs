@@ -237,24 +237,42 @@ fn line(severity: Severity, event: Event, context: &str, attributes: Doc<'_>) ->
 /// document of 16 MB.
 const ATTRIBUTE_BYTES_MAX: usize = 10 << 10;
 
-/// The attributes with long ones cut: of a string its beginning is kept, of a document or an array that of its text.
+/// The attributes with long ones cut: of a string its beginning is kept, of a document or an array that of its text. No more is
+/// gone over than is shown.
 fn shortened(attributes: Doc<'_>) -> DocBuf {
     let mut short = DocBuf::new();
     for (name, value) in attributes {
-        let one = DocBuf::new().with(name, value);
         match value {
-            _ if one.as_bytes().len() <= ATTRIBUTE_BYTES_MAX => short.append(name, value),
-            ValueRef::String(text) => short.append(name, &*beginning(text)),
-            value => short.append(name, &*beginning(&extjson::value(value, extjson::Form::Relaxed).to_string())),
+            _ if value.content_bytes() <= ATTRIBUTE_BYTES_MAX => short.append(name, value),
+            ValueRef::String(text) => short.append(name, &*beginning(text, text.len())),
+            value => short.append(name, &*beginning(&Beginning::of(value), value.content_bytes())),
         };
     }
     short
 }
 
-/// The text up to the limit, and how much of it there was.
-fn beginning(text: &str) -> String {
+/// The text up to the limit, and how many bytes there were of what it is the text of.
+fn beginning(text: &str, bytes: usize) -> String {
     let kept = text.get(..text.floor_char_boundary(ATTRIBUTE_BYTES_MAX)).unwrap_or_default();
-    format!("{kept}... ({} bytes)", text.len())
+    format!("{kept}... ({bytes} bytes)")
+}
+
+/// Takes text until there is enough of it.
+struct Beginning(String);
+
+impl Beginning {
+    fn of(value: ValueRef<'_>) -> String {
+        let mut text = Beginning(String::new());
+        let _cut = write!(text, "{}", extjson::value(value, extjson::Form::Relaxed));
+        text.0
+    }
+}
+
+impl std::fmt::Write for Beginning {
+    fn write_str(&mut self, part: &str) -> std::fmt::Result {
+        self.0.push_str(part);
+        if self.0.len() <= ATTRIBUTE_BYTES_MAX { Ok(()) } else { Err(std::fmt::Error) }
+    }
 }
 
 /// Writing to a string cannot fail.
@@ -354,6 +372,16 @@ mod tests {
         assert_eq!(parsed["attr"]["error"].as_str(), Some(whole.as_str()));
         assert!(line.len() < 64 << 10, "{}", line.len());
         assert!(parsed["attr"]["errMsg"].as_str().unwrap().ends_with("... (2097152 bytes)"));
+    }
+
+    #[test]
+    fn of_a_long_document_only_the_beginning_is_written() {
+        let many: DocBuf = (0..1000).map(|n| (format!("field{n}"), n)).collect();
+        let text = shortened(DocBuf::new().with("command", &many).as_doc());
+        let Some(ValueRef::String(text)) = text.get("command") else { panic!("{text:?}") };
+        assert!(text.starts_with(r#"{"field0":0,"field1":1,"#), "{text}");
+        assert!(text.ends_with(&format!("... ({} bytes)", many.as_bytes().len())), "{text}");
+        assert!(Beginning::of((&many).into()).len() < ATTRIBUTE_BYTES_MAX + 100);
     }
 
     #[test]

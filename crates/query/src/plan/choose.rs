@@ -55,7 +55,8 @@ fn plans(view: &dyn View, collection: &Collection, query: &Query) -> Result<Plan
 pub fn by_index(view: &dyn View, collection: &Collection, query: &Query, shape: &IndexShape) -> Option<Solution> {
     let planner = Planner { view, collection, query };
     let candidate = planner.candidate(shape.clone(), &Readings::new(&query.filter));
-    let fits = candidate.bounds.narrows() && planner.is_complete(&candidate);
+    // bounds that were cut short lack documents
+    let fits = candidate.bounds.narrows() && planner.is_complete(&candidate) && stop::ended().is_ok();
     fits.then(|| planner.solution(candidate))
 }
 
@@ -443,8 +444,6 @@ pub fn same_pattern(a: &DocBuf, b: &DocBuf) -> bool {
         ValueRef::String(_) => 2,
         _ => 0,
     };
-    let fields = |doc: &DocBuf| -> Vec<(String, i32)> {
-        doc.as_doc().iter().map(|(name, value)| (name.to_owned(), direction(value))).collect()
-    };
-    fields(a) == fields(b)
+    let field = |(name, value)| (name, direction(value));
+    a.as_doc().iter().map(field).eq(b.as_doc().iter().map(field))
 }

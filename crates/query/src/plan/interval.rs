@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use arbor_bson::{Value, ValueRef, compare, display};
-use arbor_lang::Collation;
+use arbor_lang::{Collation, stop};
 
 #[derive(Clone, Debug)]
 pub struct Endpoint {
@@ -132,11 +132,12 @@ impl Intervals {
         Intervals(vec![Interval::point(value)])
     }
 
+    /// Cut short when the statement is to stop, as the others that make them are: planning ends with the error.
     pub fn of(mut intervals: Vec<Interval>) -> Intervals {
-        intervals.retain(|interval| !interval.is_empty());
-        intervals.sort_by(|a, b| a.low.order_as_low(&b.low));
+        intervals.retain(|interval| stop::tick().is_ok() && !interval.is_empty());
+        let _sorted = stop::sort_by(&mut intervals, |a, b| a.low.order_as_low(&b.low));
         let mut merged: Vec<Interval> = Vec::with_capacity(intervals.len());
-        for interval in intervals {
+        for interval in intervals.into_iter().take_while(|_| stop::tick().is_ok()) {
             match merged.last_mut() {
                 Some(last) if last.reaches(&interval) => {
                     if interval.high.order_as_high(&last.high).is_gt() {
@@ -169,7 +170,7 @@ impl Intervals {
     pub fn intersect(&self, other: &Intervals) -> Intervals {
         let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut common = Vec::new();
-        while let (Some(left), Some(right)) = (a.peek(), b.peek()) {
+        while let (Some(left), Some(right), Ok(())) = (a.peek(), b.peek(), stop::tick()) {
             let low = if left.low.order_as_low(&right.low).is_gt() { &left.low } else { &right.low };
             let left_ends_first = left.high.order_as_high(&right.high).is_lt();
             let high = if left_ends_first { &left.high } else { &right.high };
@@ -190,7 +191,7 @@ impl Intervals {
     pub fn complement(&self) -> Intervals {
         let mut rest = Vec::with_capacity(self.0.len() + 1);
         let mut low = Endpoint::included(Value::MinKey);
-        for interval in &self.0 {
+        for interval in self.0.iter().take_while(|_| stop::tick().is_ok()) {
             rest.push(Interval::new(low, interval.low.flipped()));
             low = interval.high.flipped();
         }

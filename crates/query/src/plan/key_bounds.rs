@@ -185,7 +185,11 @@ fn hulls_of(prefix: &[u8], spans: &[Span], max: usize) -> Vec<Span> {
     }
 }
 
+/// Nothing when the statement is to stop.
 fn encode(value: &Value, descending: bool) -> Vec<u8> {
+    if stop::tick_for(value.as_ref().content_bytes()).is_err() {
+        return Vec::new();
+    }
     let mut builder = KeyBuilder::new();
     builder.push(value.as_ref(), descending);
     builder.finish().bytes
@@ -197,7 +201,8 @@ fn span(interval: &Interval, descending: bool) -> Span {
     }
     let (first, last) = if descending { (&interval.high, &interval.low) } else { (&interval.low, &interval.high) };
     let low = encode(&first.value, descending);
-    let high = encode(&last.value, descending);
+    // a point may be a document of 16 MB
+    let high = if interval.is_point() { low.clone() } else { encode(&last.value, descending) };
     let low = if first.inclusive { Some(low) } else { successor(&low) };
     Span {
         low: low.unwrap_or_default(),

@@ -8,6 +8,7 @@ use arbor_lang::geo::GeoTest;
 use arbor_lang::matcher::{Compare, Node};
 use arbor_lang::{Collation, Filter, stop};
 
+use super::interval::Intervals;
 use super::texts::Texts;
 use super::value_bounds::{self, Bounds, Exact};
 
@@ -40,6 +41,9 @@ pub struct Element {
     pub id: usize,
     pub path: String,
 }
+
+/// What more a filter says is left to the filter: bounds are as right without it, and the planner goes over all of this for each index.
+const PREDICATES_MAX: usize = 4096;
 
 /// The conjuncts of a filter: the parts that must all be true.
 pub fn conjuncts(root: &Node) -> &[Node] {
@@ -114,7 +118,7 @@ struct Collector<'t> {
 
 impl Collector<'_> {
     fn collect(&mut self, node: &Node, place: &Place) {
-        if stop::tick().is_err() {
+        if self.found.len() >= PREDICATES_MAX || stop::tick().is_err() {
             return;
         }
         match node {
@@ -218,15 +222,18 @@ fn negation<'n>(node: &'n Node, texts: Texts<'_>) -> Option<(&'n str, Bounds)> {
 fn union_on_one_path<'n>(branches: &'n [Node], texts: Texts<'_>) -> Option<(&'n str, Bounds)> {
     let mut branches = branches.iter().map(|branch| of_leaf(branch, texts));
     let (path, mut all) = branches.next()??;
+    let mut intervals = all.intervals.as_slice().to_vec();
     for branch in branches {
+        stop::tick().ok()?;
         let (other, bounds) = branch?;
         if other != path {
             return None;
         }
-        all.intervals = all.intervals.union(&bounds.intervals);
+        intervals.extend_from_slice(bounds.intervals.as_slice());
         all.exact = all.exact.min(bounds.exact);
         all.needs_field &= bounds.needs_field;
         all.single_key_only |= bounds.single_key_only;
     }
+    all.intervals = Intervals::of(intervals);
     Some((path, all))
 }

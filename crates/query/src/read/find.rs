@@ -75,6 +75,7 @@ pub fn query_of(scope: &Scope<'_>, spec: &FindSpec<'_>) -> Result<Query> {
 
 /// `{ _id: value }` and nothing that changes which document that is: the filter need not even be parsed.
 fn id_of_point_query<'s>(spec: &FindSpec<'s>) -> Option<ValueRef<'s>> {
+    let id = id_equality(spec.filter)?;
     let asks = |shown: Doc<'_>| mentions(ValueRef::Document(shown), MetaKind::TextScore);
     let plain = spec.skip == 0
         && !spec.projection.is_some_and(asks)
@@ -87,7 +88,7 @@ fn id_of_point_query<'s>(spec: &FindSpec<'s>) -> Option<ValueRef<'s>> {
         && !spec.show_record_id
         && !spec.tailable
         && !spec.return_key;
-    if plain { id_equality(spec.filter) } else { None }
+    plain.then_some(id)
 }
 
 /// The value in `{ _id: value }`.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arbor_bson::{Doc, DocBuf, STORED_DEPTH_MAX, Timestamp, USER_SIZE_MAX, ValueRef};
-use arbor_lang::{Code, Error, Result};
+use arbor_lang::{Code, Error, Result, stop};
 
 use super::object_id::new_object_id;
 
@@ -18,7 +18,7 @@ pub fn prepare(doc: Doc<'_>) -> Result<Cow<'_, [u8]>> {
         check_id(id)?;
     }
     let id_is_first = doc.first().is_some_and(|(name, _)| name == "_id");
-    if id_is_first && !doc.iter().any(|(_, value)| is_empty_timestamp(value)) {
+    if id_is_first && !doc.iter().any(|(_, value)| stop::tick().is_err() || is_empty_timestamp(value)) {
         return Ok(Cow::Borrowed(doc.as_bytes()));
     }
     let mut stored = DocBuf::new();
@@ -27,6 +27,7 @@ pub fn prepare(doc: Doc<'_>) -> Result<Cow<'_, [u8]>> {
         None => stored.append("_id", new_object_id()),
     };
     for (name, value) in doc.iter().filter(|(name, _)| *name != "_id") {
+        stop::tick()?;
         let value = if is_empty_timestamp(value) { ValueRef::Timestamp(now()) } else { value };
         stored.append(name, value);
     }

@@ -14,7 +14,7 @@ use arbor_bson::keystring::{self, Key, KeyBuilder};
 use arbor_bson::{Doc, Value, ValueRef};
 use arbor_lang::geo::{Grid, Stored, cells_of};
 use arbor_lang::path::Leaf;
-use arbor_lang::{Collation, Path};
+use arbor_lang::{Collation, Path, stop};
 
 use crate::index::keys::{KEYS_PER_DOCUMENT_MAX, Keys, keys};
 use crate::index::refusal::{cannot, number, problem, shown};
@@ -98,6 +98,7 @@ impl GeoKeys {
 
     fn square(&self, value: ValueRef<'_>, doc: Doc<'_>) -> Result<Value> {
         let place = Stored::read(value).ok().and_then(|stored| stored.flat());
+        stop::ended()?;
         let (Some(place), Some(grid)) = (place, &self.grid) else {
             let reason = format!("geo values must be 'legacy coordinate pairs' for 2d indexes, got {}", shown(doc));
             return Err(Error::Geo { code: 13_026, reason });
@@ -147,11 +148,14 @@ fn combination(pattern: &[KeyField], all: &[Components], mut nth: usize) -> Key 
 
 fn cells(value: ValueRef<'_>, doc: Doc<'_>) -> Result<Vec<Value>> {
     let geometry = Stored::read(value).and_then(Stored::on_sphere);
+    stop::ended()?;
     let geometry = geometry.map_err(|error| Error::Geo {
         code: 16_755,
         reason: format!("Can't extract geo keys: {} {}", shown(doc), error.message),
     })?;
-    Ok(cells_of(&geometry).into_iter().map(Value::Int64).collect())
+    let cells = cells_of(&geometry);
+    stop::ended()?;
+    Ok(cells.into_iter().map(Value::Int64).collect())
 }
 
 fn places(field: &KeyField, doc: Doc<'_>, of: impl Fn(ValueRef<'_>) -> Result<Vec<Value>>) -> Result<Components> {

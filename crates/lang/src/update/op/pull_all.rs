@@ -3,7 +3,12 @@
 use arbor_bson::{Value, ValueRef};
 
 use super::{Change, Run, Slot, pull};
-use crate::{Error, Result, collation::ValueSet, stop::tick, text};
+use crate::{
+    Error, Result,
+    collation::ValueSet,
+    stop::{tick, tick_for},
+    text,
+};
 
 #[derive(Clone, Debug)]
 pub(in crate::update) struct PullAll(Vec<Value>);
@@ -11,7 +16,10 @@ pub(in crate::update) struct PullAll(Vec<Value>);
 impl PullAll {
     pub(super) fn parse(operand: ValueRef) -> Result<PullAll> {
         match operand {
-            ValueRef::Array(values) => Ok(PullAll(values.iter().map(|value| value.to_value()).collect())),
+            ValueRef::Array(values) => {
+                let own = |value: ValueRef| tick_for(value.content_bytes()).map(|()| value.to_value());
+                Ok(PullAll(values.iter().map(own).collect::<Result<_>>()?))
+            }
             other => {
                 let ty = text::type_alias(other.ty());
                 Err(Error::bad_value(format!("$pullAll requires an array argument but was given a {ty}")))

@@ -5,9 +5,12 @@
 //!
 //! `{ a: [5] }`, `{ $push: { a: { $each: [9, 1], $sort: 1, $slice: 2 } } }` -> `{ a: [1, 5] }`
 
+use std::cmp::Ordering;
+
 use arbor_bson::{Doc, Value, ValueRef};
 
 use super::{Change, Run, Slot};
+use crate::stop::{self, tick, tick_for};
 use crate::{Collation, Context, Error, Result, SortPattern, number, text};
 
 #[derive(Clone, Debug)]
@@ -122,7 +125,8 @@ impl Sort {
         Ok(Sort::Fields(SortPattern::parse(pattern, context).map_err(|error| Error::bad_value(error.message))?))
     }
 
-    fn sort(&self, elements: &mut [Slot<'_>], collation: &Collation) {
+    /// Cut short when the statement is to stop.
+    fn sort(&self, elements: &mut Vec<Slot<'_>>, collation: &Collation) {
         // opened elements are put together, so that all can be looked at while they are sorted
         elements.iter_mut().for_each(|element| _ = element.value());
         let doc = |slot: &Slot<'_>| match slot.peek() {
@@ -130,19 +134,30 @@ impl Sort {
             _ => Doc::empty().to_buf(),
         };
         match self {
-            Sort::Whole { descending } => elements.sort_by(|a, b| match (a.peek(), b.peek()) {
-                (Some(a), Some(b)) if *descending => collation.compare(b, a),
-                (Some(a), Some(b)) => collation.compare(a, b),
-                _ => std::cmp::Ordering::Equal,
-            }),
-            Sort::Fields(pattern) => elements.sort_by_cached_key(|slot| pattern.key(doc(slot).as_doc())),
+            Sort::Whole { descending } => {
+                let compare = |a: &Slot<'_>, b: &Slot<'_>| match (a.peek(), b.peek()) {
+                    (Some(a), Some(b)) if *descending => collation.compare(b, a),
+                    (Some(a), Some(b)) => collation.compare(a, b),
+                    _ => Ordering::Equal,
+                };
+                let _sorted = stop::sort_by(elements, compare);
+            }
+            Sort::Fields(pattern) => {
+                let keyed = elements.drain(..).take_while(|_| tick().is_ok());
+                let mut keyed: Vec<_> = keyed.map(|slot| (pattern.key(doc(&slot).as_doc()), slot)).collect();
+                let _sorted = stop::sort_by(&mut keyed, |(a, _), (b, _)| a.cmp(b));
+                elements.extend(keyed.into_iter().map(|(_, slot)| slot));
+            }
         }
     }
 }
 
 fn values(value: ValueRef) -> Result<Vec<Value>> {
     match value {
-        ValueRef::Array(values) => Ok(values.iter().map(|value| value.to_value()).collect()),
+        ValueRef::Array(values) => {
+            let own = |value: ValueRef| tick_for(value.content_bytes()).map(|()| value.to_value());
+            values.iter().map(own).collect()
+        }
         other => {
             let ty = text::type_alias(other.ty());
             let message = format!("The argument to $each in $push must be an array but it was of type: {ty}");
