@@ -5,7 +5,8 @@ the limit, a server that ended, or a client beside it that was not served is a f
     ARBOR=.../arbor memory.py [--engines ftree,lmdb] [--limits 256,512] [--seconds 120] [--loads scans,sorts]
 
 Each engine and limit has an equal share of --seconds. A load that begins within it runs to its end; the loads behind it are
-noted as left out.
+noted as left out. With a share of less than half a minute the loads and the limit are small, and of SHORT at least three run, every ten
+minutes other ones.
 """
 
 import argparse
@@ -26,6 +27,10 @@ from arbor_process import ReplicaSet  # noqa: E402
 
 TOLERANCE = 1.15
 MIB = 1 << 20
+SHORT_SHARE_S = 30
+SHORT_LIMIT_MIB = 128
+SHORT_ROWS = 12_000
+SHORT_LOADS_MIN = 3
 
 
 def anonymous_mib(pid):
@@ -90,8 +95,15 @@ def receive(connection, timeout=120):
 
 
 class Loads:
-    def __init__(self, server, rows):
-        self.server, self.rows = server, rows
+    def __init__(self, server, rows, part=1.0):
+        """`part`: of the size of large values and of the number of clients."""
+        self.server, self.rows, self.part = server, rows, part
+
+    def some(self, count):
+        return max(2, round(count * self.part))
+
+    def text(self, size):
+        return b"z" * int(size * self.part)
 
     def client(self):
         return pymongo.MongoClient(self.server.direct_uri, socketTimeoutMS=200_000, serverSelectionTimeoutMS=20_000)
@@ -151,7 +163,7 @@ class Loads:
             cursors.append(cursor)
             return "open"
 
-        return self.at_once(10, one)
+        return self.at_once(self.some(10), one)
 
     def index_build(self):
         with self.client() as client:
@@ -163,8 +175,8 @@ class Loads:
         with self.client() as client:
             return client.load.rows.update_many({}, {"$inc": {"n": 1}}).modified_count
 
-    def large_inserts(self, count=6):
-        documents = b"".join(bson.encode({"p": os.urandom(11_000_000)}) for _ in range(4))
+    def large_inserts(self):
+        documents = b"".join(bson.encode({"p": os.urandom(len(self.text(11_000_000)))}) for _ in range(4))
         sequence = b"\x01" + struct.pack("<i", 4 + 10 + len(documents)) + b"documents\0" + documents
 
         def one(_rows, _number):
@@ -172,12 +184,12 @@ class Loads:
                 connection.sendall(message({"insert": "large", "$db": "load"}, sequence))
                 return receive(connection).get("n")
 
-        return self.at_once(count, one)
+        return self.at_once(self.some(6), one)
 
     def large_documents(self):
         with self.client() as client:
-            for number in range(15):
-                client.load.big.replace_one({"_id": number}, {"p": b"z" * 15_500_000}, upsert=True)
+            for number in range(self.some(15)):
+                client.load.big.replace_one({"_id": number}, {"p": self.text(15_500_000)}, upsert=True)
         read = lambda rows, _: sum(len(d["p"]) for d in rows.database.big.find().batch_size(1)) // MIB  # noqa: E731
         return self.at_once(4, read)
 
@@ -212,12 +224,12 @@ class Loads:
 
     def unread_replies(self):
         connections = []
-        for _ in range(300):
+        for _ in range(self.some(300)):
             connection = self.connection()
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.sendall(message({"find": "rows", "$db": "load", "batchSize": 20_000}))
             connections.append(connection)
-        time.sleep(3)
+        time.sleep(3 * self.part)
         [connection.close() for connection in connections]
         return len(connections)
 
@@ -227,7 +239,7 @@ class Loads:
         for connection in connections:
             connection.setblocking(False)
             connection.send(struct.pack("<iiii", 47_900_000, 1, 0, 2013))
-        end = time.monotonic() + 3
+        end = time.monotonic() + 3 * self.part
         while time.monotonic() < end:
             for connection in connections:
                 try:
@@ -240,7 +252,7 @@ class Loads:
     def compressed(self):
         import zlib
 
-        plain = message({"ping": 1, "$db": "admin", "p": b"\0" * 15_000_000})[16:]
+        plain = message({"ping": 1, "$db": "admin", "p": self.text(15_000_000)})[16:]
         packed = zlib.compress(plain, 1)
         head = struct.pack("<iiB", 2013, len(plain), 2)
         frame = struct.pack("<iiii", 16 + len(head) + len(packed), 1, 0, 2012) + head + packed
@@ -250,7 +262,7 @@ class Loads:
                 connection.sendall(frame)
                 return receive_any(connection)
 
-        return self.at_once(20, one)
+        return self.at_once(self.some(20), one)
 
     def pushed_ranges(self):
         pipeline = [{"$group": {"_id": None, "x": {"$push": {"$range": [0, 50_000]}}}}]
@@ -303,7 +315,7 @@ class Loads:
         return self.at_once(2, lambda rows, _: list(rows.aggregate(pipeline, maxTimeMS=30_000)))
 
     def connections(self):
-        connections = [self.connection() for _ in range(400)]
+        connections = [self.connection() for _ in range(self.some(400))]
         [c.sendall(message({"find": "rows", "$db": "load", "limit": 1})) for c in connections]
         answered = sum(1 for c in connections if receive(c).get("ok") == 1)
         [c.close() for c in connections]
@@ -318,8 +330,19 @@ def receive_any(connection):
 LOADS = [
     name
     for name, value in vars(Loads).items()
-    if callable(value) and not name.startswith("_") and name not in ("client", "connection", "at_once", "fill")
+    if callable(value) and not name.startswith("_") and name not in ("client", "connection", "at_once", "fill", "some", "text")
 ]
+
+# Those that take no more than a few seconds of a debug build.
+SHORT = (
+    "scans large_inserts unread_replies sorts large_documents half_messages groups compressed connections"
+    " open_sorts scans_of_small_batches updates index_build"
+).split()
+
+
+def rotated(names, begin):
+    begin %= len(names)
+    return names[begin:] + names[:begin]
 
 
 def run_load(loads, name, limit):
@@ -355,26 +378,31 @@ def run_load(loads, name, limit):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--engines", default="ftree,lmdb")
-    parser.add_argument("--limits", default="256")
+    parser.add_argument("--limits")
     parser.add_argument("--cache", default="", help="--cacheSize of the server")
-    parser.add_argument("--rows", type=int, default=150_000)
+    parser.add_argument("--rows", type=int)
     parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--loads", default=",".join(LOADS))
+    parser.add_argument("--loads")
     arguments = parser.parse_args()
-    engines, limits = arguments.engines.split(","), [int(limit) for limit in arguments.limits.split(",")]
-    findings, share = [], arguments.seconds / (len(engines) * len(limits))
+    engines, limits = arguments.engines.split(","), (arguments.limits or "0").split(",")
+    share = arguments.seconds / (len(engines) * len(limits))
+    short = share < SHORT_SHARE_S
+    rows, part, usual_limit = (SHORT_ROWS, 0.4, SHORT_LIMIT_MIB) if short else (150_000, 1.0, 256)
+    turn = int(time.time() // 600) * SHORT_LOADS_MIN if short else 0
+    names = arguments.loads.split(",") if arguments.loads else rotated(SHORT if short else LOADS, turn)
+    findings = []
     for engine in engines:
-        for limit in limits:
-            end = time.monotonic() + share
+        for limit in [int(limit) or usual_limit for limit in limits]:
+            begun = time.monotonic()
             with tempfile.TemporaryDirectory() as folder:
                 flags = ["--storageEngine", engine, "--memoryLimit", f"{limit}M"]
                 flags += ["--cacheSize", arguments.cache] if arguments.cache else []
                 server = ReplicaSet(pathlib.Path(folder) / "data", flags)
                 server.start()
-                loads = Loads(server, arguments.rows)
+                loads = Loads(server, arguments.rows or rows, part)
                 print(f"-- {engine}, limit {limit} MB", flush=True)
-                for name in ["fill", *arguments.loads.split(",")]:
-                    if time.monotonic() > end and name != "fill":
+                for count, name in enumerate(["fill", *names]):
+                    if time.monotonic() > begun + share and count > (SHORT_LOADS_MIN if short else 0):
                         print(f"NOTE {name} left out: out of time")
                         continue
                     wrong = run_load(loads, name, limit)

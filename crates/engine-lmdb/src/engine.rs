@@ -150,6 +150,7 @@ impl Engine for LmdbEngine {
             update_messages: self.core.options.updates.is_some(),
             exact_counts: true,
             held_snapshots_keep_space: true,
+            held_snapshot_bytes_max: None,
             cheap_range_delete: false,
             compression: &[],
         }

@@ -82,10 +82,14 @@ impl Core {
             self.wait_for_log(state.applied)?;
             self.db.begin_flush().map_err(|error| self.judge(&mut book, error))?;
             book.flushing();
-            self.unflushed_bytes.store(0, Ordering::Relaxed);
+            let largest = self.largest_value_bytes.load(Ordering::Relaxed);
+            self.largest_value_bytes.store(largest / 2, Ordering::Relaxed);
+            self.flushing_bytes.store(self.unflushed_bytes.swap(0, Ordering::Relaxed), Ordering::Relaxed);
             (state, std::mem::take(&mut book.sunk))
         };
-        self.wait_for_flush(failures)?;
+        let flushed = self.wait_for_flush(failures);
+        self.flushing_bytes.store(0, Ordering::Relaxed);
+        flushed?;
         self.lock_book().trees.values().for_each(|tree| tree.flushed());
         Ok((state, sunk))
     }

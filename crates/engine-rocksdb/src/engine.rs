@@ -49,7 +49,11 @@ pub(crate) struct Core {
     pub flushed_generation: AtomicU64,
     /// Written since the last flush began.
     pub unflushed_bytes: AtomicU64,
+    /// Written before that, and in memory until the flush ends.
+    pub flushing_bytes: AtomicU64,
     pub last_write_bytes: AtomicU64,
+    /// The largest value that was written of late: each flush halves it.
+    pub largest_value_bytes: AtomicU64,
     /// At most what `options` says.
     pub memtable_bytes: AtomicU64,
     /// Of files that are written now; index into [`COMPRESSIONS`].
@@ -120,7 +124,9 @@ impl Core {
             durable: AtomicU64::new(state.applied.0),
             flushed_generation: AtomicU64::new(state.generation),
             unflushed_bytes: AtomicU64::new(0),
+            flushing_bytes: AtomicU64::new(0),
             last_write_bytes: AtomicU64::new(0),
+            largest_value_bytes: AtomicU64::new(0),
             memtable_bytes: AtomicU64::new(memtable_bytes),
             compression: AtomicUsize::new(compression),
             expansion: Arc::new(expansion),
@@ -160,7 +166,7 @@ impl Core {
 
     /// Makes one write. After an error nothing of it is applied; an error of the change itself leaves the engine usable.
     pub fn edit<T>(&self, change: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<T> {
-        if self.unflushed_bytes.load(Ordering::Relaxed) > self.unflushed_bytes_max() {
+        if self.memtables_bytes() > self.unflushed_bytes_max() {
             self.checkpoint()?;
         }
         let mut book = self.lock_book();
@@ -186,6 +192,7 @@ impl Core {
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
         self.unflushed_bytes.fetch_add(batch.bytes, Ordering::Relaxed);
         self.last_write_bytes.store(batch.bytes, Ordering::Relaxed);
+        self.largest_value_bytes.fetch_max(batch.largest, Ordering::Relaxed);
         if gone || self.wants_checkpoint() {
             self.alarm.ring();
         }
@@ -194,6 +201,11 @@ impl Core {
 
     pub fn wants_checkpoint(&self) -> bool {
         self.unflushed_bytes.load(Ordering::Relaxed) > self.memtable_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Of all memtables.
+    pub fn memtables_bytes(&self) -> u64 {
+        self.unflushed_bytes.load(Ordering::Relaxed) + self.flushing_bytes.load(Ordering::Relaxed)
     }
 
     /// From here on writers wait for a checkpoint.
@@ -290,6 +302,7 @@ impl Engine for RocksEngine {
             update_messages: self.core.options.updates.is_some(),
             exact_counts: false,
             held_snapshots_keep_space: false,
+            held_snapshot_bytes_max: None,
             cheap_range_delete: true,
             compression: compression_list(self.core.compression_name()),
         }

@@ -3,6 +3,7 @@
 //! | key | value |
 //! |---|---|
 //! | 8 zero bytes, `a` | the state: generation, applied position, next content; each u64 LE |
+//! | 8 zero bytes, `b` | 64 zero bytes, written with the state of a large batch: a margin of its block |
 //! | 8 zero bytes, `d`, content (u64 BE) | a doomed content, whose rows are to go; empty |
 //! | 8 zero bytes, `l`, content (u64 BE) | a content that a bulk load fills; empty |
 //! | 8 zero bytes, `t`, tree (u64 BE) | a tree: its content, u64 LE |
@@ -102,6 +103,12 @@ fn record_key(tag: u8, number: u64) -> Vec<u8> {
 }
 
 const STATE: &[u8] = b"a";
+const MARGIN: &[u8] = b"b";
+/// The state's record is the first of each file. With the margin its block is large enough to be closed before a large row (see
+/// `BLOCK_DEVIATION_PERCENT` in [`raw`](crate::raw)): a seek to any tree before that row's would read it.
+const MARGIN_BYTES: usize = 64;
+/// A batch with less has no large row.
+const MARGIN_FROM_BYTES: u64 = 4 << 10;
 
 fn numbers<const N: usize>(db: &Db, what: &str, bytes: &[u8]) -> Result<[u64; N]> {
     let (chunks, rest) = bytes.as_chunks::<8>();
@@ -128,6 +135,9 @@ fn put(batch: &mut WriteBatch, key: &[u8], value: &[u8]) {
 pub fn put_state(batch: &mut WriteBatch, state: &StateRecord) {
     let value = [state.generation, state.applied.0, state.next_content].map(u64::to_le_bytes).concat();
     put(batch, STATE, &value);
+    if batch.bytes >= MARGIN_FROM_BYTES {
+        put(batch, MARGIN, &[0; MARGIN_BYTES]);
+    }
 }
 
 pub fn put_tree(batch: &mut WriteBatch, tree: TreeId, content: Content) {

@@ -3,6 +3,7 @@
 //! | state | writers |
 //! |---|---|
 //! | memtables hold more than `memtables_max` times `memtable_bytes`, or RocksDB stopped writes | wait in steps, [`WAIT_MAX`] at most |
+//! | a compaction is behind with more files of the first level than the cache has room for one large value of each | the same |
 //! | RocksDB delays writes | sleep for as long as the last group takes at RocksDB's rate, [`DELAY_MAX`] at most |
 //! | memtables are filled beyond half of that | sleep for up to [`FILL_DELAY_MAX`], growing |
 //!
@@ -16,6 +17,10 @@ use crate::engine::Core;
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const DELAY_MAX: Duration = Duration::from_millis(100);
 const FILL_DELAY_MAX: Duration = Duration::from_millis(10);
+/// Smaller values are no matter.
+const LARGE_VALUE_BYTES: u64 = 1 << 20;
+/// With fewer files in the first level RocksDB begins no compaction.
+const FILES_MIN: u64 = 4;
 const STEP_MIN: Duration = Duration::from_millis(1);
 const STEP_MAX: Duration = Duration::from_millis(10);
 
@@ -39,8 +44,22 @@ impl Core {
     }
 
     fn is_stopped(&self) -> bool {
-        self.unflushed_bytes.load(Ordering::Relaxed) > self.unflushed_bytes_max()
+        self.memtables_bytes() > self.unflushed_bytes_max()
             || self.db.figure(c"rocksdb.is-write-stopped") > 0
+            || self.is_compaction_behind()
+    }
+
+    /// A compaction stands on a row of each file that it reads, and a large value makes a file of its own.
+    fn is_compaction_behind(&self) -> bool {
+        let largest = self.largest_value_bytes.load(Ordering::Relaxed);
+        if largest < LARGE_VALUE_BYTES {
+            return false;
+        }
+        let files = self.db.report(c"rocksdb.num-files-at-level0").trim().parse::<u64>().unwrap_or(0);
+        let compacts = || {
+            self.db.figure(c"rocksdb.num-running-compactions") > 0 || self.db.figure(c"rocksdb.compaction-pending") > 0
+        };
+        files > FILES_MIN && files * largest > self.db.cache_bytes_max() && compacts()
     }
 
     fn delay(&self) -> Duration {
@@ -49,7 +68,7 @@ impl Core {
             let seconds = self.last_write_bytes.load(Ordering::Relaxed) as f64 / rate as f64;
             return Duration::from_secs_f64(seconds.min(DELAY_MAX.as_secs_f64()));
         }
-        fill_delay(self.unflushed_bytes.load(Ordering::Relaxed), self.unflushed_bytes_max())
+        fill_delay(self.memtables_bytes(), self.unflushed_bytes_max())
     }
 }
 

@@ -249,6 +249,7 @@ impl Engine for EngineSet {
             update_messages: all.update_messages && one.update_messages,
             exact_counts: all.exact_counts && one.exact_counts,
             held_snapshots_keep_space: all.held_snapshots_keep_space || one.held_snapshots_keep_space,
+            held_snapshot_bytes_max: all.held_snapshot_bytes_max.into_iter().chain(one.held_snapshot_bytes_max).min(),
             cheap_range_delete: all.cheap_range_delete && one.cheap_range_delete,
             compression: if all.compression == one.compression { all.compression } else { &[] },
         })

@@ -21,6 +21,9 @@ const TRANSACTION_BYTES: usize = 8 << 20;
 /// How often a transaction that WiredTiger rolled back is tried again, with growing pauses (together 13 s).
 const ROLLBACKS_MAX: u64 = 50;
 
+/// From so many on the cache grows for each.
+const ROLLBACKS_BEFORE_GROWTH: u64 = 3;
+
 /// WiredTiger keeps what a transaction changes in its cache, and rolls it back when that is too much: for a large one
 /// the cache grows to this multiple of it meanwhile.
 const CACHE_PER_TRANSACTION: u64 = 4;
@@ -113,13 +116,9 @@ impl Core {
 
     /// Grows the cache for a transaction that would fill it.
     fn with_room(&self, bytes: u64, run: impl FnOnce() -> Result<()>) -> Result<()> {
-        let (usual, wanted) = (self.cache_bytes(), bytes.saturating_mul(CACHE_PER_TRANSACTION));
-        if wanted <= usual {
-            return run();
-        }
-        self.connection.reconfigure(&format!("cache_size={wanted}"))?;
+        self.make_room(bytes.saturating_mul(CACHE_PER_TRANSACTION))?;
         let result = run();
-        self.connection.reconfigure(&format!("cache_size={}", self.cache_bytes()))?;
+        self.make_room(0)?;
         result
     }
 
@@ -131,6 +130,9 @@ impl Core {
                 Err(Failed::RolledBack(_)) if rollbacks < ROLLBACKS_MAX => {
                     rollbacks += 1;
                     self.counters.count_rollback();
+                    if rollbacks >= ROLLBACKS_BEFORE_GROWTH {
+                        self.grow_cache()?;
+                    }
                     std::thread::sleep(Duration::from_millis(10 * rollbacks));
                 }
                 Err(Failed::RolledBack(error) | Failed::Refused(error)) => return Err(error),

@@ -21,10 +21,14 @@ use crate::pace::{Pace, Pacer};
 use crate::pool::Pool;
 use crate::probe::{PROBE, Probes};
 use crate::published::Published;
-use crate::raw::{Connection, Session};
+use crate::raw::{Called, Connection, Session};
 use crate::records::{self, CATALOGUE, State};
 use crate::snapshot::WiredTigerSnapshot;
 use crate::{bulk, config_string, folder, published};
+
+/// Part of the cache that may be written behind a snapshot: the pages that hold what it does not show stay in the cache, and
+/// from a fifth of it on writers evict.
+const HELD_CACHE_PART: u64 = 8;
 
 /// The WiredTiger engine. Dropping it keeps the state of its last checkpoint, or of a later stable generation.
 pub struct WiredTigerEngine {
@@ -46,6 +50,10 @@ pub(crate) struct Core {
     pub published: Arc<Published>,
     pub options: WiredTigerOptions,
     cache_bytes: AtomicU64,
+    /// What the cache has beside that, since snapshots hold more than it has room for.
+    extra_bytes: AtomicU64,
+    /// What the large transaction needs that is being applied, else 0.
+    transaction_bytes: AtomicU64,
     pub barrier: Mutex<Option<Barrier>>,
     pub stable: Mutex<Stable>,
     /// The session that makes checkpoints.
@@ -120,6 +128,8 @@ impl Core {
             reading: Arc::new(reading),
             published,
             cache_bytes,
+            extra_bytes: AtomicU64::new(0),
+            transaction_bytes: AtomicU64::new(0),
             barrier: Mutex::new(None),
             stable: Mutex::new(Stable { generation: state.generation, position: state.applied }),
             flushing: Mutex::new(connection.session()?),
@@ -152,6 +162,40 @@ impl Core {
         self.cache_bytes.load(Ordering::Relaxed)
     }
 
+    /// Tells WiredTiger how large its cache is to be now. Requires: the caller holds the book.
+    pub fn resize_cache(&self) -> Called {
+        let usual = self.cache_bytes().max(self.transaction_bytes.load(Ordering::Relaxed));
+        let bytes = usual + self.extra_bytes.load(Ordering::Relaxed);
+        self.connection.reconfigure(&format!("cache_size={bytes}"))
+    }
+
+    /// Makes room in the cache for a transaction that needs so much of it; 0: for none.
+    pub fn make_room(&self, transaction_bytes: u64) -> Result<()> {
+        let before = self.transaction_bytes.swap(transaction_bytes, Ordering::Relaxed);
+        if before.max(transaction_bytes) > self.cache_bytes() { Ok(self.resize_cache()?) } else { Ok(()) }
+    }
+
+    /// Gives the cache a quarter more: snapshots hold so much of it that nothing can be written. What the log has is to be
+    /// applied, so the alternative would be the end of writing; the budget of the process sees the extra and others give way.
+    pub fn grow_cache(&self) -> Result<()> {
+        self.extra_bytes.fetch_add(self.cache_bytes() / 4, Ordering::Relaxed);
+        Ok(self.resize_cache()?)
+    }
+
+    /// Takes a quarter of the extra back while the cache can do without: WiredTiger evicts down to four fifths of its size what no
+    /// snapshot holds. Called every second.
+    pub fn shrink_cache(&self) -> Result<()> {
+        let extra = self.extra_bytes.load(Ordering::Relaxed);
+        if extra == 0 || self.cache_used_bytes()? > (self.cache_bytes() + extra) / 20 * 17 {
+            return Ok(());
+        }
+        // The writer changes the size itself; it waits for the thread that calls this.
+        let Ok(_book) = self.book.try_lock() else { return Ok(()) };
+        let less = if extra < self.cache_bytes() / 16 { 0 } else { extra / 4 * 3 };
+        self.extra_bytes.store(less, Ordering::Relaxed);
+        Ok(self.resize_cache()?)
+    }
+
     /// By WiredTiger's own configuration string.
     fn reconfigure(&self, name: &str, text: &str) -> Result<()> {
         let (cache_bytes, rest) = config_string::split_running(name, text)?;
@@ -173,12 +217,11 @@ impl Core {
         }
         // The writer changes the cache too, while it holds the book.
         let _book = self.lock_book();
-        let config = format!("cache_size={bytes}");
-        self.connection.reconfigure(&config).map_err(|fault| match fault.is_invalid() {
-            true => invalid(fault.text()),
-            false => fault.into(),
+        let before = self.cache_bytes.swap(bytes, Ordering::Relaxed);
+        self.resize_cache().map_err(|fault| {
+            self.cache_bytes.store(before, Ordering::Relaxed);
+            if fault.is_invalid() { invalid(fault.text()) } else { fault.into() }
         })?;
-        self.cache_bytes.store(bytes, Ordering::Relaxed);
         self.pace.set_cache_bytes(bytes);
         Ok(())
     }
@@ -257,6 +300,7 @@ impl Engine for WiredTigerEngine {
     fn parameter(&self, name: &str) -> Option<String> {
         match name {
             "cacheBytes" => Some(self.core.cache_bytes.load(Ordering::Relaxed).to_string()),
+            "cacheUsedBytes" => Some(self.core.cache_used_bytes().ok()?.to_string()),
             "runtimeConfig" => Some(format!("cache_size={}", self.core.cache_bytes.load(Ordering::Relaxed))),
             _ => None,
         }
@@ -275,6 +319,7 @@ impl Engine for WiredTigerEngine {
             update_messages: false,
             exact_counts: false,
             held_snapshots_keep_space: false,
+            held_snapshot_bytes_max: Some(self.core.cache_bytes() / HELD_CACHE_PART),
             cheap_range_delete: true,
             compression: COMPRESSORS,
         }

@@ -76,6 +76,9 @@ impl Pacer {
                 if worker.moved_on() && worker.stabilize().is_err() {
                     worker.counters.background_errors.fetch_add(1, Ordering::Relaxed);
                 }
+                if worker.shrink_cache().is_err() {
+                    worker.counters.background_errors.fetch_add(1, Ordering::Relaxed);
+                }
             }
         };
         let thread = std::thread::Builder::new()

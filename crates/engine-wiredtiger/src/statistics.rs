@@ -35,13 +35,18 @@ impl Core {
             ("errors reported", self.connection.errors()),
         ];
         let figures = self.connection.session()?.statistics(None)?;
-        let cache_bytes = figures.iter().find(|(name, _)| *name == CACHE_BYTES).map_or(0, |(_, bytes)| *bytes);
+        let cache_bytes = cache_bytes_of(&figures);
         Ok(EngineStats {
             disk_bytes: folder::disk_bytes(self.connection.dir())?,
             free_bytes: 0,
             cache_bytes,
             counters: own.into_iter().chain(figures).collect(),
         })
+    }
+
+    /// What is in the cache, which may be more than its size.
+    pub fn cache_used_bytes(&self) -> Result<u64> {
+        Ok(cache_bytes_of(&self.connection.session()?.statistics(None)?))
     }
 
     pub fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
@@ -51,4 +56,8 @@ impl Core {
         let disk_bytes = self.file_bytes(record.table);
         Ok(TreeStats { keys: record.keys, data_bytes: record.bytes, disk_bytes, free_bytes })
     }
+}
+
+fn cache_bytes_of(figures: &[(&'static str, u64)]) -> u64 {
+    figures.iter().find(|(name, _)| *name == CACHE_BYTES).map_or(0, |(_, bytes)| *bytes)
 }

@@ -42,6 +42,7 @@ struct Inner {
 #[derive(Default)]
 pub struct ModelEngine {
     updates: Option<Arc<dyn UpdateFunction>>,
+    held_snapshot_bytes_max: Option<u64>,
     inner: Mutex<Inner>,
 }
 
@@ -53,7 +54,12 @@ impl ModelEngine {
 
     /// An empty engine that takes update messages.
     pub fn with_updates(updates: Arc<dyn UpdateFunction>) -> ModelEngine {
-        ModelEngine { updates: Some(updates), inner: Mutex::default() }
+        ModelEngine { updates: Some(updates), ..ModelEngine::default() }
+    }
+
+    /// An empty engine whose held snapshots are said to take memory (see [`Capabilities::held_snapshot_bytes_max`]).
+    pub fn with_costly_snapshots(held_snapshot_bytes_max: u64) -> ModelEngine {
+        ModelEngine { held_snapshot_bytes_max: Some(held_snapshot_bytes_max), ..ModelEngine::default() }
     }
 
     /// The engine as it reopens after a crash of this one: at its last checkpoint.
@@ -87,7 +93,8 @@ impl ModelEngine {
 
     fn at(&self, state: State) -> ModelEngine {
         let inner = Inner { current: state.clone(), checkpointed: state, ..Inner::default() };
-        ModelEngine { updates: self.updates.clone(), inner: Mutex::new(inner) }
+        let (updates, inner) = (self.updates.clone(), Mutex::new(inner));
+        ModelEngine { updates, inner, held_snapshot_bytes_max: self.held_snapshot_bytes_max }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -191,6 +198,7 @@ impl Engine for ModelEngine {
             update_messages: self.updates.is_some(),
             exact_counts: true,
             held_snapshots_keep_space: false,
+            held_snapshot_bytes_max: self.held_snapshot_bytes_max,
             cheap_range_delete: false,
             compression: &[],
         }

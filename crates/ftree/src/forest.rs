@@ -378,6 +378,7 @@ impl Engine for Forest {
             update_messages: self.core.options.updates.is_some(),
             exact_counts: false,
             held_snapshots_keep_space: false,
+            held_snapshot_bytes_max: None,
             cheap_range_delete: true,
             compression: &["none", "lz4", "zstd"],
         }

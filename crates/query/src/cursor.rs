@@ -217,6 +217,10 @@ impl Cursor {
                 if !exhausted {
                     root.suspend(&mut run);
                 }
+                drop(run);
+                if root.has_read_all() {
+                    *view = view.released();
+                }
                 exhausted
             }
         };

@@ -255,6 +255,7 @@ impl CommitPath {
         let weight = request.weight();
         let outcome = self.queue.submit(request, weight, |group| {
             self.guarded(group, |group| {
+                self.release_states();
                 self.engine.wait_for_room();
                 self.process(&mut self.lock(), group)
             })

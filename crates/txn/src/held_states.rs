@@ -1,6 +1,7 @@
 //! The states of the history window that are held, and which of them are let go (see `past.rs`).
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,8 @@ const ASKED_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct Past {
     held: Mutex<Held>,
+    /// How much was logged when it was looked at last whether states are to be released.
+    pub looked_at: AtomicU64,
 }
 
 #[derive(Default)]
@@ -32,6 +35,8 @@ pub(crate) struct State {
     pub time: u64,
     pub since: Instant,
     pub asked_for: bool,
+    /// How much was logged by then.
+    pub log_bytes: u64,
     /// So many bulk loads had ended before the snapshot was taken.
     pub loads: usize,
     pub snapshot: Arc<dyn Snapshot>,
@@ -75,6 +80,15 @@ impl Held {
         if let Some(oldest) = self.states.front() {
             self.made.retain(|(time, _)| *time >= oldest.time);
         }
+    }
+
+    /// Takes out the states that are older than so many bytes of log.
+    pub fn release(&mut self, log_bytes: u64) -> Vec<State> {
+        let count = self.states.iter().take_while(|state| state.log_bytes < log_bytes).count();
+        let released = self.states.drain(..count).collect();
+        let oldest = self.states.front().map_or(u64::MAX, |state| state.time);
+        self.made.retain(|(time, _)| *time >= oldest);
+        released
     }
 
     /// The newest state that is not newer than `time`, if it has all that was loaded before then (P1).

@@ -12,6 +12,7 @@
 //! Lock order: the commit lock, then the lock of the held states.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use arbor_base::TreeId;
@@ -32,6 +33,8 @@ const DISTANCE_LOG_BYTES: u64 = 32 << 20;
 const MADE_MAX: usize = 4;
 /// The longest window where held snapshots keep space from being used again.
 const COSTLY_WINDOW: Duration = Duration::from_secs(5);
+/// After so much more log it is looked whether states take memory that the engine needs.
+const LOOK_LOG_BYTES: u64 = 1 << 20;
 
 impl CommitPath {
     /// Fills an empty tree past the log. Until a checkpoint has made it durable nothing may refer to it.
@@ -49,6 +52,21 @@ impl CommitPath {
     /// No state is held any more.
     pub fn forget_states(&self) {
         self.past().iter().for_each(|past| *past.lock() = Held::default());
+    }
+
+    /// Gives up the states whose snapshots take memory that the writer needs. Called before each group of commits; an
+    /// engine that keeps what its snapshots show in its cache does not get on otherwise.
+    pub fn release_states(&self) {
+        let Some(past) = self.past() else { return };
+        let written = self.log_written();
+        if written < past.looked_at.load(Ordering::Relaxed) + LOOK_LOG_BYTES {
+            return;
+        }
+        past.looked_at.store(written, Ordering::Relaxed);
+        if let Some(most) = self.engine().capabilities().held_snapshot_bytes_max {
+            let released = past.lock().release(written.saturating_sub(most));
+            drop(released);
+        }
     }
 
     /// Called about every second.
@@ -87,7 +105,7 @@ impl CommitPath {
 
     /// The present state and its time, held from now on; `None`: it is younger than `time`.
     fn present(&self, asked_for: bool, time: u64) -> Result<Option<(ReadView, u64)>> {
-        let (snapshot, last_time, loads) = {
+        let (snapshot, last_time, log_bytes, loads) = {
             let committed = self.lock();
             if committed.last_time > time {
                 return Ok(None);
@@ -96,14 +114,14 @@ impl CommitPath {
                 return Err(Error::OutOfSpace { context: "commits are not visible yet".into() });
             }
             let loads = self.past().map_or(0, |past| past.lock().loads.len());
-            (self.engine().snapshot()?, committed.last_time, loads)
+            (self.engine().snapshot()?, committed.last_time, self.log_written(), loads)
         };
         if let Some(past) = self.past() {
             let mut held = past.lock();
             held.log_bytes = self.log_written();
             held.forget(self.window());
             let (since, snapshot) = (Instant::now(), snapshot.clone());
-            held.hold(State { time: last_time, since, asked_for, loads, snapshot });
+            held.hold(State { time: last_time, since, asked_for, log_bytes, loads, snapshot });
         }
         Ok(Some((ReadView::new(snapshot), last_time)))
     }

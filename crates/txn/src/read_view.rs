@@ -37,6 +37,12 @@ impl ReadView {
         ReadView { snapshot, position, frozen: (!written.is_empty()).then(|| Arc::new(written)) }
     }
 
+    /// The same position without its rows, for who has read all that it needs: a snapshot that is held takes space, in some
+    /// engines memory too.
+    pub fn released(&self) -> ReadView {
+        ReadView::new(Arc::new(Released(self.position)))
+    }
+
     fn overlay(&self) -> Option<Overlay<'_>> {
         self.frozen.as_deref().map(|written| Overlay { snapshot: &*self.snapshot, written })
     }
@@ -73,5 +79,42 @@ impl View for ReadView {
             None => Ok(ledger::counter_in(self.snapshot.get(LEDGER, &ledger::counter_key(id))?)),
             Some(overlay) => overlay.counter(id),
         }
+    }
+}
+
+/// Shows no tree.
+struct Released(Position);
+
+impl Snapshot for Released {
+    fn position(&self) -> Position {
+        self.0
+    }
+
+    fn get(&self, tree: TreeId, _key: &[u8]) -> arbor_engine::Result<Option<Cow<'_, [u8]>>> {
+        Err(arbor_engine::Error::UnknownTree(tree))
+    }
+
+    fn cursor(&self, tree: TreeId) -> arbor_engine::Result<Box<dyn Cursor + '_>> {
+        Err(arbor_engine::Error::UnknownTree(tree))
+    }
+
+    fn estimate(&self, tree: TreeId, _from: &[u8], _to: Option<&[u8]>) -> arbor_engine::Result<RangeEstimate> {
+        Err(arbor_engine::Error::UnknownTree(tree))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_released_view_holds_no_snapshot() {
+        let snapshot: Arc<dyn Snapshot> = Arc::new(Released(Position(7)));
+        let held = Arc::downgrade(&snapshot);
+        let mut view = ReadView::new(snapshot);
+        assert!(held.upgrade().is_some());
+        view = view.released();
+        assert!(held.upgrade().is_none());
+        assert!(view.position() == Position(7) && view.get(TreeId(1), b"a").is_err());
     }
 }

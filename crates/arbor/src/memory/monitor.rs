@@ -80,13 +80,13 @@ impl Monitor {
         if resident > limit / 2 { NEAR } else { FAR }
     }
 
-    /// Answers what the caches hold. Notes those that are new, and those that a user has given another size.
+    /// Answers what the caches hold; what they hold beyond their size, like values that readers stand on, is apart. Notes those that are new, and those that a user has given another size.
     fn look_at_caches(&mut self) -> u64 {
         let number = |name: String| self.engine.parameter(&name)?.parse::<u64>().ok();
         let mut used = 0;
         for engine in ENGINES {
             let Some(size) = number(format!("{engine}.cacheBytes")) else { continue };
-            used += number(format!("{engine}.cacheUsedBytes")).unwrap_or(size);
+            used += number(format!("{engine}.cacheUsedBytes")).unwrap_or(size).min(size);
             match self.caches.iter_mut().find(|cache| cache.engine == *engine) {
                 Some(cache) if cache.given == size => {}
                 Some(cache) => (cache.configured, cache.given) = (size, size),

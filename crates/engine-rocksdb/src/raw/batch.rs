@@ -9,6 +9,8 @@ pub struct WriteBatch {
     pub(super) batch: *mut ffi::rocksdb_writebatch_t,
     /// Bytes of keys and values, and what a memtable adds to each row.
     pub bytes: u64,
+    /// Bytes of the largest value.
+    pub largest: u64,
 }
 
 /// A skip list node and the row's header, about.
@@ -23,12 +25,13 @@ impl WriteBatch {
     pub fn new() -> WriteBatch {
         // SAFETY: R1.
         let batch = unsafe { ffi::rocksdb_writebatch_create() };
-        WriteBatch { batch, bytes: 0 }
+        WriteBatch { batch, bytes: 0, largest: 0 }
     }
 
     #[allow(unsafe_code)]
     pub fn put(&mut self, content: Content, key: &[u8], value: &[u8]) {
         self.bytes += (key.len() + value.len()) as u64 + ROW_OVERHEAD_BYTES;
+        self.largest = self.largest.max(value.len() as u64);
         let (prefix, end) = (content.prefix(), [ROW]);
         let (keys, lengths) = ([chars(&prefix), chars(key)], [prefix.len(), key.len()]);
         let (values, value_lengths) = ([chars(value), chars(&end)], [value.len(), end.len()]);

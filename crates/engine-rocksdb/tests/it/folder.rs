@@ -1,4 +1,4 @@
-//! Folders that are in use, foreign or damaged, and the space of dropped trees.
+//! Folders that are in use, foreign or damaged, the space of dropped trees, and what reads beside large rows take.
 #![cfg(feature = "rocksdb")]
 
 use std::fs;
@@ -197,4 +197,38 @@ fn a_huge_group_waits_for_the_log() {
     engine.apply(&[huge]).unwrap();
     let keys = engine.tree_stats(TREE).unwrap().keys;
     assert!((6000..24_000).contains(&keys), "{keys}");
+}
+
+/// Each file of the first level has a large row. 400 finds of a small one read all of them, and scans held one of each file.
+#[test]
+fn large_rows_are_read_when_they_are_needed() {
+    const LARGE: usize = 8 << 20;
+    let scratch = tempfile::tempdir().unwrap();
+    let engine = open(scratch.path()).unwrap();
+    let (small, large) = (TREE, TreeId(2));
+    apply(&engine, vec![create(), Op::CreateTree { tree: large, options: TreeOptions::default() }]);
+    for n in 0..3u64 {
+        let value = Rng::new(n).bytes(LARGE);
+        apply(&engine, vec![Op::Put { tree: large, key: n.to_be_bytes().to_vec(), value }]);
+        if n == 0 {
+            apply(&engine, (0..20).map(put).collect());
+        }
+        engine.checkpoint().unwrap();
+    }
+    assert_eq!(table_files(scratch.path()).len(), 3);
+    let figure = |name: &str| engine.stats().unwrap().counters.iter().find(|(known, _)| *known == name).unwrap().1;
+    let snapshot = engine.snapshot().unwrap();
+    let before = figure("cache_read_in_bytes");
+    let mut cursor = snapshot.cursor(small).unwrap();
+    let (mut count, mut more) = (0, cursor.first().unwrap());
+    while more {
+        (count, more) = (count + 1, cursor.next().unwrap());
+    }
+    let read = figure("cache_read_in_bytes") - before;
+    assert!(count == 20 && read < 1 << 20, "{count} rows, {read} bytes");
+    drop(cursor);
+    let mut cursor = snapshot.cursor(large).unwrap();
+    assert!(cursor.first().unwrap());
+    let held = figure("cache_pinned_bytes");
+    assert!((LARGE as u64..2 * LARGE as u64).contains(&held), "{held} bytes");
 }

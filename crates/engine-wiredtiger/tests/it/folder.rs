@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::contract::Rng;
@@ -258,6 +259,38 @@ fn a_group_larger_than_the_cache_applies() {
     let snapshot = engine.snapshot().unwrap();
     assert!((0..100u64).all(|n| snapshot.get(TREE, &n.to_be_bytes()).unwrap().is_some()));
     engine.checkpoint().unwrap();
+}
+
+/// One open cursor and four documents of 11 MB ended writing: WiredTiger rolled the writer back until it gave up.
+#[test]
+fn a_held_snapshot_does_not_end_writing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let options = WiredTigerOptions { cache_bytes: 32 << 20, ..WiredTigerOptions::default() };
+    let engine = WiredTigerEngine::open(scratch.path(), options).unwrap();
+    let cache_bytes = || {
+        let stats = engine.stats().unwrap();
+        stats.counters.iter().find(|(name, _)| *name == "cache: maximum bytes configured").unwrap().1
+    };
+    apply(&engine, vec![create(1), put(100)]);
+    let snapshot = engine.snapshot().unwrap();
+    for n in 0..6u64 {
+        apply(
+            &engine,
+            vec![Op::Put { tree: TREE, key: n.to_be_bytes().to_vec(), value: Rng::new(n).bytes(11_000_000) }],
+        );
+    }
+    assert!(cache_bytes() > 32 << 20);
+    assert_eq!(engine.parameter("cacheBytes").unwrap(), (32 << 20).to_string());
+    assert!(snapshot.get(TREE, &0u64.to_be_bytes()).unwrap().is_none());
+    assert!(snapshot.get(TREE, &100u64.to_be_bytes()).unwrap().is_some());
+    drop(snapshot);
+    engine.checkpoint().unwrap();
+    let begun = Instant::now();
+    while cache_bytes() > 32 << 20 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{} bytes", cache_bytes());
+        std::thread::yield_now();
+    }
+    assert!((0..6u64).all(|n| engine.snapshot().unwrap().get(TREE, &n.to_be_bytes()).unwrap().is_some()));
 }
 
 /// Checkpoints of WiredTiger's own, here those of a compaction and of closing, do not pass the barrier.

@@ -166,6 +166,10 @@ impl Operator for GroupRows {
         matches!(&self.state, State::Done(groups) if groups.is_empty())
     }
 
+    fn has_read_all(&self) -> bool {
+        !matches!(self.state, State::Collecting(_))
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         StageDoc::new("GROUP", detail)
             .tally(&self.tally)

@@ -50,6 +50,10 @@ impl Operator for Known {
         self.input.is_done()
     }
 
+    fn has_read_all(&self) -> bool {
+        self.input.has_read_all()
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         self.input.explain(detail)
     }

@@ -32,6 +32,10 @@ impl Operator for Limit {
         self.tally.advanced >= self.limit || self.input.is_done()
     }
 
+    fn has_read_all(&self) -> bool {
+        self.input.has_read_all()
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         let stage = StageDoc::new("LIMIT", detail).tally(&self.tally);
         stage.with("limitAmount", int(self.limit).as_ref()).input(self.input.explain(detail))

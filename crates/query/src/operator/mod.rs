@@ -97,6 +97,11 @@ pub trait Operator: Send {
         false
     }
 
+    /// Whether it will read nothing of the collection any more: what is left is in memory or in files of its own.
+    fn has_read_all(&self) -> bool {
+        false
+    }
+
     /// How many rows there are in all, where that is known once the first one is out.
     fn rows_in_all(&self) -> Option<u64> {
         None

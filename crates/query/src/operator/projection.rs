@@ -38,6 +38,10 @@ impl Operator for Project {
         self.input.is_done()
     }
 
+    fn has_read_all(&self) -> bool {
+        self.input.has_read_all()
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         let name = if is_simple(&self.projection) { "PROJECTION_SIMPLE" } else { "PROJECTION_DEFAULT" };
         StageDoc::new(name, detail).tally(&self.tally).with("transformBy", &self.spec).input(self.input.explain(detail))

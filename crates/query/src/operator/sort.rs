@@ -247,6 +247,10 @@ impl Operator for Sort {
         matches!(&self.state, State::Sorted(entries) if entries.len() == 0)
     }
 
+    fn has_read_all(&self) -> bool {
+        !matches!(self.state, State::Collecting)
+    }
+
     fn rows_in_all(&self) -> Option<u64> {
         (!matches!(self.state, State::Collecting)).then_some(self.read)
     }

@@ -1,3 +1,4 @@
 //! The integration tests of `server` in one binary: one link instead of one for each file.
 
 mod connections;
+mod reply_memory;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::support::{Rig, rig, rows};
 use arbor_base::{Position, TreeId};
-use arbor_disk::Random;
+use arbor_disk::{FaultyDisk, Random};
+use arbor_engine::model::ModelEngine;
 use arbor_txn::testing::InMemory;
 use arbor_txn::{CounterId, Durability::Applied, Error, Options, Retention, TreeOptions, View};
 
@@ -106,6 +107,34 @@ fn what_is_behind_the_window_is_too_old() {
         "the last one is held until the next"
     );
     assert!(matches!(rig.transactions.view_at(1), Err(Error::SnapshotTooOld { .. })));
+}
+
+/// WiredTiger keeps what its snapshots show in its cache: states of five minutes made the writer wait for room that never came,
+/// and ended writing.
+#[test]
+fn states_that_take_the_engines_memory_are_given_up() {
+    const HELD_BYTES_MAX: u64 = 4 << 20;
+    let history = Some(Retention { bytes: 1 << 30, time: Duration::ZERO });
+    let options = Options { history, ..Options::default() };
+    let engine = ModelEngine::with_costly_snapshots(HELD_BYTES_MAX);
+    let rig = Rig::over(InMemory::open(FaultyDisk::new(), engine, options).unwrap());
+    let tree = rig.tree();
+    let text = "x".repeat(1 << 20);
+    let times: Vec<u64> = (0..10)
+        .map(|n| {
+            rig.put(tree, "a", &format!("{n}{text}"));
+            rig.transactions.read_timed().unwrap().1
+        })
+        .collect();
+    let is_held = |time: &u64| match rig.transactions.view_at(*time) {
+        Ok(_) => true,
+        Err(Error::SnapshotTooOld { .. }) => false,
+        Err(other) => panic!("{other}"),
+    };
+    let held: Vec<bool> = times.iter().map(is_held).collect();
+    assert_eq!(held.iter().filter(|held| !**held).count(), held.iter().take_while(|held| !**held).count(), "{held:?}");
+    assert!(held.iter().filter(|held| **held).count() as u64 <= HELD_BYTES_MAX / (1 << 20) + 1, "{held:?}");
+    assert_eq!(rows(&rig.transactions.view_at(times[9]).unwrap(), tree).len(), 1);
 }
 
 #[test]
