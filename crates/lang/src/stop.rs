@@ -19,6 +19,8 @@ struct Check<F: ?Sized> {
     ask: F,
 }
 
+type SharedCheck = Rc<Check<dyn Fn() -> Result<()>>>;
+
 impl Check<dyn Fn() -> Result<()>> {
     fn ask(&self) -> Result<()> {
         if let Some(error) = self.ended.get() {
@@ -29,7 +31,7 @@ impl Check<dyn Fn() -> Result<()>> {
 }
 
 thread_local! {
-    static CHECK: RefCell<Option<Rc<Check<dyn Fn() -> Result<()>>>>> = const { RefCell::new(None) };
+    static CHECK: RefCell<Option<SharedCheck>> = const { RefCell::new(None) };
     static TICKS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -52,7 +54,7 @@ pub fn stoppable<T>(check: impl Fn() -> Result<()> + 'static, work: impl FnOnce(
 }
 
 /// The check to come back to, however the work ends.
-struct Before(Option<Rc<Check<dyn Fn() -> Result<()>>>>);
+struct Before(Option<SharedCheck>);
 
 impl Drop for Before {
     fn drop(&mut self) {

@@ -209,8 +209,8 @@ fn check_crossings(chain: &Chain) -> Result<(), Fault> {
     };
     match &chain.index {
         Some(index) => {
-            let leaves = index.leaves().iter().take_while(|leaf| tick_for(leaf.edges.len().pow(2)).is_ok());
-            leaves.map(|leaf| check(&leaf.edges)).collect()
+            let mut leaves = index.leaves().iter().take_while(|leaf| tick_for(leaf.edges.len().pow(2)).is_ok());
+            leaves.try_for_each(|leaf| check(&leaf.edges))
         }
         None => check(&(0..count as u32).collect::<Vec<_>>()),
     }

@@ -184,7 +184,8 @@ const WORKS: &[(&str, Work)] = &[
         let branches: Vec<DocBuf> = (0..n).map(|n| one("x", n as i32)).collect();
         filter(&one("x", 1), &one("$or", &branches.iter().collect::<ArrayBuf>()))
     }),
-    ("$all", |n| filter(&one("x", &names(n)), &one("x", &one("$all", &names(n))))),
+    // each value looks through the array of the document: n times m steps, which can be interrupted
+    ("$all", |n| filter(&one("x", &names(20)), &one("x", &one("$all", &names(n))))),
     ("$type", |n| filter(&one("x", 1), &one("x", &one("$type", &vec![2; 10 * n].into_iter().collect::<ArrayBuf>())))),
     ("$bitsAllSet", |n| filter(&one("x", 1), &one("x", &one("$bitsAllSet", &numbers(5 * n))))),
     ("$geoWithin", |n| geo("$geoWithin", "Polygon", n)),
