@@ -357,7 +357,7 @@ def fields(n, value):
     return {f"a{i}": value for i in range(n)}
 
 
-# Debug builds take 15 times as long for everything; what heard nobody took up to 5 seconds.
+# Debug builds take 15 times as long for everything; statements that did not check took up to 5 seconds.
 LIMIT_MS = 300
 OVERRUN_S_MAX = 1.0
 

@@ -83,8 +83,8 @@ impl Disk for RealDisk {
     }
 }
 
-/// Creates the folder and its missing parents, and has each name synced in the folder that it stands in. `sync`: makes the names in a
-/// folder durable.
+/// Creates the directory and its missing parents, and has each name synced in its parent. `sync`: makes the names in a
+/// directory durable.
 fn create_durably(dir: &Path, sync: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
     if dir.as_os_str().is_empty() || dir.parent().is_none() {
         return Ok(());
@@ -101,7 +101,7 @@ fn create_durably(dir: &Path, sync: &dyn Fn(&Path) -> Result<()>) -> Result<()> 
     match fs::create_dir(dir) {
         Ok(()) => {}
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
-        Err(e) => return Err(Error::from_io("create folder", dir, e)),
+        Err(e) => return Err(Error::from_io("create directory", dir, e)),
     }
     sync(parent)
 }
@@ -265,13 +265,13 @@ mod tests {
         assert!(RealDisk.free_bytes(dir.path()).unwrap() > 0);
     }
 
-    /// A file system that loses, when the power fails, every name that was not synced in its folder.
+    /// A file system that loses, when the power fails, every name that was not synced in its directory.
     #[test]
-    fn created_folders_outlast_a_power_failure() {
+    fn created_directories_outlast_a_power_failure() {
         let dir = tempfile::tempdir().unwrap();
         let durable = RefCell::new(BTreeSet::from([dir.path().to_owned()]));
-        let sync = |folder: &Path| {
-            let inside = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let sync = |directory: &Path| {
+            let inside = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
             durable.borrow_mut().extend(inside);
             Ok(())
         };
@@ -287,7 +287,8 @@ mod tests {
         create_durably(&found, &sync).unwrap();
         assert!(left(&found));
         // Nothing above is ours: it may not be synced, and everything else is an error.
-        let denied = |kind: io::ErrorKind| move |folder: &Path| Err(Error::from_io("sync folder", folder, kind.into()));
+        let denied =
+            |kind: io::ErrorKind| move |directory: &Path| Err(Error::from_io("sync directory", directory, kind.into()));
         assert!(create_durably(&found, &denied(io::ErrorKind::PermissionDenied)).is_ok());
         assert!(create_durably(&found, &denied(io::ErrorKind::InvalidInput)).is_err());
         assert!(create_durably(&found.join("new"), &denied(io::ErrorKind::PermissionDenied)).is_err());

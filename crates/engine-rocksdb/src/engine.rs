@@ -203,7 +203,7 @@ impl Core {
         self.unflushed_bytes.load(Ordering::Relaxed) > self.memtable_bytes.load(Ordering::Relaxed)
     }
 
-    /// Of all memtables.
+    /// Bytes of all memtables.
     pub fn memtables_bytes(&self) -> u64 {
         self.unflushed_bytes.load(Ordering::Relaxed) + self.flushing_bytes.load(Ordering::Relaxed)
     }

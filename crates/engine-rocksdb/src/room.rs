@@ -49,7 +49,7 @@ impl Core {
             || self.is_compaction_behind()
     }
 
-    /// A compaction stands on a row of each file that it reads, and a large value makes a file of its own.
+    /// A compaction holds a row of each file that it reads, and a large value makes a file of its own.
     fn is_compaction_behind(&self) -> bool {
         let largest = self.largest_value_bytes.load(Ordering::Relaxed);
         if largest < LARGE_VALUE_BYTES {

@@ -21,7 +21,7 @@ const TRANSACTION_BYTES: usize = 8 << 20;
 /// How often a transaction that WiredTiger rolled back is tried again, with growing pauses (together 13 s).
 const ROLLBACKS_MAX: u64 = 50;
 
-/// From so many on the cache grows for each.
+/// From this many on the cache grows for each.
 const ROLLBACKS_BEFORE_GROWTH: u64 = 3;
 
 /// WiredTiger keeps what a transaction changes in its cache, and rolls it back when that is too much: for a large one

@@ -50,9 +50,9 @@ pub(crate) struct Core {
     pub published: Arc<Published>,
     pub options: WiredTigerOptions,
     cache_bytes: AtomicU64,
-    /// What the cache has beside that, since snapshots hold more than it has room for.
+    /// Bytes the cache has in addition, since snapshots hold more than it has room for.
     extra_bytes: AtomicU64,
-    /// What the large transaction needs that is being applied, else 0.
+    /// Bytes for the large transaction that is being applied, else 0.
     transaction_bytes: AtomicU64,
     pub barrier: Mutex<Option<Barrier>>,
     pub stable: Mutex<Stable>,
@@ -162,20 +162,20 @@ impl Core {
         self.cache_bytes.load(Ordering::Relaxed)
     }
 
-    /// Tells WiredTiger how large its cache is to be now. Requires: the caller holds the book.
+    /// Sets the size of WiredTiger's cache. Requires: the caller holds the book.
     pub fn resize_cache(&self) -> Called {
         let usual = self.cache_bytes().max(self.transaction_bytes.load(Ordering::Relaxed));
         let bytes = usual + self.extra_bytes.load(Ordering::Relaxed);
         self.connection.reconfigure(&format!("cache_size={bytes}"))
     }
 
-    /// Makes room in the cache for a transaction that needs so much of it; 0: for none.
+    /// Makes room in the cache for a transaction that needs that many bytes; 0: for none.
     pub fn make_room(&self, transaction_bytes: u64) -> Result<()> {
         let before = self.transaction_bytes.swap(transaction_bytes, Ordering::Relaxed);
         if before.max(transaction_bytes) > self.cache_bytes() { Ok(self.resize_cache()?) } else { Ok(()) }
     }
 
-    /// Gives the cache a quarter more: snapshots hold so much of it that nothing can be written. What the log has is to be
+    /// Gives the cache a quarter more: snapshots hold too much of it for anything to be written. What the log has is to be
     /// applied, so the alternative would be the end of writing; the budget of the process sees the extra and others give way.
     pub fn grow_cache(&self) -> Result<()> {
         self.extra_bytes.fetch_add(self.cache_bytes() / 4, Ordering::Relaxed);

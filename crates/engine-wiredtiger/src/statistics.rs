@@ -34,17 +34,17 @@ impl Core {
             ("background errors", load(&self.counters.background_errors)),
             ("errors reported", self.connection.errors()),
         ];
-        let figures = self.connection.session()?.statistics(None)?;
-        let cache_bytes = cache_bytes_of(&figures);
+        let counters = self.connection.session()?.statistics(None)?;
+        let cache_bytes = cache_bytes_of(&counters);
         Ok(EngineStats {
             disk_bytes: folder::disk_bytes(self.connection.dir())?,
             free_bytes: 0,
             cache_bytes,
-            counters: own.into_iter().chain(figures).collect(),
+            counters: own.into_iter().chain(counters).collect(),
         })
     }
 
-    /// What is in the cache, which may be more than its size.
+    /// Bytes in the cache, which may be more than its size.
     pub fn cache_used_bytes(&self) -> Result<u64> {
         Ok(cache_bytes_of(&self.connection.session()?.statistics(None)?))
     }
@@ -58,6 +58,6 @@ impl Core {
     }
 }
 
-fn cache_bytes_of(figures: &[(&'static str, u64)]) -> u64 {
-    figures.iter().find(|(name, _)| *name == CACHE_BYTES).map_or(0, |(_, bytes)| *bytes)
+fn cache_bytes_of(counters: &[(&'static str, u64)]) -> u64 {
+    counters.iter().find(|(name, _)| *name == CACHE_BYTES).map_or(0, |(_, bytes)| *bytes)
 }

@@ -160,7 +160,7 @@ pub struct Capabilities {
     pub exact_counts: bool,
     /// As long as a snapshot is held, no space is used again that later states have freed.
     pub held_snapshots_keep_space: bool,
-    /// Once so much was written behind a held snapshot, what it shows takes memory that the writer needs. `None`: the memory
+    /// Once this much was written behind a held snapshot, what it shows takes memory that the writer needs. `None`: the memory
     /// of the engine does not depend on snapshots.
     pub held_snapshot_bytes_max: Option<u64>,
     /// Range deletes cost much less than deleting each key.

@@ -99,7 +99,7 @@ impl<'a> From<Doc<'a>> for Input<'a> {
     }
 }
 
-/// Whether `{ $meta: <name> }` stands anywhere in a specification; not in `$literal`. No longer true when the statement is to stop,
+/// Returns true if `{ $meta: <name> }` is anywhere in a specification; not in `$literal`. No longer true when the statement is to stop,
 /// which its parsing finds out ([`stop::ended`]).
 pub fn mentions(spec: ValueRef<'_>, kind: MetaKind) -> bool {
     match spec {

@@ -12,9 +12,9 @@ use arbor_base::memory;
 
 use crate::{Code, Error, Result};
 
-/// How to find out whether to go on.
+/// The question whether the work is to continue.
 struct Check<F: ?Sized> {
-    /// What the work was told to end with. It stays that: loops that cannot return an error end early, and who called them asks again.
+    /// The error that ended the work. It stays that: loops that cannot return an error end early, and their callers ask again.
     ended: OnceCell<Error>,
     ask: F,
 }
@@ -103,7 +103,7 @@ pub fn check() -> Result<()> {
     ask()
 }
 
-/// The error that ended the work, if one did. It costs next to nothing: nobody is asked. For functions that are called in loops and
+/// The error that ended the work, if one did. It costs next to nothing: the check does not run. For functions that are called in loops and
 /// hold some whose loops end early.
 #[inline]
 pub fn ended() -> Result<()> {
@@ -181,7 +181,7 @@ mod tests {
         assert!(CHECK.with_borrow(Option::is_none));
     }
 
-    /// The process tells one statement once that it takes too much memory.
+    /// The process stops one statement, once, for taking too much memory.
     #[test]
     fn what_ended_work_once_ends_it_for_good() {
         let asked = Cell::new(0);

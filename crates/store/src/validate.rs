@@ -51,7 +51,7 @@ impl Report {
 }
 
 impl Store {
-    /// Checks the collection at a snapshot; writers go on meanwhile. Ends when the statement is to stop.
+    /// Checks the collection at a snapshot; writers continue meanwhile. Ends when the statement is to stop.
     pub fn validate(&self, namespace: &Namespace, full: bool) -> Result<Report> {
         let (collection, view) =
             self.snapshot(namespace)?.ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
@@ -75,7 +75,7 @@ struct Check<'a> {
     report: Report,
 }
 
-/// What a document has in one index.
+/// Keys of a document in one index.
 struct OwnKeys {
     id_key: Vec<u8>,
     /// Sorted. `None`: they cannot be made.

@@ -16,7 +16,7 @@ const ASKED_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct Past {
     held: Mutex<Held>,
-    /// How much was logged when it was looked at last whether states are to be released.
+    /// Bytes that were logged at the last check whether states are to be released.
     pub looked_at: AtomicU64,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct State {
     pub time: u64,
     pub since: Instant,
     pub asked_for: bool,
-    /// How much was logged by then.
+    /// Bytes that were logged by then.
     pub log_bytes: u64,
     /// So many bulk loads had ended before the snapshot was taken.
     pub loads: usize,
@@ -82,7 +82,7 @@ impl Held {
         }
     }
 
-    /// Takes out the states that are older than so many bytes of log.
+    /// Takes out the states that are older than this many bytes of log.
     pub fn release(&mut self, log_bytes: u64) -> Vec<State> {
         let count = self.states.iter().take_while(|state| state.log_bytes < log_bytes).count();
         let released = self.states.drain(..count).collect();

@@ -33,7 +33,7 @@ const DISTANCE_LOG_BYTES: u64 = 32 << 20;
 const MADE_MAX: usize = 4;
 /// The longest window where held snapshots keep space from being used again.
 const COSTLY_WINDOW: Duration = Duration::from_secs(5);
-/// After so much more log it is looked whether states take memory that the engine needs.
+/// After this many more bytes of log it is checked whether states take memory that the engine needs.
 const LOOK_LOG_BYTES: u64 = 1 << 20;
 
 impl CommitPath {

@@ -37,7 +37,7 @@ impl ReadView {
         ReadView { snapshot, position, frozen: (!written.is_empty()).then(|| Arc::new(written)) }
     }
 
-    /// The same position without its rows, for who has read all that it needs: a snapshot that is held takes space, in some
+    /// Releases the rows and keeps the position, for readers that have all they need: a snapshot that is held takes space, in some
     /// engines memory too.
     pub fn released(&self) -> ReadView {
         ReadView::new(Arc::new(Released(self.position)))

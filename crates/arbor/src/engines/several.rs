@@ -111,7 +111,7 @@ fn cache_of(name: &str, home: &str, default: &str, settings: &Settings) -> Optio
     }
 }
 
-/// RocksDB's memtables stand beside its cache and take up to half as much (four times an eighth).
+/// RocksDB's memtables are outside its cache and take up to half as much (four times an eighth).
 fn without_memtables(name: &str, memory: u64) -> u64 {
     if name == "rocksdb" { memory / 3 * 2 } else { memory }
 }

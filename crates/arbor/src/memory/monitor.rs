@@ -80,7 +80,7 @@ impl Monitor {
         if resident > limit / 2 { NEAR } else { FAR }
     }
 
-    /// Answers what the caches hold; what they hold beyond their size, like values that readers stand on, is apart. Notes those that are new, and those that a user has given another size.
+    /// Answers what the caches hold; what they hold beyond their size, like values that readers hold, is apart. Notes those that are new, and those that a user has given another size.
     fn look_at_caches(&mut self) -> u64 {
         let number = |name: String| self.engine.parameter(&name)?.parse::<u64>().ok();
         let mut used = 0;

@@ -2,7 +2,7 @@
 //!
 //! LMDB, RocksDB and WiredTiger trust what they find in their files: damage may end the process that reads it by a signal. So
 //! `arbor salvage` starts `arbor salvage-rows` on a copy and reads what it writes to its standard output. When the child ends
-//! before it said [`END`], another one goes on after the tree that it was in.
+//! before it said [`END`], another one continues after the tree that it was in.
 //!
 //! | frame | fields behind its first byte, little-endian |
 //! |---|---|
@@ -33,7 +33,7 @@ const END: u8 = 6;
 
 const PIPE_BYTES: usize = 1 << 20;
 
-/// What the child found, in order.
+/// A finding of the child, in order.
 #[derive(Debug, PartialEq)]
 pub enum Found {
     Applied(Position),
@@ -183,7 +183,7 @@ fn write_rows(engine: &dyn Engine, after: Option<TreeId>, frames: &mut impl Writ
     let mut trees = engine.trees()?;
     trees.sort_unstable();
     for tree in trees.into_iter().filter(|tree| after.is_none_or(|after| *tree > after)) {
-        // What stands before the tree reaches the parent, should reading the tree end this process.
+        // The frames before the tree reach the parent, should reading the tree end this process.
         frames.write_all(&[TREE]).and_then(|()| frames.write_all(&tree.0.to_le_bytes())).map_err(written)?;
         frames.flush().map_err(written)?;
         match write_tree(engine, tree, frames) {

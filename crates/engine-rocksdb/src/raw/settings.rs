@@ -21,11 +21,11 @@ const CACHE_PART_BYTES: usize = 16 << 20;
 const CACHE_PARTS_BITS_MAX: u32 = 6;
 /// `kBinarySearchWithFirstKey`, which the C interface has no name for. An iterator looks into every file of the first level;
 /// with the first key of a block in the index it reads the block once it needs the row. Else it holds a block of each file: four
-/// scans of documents of 15.5 MB held 310 MB of blocks, and 400 finds of one small row read 11 MB from each file beside it
+/// scans of documents of 15.5 MB held 310 MB of blocks, and 400 finds of one small row read 11 MB from each file next to it
 /// (2026-11-23).
 const INDEX_WITH_FIRST_KEYS: i32 = 3;
 /// A row that does not fit in what is left of a block begins another one, unless the block has less than 82 bytes: else a large row
-/// shares the block of the small ones before it, and whoever reads those reads it too.
+/// shares the block of the small ones before it, and readers of those read it too.
 const BLOCK_DEVIATION_PERCENT: i32 = 99;
 /// Operands of one key that a memtable holds before the next one becomes a row: a reader merges all of them.
 const OPERANDS_MAX: usize = 100;
@@ -170,7 +170,7 @@ impl Settings {
 }
 
 /// A cache whose parts are large enough that a value of many megabytes drives out what else is in its part: with RocksDB's own
-/// choice, 64 parts of 0.5 MB, five such values that readers stand on stand beside a full cache.
+/// choice, 64 parts of 0.5 MB, five such values that readers hold are outside a full cache.
 ///
 /// # Safety
 /// As R1; the caller owns the cache.

@@ -1,4 +1,4 @@
-//! Folders that are in use, foreign or damaged, the space of dropped trees, and what reads beside large rows take.
+//! Directories that are in use, foreign or damaged, the space of dropped trees, and the cost of reads next to large rows.
 #![cfg(feature = "rocksdb")]
 
 use std::fs;
@@ -216,19 +216,19 @@ fn large_rows_are_read_when_they_are_needed() {
         engine.checkpoint().unwrap();
     }
     assert_eq!(table_files(scratch.path()).len(), 3);
-    let figure = |name: &str| engine.stats().unwrap().counters.iter().find(|(known, _)| *known == name).unwrap().1;
+    let counter = |name: &str| engine.stats().unwrap().counters.iter().find(|(known, _)| *known == name).unwrap().1;
     let snapshot = engine.snapshot().unwrap();
-    let before = figure("cache_read_in_bytes");
+    let before = counter("cache_read_in_bytes");
     let mut cursor = snapshot.cursor(small).unwrap();
     let (mut count, mut more) = (0, cursor.first().unwrap());
     while more {
         (count, more) = (count + 1, cursor.next().unwrap());
     }
-    let read = figure("cache_read_in_bytes") - before;
+    let read = counter("cache_read_in_bytes") - before;
     assert!(count == 20 && read < 1 << 20, "{count} rows, {read} bytes");
     drop(cursor);
     let mut cursor = snapshot.cursor(large).unwrap();
     assert!(cursor.first().unwrap());
-    let held = figure("cache_pinned_bytes");
+    let held = counter("cache_pinned_bytes");
     assert!((LARGE as u64..2 * LARGE as u64).contains(&held), "{held} bytes");
 }

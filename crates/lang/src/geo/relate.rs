@@ -1,4 +1,4 @@
-//! Whether one thing lies within another, or meets it. Neither, when the statement is to stop.
+//! Tests whether one shape is within another, or intersects it. Neither, when the statement is to stop.
 
 use s2::r3::vector::Vector;
 

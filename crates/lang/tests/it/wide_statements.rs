@@ -38,7 +38,7 @@ fn numbers(n: usize) -> ArrayBuf {
     (0..n as i32).map(|n| n.wrapping_mul(7919) % 1_000_003).map(|n| n & i32::MAX).collect()
 }
 
-/// A ring of so many sides.
+/// A ring of `n` sides.
 fn circle(n: usize) -> ArrayBuf {
     let place = |at: usize| {
         let angle = (at % n) as f64 / n as f64 * std::f64::consts::TAU;

@@ -97,7 +97,7 @@ pub trait Operator: Send {
         false
     }
 
-    /// Whether it will read nothing of the collection any more: what is left is in memory or in files of its own.
+    /// Returns true if it reads no more of the collection: the rest is in memory or in files of its own.
     fn has_read_all(&self) -> bool {
         false
     }

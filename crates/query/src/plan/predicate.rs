@@ -42,7 +42,7 @@ pub struct Element {
     pub path: String,
 }
 
-/// What more a filter says is left to the filter: bounds are as right without it, and the planner goes over all of this for each index.
+/// Further predicates are left to the filter: bounds are as right without it, and the planner goes over all of this for each index.
 const PREDICATES_MAX: usize = 4096;
 
 /// The conjuncts of a filter: the parts that must all be true.

@@ -11,7 +11,7 @@ use arbor_server::{After, Handler, Limits, Peer, Place, Server, Session, bind, l
 
 const REPLY_BYTES: usize = 1 << 20;
 
-/// What was reserved for replies when a batch gave its memory back, one entry for each reply.
+/// Bytes reserved for replies when a batch gave its memory back, one entry for each reply.
 type Seen = Arc<Mutex<Vec<u64>>>;
 
 struct Batches {

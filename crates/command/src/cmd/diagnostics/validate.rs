@@ -70,7 +70,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The views of a database are entries of the catalogue: nothing stands beside them that could disagree.
+/// The views of a database are entries of the catalogue: nothing else exists that could disagree.
 fn answer_views(call: &mut Call<'_>, namespace: &Namespace, views: usize) -> Result<()> {
     let (keys, none) = (DocBuf::new().with("_id_", views as i64), ArrayBuf::new());
     let reply = &mut call.reply;
