@@ -273,7 +273,7 @@ fn a_held_snapshot_does_not_end_writing() {
     };
     apply(&engine, vec![create(1), put(100)]);
     let snapshot = engine.snapshot().unwrap();
-    for n in 0..6u64 {
+    for n in 0..16u64 {
         apply(
             &engine,
             vec![Op::Put { tree: TREE, key: n.to_be_bytes().to_vec(), value: Rng::new(n).bytes(11_000_000) }],
@@ -290,7 +290,7 @@ fn a_held_snapshot_does_not_end_writing() {
         assert!(begun.elapsed() < Duration::from_secs(60), "{} bytes", cache_bytes());
         std::thread::yield_now();
     }
-    assert!((0..6u64).all(|n| engine.snapshot().unwrap().get(TREE, &n.to_be_bytes()).unwrap().is_some()));
+    assert!((0..16u64).all(|n| engine.snapshot().unwrap().get(TREE, &n.to_be_bytes()).unwrap().is_some()));
 }
 
 /// Checkpoints of WiredTiger's own, here those of a compaction and of closing, do not pass the barrier.
