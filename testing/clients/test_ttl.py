@@ -41,7 +41,7 @@ def test_dates_expire_and_nothing_else(server):
     c.create_index("at", expireAfterSeconds=600)
     c.create_index([("other", -1)], expireAfterSeconds=600, hidden=True)
     c.insert_many([
-        {"_id": "old", "at": OLD}, {"_id": "new", "at": NEW}, {"_id": "now", "at": NOW},
+        {"_id": "old", "at": OLD}, {"_id": "new", "at": NEW}, {"_id": "now", "at": datetime.datetime.now(datetime.timezone.utc)},
         {"_id": "number", "at": 1}, {"_id": "text", "at": "1970-01-01"}, {"_id": "null", "at": None}, {"_id": "none"},
         {"_id": "both", "at": [NEW, OLD]}, {"_id": "array", "at": [NEW, 5, "x"]}, {"_id": "empty", "at": []},
         {"_id": "hidden index", "other": OLD}, {"_id": "inside", "at": {"at": OLD}},
