@@ -61,7 +61,7 @@ static ROWS: &[Row] = &[
     row("storageEngine", "storage.engine", Text, Apply(engine), "ftree (aliases tokuft, perconaft), lmdb (mmapv1), rocksdb, wiredTiger [default: what the folder was made with, else ftree]"),
     row("journalCommitInterval", "storage.journal.commitIntervalMs", Kind::Number { min: 1, max: 500 }, Apply(|s, v| { s.commit_interval_ms = int(v) as u64; Ok(()) }), "Milliseconds between fsyncs of the log [default: 100]"),
     row("", "storage.mmapv1.journal.commitIntervalMs", Kind::Number { min: 1, max: 500 }, Map(|s, v| { s.commit_interval_ms = int(v) as u64; Ok(()) }, "applied as storage.journal.commitIntervalMs"), ""),
-    row("syncdelay", "storage.syncPeriodSecs", Real, Apply(checkpoints), "Seconds between checkpoints [default: 60]"),
+    row("syncdelay", "storage.syncPeriodSecs", Real, Apply(checkpoints), "Seconds between checkpoints [default: 60; ftree alone: 10]"),
     row("checkpointPeriod", "", COUNT, Apply(checkpoints), ""),
     row("journal", "storage.journal.enabled", Switch, Apply(|s, v| { if !on(v) { s.warn("storage.journal.enabled", ONE_LOG); } Ok(()) }), ""),
     row("nojournal", "", Switch, Ignore(ONE_LOG), ""),
@@ -175,7 +175,7 @@ static ROWS: &[Row] = &[
     row("rocksdbCounters", "storage.rocksdb.counters", Switch, Ignore("figures are read through serverStatus"), ""),
 
     // the fractal tree
-    row("ftreeCacheSizeGB", "storage.ftree.cacheSizeGB", Real, Apply(ftree_cache_gb), "Memory of the fractal tree in GB [default: half of the machine's]"),
+    row("ftreeCacheSizeGB", "storage.ftree.cacheSizeGB", Real, Apply(ftree_cache_gb), "Memory of the fractal tree in GB [default: half of the machine's, less 1 GB]"),
     row("ftreeDirectio", "storage.ftree.directio", Switch, EngineOption("ftree.directio"), "Reads and writes past the page cache"),
     row("ftreeCompression", "storage.ftree.compression", Text, EngineOption("ftree.compression"), "none, lz4 or zstd[:level] [default: zstd]"),
     row("ftreeReadPageSize", "storage.ftree.readPageSize", Bytes, EngineOption("ftree.readPageSize"), ""),
