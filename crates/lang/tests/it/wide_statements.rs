@@ -306,9 +306,10 @@ fn the_work_stops_when_it_is_told_to() {
     assert!(deaf.is_empty(), "{deaf:#?}");
 }
 
-/// A message may have 100 times as many fields, and a release build is 15 times as fast: some 200 ms. Some of it is what the test makes.
+/// A message may have 100 times as many fields. The longest gap was 28 ms in a debug build on a busy machine (2026-11-23); the bound
+/// is four times that. A quick part that never checks is for the test above to find.
 const LARGE: usize = 12_000;
-const GAP_NANOS_MAX: u64 = 40_000_000;
+const GAP_NANOS_MAX: u64 = 120_000_000;
 
 /// The longest time of the processor between two checks. The statement is made before the first.
 fn longest_gap(work: Work, n: usize) -> u64 {
