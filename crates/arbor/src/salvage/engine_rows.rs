@@ -13,9 +13,10 @@
 //! | [`BROKEN`] | length, 4, text: why the rows end here |
 //! | [`END`] | nothing follows |
 
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
+use std::thread::JoinHandle;
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Engine, Error, Result};
@@ -77,6 +78,8 @@ fn io_error(action: &str, source: io::Error) -> Error {
 struct ChildRows {
     child: Child,
     frames: Frames<BufReader<ChildStdout>>,
+    /// Reads the child's errors to their end, so that it never waits for them to be read.
+    errors: Option<JoinHandle<String>>,
 }
 
 impl ChildRows {
@@ -88,7 +91,8 @@ impl ChildRows {
         }
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let Some(frames) = child.stdout.take() else { unreachable!("standard output is piped") };
-        Ok(ChildRows { child, frames: Frames(BufReader::with_capacity(PIPE_BYTES, frames)) })
+        let errors = child.stderr.take().map(|stderr| std::thread::spawn(move || last_line(stderr)));
+        Ok(ChildRows { child, errors, frames: Frames(BufReader::with_capacity(PIPE_BYTES, frames)) })
     }
 
     /// Returns false if the child ended before its last frame.
@@ -105,13 +109,9 @@ impl ChildRows {
 
     /// Returns why the child ended: the last line of its errors, or its status.
     fn reason(&mut self) -> String {
-        let mut errors = String::new();
-        if let Some(stderr) = self.child.stderr.take() {
-            let _ = stderr.take(PIPE_BYTES as u64).read_to_string(&mut errors);
-        }
         let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-        let last = errors.lines().rev().find(|line| !line.trim().is_empty());
-        last.map_or_else(|| format!("the process that read it ended: {status}"), str::to_owned)
+        let last = self.errors.take().and_then(|errors| errors.join().ok()).filter(|line| !line.is_empty());
+        last.unwrap_or_else(|| format!("the process that read it ended: {status}"))
     }
 }
 
@@ -120,6 +120,19 @@ impl Drop for ChildRows {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Returns the last line that is not empty, of at most [`PIPE_BYTES`].
+fn last_line(from: impl Read) -> String {
+    let (mut from, mut last, mut line) = (BufReader::new(from), String::new(), Vec::new());
+    while (&mut from).take(PIPE_BYTES as u64).read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+        let text = String::from_utf8_lossy(&line);
+        if !text.trim().is_empty() {
+            last = text.trim().to_owned();
+        }
+        line.clear();
+    }
+    last
 }
 
 /// Decodes frames.
