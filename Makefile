@@ -179,7 +179,7 @@ lab-points: build
 lab-ycsb: build setup-clients
 	ARBOR=$(CARGO_TARGET_DIR)/release/arbor testing/.venv/bin/python testing/lab/ycsb_agrees.py
 
-# the laboratory's report and live pages in headless Chromium; SHOTS=FOLDER keeps pictures of them
+# the laboratory's report and live pages in headless Chromium; SHOTS=DIRECTORY keeps pictures of them
 lab-report-test: setup-build setup-pages
 	cargo build --locked -p arbor-lab --example sample_runs
 	SAMPLE_RUNS=$(CARGO_TARGET_DIR)/debug/examples/sample_runs node --test --test-concurrency=1 testing/lab/*.test.mjs

@@ -83,7 +83,7 @@ def main():
     arguments.add_argument("--seconds", type=float, default=20)
     arguments.add_argument("--writes", type=int, default=0)
     given = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as folder, ReplicaSet(pathlib.Path(folder) / "data") as server:
+    with tempfile.TemporaryDirectory() as directory, ReplicaSet(pathlib.Path(directory) / "data") as server:
         streams = [Stream(server.port, given.await_ms) for _ in range(given.streams)]
         selector = selectors.DefaultSelector()
         for at, stream in enumerate(streams):

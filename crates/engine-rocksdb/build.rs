@@ -11,15 +11,15 @@ mod system {
     use std::env;
     use std::path::Path;
 
-    /// Folders other than the usual ones, by the names that `librocksdb-sys` gave them.
+    /// Directories other than the usual ones, by the names that `librocksdb-sys` gave them.
     const LIBRARY: &str = "ROCKSDB_LIB_DIR";
     const HEADERS: &str = "ROCKSDB_INCLUDE_DIR";
 
     pub fn bind() {
         println!("cargo:rerun-if-env-changed={LIBRARY}");
         println!("cargo:rerun-if-env-changed={HEADERS}");
-        if let Ok(folder) = env::var(LIBRARY) {
-            println!("cargo:rustc-link-search=native={folder}");
+        if let Ok(directory) = env::var(LIBRARY) {
+            println!("cargo:rustc-link-search=native={directory}");
         }
         println!("cargo:rustc-link-lib=dylib=rocksdb");
         let headers = env::var(HEADERS).unwrap_or_else(|_| "/usr/include".to_owned());
@@ -32,7 +32,7 @@ mod system {
             .generate_comments(false)
             .generate();
         let bindings = made.expect("RocksDB's header rocksdb/c.h and libclang (scripts/setup rocksdb installs both)");
-        let folder = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
-        bindings.write_to_file(Path::new(&folder).join("rocksdb.rs")).expect("the build folder is writable");
+        let directory = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
+        bindings.write_to_file(Path::new(&directory).join("rocksdb.rs")).expect("the build directory is writable");
     }
 }

@@ -394,10 +394,10 @@ def main():
     for engine in engines:
         for limit in [int(limit) or usual_limit for limit in limits]:
             begun = time.monotonic()
-            with tempfile.TemporaryDirectory() as folder:
+            with tempfile.TemporaryDirectory() as directory:
                 flags = ["--storageEngine", engine, "--memoryLimit", f"{limit}M"]
                 flags += ["--cacheSize", arguments.cache] if arguments.cache else []
-                server = ReplicaSet(pathlib.Path(folder) / "data", flags)
+                server = ReplicaSet(pathlib.Path(directory) / "data", flags)
                 server.start()
                 loads = Loads(server, arguments.rows or rows, part)
                 print(f"-- {engine}, limit {limit} MB", flush=True)

@@ -1,4 +1,4 @@
-"""Storage engines as users choose and see them: options, sections of serverStatus, sizes, the folder's own engine."""
+"""Storage engines as users choose and see them: options, sections of serverStatus, sizes, the directory's own engine."""
 
 import pymongo
 import pymongo.errors
@@ -9,7 +9,7 @@ from arbor_process import Arbor
 
 @pytest.fixture(params=["ftree", "lmdb"])
 def engine(request, tmp_path):
-    """A client of a server with each engine, its data folder, and the server."""
+    """A client of a server with each engine, its data directory, and the server."""
     with Arbor(tmp_path / "data", ["--storageEngine", request.param]) as arbor:
         with pymongo.MongoClient(arbor.uri) as client:
             yield request.param, client, arbor
@@ -93,7 +93,7 @@ def test_options_without_meaning_are_warned_about(tmp_path):
             assert text in warnings, warnings
 
 
-def test_a_folder_opens_with_the_engine_that_made_it(tmp_path):
+def test_a_directory_opens_with_the_engine_that_made_it(tmp_path):
     with Arbor(tmp_path / "data", ["--storageEngine", "mmapv1"]) as arbor, pymongo.MongoClient(arbor.uri) as client:
         client.d.c.insert_one({"_id": 1})
     with Arbor(tmp_path / "data") as arbor, pymongo.MongoClient(arbor.uri) as client:

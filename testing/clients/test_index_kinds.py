@@ -19,7 +19,7 @@ QUERIES = [
 
 
 @pytest.fixture
-def folder(tmp_path):
+def directory(tmp_path):
     return tmp_path / "data"
 
 
@@ -63,8 +63,8 @@ def check(c):
 
 
 @pytest.mark.parametrize("engine", ["ftree", "lmdb"])
-def test_built_changed_and_there_after_a_crash(folder, engine):
-    with Arbor(folder) as arbor, pymongo.MongoClient(arbor.uri) as client:
+def test_built_changed_and_there_after_a_crash(directory, engine):
+    with Arbor(directory) as arbor, pymongo.MongoClient(arbor.uri) as client:
         c = client.d.create_collection("c", storageEngine={engine: {}})
         c.insert_many(documents())
         make_indexes(c)
@@ -76,7 +76,7 @@ def test_built_changed_and_there_after_a_crash(folder, engine):
         before = answers(c)
         client.admin.command("fsync")
         arbor.kill()
-    with Arbor(folder) as arbor, pymongo.MongoClient(arbor.uri) as client:
+    with Arbor(directory) as arbor, pymongo.MongoClient(arbor.uri) as client:
         c = client.d.c
         assert answers(c) == before
         shown = c.index_information()

@@ -68,7 +68,7 @@ def test_explain_tells(small):
     assert plain["executionStats"]["executionStages"]["usedDisk"] is True
 
 
-def test_nothing_stays_in_the_folder(small, tmp_path):
+def test_nothing_stays_in_the_directory(small, tmp_path):
     with Arbor(tmp_path / "data", LIMITS) as arbor:
         with pymongo.MongoClient(arbor.uri) as client:
             client.d.c.insert_many([{"_id": n, "t": "x" * 100} for n in range(3000)])

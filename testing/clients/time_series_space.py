@@ -47,7 +47,7 @@ def load(collection, count):
 
 def main():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    with tempfile.TemporaryDirectory() as folder, Arbor(folder) as arbor, pymongo.MongoClient(arbor.uri) as client:
+    with tempfile.TemporaryDirectory() as directory, Arbor(directory) as arbor, pymongo.MongoClient(arbor.uri) as client:
         db = client.space
         db.create_collection("series", timeseries={"timeField": "t", "metaField": "m"})
         db.plain.create_index([("m", 1), ("t", 1)])

@@ -1,4 +1,4 @@
-"""What the programs here do alike: arguments with a seed that repeats a run, a server on a folder of its own that stays when a
+"""What the programs here do alike: arguments with a seed that repeats a run, a server on a directory of its own that stays when a
 problem was found, and the look at documents of which every client knows what must be there."""
 
 import argparse
@@ -72,17 +72,17 @@ def server(name, engine, *flags, kind=Arbor, syncdelay=2, failure="kill"):
     """A server that checkpoints every `syncdelay` seconds (None: as it does by itself); `arbor.fail()` ends it as `failure` says.
     `Problems` end the program with code 1 and leave the directory."""
     cause = FAILURES[failure](name)
-    folder = cause.directory
+    directory = cause.directory
     given = [("--syncdelay", syncdelay), ("--storageEngine", engine)]
     flags = [*(text for flag, value in given if value for text in (flag, str(value))), *flags]
-    arbor = kind(folder / "data", flags)
+    arbor = kind(directory / "data", flags)
     arbor.fail = lambda: cause.strike(arbor)
     arbor.start()
     try:
         yield arbor
     except Problems as problems:
         print("\n".join(f"  {problem}" for problem in problems.args))
-        print(f"  data kept in {folder}")
+        print(f"  data kept in {directory}")
         sys.exit(1)
     finally:
         arbor.stop()

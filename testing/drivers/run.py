@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the flows of this folder against one Arbor server, or against the server of --uri, and prints what they did.
+"""Runs the flows of this directory against one Arbor server, or against the server of --uri, and prints what they did.
 
 Those of set/ run against a replica set of one member, and stores_and_jobs there as well: a job queue uses what a set has.
 
@@ -77,8 +77,8 @@ def main():
     arguments = parser.parse_args()
     if arguments.uri:
         return run_all(arguments.uri, arguments.set_uri or arguments.uri, arguments)
-    with tempfile.TemporaryDirectory(prefix="arbor-drivers-") as folder:
-        with Arbor(pathlib.Path(folder) / "data") as arbor, ReplicaSet(pathlib.Path(folder) / "set") as member:
+    with tempfile.TemporaryDirectory(prefix="arbor-drivers-") as directory:
+        with Arbor(pathlib.Path(directory) / "data") as arbor, ReplicaSet(pathlib.Path(directory) / "set") as member:
             outcome = run_all(arbor.uri, member.uri, arguments)
             for server in (arbor, member):
                 if server.process.poll() is not None:

@@ -35,11 +35,11 @@ EPOCH = datetime.datetime(2026, 1, 1)
 class Server:
     """A server on one engine, or on several (`mix`)."""
 
-    def __init__(self, folder, engines, cache_flags):
+    def __init__(self, directory, engines, cache_flags):
         self.engines = engines
         self.name = engines[0] if len(engines) == 1 else "mix"
         flags = ["--storageEngine", engines[0], "--syncdelay", "1", *cache_flags]
-        self.arbor = Arbor(folder / self.name, flags)
+        self.arbor = Arbor(directory / self.name, flags)
         self.open()
 
     def open(self):
@@ -237,12 +237,12 @@ def compare(servers, results, what, repeat):
     return True
 
 
-def history(folder, engines, mixed, seed, steps, rounds):
+def history(directory, engines, mixed, seed, steps, rounds):
     rng = random.Random(seed)
     cache = ["--setParameter", "enableTestCommands=1"]
-    servers = [Server(folder, [engine], cache) for engine in engines]
+    servers = [Server(directory, [engine], cache) for engine in engines]
     if mixed:
-        servers.append(Server(folder, engines, cache))
+        servers.append(Server(directory, engines, cache))
     repeat = f"same_history.py --engines {','.join(engines)} --seed {seed} --steps {steps} --rounds {rounds}"
     try:
         failed = 0
@@ -289,11 +289,11 @@ def main():
     seeds = [args.seed] if args.seed is not None else [random.randrange(1 << 30) for _ in range(args.histories)]
     began = time.monotonic()
     for seed in seeds:
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="arbor-same-"))
-        if not history(folder, engines, not args.no_mix and len(engines) > 1, seed, args.steps, args.rounds):
-            print(f"data kept in {folder}")
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="arbor-same-"))
+        if not history(directory, engines, not args.no_mix and len(engines) > 1, seed, args.steps, args.rounds):
+            print(f"data kept in {directory}")
             sys.exit(1)
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
     print(f"{len(seeds)} histories, no difference, {time.monotonic() - began:.0f} s")
 
 

@@ -127,8 +127,8 @@ def main():
     args = parser.parse_args()
     failed = False
     for _ in range(args.histories):
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="arbor-history-"))
-        with ReplicaSet(folder / "data", ["--storageEngine", args.engine]) as arbor:
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="arbor-history-"))
+        with ReplicaSet(directory / "data", ["--storageEngine", args.engine]) as arbor:
             transactions, errors = run(arbor, args)
         outcomes = {name: sum(t.outcome == name for t in transactions) for name in ("committed", "aborted", "unknown")}
         anomalies = History(transactions).check()
@@ -137,7 +137,7 @@ def main():
             print(f"  {anomaly.kind}: {anomaly.text[:300]}")
         failed = failed or bool(anomalies) or outcomes["committed"] < 10
         args.seed += 1
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
     sys.exit(failed)
 
 

@@ -77,9 +77,9 @@ def main():
     parser.add_argument("--engine", default="ftree")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     args = parser.parse_args()
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="arbor-retry-"))
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="arbor-retry-"))
     rng, port = random.Random(args.seed), free_port()
-    with ReplicaSet(folder / "data", ["--storageEngine", args.engine]) as arbor:
+    with ReplicaSet(directory / "data", ["--storageEngine", args.engine]) as arbor:
         names = range(args.clients)
         with pymongo.MongoClient(arbor.uri) as client:
             client.retry.counters.insert_many([{"_id": _id, "n": 0} for n in names for _id in (n, f"taken-{n}")])
@@ -111,7 +111,7 @@ def main():
                 for kind, count in stored.items():
                     if not client.own[kind] <= count <= client.own[kind] + client.unsure[kind]:
                         wrong.append(f"client {client.number}: {kind} {count}, acknowledged {client.own[kind]} (+{client.unsure[kind]})")
-    shutil.rmtree(folder)
+    shutil.rmtree(directory)
     acknowledged = sum(sum(client.own.values()) for client in clients)
     unsure = sum(sum(client.unsure.values()) for client in clients)
     print(f"seed {args.seed} on {args.engine}: {acknowledged} acknowledged, {unsure} cut more than once, {cuts} cuts, "

@@ -9,11 +9,11 @@ import { chromium } from 'playwright-core';
 // The example program that writes sample runs; `make lab-report-test` builds it.
 export const sampler = process.env.SAMPLE_RUNS ?? `${process.env.CARGO_TARGET_DIR ?? 'target'}/debug/examples/sample_runs`;
 
-// Draws all sample runs; gives the folder.
+// Draws all sample runs; gives the directory.
 export function sampleRuns() {
-  const folder = mkdtempSync(join(tmpdir(), 'lab-pages-'));
-  execFileSync(sampler, [folder], { stdio: ['ignore', 'ignore', 'inherit'] });
-  return folder;
+  const directory = mkdtempSync(join(tmpdir(), 'lab-pages-'));
+  execFileSync(sampler, [directory], { stdio: ['ignore', 'ignore', 'inherit'] });
+  return directory;
 }
 
 export function launch() {
@@ -41,7 +41,7 @@ export async function open(browser, url, { scheme = 'light', width = 1200, scrip
   return { page, faults, close: () => context.close() };
 }
 
-export const report = (folder, name) => pathToFileURL(join(folder, name, 'report.html')).href;
+export const report = (directory, name) => pathToFileURL(join(directory, name, 'report.html')).href;
 
 // What stands in a figure's drawing: counts of SVG elements filled or stroked with a series' colour, its texts, and whether it has faults.
 export function drawing(page, id) {

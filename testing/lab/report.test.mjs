@@ -9,10 +9,10 @@ import { drawing, launch, open, report, sampleRuns, shot } from './pages.mjs';
 
 const RUNS = ['000-linkbench-cached', '001-point-queries', '002-readwrite-checkpoints', '002-recovery', '003-chunk-moves', '004-ycsb', 'kv'];
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-let folder, browser;
+let directory, browser;
 
 before(async () => {
-  folder = sampleRuns();
+  directory = sampleRuns();
   browser = await launch();
 });
 after(() => browser?.close());
@@ -20,7 +20,7 @@ after(() => browser?.close());
 for (const name of RUNS) {
   for (const [scheme, width] of [['light', 1200], ['dark', 390], ['light', 320]]) {
     test(`${name}, ${scheme}, ${width} wide: everything is drawn and nothing is wrong`, async () => {
-      const { page, faults, close } = await open(browser, report(folder, name), { scheme, width });
+      const { page, faults, close } = await open(browser, report(directory, name), { scheme, width });
       const ids = await page.$$eval('figure[data-figure]', figures => figures.map(figure => figure.dataset.figure));
       for (const id of ids) {
         const drawn = await drawing(page, id);
@@ -38,7 +38,7 @@ for (const name of RUNS) {
 }
 
 test('bars: one per system and number of clients, ours and theirs apart', async () => {
-  const { page, close } = await open(browser, report(folder, '001-point-queries'));
+  const { page, close } = await open(browser, report(directory, '001-point-queries'));
   const ours = await drawing(page, 'ladder-clients');
   assert.deepEqual(ours.series.map(series => series.name), ['ftree', 'lmdb', 'rocksdb', 'tcp-echo']);
   assert.ok(ours.shapes >= 4 * 7 && ours.texts.includes('40'), `${ours.shapes}`);
@@ -51,7 +51,7 @@ test('bars: one per system and number of clients, ours and theirs apart', async 
 });
 
 test('box, jitter and scatter plots show every interval', async () => {
-  const { page, close } = await open(browser, report(folder, '002-readwrite-checkpoints'));
+  const { page, close } = await open(browser, report(directory, '002-readwrite-checkpoints'));
   // 120 seconds are 12 intervals; 3 numbers of clients, 2 systems
   const jitter = await drawing(page, 'jitter-plot-clients');
   assert.deepEqual(jitter.series.map(series => series.length), [36, 36]);
@@ -66,7 +66,7 @@ test('box, jitter and scatter plots show every interval', async () => {
 });
 
 test('events are marks over the lines, bars of a time line, and a table', async () => {
-  const { page, close } = await open(browser, report(folder, '003-chunk-moves'));
+  const { page, close } = await open(browser, report(directory, '003-chunk-moves'));
   assert.equal((await drawing(page, 'throughput')).areas, 6);
   assert.ok((await drawing(page, 'timeline')).shapes >= 6);
   const rows = await page.$$eval('#time .texts tbody tr', rows => rows.map(row => row.textContent));
@@ -79,7 +79,7 @@ test('events are marks over the lines, bars of a time line, and a table', async 
 });
 
 test('another step is drawn when it is chosen, and its table follows', async () => {
-  const { page, faults, close } = await open(browser, report(folder, '001-point-queries'));
+  const { page, faults, close } = await open(browser, report(directory, '001-point-queries'));
   const before = (await drawing(page, 'throughput')).outline;
   const select = page.locator('#figure-throughput select');
   assert.equal(await select.locator('option:checked').textContent(), '40 clients');
@@ -97,7 +97,7 @@ test('another step is drawn when it is chosen, and its table follows', async () 
 
 test('every chart has a table behind it', async () => {
   for (const name of RUNS) {
-    const { page, faults, close } = await open(browser, report(folder, name));
+    const { page, faults, close } = await open(browser, report(directory, name));
     for (const summary of await page.$$('details.data summary')) await summary.click();
     const empty = await page.$$eval('details.data', all => all.filter(one => one.querySelectorAll('tbody tr').length === 0).map(one => one.closest('figure').id));
     assert.deepEqual([empty, faults], [[], []], name);
@@ -106,7 +106,7 @@ test('every chart has a table behind it', async () => {
 });
 
 test('the theme is the chosen one, and is remembered', async () => {
-  const { page, faults, close } = await open(browser, report(folder, '004-ycsb'));
+  const { page, faults, close } = await open(browser, report(directory, '004-ycsb'));
   const look = () => page.evaluate(() => [getComputedStyle(document.body).backgroundColor, document.querySelector('#figure-throughput svg text').getAttribute('fill')]);
   const auto = await look();
   await page.click('#theme');
@@ -122,7 +122,7 @@ test('the theme is the chosen one, and is remembered', async () => {
 });
 
 test('on paper it is light, without buttons, within the page', async () => {
-  const { page, close } = await open(browser, report(folder, '001-point-queries'), { scheme: 'dark' });
+  const { page, close } = await open(browser, report(directory, '001-point-queries'), { scheme: 'dark' });
   await page.emulateMedia({ media: 'print' });
   const [back, button] = await page.evaluate(() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.getElementById('theme')).display]);
   assert.deepEqual([back, button], ['rgb(255, 255, 255)', 'none']);
@@ -134,7 +134,7 @@ test('on paper it is light, without buttons, within the page', async () => {
 });
 
 test('without scripts the text and the tables are there', async () => {
-  const { page, close } = await open(browser, report(folder, '000-linkbench-cached'), { scripts: false });
+  const { page, close } = await open(browser, report(directory, '000-linkbench-cached'), { scripts: false });
   const text = await page.textContent('#result');
   assert.ok(text.includes('18279') && text.includes('ftree'));
   assert.ok((await page.locator('noscript').count()) > 0);
@@ -143,7 +143,7 @@ test('without scripts the text and the tables are there', async () => {
 
 test('no serious fault of accessibility', async () => {
   for (const [name, scheme] of [['001-point-queries', 'light'], ['003-chunk-moves', 'dark'], ['000-linkbench-cached', 'dark'], ['002-recovery', 'light']]) {
-    const { page, close } = await open(browser, report(folder, name), { scheme });
+    const { page, close } = await open(browser, report(directory, name), { scheme });
     for (const summary of await page.$$('#result details.data summary')) await summary.click();
     await page.evaluate(axe);
     const found = await page.evaluate(() => axe.run(document, { resultTypes: ['violations'] }));
@@ -154,7 +154,7 @@ test('no serious fault of accessibility', async () => {
 });
 
 test('the index links to each report and says how it ended', async () => {
-  const { page, faults, close } = await open(browser, pathToFileURL(join(folder, 'index.html')).href);
+  const { page, faults, close } = await open(browser, pathToFileURL(join(directory, 'index.html')).href);
   const links = await page.$$eval('table.texts a', links => links.map(link => link.href));
   assert.equal(links.length, RUNS.length);
   assert.match(await page.textContent('tr:has(a[href^="kv"])'), /interrupted/);

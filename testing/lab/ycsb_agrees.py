@@ -66,16 +66,16 @@ def python(uri, workload, arguments, load):
     return result | {"mix": shares(result["operations"]), "count": sum(result["operations"].values())}
 
 
-def laboratory(uri, workload, arguments, load, folder):
+def laboratory(uri, workload, arguments, load, directory):
     """Runs `arbor lab` and reads its results' files."""
-    experiment = folder / f"{workload}.yaml"
+    experiment = directory / f"{workload}.yaml"
     settings = f"{{workload: {workload}, records: {arguments.records}, batch: 500}}"
     size = f"{{settings: {settings}, clients: [{arguments.clients}], warm: 0, seconds: {arguments.seconds}}}"
     experiment.write_text(
         f"name: ycsb-{workload}\nabout: held against another client\nworkload: ycsb\nmode: fixed\n"
         f"purpose: a check\nexpected: agreement\nsmall: {size}\nfull: {size}\n"
     )
-    out = folder / f"{workload}-{time.monotonic_ns()}"
+    out = directory / f"{workload}-{time.monotonic_ns()}"
     command = [os.environ["ARBOR"], "lab", "run", experiment, "--target", f"server={uri}", "--out", out]
     done = subprocess.run(command + ["--drop"] * load, capture_output=True, text=True)
     if done.returncode:
@@ -86,10 +86,10 @@ def laboratory(uri, workload, arguments, load, folder):
 UNITS = ("read", "update", "insert", "scan", "read_modify_write")
 
 
-def results(folder):
+def results(directory):
     """Operations by kind and the figures of the measured step."""
     counts, figures = dict.fromkeys(UNITS, 0.0), {}
-    with open(folder / "series.csv", newline="", encoding="utf-8") as file:
+    with open(directory / "series.csv", newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["phase"] == "run"]
     # Rates of intervals that are equally long.
     for row in rows:
@@ -97,7 +97,7 @@ def results(folder):
         if kind in counts and row["series"] != kind:
             counts[kind] += float(row["value"])
     for name in ("per_second", "server_cpu_us_per_unit", "client_cpu_us_per_unit"):
-        found = re.findall(rf"^\s+{name}: (\S+)$", (folder / "run.yaml").read_text(), re.MULTILINE)
+        found = re.findall(rf"^\s+{name}: (\S+)$", (directory / "run.yaml").read_text(), re.MULTILINE)
         figures[name] = float(found[-1]) if found else None
     # Reads and updates of read-modify-writes count as such too.
     for part in ("read", "update"):
@@ -139,8 +139,8 @@ CLIENTS = ("lab", "pymongo")
 class Contest:
     """The servers, and what each client has seen of each: figures of all rounds by (workload, engine, client)."""
 
-    def __init__(self, servers, arguments, folder, verdict):
-        self.servers, self.arguments, self.folder, self.verdict = servers, arguments, folder, verdict
+    def __init__(self, servers, arguments, directory, verdict):
+        self.servers, self.arguments, self.directory, self.verdict = servers, arguments, directory, verdict
         self.seen = collections.defaultdict(list)
 
     def run(self):
@@ -165,7 +165,7 @@ class Contest:
     def measure(self, client, uri, workload, seconds, load=False):
         arguments = argparse.Namespace(**vars(self.arguments) | {"seconds": seconds})
         if client == "lab":
-            return laboratory(uri, workload, arguments, load, self.folder)
+            return laboratory(uri, workload, arguments, load, self.directory)
         return python(uri, workload, arguments, load)
 
     def mixes(self):
@@ -216,10 +216,10 @@ def main():
     engines = arguments.engines.split(",") if arguments.engines else engines_of(os.environ["ARBOR"])
     verdict = Verdict()
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
-        folder = pathlib.Path(name)
-        started = ((engine, Arbor(folder / engine, ["--storageEngine", engine])) for engine in engines)
+        directory = pathlib.Path(name)
+        started = ((engine, Arbor(directory / engine, ["--storageEngine", engine])) for engine in engines)
         servers = {engine: stack.enter_context(server) for engine, server in started}
-        contest = Contest(servers, arguments, folder, verdict)
+        contest = Contest(servers, arguments, directory, verdict)
         contest.run()
         contest.mixes()
         for workload in arguments.workloads:

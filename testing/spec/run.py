@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the scripts of this folder against a server: `run.py --uri mongodb://...`, or against Arbor processes of its own.
+"""Runs the scripts of this directory against a server: `run.py --uri mongodb://...`, or against Arbor processes of its own.
 
     ARBOR=path/to/arbor run.py                        every script on ftree and on lmdb
     run.py --uri mongodb://127.0.0.1:27017            against any server; scripts in `arbor` and `absent` are left out unless it is Arbor
@@ -95,7 +95,7 @@ def main():
     failed = 0 if options.scripts else registry.report(registry.check())
     for engine in options.engines.split(","):
         flags = ["--storageEngine", engine, "--setParameter", "enableTestCommands=1"]
-        with tempfile.TemporaryDirectory() as folder, Arbor(pathlib.Path(folder) / "data", flags) as arbor:
+        with tempfile.TemporaryDirectory() as directory, Arbor(pathlib.Path(directory) / "data", flags) as arbor:
             with connect(arbor.uri) as client:
                 failed += run_all(client, options.scripts, engine)
     sys.exit(failed > 0)

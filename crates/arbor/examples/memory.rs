@@ -1,5 +1,5 @@
 //! What a forest takes of memory, beside what it charged: a random load of many times the budget, mixed work, scans, and
-//! many small trees. `cargo run --release -p arbor --example memory -- FOLDER [MEMORY_MB=64] [TIMES=13] [TREES=2000]`
+//! many small trees. `cargo run --release -p arbor --example memory -- DIRECTORY [MEMORY_MB=64] [TIMES=13] [TREES=2000]`
 //!
 //! Of each phase: the operations per second, and the greatest of what was charged, of what could not be evicted, of what was
 //! asked of the allocator, of what the allocator reserved for that (its size classes), and of the resident memory.
@@ -189,7 +189,7 @@ fn many_trees(forest: &Forest, trees: u64) -> u64 {
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let number = |at: usize, usual: u64| arguments.get(at).map_or(usual, |text| text.parse().expect("a number"));
-    let data = Path::new(arguments.get(1).expect("a folder")).join("memory");
+    let data = Path::new(arguments.get(1).expect("a directory")).join("memory");
     let (memory_mb, times, trees) = (number(2, 64), number(3, 13), number(4, 2000));
     let _ = std::fs::remove_dir_all(&data);
     let mut options = Options::new(Arc::new(RealDisk), memory_mb << 20);

@@ -1,4 +1,4 @@
-//! `arbor check`: verifies a folder that no server works on. The log is replayed first, as at any start.
+//! `arbor check`: verifies a directory that no server works on. The log is replayed first, as at any start.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,18 +8,18 @@ use arbor_store::Store;
 use clap::{Arg, ArgMatches, Command};
 
 use crate::config::Settings;
+use crate::directory::{self, Directory};
 use crate::engines::{Engines, USUAL, ftree_options};
 use crate::failure::{CANNOT_START, Failure};
-use crate::folder::{self, Folder};
 use crate::memory::Sizes;
 use crate::oplog;
 use crate::storage::{Pace, Storage};
 
 pub fn command() -> Command {
     let dbpath =
-        Arg::new("dbpath").long("dbpath").value_name("FOLDER").default_value("/data/db").help("Folder to verify");
+        Arg::new("dbpath").long("dbpath").value_name("DIRECTORY").default_value("/data/db").help("Directory to verify");
     Command::new("check")
-        .about("Verifies every collection and index of a folder while no server runs on it")
+        .about("Verifies every collection and index of a directory while no server runs on it")
         .arg(dbpath)
 }
 
@@ -29,14 +29,14 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         commit_interval: Duration::from_millis(100),
         checkpoint_interval: Duration::from_secs(60),
         cache_bytes: Sizes::of(&Settings::default()).cache(),
-        history: oplog::retention_of_folder(&path),
+        history: oplog::retention_of_directory(&path),
     };
-    // The folder knows its engine; if this build lacks it, opening as another says so.
-    let written = folder::engine_of(&path).unwrap_or_default();
-    let engines = Engines::of_folder(Some(&written));
+    // The directory knows its engine; if this build lacks it, opening as another says so.
+    let written = directory::engine_of(&path).unwrap_or_default();
+    let engines = Engines::of_directory(Some(&written));
     check_file(&path.join(USUAL))?;
     check_pages(&path.join("lmdb"))?;
-    let storage = Storage::open(Folder::open(&path, engines.home)?, &engines, &pace)?;
+    let storage = Storage::open(Directory::open(&path, engines.home)?, &engines, &pace)?;
     let bad = check_all(&storage.store)? + unavailable(&storage);
     storage.close()?;
     match bad {
@@ -46,11 +46,11 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// Verifies the data file of the fractal tree, as its last checkpoint left it.
-fn check_file(folder: &Path) -> Result<(), Failure> {
-    if !folder.exists() {
+fn check_file(directory: &Path) -> Result<(), Failure> {
+    if !directory.exists() {
         return Ok(());
     }
-    let report = arbor_ftree::check::verify(folder, &ftree_options()).map_err(Failure::cannot_start)?;
+    let report = arbor_ftree::check::verify(directory, &ftree_options()).map_err(Failure::cannot_start)?;
     report.findings.iter().for_each(|finding| println!("PROBLEM   {finding}"));
     let (trees, nodes, tables) = (report.trees, report.nodes, report.tables);
     println!("data file: {trees} trees, {nodes} nodes, {tables} tables, {} bytes in use", report.bytes);
@@ -64,15 +64,15 @@ fn check_file(folder: &Path) -> Result<(), Failure> {
 }
 
 /// Verifies the pages of LMDB's file: LMDB itself would not survive damaged ones.
-fn check_pages(folder: &Path) -> Result<(), Failure> {
-    if !folder.join("checkpoint.meta").exists() {
+fn check_pages(directory: &Path) -> Result<(), Failure> {
+    if !directory.join("checkpoint.meta").exists() {
         return Ok(());
     }
-    match arbor_engine_lmdb::verify(folder) {
+    match arbor_engine_lmdb::verify(directory) {
         Ok(pages) => println!("data.mdb: {pages} pages of trees"),
         Err(error) => {
             println!("PROBLEM   {error}");
-            return Err(Failure::new(CANNOT_START, format!("{}: {error}", folder.display())));
+            return Err(Failure::new(CANNOT_START, format!("{}: {error}", directory.display())));
         }
     }
     Ok(())

@@ -1,19 +1,19 @@
-//! The engines of a folder that is only looked at.
+//! The engines of a directory that is only looked at.
 //!
-//! Opening an engine may change its files. So whoever must leave a folder as it is opens a copy.
+//! Opening an engine may change its files. So whoever must leave a directory as it is opens a copy.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use arbor_engine::{Engine, Error, Result};
 
+use crate::directory;
 use crate::engines::EngineChoice;
-use crate::folder;
 
-/// The engines whose files are in the folder, the home first.
+/// The engines whose files are in the directory, the home first.
 pub fn engines_in(path: &Path) -> Vec<String> {
     let listed = std::fs::read_to_string(path.join("arbor.engines")).unwrap_or_default();
-    let mut names: Vec<String> = folder::engine_of(path).into_iter().collect();
+    let mut names: Vec<String> = directory::engine_of(path).into_iter().collect();
     for name in listed.lines().map(str::trim).filter(|name| !name.is_empty()) {
         if !names.iter().any(|known| known == name) {
             names.push(name.to_owned());
@@ -30,7 +30,7 @@ pub fn open(name: &str, path: &Path) -> Result<Arc<dyn Engine>> {
 fn find(name: &str, path: &Path) -> Result<EngineChoice> {
     let missing = |reason: &str| Error::Unavailable { engine: name.to_owned(), reason: reason.to_owned(), tree: None };
     if !path.is_dir() {
-        return Err(missing("its folder is missing"));
+        return Err(missing("its directory is missing"));
     }
     EngineChoice::named(name).ok_or_else(|| missing("it is not in this build"))
 }
@@ -40,7 +40,7 @@ pub fn open_damaged(name: &str, path: &Path) -> Result<Arc<dyn Engine>> {
     find(name, path)?.open_damaged(path)
 }
 
-/// The files of a folder and of the folders in it.
+/// The files of a directory and of the directories in it.
 pub fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {

@@ -45,18 +45,18 @@ const _: () = {
 
 /// What `arbor lab kv` measures.
 pub const KV_ENGINES: &[KvEngine] = &[
-    KvEngine { name: USUAL, open: |folder, settings| as_opened(ftree::open_alone(folder, settings)) },
+    KvEngine { name: USUAL, open: |directory, settings| as_opened(ftree::open_alone(directory, settings)) },
     KvEngine {
         name: "lmdb",
-        open: |folder, settings| {
+        open: |directory, settings| {
             let options = LmdbOptions { updates: Some(settings.updates.clone()), ..LmdbOptions::default() };
-            as_opened(open_lmdb(folder, options))
+            as_opened(open_lmdb(directory, options))
         },
     },
     #[cfg(feature = "rocksdb")]
-    KvEngine { name: "rocksdb", open: |folder, settings| as_opened(rocksdb::open_alone(folder, settings)) },
+    KvEngine { name: "rocksdb", open: |directory, settings| as_opened(rocksdb::open_alone(directory, settings)) },
     #[cfg(feature = "wiredtiger-system")]
-    KvEngine { name: "wiredTiger", open: |folder, settings| as_opened(wiredtiger::open_alone(folder, settings)) },
+    KvEngine { name: "wiredTiger", open: |directory, settings| as_opened(wiredtiger::open_alone(directory, settings)) },
 ];
 
 fn as_opened(engine: arbor_engine::Result<Arc<dyn Engine>>) -> arbor_lab::kv::Opened {
@@ -118,27 +118,27 @@ impl EngineChoice {
     }
 
     /// As far as it can be read. A damaged file of LMDB may end the process.
-    pub fn open_damaged(&self, folder: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
+    pub fn open_damaged(&self, directory: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
         match self.name {
-            "lmdb" => open_lmdb(folder, LmdbOptions { verified_pages_max: 0, ..LmdbOptions::default() }),
-            _ => self.open(folder),
+            "lmdb" => open_lmdb(directory, LmdbOptions { verified_pages_max: 0, ..LmdbOptions::default() }),
+            _ => self.open(directory),
         }
     }
 
-    pub fn open(&self, folder: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
+    pub fn open(&self, directory: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
         match self.name {
             #[cfg(feature = "rocksdb")]
-            "rocksdb" => rocksdb::open(folder, self.cache_bytes, &self.options),
+            "rocksdb" => rocksdb::open(directory, self.cache_bytes, &self.options),
             #[cfg(feature = "wiredtiger-system")]
-            "wiredTiger" => wiredtiger::open(folder, self.cache_bytes, &self.options),
-            "lmdb" => open_lmdb(folder, LmdbOptions::default()),
-            _ => ftree::open(folder, ftree::options(self.cache_bytes, self.checkpoint_seconds, &self.options)?),
+            "wiredTiger" => wiredtiger::open(directory, self.cache_bytes, &self.options),
+            "lmdb" => open_lmdb(directory, LmdbOptions::default()),
+            _ => ftree::open(directory, ftree::options(self.cache_bytes, self.checkpoint_seconds, &self.options)?),
         }
     }
 }
 
-fn open_lmdb(folder: &Path, options: LmdbOptions) -> arbor_engine::Result<Arc<dyn Engine>> {
-    Ok(Arc::new(LmdbEngine::open(folder, options)?))
+fn open_lmdb(directory: &Path, options: LmdbOptions) -> arbor_engine::Result<Arc<dyn Engine>> {
+    Ok(Arc::new(LmdbEngine::open(directory, options)?))
 }
 
 #[cfg(test)]

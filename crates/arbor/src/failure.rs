@@ -4,9 +4,9 @@
 pub const BAD_OPTIONS: u8 = 2;
 /// The address is in use.
 pub const CANNOT_LISTEN: u8 = 48;
-/// The folder was written by a newer release, or by another server.
-pub const FOREIGN_FOLDER: u8 = 62;
-/// Everything else that ends the start: the folder is missing or locked, its data is damaged.
+/// The directory was written by a newer release, or by another server.
+pub const FOREIGN_DIRECTORY: u8 = 62;
+/// Everything else that ends the start: the directory is missing or locked, its data is damaged.
 pub const CANNOT_START: u8 = 100;
 
 #[derive(Debug, thiserror::Error)]

@@ -6,24 +6,27 @@ use std::path::{Path, PathBuf};
 use arbor_engine::Engine;
 use clap::{Arg, ArgMatches, Command};
 
+use crate::directory::{self, Directory};
 use crate::engine_copy::{engines_in, open};
 use crate::engines::{USUAL, ftree_options};
 use crate::failure::{BAD_OPTIONS, Failure};
-use crate::folder::{self, Folder};
 
 pub fn command() -> Command {
-    let dbpath =
-        Arg::new("dbpath").long("dbpath").value_name("FOLDER").default_value("/data/db").help("Folder to look at");
+    let dbpath = Arg::new("dbpath")
+        .long("dbpath")
+        .value_name("DIRECTORY")
+        .default_value("/data/db")
+        .help("Directory to look at");
     Command::new("inspect")
-        .about("Prints the trees of every engine in a folder, and the shape of the fractal tree, while no server runs on it")
+        .about("Prints the trees of every engine in a directory, and the shape of the fractal tree, while no server runs on it")
         .arg(dbpath)
 }
 
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = PathBuf::from(matches.get_one::<String>("dbpath").map_or("/data/db", String::as_str));
-    let home = folder::engine_of(&path)
-        .ok_or_else(|| Failure::new(BAD_OPTIONS, format!("{} is not a data folder of Arbor", path.display())))?;
-    let _locked = Folder::open(&path, &home)?;
+    let home = directory::engine_of(&path)
+        .ok_or_else(|| Failure::new(BAD_OPTIONS, format!("{} is not a data directory of Arbor", path.display())))?;
+    let _locked = Directory::open(&path, &home)?;
     let mut out = std::io::stdout().lock();
     for name in engines_in(&path) {
         // Its files are read as they are.

@@ -5,13 +5,13 @@
 //! | `config/` | flags and configuration files to settings |
 //! | `serve` | the start and the end of the server, in order |
 //! | `front` | joins `server`, which knows frames, with `command`, which knows requests |
-//! | `folder` | the data folder: its lock, its identity, what is in it |
+//! | `directory` | the data directory: its lock, its identity, what is in it |
 //! | `engines` | the storage engines of this build, and how the settings open them |
 //! | `storage` | log, engine, transactions, store: opened and closed together |
 //! | `allocator` | jemalloc |
 //! | `background` | `--fork` |
-//! | `check` | verifies a folder offline |
-//! | `inspect`, `salvage` | shows the fractal tree of a folder; carries a damaged one over into a new folder |
+//! | `check` | verifies a directory offline |
+//! | `inspect`, `salvage` | shows the fractal tree of a directory; carries a damaged one over into a new directory |
 //! | `descriptors` | how many files and connections may be open |
 //! | `echo` | the laboratory's bare peer |
 //! | `failure` | exit codes, as mongod's |
@@ -21,11 +21,11 @@ mod background;
 mod check;
 mod config;
 mod descriptors;
+mod directory;
 mod echo;
 mod engine_copy;
 mod engines;
 mod failure;
-mod folder;
 mod front;
 mod inspect;
 mod memory;

@@ -1,6 +1,6 @@
 //! The start and the end of the server.
 //!
-//! Start: log file, folder (lock, identity), addresses (bound, so that a busy port shows before a long recovery),
+//! Start: log file, directory (lock, identity), addresses (bound, so that a busy port shows before a long recovery),
 //! storage with its recovery, then listen. End: stop accepting, interrupt and finish what runs, a last checkpoint, close.
 //! A crash at any point leaves what the log holds.
 
@@ -19,9 +19,9 @@ use arbor_server::{Limits, Listeners, Server, Signal, Stop};
 use arbor_store::UnfinishedBuild;
 
 use crate::config::{self, Settings};
+use crate::directory::{self, Directory};
 use crate::engines::{EngineChoice, Engines};
 use crate::failure::{BAD_OPTIONS, CANNOT_LISTEN, Failure};
-use crate::folder::{self, Folder};
 use crate::front::{Front, Later, Process};
 use crate::memory::{Sizes, start as start_monitor};
 use crate::storage::{Pace, Storage};
@@ -56,7 +56,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     limit_connections(&mut settings, log);
     let (parameters, without_effect) =
         Parameters::new(&settings.parameters).map_err(|reason| Failure::new(BAD_OPTIONS, reason))?;
-    let engines = Engines::of(&settings, folder::engine_of(&settings.dbpath).as_deref())?;
+    let engines = Engines::of(&settings, directory::engine_of(&settings.dbpath).as_deref())?;
     announce(&settings, &engines, log, without_effect.iter().map(|parameter| parameter.0.as_str()));
     let sizes = Sizes::of(&settings);
     let budget = memory::process();
@@ -67,7 +67,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let server = Server::new(limits).with_pool_begin(allocator::without_thread_cache);
     let (stop, metrics, bell) = (server.stop(), server.metrics(), server.bell());
     arbor_server::watch_signals(on_signal(log.clone(), stop.clone(), later.clone())).map_err(Failure::cannot_start)?;
-    let folder = Folder::open(&settings.dbpath, engines.home)?;
+    let directory = Directory::open(&settings.dbpath, engines.home)?;
     write_pidfile(&settings)?;
     let listeners = bind(&settings)?;
     let pace = Pace {
@@ -77,11 +77,11 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
         cache_bytes: sizes.cache(),
         history: match settings.replica_set {
             Some(_) => Some(oplog::retention(&settings.oplog, &settings.dbpath)),
-            None => oplog::retention_of_folder(&settings.dbpath),
+            None => oplog::retention_of_directory(&settings.dbpath),
         },
     };
     let replication = open_replication(&settings, &listeners, log)?;
-    let storage = Storage::open(folder, &engines, &pace)?;
+    let storage = Storage::open(directory, &engines, &pace)?;
     let engine = storage.transactions.engine().clone();
     let monitor = start_monitor(budget, engine, stop.clone()).map_err(Failure::cannot_start)?;
     log_recovery(log, &storage);

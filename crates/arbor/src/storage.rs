@@ -8,18 +8,18 @@ use arbor_base::Position;
 use arbor_disk::{Disk, RealDisk};
 use arbor_log::{Log, LogOptions};
 use arbor_store::{Store, StoreOptions};
-use arbor_txn::{Retention, ScratchFolder, Space, Transactions};
+use arbor_txn::{Retention, ScratchDirectory, Space, Transactions};
 
+use crate::directory::Directory;
 use crate::engines::Engines;
 use crate::failure::{BAD_OPTIONS, Failure};
-use crate::folder::Folder;
 
 pub struct Storage {
     pub transactions: Arc<Transactions>,
     pub store: Arc<Store>,
     pub recovery: Recovery,
     // The lock goes last.
-    _folder: Folder,
+    _directory: Directory,
 }
 
 /// What the start had to do.
@@ -41,36 +41,36 @@ pub struct Pace {
 }
 
 impl Storage {
-    /// Opens everything in the folder; replays the log behind the engine.
-    pub fn open(folder: Folder, engines: &Engines, pace: &Pace) -> Result<Storage, Failure> {
+    /// Opens everything in the directory; replays the log behind the engine.
+    pub fn open(directory: Directory, engines: &Engines, pace: &Pace) -> Result<Storage, Failure> {
         let begun = Instant::now();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        let sizes = Sizes::of(&folder.path);
-        let space = Arc::new(Space::open(disk.clone(), &folder.path, sizes.reserve_bytes));
+        let sizes = Sizes::of(&directory.path);
+        let space = Arc::new(Space::open(disk.clone(), &directory.path, sizes.reserve_bytes));
         let options = LogOptions {
             commit_interval: pace.commit_interval,
             segment_bytes: sizes.segment_bytes,
             ..LogOptions::default()
         };
-        let log = Log::open(disk.clone(), &folder.log(), options).map_err(Failure::cannot_start)?;
+        let log = Log::open(disk.clone(), &directory.log(), options).map_err(Failure::cannot_start)?;
         let trees = engines.tree_defaults().map_err(refused)?;
-        let engine = engines.open(&folder.path).map_err(refused)?;
+        let engine = engines.open(&directory.path).map_err(refused)?;
         let (applied, end) = (engine.applied(), log.appended());
         let options = arbor_txn::Options {
             checkpoint_interval: pace.checkpoint_interval,
             history: pace.history,
             transaction_bytes_max: transaction_bytes_max(pace.cache_bytes),
             write_set_memory_max: write_set_memory_max(),
-            scratch: Some(ScratchFolder { disk: disk.clone(), folder: folder.scratch() }),
+            scratch: Some(ScratchDirectory { disk: disk.clone(), directory: directory.scratch() }),
             checkpoint_log_bytes: sizes.checkpoint_log_bytes,
             space: Some(space),
             ..arbor_txn::Options::default()
         };
         let transactions = Transactions::open(log, engine, options).map_err(Failure::cannot_start)?;
-        let options = StoreOptions { scratch: folder.scratch(), trees, ..StoreOptions::default() };
+        let options = StoreOptions { scratch: directory.scratch(), trees, ..StoreOptions::default() };
         let store = Store::open(transactions.clone(), options).map_err(Failure::cannot_start)?;
         let recovery = Recovery { applied, end, took: begun.elapsed() };
-        Ok(Storage { transactions, store: Arc::new(store), recovery, _folder: folder })
+        Ok(Storage { transactions, store: Arc::new(store), recovery, _directory: directory })
     }
 
     /// A last checkpoint, then the end of the log.

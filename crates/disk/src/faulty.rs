@@ -3,7 +3,7 @@
 //! What a crash may leave ([`FaultyDisk::crash`]):
 //! - of the sectors (512 bytes) written since a file's last sync, any subset, each in any of its unsynced versions;
 //! - the length that belongs to the surviving sectors and cuts; never-written gaps read as zeros;
-//! - of the creates, renames and removes since a folder's last sync, some first part or (harsher) any subset.
+//! - of the creates, renames and removes since a directory's last sync, some first part or (harsher) any subset.
 //!
 //! A failed sync (D2) lands a random part of the unsynced sectors and forgets the rest: reads still show them, no later
 //! sync makes them durable.

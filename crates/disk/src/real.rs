@@ -58,7 +58,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        let failed = |e| Error::from_io("sync folder", dir, e);
+        let failed = |e| Error::from_io("sync directory", dir, e);
         fs::File::open(dir).map_err(failed)?.sync_all().map_err(failed)
     }
 
@@ -259,7 +259,7 @@ mod tests {
         RealDisk.rename(&path, &deep.join("two")).unwrap();
         RealDisk.sync_dir(&deep).unwrap();
         assert_eq!(RealDisk.list(&deep).unwrap(), ["two"]);
-        assert!(RealDisk.list(dir.path()).unwrap().is_empty(), "folders are not files");
+        assert!(RealDisk.list(dir.path()).unwrap().is_empty(), "directories are not files");
         RealDisk.remove(&deep.join("two")).unwrap();
         assert!(!RealDisk.exists(&deep.join("two")).unwrap());
         assert!(RealDisk.free_bytes(dir.path()).unwrap() > 0);

@@ -33,15 +33,15 @@ pub trait Disk: Send + Sync + Debug + 'static {
     /// Removes a file. Open handles of it go on working.
     fn remove(&self, path: &Path) -> Result<()>;
 
-    /// Names of the files in a folder, sorted, without sub-folders.
+    /// Names of the files in a directory, sorted, without sub-directories.
     fn list(&self, dir: &Path) -> Result<Vec<String>>;
 
     fn exists(&self, path: &Path) -> Result<bool>;
 
-    /// Makes creates, renames and removes in this folder durable.
+    /// Makes creates, renames and removes in this directory durable.
     fn sync_dir(&self, dir: &Path) -> Result<()>;
 
-    /// Creates the folder and its missing parents. Unlike files, created folders are durable when this returns.
+    /// Creates the directory and its missing parents. Unlike files, created directories are durable when this returns.
     fn create_dir_all(&self, dir: &Path) -> Result<()>;
 
     /// Bytes that an unprivileged process may still write on the file system of `dir`.

@@ -7,7 +7,7 @@
 //! 1. under the writer mutex, begin a read transaction on the newest state and copy that state's meta page (the root of
 //!    everything, 152 bytes) from the data file; outside of the mutex wait until the log is durable up to its position;
 //! 2. sync the data file: every page of the state was written before its commit ended, so all are on the device now;
-//! 3. write the copy to `checkpoint.new`, sync it, rename it to `checkpoint.meta`, sync the folder;
+//! 3. write the copy to `checkpoint.new`, sync it, rename it to `checkpoint.meta`, sync the directory;
 //! 4. end the read transaction of the checkpoint before: its pages may be used again.
 //!
 //! A crash between any two steps leaves a `checkpoint.meta` whose state is complete in the data file, for both the
@@ -36,8 +36,8 @@ use std::path::Path;
 use arbor_base::Position;
 use arbor_engine::{Error, Result};
 
+use crate::directory::Directory;
 use crate::files::{CHECKPOINT_FILE, DATA_FILE, io_error};
-use crate::folder::Folder;
 
 const FILE_NEW: &str = "checkpoint.new";
 
@@ -157,8 +157,8 @@ impl Checkpoint {
 
     /// Steps 3 of the module. An error before the rename leaves the file as it was (`OutOfSpace`); from the sync on the
     /// outcome is unknown (`Poisoned`).
-    pub fn save(&self, folder: &Folder) -> Result<()> {
-        let new = folder.path.join(FILE_NEW);
+    pub fn save(&self, directory: &Directory) -> Result<()> {
+        let new = directory.path.join(FILE_NEW);
         let mut file = File::create(&new).map_err(|e| io_error("create checkpoint.new", e))?;
         file.write_all(&self.encode()).map_err(|e| io_error("write checkpoint.new", e))?;
         let poisoned = |context: &str| {
@@ -166,8 +166,8 @@ impl Checkpoint {
             move |e: io::Error| Error::Poisoned { context: format!("{context}: {e}") }
         };
         file.sync_all().map_err(poisoned("sync checkpoint.new"))?;
-        fs::rename(&new, folder.path.join(CHECKPOINT_FILE)).map_err(poisoned("rename checkpoint.new"))?;
-        folder.sync().map_err(poisoned("sync the directory"))
+        fs::rename(&new, directory.path.join(CHECKPOINT_FILE)).map_err(poisoned("rename checkpoint.new"))?;
+        directory.sync().map_err(poisoned("sync the directory"))
     }
 
     /// Writes the state's meta over both meta pages of the data file. Requires: LMDB does not have it open.

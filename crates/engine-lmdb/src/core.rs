@@ -15,9 +15,9 @@ use arbor_engine::{Barrier, Error, Result};
 
 use crate::alarm::Alarm;
 use crate::checkpoint::Checkpoint;
+use crate::directory::Directory;
 use crate::edit::{Book, Edit, newest_state};
 use crate::files::DATA_FILE;
-use crate::folder::Folder;
 use crate::keys::Content;
 use crate::positions::Positions;
 use crate::raw::{Env, ReadTxn};
@@ -43,7 +43,7 @@ pub(crate) struct Core {
     pub(crate) data: File,
     pub(crate) env: Arc<Env>,
     pub(crate) options: LmdbOptions,
-    folder: Folder,
+    directory: Directory,
 }
 
 #[derive(Default)]
@@ -62,15 +62,15 @@ struct Pin {
     txn: ReadTxn,
     /// Rests between checkpoints, so that a checkpoint finds a reader slot when snapshots have taken all others.
     spare: ReadTxn,
-    /// What `checkpoint.meta` holds; nothing while the folder is being made.
+    /// What `checkpoint.meta` holds; nothing while the directory is being made.
     saved: Option<Checkpoint>,
 }
 
 impl Core {
     /// Writes the first rows and makes the first checkpoint.
-    pub(crate) fn create(env: Arc<Env>, options: LmdbOptions, folder: Folder) -> Result<Core> {
+    pub(crate) fn create(env: Arc<Env>, options: LmdbOptions, directory: Directory) -> Result<Core> {
         let first = Book::new(HashMap::new(), 1, Position::ZERO);
-        let core = Core::new(env, options, folder, first, None)?;
+        let core = Core::new(env, options, directory, first, None)?;
         {
             let mut book = core.lock_book();
             let mut edit = Edit::begin(&core.env, &mut book, None)?;
@@ -79,11 +79,16 @@ impl Core {
             edit.commit()?;
         }
         core.checkpoint()?;
-        core.folder.created()?;
+        core.directory.created()?;
         Ok(core)
     }
 
-    pub(crate) fn reopen(env: Arc<Env>, options: LmdbOptions, folder: Folder, checkpoint: Checkpoint) -> Result<Core> {
+    pub(crate) fn reopen(
+        env: Arc<Env>,
+        options: LmdbOptions,
+        directory: Directory,
+        checkpoint: Checkpoint,
+    ) -> Result<Core> {
         let txn = ReadTxn::begin(&env)?;
         let mut book = Book::new(records::trees(&txn)?, records::next_content(&txn)?, checkpoint.position);
         if !checkpoint.counted {
@@ -91,7 +96,7 @@ impl Core {
         }
         let doomed = records::first_doomed(&txn)?.is_some();
         drop(txn);
-        let core = Core::new(env, options, folder, book, Some(checkpoint))?;
+        let core = Core::new(env, options, directory, book, Some(checkpoint))?;
         core.doom_unfinished_loads()?;
         if doomed {
             core.alarm.sweep();
@@ -103,7 +108,7 @@ impl Core {
     fn new(
         env: Arc<Env>,
         options: LmdbOptions,
-        folder: Folder,
+        directory: Directory,
         mut book: Book,
         saved: Option<Checkpoint>,
     ) -> Result<Core> {
@@ -113,7 +118,7 @@ impl Core {
         let positions = book.positions.clone();
         positions.set(newest_state(&env)?, position);
         book.look_at_newest(&env)?;
-        let data = File::open(folder.path.join(DATA_FILE))
+        let data = File::open(directory.path.join(DATA_FILE))
             .map_err(|source| Error::Io { context: "open data.mdb".to_owned(), source })?;
         Ok(Core {
             readers: Readers::new(&env),
@@ -130,7 +135,7 @@ impl Core {
             data,
             env,
             options,
-            folder,
+            directory,
         })
     }
 
@@ -196,7 +201,7 @@ impl Core {
     }
 
     fn is_full(&self) -> bool {
-        let space = rustix::fs::statvfs(&self.folder.path);
+        let space = rustix::fs::statvfs(&self.directory.path);
         space.is_ok_and(|space| space.f_bavail.saturating_mul(space.f_frsize) < FREE_SPACE_BYTES_MIN)
     }
 
@@ -266,7 +271,7 @@ impl Core {
     fn make_durable(&self, checkpoint: &Checkpoint) -> Result<()> {
         // A failed sync is final: the kernel may have dropped the pages, and a second sync would not say so.
         self.env.sync().map_err(|error| Error::Poisoned { context: error.to_string() })?;
-        checkpoint.save(&self.folder)
+        checkpoint.save(&self.directory)
     }
 
     /// Notes what a commit freed and asks for a checkpoint when much waits for one.

@@ -11,8 +11,8 @@ use arbor_engine::{Barrier, Batch, Capabilities, Engine, EngineStats, Error, Res
 
 use crate::checkpoint::Checkpoint;
 use crate::core::Core;
+use crate::directory::{Directory, Found};
 use crate::files::{DATA_FILE, io_error};
-use crate::folder::{Folder, Found};
 use crate::raw::{Env, EnvOptions};
 use crate::snapshot::LmdbSnapshot;
 use crate::sweep::Sweeper;
@@ -29,10 +29,10 @@ pub struct LmdbEngine {
 }
 
 impl LmdbEngine {
-    /// Opens or makes the engine in a folder, in the state of its last checkpoint.
+    /// Opens or makes the engine in a directory, in the state of its last checkpoint.
     pub fn open(dir: &Path, options: LmdbOptions) -> Result<LmdbEngine> {
-        let folder = Folder::open(dir)?;
-        let found = folder.prepare()?;
+        let directory = Directory::open(dir)?;
+        let found = directory.prepare()?;
         let checkpoint = match found {
             Found::New => None,
             Found::Engine => Some(Checkpoint::load(dir)?),
@@ -48,11 +48,11 @@ impl LmdbEngine {
             readers_max: options.readers_max,
             readahead: options.readahead,
         };
-        let env = Arc::new(Env::open(dir, &env_options, &folder.lock)?);
+        let env = Arc::new(Env::open(dir, &env_options, &directory.lock)?);
         let background = options.background;
         let core = Arc::new(match checkpoint {
-            None => Core::create(env, options, folder)?,
-            Some(checkpoint) => Core::reopen(env, options, folder, checkpoint)?,
+            None => Core::create(env, options, directory)?,
+            Some(checkpoint) => Core::reopen(env, options, directory, checkpoint)?,
         });
         let sweeper = background.then(|| Sweeper::start(&core)).transpose()?;
         Ok(LmdbEngine { core, _sweeper: sweeper })

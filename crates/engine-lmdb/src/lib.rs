@@ -8,7 +8,7 @@
 //! - [`rows`], [`cursor`], [`snapshot`], [`readers`], [`positions`], [`estimate`]: reading
 //! - [`bulk`], [`sweep`]: filling and deleting trees beside the batches
 //! - [`verify`]: damage that would end the process is found first
-//! - [`checkpoint`], [`folder`], [`files`]: what survives a crash
+//! - [`checkpoint`], [`directory`], [`files`]: what survives a crash
 //! - [`raw`]: the calls into LMDB
 //!
 //! What LMDB does not give, and nothing here adds:
@@ -25,11 +25,11 @@ mod bulk;
 mod checkpoint;
 mod core;
 mod cursor;
+mod directory;
 mod edit;
 mod engine;
 mod estimate;
 mod files;
-mod folder;
 mod keys;
 mod options;
 mod positions;

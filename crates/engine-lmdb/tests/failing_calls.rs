@@ -132,7 +132,7 @@ fn bulk_rows() -> Vec<(Vec<u8>, Vec<u8>)> {
     (0..3000u32).map(|n| (n.to_be_bytes().to_vec(), vec![n as u8; 50])).collect()
 }
 
-/// The scenario on one folder.
+/// The scenario on one directory.
 struct Run<'d> {
     dir: &'d Path,
     engine: Option<LmdbEngine>,

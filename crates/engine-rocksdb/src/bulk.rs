@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use arbor_base::TreeId;
 use arbor_engine::{Result, limits};
 
+use crate::directory::load_file;
 use crate::engine::Core;
-use crate::folder::load_file;
 use crate::raw::SortedFile;
 use crate::records::{self, Content};
 

@@ -117,7 +117,7 @@ impl Core {
         // Not flushed, so the next checkpoint must not pass it over.
         book.dirty = true;
         let said = self.db.write(&WriteBatch::new()).err();
-        let context = || "a flush failed; the file LOG in the engine's folder says why".to_owned();
+        let context = || "a flush failed; the file LOG in the engine's directory says why".to_owned();
         let error = said.unwrap_or_else(|| Error::Io { context: context(), source: std::io::Error::other("flush") });
         let error = self.judge(&mut book, error);
         // If the log fails as well, it has poisoned all writing above the engine.

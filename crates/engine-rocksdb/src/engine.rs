@@ -21,7 +21,7 @@ use crate::published::{Published, State};
 use crate::raw::Db;
 use crate::records::{self, Content, StateRecord};
 use crate::snapshot::RocksSnapshot;
-use crate::{bulk, folder};
+use crate::{bulk, directory};
 
 /// The RocksDB engine. Dropping it keeps the state of its last checkpoint.
 pub struct RocksEngine {
@@ -77,11 +77,11 @@ pub(crate) struct Counters {
 }
 
 impl RocksEngine {
-    /// Opens or makes the engine in a folder, in the state of its last checkpoint.
+    /// Opens or makes the engine in a directory, in the state of its last checkpoint.
     pub fn open(dir: &Path, options: RocksOptions) -> Result<RocksEngine> {
-        folder::prepare(dir)?;
+        directory::prepare(dir)?;
         let db = Arc::new(Db::open(dir, &options)?);
-        folder::remove_load_files(dir)?;
+        directory::remove_load_files(dir)?;
         let core = Arc::new(Core::new(db, options)?);
         core.clear_unfinished_loads()?;
         let background = Background::start(&core)?;

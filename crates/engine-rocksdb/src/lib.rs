@@ -15,7 +15,7 @@
 //! - `room`: how writers are slowed
 //! - `options`, `option_string`, `parameters`: what the user may choose, at start and later
 //! - `figures`: statistics
-//! - `folder`: whose folder it is
+//! - `directory`: whose directory it is
 //! - `raw`: the calls into RocksDB, and all unsafe code
 //!
 //! What follows from RocksDB and from the design:
@@ -33,11 +33,11 @@ mod bulk;
 mod checkpoint;
 mod compact;
 mod cursor;
+mod directory;
 mod edit;
 mod engine;
 mod estimate;
 mod figures;
-mod folder;
 mod option_string;
 mod options;
 mod parameters;

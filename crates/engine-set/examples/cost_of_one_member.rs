@@ -35,13 +35,13 @@ fn fill(engine: &dyn Engine) {
     engine.checkpoint().expect("a checkpoint can be made");
 }
 
-fn forest(folder: &Path) -> Arc<dyn Engine> {
+fn forest(directory: &Path) -> Arc<dyn Engine> {
     let mut options = Options::new(Arc::new(RealDisk), 256 << 20);
     // No work of the engine's own falls into a turn of one of the two.
     (options.threads, options.checkpoint_interval_ms) = (0, 0);
     (options.memtable_bytes, options.checkpoint_bytes) = (64 << 20, 1 << 40);
-    std::fs::create_dir_all(folder).expect("a folder can be made");
-    Arc::new(Forest::open(folder, options).expect("an engine opens"))
+    std::fs::create_dir_all(directory).expect("a directory can be made");
+    Arc::new(Forest::open(directory, options).expect("an engine opens"))
 }
 
 fn read(engine: &dyn Engine, dice: &mut Random) -> Duration {
@@ -80,9 +80,9 @@ fn compare(what: &str, engines: [&dyn Engine; 2], turns: usize, turn: impl Fn(&d
 }
 
 fn main() {
-    let dir = tempfile::tempdir().expect("a folder can be made");
+    let dir = tempfile::tempdir().expect("a directory can be made");
     let alone = forest(&dir.path().join("alone"));
-    let kinds = vec![Kind::new("ftree", |folder| Ok(forest(folder)))];
+    let kinds = vec![Kind::new("ftree", |directory| Ok(forest(directory)))];
     let set = EngineSet::open(&dir.path().join("set"), kinds, "ftree", "ftree").expect("a set opens");
     fill(&*alone);
     fill(&set);

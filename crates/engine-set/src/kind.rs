@@ -1,4 +1,4 @@
-//! An engine that a set may have: its name, and how it is opened in a folder of its own.
+//! An engine that a set may have: its name, and how it is opened in a directory of its own.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use arbor_engine::{Engine, Error, Result};
 type Open = Box<dyn Fn(&Path) -> Result<Arc<dyn Engine>> + Send + Sync>;
 
 pub struct Kind {
-    /// Also the name of the folder.
+    /// Also the name of the directory.
     pub name: &'static str,
-    /// Opens the engine in the folder, or makes a new one there.
+    /// Opens the engine in the directory, or makes a new one there.
     pub open: Open,
 }
 

@@ -1,7 +1,7 @@
 //! Several engines as one: each tree lives in one of them, under one log and one snapshot.
 //!
 //! ```text
-//! txn ─ EngineSet ─┬─ home     made the folder; ledger, catalogue, trees that name no engine
+//! txn ─ EngineSet ─┬─ home     made the directory; ledger, catalogue, trees that name no engine
 //!                  └─ others   trees whose CreateTree names them
 //! ```
 //!

@@ -1,7 +1,7 @@
 //! Opening a set, and taking in another member.
 //!
 //! A new member is opened, brought to the set's position with an empty batch, made durable there and listed in the
-//! roster; only then does a tree go there. A crash in between leaves a folder that nothing refers to; the next time the
+//! roster; only then does a tree go there. A crash in between leaves a directory that nothing refers to; the next time the
 //! engine is wanted it is brought on from where it stands.
 
 use std::path::{Path, PathBuf};
@@ -19,21 +19,21 @@ use crate::routes::{Index, Lost, Routes};
 use crate::set::{EngineSet, lock};
 
 impl EngineSet {
-    /// Opens the members in sub-folders of `folder`: the home, the default, and whatever the roster lists.
+    /// Opens the members in sub-directories of `directory`: the home, the default, and whatever the roster lists.
     ///
     /// Errors: the home, or a default that is not a member yet, cannot be opened; options that an engine refuses. Another
     /// member that cannot be opened is [unavailable](Error::Unavailable).
-    pub fn open(folder: &Path, kinds: Vec<Kind>, home: &str, default: &str) -> Result<EngineSet> {
-        let roster = Roster::new(folder);
+    pub fn open(directory: &Path, kinds: Vec<Kind>, home: &str, default: &str) -> Result<EngineSet> {
+        let roster = Roster::new(directory);
         let listed = roster.read()?;
-        let mut opening = Opening { folder, kinds: &kinds, list: Vec::new(), lost: Vec::new() };
+        let mut opening = Opening { directory, kinds: &kinds, list: Vec::new(), lost: Vec::new() };
         opening.open(home)?;
         for name in listed.iter().filter(|name| *name != home) {
             opening.open_listed(name)?;
         }
         let default = kind::find(&kinds, default)?.name;
         if opening.is_new(default) {
-            let member = open_kind(kind::find(&kinds, default)?, folder)?;
+            let member = open_kind(kind::find(&kinds, default)?, directory)?;
             bring_on(&member, opening.highest())?;
             opening.list.push(member);
             roster.write(&opening.names())?;
@@ -47,7 +47,15 @@ impl EngineSet {
         let home = list[0].engine.clone();
         let routes = Arc::new(Routes { trees, half: None, lost });
         let gate = Gate::new(Members { list, routes }, lowest);
-        Ok(EngineSet::new(home, several, gate, lenient, Joining { folder: folder.to_owned(), roster }, kinds, default))
+        Ok(EngineSet::new(
+            home,
+            several,
+            gate,
+            lenient,
+            Joining { directory: directory.to_owned(), roster },
+            kinds,
+            default,
+        ))
     }
 
     /// The engine of that name, which becomes a member if it is none.
@@ -71,7 +79,7 @@ impl EngineSet {
     }
 
     fn join(&self, joining: &Joining, kind: &Kind) -> Result<Arc<dyn Engine>> {
-        let member = open_kind(kind, &joining.folder)?;
+        let member = open_kind(kind, &joining.directory)?;
         if let Some(barrier) = lock(&self.barrier).clone() {
             member.engine.set_barrier(barrier);
         }
@@ -103,12 +111,12 @@ impl EngineSet {
 
 /// What joins need: one at a time.
 pub(crate) struct Joining {
-    folder: PathBuf,
+    directory: PathBuf,
     roster: Roster,
 }
 
 struct Opening<'o> {
-    folder: &'o Path,
+    directory: &'o Path,
     kinds: &'o [Kind],
     list: Vec<MemberEngine>,
     lost: Vec<Lost>,
@@ -116,16 +124,16 @@ struct Opening<'o> {
 
 impl Opening<'_> {
     fn open(&mut self, name: &str) -> Result<()> {
-        self.list.push(open_kind(kind::find(self.kinds, name)?, self.folder)?);
+        self.list.push(open_kind(kind::find(self.kinds, name)?, self.directory)?);
         Ok(())
     }
 
     fn open_listed(&mut self, name: &str) -> Result<()> {
-        let folder = self.folder.join(name);
+        let directory = self.directory.join(name);
         let reason = match kind::find(self.kinds, name) {
             Err(_) => "this build does not have it".to_owned(),
-            Ok(_) if !folder.is_dir() => format!("its folder {} is missing", folder.display()),
-            Ok(kind) => match open_kind(kind, self.folder) {
+            Ok(_) if !directory.is_dir() => format!("its directory {} is missing", directory.display()),
+            Ok(kind) => match open_kind(kind, self.directory) {
                 Ok(member) => {
                     self.list.push(member);
                     return Ok(());
@@ -152,15 +160,16 @@ impl Opening<'_> {
     }
 }
 
-fn open_kind(kind: &Kind, folder: &Path) -> Result<MemberEngine> {
-    Ok(MemberEngine { name: kind.name, engine: (kind.open)(&folder.join(kind.name))? })
+fn open_kind(kind: &Kind, directory: &Path) -> Result<MemberEngine> {
+    Ok(MemberEngine { name: kind.name, engine: (kind.open)(&directory.join(kind.name))? })
 }
 
 /// A member without trees takes up the position of the others, durably.
 fn bring_on(member: &MemberEngine, position: Position) -> Result<()> {
     let trees = member.engine.trees()?.len();
     if trees > 0 {
-        let reason = format!("it holds {trees} trees, but is not among the engines of this folder (see arbor.engines)");
+        let reason =
+            format!("it holds {trees} trees, but is not among the engines of this directory (see arbor.engines)");
         return Err(Error::CannotOpen { path: member.name.to_owned(), reason });
     }
     if member.engine.applied() < position {

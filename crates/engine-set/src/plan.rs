@@ -160,6 +160,6 @@ impl Planner<'_> {
 }
 
 pub(crate) fn not_a_member(name: &str) -> Error {
-    let reason = "it is not among the engines of this folder (see arbor.engines)".to_owned();
+    let reason = "it is not among the engines of this directory (see arbor.engines)".to_owned();
     Error::Unavailable { engine: name.to_owned(), reason, tree: None }
 }

@@ -1,7 +1,7 @@
 //! `arbor.engines`: the names of the engines that are members, one per line, the home first.
 //!
-//! A folder of an engine that is not listed was never a member: its making was cut short before anything was written to
-//! it. A listed engine whose folder is gone is missed instead of made anew. Without the file the home is the only member.
+//! A directory of an engine that is not listed was never a member: its making was cut short before anything was written to
+//! it. A listed engine whose directory is gone is missed instead of made anew. Without the file the home is the only member.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -12,7 +12,7 @@ use arbor_engine::{Error, Result};
 const FILE: &str = "arbor.engines";
 
 pub(crate) struct Roster {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 fn failed(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
@@ -21,12 +21,12 @@ fn failed(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
 }
 
 impl Roster {
-    pub fn new(folder: &Path) -> Roster {
-        Roster { folder: folder.to_owned() }
+    pub fn new(directory: &Path) -> Roster {
+        Roster { directory: directory.to_owned() }
     }
 
     pub fn read(&self) -> Result<Vec<String>> {
-        let path = self.folder.join(FILE);
+        let path = self.directory.join(FILE);
         match fs::read_to_string(&path) {
             Ok(text) => Ok(text.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
@@ -36,13 +36,13 @@ impl Roster {
 
     /// Written beside, made durable, then renamed.
     pub fn write(&self, names: &[String]) -> Result<()> {
-        let (path, beside) = (self.folder.join(FILE), self.folder.join("arbor.engines.new"));
+        let (path, beside) = (self.directory.join(FILE), self.directory.join("arbor.engines.new"));
         let written = || -> std::io::Result<()> {
             let mut file = File::create(&beside)?;
             names.iter().try_for_each(|name| writeln!(file, "{name}"))?;
             file.sync_all()?;
             fs::rename(&beside, &path)?;
-            File::open(&self.folder)?.sync_all()
+            File::open(&self.directory)?.sync_all()
         };
         written().map_err(failed("writing", &path))
     }

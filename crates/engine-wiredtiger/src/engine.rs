@@ -24,7 +24,7 @@ use crate::published::Published;
 use crate::raw::{Called, Connection, Session};
 use crate::records::{self, CATALOGUE, State};
 use crate::snapshot::WiredTigerSnapshot;
-use crate::{bulk, config_string, folder, published};
+use crate::{bulk, config_string, directory, published};
 
 /// Part of the cache that may be written behind a snapshot: the pages that hold what it does not show stay in the cache, and
 /// from a fifth of it on writers evict.
@@ -89,10 +89,10 @@ impl Counters {
 }
 
 impl WiredTigerEngine {
-    /// Opens or makes the engine in a folder, in the state of its last checkpoint.
+    /// Opens or makes the engine in a directory, in the state of its last checkpoint.
     pub fn open(dir: &Path, options: WiredTigerOptions) -> Result<WiredTigerEngine> {
         options.check()?;
-        folder::prepare(dir)?;
+        directory::prepare(dir)?;
         let connection = Connection::open(dir, &options.open_config())?;
         let core = Arc::new(Core::new(&connection, options)?);
         core.drop_orphans()?;

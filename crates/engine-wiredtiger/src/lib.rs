@@ -18,7 +18,7 @@
 //! - `compact`, `statistics`: what they say
 //! - `options`, `config_string`: what the user may choose
 //! - `probe`: whether options go together
-//! - `folder`: whose folder it is
+//! - `directory`: whose directory it is
 //! - `raw`: the calls into WiredTiger, and all unsafe code
 //!
 //! What follows from WiredTiger:
@@ -41,10 +41,10 @@ mod checkpoint;
 mod compact;
 mod config_string;
 mod cursor;
+mod directory;
 mod edit;
 mod engine;
 mod estimate;
-mod folder;
 mod options;
 mod pace;
 mod pool;

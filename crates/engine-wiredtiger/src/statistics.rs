@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use arbor_base::TreeId;
 use arbor_engine::{EngineStats, Error, Result, TreeStats};
 
+use crate::directory;
 use crate::engine::Core;
-use crate::folder;
 
 const CACHE_BYTES: &str = "cache: bytes currently in the cache";
 const FREE_BYTES: &str = "block-manager: file bytes available for reuse";
@@ -37,7 +37,7 @@ impl Core {
         let counters = self.connection.session()?.statistics(None)?;
         let cache_bytes = cache_bytes_of(&counters);
         Ok(EngineStats {
-            disk_bytes: folder::disk_bytes(self.connection.dir())?,
+            disk_bytes: directory::disk_bytes(self.connection.dir())?,
             free_bytes: 0,
             cache_bytes,
             counters: own.into_iter().chain(counters).collect(),

@@ -22,7 +22,7 @@ use crate::Engine;
 
 /// Makes the engine under test, with [`Adder`] as its update function if it takes update messages.
 pub trait Factory {
-    /// The engine in a folder: a new one, or the one that was dropped there, in a state that it promises after a crash.
+    /// The engine in a directory: a new one, or the one that was dropped there, in a state that it promises after a crash.
     fn open(&self, dir: &Path) -> Box<dyn Engine>;
 
     /// Ends the engine as a crash would and opens it again. `seed` decides what the crash destroys, where that is played.

@@ -19,7 +19,7 @@ pub enum Error {
     UnknownTree(TreeId),
     #[error("invalid option {name}: {reason}")]
     InvalidOption { name: String, reason: String },
-    /// Folder written by a newer format, by another engine, or in use by another process.
+    /// Directory written by a newer format, by another engine, or in use by another process.
     #[error("cannot open {path}: {reason}")]
     CannotOpen { path: String, reason: String },
     #[error("the engine {engine} has no {what}")]

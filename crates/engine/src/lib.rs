@@ -7,8 +7,8 @@
 mod batch;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
+mod directory_marker;
 mod error;
-mod folder_marker;
 pub mod limits;
 mod member;
 pub mod model;
@@ -17,8 +17,8 @@ mod snapshot;
 mod traits;
 
 pub use batch::{Batch, Op};
+pub use directory_marker::{DirectoryMarker, FoundDirectory, create_directory};
 pub use error::{Error, Result};
-pub use folder_marker::{FolderMarker, FoundFolder, create_directory};
 pub use member::{Member, MemberState};
 pub use options::{ENGINE_SETTING, TreeOptions};
 pub use snapshot::{Cursor, RangeEstimate, Snapshot};

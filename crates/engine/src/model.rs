@@ -285,15 +285,15 @@ mod tests {
         snapshot.get(TREE, key.as_bytes()).unwrap().map(|value| value.into_owned())
     }
 
-    /// Keeps the engines by folder: opening goes back to the checkpoint, as after a crash.
+    /// Keeps the engines by directory: opening goes back to the checkpoint, as after a crash.
     #[derive(Default)]
     struct Models {
-        by_folder: Mutex<BTreeMap<PathBuf, Arc<ModelEngine>>>,
+        by_directory: Mutex<BTreeMap<PathBuf, Arc<ModelEngine>>>,
     }
 
     impl Factory for Models {
         fn open(&self, dir: &Path) -> Box<dyn Engine> {
-            let mut engines = self.by_folder.lock().unwrap();
+            let mut engines = self.by_directory.lock().unwrap();
             let new = || ModelEngine::with_updates(Arc::new(contract::Adder));
             let engine = Arc::new(engines.get(dir).map_or_else(new, |engine| engine.crash()));
             engines.insert(dir.to_owned(), engine.clone());

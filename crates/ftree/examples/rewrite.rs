@@ -81,9 +81,9 @@ fn main() {
         Some("zstd") => Codec::Zstd(1),
         _ => Codec::None,
     };
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let options = Options::new(Arc::new(RealDisk), 256 << 20);
-    let io = Io::open(&options, folder.path()).expect("a data file");
+    let io = Io::open(&options, directory.path()).expect("a data file");
     let settings = TreeSettings { codec, ..TreeSettings::default() };
     let job = |inputs: &[Input], target: Target<'_>, stripes: &[Seq]| {
         let job = Rewrite {

@@ -1,5 +1,5 @@
 //! A long mixed run on a real disk: one writer and seven readers, snapshots held open, drops, range deletes, checkpoints.
-//! `cargo run --release -p arbor-ftree --example soak -- FOLDER [MINUTES=60] [IDLE_MINUTES=10] [MEMORY_MB=128]`
+//! `cargo run --release -p arbor-ftree --example soak -- DIRECTORY [MINUTES=60] [IDLE_MINUTES=10] [MEMORY_MB=128]`
 //!
 //! Every batch moves an amount between two rows, so every snapshot must show the same sum. At the end the forest is
 //! verified, and its space is set against the bytes of the live rows as a fresh copy of them takes.
@@ -118,16 +118,16 @@ fn peak_mb() -> u64 {
     line.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).unwrap_or_default() >> 10
 }
 
-/// Bytes that a folder takes on the disk.
-fn space(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).expect("the folder is there");
+/// Bytes that a directory takes on the disk.
+fn space(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).expect("the directory is there");
     entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
 }
 
 /// Copies all live rows into a new forest and answers what that takes.
-fn copy(forest: &Forest, folder: &Path, memory_mb: u64) -> u64 {
-    let _ = std::fs::remove_dir_all(folder);
-    let fresh = Forest::open(folder, options(memory_mb)).expect("a new forest opens");
+fn copy(forest: &Forest, directory: &Path, memory_mb: u64) -> u64 {
+    let _ = std::fs::remove_dir_all(directory);
+    let fresh = Forest::open(directory, options(memory_mb)).expect("a new forest opens");
     apply(&fresh, vec![create(BANK), create(MAIN), create(SIDE)]);
     let snapshot = forest.snapshot().expect("a snapshot");
     for tree in [BANK, MAIN, SIDE] {
@@ -141,15 +141,15 @@ fn copy(forest: &Forest, folder: &Path, memory_mb: u64) -> u64 {
         fresh.bulk_load(tree, &mut rows).expect("the rows load");
     }
     fresh.checkpoint().expect("a checkpoint");
-    space(folder)
+    space(directory)
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let number = |at: usize, usual: u64| arguments.get(at).map_or(usual, |text| text.parse().expect("a number"));
-    let folder = Path::new(arguments.get(1).expect("a folder"));
+    let directory = Path::new(arguments.get(1).expect("a directory"));
     let (minutes, idle, memory_mb) = (number(2, 60), number(3, 10), number(4, 128));
-    let data = folder.join("soak");
+    let data = directory.join("soak");
     let _ = std::fs::remove_dir_all(&data);
     let forest = Forest::open(&data, options(memory_mb)).expect("the forest opens");
     let mut balances = vec![EACH; ACCOUNTS as usize];
@@ -182,7 +182,7 @@ fn main() {
     });
     println!("peak {} MB of memory, budget {memory_mb} MB", peak_mb());
     std::thread::sleep(Duration::from_secs(idle * 60));
-    let (taken, live) = (space(&data), copy(&forest, &folder.join("soak-copy"), memory_mb));
+    let (taken, live) = (space(&data), copy(&forest, &directory.join("soak-copy"), memory_mb));
     println!("after {idle} idle minutes {taken} bytes, a copy {live}: {:.2}", taken as f64 / live as f64);
     println!("{:?}", forest.stats().expect("statistics").counters);
     forest.checkpoint().expect("a checkpoint");

@@ -1,5 +1,5 @@
 //! Puts rows in random order and prints, slice by slice, how fast that went and what the background work did for it.
-//! `cargo run --release -p arbor-ftree --example steadiness -- FOLDER [ROWS=4000000] [MEMORY_MB=64] [THREADS=0: as usual]`
+//! `cargo run --release -p arbor-ftree --example steadiness -- DIRECTORY [ROWS=4000000] [MEMORY_MB=64] [THREADS=0: as usual]`
 //!
 //! Run it in a memory cgroup if the page cache is to count. On a busy machine look at the CPU time per row, not at rates.
 
@@ -78,14 +78,14 @@ impl Slice {
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let number = |at: usize, usual: u64| arguments.get(at).map_or(usual, |text| text.parse().expect("a number"));
-    let folder = Path::new(arguments.get(1).expect("a folder")).join("steadiness");
+    let directory = Path::new(arguments.get(1).expect("a directory")).join("steadiness");
     let (rows, memory_mb, threads) = (number(2, 4_000_000), number(3, 64), number(4, 0));
-    let _ = std::fs::remove_dir_all(&folder);
+    let _ = std::fs::remove_dir_all(&directory);
     let mut options = Options::new(Arc::new(RealDisk), memory_mb << 20);
     if threads > 0 {
         options.threads = threads as usize;
     }
-    let forest = Forest::open(&folder, options).expect("the forest opens");
+    let forest = Forest::open(&directory, options).expect("the forest opens");
     let apply = |ops| {
         forest.wait_for_room();
         forest.apply(&[Batch { position: forest.applied().next(), ops }]).expect("the batch applies");
@@ -117,15 +117,15 @@ fn main() {
     let stats = forest.stats().expect("statistics");
     println!("{} bytes per row in use after a checkpoint", (stats.disk_bytes - stats.free_bytes) / rows);
     drop(forest);
-    scan(&folder, memory_mb, &mut dice);
+    scan(&directory, memory_mb, &mut dice);
 }
 
 /// Scans of 100 rows past the page cache, in a forest that was just opened.
-fn scan(folder: &Path, memory_mb: u64, dice: &mut Random) {
+fn scan(directory: &Path, memory_mb: u64, dice: &mut Random) {
     const SCANS: u64 = 1000;
     let mut options = Options::new(Arc::new(RealDisk), memory_mb << 20);
     (options.direct_io, options.threads) = (true, 0);
-    let forest = Forest::open(folder, options).expect("the forest opens");
+    let forest = Forest::open(directory, options).expect("the forest opens");
     let before = figures(&forest);
     for _ in 0..SCANS {
         let snapshot = forest.snapshot().expect("a snapshot");

@@ -48,7 +48,7 @@ pub struct Core {
     pub(crate) checkpoint_interval_ms: AtomicU64,
     /// Bytes absorbed since opening when the last checkpoint began by itself.
     pub(crate) checkpointed_bytes: AtomicU64,
-    /// Goes last: the folder is ours as long as a snapshot reads from it.
+    /// Goes last: the directory is ours as long as a snapshot reads from it.
     pub(crate) _lock: Box<dyn Lock>,
 }
 

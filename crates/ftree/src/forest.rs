@@ -38,7 +38,7 @@ pub struct Forest {
 impl Forest {
     pub const NAME: &str = "ftree";
 
-    /// Opens the forest in a folder, making a new one if there is none.
+    /// Opens the forest in a directory, making a new one if there is none.
     pub fn open(dir: &Path, options: Options) -> Result<Forest> {
         let checkpoint::Opened { lock, io, recovered } = checkpoint::open(&options, dir)?;
         let no_part = Memtable::new(0).part(TreeId(0));

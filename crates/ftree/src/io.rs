@@ -11,7 +11,7 @@ use crate::file::{DataFile, map_error};
 use crate::space::Space;
 use crate::{Options, Result};
 
-/// The name of the data file in its folder.
+/// The name of the data file in its directory.
 pub const DATA_FILE: &str = "ftree.data";
 
 /// Shared as `Arc<Io>`.
@@ -23,7 +23,7 @@ pub struct Io {
 }
 
 impl Io {
-    /// Opens the data file of a folder, creating both when they are missing. All of its space is free: recovery adopts
+    /// Opens the data file of a directory, creating both when they are missing. All of its space is free: recovery adopts
     /// what is in use.
     pub fn open(options: &Options, dir: &Path) -> Result<Arc<Io>> {
         let disk = &options.disk;

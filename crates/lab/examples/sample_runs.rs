@@ -1,6 +1,6 @@
 //! Writes runs of made-up figures, one of each kind of experiment, and draws their reports: for the tests of the pages.
 //!
-//!     cargo run -p arbor-lab --example sample_runs -- FOLDER
+//!     cargo run -p arbor-lab --example sample_runs -- DIRECTORY
 //!     cargo run -p arbor-lab --example sample_runs -- --live PORT      # plays a run on a live page until its input ends
 
 use std::collections::BTreeMap;
@@ -22,23 +22,23 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let folder = match arguments.as_slice() {
-        [folder] => PathBuf::from(folder),
+    let directory = match arguments.as_slice() {
+        [directory] => PathBuf::from(directory),
         [option, port] if option == "--live" => return play(port.parse()?),
-        _ => return Err("usage: sample_runs FOLDER | --live PORT".into()),
+        _ => return Err("usage: sample_runs DIRECTORY | --live PORT".into()),
     };
     let runs = [rounds(), ladder(), caches(), moves(), ycsb(), recovery(), cut_short()];
-    let mut folders = Vec::new();
+    let mut directories = Vec::new();
     for plan in runs {
-        let path = folder.join(&plan.record.experiment);
+        let path = directory.join(&plan.record.experiment);
         if path.exists() {
             std::fs::remove_dir_all(&path)?;
         }
         write(&path, plan)?;
         draw(&path)?;
-        folders.push(path);
+        directories.push(path);
     }
-    println!("{}", draw_index(&folder, "Sample runs", &folders)?.display());
+    println!("{}", draw_index(&directory, "Sample runs", &directories)?.display());
     Ok(())
 }
 
@@ -268,9 +268,9 @@ fn play(port: u16) -> Outcome<()> {
 }
 
 /// Writes a plan's files: systems one after the other on one clock.
-fn write(folder: &Path, mut plan: Plan) -> Outcome<()> {
+fn write(directory: &Path, mut plan: Plan) -> Outcome<()> {
     let mut writer =
-        Writer::create(folder, &plan.record, &json!({"processors": 2, "processor": "made up", "kernel": "6.1"}))?;
+        Writer::create(directory, &plan.record, &json!({"processors": 2, "processor": "made up", "kernel": "6.1"}))?;
     let mut clock = 0.0;
     for (system, step) in &plan.steps {
         let Some(system) = plan.record.systems.get_mut(*system) else { continue };

@@ -1,6 +1,6 @@
 //! The laboratory: runs the founding experiments against any server and prints their tables.
 //!
-//! | folder | what |
+//! | directory | what |
 //! |---|---|
 //! | `workload` | operations and distributions, no I/O (spec/workloads.md) |
 //! | `target` | what executes operations: a MongoDB server over the lean client, managed Arbor servers, the bare echo |

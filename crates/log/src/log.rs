@@ -17,7 +17,7 @@ use crate::tail::Tail;
 use crate::writer::Writer;
 use crate::{Error, LogOptions, LogStats, Reader, Result, sync};
 
-/// The commit log of one folder. All methods may be called from many threads.
+/// The commit log of one directory. All methods may be called from many threads.
 ///
 /// Dropping it stops the background thread without a last sync, as a crash would; [`Log::close`] ends it cleanly.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ pub struct LogOptions {
     pub segment_bytes: u64,
     /// How long appended records may stay without a sync. `Duration::MAX`: until somebody asks.
     pub commit_interval: Duration,
-    /// Position of the first record when the folder holds no log yet.
+    /// Position of the first record when the directory holds no log yet.
     pub first_position: Position,
 }
 

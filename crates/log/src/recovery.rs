@@ -9,7 +9,7 @@
 //! 2. The last segments (L3) are scanned; older ones are checked when they are read.
 //! 3. Segments behind the end are removed from the newest on, then the last one is cut. A crash before the end of this
 //!    step leaves a log that recovers to the same end, since what was cut proves nothing about it.
-//! 4. Bytes that no claim (L4) covers are written once more, then the scanned segments and the folder are synced: after a
+//! 4. Bytes that no claim (L4) covers are written once more, then the scanned segments and the directory are synced: after a
 //!    killed process they may be in memory only, and after a failed sync in that process they may look clean there
 //!    without being on the medium. Only a new write makes the next sync carry or report them.
 

@@ -20,7 +20,7 @@ pub struct Memory {
     pub bytes_max: usize,
     /// What it is taken from.
     pub budget: &'static Budget,
-    /// Folder for sorted runs. None: what does not fit is an error.
+    /// Directory for sorted runs. None: what does not fit is an error.
     pub scratch: Option<PathBuf>,
 }
 
@@ -39,7 +39,7 @@ pub struct Settings {
     pub group_bytes_max: usize,
     /// What both are taken from.
     pub budget: &'static Budget,
-    /// Folder for what exceeds these. None: it is an error.
+    /// Directory for what exceeds these. None: it is an error.
     pub scratch: Option<PathBuf>,
     /// Cost (in index keys read) from which ways to the documents are tried where statistics leave a doubt.
     pub trial_cost_min: f64,

@@ -29,7 +29,7 @@ pub trait Coordinator: Send + Sync {
     fn replace(&self, next: &Agreement) -> io::Result<bool>;
 }
 
-/// One file in the data folder: the coordinator of a set with one member.
+/// One file in the data directory: the coordinator of a set with one member.
 ///
 /// The file is a BSON document `{ format, revision, epoch, config, checksum }`, written beside, made durable and renamed, so that
 /// it is there whole or not at all. The checksum is the CRC-32C of the document without it; releases up to 2026-11-22 wrote none.
@@ -69,8 +69,8 @@ impl Coordinator for LocalFile {
         file.write_all(encode(next).as_bytes())?;
         file.sync_all()?;
         fs::rename(&beside, &self.path)?;
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(".".as_ref()))?.sync_all()?;
+        let directory = self.path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        File::open(directory.unwrap_or(".".as_ref()))?.sync_all()?;
         Ok(true)
     }
 }

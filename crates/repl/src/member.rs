@@ -93,9 +93,9 @@ const EPOCH_OF_ONE: i64 = 1;
 const FREEZE_MAX: Duration = Duration::from_secs(u32::MAX as u64);
 
 impl Replication {
-    /// The member whose data is in `folder`. It is in no office before it was told to take it.
-    pub fn open(name: &str, own: OwnAddress, folder: &Path) -> std::io::Result<Replication> {
-        Replication::of(name, own, Box::new(LocalFile::new(folder.join(FILE))))
+    /// The member whose data is in `directory`. It is in no office before it was told to take it.
+    pub fn open(name: &str, own: OwnAddress, directory: &Path) -> std::io::Result<Replication> {
+        Replication::of(name, own, Box::new(LocalFile::new(directory.join(FILE))))
     }
 
     pub fn of(name: &str, own: OwnAddress, coordinator: Box<dyn Coordinator>) -> std::io::Result<Replication> {
@@ -302,12 +302,12 @@ impl Replication {
     }
 }
 
-/// In the data folder.
+/// In the data directory.
 const FILE: &str = "arbor.replset";
 
-/// Whether the data in `folder` is that of a member.
-pub fn was_initiated(folder: &Path) -> bool {
-    folder.join(FILE).exists()
+/// Whether the data in `directory` is that of a member.
+pub fn was_initiated(directory: &Path) -> bool {
+    directory.join(FILE).exists()
 }
 
 pub fn not_yet_initialized() -> Error {
@@ -318,9 +318,9 @@ pub fn not_yet_initialized() -> Error {
 mod tests {
     use super::*;
 
-    fn member(folder: &Path) -> Replication {
+    fn member(directory: &Path) -> Replication {
         let own = OwnAddress { names: vec!["127.0.0.1".to_owned()], port: 4711 };
-        Replication::open("rs", own, folder).unwrap()
+        Replication::open("rs", own, directory).unwrap()
     }
 
     fn code(outcome: Result<()>) -> i32 {

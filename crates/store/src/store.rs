@@ -17,7 +17,7 @@ use crate::{Collection, Error, Held, Namespace, Result, TreeDefaults, Unfinished
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Folder for the sorted runs of index builds; created when needed.
+    /// Directory for the sorted runs of index builds; created when needed.
     pub scratch: PathBuf,
     /// Memory of one index build before it spills, when the caller says nothing else.
     pub build_memory_bytes: usize,
@@ -92,7 +92,7 @@ impl Store {
         })
     }
 
-    /// Folder for what does not fit into memory; created when needed.
+    /// Directory for what does not fit into memory; created when needed.
     pub fn scratch(&self) -> &Path {
         &self.options.scratch
     }

@@ -91,7 +91,7 @@ pub use ledger::{CounterId, FIXED_TREES};
 pub use options::{Options, Retention};
 pub use read_view::ReadView;
 pub use recovery::trees_of;
-pub use scratch::ScratchFolder;
+pub use scratch::ScratchDirectory;
 pub use space::{RESERVE_FILE, Space};
 pub use transaction::{Savepoint, Transaction};
 pub use transactions::{MaybeConflict, Transactions};

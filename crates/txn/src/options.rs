@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{ScratchFolder, Space};
+use crate::{ScratchDirectory, Space};
 
 /// How much of the log is kept for the readers of its history, in whole segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Options {
     pub transaction_bytes_max: usize,
     /// Values of one transaction beyond so many bytes go to a file in `scratch`, when it is set.
     pub write_set_memory_max: usize,
-    pub scratch: Option<ScratchFolder>,
+    pub scratch: Option<ScratchDirectory>,
     /// So many of the keys that were committed while transactions are open are remembered for them. Transactions that have
     /// been open for longer compare the rows instead.
     pub conflict_keys_max: usize,

@@ -16,9 +16,9 @@ pub(crate) const SPILLED_BYTES_MIN: usize = 128;
 
 /// Where files for large write sets go.
 #[derive(Clone, Debug)]
-pub struct ScratchFolder {
+pub struct ScratchDirectory {
     pub disk: Arc<dyn Disk>,
-    pub folder: PathBuf,
+    pub directory: PathBuf,
 }
 
 /// The file of one transaction, shared with its views.
@@ -37,10 +37,10 @@ pub(crate) struct Place {
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Scratch {
-    pub fn create(at: &ScratchFolder) -> arbor_disk::Result<Scratch> {
-        at.disk.create_dir_all(&at.folder)?;
+    pub fn create(at: &ScratchDirectory) -> arbor_disk::Result<Scratch> {
+        at.disk.create_dir_all(&at.directory)?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = at.folder.join(format!("writes-{}-{number}", std::process::id()));
+        let path = at.directory.join(format!("writes-{}-{number}", std::process::id()));
         let file = at.disk.open(&path, OpenMode::Create)?;
         at.disk.remove(&path)?;
         Ok(Scratch { file, end: AtomicU64::new(0) })

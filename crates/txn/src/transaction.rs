@@ -83,8 +83,8 @@ impl Transaction {
     fn value(&mut self, bytes: Vec<u8>) -> Value {
         let options = self.path.options();
         match &options.scratch {
-            Some(folder) if self.writes.spills(bytes.len(), options.write_set_memory_max) => {
-                self.writes.spilled(bytes, folder)
+            Some(directory) if self.writes.spills(bytes.len(), options.write_set_memory_max) => {
+                self.writes.spilled(bytes, directory)
             }
             _ => self.writes.kept(bytes),
         }

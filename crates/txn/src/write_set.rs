@@ -13,7 +13,7 @@ use arbor_engine::{Op, TreeOptions};
 
 use crate::ledger;
 use crate::record::{self, Place, Told};
-use crate::scratch::{SPILLED_BYTES_MIN, Scratch, ScratchFolder, Value};
+use crate::scratch::{SPILLED_BYTES_MIN, Scratch, ScratchDirectory, Value};
 use crate::written::{CounterChange, Entry, KeyRange, Presence, TreeWrites, Written};
 use crate::{CounterId, Result};
 
@@ -131,9 +131,9 @@ impl WriteSet {
     }
 
     /// The bytes as a value in the transaction's file, which is created when there is none.
-    pub fn spilled(&mut self, bytes: Vec<u8>, folder: &ScratchFolder) -> Value {
+    pub fn spilled(&mut self, bytes: Vec<u8>, directory: &ScratchDirectory) -> Value {
         if self.written.scratch.is_none() {
-            self.written.scratch = Scratch::create(folder).ok().map(Arc::new);
+            self.written.scratch = Scratch::create(directory).ok().map(Arc::new);
         }
         let value = match &self.written.scratch {
             Some(scratch) => Value::spilled(scratch, bytes),

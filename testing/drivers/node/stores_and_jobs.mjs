@@ -68,10 +68,10 @@ await flow(async step => {
   });
 
   await step('migrate-mongo: up, status, down, lock', async () => {
-    const folder = await fs.mkdtemp(path.join(os.tmpdir(), 'migrations-'));
-    await fs.writeFile(path.join(folder, '1-first.mjs'), 'export const up = async db => { await db.collection("albums").insertOne({ _id: 1 }); await db.collection("albums").createIndex({ a: 1 }); };\nexport const down = async db => { await db.collection("albums").drop(); };\n');
+    const directory = await fs.mkdtemp(path.join(os.tmpdir(), 'migrations-'));
+    await fs.writeFile(path.join(directory, '1-first.mjs'), 'export const up = async db => { await db.collection("albums").insertOne({ _id: 1 }); await db.collection("albums").createIndex({ a: 1 }); };\nexport const down = async db => { await db.collection("albums").drop(); };\n');
     const api = migrate.default ?? migrate;
-    api.config.set({ mongodb: { url: uri(), databaseName: database, options: {} }, migrationsDir: folder, changelogCollectionName: 'changelog', lockCollectionName: 'changelog_lock', lockTtl: 30, migrationFileExtension: '.mjs', useFileHash: true, moduleSystem: 'esm' });
+    api.config.set({ mongodb: { url: uri(), databaseName: database, options: {} }, migrationsDir: directory, changelogCollectionName: 'changelog', lockCollectionName: 'changelog_lock', lockTtl: 30, migrationFileExtension: '.mjs', useFileHash: true, moduleSystem: 'esm' });
     const connection = await api.database.connect();
     same(await api.up(connection.db, connection.client), ['1-first.mjs']);
     same((await api.status(connection.db)).map(one => one.fileName), ['1-first.mjs']);
@@ -79,7 +79,7 @@ await flow(async step => {
     same(await api.down(connection.db, connection.client), ['1-first.mjs']);
     same((await db.listCollections({ name: 'albums' }).toArray()).length, 0);
     await connection.client.close();
-    await fs.rm(folder, { recursive: true });
+    await fs.rm(directory, { recursive: true });
   });
 
   await step('keyv: values, expiry, iteration, GridFS', async () => {

@@ -100,8 +100,8 @@ with step("cursors, bulk API, legacy helpers") as seen:
     seen.append(results[20:])
 
 with step("load and files as scripts, EJSON, --json output") as seen:
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "fill.js")
+    with tempfile.TemporaryDirectory() as directory:
+        path = pathlib.Path(directory, "fill.js")
         path.write_text(f"function fill(n) {{ for (let i = 0; i < n; i++) db.loaded.insertOne({{i}}); }}\nfill({500 if FULL else 50});\n")
         same(script(f"load({json.dumps(str(path))}); fill(5); out(db.loaded.countDocuments());"), [505 if FULL else 55])
         done = subprocess.run([str(MONGOSH), "--quiet", "--norc", f"{URI.rstrip('/')}/{DATABASE}", str(path)], capture_output=True, text=True, timeout=120)

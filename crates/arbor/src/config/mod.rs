@@ -210,11 +210,12 @@ storage.rocksdb.configString: "write_buffer_size=16m;max_write_buffer_number=4;s
 
     #[test]
     fn flags_win_over_the_file() {
-        let folder = std::env::temp_dir().join(format!("arbor-config-{}", std::process::id()));
-        std::fs::write(&folder, "net:\n  port: 1111\n  bindIp: 127.0.0.1,::1\nsetParameter:\n  a: 1\n  b: 2\n")
+        let directory = std::env::temp_dir().join(format!("arbor-config-{}", std::process::id()));
+        std::fs::write(&directory, "net:\n  port: 1111\n  bindIp: 127.0.0.1,::1\nsetParameter:\n  a: 1\n  b: 2\n")
             .unwrap();
-        let settings = from_flags(&["--config", folder.to_str().unwrap(), "--port", "2222", "--setParameter", "b=3"]);
-        std::fs::remove_file(&folder).unwrap();
+        let settings =
+            from_flags(&["--config", directory.to_str().unwrap(), "--port", "2222", "--setParameter", "b=3"]);
+        std::fs::remove_file(&directory).unwrap();
         let settings = settings.unwrap();
         assert_eq!(settings.port, 2222);
         assert_eq!(settings.bind_ip, ["127.0.0.1", "::1"]);

@@ -90,21 +90,21 @@ fn usual_cache() -> u64 {
     Sizes::of(&Settings::default()).cache()
 }
 
-/// For looking at a folder.
+/// For looking at a directory.
 pub fn inspection() -> Options {
     Options::new(Arc::new(RealDisk), usual_cache())
 }
 
-pub fn open(folder: &Path, options: Options) -> Result<Arc<dyn Engine>> {
-    Ok(Arc::new(Forest::open(folder, options)?))
+pub fn open(directory: &Path, options: Options) -> Result<Arc<dyn Engine>> {
+    Ok(Arc::new(Forest::open(directory, options)?))
 }
 
 /// For `arbor lab kv`.
-pub fn open_alone(folder: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine>> {
+pub fn open_alone(directory: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine>> {
     let mut options = Options::new(Arc::new(RealDisk), settings.cache_bytes);
     options.direct_io = settings.direct_io;
     options.updates = Some(settings.updates.clone());
-    open(folder, options)
+    open(directory, options)
 }
 
 #[cfg(test)]

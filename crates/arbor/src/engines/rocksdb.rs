@@ -24,14 +24,14 @@ pub fn warning(option: &str, options: &[(String, String)]) -> Option<String> {
     (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
-pub fn open(folder: &Path, cache_bytes: Option<u64>, options: &[(String, String)]) -> Result<Arc<dyn Engine>> {
+pub fn open(directory: &Path, cache_bytes: Option<u64>, options: &[(String, String)]) -> Result<Arc<dyn Engine>> {
     let (chosen, _) = RocksOptions::from_settings(&own(options))?;
     let cache_bytes = cache_bytes.map_or(chosen.cache_bytes, |bytes| bytes as usize);
-    Ok(Arc::new(RocksEngine::open(folder, RocksOptions { cache_bytes, ..chosen })?))
+    Ok(Arc::new(RocksEngine::open(directory, RocksOptions { cache_bytes, ..chosen })?))
 }
 
 /// One budget for the cache and the up to four memtables beside it.
-pub fn open_alone(folder: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine>> {
+pub fn open_alone(directory: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine>> {
     let memtable_bytes = (settings.cache_bytes / 16).clamp(1 << 20, 64 << 20);
     let options = RocksOptions {
         cache_bytes: settings.cache_bytes.saturating_sub(4 * memtable_bytes) as usize,
@@ -41,7 +41,7 @@ pub fn open_alone(folder: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine
         updates: Some(settings.updates.clone()),
         ..RocksOptions::default()
     };
-    Ok(Arc::new(RocksEngine::open(folder, options)?))
+    Ok(Arc::new(RocksEngine::open(directory, options)?))
 }
 
 fn own(options: &[(String, String)]) -> Vec<(String, String)> {

@@ -17,7 +17,7 @@ use crate::memory::Sizes;
 
 #[derive(Clone, Debug)]
 pub struct Engines {
-    /// Made the folder; holds what the server keeps for itself.
+    /// Made the directory; holds what the server keeps for itself.
     pub home: &'static str,
     /// Where new collections go that name no engine.
     pub default: &'static str,
@@ -25,7 +25,7 @@ pub struct Engines {
 }
 
 impl Engines {
-    /// The default is what the settings ask for, else what the folder was made with. A folder of an engine that this build
+    /// The default is what the settings ask for, else what the directory was made with. A directory of an engine that this build
     /// lacks is refused when it is opened. Errors: the settings ask for an engine that this build lacks.
     pub fn of(settings: &Settings, found: Option<&str>) -> Result<Engines, Failure> {
         let home = found.and_then(known);
@@ -39,8 +39,8 @@ impl Engines {
         Ok(Engines { home, default, choices: NAMES.iter().map(choice).collect() })
     }
 
-    /// As the folder was made, without settings of a user.
-    pub fn of_folder(found: Option<&str>) -> Engines {
+    /// As the directory was made, without settings of a user.
+    pub fn of_directory(found: Option<&str>) -> Engines {
         let home = found.and_then(known).unwrap_or(USUAL);
         let choice = |name: &&'static str| EngineChoice::from_settings(name, &Settings::default(), None);
         Engines { home, default: home, choices: NAMES.iter().map(choice).collect() }
@@ -72,13 +72,13 @@ impl Engines {
     }
 
     /// Opens home, default, and every other engine that something lives in.
-    pub fn open(&self, folder: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
+    pub fn open(&self, directory: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
         let kind = |choice: &EngineChoice| {
             let choice = choice.clone();
-            Kind::new(choice.name, move |folder| choice.open(folder))
+            Kind::new(choice.name, move |directory| choice.open(directory))
         };
         let kinds = self.choices.iter().map(kind).collect();
-        Ok(Arc::new(EngineSet::open(folder, kinds, self.home, self.default)?))
+        Ok(Arc::new(EngineSet::open(directory, kinds, self.home, self.default)?))
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_says_the_home_and_the_user_the_default() {
+    fn the_directory_says_the_home_and_the_user_the_default() {
         for (engine, found, expect) in [
             (None, None, ("ftree", "ftree")),
             (None, Some("lmdb"), ("lmdb", "lmdb")),

@@ -21,19 +21,19 @@ pub fn takes(option: &str) -> bool {
     TAKEN.contains(&option)
 }
 
-pub fn open(folder: &Path, cache_bytes: Option<u64>, options: &[(String, String)]) -> Result<Arc<dyn Engine>> {
+pub fn open(directory: &Path, cache_bytes: Option<u64>, options: &[(String, String)]) -> Result<Arc<dyn Engine>> {
     let options: Vec<_> =
         options.iter().filter(|(name, _)| name != "wiredTiger.collectionConfigString").cloned().collect();
     let options = WiredTigerOptions::from_settings(&options)?;
     let cache_bytes = cache_bytes.unwrap_or(options.cache_bytes);
-    Ok(Arc::new(WiredTigerEngine::open(folder, WiredTigerOptions { cache_bytes, ..options })?))
+    Ok(Arc::new(WiredTigerEngine::open(directory, WiredTigerOptions { cache_bytes, ..options })?))
 }
 
 /// Nothing reads the counts there, and no write of WiredTiger's own would read for them.
-pub fn open_alone(folder: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine>> {
+pub fn open_alone(directory: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine>> {
     let usual = WiredTigerOptions { count_rows: false, ..WiredTigerOptions::default() };
     let options = WiredTigerOptions { cache_bytes: settings.cache_bytes, ..usual };
-    Ok(Arc::new(WiredTigerEngine::open(folder, options)?))
+    Ok(Arc::new(WiredTigerEngine::open(directory, options)?))
 }
 
 /// As MongoDB makes them: indexes with shared prefixes, small pages and no compressor.

@@ -1,12 +1,12 @@
-//! `arbor salvage`: carries what can be read of a damaged folder over into a new one.
+//! `arbor salvage`: carries what can be read of a damaged directory over into a new one.
 //!
-//! The rows that the engines can still read go into the fractal tree of a new folder, as batches of a new log; then the
-//! records of the old log follow, as far as they can be read. The old folder is only read: the fractal tree's files are
+//! The rows that the engines can still read go into the fractal tree of a new directory, as batches of a new log; then the
+//! records of the old log follow, as far as they can be read. The old directory is only read: the fractal tree's files are
 //! read as they are; other engines are opened on a copy, by a process of its own ([`engine_rows`]), and of a tree come the
 //! rows up to one that cannot be read. Of an engine that does not open comes what the log still holds. Of a tree that is
 //! whole only the records after its state are taken: a log that lost its end would turn rows back to what they were.
 //!
-//! What the catalogue does not know any more does not come back as a collection. `arbor check` on the new folder tells what
+//! What the catalogue does not know any more does not come back as a collection. `arbor check` on the new directory tells what
 //! is missing.
 
 pub mod engine_rows;
@@ -23,21 +23,22 @@ use arbor_log::{Log, LogOptions};
 use arbor_txn::chain::{Assembler, Part};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use crate::directory::Directory;
 use crate::engine_copy::{copy_files, engines_in};
 use crate::engines::{EngineChoice, USUAL, ftree_options};
 use crate::failure::{BAD_OPTIONS, Failure};
-use crate::folder::Folder;
 use crate::salvage::engine_rows::Found;
 
 /// Bytes of rows per batch.
 const BATCH_BYTES: usize = 1 << 20;
 
 pub fn command() -> Command {
-    let folder = |name: &'static str, help| Arg::new(name).long(name).value_name("FOLDER").required(true).help(help);
+    let directory =
+        |name: &'static str, help| Arg::new(name).long(name).value_name("DIRECTORY").required(true).help(help);
     Command::new("salvage")
-        .about("Carries what can be read of a damaged folder over into a new folder of the fractal tree")
-        .arg(folder("dbpath", "The damaged folder; it is only read"))
-        .arg(folder("into", "An empty folder"))
+        .about("Carries what can be read of a damaged directory over into a new directory of the fractal tree")
+        .arg(directory("dbpath", "The damaged directory; it is only read"))
+        .arg(directory("into", "An empty directory"))
         .arg(
             Arg::new("without")
                 .long("without")
@@ -51,7 +52,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = |name| PathBuf::from(matches.get_one::<String>(name).map_or("", String::as_str));
     let (from, into) = (path("dbpath"), path("into"));
     require_empty(&into)?;
-    let target = Folder::open(&into, USUAL)?;
+    let target = Directory::open(&into, USUAL)?;
     let mut rows = Target::open(&target).map_err(Failure::cannot_start)?;
     if from.join(USUAL).is_dir() {
         let report = rows.take_rows(&from.join(USUAL)).map_err(Failure::cannot_start)?;
@@ -72,12 +73,14 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(())
 }
 
-fn require_empty(folder: &Path) -> Result<(), Failure> {
-    let mut entries = std::fs::read_dir(folder)
-        .map_err(|error| Failure::new(BAD_OPTIONS, format!("--into {}: {error}", folder.display())))?;
+fn require_empty(directory: &Path) -> Result<(), Failure> {
+    let mut entries = std::fs::read_dir(directory)
+        .map_err(|error| Failure::new(BAD_OPTIONS, format!("--into {}: {error}", directory.display())))?;
     match entries.next() {
         None => Ok(()),
-        Some(_) => Err(Failure::new(BAD_OPTIONS, format!("--into {}: the folder is not empty", folder.display()))),
+        Some(_) => {
+            Err(Failure::new(BAD_OPTIONS, format!("--into {}: the directory is not empty", directory.display())))
+        }
     }
 }
 
@@ -101,7 +104,7 @@ fn size_of_op(op: &Op) -> usize {
     }
 }
 
-/// The new folder's log and engine, and what was put there.
+/// The new directory's log and engine, and what was put there.
 struct Target {
     log: Log,
     engine: Arc<dyn Engine>,
@@ -114,10 +117,10 @@ struct Target {
 }
 
 impl Target {
-    fn open(folder: &Folder) -> Result<Target> {
-        let log = Log::open(Arc::new(RealDisk), &folder.log(), LogOptions::default()).map_err(log_error)?;
+    fn open(directory: &Directory) -> Result<Target> {
+        let log = Log::open(Arc::new(RealDisk), &directory.log(), LogOptions::default()).map_err(log_error)?;
         let choice = EngineChoice::named(USUAL).ok_or_else(|| Error::no_updates(USUAL))?;
-        let engine = choice.open(&folder.engine(USUAL))?;
+        let engine = choice.open(&directory.engine(USUAL))?;
         Ok(Target {
             log,
             engine,
@@ -232,8 +235,8 @@ impl Target {
         taken
     }
 
-    fn take_records(&mut self, folder: &Path) -> Result<u64> {
-        let old = Log::open(Arc::new(RealDisk), folder, LogOptions::default()).map_err(log_error)?;
+    fn take_records(&mut self, directory: &Path) -> Result<u64> {
+        let old = Log::open(Arc::new(RealDisk), directory, LogOptions::default()).map_err(log_error)?;
         let mut reader = old.read(old.first());
         let mut records = 0;
         let mut assembler = Assembler::default();

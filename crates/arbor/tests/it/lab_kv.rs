@@ -4,9 +4,9 @@ use std::process::Command;
 
 #[test]
 fn engines_take_turns_in_processes_of_their_own() {
-    let folder = tempfile::tempdir().unwrap();
-    let record = folder.path().join("kv.json");
-    let data = folder.path().join("data");
+    let directory = tempfile::tempdir().unwrap();
+    let record = directory.path().join("kv.json");
+    let data = directory.path().join("data");
     std::fs::create_dir(&data).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_arbor"))
         .args(["lab", "kv", "--rows", "3000", "--engines", "lmdb,lmdb", "--log", "--calls", "300", "--cache-mb", "16"])

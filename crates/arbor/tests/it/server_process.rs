@@ -135,13 +135,13 @@ fn insert_more(server: &Server, collection: &str, ids: std::ops::Range<i32>) {
 }
 
 #[test]
-fn a_folder_keeps_its_engine() {
+fn a_directory_keeps_its_engine() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &["--storageEngine", "lmdb"]);
     insert_some(&server);
     server.signal("-TERM");
     server.wait();
-    // The folder says which engine it is, as long as the user says no other.
+    // The directory says which engine it is, as long as the user says no other.
     let server = Server::start(dir.path(), &[]);
     assert_eq!(found(&mut server.client(), DocBuf::new()), 100);
     server.signal("-TERM");
@@ -160,9 +160,9 @@ fn documents(client: &mut Client, collection: &str) -> usize {
     client.find("test", &find, |_| {}).unwrap()
 }
 
-/// Another engine than the folder's is where new collections go; what is on both survives together.
+/// Another engine than the directory's is where new collections go; what is on both survives together.
 #[test]
-fn one_folder_holds_collections_on_two_engines() {
+fn one_directory_holds_collections_on_two_engines() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &["--storageEngine", "lmdb"]);
     insert_some(&server);
@@ -237,7 +237,7 @@ fn wrong_options_of_the_engine_end_the_start() {
 }
 
 #[test]
-fn trees_are_shown_and_damaged_folders_salvaged() {
+fn trees_are_shown_and_damaged_directories_salvaged() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
     insert_some(&server);
@@ -261,7 +261,7 @@ fn trees_are_shown_and_damaged_folders_salvaged() {
     let (code, out, errors) = arbor(&["check"], into.path());
     assert!(code == Some(0) && out.contains("test.c 120 documents"), "{out}{errors}");
     let (code, _, errors) = arbor(&["salvage", "--into", target], dir.path());
-    assert!(code == Some(2) && errors.contains("the folder is not empty"), "{errors}");
+    assert!(code == Some(2) && errors.contains("the directory is not empty"), "{errors}");
 }
 
 /// Rows of LMDB come from a copy of its files, those after its last checkpoint from the log; without its files from the log.

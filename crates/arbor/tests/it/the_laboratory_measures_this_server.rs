@@ -11,15 +11,15 @@ fn lab(arguments: &[&str]) -> Output {
     output
 }
 
-fn path(folder: &Path, name: &str) -> String {
-    folder.join(name).to_string_lossy().into_owned()
+fn path(directory: &Path, name: &str) -> String {
+    directory.join(name).to_string_lossy().into_owned()
 }
 
 #[test]
 fn a_killed_server_returns_and_the_run_can_be_repeated() {
-    let folder = tempfile::tempdir().unwrap();
-    let (first, second) = (path(folder.path(), "first"), path(folder.path(), "second"));
-    let data = path(folder.path(), "data");
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) = (path(directory.path(), "first"), path(directory.path(), "second"));
+    let data = path(directory.path(), "data");
     lab(&[
         "run",
         "002-recovery",
@@ -62,7 +62,7 @@ fn a_killed_server_returns_and_the_run_can_be_repeated() {
     // What the server counts is beside what the clients see.
     assert!(run.points("ftree", "sync1-c2", "server.engine.diskBytes").count() > 0);
     assert!(run.points("ftree", "sync1-c2", "rss_bytes").all(|point| point.value > 1e6));
-    assert_eq!(std::fs::read_dir(&data).unwrap().count(), 0, "the servers' folders are gone");
+    assert_eq!(std::fs::read_dir(&data).unwrap().count(), 0, "the servers' directories are gone");
 
     lab(&["replay", &first, "--data", &data, "--out", &second]);
     assert_eq!(Run::read(Path::new(&second)).unwrap().record.parameters, run.record.parameters);

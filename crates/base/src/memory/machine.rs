@@ -40,9 +40,9 @@ fn limit_of_group(root: &Path, line: &str) -> Option<u64> {
     };
     let base = root.join(base);
     // Inside a container the path may be that of the host, while the container's own group stands at the top.
-    let folder = base.join(path.trim_start_matches('/'));
-    let folders = folder.ancestors().take_while(|folder| folder.starts_with(&base));
-    folders.filter_map(|folder| read_limit(&folder.join(file))).min()
+    let directory = base.join(path.trim_start_matches('/'));
+    let directories = directory.ancestors().take_while(|directory| directory.starts_with(&base));
+    directories.filter_map(|directory| read_limit(&directory.join(file))).min()
 }
 
 /// `max` and the huge number of version 1 mean that there is no limit.

@@ -50,13 +50,13 @@ const HOST: &str = "127.0.0.1";
 struct World {
     ours: Authority,
     foreign: Authority,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl World {
     fn new() -> World {
         let (ours, foreign) = (authority("ours"), authority("foreign"));
-        let world = World { ours, foreign, folder: tempfile::tempdir().unwrap() };
+        let world = World { ours, foreign, directory: tempfile::tempdir().unwrap() };
         world.file("ours.pem", &world.ours.pem());
         world.file("foreign.pem", &world.foreign.pem());
         world
@@ -67,12 +67,12 @@ impl World {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
-    /// `@FILE` in `options` is a file of the folder.
+    /// `@FILE` in `options` is a file of the directory.
     fn connect(&self, port: u16, options: &str) -> Result<Client, ClientError> {
-        let options = options.replace('@', &format!("{}/", self.folder.path().display()));
+        let options = options.replace('@', &format!("{}/", self.directory.path().display()));
         Client::connect(&format!("mongodb://{HOST}:{port}/?socketTimeoutMS=20000{options}"))
     }
 

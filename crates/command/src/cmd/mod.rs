@@ -1,4 +1,4 @@
-//! One file per command, named like it, in folders by what they are about; `shared` has what several of them need.
+//! One file per command, named like it, in directories by what they are about; `shared` has what several of them need.
 
 pub mod admin;
 pub mod crud;

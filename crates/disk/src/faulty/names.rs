@@ -1,4 +1,4 @@
-//! The folder entries: what readers see, what is durable, and the changes between the two.
+//! The directory entries: what readers see, what is durable, and the changes between the two.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ pub(super) struct Names {
     visible: BTreeMap<PathBuf, u64>,
     durable: BTreeMap<PathBuf, u64>,
     unsynced: Vec<Change>,
-    folders: BTreeSet<PathBuf>,
+    directories: BTreeSet<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ enum Change {
 }
 
 impl Change {
-    fn folder(&self) -> Option<&Path> {
+    fn directory(&self) -> Option<&Path> {
         match self {
             Change::Create { path, .. } | Change::Remove { path } => path.parent(),
             Change::Rename { to, .. } => to.parent(),
@@ -54,11 +54,11 @@ impl Names {
     }
 
     pub fn exists(&self, path: &Path) -> bool {
-        self.visible.contains_key(path) || self.folders.contains(path)
+        self.visible.contains_key(path) || self.directories.contains(path)
     }
 
     pub fn create(&mut self, path: &Path, inode: u64) -> Result<()> {
-        self.require_folder(path)?;
+        self.require_directory(path)?;
         self.change(Change::Create { path: path.to_owned(), inode });
         Ok(())
     }
@@ -77,22 +77,22 @@ impl Names {
 
     pub fn rename(&mut self, from: &Path, to: &Path) -> Result<()> {
         let inode = self.inode(from).ok_or_else(|| not_found(from))?;
-        self.require_folder(to)?;
+        self.require_directory(to)?;
         self.change(Change::Rename { from: from.to_owned(), to: to.to_owned(), inode });
         Ok(())
     }
 
     pub fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        if !self.folders.contains(dir) {
+        if !self.directories.contains(dir) {
             return Err(not_found(dir));
         }
         let inside = self.visible.keys().filter(|path| path.parent() == Some(dir));
         Ok(inside.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect())
     }
 
-    /// Changes of this folder become durable, in their order.
+    /// Changes of this directory become durable, in their order.
     pub fn sync(&mut self, dir: &Path) {
-        let (synced, left) = std::mem::take(&mut self.unsynced).into_iter().partition(|c| c.folder() == Some(dir));
+        let (synced, left) = std::mem::take(&mut self.unsynced).into_iter().partition(|c| c.directory() == Some(dir));
         self.unsynced = left;
         let synced: Vec<Change> = synced;
         for change in synced {
@@ -101,7 +101,7 @@ impl Names {
     }
 
     pub fn create_dir_all(&mut self, dir: &Path) {
-        self.folders.extend(dir.ancestors().map(Path::to_owned));
+        self.directories.extend(dir.ancestors().map(Path::to_owned));
     }
 
     /// What a power cut leaves: half the time a journal's first part, half the time any subset.
@@ -123,8 +123,8 @@ impl Names {
     }
 
     fn with(&self, names: BTreeMap<PathBuf, u64>) -> Names {
-        let folders = self.folders.clone();
-        Names { visible: names.clone(), durable: names, unsynced: Vec::new(), folders }
+        let directories = self.directories.clone();
+        Names { visible: names.clone(), durable: names, unsynced: Vec::new(), directories }
     }
 
     fn change(&mut self, change: Change) {
@@ -132,8 +132,8 @@ impl Names {
         self.unsynced.push(change);
     }
 
-    fn require_folder(&self, path: &Path) -> Result<()> {
-        let known = path.parent().is_some_and(|dir| self.folders.contains(dir));
+    fn require_directory(&self, path: &Path) -> Result<()> {
+        let known = path.parent().is_some_and(|dir| self.directories.contains(dir));
         if known { Ok(()) } else { Err(not_found(path)) }
     }
 }

@@ -31,7 +31,7 @@ impl Call {
             Call::Sync => "sync",
             Call::Rename => "rename",
             Call::Remove => "remove",
-            Call::SyncDir => "sync folder",
+            Call::SyncDir => "sync directory",
             Call::Other => "other",
         }
     }
@@ -48,7 +48,7 @@ pub struct CallCounts {
     pub reads: u64,
     pub writes: u64,
     pub syncs: u64,
-    pub folder_syncs: u64,
+    pub directory_syncs: u64,
 }
 
 #[derive(Debug, Default)]
@@ -87,7 +87,7 @@ impl State {
             Call::Read => self.counts.reads += 1,
             Call::Write => self.counts.writes += 1,
             Call::Sync => self.counts.syncs += 1,
-            Call::SyncDir => self.counts.folder_syncs += 1,
+            Call::SyncDir => self.counts.directory_syncs += 1,
             _ => {}
         }
     }

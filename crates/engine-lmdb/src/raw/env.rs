@@ -36,7 +36,7 @@ pub struct EnvOptions {
 }
 
 impl Env {
-    /// Opens `dir/data.mdb` without fsync at commits (`MDB_NOSYNC`). `lock` is the folder's lock.
+    /// Opens `dir/data.mdb` without fsync at commits (`MDB_NOSYNC`). `lock` is the directory's lock.
     pub fn open(dir: &Path, options: &EnvOptions, lock: &Arc<File>) -> Result<Env> {
         let mut map_bytes = options.map_bytes;
         loop {
@@ -53,7 +53,7 @@ impl Env {
 
     fn open_with_map(dir: &Path, options: &EnvOptions, map_bytes: usize, lock: &Arc<File>) -> Result<Env> {
         let path = CString::new(dir.as_os_str().as_bytes())
-            .map_err(|_| Error::Other("the folder's name has a NUL byte".to_owned()))?;
+            .map_err(|_| Error::Other("the directory's name has a NUL byte".to_owned()))?;
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` receives a fresh handle.
         check(unsafe { ffi::mdb_env_create(&mut raw) }, "env create")?;

@@ -30,7 +30,7 @@ fn an_unfinished_creation_begins_anew() {
 }
 
 #[test]
-fn folders_that_cannot_be_opened() {
+fn directories_that_cannot_be_opened() {
     let scratch = Scratch::new();
     let dir = scratch.path();
     let engine = LmdbEngine::open(dir, LmdbOptions::default()).unwrap();

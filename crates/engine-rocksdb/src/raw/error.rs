@@ -45,7 +45,7 @@ pub fn error_of(dir: &Path, what: &str, text: &str) -> Error {
     }
 }
 
-/// The file that a text names, or the folder. A table comes first: the manifest that lists a missing one is named too.
+/// The file that a text names, or the directory. A table comes first: the manifest that lists a missing one is named too.
 fn place_in(dir: &Path, text: &str) -> String {
     let words = text.split_whitespace().map(|word| word.trim_matches(|c: char| ":;,()'\"".contains(c)));
     let names: Vec<&str> = words.filter_map(|word| word.rsplit('/').next()).collect();

@@ -25,9 +25,9 @@ fn named(name: &str) -> TreeOptions {
     TreeOptions::default().with_engine(name)
 }
 
-fn models(models: &Models, folder: &Path) -> EngineSet {
+fn models(models: &Models, directory: &Path) -> EngineSet {
     let kinds = vec![models.kind("home"), models.kind("left"), models.kind("right")];
-    EngineSet::open(folder, kinds, "home", "home").unwrap()
+    EngineSet::open(directory, kinds, "home", "home").unwrap()
 }
 
 /// Three trees in three members get the same number by each batch; single members are written in between.
@@ -156,11 +156,11 @@ fn a_member_that_does_not_open_is_missed_alone() {
     let broken = Arc::new(AtomicBool::new(false));
     let open = || {
         let (own, is_broken) = (engines.clone(), broken.clone());
-        let left = Kind::new("left", move |folder| match is_broken.load(Ordering::Relaxed) {
+        let left = Kind::new("left", move |directory| match is_broken.load(Ordering::Relaxed) {
             true => {
-                Err(Error::Corrupt { place: folder.join("data").display().to_string(), context: "test".to_owned() })
+                Err(Error::Corrupt { place: directory.join("data").display().to_string(), context: "test".to_owned() })
             }
-            false => Ok(own.open(folder)),
+            false => Ok(own.open(directory)),
         });
         EngineSet::open(scratch.path(), vec![engines.kind("home"), left], "home", "home").unwrap()
     };
@@ -256,7 +256,7 @@ fn a_member_that_gives_no_snapshot_is_missed_alone() {
     let blind = Arc::new(AtomicBool::new(false));
     let (own, told) = (engines.clone(), blind.clone());
     let left =
-        Kind::new("left", move |folder| Ok(Arc::new(Sightless { inner: own.open(folder), blind: told.clone() })));
+        Kind::new("left", move |directory| Ok(Arc::new(Sightless { inner: own.open(directory), blind: told.clone() })));
     let set = EngineSet::open(scratch.path(), vec![engines.kind("home"), left], "home", "home").unwrap();
     set.check_options(&named("left")).unwrap();
     apply(&set, vec![create_in(20, "home"), create_in(30, "left")]).unwrap();

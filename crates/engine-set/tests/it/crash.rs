@@ -74,8 +74,8 @@ fn run(seed: u64) -> usize {
 impl Run {
     fn open(&self) -> Result<(Arc<EngineSet>, Arc<Transactions>), Error> {
         let disk = self.ftree.clone();
-        let ftree = Kind::new("ftree", move |folder| {
-            std::fs::create_dir_all(folder).unwrap();
+        let ftree = Kind::new("ftree", move |directory| {
+            std::fs::create_dir_all(directory).unwrap();
             let mut options = Options::new(Arc::new(disk.lock().unwrap().clone()), 32 << 20);
             options.threads = 0;
             options.checkpoint_interval_ms = 0;

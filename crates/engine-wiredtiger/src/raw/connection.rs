@@ -12,7 +12,7 @@ use super::events::{Events, take_said};
 use super::fault::{Called, Fault, checked};
 use super::{Session, call, ffi};
 
-/// Folder of the compressors that belong to the library.
+/// Directory of the compressors that belong to the library.
 const EXTENSIONS: &str = env!("ARBOR_WIREDTIGER_EXTENSIONS");
 
 pub struct Connection {
@@ -84,7 +84,7 @@ impl Connection {
 
 impl Drop for Connection {
     /// Closing makes a checkpoint of the stable generation. After a panic WiredTiger ends no transaction, and closing would
-    /// wait for them for ever: then it stays as it is until the process ends, and so does its lock of the folder.
+    /// wait for them for ever: then it stays as it is until the process ends, and so does its lock of the directory.
     #[allow(unsafe_code)]
     fn drop(&mut self) {
         if self.events.panicked.load(Ordering::Acquire) {

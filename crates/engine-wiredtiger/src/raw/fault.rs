@@ -115,7 +115,7 @@ impl From<Fault> for Error {
     }
 }
 
-/// The file that a text names, or the folder. A table comes before WiredTiger's own files.
+/// The file that a text names, or the directory. A table comes before WiredTiger's own files.
 fn place_in(dir: &Path, text: &str) -> String {
     let ends = |c: char| !(c.is_ascii_alphanumeric() || c == '.' || c == '_');
     let words = text.split(ends).map(|word| word.trim_end_matches('.'));

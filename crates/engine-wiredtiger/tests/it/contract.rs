@@ -19,7 +19,7 @@ impl Factory for Closed {
     }
 }
 
-/// Ends as by kill -9: goes on with a copy of the folder, taken while the engine ran.
+/// Ends as by kill -9: goes on with a copy of the directory, taken while the engine ran.
 struct Copied {
     options: WiredTigerOptions,
 }
@@ -60,7 +60,7 @@ fn contract_with_usual_options() {
 }
 
 #[test]
-fn contract_with_copies_of_the_folder() {
+fn contract_with_copies_of_the_directory() {
     contract::run(&Copied { options: quick() }, 6);
 }
 

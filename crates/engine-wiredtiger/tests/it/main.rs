@@ -2,4 +2,4 @@
 
 mod contract;
 mod damage;
-mod folder;
+mod directory;

@@ -1,4 +1,4 @@
-//! What the cases stand on: a scratch folder, short words for batches, comparison of two engines.
+//! What the cases stand on: a scratch directory, short words for batches, comparison of two engines.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::{Adder, Factory};
 use crate::model::ModelEngine;
 use crate::{Batch, Cursor, Engine, Error, Op, Snapshot, TreeOptions};
 
-/// A folder that is removed at the end.
+/// A directory that is removed at the end.
 pub struct Scratch {
     path: PathBuf,
 }
@@ -31,7 +31,7 @@ impl Scratch {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("arbor-contract-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a scratch folder can be made");
+        std::fs::create_dir_all(&path).expect("a scratch directory can be made");
         Scratch { path }
     }
 
@@ -46,7 +46,7 @@ impl Drop for Scratch {
     }
 }
 
-/// One case's engine maker and folder.
+/// One case's engine maker and directory.
 pub struct Bench<'f> {
     factory: &'f dyn Factory,
     scratch: Scratch,

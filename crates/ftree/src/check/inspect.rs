@@ -10,7 +10,7 @@ use crate::{Error, Options, Result};
 /// Keys are printed up to this length.
 const KEY_BYTES_MAX: usize = 24;
 
-/// Prints all trees of the durable state in a folder that no forest has open: one line per tree, node and slot.
+/// Prints all trees of the durable state in a directory that no forest has open: one line per tree, node and slot.
 pub fn inspect(dir: &Path, options: &Options, out: &mut dyn Write) -> Result<()> {
     let opened = checkpoint::open_existing(options, dir)?;
     let (recovered, space) = (&opened.recovered, &opened.io.space);

@@ -1,7 +1,7 @@
 //! Looking at a data file: is it right ([`verify()`]), what shape do the trees have ([`inspect()`]), and what can be read of a
 //! damaged one ([`salvage()`]).
 //!
-//! All three take the folder's lock, read only, and change nothing.
+//! All three take the directory's lock, read only, and change nothing.
 
 pub mod inspect;
 mod rows;

@@ -19,7 +19,7 @@ use crate::table::Table;
 use crate::tree::{Bounds, Child, Inner, Slot};
 use crate::{Error, Options, Result, Seq};
 
-/// Verifies the durable state in a folder that no forest has open.
+/// Verifies the durable state in a directory that no forest has open.
 pub fn verify(dir: &Path, options: &Options) -> Result<Report> {
     match checkpoint::open_existing(options, dir) {
         Ok(Opened { io, recovered, .. }) => {

@@ -3,11 +3,11 @@
 //! - [`superblock`]: which state is the durable one; [`catalog`]: its trees; [`node_block`]: their inner nodes
 //! - `write`: the way of a captured state to the disk; `nodes`: its nodes' way
 //! - [`recover`]: opening the newest durable state; `lost`: what stands for a damaged node
-//! - `folder`: lock and creation
+//! - `directory`: lock and creation
 
 pub(crate) mod catalog;
+mod directory;
 pub(crate) mod fields;
-mod folder;
 mod lost;
 pub(crate) mod node_block;
 mod nodes;
@@ -27,7 +27,7 @@ pub use write::{Captured, CapturedTree, Checkpoints};
 use crate::io::Io;
 use crate::{Options, Result};
 
-/// A folder that is ours, its file and its durable state.
+/// A directory that is ours, its file and its durable state.
 pub struct Opened {
     /// Goes last.
     pub lock: Box<dyn Lock>,
@@ -35,9 +35,9 @@ pub struct Opened {
     pub recovered: Recovered,
 }
 
-/// Opens the forest in a folder, making a new one if there is none.
+/// Opens the forest in a directory, making a new one if there is none.
 pub fn open(options: &Options, dir: &Path) -> Result<Opened> {
-    let lock = folder::take(options, dir)?;
+    let lock = directory::take(options, dir)?;
     let io = Io::open(options, dir)?;
     // What a process that was killed had written and not synced is shown, and not durable: a power cut might still take back
     // the superblock that is found now.
@@ -46,9 +46,9 @@ pub fn open(options: &Options, dir: &Path) -> Result<Opened> {
     Ok(Opened { lock, io, recovered })
 }
 
-/// Opens the forest in a folder to look at it. Nothing is written.
+/// Opens the forest in a directory to look at it. Nothing is written.
 pub fn open_existing(options: &Options, dir: &Path) -> Result<Opened> {
-    let lock = folder::take_existing(&*options.disk, dir)?;
+    let lock = directory::take_existing(&*options.disk, dir)?;
     let io = Io::open_to_read(&options.disk, dir, options.memory_bytes_max)?;
     let recovered = recover::recover(&io)?;
     Ok(Opened { lock, io, recovered })
@@ -56,7 +56,7 @@ pub fn open_existing(options: &Options, dir: &Path) -> Result<Opened> {
 
 /// The file of a forest that recovery may refuse.
 pub fn open_damaged(options: &Options, dir: &Path) -> Result<(Box<dyn Lock>, Arc<Io>)> {
-    let lock = folder::take_existing(&*options.disk, dir)?;
+    let lock = directory::take_existing(&*options.disk, dir)?;
     Ok((lock, Io::open_to_read(&options.disk, dir, options.memory_bytes_max)?))
 }
 

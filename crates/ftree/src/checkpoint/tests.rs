@@ -304,7 +304,7 @@ fn node_places(node: &Inner, places: &mut Vec<(u64, u64)>) {
 }
 
 #[test]
-fn a_new_folder_survives_a_crash_at_any_call() {
+fn a_new_directory_survives_a_crash_at_any_call() {
     for fault in [Fault::Io, Fault::OutOfSpace, Fault::ShortWrite] {
         arbor_disk::testkit::fail_at_each(fault, |disk| {
             let opened = open_on(disk);

@@ -8,7 +8,7 @@
 //! | `freeze` | the memtable is handed over to be absorbed |
 //! | `step`, `run` | the most urgent task; all of them |
 //! | `hold`, `release` | registers a snapshot; lets all go |
-//! | `reopen` | makes a checkpoint and opens the folder again, as after a crash |
+//! | `reopen` | makes a checkpoint and opens the directory again, as after a crash |
 //! | `rows` | how many rows a new reader sees, and their keys |
 //! | `show` | the tree |
 

@@ -51,7 +51,7 @@ struct Shared {
 }
 
 impl Space {
-    /// The space of a file of this length in the folder `dir`, all of it free.
+    /// The space of a file of this length in the directory `dir`, all of it free.
     pub fn new(disk: Arc<dyn Disk>, dir: &Path, file_bytes: u64) -> Space {
         let (state, room) = (Mutex::new(State::new(file_bytes)), Room::new(disk, dir));
         Space {

@@ -24,7 +24,7 @@ pub fn command() -> Command {
         .subcommand(
             Command::new("compare")
                 .about("Compare runs step by step: same, better, worse, or too few data to tell")
-                .arg(folders("Folders of runs; the first is what the others are compared with")),
+                .arg(directories("Directories of runs; the first is what the others are compared with")),
         )
         .subcommand(replay())
         .subcommand(echo())
@@ -49,8 +49,8 @@ fn experiment() -> Arg {
     Arg::new("experiment").required(true).value_name("EXPERIMENT").help("A name of `arbor lab list`, or a YAML file")
 }
 
-fn folders(help: &'static str) -> Arg {
-    Arg::new("folder").required(true).value_name("DIR").action(ArgAction::Append).num_args(1..).help(help)
+fn directories(help: &'static str) -> Arg {
+    Arg::new("directory").required(true).value_name("DIR").action(ArgAction::Append).num_args(1..).help(help)
 }
 
 /// Where managed servers come from, and where their data goes.
@@ -58,13 +58,13 @@ pub(crate) fn servers(command: Command) -> Command {
     command.arg(option("binary", "FILE", "Binary that managed servers run (this one)")).arg(option(
         "data",
         "DIR",
-        "Folder that managed servers' data folders are made in (the temporary folder)",
+        "Directory that managed servers' data directories are made in (the temporary directory)",
     ))
 }
 
 /// Where a run is told of, and its servers.
 fn results(command: Command) -> Command {
-    let command = command.arg(option("out", "DIR", "Folder for the results (lab-results/NAME-TIME)")).arg(option(
+    let command = command.arg(option("out", "DIR", "Directory for the results (lab-results/NAME-TIME)")).arg(option(
         "live",
         "PORT",
         "A page at http://127.0.0.1:PORT that shows the run while it goes on",
@@ -138,7 +138,7 @@ fn run() -> Command {
         .arg(switch("profile", "query: share of planning, engine and execution in the server's time, by perf"))
         .arg(switch("no-echo", "001-point-queries: leave out the bare TCP echo"))
         .arg(switch("drop", "Replace the collections of another run on a running server"))
-        .arg(switch("keep", "Leave the data folders of managed servers"))
+        .arg(switch("keep", "Leave the data directories of managed servers"))
         .arg(
             option("server-arg", "ARG", "Passed on to managed servers; may be repeated")
                 .action(ArgAction::Append)
@@ -149,8 +149,8 @@ fn run() -> Command {
 
 fn replay() -> Command {
     let command = Command::new("replay")
-        .about("Run again exactly what a folder says was run: same experiment, sizes, seed, schedule, systems")
-        .arg(folders("Folder of a run"))
+        .about("Run again exactly what a directory says was run: same experiment, sizes, seed, schedule, systems")
+        .arg(directories("Directory of a run"))
         .arg(switch("drop", "Replace the collections of another run on a running server"));
     results(command)
 }

@@ -41,7 +41,7 @@ fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
         }
         Some(("report", matches)) => report::arguments::run(matches).map(|()| Ending::Complete),
         Some(("compare", matches)) => {
-            let runs = folders(matches).iter().map(|folder| Run::read(folder)).collect::<Result<Vec<_>>>()?;
+            let runs = directories(matches).iter().map(|directory| Run::read(directory)).collect::<Result<Vec<_>>>()?;
             print!("{}", compare::compare(&runs)?);
             Ok(Ending::Complete)
         }
@@ -55,8 +55,8 @@ fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
     }
 }
 
-fn folders(matches: &ArgMatches) -> Vec<PathBuf> {
-    texts(matches, "folder").iter().map(|folder| Path::new(folder).to_owned()).collect()
+fn directories(matches: &ArgMatches) -> Vec<PathBuf> {
+    texts(matches, "directory").iter().map(|directory| Path::new(directory).to_owned()).collect()
 }
 
 fn exit_code(ending: Result<Ending>) -> ExitCode {

@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::overrides::{self, setup};
-use super::{folders, number, text};
+use super::{directories, number, text};
 use crate::experiment::{Book, KV, Parameters, Plan, Scale, built_in, carry_out, echo_only, find, read};
 use crate::kv::{self, KvEngine};
 use crate::live::{Estimate, Live, News, Watcher};
@@ -25,15 +25,15 @@ pub(super) fn run_one(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endi
 
 /// One run with a live page of its own.
 fn once(plan: &Plan, matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
-    let folder = out(matches, &plan.experiment.name);
+    let directory = out(matches, &plan.experiment.name);
     let interrupt = Interrupt::by_signals()?;
     let live = live(&plan.experiment.name, matches)?;
-    let ending = perform(plan, &folder, live.as_ref(), engines, &interrupt)?;
-    told(live.as_ref(), ending, &folder.join(report::HTML));
+    let ending = perform(plan, &directory, live.as_ref(), engines, &interrupt)?;
+    told(live.as_ref(), ending, &directory.join(report::HTML));
     Ok(ending)
 }
 
-/// Every experiment, one folder each, and an index. Those that need shards run only against targets. With the folder of
+/// Every experiment, one directory each, and an index. Those that need shards run only against targets. With the directory of
 /// a run that was broken off it goes on: what was carried out to its end is not run again.
 pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
     let interrupt = Interrupt::by_signals()?;
@@ -53,16 +53,16 @@ pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endi
         }
     }
     let live = live("all experiments", matches)?;
-    let (mut ending, mut folders) = (Ending::Complete, Vec::new());
+    let (mut ending, mut directories) = (Ending::Complete, Vec::new());
     for plan in &plans {
         if interrupt.is_set() {
             ending = Ending::Interrupted;
             break;
         }
-        let (folder, earlier) = place(&root, &plan.experiment.name)?;
+        let (directory, earlier) = place(&root, &plan.experiment.name)?;
         let ended = match earlier {
             Some(ended) => Ok(ended),
-            None => perform(plan, &folder, live.as_ref(), engines, &interrupt),
+            None => perform(plan, &directory, live.as_ref(), engines, &interrupt),
         };
         match ended {
             Ok(Ending::Complete) => {}
@@ -73,9 +73,9 @@ pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endi
             }
         }
         // What could not begin has left nothing to show.
-        if folder.join("run.yaml").is_file() {
-            folders.push(folder);
-            if let Err(error) = report::draw_index(&root, "All experiments", &folders) {
+        if directory.join("run.yaml").is_file() {
+            directories.push(directory);
+            if let Err(error) = report::draw_index(&root, "All experiments", &directories) {
                 eprintln!("the index is not drawn: {error}");
                 ending = Ending::Partial;
             }
@@ -86,26 +86,26 @@ pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endi
     Ok(ending)
 }
 
-/// The folder of an experiment in that of all, and how it ended if it was carried out. What was broken off stays beside.
+/// The directory of an experiment in that of all, and how it ended if it was carried out. What was broken off stays beside.
 fn place(root: &Path, name: &str) -> Result<(PathBuf, Option<Ending>)> {
-    let mut folder = root.join(name);
+    let mut directory = root.join(name);
     let mut number = 1;
-    while folder.join("run.yaml").is_file() {
-        let ending = Run::read(&folder)?.record.ending;
+    while directory.join("run.yaml").is_file() {
+        let ending = Run::read(&directory)?.record.ending;
         if matches!(ending, Ending::Complete | Ending::Partial) {
-            return Ok((folder, Some(ending)));
+            return Ok((directory, Some(ending)));
         }
         number += 1;
-        folder = root.join(format!("{name}-{number}"));
+        directory = root.join(format!("{name}-{number}"));
     }
-    Ok((folder, None))
+    Ok((directory, None))
 }
 
-/// What a folder says was run, again.
+/// What a directory says was run, again.
 pub(super) fn replay(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
-    let folder = folders(matches).swap_remove(0);
-    let record = Run::read(&folder)?.record;
-    let file = folder.join("run.yaml").display().to_string();
+    let directory = directories(matches).swap_remove(0);
+    let record = Run::read(&directory)?.record;
+    let file = directory.join("run.yaml").display().to_string();
     let experiment = read(&file, &record.text)?;
     let scale = if record.scale == Scale::Full.name() { Scale::Full } else { Scale::Small };
     let mut plan = Plan::of(experiment, scale, setup(matches)?);
@@ -124,34 +124,34 @@ pub(super) fn run_echo(matches: &ArgMatches) -> Result<Ending> {
     plan.experiment.name = "echo".to_owned();
     plan.check()?;
     let bytes = number(matches, "bytes")?.unwrap_or(0);
-    let folder = out(matches, "echo");
+    let directory = out(matches, "echo");
     let interrupt = Interrupt::by_signals()?;
     let live = live("echo", matches)?;
-    let mut book = Book::open(&folder, &plan, watchers(&plan, live.as_ref()))?;
+    let mut book = Book::open(&directory, &plan, watchers(&plan, live.as_ref()))?;
     echo_only(&plan, bytes, &mut book, &interrupt);
     let ending = book.close(interrupt.is_set());
     drop(book);
-    draw(&folder)?;
-    told(live.as_ref(), ending, &folder.join(report::HTML));
+    draw(&directory)?;
+    told(live.as_ref(), ending, &directory.join(report::HTML));
     Ok(ending)
 }
 
 fn perform(
     plan: &Plan,
-    folder: &Path,
+    directory: &Path,
     live: Option<&Arc<Live>>,
     engines: &[KvEngine],
     interrupt: &Interrupt,
 ) -> Result<Ending> {
     if plan.experiment.workload == KV {
-        return kv::run_as_experiment(plan, folder, engines, interrupt);
+        return kv::run_as_experiment(plan, directory, engines, interrupt);
     }
     allow_many_connections();
-    let mut book = Book::open(folder, plan, watchers(plan, live))?;
+    let mut book = Book::open(directory, plan, watchers(plan, live))?;
     carry_out(plan, &mut book, interrupt);
     let ending = book.close(interrupt.is_set());
     drop(book);
-    draw(folder)?;
+    draw(directory)?;
     Ok(ending)
 }
 
@@ -183,16 +183,16 @@ fn told(live: Option<&Arc<Live>>, ending: Ending, page: &Path) {
 }
 
 /// Draws everything that is drawn from a run's files, prints the text.
-fn draw(folder: &Path) -> Result<()> {
-    let text = report::text(&report::draw(folder)?);
-    // Who does not read on has the folder.
-    let _ = writeln!(std::io::stdout(), "{text}\nresults: {}", folder.display());
+fn draw(directory: &Path) -> Result<()> {
+    let text = report::text(&report::draw(directory)?);
+    // Who does not read on has the directory.
+    let _ = writeln!(std::io::stdout(), "{text}\nresults: {}", directory.display());
     Ok(())
 }
 
 fn out(matches: &ArgMatches, name: &str) -> PathBuf {
     match text(matches, "out") {
-        Some(folder) => PathBuf::from(folder),
+        Some(directory) => PathBuf::from(directory),
         None => {
             let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
             Path::new("lab-results").join(format!("{name}-{time}"))
@@ -214,16 +214,16 @@ mod tests {
     #[test]
     fn what_was_broken_off_is_run_again_beside_it() {
         let root = tempfile::tempdir().unwrap();
-        let ended = |folder: &str, ending: &str| {
-            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+        let ended = |directory: &str, ending: &str| {
+            std::fs::create_dir_all(root.path().join(directory)).unwrap();
             let rest = "about: b\nscale: small\nmode: fixed\nseed: 1\nunit: u\nkinds: []\nschedule: s\nparameters: {}\n\
                         arbor_version: v\ncommand_line: []\nclient_placement: c\nstarted: t\ntext: x\n";
             let record = format!("format: 1\nexperiment: a\nending: {ending}\n{rest}");
-            std::fs::write(root.path().join(folder).join("run.yaml"), record).unwrap();
+            std::fs::write(root.path().join(directory).join("run.yaml"), record).unwrap();
         };
         let placed = || {
-            let (folder, ending) = place(root.path(), "a").unwrap();
-            (folder.file_name().unwrap().to_str().unwrap().to_owned(), ending)
+            let (directory, ending) = place(root.path(), "a").unwrap();
+            (directory.file_name().unwrap().to_str().unwrap().to_owned(), ending)
         };
         assert_eq!(placed(), ("a".to_owned(), None));
         ended("a", "interrupted");

@@ -96,11 +96,11 @@ pub fn compare_two(base: &Run, other: &Run) -> Vec<Compared> {
 /// The first run against each of the others, as text.
 pub fn compare(runs: &[Run]) -> Result<String> {
     let Some((base, others)) = runs.split_first().filter(|(_, others)| !others.is_empty()) else {
-        return Err(Error::Usage("compare takes at least two folders".to_owned()));
+        return Err(Error::Usage("compare takes at least two directories".to_owned()));
     };
     let mut text = String::new();
     for other in others {
-        let _ = writeln!(text, "{} against {}", other.folder.display(), base.folder.display());
+        let _ = writeln!(text, "{} against {}", other.directory.display(), base.directory.display());
         differences_of_plans(base, other, &mut text);
         let compared = compare_two(base, other);
         if compared.is_empty() {

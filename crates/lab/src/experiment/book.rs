@@ -1,4 +1,4 @@
-//! The record of a run while it goes on: its folder, and everybody who watches.
+//! The record of a run while it goes on: its directory, and everybody who watches.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -28,8 +28,8 @@ fn now() -> String {
 }
 
 impl Book {
-    /// Makes the folder; from here on it says that a run is going on.
-    pub fn open(folder: &Path, plan: &Plan, watchers: Vec<Box<dyn Watch>>) -> Result<Book> {
+    /// Makes the directory; from here on it says that a run is going on.
+    pub fn open(directory: &Path, plan: &Plan, watchers: Vec<Box<dyn Watch>>) -> Result<Book> {
         let workload = plan.workload(&plan.phases().swap_remove(0))?;
         let mut kinds: Vec<String> = Vec::new();
         for phase in plan.phases() {
@@ -39,12 +39,12 @@ impl Book {
         let mut seen = std::collections::BTreeSet::new();
         kinds.retain(|kind| seen.insert(kind.clone()));
         let record = Record { unit: workload.unit().name().to_owned(), kinds, ..Book::record_of(plan) };
-        Book::with(folder, record, plan, watchers)
+        Book::with(directory, record, plan, watchers)
     }
 
     /// The same for a record that is not a workload's.
-    pub fn with(folder: &Path, record: Record, plan: &Plan, watchers: Vec<Box<dyn Watch>>) -> Result<Book> {
-        let writer = Writer::create(folder, &record, &environment(&plan.setup.root))?;
+    pub fn with(directory: &Path, record: Record, plan: &Plan, watchers: Vec<Box<dyn Watch>>) -> Result<Book> {
+        let writer = Writer::create(directory, &record, &environment(&plan.setup.root))?;
         Ok(Book { writer, record, began: Instant::now(), watchers, work: Vec::new(), failed: false })
     }
 
@@ -74,8 +74,8 @@ impl Book {
         }
     }
 
-    pub fn folder(&self) -> &Path {
-        self.writer.folder()
+    pub fn directory(&self) -> &Path {
+        self.writer.directory()
     }
 
     pub fn record(&self) -> &Record {

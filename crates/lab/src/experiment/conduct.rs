@@ -254,7 +254,7 @@ impl Conductor<'_> {
 /// What the server and the file system say of the data's size now. A server that is gone says nothing.
 fn measure_sizes(target: &dyn Target, workload: &dyn Workload, record: &mut StepRecord) {
     let sizes = target.connect().ok().and_then(|mut session| session.sizes(workload.database()).ok());
-    add_sizes(&mut record.figures, sizes.unwrap_or_default(), target.folder().map(disk_use));
+    add_sizes(&mut record.figures, sizes.unwrap_or_default(), target.directory().map(disk_use));
 }
 
 fn tell_stalls(step: &Step, context: &mut Context<'_>) {

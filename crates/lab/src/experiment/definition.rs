@@ -102,7 +102,7 @@ pub fn read(file: &str, text: &str) -> Result<Experiment> {
     let workload = top.required("workload")?.to_owned();
     let name = top.required("name")?.to_owned();
     if name.is_empty() || !name.chars().all(|char| char.is_alphanumeric() || "-_.".contains(char)) {
-        return Err(top.wrong("name", "letters, digits, '-', '_' and '.' are wanted: a folder is called by it"));
+        return Err(top.wrong("name", "letters, digits, '-', '_' and '.' are wanted: a directory is called by it"));
     }
     let mode = match top.text("mode")? {
         None | Some("compat") => Mode::Compat,

@@ -11,7 +11,7 @@ use crate::target::memory_limit::MemoryLimit;
 /// `root`: where managed servers keep their data.
 pub fn environment(root: &Path) -> Value {
     // It may be made only when the first server starts.
-    let root = root.ancestors().find(|folder| folder.exists()).unwrap_or(root);
+    let root = root.ancestors().find(|directory| directory.exists()).unwrap_or(root);
     json!({
         "processors": processors(),
         "processor": processor(),
@@ -47,12 +47,12 @@ fn memory_bytes() -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Its kind, and how it is mounted: the longest mount point that the folder lies below.
-fn filesystem(folder: &Path) -> Option<String> {
-    let folder = folder.canonicalize().ok()?;
+/// Its kind, and how it is mounted: the longest mount point that the directory lies below.
+fn filesystem(directory: &Path) -> Option<String> {
+    let directory = directory.canonicalize().ok()?;
     let mounts = std::fs::read_to_string("/proc/mounts").ok()?;
     let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<&str>>());
-    let below = fields.filter(|fields| fields.len() > 3 && folder.starts_with(fields[1]));
+    let below = fields.filter(|fields| fields.len() > 3 && directory.starts_with(fields[1]));
     let longest = below.max_by_key(|fields| fields[1].len())?;
     Some(format!("{} ({})", longest[2], longest[3]))
 }

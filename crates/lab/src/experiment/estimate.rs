@@ -68,7 +68,7 @@ pub(crate) fn check_room(root: &Path, needed: u64, what: &str, options: &str) ->
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "{what} needs about {} MB of disk, and {} has {} MB free; --data names another folder, {options} another size",
+        "{what} needs about {} MB of disk, and {} has {} MB free; --data names another directory, {options} another size",
         needed >> 20,
         root.display(),
         free >> 20,

@@ -43,14 +43,14 @@ pub(crate) fn command() -> Command {
         .arg(option("memory-mb", "MB", "With --cold: the bound (the cache and 128)"))
         .arg(switch("log", "Batches go through the log, which is synced every 100 ms"))
         .arg(option("seed", "N", "Seed of the random numbers (1)"))
-        .arg(option("data", "DIR", "Folder that the data folders are made in (the temporary folder)"))
+        .arg(option("data", "DIR", "Directory that the data directories are made in (the temporary directory)"))
         .arg(option("out", "FILE", "The figures as JSON"))
 }
 
 /// What the processes of the engines run.
 pub(crate) fn engine_command() -> Command {
     let given = |name| option(name, "", "").required(true);
-    Command::new(child::COMMAND).hide(true).args([given("engine"), given("options"), given("folder")])
+    Command::new(child::COMMAND).hide(true).args([given("engine"), given("options"), given("directory")])
 }
 
 pub(crate) fn run(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
@@ -60,13 +60,13 @@ pub(crate) fn run(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> 
     if !engines.iter().any(|engine| engine.name == peer) {
         return Err(Error::Usage(format!("--peer: {peer:?} is not among --engines")));
     }
-    let folder = text(matches, "data").map_or_else(default_root, |folder| Path::new(folder).to_owned());
+    let directory = text(matches, "data").map_or_else(default_root, |directory| Path::new(directory).to_owned());
     let out = text(matches, "out").map(Path::new);
     if let Some(path) = out {
         // Before hours of measuring, not after them.
         std::fs::File::options().create(true).append(true).open(path).map_err(Error::file(path))?;
     }
-    let outcome = measure(matches, &engines, &folder, &Interrupt::by_signals()?, &mut |_, _, _| {})?;
+    let outcome = measure(matches, &engines, &directory, &Interrupt::by_signals()?, &mut |_, _, _| {})?;
     for part in &outcome.parts {
         println!("{}", summary::of_engine(&options, part));
     }
@@ -86,24 +86,24 @@ pub(crate) fn run(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> 
     if failures.is_empty() { Ok(Ending::Complete) } else { Err(Error::Engine(failures.join("; "))) }
 }
 
-/// Runs the phases that the arguments ask for, in folders below `folder`.
+/// Runs the phases that the arguments ask for, in directories below `directory`.
 pub(super) fn measure(
     matches: &ArgMatches,
     engines: &[KvEngine],
-    folder: &Path,
+    directory: &Path,
     interrupt: &Interrupt,
     told: Told<'_>,
 ) -> Result<Outcome> {
     let options = options(matches)?;
     let row = DISK_BYTES * (options.value_bytes as u64 + 8);
     let bytes = options.rows.saturating_mul(row).saturating_mul(engines.len() as u64);
-    check_room(folder, bytes, &format!("kv with {} rows on {} engines", options.rows, engines.len()), "--rows")?;
+    check_room(directory, bytes, &format!("kv with {} rows on {} engines", options.rows, engines.len()), "--rows")?;
     let phases =
         Phase::chosen(&options, &texts(matches, "only")).map_err(|error| Error::Usage(format!("--only: {error}")))?;
-    let start = |options: &KvOptions, engine, folder: &Path| -> Result<Box<dyn Runner>> {
-        Ok(Box::new(EngineProcess::start(options, engine, folder, interrupt)?))
+    let start = |options: &KvOptions, engine, directory: &Path| -> Result<Box<dyn Runner>> {
+        Ok(Box::new(EngineProcess::start(options, engine, directory, interrupt)?))
     };
-    conduct(&options, engines, &phases, folder, &start, interrupt, told)
+    conduct(&options, engines, &phases, directory, &start, interrupt, told)
 }
 
 /// Serves one engine of `lab kv`.
@@ -111,8 +111,8 @@ pub(crate) fn run_engine(matches: &ArgMatches, engines: &[KvEngine]) -> Result<(
     let name = text(matches, "engine").unwrap_or_default();
     let options = serde_json::from_str(text(matches, "options").unwrap_or_default())
         .map_err(|error| Error::Usage(format!("--options: {error}")))?;
-    let folder = Path::new(text(matches, "folder").unwrap_or_default());
-    child::serve(&options, find(engines, name)?, folder)
+    let directory = Path::new(text(matches, "directory").unwrap_or_default());
+    child::serve(&options, find(engines, name)?, directory)
 }
 
 fn options(matches: &ArgMatches) -> Result<KvOptions> {

@@ -41,10 +41,10 @@ impl Answer {
 }
 
 /// The process's side: answers until its input ends.
-pub(super) fn serve(options: &KvOptions, engine: KvEngine, folder: &Path) -> Result<()> {
+pub(super) fn serve(options: &KvOptions, engine: KvEngine, directory: &Path) -> Result<()> {
     // A conductor that died would leave this process stopped for ever.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from)?;
-    let mut session = Session::new(options, engine, folder);
+    let mut session = Session::new(options, engine, directory);
     for line in std::io::stdin().lines() {
         let phase: Phase = line?.parse().map_err(Error::Usage)?;
         say(&Answer::of(session.run(phase)))?;
@@ -78,11 +78,16 @@ const SLICE: Duration = Duration::from_millis(100);
 
 impl EngineProcess {
     /// An interrupt ends the phase under way.
-    pub fn start(options: &KvOptions, engine: KvEngine, folder: &Path, interrupt: &Interrupt) -> Result<EngineProcess> {
+    pub fn start(
+        options: &KvOptions,
+        engine: KvEngine,
+        directory: &Path,
+        interrupt: &Interrupt,
+    ) -> Result<EngineProcess> {
         let text = serde_json::to_string(options).map_err(std::io::Error::from)?;
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["lab", COMMAND, "--engine", engine.name, "--options", &text, "--folder"])
-            .arg(folder)
+            .args(["lab", COMMAND, "--engine", engine.name, "--options", &text, "--directory"])
+            .arg(directory)
             // The C library's allocator, which engines in C and C++ use, keeps much in an arena for each thread.
             .env("MALLOC_ARENA_MAX", "2")
             .stdin(Stdio::piped())

@@ -38,25 +38,25 @@ impl Runner for EngineProcess {
     }
 }
 
-/// Makes the runner of an engine that works in a folder.
+/// Makes the runner of an engine that works in a directory.
 pub(super) type Start<'s> = &'s dyn Fn(&KvOptions, KvEngine, &Path) -> Result<Box<dyn Runner + 's>>;
 
 struct Place<'s> {
     part: Part,
-    folder: PathBuf,
+    directory: PathBuf,
     runner: Option<Box<dyn Runner + 's>>,
 }
 
 /// Whoever is told of each phase that an engine has gone through.
 pub(super) type Told<'t> = &'t mut dyn FnMut(KvEngine, Phase, &Figures);
 
-/// Runs the phases below `folder`, which is left as it was. An engine that fails stays out of what follows; an interrupt
+/// Runs the phases below `directory`, which is left as it was. An engine that fails stays out of what follows; an interrupt
 /// ends the run, and what was measured is kept.
 pub(super) fn conduct(
     options: &KvOptions,
     engines: &[KvEngine],
     phases: &[Phase],
-    folder: &Path,
+    directory: &Path,
     start: Start<'_>,
     interrupt: &Interrupt,
     told: Told<'_>,
@@ -64,10 +64,10 @@ pub(super) fn conduct(
     let mut places = Vec::new();
     for engine in engines {
         let number = places.len();
-        let folder = folder.join(format!("arbor-kv-{}-{}-{number}", engine.name, std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+        let directory = directory.join(format!("arbor-kv-{}-{}-{number}", engine.name, std::process::id()));
+        std::fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
         let part = Part { engine: *engine, figures: Vec::new(), failure: None };
-        places.push(Place { part, folder, runner: None });
+        places.push(Place { part, directory, runner: None });
     }
     let mut interrupted = None;
     for phase in phases {
@@ -79,7 +79,7 @@ pub(super) fn conduct(
     }
     for place in &mut places {
         place.runner = None;
-        std::fs::remove_dir_all(&place.folder).map_err(Error::file(&place.folder))?;
+        std::fs::remove_dir_all(&place.directory).map_err(Error::file(&place.directory))?;
     }
     Ok(Outcome { parts: places.into_iter().map(|place| place.part).collect(), interrupted })
 }
@@ -129,26 +129,26 @@ impl<'s> Place<'s> {
     fn run(&mut self, options: &KvOptions, phase: Phase, start: Start<'s>) -> Result<Answer> {
         let runner = match &mut self.runner {
             Some(runner) => runner,
-            None => self.runner.insert(start(options, self.part.engine, &self.folder)?),
+            None => self.runner.insert(start(options, self.part.engine, &self.directory)?),
         };
         let answer = runner.run(phase);
         runner.rest();
         answer
     }
 
-    /// In a folder and with processes of its own; the rows of the other phases go first.
+    /// In a directory and with processes of its own; the rows of the other phases go first.
     fn kill_and_reopen(&mut self, options: &KvOptions, start: Start<'s>) -> Result<Answer> {
         self.runner = None;
-        let rows = self.folder.join("rows");
+        let rows = self.directory.join("rows");
         if rows.exists() {
             std::fs::remove_dir_all(&rows).map_err(Error::file(&rows))?;
         }
-        let mut loading = start(options, self.part.engine, &self.folder)?;
+        let mut loading = start(options, self.part.engine, &self.directory)?;
         match loading.run(Phase::KillLoad)? {
             Answer::Figures(_) => drop(loading),
             other => return Ok(other),
         }
-        start(options, self.part.engine, &self.folder)?.run(Phase::KillReopen)
+        start(options, self.part.engine, &self.directory)?.run(Phase::KillReopen)
     }
 }
 
@@ -171,15 +171,15 @@ mod tests {
         }
     }
 
-    /// The model keeps nothing on disk, so one engine lives as long as its folder is opened.
-    fn open_model(folder: &Path, settings: &KvSettings) -> std::result::Result<Arc<dyn Engine>, String> {
+    /// The model keeps nothing on disk, so one engine lives as long as its directory is opened.
+    fn open_model(directory: &Path, settings: &KvSettings) -> std::result::Result<Arc<dyn Engine>, String> {
         use std::collections::HashMap;
         use std::sync::{LazyLock, Mutex};
         static MODELS: LazyLock<Mutex<HashMap<PathBuf, Arc<ModelEngine>>>> = LazyLock::new(Mutex::default);
         let mut models = MODELS.lock().unwrap();
         let new = || ModelEngine::with_updates(settings.updates.clone());
-        let engine = Arc::new(models.get(folder).map_or_else(new, |engine| engine.crash()));
-        models.insert(folder.to_owned(), engine.clone());
+        let engine = Arc::new(models.get(directory).map_or_else(new, |engine| engine.crash()));
+        models.insert(directory.to_owned(), engine.clone());
         Ok(engine)
     }
 
@@ -194,9 +194,9 @@ mod tests {
         let broken = KvEngine { name: "broken", open: |_, _| Err("it does not open".to_owned()) };
         let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
         let phases = Phase::chosen(options, &only).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let start = |_: &KvOptions, engine, folder: &Path| -> Result<Box<dyn Runner + '_>> {
-            Ok(Box::new(Here(Session::new(options, engine, folder))))
+        let directory = tempfile::tempdir().unwrap();
+        let start = |_: &KvOptions, engine, directory: &Path| -> Result<Box<dyn Runner + '_>> {
+            Ok(Box::new(Here(Session::new(options, engine, directory))))
         };
         let (interrupt, mut told) = (Interrupt::default(), 0);
         let mut tell = |_: KvEngine, _: Phase, _: &Figures| {
@@ -206,8 +206,8 @@ mod tests {
             }
         };
         let engines = [model, other, broken];
-        let outcome = conduct(options, &engines, &phases, folder.path(), &start, &interrupt, &mut tell).unwrap();
-        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "the data is removed");
+        let outcome = conduct(options, &engines, &phases, directory.path(), &start, &interrupt, &mut tell).unwrap();
+        assert_eq!(directory.path().read_dir().unwrap().count(), 0, "the data is removed");
         outcome
     }
 

@@ -1,4 +1,4 @@
-//! `kv` as an experiment of the list: its figures in a results folder like everybody's.
+//! `kv` as an experiment of the list: its figures in a results directory like everybody's.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ const UNIT: &str = "operation";
 
 pub(crate) fn run_as_experiment(
     plan: &Plan,
-    folder: &Path,
+    directory: &Path,
     engines: &[KvEngine],
     interrupt: &Interrupt,
 ) -> Result<Ending> {
@@ -27,7 +27,7 @@ pub(crate) fn run_as_experiment(
         .try_get_matches_from(typed)
         .map_err(|error| Error::Usage(format!("{}: arguments: {error}", plan.experiment.name)))?;
     let record = Record { unit: UNIT.to_owned(), kinds: vec![UNIT.to_owned()], ..Book::record_of(plan) };
-    let mut book = Book::with(folder, record, plan, Vec::new())?;
+    let mut book = Book::with(directory, record, plan, Vec::new())?;
     chosen.iter().for_each(|engine| book.begin(engine.name));
     // Each engine's clock is its own: the phases of all are interleaved.
     let mut clocks: BTreeMap<&str, f64> = BTreeMap::new();
@@ -47,8 +47,8 @@ pub(crate) fn run_as_experiment(
     }
     let ending = book.close(interrupt.is_set());
     drop(book);
-    println!("{}", report::text(&report::draw(folder)?));
-    println!("results: {}", folder.display());
+    println!("{}", report::text(&report::draw(directory)?));
+    println!("results: {}", directory.display());
     Ok(ending)
 }
 

@@ -24,11 +24,11 @@ fn log_error(error: arbor_log::Error) -> Error {
 }
 
 impl Journal {
-    /// Opens or makes the log in a folder, beside an engine that makes nothing durable that the log has not.
-    pub fn open(folder: &Path, engine: &dyn Engine) -> Result<Journal> {
-        std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
+    /// Opens or makes the log in a directory, beside an engine that makes nothing durable that the log has not.
+    pub fn open(directory: &Path, engine: &dyn Engine) -> Result<Journal> {
+        std::fs::create_dir_all(directory).map_err(Error::file(directory))?;
         let options = LogOptions { first_position: engine.applied().next(), ..LogOptions::default() };
-        let log = Arc::new(Log::open(Arc::new(RealDisk), folder, options).map_err(log_error)?);
+        let log = Arc::new(Log::open(Arc::new(RealDisk), directory, options).map_err(log_error)?);
         let behind = Arc::downgrade(&log);
         engine.set_barrier(Arc::new(move |position| match behind.upgrade() {
             Some(log) => log.wait_durable(position).map_err(|error| arbor_engine::Error::Other(error.to_string())),
@@ -76,11 +76,11 @@ mod tests {
 
     #[test]
     fn what_an_engine_lost_is_replayed() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let tree = TreeId(3);
         {
             let engine = ModelEngine::new();
-            let journal = Journal::open(folder.path(), &engine).unwrap();
+            let journal = Journal::open(directory.path(), &engine).unwrap();
             let create = Op::CreateTree { tree, options: TreeOptions::default() };
             let put = Op::Put { tree, key: vec![1], value: vec![2] };
             for ops in [vec![create], vec![put]] {
@@ -89,7 +89,7 @@ mod tests {
             assert_eq!(engine.applied(), Position::ZERO);
         }
         let engine = ModelEngine::new();
-        let journal = Journal::open(folder.path(), &engine).unwrap();
+        let journal = Journal::open(directory.path(), &engine).unwrap();
         assert_eq!(journal.replay(&engine).unwrap(), 2);
         let value = engine.snapshot().unwrap().get(tree, &[1]).unwrap().map(|value| value.into_owned());
         assert_eq!((engine.applied(), value), (Position(2), Some(vec![2])));

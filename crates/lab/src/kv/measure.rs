@@ -112,7 +112,7 @@ pub struct Figures {
     /// What the process made the device read and write. A page that is changed twice before it is written counts once.
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// Of the engine's folder, after the phase.
+    /// Of the engine's directory, after the phase.
     pub disk_bytes: u64,
     /// In the engine, after the phase.
     pub rows: u64,

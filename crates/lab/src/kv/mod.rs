@@ -6,7 +6,7 @@
 //!
 //! | phase | what one operation is |
 //! |---|---|
-//! | load-seq | put of a new key, ascending, in batches; into a folder of its own that goes afterwards |
+//! | load-seq | put of a new key, ascending, in batches; into a directory of its own that goes afterwards |
 //! | load-rand | put of a new key in random order, in batches |
 //! | scan-100-loaded, -idle, -cold | seek to a random key and read 100 rows, counted in rows: right after the load, after some idle seconds, with caches dropped |
 //! | scan-full | reads the whole tree; counted in rows |
@@ -20,7 +20,7 @@
 //! | delete-range | one range delete of a tenth of the rows |
 //! | space-back | a checkpoint, then the wait until four fifths of that tenth's bytes are free |
 //! | checkpoint | makes everything durable |
-//! | reopen | opens the folder again after a checkpoint |
+//! | reopen | opens the directory again after a checkpoint |
 //! | reopen-kill | opens log and engine again after kill -9 during a random load, and replays what was not durable |
 //!
 //! Latencies are per call: a batch, a get, a scan. A checkpoint thread runs beside the writing phases, as under a server.
@@ -52,7 +52,7 @@ pub use measure::Figures;
 pub use phase::Phase;
 pub use update::Increment;
 
-/// An engine in a folder, or why it does not open.
+/// An engine in a directory, or why it does not open.
 pub type Opened = std::result::Result<Arc<dyn Engine>, String>;
 
 /// How an engine is opened; crate `arbor` knows which there are.

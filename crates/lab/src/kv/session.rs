@@ -25,7 +25,7 @@ const SPACE_BACK_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Session<'o> {
     pub options: &'o KvOptions,
     engine: KvEngine,
-    folder: PathBuf,
+    directory: PathBuf,
     /// Nothing before the load.
     pub open: Option<Open>,
     /// In the tree.
@@ -41,13 +41,13 @@ pub(super) struct Open {
 }
 
 impl Open {
-    pub fn new(kind: KvEngine, options: &KvOptions, folder: &Path, logged: bool) -> Result<Open> {
+    pub fn new(kind: KvEngine, options: &KvOptions, directory: &Path, logged: bool) -> Result<Open> {
         let settings =
             KvSettings { cache_bytes: options.cache_bytes, direct_io: options.direct_io, updates: Arc::new(Increment) };
-        let path = folder.join("engine");
+        let path = directory.join("engine");
         std::fs::create_dir_all(&path).map_err(Error::file(&path))?;
         let engine = (kind.open)(&path, &settings).map_err(Error::Engine)?;
-        let journal = logged.then(|| Journal::open(&folder.join("log"), &*engine)).transpose()?;
+        let journal = logged.then(|| Journal::open(&directory.join("log"), &*engine)).transpose()?;
         Ok(Open { engine, journal })
     }
 
@@ -76,8 +76,8 @@ impl Open {
 }
 
 impl<'o> Session<'o> {
-    pub fn new(options: &'o KvOptions, engine: KvEngine, folder: &Path) -> Session<'o> {
-        Session { options, engine, folder: folder.to_owned(), open: None, rows: 0, before_delete_bytes: 0 }
+    pub fn new(options: &'o KvOptions, engine: KvEngine, directory: &Path) -> Session<'o> {
+        Session { options, engine, directory: directory.to_owned(), open: None, rows: 0, before_delete_bytes: 0 }
     }
 
     /// `None`: the engine cannot do this.
@@ -117,7 +117,7 @@ impl<'o> Session<'o> {
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.directory.join(name)
     }
 
     pub fn open_in(&self, name: &str, logged: bool) -> Result<Open> {
@@ -128,7 +128,7 @@ impl<'o> Session<'o> {
         self.open.as_ref().ok_or_else(|| Error::Usage("no rows were loaded".to_owned()))
     }
 
-    /// Ends a phase that worked in a folder.
+    /// Ends a phase that worked in a directory.
     pub fn finish(&self, clock: Clock, tally: Tally, name: &str, rows: u64) -> Result<Figures> {
         clock.stop(tally, disk_use(&self.path(name).join("engine")).actual_bytes, rows)
     }
@@ -213,9 +213,9 @@ impl<'o> Session<'o> {
 }
 
 /// Clean pages of the files below leave the page cache; they are durable already.
-fn forget_pages(folder: &Path) -> Result<()> {
-    for entry in std::fs::read_dir(folder).map_err(Error::file(folder))? {
-        let path = entry.map_err(Error::file(folder))?.path();
+fn forget_pages(directory: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(directory).map_err(Error::file(directory))? {
+        let path = entry.map_err(Error::file(directory))?.path();
         let file = std::fs::File::open(&path).map_err(Error::file(&path))?;
         let meta = file.metadata().map_err(Error::file(&path))?;
         if meta.is_dir() {

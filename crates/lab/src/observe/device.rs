@@ -1,4 +1,4 @@
-//! /proc/diskstats: what the device below a folder read and wrote, as iostat counts it.
+//! /proc/diskstats: what the device below a directory read and wrote, as iostat counts it.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -34,9 +34,9 @@ impl DeviceCounters {
 const SECTOR_BYTES: u64 = 512;
 
 impl Device {
-    /// `None` where the folder lies on no block device that the kernel counts: tmpfs, overlays, network.
-    pub fn below(folder: &Path) -> Option<Device> {
-        let number = std::fs::metadata(folder).ok()?.dev();
+    /// `None` where the directory lies on no block device that the kernel counts: tmpfs, overlays, network.
+    pub fn below(directory: &Path) -> Option<Device> {
+        let number = std::fs::metadata(directory).ok()?.dev();
         let device = Device { major: rustix::fs::major(number), minor: rustix::fs::minor(number) };
         device.counters().ok().map(|_| device)
     }

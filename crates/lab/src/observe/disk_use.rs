@@ -1,4 +1,4 @@
-//! Bytes of a folder, as du counts them.
+//! Bytes of a directory, as du counts them.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -12,13 +12,13 @@ pub struct DiskUse {
 }
 
 /// Files that vanish meanwhile are passed over: the server is running.
-pub fn disk_use(folder: &Path) -> DiskUse {
+pub fn disk_use(directory: &Path) -> DiskUse {
     let mut sum = DiskUse::default();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
             match entry.metadata() {
-                Ok(meta) if meta.is_dir() => folders.push(entry.path()),
+                Ok(meta) if meta.is_dir() => directories.push(entry.path()),
                 Ok(meta) => {
                     sum.actual_bytes += meta.blocks() * 512;
                     sum.apparent_bytes += meta.len();
@@ -36,13 +36,13 @@ mod tests {
 
     #[test]
     fn holes_count_only_as_apparent() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("sub")).unwrap();
-        std::fs::write(folder.path().join("sub/a"), vec![7; 10_000]).unwrap();
-        std::fs::File::create(folder.path().join("hole")).unwrap().set_len(1 << 30).unwrap();
-        let disk_use = disk_use(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("sub")).unwrap();
+        std::fs::write(directory.path().join("sub/a"), vec![7; 10_000]).unwrap();
+        std::fs::File::create(directory.path().join("hole")).unwrap().set_len(1 << 30).unwrap();
+        let disk_use = disk_use(directory.path());
         assert_eq!(disk_use.apparent_bytes, (1 << 30) + 10_000);
         assert!(disk_use.actual_bytes < 1 << 20, "{disk_use:?}");
-        assert_eq!(super::disk_use(&folder.path().join("missing")), DiskUse::default());
+        assert_eq!(super::disk_use(&directory.path().join("missing")), DiskUse::default());
     }
 }

@@ -17,7 +17,7 @@ pub use process::{
     DeviceBytes, cpu_seconds, forget_peak_memory, is_running, own_cpu_seconds, peak_memory_bytes, resident_bytes,
 };
 
-/// What is looked at beside the host: the server's process and the device below its data folder, where they are known.
+/// What is looked at beside the host: the server's process and the device below its data directory, where they are known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Observed {
     pub process: Option<u32>,
@@ -25,8 +25,8 @@ pub struct Observed {
 }
 
 impl Observed {
-    pub fn of(process: Option<u32>, folder: Option<&Path>) -> Observed {
-        Observed { process, device: folder.and_then(Device::below) }
+    pub fn of(process: Option<u32>, directory: Option<&Path>) -> Observed {
+        Observed { process, device: directory.and_then(Device::below) }
     }
 }
 
@@ -66,7 +66,7 @@ pub struct Usage {
     pub user_percent: f64,
     pub system_percent: f64,
     pub context_switches: f64,
-    /// Of the device below the data folder.
+    /// Of the device below the data directory.
     pub device: Option<DeviceCounters>,
     /// CPU seconds of the server's process.
     pub server_cpu_s: Option<f64>,

@@ -137,23 +137,23 @@ impl Run {
 }
 
 fn write(matches: &ArgMatches, all: &[Measured]) -> Result<()> {
-    let folder = match text(matches, "out") {
-        Some(folder) => PathBuf::from(folder),
+    let directory = match text(matches, "out") {
+        Some(directory) => PathBuf::from(directory),
         None => {
             let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
             Path::new("lab-results").join(format!("query-{time}"))
         }
     };
-    std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+    std::fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
     let tables: Vec<String> = all.iter().map(table::text).collect();
     for (name, text) in [
         ("tables.txt", tables.join("\n")),
         ("shapes.csv", table::csv(all)),
         ("run.json", format!("{:#}\n", table::manifest(all))),
     ] {
-        let path = folder.join(name);
+        let path = directory.join(name);
         std::fs::write(&path, text).map_err(Error::file(&path))?;
     }
-    println!("results: {}", folder.display());
+    println!("results: {}", directory.display());
     Ok(())
 }

@@ -9,39 +9,40 @@ use crate::Result;
 
 pub fn command() -> Command {
     Command::new("report")
-        .about("Draw the reports of runs again from their files; of several folders also an index page")
+        .about("Draw the reports of runs again from their files; of several directories also an index page")
         .arg(
-            Arg::new("folder")
+            Arg::new("directory")
                 .required(true)
                 .value_name("DIR")
                 .num_args(1..)
                 .action(ArgAction::Append)
-                .help("A run's folder"),
+                .help("A run's directory"),
         )
         .arg(
             Arg::new("index")
                 .long("index")
                 .value_name("DIR")
-                .help("Folder for the index page (where the first run's folder lies)"),
+                .help("Directory for the index page (where the first run's directory lies)"),
         )
         .arg(Arg::new("text").long("text").action(ArgAction::SetTrue).help("Print the text report"))
 }
 
 /// Draws, and prints where the pages are.
 pub fn run(matches: &ArgMatches) -> Result<()> {
-    let folders: Vec<PathBuf> = matches.get_many::<String>("folder").into_iter().flatten().map(PathBuf::from).collect();
-    for folder in &folders {
-        let run = draw(folder)?;
+    let directories: Vec<PathBuf> =
+        matches.get_many::<String>("directory").into_iter().flatten().map(PathBuf::from).collect();
+    for directory in &directories {
+        let run = draw(directory)?;
         if matches.get_flag("text") {
             println!("{}", super::text(&run));
         }
-        println!("{}", folder.join(super::draw::HTML).display());
+        println!("{}", directory.join(super::draw::HTML).display());
     }
-    let parent = folders.first().and_then(|folder| folder.parent()).unwrap_or(Path::new("")).to_owned();
+    let parent = directories.first().and_then(|directory| directory.parent()).unwrap_or(Path::new("")).to_owned();
     let parent = if parent.as_os_str().is_empty() { PathBuf::from(".") } else { parent };
     let index = matches.get_one::<String>("index").map(PathBuf::from);
-    if folders.len() > 1 || index.is_some() {
-        println!("{}", draw_index(&index.unwrap_or(parent), "Laboratory runs", &folders)?.display());
+    if directories.len() > 1 || index.is_some() {
+        println!("{}", draw_index(&index.unwrap_or(parent), "Laboratory runs", &directories)?.display());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Writes the reports of runs from their folders: what a run does at its end, and `arbor lab report` at any time.
+//! Writes the reports of runs from their directories: what a run does at its end, and `arbor lab report` at any time.
 
 use std::path::{Path, PathBuf};
 
@@ -13,32 +13,32 @@ pub const TEXT: &str = "report.txt";
 pub const INDEX: &str = "index.html";
 const TABLES: &str = "tables.json";
 
-/// Reads a run's folder and writes report.txt, report.html and the tables as data into it.
-pub fn draw(folder: &Path) -> Result<Run> {
-    let mut run = Run::read(folder)?;
+/// Reads a run's directory and writes report.txt, report.html and the tables as data into it.
+pub fn draw(directory: &Path) -> Result<Run> {
+    let mut run = Run::read(directory)?;
     run.tables = tables(&run);
     let data = serde_json::to_string_pretty(&run.tables).map_err(|error| Error::Io(error.into()))?;
-    write(&folder.join(TABLES), &format!("{data}\n"))?;
-    write(&folder.join(TEXT), &text(&run))?;
-    write(&folder.join(HTML), &page(&run))?;
+    write(&directory.join(TABLES), &format!("{data}\n"))?;
+    write(&directory.join(TEXT), &text(&run))?;
+    write(&directory.join(HTML), &page(&run))?;
     Ok(run)
 }
 
-/// Writes one page over runs that are drawn, in `folder`; answers where that is.
-pub fn draw_index(folder: &Path, title: &str, runs: &[PathBuf]) -> Result<PathBuf> {
+/// Writes one page over runs that are drawn, in `directory`; answers where that is.
+pub fn draw_index(directory: &Path, title: &str, runs: &[PathBuf]) -> Result<PathBuf> {
     let drawn = runs.iter().map(|run| Run::read(run)).collect::<Result<Vec<Run>>>()?;
-    let links: Vec<String> = runs.iter().map(|run| link(folder, &run.join(HTML))).collect();
+    let links: Vec<String> = runs.iter().map(|run| link(directory, &run.join(HTML))).collect();
     let entries: Vec<Entry<'_>> = drawn.iter().zip(&links).map(|(run, link)| Entry { run, link }).collect();
-    let path = folder.join(INDEX);
+    let path = directory.join(INDEX);
     write(&path, &index(title, &entries))?;
     Ok(path)
 }
 
-/// A page's address as seen from `folder`: relative where it lies below.
-fn link(folder: &Path, page: &Path) -> String {
+/// A page's address as seen from `directory`: relative where it lies below.
+fn link(directory: &Path, page: &Path) -> String {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let (folder, page) = (absolute(folder), absolute(page));
-    match page.strip_prefix(&folder) {
+    let (directory, page) = (absolute(directory), absolute(page));
+    match page.strip_prefix(&directory) {
         Ok(relative) => encoded(&relative.to_string_lossy()),
         Err(_) => format!("file://{}", encoded(&page.to_string_lossy())),
     }
@@ -62,12 +62,12 @@ mod tests {
 
     #[test]
     fn pages_below_are_linked_by_their_names() {
-        for (folder, page, expect) in [
+        for (directory, page, expect) in [
             ("/r", "/r/a b/report.html", "a%20b/report.html"),
             ("/r", "/s/report.html", "file:///s/report.html"),
             ("lab", "lab/x/report.html", "x/report.html"),
         ] {
-            assert_eq!(link(Path::new(folder), Path::new(page)), expect);
+            assert_eq!(link(Path::new(directory), Path::new(page)), expect);
         }
     }
 }

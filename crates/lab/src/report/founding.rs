@@ -362,7 +362,7 @@ fn load(record: &Record) -> Option<Table> {
         ("log_bytes", "log B/doc"),
         ("engine_bytes", "engine B/doc"),
         ("engine_free_bytes", "of it free"),
-        ("du_bytes", "folder B/doc"),
+        ("du_bytes", "directory B/doc"),
     ];
     let columns = ["docs", "seconds", "docs/s"].into_iter().chain(sizes.map(|(_, name)| name)).map(str::to_owned);
     let mut table = Table::new("load", "", columns);

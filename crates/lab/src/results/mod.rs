@@ -1,4 +1,4 @@
-//! A finished run as files: one folder, readable by people and by other programs, and enough to draw every table and
+//! A finished run as files: one directory, readable by people and by other programs, and enough to draw every table and
 //! chart again without the server.
 //!
 //! | file | what | type |
@@ -38,10 +38,10 @@ pub use writer::Writer;
 
 use crate::{Error, Result};
 
-/// A run, read back from its folder.
+/// A run, read back from its directory.
 #[derive(Clone, Debug)]
 pub struct Run {
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     pub record: Record,
     pub series: Vec<Point>,
     pub histograms: Vec<Recorded>,
@@ -52,16 +52,16 @@ pub struct Run {
 }
 
 impl Run {
-    /// Reads a folder. A run that died may lack all but `run.yaml`; what is there and unreadable is an error that names
+    /// Reads a directory. A run that died may lack all but `run.yaml`; what is there and unreadable is an error that names
     /// file and line, except for a torn last line.
-    pub fn read(folder: &Path) -> Result<Run> {
-        let path = |name: &str| folder.join(name);
+    pub fn read(directory: &Path) -> Result<Run> {
+        let path = |name: &str| directory.join(name);
         if !path(writer::RECORD).is_file() {
-            return Err(Error::Usage(format!("{} holds no run: there is no {}", folder.display(), writer::RECORD)));
+            return Err(Error::Usage(format!("{} holds no run: there is no {}", directory.display(), writer::RECORD)));
         }
         let environment = text(&path(writer::ENVIRONMENT))?;
         Ok(Run {
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
             record: record::parse(&text(&path(writer::RECORD))?)
                 .map_err(|what| Error::results(&path(writer::RECORD), what))?,
             series: series::read(&path(writer::SERIES))?,

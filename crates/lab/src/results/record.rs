@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::yaml;
 
-/// Of the files in a folder; a reader refuses what is newer.
+/// Of the files in a directory; a reader refuses what is newer.
 pub const FORMAT: u32 = 1;
 
 /// How run.yaml is read best: what was asked, how it ended, then the systems; a step's name before its figures.

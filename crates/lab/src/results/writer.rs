@@ -1,4 +1,4 @@
-//! The folder of a run while it goes on.
+//! The directory of a run while it goes on.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,53 +19,53 @@ pub(super) const TABLES: &str = "tables.json";
 /// time half of one is there.
 #[derive(Debug)]
 pub struct Writer {
-    folder: PathBuf,
+    directory: PathBuf,
     series: SeriesFile,
     histograms: HistogramLog,
     events: std::fs::File,
 }
 
 impl Writer {
-    /// Makes the folder. One that holds a run already is refused: results are never mixed.
-    pub fn create(folder: &Path, record: &Record, environment: &Value) -> Result<Writer> {
-        if folder.exists() && !folder.is_dir() {
-            return Err(Error::Usage(format!("{} is no folder; results need one", folder.display())));
+    /// Makes the directory. One that holds a run already is refused: results are never mixed.
+    pub fn create(directory: &Path, record: &Record, environment: &Value) -> Result<Writer> {
+        if directory.exists() && !directory.is_dir() {
+            return Err(Error::Usage(format!("{} is no directory; results need one", directory.display())));
         }
-        std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
-        if folder.join(RECORD).exists() {
-            return Err(Error::Usage(format!("{} holds the results of another run", folder.display())));
+        std::fs::create_dir_all(directory).map_err(Error::file(directory))?;
+        if directory.join(RECORD).exists() {
+            return Err(Error::Usage(format!("{} holds the results of another run", directory.display())));
         }
-        let events = folder.join(EVENTS);
+        let events = directory.join(EVENTS);
         let writer = Writer {
-            series: SeriesFile::create(&folder.join(SERIES))?,
-            histograms: HistogramLog::create(&folder.join(HISTOGRAMS))?,
+            series: SeriesFile::create(&directory.join(SERIES))?,
+            histograms: HistogramLog::create(&directory.join(HISTOGRAMS))?,
             events: std::fs::File::create(&events).map_err(Error::file(&events))?,
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
         };
         writer.replace(ENVIRONMENT, &format!("{environment:#}\n"))?;
         writer.record(record)?;
         Ok(writer)
     }
 
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     pub fn points(&mut self, points: &[Point]) -> Result<()> {
-        self.series.append(points).map_err(Error::file(self.folder.join(SERIES)))
+        self.series.append(points).map_err(Error::file(self.directory.join(SERIES)))
     }
 
     /// Appends what `add` writes, then flushes.
     pub fn histograms(&mut self, add: impl FnOnce(&mut HistogramLog) -> std::io::Result<()>) -> Result<()> {
         add(&mut self.histograms)
             .and_then(|()| self.histograms.flush())
-            .map_err(Error::file(self.folder.join(HISTOGRAMS)))
+            .map_err(Error::file(self.directory.join(HISTOGRAMS)))
     }
 
     pub fn event(&mut self, event: &Event) -> Result<()> {
         let event = Event { t_s: to_milliseconds(event.t_s), end_s: event.end_s.map(to_milliseconds), ..event.clone() };
         let line = serde_json::to_string(&event).expect("an event has no map with other keys than strings");
-        writeln!(self.events, "{line}").map_err(Error::file(self.folder.join(EVENTS)))
+        writeln!(self.events, "{line}").map_err(Error::file(self.directory.join(EVENTS)))
     }
 
     /// Replaces run.yaml.
@@ -79,9 +79,9 @@ impl Writer {
         self.replace(TABLES, &format!("{text}\n"))
     }
 
-    /// Any other file of the folder: report.txt, report.html.
+    /// Any other file of the directory: report.txt, report.html.
     pub fn replace(&self, name: &str, text: &str) -> Result<()> {
-        let (path, fresh) = (self.folder.join(name), self.folder.join(format!("{name}.new")));
+        let (path, fresh) = (self.directory.join(name), self.directory.join(format!("{name}.new")));
         std::fs::write(&fresh, text).map_err(Error::file(&fresh))?;
         std::fs::rename(&fresh, &path).map_err(Error::file(&path))
     }

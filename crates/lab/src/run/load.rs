@@ -22,7 +22,7 @@ pub struct Loaded {
     pub recorder: Recorder,
     /// Before and after, as the server says.
     pub sizes: (Sizes, Sizes),
-    /// The data folder after the load.
+    /// The data directory after the load.
     pub disk: Option<DiskUse>,
     pub interrupted: bool,
     /// Why it ended before its end.
@@ -132,7 +132,7 @@ pub fn load(target: &dyn Target, workload: &dyn Workload, threads: usize, contex
         usage: now.since(&progress.first),
         recorder,
         sizes: (before, after),
-        disk: target.folder().map(disk_use),
+        disk: target.directory().map(disk_use),
         interrupted: context.interrupt.is_set(),
         failure: failure.map(|failure| failure.to_string()),
     })
@@ -149,7 +149,7 @@ struct Progress {
 
 impl Progress {
     fn begin(target: &dyn Target, context: &Context<'_>) -> Result<Progress> {
-        let observed = Observed::of(target.process(), target.folder());
+        let observed = Observed::of(target.process(), target.directory());
         let first = Sample::take(observed)?;
         debug_assert!(first.at() >= context.began);
         Ok(Progress { observed, first, last: first, total: Slot::default(), statistics: target.statistics() })

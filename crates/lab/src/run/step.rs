@@ -160,7 +160,7 @@ pub fn run_step(
             clients,
             slots: &slots,
             schedule: schedule.as_ref(),
-            observed: Observed::of(target.process(), target.folder()),
+            observed: Observed::of(target.process(), target.directory()),
             statistics: target.statistics(),
             checkpoints: None,
             silent: Duration::ZERO,

@@ -62,7 +62,7 @@ impl Target for Echo {
         Some(self.process.id())
     }
 
-    fn folder(&self) -> Option<&Path> {
+    fn directory(&self) -> Option<&Path> {
         None
     }
 

@@ -1,5 +1,5 @@
 //! Servers that the laboratory starts, stops, starts again and kills: child processes on 127.0.0.1, on a free port, in a
-//! folder of their own. Arbor with any of its engines (a child of the same binary), and MariaDB.
+//! directory of their own. Arbor with any of its engines (a child of the same binary), and MariaDB.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -28,11 +28,11 @@ const END_VISIBLE: Duration = Duration::from_secs(1);
 pub struct Setup {
     /// Arbor's binary.
     pub binary: PathBuf,
-    /// Each server gets a new folder in here.
+    /// Each server gets a new directory in here.
     pub root: PathBuf,
     /// Passed on to Arbor behind our own arguments.
     pub arguments: Vec<String>,
-    /// Leave the folder when the server has stopped.
+    /// Leave the directory when the server has stopped.
     pub keep: bool,
 }
 
@@ -63,13 +63,13 @@ impl Software {
     }
 }
 
-/// One managed server; dropping it stops the process and removes its folder.
+/// One managed server; dropping it stops the process and removes its directory.
 pub struct Managed {
     name: String,
     software: Software,
     driver: Driver,
     setup: Setup,
-    folder: PathBuf,
+    directory: PathBuf,
     process: Option<Process>,
     limit: Option<MemoryLimit>,
     keep: bool,
@@ -82,16 +82,16 @@ pub struct Managed {
 impl Managed {
     /// Starts the server that `system` names: a storage engine of Arbor, or one of MariaDB.
     pub fn start(system: &str, driver: Driver, setup: &Setup, flags: &Flags) -> Result<Managed> {
-        let folder = setup.root.join(format!("arbor-lab-{system}-{}-{}", std::process::id(), free_port()?));
-        let data = folder.join("data");
+        let directory = setup.root.join(format!("arbor-lab-{system}-{}-{}", std::process::id(), free_port()?));
+        let data = directory.join("data");
         std::fs::create_dir_all(&data).map_err(Error::file(&data))?;
         let mut managed = Managed {
             name: driver.named(system),
             software: Software::of(system),
             driver,
             setup: setup.clone(),
-            // From here on the folder belongs to `managed`, also when the start fails.
-            folder,
+            // From here on the directory belongs to `managed`, also when the start fails.
+            directory,
             process: None,
             limit: None,
             keep: setup.keep,
@@ -171,14 +171,14 @@ impl Managed {
         let why = if limited { ", killed by the memory limit" } else { "" };
         self.keep = true;
         Some(format!(
-            "the server ended by itself ({status}{why}){}; its folder {} is kept",
+            "the server ended by itself ({status}{why}){}; its directory {} is kept",
             process.last_lines(),
-            self.folder.display()
+            self.directory.display()
         ))
     }
 
     fn launch(&mut self, flags: &Flags, timeout: Duration) -> Result<Duration> {
-        let (port, data) = (free_port()?, self.folder.join("data"));
+        let (port, data) = (free_port()?, self.directory.join("data"));
         let address = format!("127.0.0.1:{port}");
         self.remarks.clear();
         let mut command = match &self.software {
@@ -186,7 +186,7 @@ impl Managed {
             Software::MariaDb(mariadb) => mariadb.command(&data, port, flags)?,
         };
         let begun = Instant::now();
-        let process = Process::start(&self.name, &mut command, &self.folder.join("server.log"))?;
+        let process = Process::start(&self.name, &mut command, &self.directory.join("server.log"))?;
         let id = process.id();
         let process = self.process.insert(process);
         if let Some(memory_mb) = flags.memory_mb {
@@ -219,7 +219,7 @@ impl Managed {
 
     fn serve(&self, engine: &str, port: u16, flags: &Flags) -> Command {
         let mut command = Command::new(&self.setup.binary);
-        command.arg("serve").arg("--dbpath").arg(self.folder.join("data")).args(["--port", &port.to_string()]);
+        command.arg("serve").arg("--dbpath").arg(self.directory.join("data")).args(["--port", &port.to_string()]);
         command.args(["--bind_ip", "127.0.0.1", "--storageEngine", engine]);
         if let (Some(flag), Some(cache_mb)) = (cache_flag(engine), flags.cache_mb) {
             command.args([flag, &format!("{}", cache_mb as f64 / 1024.0)]);
@@ -247,14 +247,14 @@ impl Drop for Managed {
         drop(self.process.take());
         self.limit = None;
         if !self.keep {
-            let _ = std::fs::remove_dir_all(&self.folder);
+            let _ = std::fs::remove_dir_all(&self.directory);
         }
     }
 }
 
-/// Bytes that are free for an unprivileged user where `folder` will be.
-pub fn free_bytes(folder: &Path) -> std::io::Result<u64> {
-    let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+/// Bytes that are free for an unprivileged user where `directory` will be.
+pub fn free_bytes(directory: &Path) -> std::io::Result<u64> {
+    let there = directory.ancestors().find(|directory| directory.exists()).unwrap_or(Path::new("/"));
     let stat = rustix::fs::statvfs(there)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }

@@ -28,8 +28,8 @@ pub trait Target: Send + Sync {
     /// The server's process, when it runs on this machine and its number is known.
     fn process(&self) -> Option<u32>;
 
-    /// The server's data folder, when this machine can read it.
-    fn folder(&self) -> Option<&Path>;
+    /// The server's data directory, when this machine can read it.
+    fn directory(&self) -> Option<&Path>;
 
     /// Version, engine and settings, for the manifest.
     fn about(&self) -> Result<Value>;

@@ -169,14 +169,14 @@ impl Drop for Process {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, folder: &Path) -> Process {
-        Process::start("sh", Command::new("sh").args(["-c", script]), &folder.join("log")).unwrap()
+    fn shell(script: &str, directory: &Path) -> Process {
+        Process::start("sh", Command::new("sh").args(["-c", script]), &directory.join("log")).unwrap()
     }
 
     #[test]
     fn an_early_end_is_told_with_its_last_lines() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut process = shell("echo first; echo no such engine; echo; exit 3", folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let mut process = shell("echo first; echo no such engine; echo; exit 3", directory.path());
         let error = process.wait_until(Duration::from_secs(20), || false).unwrap_err().to_string();
         assert!(error.contains("exit status: 3; its last lines: first | no such engine"), "{error}");
     }
@@ -199,8 +199,8 @@ mod tests {
 
     #[test]
     fn a_wait_ends_in_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut process = shell("exec sleep 60", folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let mut process = shell("exec sleep 60", directory.path());
         let error = process.wait_until(Duration::from_millis(30), || false).unwrap_err().to_string();
         assert!(error.contains("does not answer"), "{error}");
         assert!(process.ended().unwrap().is_none());

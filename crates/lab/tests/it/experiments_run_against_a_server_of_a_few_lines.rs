@@ -207,11 +207,11 @@ fn carried_out(plan: &Plan) -> Run {
 }
 
 fn carried_out_until(plan: &Plan, interrupt: &Interrupt, watchers: Vec<Box<dyn Watch>>) -> Run {
-    let folder = tempfile::tempdir().unwrap();
-    let mut book = Book::open(&folder.path().join("run"), plan, watchers).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let mut book = Book::open(&directory.path().join("run"), plan, watchers).unwrap();
     carry_out(plan, &mut book, interrupt);
     book.close(interrupt.is_set());
-    Run::read(book.folder()).unwrap()
+    Run::read(book.directory()).unwrap()
 }
 
 fn failure(run: &Run, system: usize) -> &str {
@@ -261,8 +261,8 @@ fn point_queries() {
 
 #[test]
 fn a_server_with_tls() {
-    let folder = tempfile::tempdir().unwrap();
-    let authority = folder.path().join("authority.pem");
+    let directory = tempfile::tempdir().unwrap();
+    let authority = directory.path().join("authority.pem");
     let address = start_with_tls(&authority);
     let mut plan = plan("001-point-queries", &format!("{address}/?tls=true&tlsCAFile={}", authority.display()));
     plan.parameters.drivers = vec![Driver::Lean];

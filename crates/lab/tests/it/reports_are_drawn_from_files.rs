@@ -1,4 +1,4 @@
-//! The text report and the page of a run, from its folder alone.
+//! The text report and the page of a run, from its directory alone.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -54,11 +54,11 @@ fn system(name: &str, steps: Vec<StepRecord>) -> SystemRecord {
 }
 
 fn written(record: &Record, fill: impl FnOnce(&mut Writer)) -> Run {
-    let folder = tempfile::tempdir().unwrap();
-    let mut writer = Writer::create(folder.path(), record, &json!({"processors": 2})).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(directory.path(), record, &json!({"processors": 2})).unwrap();
     fill(&mut writer);
     drop(writer);
-    Run::read(folder.path()).unwrap()
+    Run::read(directory.path()).unwrap()
 }
 
 /// Where a text stands, for checks of order.
@@ -121,11 +121,11 @@ fn repeats_are_averaged() {
 #[test]
 fn a_run_that_has_just_begun_is_drawn() {
     for systems in [Vec::new(), vec![system("ftree", Vec::new())]] {
-        let folder = tempfile::tempdir().unwrap();
-        Writer::create(folder.path(), &record("001-point-queries", systems), &Value::Null).unwrap();
-        let run = draw(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        Writer::create(directory.path(), &record("001-point-queries", systems), &Value::Null).unwrap();
+        let run = draw(directory.path()).unwrap();
         assert!(text(&run).contains("not ended"));
-        let html = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+        let html = std::fs::read_to_string(directory.path().join("report.html")).unwrap();
         assert!(html.contains("class=\"warning\"") && !html.contains("data-figure=\"throughput\""));
     }
 }
@@ -196,15 +196,15 @@ fn a_page_needs_nothing_else_and_trusts_nothing() {
 
 #[test]
 fn the_index_lies_beside_its_runs() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let run = |name: &str| {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         Writer::create(&path, &record(name, Vec::new()), &json!({})).unwrap();
         path
     };
     let runs = [run("first run"), run("second")];
-    let index = draw_index(folder.path(), "All of them", &runs).unwrap();
+    let index = draw_index(directory.path(), "All of them", &runs).unwrap();
     let html = std::fs::read_to_string(index).unwrap();
     assert!(html.contains("href=\"first%20run/report.html\"") && html.contains("href=\"second/report.html\""));
-    assert!(draw_index(folder.path(), "none", &[Path::new("/nowhere").to_owned()]).is_err());
+    assert!(draw_index(directory.path(), "none", &[Path::new("/nowhere").to_owned()]).is_err());
 }

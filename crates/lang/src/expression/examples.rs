@@ -45,9 +45,9 @@ fn check(line: &str) -> Result<(), String> {
 
 #[test]
 fn every_operator_has_examples_that_hold() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/expression/op");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/expression/op");
     let mut failures = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         if name == "mod" {

@@ -8,9 +8,9 @@ use super::tests::try_line;
 
 #[test]
 fn examples_hold() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/stage");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/stage");
     let (mut count, mut failures) = (0, Vec::new());
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(directory).unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
         for line in text.lines().filter_map(|line| line.strip_prefix("//! [")).filter(|line| line.contains(" => ")) {
             count += 1;

@@ -331,30 +331,31 @@ mod tests {
 
     #[test]
     fn a_rotated_file_begins_anew() {
-        let folder = std::env::temp_dir().join(format!("arbor-log-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("server.log");
+        let directory = std::env::temp_dir().join(format!("arbor-log-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("server.log");
         let log = Log::to_file(&path, false).unwrap();
         log.info(EVENT, "a", DocBuf::new());
         log.rotate().unwrap();
         log.info(EVENT, "b", DocBuf::new());
         let text = std::fs::read_to_string(&path).unwrap();
-        let files = std::fs::read_dir(&folder).unwrap().count();
-        std::fs::remove_dir_all(&folder).unwrap();
+        let files = std::fs::read_dir(&directory).unwrap().count();
+        std::fs::remove_dir_all(&directory).unwrap();
         assert!(text.contains("\"ctx\":\"b\"") && !text.contains("\"ctx\":\"a\""));
         assert_eq!(files, 2);
     }
 
     #[test]
     fn files_rotated_within_a_second_are_all_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("server.log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("server.log");
         let log = Log::to_file(&path, false).unwrap();
         for _ in 0..5 {
             log.info(EVENT, "a", DocBuf::new());
             log.rotate().unwrap();
         }
-        let files: Vec<PathBuf> = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path()).collect();
+        let files: Vec<PathBuf> =
+            std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().path()).collect();
         let lines: usize = files.iter().map(|file| std::fs::read_to_string(file).unwrap().lines().count()).sum();
         assert_eq!((files.len(), lines), (6, 5));
     }

@@ -60,12 +60,12 @@ impl GroupRows {
             self.tally.passed_over();
             if !self.allowance.covers(groups.size_bytes()) {
                 self.bytes_most = self.bytes_most.max(groups.size_bytes());
-                let folder = self.memory.scratch.as_ref().ok_or_else(too_large)?;
+                let directory = self.memory.scratch.as_ref().ok_or_else(too_large)?;
                 if groups.len() <= 1 {
                     return Err(group_too_large(&self.allowance, groups.size_bytes()));
                 }
                 let unbounded = || self.memory.budget.allowance(Class::Statement, usize::MAX);
-                let sorter = sorter.get_or_insert_with(|| Sorter::new(folder, unbounded()));
+                let sorter = sorter.get_or_insert_with(|| Sorter::new(directory, unbounded()));
                 self.allowance.release();
                 spill(groups, sorter)?;
             }

@@ -49,12 +49,12 @@ impl Sharing {
             self.rows.push(row);
             return Ok(());
         }
-        let Some(folder) = &self.memory.scratch else {
+        let Some(directory) = &self.memory.scratch else {
             let message = "Exceeded memory limit for $facet, but didn't allow external storage. Pass allowDiskUse:true \
                            to opt in.";
             return Err(Error::new(Code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED, message));
         };
-        let rest = self.rest.insert(SpoolWriter::new(folder)?);
+        let rest = self.rest.insert(SpoolWriter::new(directory)?);
         Ok(rest.push(&row.encode())?)
     }
 

@@ -93,10 +93,10 @@ impl Sort {
 
     /// The rest of the rows goes to runs, as do those that were kept. A limit is kept by the operator above.
     fn spill(&mut self, best: Best, run: &mut Run<'_>) -> Result<State> {
-        let Some(folder) = &self.memory.scratch else { return Err(self.too_large()) };
+        let Some(directory) = &self.memory.scratch else { return Err(self.too_large()) };
         // the rows move from here into the sorter
         self.allowance.release();
-        let mut sorter = Sorter::new(folder, self.memory.allowance());
+        let mut sorter = Sorter::new(directory, self.memory.allowance());
         for entry in best.into_sorted() {
             sorter.push(entry.pair())?;
         }
@@ -110,15 +110,15 @@ impl Sort {
 
     /// Moves rows in memory to the disk while the client is awaited, if they take more than may idle.
     fn make_idle(&mut self) -> Result<()> {
-        let Some(folder) = &self.memory.scratch else { return Ok(()) };
+        let Some(directory) = &self.memory.scratch else { return Ok(()) };
         match &mut self.state {
             State::Sorted(entries) if self.allowance.is_too_large_to_idle() => {
                 let rest = entries.as_slice().iter().map(Entry::pair);
-                self.state = State::Merging(Merge::of_sorted(folder, rest)?);
+                self.state = State::Merging(Merge::of_sorted(directory, rest)?);
                 self.allowance.release();
                 self.spills += 1;
             }
-            State::Merging(merge) => merge.make_idle(folder)?,
+            State::Merging(merge) => merge.make_idle(directory)?,
             State::Sorted(_) | State::Collecting => {}
         }
         Ok(())

@@ -90,7 +90,7 @@ fn an_open_transaction_waits_for_its_next_operation() {
     assert!(sessions.open_transactions().is_empty());
     assert_eq!(code(out(&sessions, 1, 5, Intent::Continue)), 256);
     assert_eq!(out(&sessions, 1, 5, Intent::Commit).unwrap().outcome(), Outcome::WasCommitted);
-    // another process with the same folder
+    // another process with the same directory
     let later: Sessions<Work> = Sessions::new(own.transactions.clone());
     assert_eq!(out(&later, 1, 5, Intent::Commit).unwrap().outcome(), Outcome::WasCommitted);
     assert_eq!(code(out(&later, 1, 5, Intent::Abort)), 256);

@@ -9,7 +9,7 @@
 //! | `b` + index tree (u64 big-endian) | the namespace; this tree is being built or copied, and is not in use yet |
 //! | `i` + UUID | an index build that is not finished: document `{collection, ns, specs}` |
 //!
-//! `engine` is missing in entries that older releases wrote: the tree lives on the engine that made the folder.
+//! `engine` is missing in entries that older releases wrote: the tree lives on the engine that made the directory.
 //! Multikey flags have rows of their own, since they are written by ordinary inserts, beside every other transaction.
 //! A row `b` at the start means that a build, or a switch of engines, was broken off: its tree is dropped. A build with a
 //! row `i` begins again then.

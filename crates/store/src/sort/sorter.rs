@@ -35,7 +35,7 @@ pub(crate) fn spill(context: &'static str) -> impl Fn(std::io::Error) -> Error {
 
 /// Rows to be sorted.
 pub struct Sorter {
-    folder: PathBuf,
+    directory: PathBuf,
     allowance: Allowance,
     rows: Vec<Row>,
     bytes: usize,
@@ -47,9 +47,9 @@ pub struct Sorter {
 }
 
 impl Sorter {
-    pub fn new(folder: &Path, allowance: Allowance) -> Sorter {
+    pub fn new(directory: &Path, allowance: Allowance) -> Sorter {
         let (rows, runs) = (Vec::new(), Vec::new());
-        Sorter { folder: folder.to_owned(), allowance, rows, bytes: 0, runs, spills: 0, row_most: 0, run_most: 0 }
+        Sorter { directory: directory.to_owned(), allowance, rows, bytes: 0, runs, spills: 0, row_most: 0, run_most: 0 }
     }
 
     /// Adds a row. What the allowance does not cover is spilled.
@@ -68,7 +68,7 @@ impl Sorter {
         }
         self.rows.sort_unstable();
         let mut rows = std::mem::take(&mut self.rows).into_iter();
-        let file = run_of(&self.folder, || Ok(rows.next()))?;
+        let file = run_of(&self.directory, || Ok(rows.next()))?;
         self.runs.push(Run { merges: 0, file });
         self.spills += 1;
         self.run_most = self.run_most.max(self.bytes);
@@ -95,7 +95,7 @@ impl Sorter {
         let runs = self.runs.split_off(self.runs.len().saturating_sub(count));
         let merges = 1 + runs.first().map_or(0, |run| run.merges);
         let mut merge = Merge::of(Vec::new(), runs, None)?;
-        let file = run_of(&self.folder, || merge.next())?;
+        let file = run_of(&self.directory, || merge.next())?;
         self.runs.push(Run { merges, file });
         Ok(())
     }
@@ -129,17 +129,17 @@ struct Run {
 }
 
 /// A file that nobody else can open and that is gone once it is closed.
-pub(crate) fn nameless_file(folder: &Path) -> std::io::Result<File> {
-    std::fs::create_dir_all(folder)?;
-    let path = folder.join(format!("sorted-run-{}", Uuid::new_v4()));
+pub(crate) fn nameless_file(directory: &Path) -> std::io::Result<File> {
+    std::fs::create_dir_all(directory)?;
+    let path = directory.join(format!("sorted-run-{}", Uuid::new_v4()));
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)
 }
 
 /// Writes rows to a file of their own, which is left at its start.
-fn run_of(folder: &Path, mut next: impl FnMut() -> Result<Option<Row>>) -> Result<File> {
-    let mut file = nameless_file(folder).map_err(spill("create a sorted run"))?;
+fn run_of(directory: &Path, mut next: impl FnMut() -> Result<Option<Row>>) -> Result<File> {
+    let mut file = nameless_file(directory).map_err(spill("create a sorted run"))?;
     let failed = spill("write a sorted run");
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, &mut file);
     while let Some(row) = next()? {
@@ -218,21 +218,21 @@ pub struct Merge {
 
 impl Merge {
     /// Rows that are sorted already, from a run on disk.
-    pub fn of_sorted(folder: &Path, mut rows: impl Iterator<Item = Row>) -> Result<Merge> {
-        let run = Run { merges: 0, file: run_of(folder, || Ok(rows.next()))? };
+    pub fn of_sorted(directory: &Path, mut rows: impl Iterator<Item = Row>) -> Result<Merge> {
+        let run = Run { merges: 0, file: run_of(directory, || Ok(rows.next()))? };
         Merge::of(Vec::new(), vec![run], None)
     }
 
     /// Moves the rows that are in memory to a run of their own if they take more than may idle. After an error they are still
     /// in memory.
-    pub fn make_idle(&mut self, folder: &Path) -> Result<()> {
+    pub fn make_idle(&mut self, directory: &Path) -> Result<()> {
         if !self.allowance.as_ref().is_some_and(Allowance::is_too_large_to_idle) {
             return Ok(());
         }
         for source in &mut self.sources {
             if let Source::Memory(rows) = source {
                 let mut rest = rows.as_slice().iter();
-                let file = run_of(folder, || Ok(rest.next().cloned()))?;
+                let file = run_of(directory, || Ok(rest.next().cloned()))?;
                 *source = Source::File(BufReader::with_capacity(BUFFER_BYTES, file));
             }
         }
@@ -275,10 +275,10 @@ mod tests {
 
     #[test]
     fn a_sorter_spills_when_the_budget_has_no_more_for_it() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let budget: &'static memory::Budget = Box::leak(Box::new(memory::Budget::unlimited()));
         budget.set_limit(32 << 20);
-        let mut sorter = Sorter::new(folder.path(), budget.allowance(Class::Build, usize::MAX));
+        let mut sorter = Sorter::new(directory.path(), budget.allowance(Class::Build, usize::MAX));
         for i in (0..30_000u32).rev() {
             sorter.push((i.to_be_bytes().to_vec(), vec![7; 1000])).unwrap();
             assert!(budget.held(Class::Build) <= budget.room() / 2);
@@ -292,10 +292,10 @@ mod tests {
 
     #[test]
     fn an_idle_merge_gives_its_memory_back_and_keeps_its_place() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let budget: &'static memory::Budget = Box::leak(Box::new(memory::Budget::unlimited()));
         budget.set_limit(64 << 20);
-        let mut sorter = Sorter::new(folder.path(), budget.allowance(Class::Statement, usize::MAX));
+        let mut sorter = Sorter::new(directory.path(), budget.allowance(Class::Statement, usize::MAX));
         (0..25_000u32).rev().for_each(|i| sorter.push((i.to_be_bytes().to_vec(), vec![7; 1000])).unwrap());
         let mut merge = sorter.finish().unwrap();
         let check = |merge: &mut Merge, from: u32, to: u32| {
@@ -303,9 +303,9 @@ mod tests {
         };
         check(&mut merge, 0, 3000);
         assert!(budget.reserved() > budget.idle_bytes_max());
-        assert!(merge.make_idle(&folder.path().join("sorted-run\0")).is_err(), "the rows stay where they are");
+        assert!(merge.make_idle(&directory.path().join("sorted-run\0")).is_err(), "the rows stay where they are");
         check(&mut merge, 3000, 6000);
-        merge.make_idle(folder.path()).unwrap();
+        merge.make_idle(directory.path()).unwrap();
         assert_eq!(budget.reserved(), 0);
         check(&mut merge, 6000, 25_000);
         assert_eq!(merge.next().unwrap(), None);
@@ -313,9 +313,9 @@ mod tests {
 
     #[test]
     fn rows_come_back_in_order_from_memory_and_from_runs() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for bytes_max in [usize::MAX, 2000, 1] {
-            let mut sorter = Sorter::new(folder.path(), memory::process().allowance(Class::Build, bytes_max));
+            let mut sorter = Sorter::new(directory.path(), memory::process().allowance(Class::Build, bytes_max));
             for i in 0..500u32 {
                 let key = (i * 7919 % 500).to_be_bytes().to_vec();
                 sorter.push((key, vec![i as u8; (i % 5) as usize])).unwrap();
@@ -326,7 +326,7 @@ mod tests {
                 assert_eq!(merge.next().unwrap().unwrap().0, i.to_be_bytes());
             }
             assert_eq!(merge.next().unwrap(), None);
-            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+            assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         }
     }
 }

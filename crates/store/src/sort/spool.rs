@@ -33,8 +33,8 @@ struct At {
 }
 
 impl SpoolWriter {
-    pub fn new(folder: &Path) -> Result<SpoolWriter> {
-        let file = nameless_file(folder).map_err(spill("create a spool"))?;
+    pub fn new(directory: &Path) -> Result<SpoolWriter> {
+        let file = nameless_file(directory).map_err(spill("create a spool"))?;
         Ok(SpoolWriter { out: BufWriter::with_capacity(BUFFER_BYTES, file) })
     }
 
@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn rows_come_back_in_order_as_often_as_wanted() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = SpoolWriter::new(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let mut writer = SpoolWriter::new(directory.path()).unwrap();
         let rows: Vec<Vec<u8>> = (0..300usize).map(|n| vec![n as u8; n * 37]).collect();
         rows.iter().for_each(|row| writer.push(row).unwrap());
         let spool = writer.finish().unwrap();
@@ -101,6 +101,6 @@ mod tests {
             assert_eq!(other.next().unwrap().as_ref(), Some(row));
         }
         assert_eq!((one.next().unwrap(), other.next().unwrap()), (None, None));
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Collections and indexes on several engines in one folder: the fractal tree, LMDB, and what a start lacks.
+//! Collections and indexes on several engines in one directory: the fractal tree, LMDB, and what a start lacks.
 
 use crate::support;
 use std::path::Path;
@@ -17,16 +17,16 @@ use arbor_store::{
 };
 use arbor_txn::{Durability, Error as TxnError, Options, Transaction, Transactions, View};
 
-fn ftree(folder: &Path) -> arbor_engine::Result<Arc<dyn arbor_engine::Engine>> {
+fn ftree(directory: &Path) -> arbor_engine::Result<Arc<dyn arbor_engine::Engine>> {
     let mut options = ForestOptions::new(Arc::new(RealDisk), 32 << 20);
     options.threads = 1;
-    std::fs::create_dir_all(folder).unwrap();
-    Ok(Arc::new(Forest::open(folder, options)?))
+    std::fs::create_dir_all(directory).unwrap();
+    Ok(Arc::new(Forest::open(directory, options)?))
 }
 
-fn lmdb(folder: &Path) -> arbor_engine::Result<Arc<dyn arbor_engine::Engine>> {
+fn lmdb(directory: &Path) -> arbor_engine::Result<Arc<dyn arbor_engine::Engine>> {
     let options = LmdbOptions { map_bytes: 1 << 30, ..LmdbOptions::default() };
-    Ok(Arc::new(LmdbEngine::open(folder, options)?))
+    Ok(Arc::new(LmdbEngine::open(directory, options)?))
 }
 
 /// A store whose home is the fractal tree.

@@ -11,17 +11,17 @@ use arbor_txn::{Options, Transaction, View};
 const ROWS: i32 = 400;
 
 /// Small limits, so that a few hundred documents are a large collection and spill.
-fn small(folder: &tempfile::TempDir) -> StoreOptions {
+fn small(directory: &tempfile::TempDir) -> StoreOptions {
     StoreOptions {
-        scratch: folder.path().to_owned(),
+        scratch: directory.path().to_owned(),
         build_memory_bytes: 4000,
         build_in_transaction_bytes: 100,
         ..StoreOptions::default()
     }
 }
 
-fn rig(folder: &tempfile::TempDir) -> Rig {
-    let rig = Rig::over(InMemory::new(Options::default()).unwrap(), small(folder));
+fn rig(directory: &tempfile::TempDir) -> Rig {
+    let rig = Rig::over(InMemory::new(Options::default()).unwrap(), small(directory));
     let fill = |txn: &mut Transaction, own: &arbor_store::Collection| {
         (0..ROWS).try_for_each(|id| arbor_store::insert(txn, own, row(id).as_doc()))
     };
@@ -40,13 +40,13 @@ fn specs() -> Vec<DocBuf> {
 
 #[test]
 fn a_build_that_spills_holds_every_key() {
-    let folder = tempfile::tempdir().unwrap();
-    let rig = rig(&folder);
+    let directory = tempfile::tempdir().unwrap();
+    let rig = rig(&directory);
     rig.store.create_indexes(&rig.ns, &specs()).unwrap();
     rig.check_valid();
     assert_eq!(rig.entries("n_1").len(), ROWS as usize);
     assert!(rig.collection().index("list_1_n_-1").unwrap().is_multikey());
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     rig.insert(&row(ROWS)).unwrap_err();
     rig.delete(&row(7)).unwrap();
     rig.check_valid();
@@ -58,8 +58,8 @@ fn a_build_that_spills_holds_every_key() {
 
 #[test]
 fn a_duplicate_ends_the_build_without_a_trace() {
-    let folder = tempfile::tempdir().unwrap();
-    let rig = rig(&folder);
+    let directory = tempfile::tempdir().unwrap();
+    let rig = rig(&directory);
     rig.insert(&doc(&[("_id", Value::String("twin".into())), ("n", Value::Int32(5))])).unwrap();
     match rig.store.create_indexes(&rig.ns, &specs()) {
         Err(Error::DuplicateKey { index_name, key_value, .. }) => {
@@ -82,10 +82,10 @@ fn trees(rig: &Rig) -> u64 {
 /// begun.
 #[test]
 fn a_crash_in_the_middle_leaves_a_whole_index_or_a_build_that_begins_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (mut outcomes, mut begun_again) = ([0, 0], 0);
     for n in 0..40 {
-        let rig = rig(&folder);
+        let rig = rig(&directory);
         rig.store.transactions().checkpoint_now().unwrap();
         rig.own.disk.stop_after(n);
         let _stopped = rig.store.create_indexes(&rig.ns, &specs());

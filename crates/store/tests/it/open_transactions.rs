@@ -113,16 +113,16 @@ fn isolated(store: &Arc<Store>) {
     check_valid(store, &b);
 }
 
-fn ftree(folder: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
+fn ftree(directory: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
     let mut options = ForestOptions::new(Arc::new(RealDisk), 32 << 20);
     options.threads = 1;
-    std::fs::create_dir_all(folder).unwrap();
-    Ok(Arc::new(Forest::open(folder, options)?))
+    std::fs::create_dir_all(directory).unwrap();
+    Ok(Arc::new(Forest::open(directory, options)?))
 }
 
-fn lmdb(folder: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
+fn lmdb(directory: &Path) -> arbor_engine::Result<Arc<dyn Engine>> {
     let options = LmdbOptions { map_bytes: 1 << 30, ..LmdbOptions::default() };
-    Ok(Arc::new(LmdbEngine::open(folder, options)?))
+    Ok(Arc::new(LmdbEngine::open(directory, options)?))
 }
 
 fn on_both(dir: &Path) -> Arc<Store> {

@@ -7,10 +7,10 @@ use crate::support::{Rig, rig, rows};
 use arbor_base::Position;
 use arbor_disk::{Disk, Fault, FaultyDisk, Random};
 use arbor_txn::testing::InMemory;
-use arbor_txn::{Durability::Applied, Options, ScratchFolder, View};
+use arbor_txn::{Durability::Applied, Options, ScratchDirectory, View};
 
 fn spilling(disk: &FaultyDisk, memory_max: usize) -> Rig {
-    let scratch = Some(ScratchFolder { disk: Arc::new(disk.clone()), folder: PathBuf::from("/scratch") });
+    let scratch = Some(ScratchDirectory { disk: Arc::new(disk.clone()), directory: PathBuf::from("/scratch") });
     let options = Options { scratch, write_set_memory_max: memory_max, record_bytes_max: 2000, ..Options::default() };
     Rig::over(InMemory::new(options).unwrap())
 }

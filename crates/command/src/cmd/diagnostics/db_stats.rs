@@ -61,9 +61,9 @@ pub fn disk_bytes(call: &Call<'_>, db: &str) -> Result<u64> {
     Ok(sums.storage_bytes + sums.index_bytes)
 }
 
-/// Total and used bytes of the file system below a folder.
-fn file_system(folder: &std::path::Path) -> (u64, u64) {
-    match rustix::fs::statvfs(folder) {
+/// Total and used bytes of the file system below a directory.
+fn file_system(directory: &std::path::Path) -> (u64, u64) {
+    match rustix::fs::statvfs(directory) {
         Ok(stat) => {
             let total = stat.f_blocks * stat.f_frsize;
             (total, total.saturating_sub(stat.f_bfree * stat.f_frsize))

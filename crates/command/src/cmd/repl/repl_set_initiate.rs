@@ -1,4 +1,4 @@
-//! `replSetInitiate`: makes the first configuration of the set. What the folder holds stays and becomes the set's.
+//! `replSetInitiate`: makes the first configuration of the set. What the directory holds stays and becomes the set's.
 
 use arbor_bson::{Code, DocBuf, ValueRef};
 

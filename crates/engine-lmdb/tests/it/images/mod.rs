@@ -1,4 +1,4 @@
-//! Images of the folder as a power loss may leave it.
+//! Images of the directory as a power loss may leave it.
 //!
 //! After every step of a random history the data file is copied. An image takes each 512-byte sector from any of the copies
 //! since the last sync, and any length between: writes that were lost, torn and reordered. The other files are those of

@@ -15,45 +15,45 @@ use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 use arbor_engine_set::{EngineSet, Kind};
 use arbor_ftree::{Forest, Options};
 
-/// Model engines by folder: opening goes back to the checkpoint, as after a crash.
+/// Model engines by directory: opening goes back to the checkpoint, as after a crash.
 #[derive(Clone, Default)]
 pub struct Models(Arc<Mutex<HashMap<PathBuf, Arc<ModelEngine>>>>);
 
 impl Models {
     pub fn kind(&self, name: &'static str) -> Kind {
         let own = self.clone();
-        Kind::new(name, move |folder| Ok(own.open(folder)))
+        Kind::new(name, move |directory| Ok(own.open(directory)))
     }
 
-    pub fn open(&self, folder: &Path) -> Arc<ModelEngine> {
+    pub fn open(&self, directory: &Path) -> Arc<ModelEngine> {
         let mut engines = self.0.lock().unwrap();
         let new = || ModelEngine::with_updates(Arc::new(Adder));
-        let engine = Arc::new(engines.get(folder).map_or_else(new, |engine| engine.crash()));
-        std::fs::create_dir_all(folder).unwrap();
-        engines.insert(folder.to_owned(), engine.clone());
+        let engine = Arc::new(engines.get(directory).map_or_else(new, |engine| engine.crash()));
+        std::fs::create_dir_all(directory).unwrap();
+        engines.insert(directory.to_owned(), engine.clone());
         engine
     }
 
-    /// The engine that was opened last in a folder.
-    pub fn last(&self, folder: &Path) -> Arc<ModelEngine> {
-        self.0.lock().unwrap()[folder].clone()
+    /// The engine that was opened last in a directory.
+    pub fn last(&self, directory: &Path) -> Arc<ModelEngine> {
+        self.0.lock().unwrap()[directory].clone()
     }
 }
 
 pub fn ftree() -> Kind {
-    Kind::new("ftree", |folder| {
+    Kind::new("ftree", |directory| {
         let mut options = Options::new(Arc::new(RealDisk), 32 << 20);
         options.threads = 1;
         options.updates = Some(Arc::new(Adder));
-        std::fs::create_dir_all(folder).unwrap();
-        Ok(Arc::new(Forest::open(folder, options)?))
+        std::fs::create_dir_all(directory).unwrap();
+        Ok(Arc::new(Forest::open(directory, options)?))
     })
 }
 
 pub fn lmdb() -> Kind {
-    Kind::new("lmdb", |folder| {
+    Kind::new("lmdb", |directory| {
         let options = LmdbOptions { updates: Some(Arc::new(Adder)), ..LmdbOptions::default() };
-        Ok(Arc::new(LmdbEngine::open(folder, options)?))
+        Ok(Arc::new(LmdbEngine::open(directory, options)?))
     })
 }
 

@@ -111,7 +111,7 @@ impl Disk for Camera {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.around("a sync of the folder", || self.disk.sync_dir(dir))
+        self.around("a sync of the directory", || self.disk.sync_dir(dir))
     }
 
     fn create_dir_all(&self, dir: &Path) -> Result<()> {

@@ -10,8 +10,8 @@ pub const SIZES: [(&str, &str); 7] = [
     ("index_bytes", "indexes"),
     ("engine_bytes", "engine's files"),
     ("log_bytes", "log"),
-    ("du_bytes", "folder (du)"),
-    ("apparent_bytes", "folder (apparent)"),
+    ("du_bytes", "directory (du)"),
+    ("apparent_bytes", "directory (apparent)"),
 ];
 
 /// The last step of a system that knows a size.

@@ -1,4 +1,4 @@
-//! The page over several runs: what `arbor lab run all` leaves, and `arbor lab report DIR...` of many folders.
+//! The page over several runs: what `arbor lab run all` leaves, and `arbor lab report DIR...` of many directories.
 
 use super::html::{escaped, table};
 use super::shell::{Shell, shell};

@@ -36,7 +36,7 @@ pub struct MongoDb {
     address: String,
     options: Options,
     process: Option<u32>,
-    folder: Option<PathBuf>,
+    directory: Option<PathBuf>,
 }
 
 impl MongoDb {
@@ -51,7 +51,7 @@ impl MongoDb {
 
     pub fn at(name: &str, address: &str) -> MongoDb {
         let options = Options { app_name: "arbor lab".to_owned(), timeout: Some(TIMEOUT), ..Options::default() };
-        MongoDb { name: name.to_owned(), address: address.to_owned(), options, process: None, folder: None }
+        MongoDb { name: name.to_owned(), address: address.to_owned(), options, process: None, directory: None }
     }
 
     /// `host:port`.
@@ -71,10 +71,10 @@ impl MongoDb {
         self.options.tls.as_ref().map(arbor_client::Tls::options)
     }
 
-    /// The same, run by a process of this machine on a folder of this machine.
-    pub fn local(mut self, process: u32, folder: Option<&Path>) -> MongoDb {
+    /// The same, run by a process of this machine on a directory of this machine.
+    pub fn local(mut self, process: u32, directory: Option<&Path>) -> MongoDb {
         self.process = Some(process);
-        self.folder = folder.map(Path::to_owned);
+        self.directory = directory.map(Path::to_owned);
         self
     }
 
@@ -131,8 +131,8 @@ impl Target for MongoDb {
         self.process
     }
 
-    fn folder(&self) -> Option<&Path> {
-        self.folder.as_deref()
+    fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
     }
 
     fn about(&self) -> Result<Value> {

@@ -19,7 +19,7 @@ pub struct MySql {
     /// Point queries by HANDLER instead of SELECT.
     handler: bool,
     process: Option<u32>,
-    folder: Option<PathBuf>,
+    directory: Option<PathBuf>,
 }
 
 impl MySql {
@@ -30,7 +30,7 @@ impl MySql {
         let address = format!("{}:{}", opts.get_ip_or_hostname(), opts.get_tcp_port());
         let name = name.map_or_else(|| if handler { format!("{address}.handler") } else { address }, str::to_owned);
         let local = ["127.0.0.1", "localhost"].contains(&&*opts.get_ip_or_hostname());
-        let mut target = MySql { name, opts: lean(opts), engine: None, handler, process: None, folder: None };
+        let mut target = MySql { name, opts: lean(opts), engine: None, handler, process: None, directory: None };
         target.process = if local { target.server_process() } else { None };
         Ok(target)
     }
@@ -38,11 +38,11 @@ impl MySql {
     pub fn managed(name: &str, port: u16, engine: &'static str, handler: bool) -> MySql {
         let opts = OptsBuilder::new().ip_or_hostname(Some("127.0.0.1")).tcp_port(port).user(Some("root"));
         let engine = Some(engine);
-        MySql { name: name.to_owned(), opts: lean(opts.into()), engine, handler, process: None, folder: None }
+        MySql { name: name.to_owned(), opts: lean(opts.into()), engine, handler, process: None, directory: None }
     }
 
-    pub fn local(self, process: u32, folder: &Path) -> MySql {
-        MySql { process: Some(process), folder: Some(folder.to_owned()), ..self }
+    pub fn local(self, process: u32, directory: &Path) -> MySql {
+        MySql { process: Some(process), directory: Some(directory.to_owned()), ..self }
     }
 
     /// By its pid file, when we may read that.
@@ -76,8 +76,8 @@ impl Target for MySql {
         self.process
     }
 
-    fn folder(&self) -> Option<&Path> {
-        self.folder.as_deref()
+    fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
     }
 
     fn about(&self) -> Result<Value> {

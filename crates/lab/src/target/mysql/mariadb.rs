@@ -1,4 +1,4 @@
-//! Debian's MariaDB as a managed server: a fresh data folder, a free port, nothing of the machine's own configuration.
+//! Debian's MariaDB as a managed server: a fresh data directory, a free port, nothing of the machine's own configuration.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,7 +26,7 @@ pub struct MariaDb {
 const SERVER: &str = "/usr/sbin/mariadbd";
 const INSTALL: &str = "/usr/bin/mariadb-install-db";
 const PLUGINS: &str = "/usr/lib/mysql/plugin";
-/// Another folder with `ha_rocksdb.so`.
+/// Another directory with `ha_rocksdb.so`.
 const PLUGINS_VARIABLE: &str = "ARBOR_LAB_MARIADB_PLUGINS";
 /// The founding text's page size.
 const PAGE: &str = "--innodb-page-size=8192";

@@ -61,8 +61,8 @@ impl Target for Official {
         self.lean.process()
     }
 
-    fn folder(&self) -> Option<&Path> {
-        self.lean.folder()
+    fn directory(&self) -> Option<&Path> {
+        self.lean.directory()
     }
 
     fn about(&self) -> Result<Value> {

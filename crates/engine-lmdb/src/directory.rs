@@ -1,9 +1,9 @@
-//! The folder of an engine: who owns it, and how it comes into being.
+//! The directory of an engine: who owns it, and how it comes into being.
 //!
 //! | file | what |
 //! |---|---|
-//! | `LOCK` | locked while an engine has the folder open |
-//! | `CREATING` | the folder is being made: whatever else is there is not yet an engine and is made anew |
+//! | `LOCK` | locked while an engine has the directory open |
+//! | `CREATING` | the directory is being made: whatever else is there is not yet an engine and is made anew |
 //! | `data.mdb` | LMDB's pages |
 //! | `lock.mdb` | LMDB's table of readers; made anew at each open, so that no slot of a dead process stays |
 //! | `checkpoint.meta` | the state that survives a crash, see [`checkpoint`](crate::checkpoint) |
@@ -19,7 +19,7 @@ use crate::files::{self, CHECKPOINT_FILE, DATA_FILE};
 
 const CREATING: &str = "CREATING";
 
-pub struct Folder {
+pub struct Directory {
     pub path: PathBuf,
     /// The lock ends with the last handle; LMDB's environment holds one as well, since snapshots may outlive the engine.
     pub lock: Arc<File>,
@@ -27,7 +27,7 @@ pub struct Folder {
     handle: File,
 }
 
-/// What is in the folder.
+/// What is in the directory.
 #[derive(PartialEq, Debug)]
 pub enum Found {
     New,
@@ -38,15 +38,15 @@ fn io_error(context: &'static str) -> impl Fn(io::Error) -> Error {
     move |source| files::io_error(context, source)
 }
 
-impl Folder {
-    pub fn open(path: &Path) -> Result<Folder> {
+impl Directory {
+    pub fn open(path: &Path) -> Result<Directory> {
         let cannot = |reason: String| Error::CannotOpen { path: path.display().to_string(), reason };
         create_directory(path)?;
         let lock = File::create(path.join("LOCK")).map_err(|e| cannot(e.to_string()))?;
         match lock.try_lock() {
             Ok(()) => {
                 let handle = File::open(path).map_err(|e| cannot(e.to_string()))?;
-                Ok(Folder { path: path.to_owned(), lock: Arc::new(lock), handle })
+                Ok(Directory { path: path.to_owned(), lock: Arc::new(lock), handle })
             }
             Err(TryLockError::WouldBlock) => Err(cannot("in use by another engine or process".to_owned())),
             Err(TryLockError::Error(e)) => Err(cannot(e.to_string())),
@@ -84,7 +84,7 @@ impl Folder {
     }
 
     fn has(&self, name: &str) -> Result<bool> {
-        self.path.join(name).try_exists().map_err(io_error("look into the folder"))
+        self.path.join(name).try_exists().map_err(io_error("look into the directory"))
     }
 
     fn remove(&self, name: &str) -> Result<()> {

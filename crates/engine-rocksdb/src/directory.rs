@@ -1,8 +1,8 @@
-//! The folder of an engine: whose it is.
+//! The directory of an engine: whose it is.
 //!
 //! | file | what |
 //! |---|---|
-//! | `ARBOR_ENGINE` | `rocksdb 2`: the folder is Arbor's, and the version of [`records`](crate::records) |
+//! | `ARBOR_ENGINE` | `rocksdb 2`: the directory is Arbor's, and the version of [`records`](crate::records) |
 //! | `LOAD_*.sst` | files of a bulk load before RocksDB takes them over; left ones are removed at open |
 //! | all others | RocksDB's own: `CURRENT`, `MANIFEST-*`, `*.sst`, `LOCK`, `LOG` ... |
 
@@ -10,16 +10,16 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use arbor_engine::{Error, FolderMarker, FoundFolder, Result};
+use arbor_engine::{DirectoryMarker, Error, FoundDirectory, Result};
 
-const MARKER: FolderMarker = FolderMarker { library: "RocksDB", version: "rocksdb 2" };
+const MARKER: DirectoryMarker = DirectoryMarker { library: "RocksDB", version: "rocksdb 2" };
 const LOAD_PREFIX: &str = "LOAD_";
 
-/// Makes the folder or finds that it is Arbor's.
+/// Makes the directory or finds that it is Arbor's.
 pub fn prepare(path: &Path) -> Result<()> {
     match MARKER.prepare(path)? {
-        FoundFolder::New => Ok(()),
-        FoundFolder::Marked => check_current(path),
+        FoundDirectory::New => Ok(()),
+        FoundDirectory::Marked => check_current(path),
     }
 }
 
@@ -42,7 +42,7 @@ pub fn load_file(dir: &Path, content: u64, number: usize) -> PathBuf {
     dir.join(format!("{LOAD_PREFIX}{content}_{number}.sst"))
 }
 
-/// Removes what unfinished bulk loads left. Requires: the engine owns the folder.
+/// Removes what unfinished bulk loads left. Requires: the engine owns the directory.
 pub fn remove_load_files(dir: &Path) -> Result<()> {
     let fails = |source| Error::Io { context: "remove the files of a bulk load".to_owned(), source };
     for entry in fs::read_dir(dir).map_err(fails)? {

@@ -1,4 +1,4 @@
-//! Folders that are in use, foreign or damaged; space; settings of the running engine; large groups.
+//! Directories that are in use, foreign or damaged; space; settings of the running engine; large groups.
 #![cfg(feature = "wiredtiger-system")]
 
 use std::fs;
@@ -46,7 +46,7 @@ fn tables(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn folders_that_cannot_be_opened() {
+fn directories_that_cannot_be_opened() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
     let engine = open(dir).unwrap();
@@ -58,7 +58,7 @@ fn folders_that_cannot_be_opened() {
     fs::write(dir.join("ARBOR_ENGINE"), "wiredTiger 2\n").unwrap();
     assert!(error_of(dir).contains("ARBOR_ENGINE says 'wiredTiger 2', this build reads 'wiredTiger 1'"));
     fs::remove_file(dir.join("ARBOR_ENGINE")).unwrap();
-    assert!(error_of(dir).contains("and is not a WiredTiger folder of Arbor"));
+    assert!(error_of(dir).contains("and is not a WiredTiger directory of Arbor"));
     fs::write(dir.join("ARBOR_ENGINE"), "wiredTiger 1\n").unwrap();
     drop(open(dir).unwrap());
     for name in ["WiredTiger", "WiredTiger.turtle", "WiredTiger.wt"] {
@@ -128,7 +128,7 @@ fn damage_of_a_table_names_the_file() {
     let next = engine.applied().next();
     assert!(engine.apply(&[Batch { position: next, ops: vec![put(9)] }]).is_err());
     assert!(engine.checkpoint().is_err());
-    // WiredTiger stays as it is until the process ends, and keeps the folder.
+    // WiredTiger stays as it is until the process ends, and keeps the directory.
     drop(snapshot);
     drop(engine);
     assert!(error_of(dir).contains("in use"), "{}", error_of(dir));

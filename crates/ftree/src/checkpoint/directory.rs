@@ -1,8 +1,8 @@
-//! The folder of a forest: who owns it, and how its data file comes into being.
+//! The directory of a forest: who owns it, and how its data file comes into being.
 //!
 //! | file | what |
 //! |---|---|
-//! | `ftree.lock` | locked while a forest has the folder open |
+//! | `ftree.lock` | locked while a forest has the directory open |
 //! | `ftree.data` | superblocks and extents; exists only with superblocks in it |
 //! | `ftree.new` | a data file that is being made; renamed when its superblocks are durable |
 
@@ -18,7 +18,7 @@ use crate::{Error, Options, Result};
 const LOCK_FILE: &str = "ftree.lock";
 const NEW_FILE: &str = "ftree.new";
 
-/// Takes the folder, and makes a data file if there is none. A file that is there is not touched.
+/// Takes the directory, and makes a data file if there is none. A file that is there is not touched.
 pub fn take(options: &Options, dir: &Path) -> Result<Box<dyn Lock>> {
     let disk = &*options.disk;
     disk.create_dir_all(dir).map_err(|error| failed(dir, error))?;
@@ -29,7 +29,7 @@ pub fn take(options: &Options, dir: &Path) -> Result<Box<dyn Lock>> {
     Ok(lock)
 }
 
-/// Takes a folder that has a data file, for tools that look at it.
+/// Takes a directory that has a data file, for tools that look at it.
 pub fn take_existing(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn Lock>> {
     let path = dir.join(DATA_FILE);
     if !disk.exists(&path).map_err(|error| failed(dir, error))? {

@@ -40,7 +40,7 @@ fn table_files(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn folders_that_cannot_be_opened() {
+fn directories_that_cannot_be_opened() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
     let engine = open(dir).unwrap();
@@ -52,7 +52,7 @@ fn folders_that_cannot_be_opened() {
     fs::write(dir.join("ARBOR_ENGINE"), "rocksdb 3\n").unwrap();
     assert!(error_of(dir).contains("ARBOR_ENGINE says 'rocksdb 3', this build reads 'rocksdb 2'"));
     fs::remove_file(dir.join("ARBOR_ENGINE")).unwrap();
-    assert!(error_of(dir).contains("and is not a RocksDB folder of Arbor"));
+    assert!(error_of(dir).contains("and is not a RocksDB directory of Arbor"));
     fs::write(dir.join("ARBOR_ENGINE"), "rocksdb 2\n").unwrap();
     drop(open(dir).unwrap());
     fs::remove_file(dir.join("CURRENT")).unwrap();

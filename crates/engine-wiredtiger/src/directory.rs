@@ -1,8 +1,8 @@
-//! The folder of an engine: whose it is.
+//! The directory of an engine: whose it is.
 //!
 //! | file | what |
 //! |---|---|
-//! | `ARBOR_ENGINE` | `wiredTiger 1`: the folder is Arbor's, and the version of [`records`](crate::records) |
+//! | `ARBOR_ENGINE` | `wiredTiger 1`: the directory is Arbor's, and the version of [`records`](crate::records) |
 //! | `t*.wt` | a table each; `t0.wt` is the catalogue |
 //! | all others | WiredTiger's own: `WiredTiger`, `WiredTiger.wt`, `WiredTiger.turtle`, `WiredTigerLAS.wt`, `WiredTiger.lock` |
 
@@ -10,18 +10,18 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use arbor_engine::{Error, FolderMarker, FoundFolder, Result};
+use arbor_engine::{DirectoryMarker, Error, FoundDirectory, Result};
 
-const MARKER: FolderMarker = FolderMarker { library: "WiredTiger", version: "wiredTiger 1" };
+const MARKER: DirectoryMarker = DirectoryMarker { library: "WiredTiger", version: "wiredTiger 1" };
 
 /// WiredTiger would make a new database where one of these is missing.
 const NEEDED: [&str; 3] = ["WiredTiger", "WiredTiger.wt", "WiredTiger.turtle"];
 
-/// Makes the folder or finds that it is Arbor's.
+/// Makes the directory or finds that it is Arbor's.
 pub fn prepare(path: &Path) -> Result<()> {
     match MARKER.prepare(path)? {
-        FoundFolder::New => Ok(()),
-        FoundFolder::Marked => check_files(path),
+        FoundDirectory::New => Ok(()),
+        FoundDirectory::Marked => check_files(path),
     }
 }
 

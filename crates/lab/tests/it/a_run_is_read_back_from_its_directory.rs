@@ -62,9 +62,9 @@ fn point(series: &str, t_s: f64, value: f64) -> Point {
     Point { system, step, clients: 16, phase: Phase::Run, t_s, series, value }
 }
 
-fn write(folder: &Path) -> (Record, Vec<Point>) {
+fn write(directory: &Path) -> (Record, Vec<Point>) {
     let record = record();
-    let mut writer = Writer::create(folder, &record, &json!({"processors": 2})).unwrap();
+    let mut writer = Writer::create(directory, &record, &json!({"processors": 2})).unwrap();
     let points = vec![point("ops.transaction", 13.5, 1200.0), point("server.a,b", 13.5, 0.125)];
     writer.points(&points).unwrap();
     for second in 0..2 {
@@ -85,9 +85,9 @@ fn write(folder: &Path) -> (Record, Vec<Point>) {
 
 #[test]
 fn everything_comes_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let (record, points) = write(folder.path());
-    let run = Run::read(folder.path()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let (record, points) = write(directory.path());
+    let run = Run::read(directory.path()).unwrap();
     assert_eq!((run.record, &run.series), (record.clone(), &points));
     assert_eq!(run.environment["processors"], 2);
     assert_eq!(
@@ -96,7 +96,7 @@ fn everything_comes_back() {
     );
     assert_eq!(run.histograms.len(), 4);
 
-    let run = Run::read(folder.path()).unwrap();
+    let run = Run::read(directory.path()).unwrap();
     let all = run.histogram("ftree", "c16-r2", "transaction", Clock::Service).unwrap();
     assert_eq!(all.len(), 2000);
     assert!((1_995_000..=2_005_000).contains(&all.max()), "{}", all.max());
@@ -106,9 +106,9 @@ fn everything_comes_back() {
 
 #[test]
 fn the_record_and_tables_are_replaced_at_the_end() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut record = record();
-    let writer = Writer::create(folder.path(), &record, &json!({})).unwrap();
+    let writer = Writer::create(directory.path(), &record, &json!({})).unwrap();
     (record.ending, record.ended) = (Ending::Complete, Some("2026-11-21T22:00:00Z".to_owned()));
     writer.record(&record).unwrap();
     let row = Row { name: "fb56.sql".to_owned(), cells: vec!["11730".to_owned()], published: true };
@@ -116,33 +116,33 @@ fn the_record_and_tables_are_replaced_at_the_end() {
     let tables =
         vec![Table { title: "QPS".to_owned(), legend: "clients".to_owned(), columns, rows, ..Table::default() }];
     writer.tables(&tables).unwrap();
-    let run = Run::read(folder.path()).unwrap();
+    let run = Run::read(directory.path()).unwrap();
     assert_eq!((run.record, run.tables), (record, tables));
     // Nothing half-written lies about.
     let names =
-        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(!names.into_iter().any(|name| name.ends_with(".new")));
 }
 
 #[test]
 fn results_are_never_mixed() {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path());
-    let error = Writer::create(folder.path(), &record(), &json!({})).unwrap_err();
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path());
+    let error = Writer::create(directory.path(), &record(), &json!({})).unwrap_err();
     assert!(error.to_string().contains("another run"), "{error}");
 }
 
 #[test]
 fn a_run_that_died_in_a_line_is_read_up_to_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, points) = write(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let (_, points) = write(directory.path());
     for (name, torn) in [("series.csv", "ftree,c1"), ("events.ndjson", "{\"t_s\": 4"), ("hist.hlog", "Tag=a/b/c,1.0,1")]
     {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         let text = std::fs::read_to_string(&path).unwrap() + torn;
         std::fs::write(&path, text).unwrap();
     }
-    let run = Run::read(folder.path()).unwrap();
+    let run = Run::read(directory.path()).unwrap();
     assert_eq!((run.series, run.events.len(), run.histograms.len()), (points, 2, 4));
 }
 
@@ -159,10 +159,10 @@ fn what_is_unreadable_is_named_with_its_line() {
         ("tables.json", "{", "tables.json"),
         ("env.json", "{", "env.json"),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path());
-        std::fs::write(folder.path().join(name), text).unwrap();
-        let error = Run::read(folder.path()).unwrap_err().to_string();
+        let directory = tempfile::tempdir().unwrap();
+        write(directory.path());
+        std::fs::write(directory.path().join(name), text).unwrap();
+        let error = Run::read(directory.path()).unwrap_err().to_string();
         assert!(error.contains(what) && error.contains(name), "{name}: {error}");
     }
     let error = Run::read(Path::new("/nonexistent")).unwrap_err().to_string();

@@ -1,9 +1,9 @@
-//! The data folder.
+//! The data directory.
 //!
 //! | name | what |
 //! |---|---|
-//! | `arbor.lock` | held by the one process that works on the folder; its text is the process id |
-//! | `arbor.format` | identity: `format`, `engine` (the home, which also holds the catalogue), the release that made the folder, and the CRC-32C of the lines before, one `key = value` per line; releases up to 2026-11-22 wrote no checksum |
+//! | `arbor.lock` | held by the one process that works on the directory; its text is the process id |
+//! | `arbor.format` | identity: `format`, `engine` (the home, which also holds the catalogue), the release that made the directory, and the CRC-32C of the lines before, one `key = value` per line; releases up to 2026-11-22 wrote no checksum |
 //! | `arbor.replset` | what the members of its replica set agreed on (written by `command`) |
 //! | `log/` | the commit log |
 //! | `arbor.engines` | the engines that have trees here, one name per line (written by `engine-set`; without it the one of `arbor.format`) |
@@ -11,7 +11,7 @@
 //! | `scratch/` | temporary files; nothing in it survives a start |
 //! | `reserve` | space for the time when there is none (`txn`'s `Space`); it may be deleted while no server runs |
 //!
-//! The identity is written before anything else and made durable with its name, so a folder without one is new (or not
+//! The identity is written before anything else and made durable with its name, so a directory without one is new (or not
 //! ours).
 
 use std::io::Write;
@@ -20,25 +20,25 @@ use std::path::{Path, PathBuf};
 use arbor_disk::{Disk, Lock, RealDisk};
 
 use crate::engines::EngineChoice;
-use crate::failure::{FOREIGN_FOLDER, Failure};
+use crate::failure::{FOREIGN_DIRECTORY, Failure};
 
-/// Raised when something in the folder changes in a way that older releases cannot read.
+/// Raised when something in the directory changes in a way that older releases cannot read.
 const FORMAT: u32 = 1;
 
-/// Files that other servers leave; a folder with one of them is not taken over.
+/// Files that other servers leave; a directory with one of them is not taken over.
 const FOREIGN_FILES: &[&str] =
     &["WiredTiger", "WiredTiger.wt", "storage.bson", "local.ns", "local.0", "tokumx.environment"];
 
-/// A folder that belongs to this process.
+/// A directory that belongs to this process.
 #[derive(Debug)]
-pub struct Folder {
+pub struct Directory {
     pub path: PathBuf,
     _lock: Box<dyn Lock>,
 }
 
-impl Folder {
-    /// Locks the folder and checks whose it is; a new one becomes ours.
-    pub fn open(path: &Path, engine: &str) -> Result<Folder, Failure> {
+impl Directory {
+    /// Locks the directory and checks whose it is; a new one becomes ours.
+    pub fn open(path: &Path, engine: &str) -> Result<Directory, Failure> {
         if !path.is_dir() {
             return Err(Failure::cannot_start(format!(
                 "NonExistentPath: Data directory {} not found. Create the missing directory or specify another directory \
@@ -58,7 +58,7 @@ impl Folder {
             }
             Err(error) => return Err(cannot(path, "read arbor.format in", &error)),
         }
-        Ok(Folder { path: path.to_owned(), _lock: lock })
+        Ok(Directory { path: path.to_owned(), _lock: lock })
     }
 
     pub fn log(&self) -> PathBuf {
@@ -97,7 +97,7 @@ fn value_of<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     lines.map(|(name, value)| (name.trim(), value.trim())).find(|(name, _)| *name == key).map(|(_, value)| value)
 }
 
-/// The engine that a folder was made with; `None` if it does not say.
+/// The engine that a directory was made with; `None` if it does not say.
 pub fn engine_of(path: &Path) -> Option<String> {
     let text = std::fs::read_to_string(path.join("arbor.format")).ok()?;
     value_of(&text, "engine").map(str::to_owned)
@@ -119,7 +119,7 @@ fn with_checksum(lines: &str) -> String {
 fn check_identity(path: &Path, text: &str, engine: &str) -> Result<(), Failure> {
     let value = |key: &str| value_of(text, key);
     let foreign =
-        |reason: String| Err(Failure::new(FOREIGN_FOLDER, format!("data directory {}: {reason}", path.display())));
+        |reason: String| Err(Failure::new(FOREIGN_DIRECTORY, format!("data directory {}: {reason}", path.display())));
     if !has_sound_checksum(text) {
         return foreign("arbor.format is damaged: its checksum does not match. Restore a copy of it".to_owned());
     }
@@ -146,7 +146,7 @@ fn check_identity(path: &Path, text: &str, engine: &str) -> Result<(), Failure> 
 fn refuse_foreign(path: &Path) -> Result<(), Failure> {
     match FOREIGN_FILES.iter().find(|name| path.join(name).exists()) {
         Some(name) => Err(Failure::new(
-            FOREIGN_FOLDER,
+            FOREIGN_DIRECTORY,
             format!(
                 "data directory {}: it holds {name}, so it belongs to another server; use another directory",
                 path.display()
@@ -175,18 +175,18 @@ fn cannot(path: &Path, what: &str, error: &std::io::Error) -> Failure {
 mod tests {
     use super::*;
 
-    fn open(path: &Path, engine: &str) -> Result<Folder, (u8, String)> {
-        Folder::open(path, engine).map_err(|failure| (failure.code, failure.message))
+    fn open(path: &Path, engine: &str) -> Result<Directory, (u8, String)> {
+        Directory::open(path, engine).map_err(|failure| (failure.code, failure.message))
     }
 
     #[test]
-    fn a_new_folder_becomes_ours_and_stays_it() {
+    fn a_new_directory_becomes_ours_and_stays_it() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = open(dir.path(), "lmdb").unwrap();
+        let directory = open(dir.path(), "lmdb").unwrap();
         let (code, message) = open(dir.path(), "lmdb").unwrap_err();
         assert_eq!(code, 100);
         assert!(message.contains(&std::process::id().to_string()), "{message}");
-        drop(folder);
+        drop(directory);
         open(dir.path(), "lmdb").unwrap();
     }
 
@@ -200,7 +200,7 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[at] ^= 1;
             std::fs::write(&identity, bytes).unwrap();
-            assert_eq!(open(dir.path(), "lmdb").unwrap_err().0, FOREIGN_FOLDER, "flipped at {at}");
+            assert_eq!(open(dir.path(), "lmdb").unwrap_err().0, FOREIGN_DIRECTORY, "flipped at {at}");
         }
         std::fs::write(&identity, "format = 1\nengine = lmdb\ncreated_by = 0.1.0\n").unwrap();
         open(dir.path(), "lmdb").unwrap();
@@ -214,19 +214,19 @@ mod tests {
 
         let dir = tempfile::tempdir().unwrap();
         drop(open(dir.path(), "lmdb").unwrap());
-        assert_eq!(open(dir.path(), "ftree").unwrap_err().0, FOREIGN_FOLDER);
+        assert_eq!(open(dir.path(), "ftree").unwrap_err().0, FOREIGN_DIRECTORY);
         std::fs::write(dir.path().join("arbor.format"), "format = 1\nengine = paper\n").unwrap();
         let (code, message) = open(dir.path(), "lmdb").unwrap_err();
-        assert!(code == FOREIGN_FOLDER && message.contains("engine 'paper', which this build lacks"), "{message}");
+        assert!(code == FOREIGN_DIRECTORY && message.contains("engine 'paper', which this build lacks"), "{message}");
         std::fs::write(dir.path().join("arbor.format"), "format = 99\nengine = lmdb\n").unwrap();
         let (code, message) = open(dir.path(), "lmdb").unwrap_err();
-        assert!(code == FOREIGN_FOLDER && message.contains("newer release"), "{message}");
+        assert!(code == FOREIGN_DIRECTORY && message.contains("newer release"), "{message}");
         std::fs::write(dir.path().join("arbor.format"), "").unwrap();
-        assert_eq!(open(dir.path(), "lmdb").unwrap_err().0, FOREIGN_FOLDER);
+        assert_eq!(open(dir.path(), "lmdb").unwrap_err().0, FOREIGN_DIRECTORY);
 
         let mongods = tempfile::tempdir().unwrap();
         std::fs::write(mongods.path().join("WiredTiger"), "").unwrap();
-        assert_eq!(open(mongods.path(), "lmdb").unwrap_err().0, FOREIGN_FOLDER);
+        assert_eq!(open(mongods.path(), "lmdb").unwrap_err().0, FOREIGN_DIRECTORY);
         assert!(!mongods.path().join("arbor.format").exists());
     }
 }

@@ -1,6 +1,6 @@
-//! The marker of a folder that a library keeps its files in: whose the folder is, before the library sees it.
+//! The marker of a directory that a library keeps its files in: whose the directory is, before the library sees it.
 //!
-//! The marker is written before the library makes its first file, so a folder with files and without it is not Arbor's, and
+//! The marker is written before the library makes its first file, so a directory with files and without it is not Arbor's, and
 //! the library does not get to write to it.
 
 use std::fs::{self, File};
@@ -19,31 +19,31 @@ pub fn create_directory(path: &Path) -> Result<()> {
     RealDisk.create_dir_all(path).map_err(|error| Error::cannot_open(path, error.to_string()))
 }
 
-/// What the file `ARBOR_ENGINE` says in the folders of one engine.
-pub struct FolderMarker {
+/// What the file `ARBOR_ENGINE` says in the directories of one engine.
+pub struct DirectoryMarker {
     /// As people call it.
     pub library: &'static str,
     /// The engine and the version of what it keeps there: `rocksdb 2`.
     pub version: &'static str,
 }
 
-/// What a folder was.
+/// What a directory was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FoundFolder {
+pub enum FoundDirectory {
     /// Empty, or its making was cut short before anything was in it.
     New,
     /// This version's.
     Marked,
 }
 
-impl FolderMarker {
-    /// Makes the folder, or finds that it is Arbor's. Errors: `CannotOpen` for one of another version or owner.
-    pub fn prepare(&self, path: &Path) -> Result<FoundFolder> {
+impl DirectoryMarker {
+    /// Makes the directory, or finds that it is Arbor's. Errors: `CannotOpen` for one of another version or owner.
+    pub fn prepare(&self, path: &Path) -> Result<FoundDirectory> {
         let fails = |e: io::Error| Error::cannot_open(path, e.to_string());
         let content = format!("{}\n", self.version);
         create_directory(path)?;
         match fs::read_to_string(path.join(FILE)) {
-            Ok(text) if text == content => Ok(FoundFolder::Marked),
+            Ok(text) if text == content => Ok(FoundDirectory::Marked),
             // A crash while the marker was written: nothing else can be there.
             Ok(text) if content.starts_with(&text) => self.mark(path, &content),
             Ok(text) => {
@@ -55,18 +55,18 @@ impl FolderMarker {
         }
     }
 
-    fn mark(&self, path: &Path, content: &str) -> Result<FoundFolder> {
+    fn mark(&self, path: &Path, content: &str) -> Result<FoundDirectory> {
         let fails = |e: io::Error| Error::cannot_open(path, e.to_string());
         for entry in fs::read_dir(path).map_err(fails)? {
             let name = entry.map_err(fails)?.file_name();
             if name != FILE && name != "lost+found" {
-                let reason = format!("it holds {} and is not a {} folder of Arbor", name.display(), self.library);
+                let reason = format!("it holds {} and is not a {} directory of Arbor", name.display(), self.library);
                 return Err(Error::cannot_open(path, reason));
             }
         }
         let mut file = File::create(path.join(FILE)).map_err(fails)?;
         file.write_all(content.as_bytes()).and_then(|()| file.sync_all()).map_err(fails)?;
         File::open(path).and_then(|dir| dir.sync_all()).map_err(fails)?;
-        Ok(FoundFolder::New)
+        Ok(FoundDirectory::New)
     }
 }
