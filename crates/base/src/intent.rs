@@ -1,6 +1,6 @@
-//! What a request wants of the transaction number of its session.
+//! Intents of requests that carry a transaction number.
 
-/// What a request with a transaction number wants.
+/// The intent of a request with a transaction number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
     /// A retryable write.

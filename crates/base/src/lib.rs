@@ -21,5 +21,5 @@ pub use shares::{Shares, Stamp};
 /// | 180 levels of operators in an expression or a filter, over documents of 200 levels | 2 MiB (release: below 0.5 MiB) |
 /// | 1,200 stages, one around the other, of 8 KiB for a `$group` | 9.4 MiB |
 ///
-/// What a thread does not use takes addresses only.
+/// Unused parts of a stack cost address space only.
 pub const STATEMENT_STACK_BYTES: usize = 16 << 20;

@@ -1,7 +1,7 @@
-//! Who holds how much of something that is scarce, so that one owner cannot use it up for all others.
+//! Shares of a scarce resource per owner, so that one owner cannot use it up for all others.
 //!
-//! When there is no room for one more, the owner with the most gives its oldest: an owner that keeps to its part never loses
-//! anything to another one.
+//! When there is no room for one more, the owner with the most gives its oldest: an owner that keeps to its share never
+//! loses anything to another one.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +13,7 @@ pub struct Shares<K> {
     len: usize,
 }
 
-/// When a key was added.
+/// The moment a key was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp(u64);
 

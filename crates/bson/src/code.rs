@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_and_a_name_stand_once() {
+    fn numbers_and_names_are_unique() {
         let mut numbers: Vec<_> = Code::ALL.iter().map(|code| code.0).collect();
         let mut names: Vec<_> = Code::ALL.iter().map(|code| code.name()).collect();
         let count = numbers.len();

@@ -50,7 +50,7 @@ pub mod canonical {
     pub const MAX_KEY: u8 = 127;
 }
 
-/// Where a value's type stands among the types; types that compare with each other share a number.
+/// Returns the rank of a value's type among the types; types that compare with each other share a rank.
 pub fn canonical_type(value: ValueRef<'_>) -> u8 {
     match value {
         ValueRef::MinKey => canonical::MIN_KEY,

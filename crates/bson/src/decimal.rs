@@ -23,7 +23,7 @@ pub(crate) const DIGITS_MAX: u32 = 34;
 /// The largest coefficient, 10^34 - 1.
 pub(crate) const COEFFICIENT_MAX: u128 = 10u128.pow(DIGITS_MAX) - 1;
 
-/// What a decimal's 128 bits mean.
+/// A decimal, decoded from its 128 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
     Nan,

@@ -1,4 +1,4 @@
-//! How deep documents nest.
+//! Nesting depth of documents.
 //!
 //! A document without nested ones has depth 1; documents, arrays and scopes of code count alike (as in validate.rs, V1).
 //!
@@ -25,7 +25,7 @@ const EMPTY_BYTES: usize = 5;
 const LEVEL_BYTES: usize = 2 + EMPTY_BYTES;
 
 impl Doc<'_> {
-    /// Whether the document has more than so many levels. Recursion ends at that level.
+    /// Returns true if the document has more than `levels` levels. Recursion ends at that level.
     // PERF: a document too short for the levels that are left is not looked into, so one below 1.4 kB costs nothing.
     pub fn is_deeper_than(self, levels: usize) -> bool {
         if self.as_bytes().len() < EMPTY_BYTES + LEVEL_BYTES * levels {

@@ -16,7 +16,7 @@ const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
 #[derive(Clone, Copy)]
 pub struct Doc<'a>(&'a [u8]);
 
-/// An array is a document whose names are "0", "1", ...; the names are not looked at.
+/// An array is a document whose names are "0", "1", ...; the names are ignored.
 #[derive(Clone, Copy)]
 pub struct Array<'a>(&'a [u8]);
 
@@ -110,7 +110,7 @@ impl<'a> Array<'a> {
         self.iter().nth(index)
     }
 
-    /// The same bytes seen as a document with the fields "0", "1", ...
+    /// Returns the bytes as a document with the fields "0", "1", ...
     pub fn as_doc(self) -> Doc<'a> {
         Doc(self.0)
     }

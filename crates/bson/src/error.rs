@@ -1,4 +1,4 @@
-//! What can be wrong with bytes that claim to be BSON, a key, or a number.
+//! Errors of bytes that claim to be BSON, a key, or a number.
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {

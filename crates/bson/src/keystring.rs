@@ -28,9 +28,9 @@
 //! K1: no component is a prefix of another, so each is compared on its own and inverting it reverses its order.
 //! K2: classes, and inverted classes, lie within 04..=FB. 00 and FF at a component's place therefore sort before and after
 //! every value ([`KeyBuilder::push_min`], [`KeyBuilder::push_max`]), in either direction.
-//! K3: values that compare equal have equal bytes. What tells them apart goes into the type bits.
+//! K3: values that compare equal have equal bytes. Their difference, if any, goes into the type bits.
 //!
-//! Type bits: one code per number and per text of class String, in the order they are met; codes of zero at the end are
+//! Type bits: one code per number and per text of class String, in the order of the values; codes of zero at the end are
 //! left out, so they are empty for Int32, for Int64 beyond Int32, for Double with a fraction, and for String.
 //!
 //! | code | means | followed by |
@@ -89,7 +89,7 @@ mod class {
 
 /// End of a text, of a document's elements and of an array.
 const END: u8 = 0x00;
-/// Starts the two bytes that stand for 00 (01 01) or 01 (01 02) inside a text.
+/// Starts the two bytes that encode 00 (01 01) or 01 (01 02) inside a text.
 const ESCAPE: u8 = 0x01;
 /// Before and after every component (K2).
 const MIN: u8 = 0x00;

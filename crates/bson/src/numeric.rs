@@ -2,7 +2,7 @@
 //!
 //! A result has the wider type of its operands: Int32, Int64, Double, Decimal128. Whole numbers that do not fit Int32
 //! become Int64. Beyond Int64 the callers differ, so both are offered: `$inc` and `$mul` of an update refuse
-//! (`checked_*` gives none), expressions go on as Double (`+`, `-`, `*`).
+//! (`checked_*` gives none), expressions continue as Double (`+`, `-`, `*`).
 
 use std::ops::{Add, Mul, Sub};
 

@@ -1,4 +1,4 @@
-//! How strings are ordered: by their bytes, or by what the rules of a language say.
+//! Orders of strings: by their bytes, or by the rules of a language.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 pub trait TextOrder {
     fn compare_text(&self, a: &str, b: &str) -> Ordering;
 
-    /// What stands for a string where bytes are compared.
+    /// Returns the replacement of a string for comparisons of bytes.
     fn key<'t>(&self, text: &'t str) -> Cow<'t, str>;
 }
 

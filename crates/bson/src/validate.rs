@@ -26,9 +26,9 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What comes from a client.
+    /// Limits of documents from a client.
     pub const INPUT: Limits = Limits { depth_max: DEPTH_MAX, size_max: INTERNAL_SIZE_MAX };
-    /// What a collection may hold.
+    /// Limits of documents in a collection.
     pub const STORED: Limits = Limits { depth_max: STORED_DEPTH_MAX, size_max: INTERNAL_SIZE_MAX };
 }
 
@@ -57,7 +57,7 @@ impl<'a> Doc<'a> {
 struct Validator<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Where the innermost open document's final NUL must stand (before the first is opened: the end of the bytes).
+    /// Offset at which the innermost open document's final NUL must be (before the first is opened: the end of the bytes).
     end: usize,
     /// The `end`s around it; the height is the depth.
     open: Vec<usize>,

@@ -8,7 +8,7 @@ use crate::{
 /// Appends elements to the innermost open document or array; lengths are filled in as they close.
 pub struct Writer {
     bytes: Vec<u8>,
-    /// Where each open document begins, and how many elements it has if it is an array.
+    /// Start offset of each open document, and the number of elements if it is an array.
     open: Vec<(usize, Option<usize>)>,
 }
 

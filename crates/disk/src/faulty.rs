@@ -1,6 +1,6 @@
 //! A disk in memory for crash tests: it knows what was synced, and can fail, fill up or lose power.
 //!
-//! What a crash may leave ([`FaultyDisk::crash`]):
+//! A crash ([`FaultyDisk::crash`]) may leave:
 //! - of the sectors (512 bytes) written since a file's last sync, any subset, each in any of its unsynced versions;
 //! - the length that belongs to the surviving sectors and cuts; never-written gaps read as zeros;
 //! - of the creates, renames and removes since a directory's last sync, some first part or (harsher) any subset.
@@ -23,7 +23,7 @@ use crate::{Disk, Error, File, Lock, OpenMode, Random, Result};
 use handle::{FaultyFile, FaultyLock};
 use state::{Call, State};
 
-/// How a chosen call fails.
+/// The failure of a chosen call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// EIO, nothing done. A failed sync loses data, see the module doc.
@@ -56,7 +56,7 @@ impl FaultyDisk {
         state.triggered = false;
     }
 
-    /// Whether the call chosen by `fail_nth` was reached.
+    /// Returns true if the call chosen by `fail_nth` was reached.
     pub fn fault_triggered(&self) -> bool {
         self.state().triggered
     }
@@ -72,7 +72,7 @@ impl FaultyDisk {
         self.state().capacity = bytes;
     }
 
-    /// Limits the bytes that all files together may hold to so many more than they hold now.
+    /// Limits the bytes that all files together may hold to `bytes` more than they hold now.
     pub fn leave_free(&self, bytes: u64) {
         let mut state = self.state();
         state.capacity = Some(u64::MAX);
@@ -84,7 +84,7 @@ impl FaultyDisk {
     }
 
     /// A new disk that holds what a power cut at this moment may leave, chosen by `seed`. Locks are gone, faults are
-    /// reset. This disk stays as it is, so many images can be drawn from one moment.
+    /// reset. This disk stays unchanged, and one moment can give several images.
     pub fn crash(&self, seed: u64) -> FaultyDisk {
         let image = self.state().crash(&mut Random::new(seed));
         FaultyDisk { state: Arc::new(Mutex::new(image)) }
@@ -160,7 +160,7 @@ impl Disk for FaultyDisk {
         Ok(())
     }
 
-    /// Not a call that can fail: callers look at the clock to decide when they ask, and the same scenario has to make the
+    /// Not a call that can fail: callers use the clock to decide when they ask, and the same scenario has to make the
     /// same calls each time.
     fn free_bytes(&self, _dir: &Path) -> Result<u64> {
         Ok(self.state().free_bytes())

@@ -6,7 +6,7 @@
 //! **Invariants**
 //! - D1: bytes are durable only after `File::sync_data`, names only after `Disk::sync_dir` of their directory.
 //! - D2: a failed sync says nothing about what reached the medium, and no later sync repairs it. Callers never retry.
-//! - D3: [`Error::OutOfSpace`] is kept apart from every other failure, because callers go on after it.
+//! - D3: [`Error::OutOfSpace`] is kept apart from every other failure, because callers continue after it.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]

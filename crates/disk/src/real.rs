@@ -67,8 +67,8 @@ impl Disk for RealDisk {
     }
 
     fn free_bytes(&self, dir: &Path) -> Result<u64> {
-        let figures = rustix::fs::statvfs(dir).map_err(|e| Error::from_io("statvfs", dir, e.into()))?;
-        Ok(figures.f_bavail.saturating_mul(figures.f_frsize))
+        let stats = rustix::fs::statvfs(dir).map_err(|e| Error::from_io("statvfs", dir, e.into()))?;
+        Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
@@ -218,7 +218,7 @@ impl File for RealFile {
 }
 
 impl RealFile {
-    /// What a hole means on a file system without holes: zeros within the file's length.
+    /// Emulates a hole on a file system without holes: writes zeros within the file's length.
     fn write_zeros(&self, offset: u64, len: u64) -> Result<()> {
         const ZEROS: [u8; 4096] = [0; 4096];
         let end = (offset + len).min(self.len()?);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_device_is_told_apart() {
+    fn a_full_device_has_its_own_error() {
         let file = RealDisk.open(Path::new("/dev/full"), OpenMode::ReadWrite).unwrap();
         assert!(file.write_at(b"x", 0).unwrap_err().is_out_of_space());
     }

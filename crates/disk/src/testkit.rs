@@ -3,7 +3,7 @@
 use crate::{Fault, FaultyDisk};
 
 /// Runs `scenario` on a fresh disk whose first call fails, then on one whose second call fails, and so on, until a run
-/// ends without reaching its failing call. Answers how many calls that run made.
+/// ends without reaching its failing call. Returns how many calls that run made.
 ///
 /// Requires: the scenario makes the same calls each time (no background threads) and is finite.
 pub fn fail_at_each(fault: Fault, mut scenario: impl FnMut(&FaultyDisk)) -> u64 {

@@ -30,7 +30,7 @@ pub trait Disk: Send + Sync + Debug + 'static {
     /// Replaces `to` when it exists, atomically.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// Removes a file. Open handles of it go on working.
+    /// Removes a file. Open handles of it stay valid.
     fn remove(&self, path: &Path) -> Result<()>;
 
     /// Names of the files in a directory, sorted, without sub-directories.
@@ -52,7 +52,7 @@ pub trait Disk: Send + Sync + Debug + 'static {
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>>;
 }
 
-/// An exclusive lock file. Its text names the owner for people who look at it.
+/// An exclusive lock file. Its text names the owner for people who read it.
 pub trait Lock: Send + Sync + Debug {
     /// Replaces the text of the lock file (a process id, say).
     fn write(&self, text: &str) -> Result<()>;
@@ -86,10 +86,10 @@ pub trait File: Send + Sync + Debug {
     /// Gives the blocks of a range back to the file system; the range reads as zeros, the length stays.
     fn punch_hole(&self, offset: u64, len: u64) -> Result<()>;
 
-    /// Tells the operating system that reads will be scattered, so that it reads nothing ahead. A hint.
+    /// Advises the operating system that reads will be scattered, so that it reads nothing ahead. A hint.
     fn advise_random(&self) {}
 
-    /// Tells the operating system that this range is read soon. A hint.
+    /// Advises the operating system that this range is read soon. A hint.
     fn advise_soon(&self, _offset: u64, _len: u64) {}
 
     /// Starts writing what was written to this range, without waiting for it. Says nothing about durability (D1).

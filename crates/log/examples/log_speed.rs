@@ -1,4 +1,4 @@
-//! Measures the log on a real directory: `log_speed DIR [LOG_MB]`. Prints one line per figure; needs a few hundred MB
+//! Measures the log on a real directory: `log_speed DIR [LOG_MB]`. Prints one line per measurement; needs a few hundred MB
 //! more than LOG_MB (1024 by default) and removes what it wrote.
 
 use std::path::{Path, PathBuf};

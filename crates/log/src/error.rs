@@ -11,7 +11,7 @@ pub enum Error {
     /// Nothing was appended; the log is as before and stays usable.
     #[error("no space left for the log: {context}")]
     OutOfSpace { context: String },
-    /// A sync failed, or a failed append could not be taken back: the log refuses writes until it is opened anew.
+    /// A sync failed, or a failed append could not be rolled back: the log refuses writes until it is reopened.
     #[error("the log is poisoned: {context}")]
     Poisoned { context: String },
     /// Records that were durable cannot be read.
@@ -42,12 +42,12 @@ impl From<arbor_disk::Error> for Error {
     }
 }
 
-/// How a write failed: whether the log may go on.
+/// A failed write, by the state of the log after it.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The log is as it was before.
-    TakenBack(Error),
-    /// What is durable is no longer known, or cannot be arranged.
+    RolledBack(Error),
+    /// It is no longer known what is durable, or durability cannot be achieved.
     Poisoned(String),
 }
 
@@ -59,20 +59,20 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure::TakenBack(error)
+        Failure::RolledBack(error)
     }
 }
 
 impl From<arbor_disk::Error> for Failure {
     fn from(error: arbor_disk::Error) -> Failure {
-        Failure::TakenBack(error.into())
+        Failure::RolledBack(error.into())
     }
 }
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
         match failure {
-            Failure::TakenBack(error) => error,
+            Failure::RolledBack(error) => error,
             Failure::Poisoned(context) => Error::Poisoned { context },
         }
     }

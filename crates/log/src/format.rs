@@ -124,7 +124,7 @@ impl RecordHeader {
         RecordHeader { kind, position, durable: Some(durable), previous, payload_checksum, length: payload.len() }
     }
 
-    /// Appends the encoded header and answers its checksum.
+    /// Appends the encoded header and returns its checksum.
     pub fn encode(&self, salt: u32, to: &mut Vec<u8>) -> u32 {
         let kind: u32 = match self.kind {
             Kind::Data => 1,

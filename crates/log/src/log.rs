@@ -56,8 +56,8 @@ impl Log {
         Ok(Log { shared, syncer: Mutex::new(Some(syncer)) })
     }
 
-    /// Appends one record per payload, all or nothing, in one write. Answers the position of the last one; they are
-    /// consecutive. An empty group answers the last position so far. Not durable before [`Log::wait_durable`].
+    /// Appends one record per payload, all or nothing, in one write. Returns the position of the last one; they are
+    /// consecutive. For an empty group it is the last position so far. Not durable before [`Log::wait_durable`].
     ///
     /// Errors: after `OutOfSpace`, `Io` and `TooLarge` the log is as before and usable.
     pub fn append(&self, payloads: &[&[u8]]) -> Result<Position> {
@@ -74,7 +74,7 @@ impl Log {
         Position(self.shared.sync.durable())
     }
 
-    /// Returns when `position` is durable; shares one fsync with everybody who waits.
+    /// Returns when `position` is durable; shares one fsync with all waiters.
     pub fn wait_durable(&self, position: Position) -> Result<()> {
         let appended = self.appended();
         if position > appended {
@@ -93,7 +93,7 @@ impl Log {
         *self.shared.listener.write().unwrap_or_else(PoisonError::into_inner) = Some(listener);
     }
 
-    /// How long after an append the background thread syncs.
+    /// Returns the time from an append to the sync by the background thread.
     pub fn commit_interval(&self) -> Duration {
         self.shared.alarm.interval()
     }
@@ -108,7 +108,7 @@ impl Log {
         self.shared.prepare_segment()
     }
 
-    /// Ends the current segment, so that it can be removed once it is not needed, and goes on in a new one.
+    /// Ends the current segment, so that it can be removed once it is not needed, and continues in a new one.
     pub fn roll(&self) -> Result<()> {
         let mut writer = self.shared.writer();
         self.shared.require_sound()?;
@@ -140,7 +140,7 @@ impl Log {
 
     pub fn stats(&self) -> LogStats {
         let segments = self.shared.segments();
-        let figures = LogStats {
+        let stats = LogStats {
             first: segments.first().map_or(Position::ZERO, |segment| Position(segment.first())),
             appended: self.appended(),
             durable: self.durable(),
@@ -148,10 +148,10 @@ impl Log {
             disk_bytes: segments.iter().map(|segment| segment.end()).sum(),
             ..LogStats::default()
         };
-        self.shared.counters.fill(figures)
+        self.shared.counters.fill(stats)
     }
 
-    /// Makes everything durable, marks the clean end and refuses appends from then on. Reading goes on working.
+    /// Makes everything durable, marks the clean end and refuses appends from then on. Reads still work.
     pub fn close(&self) -> Result<()> {
         self.stop_syncer();
         if self.shared.closed.swap(true, AcqRel) {

@@ -1,4 +1,4 @@
-//! What a user of the log may choose.
+//! Options of a log.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub struct LogOptions {
     /// A group that begins at or past this offset goes to a new segment file. Groups are never split, so a segment may
     /// be larger by one group.
     pub segment_bytes: u64,
-    /// How long appended records may stay without a sync. `Duration::MAX`: until somebody asks.
+    /// Maximum time that appended records stay without a sync. `Duration::MAX`: until a sync is requested.
     pub commit_interval: Duration,
     /// Position of the first record when the directory holds no log yet.
     pub first_position: Position,

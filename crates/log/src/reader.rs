@@ -9,8 +9,8 @@ use crate::scanner::{Scanner, Step};
 use crate::shared::Shared;
 use crate::{Error, Result};
 
-/// An iterator over records. At the end of the log it answers `None`, and goes on after more was appended. After an
-/// error it answers `None` for ever. Trimming does not disturb a reader inside the segment it stands in.
+/// An iterator over records. At the end of the log it returns `None`, and continues after more was appended. After an
+/// error it always returns `None`. Trimming does not disturb a reader within its current segment.
 #[derive(Debug)]
 pub struct Reader {
     shared: Arc<Shared>,
@@ -25,7 +25,7 @@ impl Reader {
         Reader { shared, next: from.0.max(1), scanner: None, failed: false }
     }
 
-    /// Position of the record that `next` answers next.
+    /// Position of the record that `next` returns next.
     pub fn position(&self) -> Position {
         Position(self.next)
     }

@@ -1,7 +1,7 @@
 //! Opening a log: where does it end, and is the end torn by a crash or damaged?
 //!
 //! A crash may lose any unsynced writes, so the last segments may hold a valid part, a hole, and valid records behind
-//! the hole. What stands behind the first bad place is dropped **unless something proves that the bad place had been
+//! the hole. Everything after the first bad place is dropped **unless something proves that the bad place had been
 //! durable** (L3, L4): then acknowledged records are damaged and the log refuses to open with [`Error::Corrupt`].
 //!
 //! Steps, and what a crash between them leaves:
@@ -33,7 +33,7 @@ pub(crate) struct Recovered {
     pub tail: Tail,
 }
 
-/// What the next record is appended to.
+/// The place where the next record is appended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tail {
     /// Position of the next record.
@@ -99,7 +99,7 @@ fn open_segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<Arc<Segment>>> {
     Ok(segments)
 }
 
-/// Learns the first position. A damaged first record is reported by whoever reads it.
+/// Finds the first position. A damaged first record is reported when it is read.
 fn find_first(segment: &Arc<Segment>) -> Result<()> {
     let mut scanner = Scanner::new(segment.clone(), SEGMENT_HEADER_BYTES as u64, None, None);
     if let Step::Record(header) = scanner.step()? {
@@ -108,9 +108,9 @@ fn find_first(segment: &Arc<Segment>) -> Result<()> {
     Ok(())
 }
 
-/// Where the valid records end: behind the last of them. Segments after it are empty or torn from their start.
+/// The end of the last valid record. Segments after it are empty or torn from their start.
 struct End {
-    /// How many of the scanned segments are kept; at least one.
+    /// Number of the scanned segments that are kept; at least one.
     kept: usize,
     /// End of the records in the last one that is kept.
     offset: u64,
@@ -155,7 +155,7 @@ fn find_end(segments: &[Arc<Segment>]) -> Result<End> {
     Ok(end)
 }
 
-/// Whether anything behind a bad place proves that the record `position`, expected there, had been durable.
+/// Returns true if anything after a bad place proves that the record `position`, expected there, had been durable.
 fn was_durable(segments: &[Arc<Segment>], index: usize, offset: u64, position: u64) -> Result<bool> {
     let later = segments.get(index + 1..).unwrap_or_default();
     if later.iter().filter(|segment| !segment.is_empty()).count() >= 2 {
@@ -174,7 +174,7 @@ fn was_durable(segments: &[Arc<Segment>], index: usize, offset: u64, position: u
     Ok(false)
 }
 
-/// Looks at every byte offset for a record header that claims `position` to be durable (L4). Its checksum is started
+/// Searches every byte offset for a record header that claims `position` to be durable (L4). Its checksum is started
 /// from the segment's secret salt, so bytes inside a payload cannot pass for one.
 fn holds_claim(segment: &Segment, from: u64, position: u64) -> Result<bool> {
     const PIECE_BYTES: u64 = 1 << 20;
@@ -199,7 +199,7 @@ fn claims(bytes: &[u8], salt: u32, position: u64) -> bool {
     header.is_some_and(|(header, _)| header.durable.is_some_and(|durable| durable >= position))
 }
 
-/// Removes what stands behind the end, durably.
+/// Removes everything after the end, durably.
 fn cut(disk: &dyn Disk, dir: &Path, segments: &[Arc<Segment>], kept: usize, end: u64) -> Result<()> {
     let surplus = segments.get(kept..).unwrap_or_default();
     for segment in surplus.iter().rev() {

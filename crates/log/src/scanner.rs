@@ -25,9 +25,9 @@ pub(crate) struct Scanner {
 pub(crate) enum Step {
     /// Its payload is `Scanner::payload` until the next step.
     Record(RecordHeader),
-    /// The scan stands at the end of the segment.
+    /// The scan has reached the end of the segment.
     End,
-    /// What stands at the scanner's offset is not the next record.
+    /// The bytes at the scanner's offset are not the next record.
     Bad(&'static str),
 }
 
@@ -48,7 +48,7 @@ impl Scanner {
         self.previous
     }
 
-    /// Goes on in the following segment with the same expectations (L1 spans segments) and the same buffer.
+    /// Continues in the following segment with the same expectations (L1 spans segments) and the same buffer.
     pub fn enter(&mut self, segment: Arc<Segment>) {
         self.segment = segment;
         self.offset = SEGMENT_HEADER_BYTES as u64;
@@ -112,7 +112,7 @@ impl Scanner {
 const PIECE_BYTES_MIN: usize = 64 << 10;
 const PIECE_BYTES_MAX: usize = 1 << 20;
 
-/// A piece of a file in memory that moves forward. Pieces grow while the reading goes on.
+/// A piece of a file in memory that moves forward. Pieces grow while reading continues.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     buffer: Vec<u8>,
@@ -154,8 +154,8 @@ impl Window {
         if self.buffer.capacity() > 4 * PIECE_BYTES_MAX && length <= PIECE_BYTES_MAX {
             self.buffer.shrink_to(PIECE_BYTES_MAX);
         }
-        let wanted = (length.max(self.piece_bytes) as u64).min(limit - offset) as usize;
-        self.buffer.resize(wanted.max(held), 0);
+        let requested = (length.max(self.piece_bytes) as u64).min(limit - offset) as usize;
+        self.buffer.resize(requested.max(held), 0);
         let got = file.read_at(self.buffer.get_mut(held..).unwrap_or_default(), offset + held as u64)?;
         self.buffer.truncate(held + got);
         Ok(())

@@ -29,7 +29,7 @@ pub(crate) struct Segment {
     landmarks: Mutex<Vec<Landmark>>,
 }
 
-/// Where some record begins, so that a reader need not start at the head of the segment.
+/// The start of some record, so that a reader need not start at the head of the segment.
 #[derive(Clone, Copy, Debug)]
 struct Landmark {
     position: u64,
@@ -112,7 +112,7 @@ impl Segment {
         Error::Corrupt { segment: self.file.path().to_owned(), offset, reason }
     }
 
-    /// Remembers where a record begins, when it lies far enough behind the last remembered one.
+    /// Remembers the start of a record if it is far enough after the last remembered one.
     pub fn note(&self, position: u64, offset: u64) {
         let mut landmarks = self.landmarks.lock().unwrap_or_else(PoisonError::into_inner);
         let last = landmarks.last().map_or(SEGMENT_HEADER_BYTES as u64, |landmark| landmark.offset);
@@ -144,7 +144,7 @@ pub(crate) fn sequence_in(name: &str) -> Option<u64> {
     digits.parse().ok().filter(|_| plain)
 }
 
-/// Whether the file is the rest of an interrupted `Segment::create`.
+/// Returns true if the file is left over from an interrupted `Segment::create`.
 pub(crate) fn is_unfinished(name: &str) -> bool {
     name.strip_suffix(UNFINISHED).and_then(|stem| stem.strip_suffix('.')).is_some_and(|stem| stem.len() >= 12)
 }
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_from_other_files() {
+    fn segment_names_are_distinguished_from_other_files() {
         let check = |name, expect| assert_eq!(sequence_in(name), expect, "{name}");
         check("000000000001.log", Some(1));
         check("1234567890123.log", Some(1_234_567_890_123));

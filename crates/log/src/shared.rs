@@ -1,4 +1,4 @@
-//! What the log, its background thread and its readers share.
+//! State shared by the log, its background thread and its readers.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire};
@@ -16,11 +16,11 @@ use crate::tail::Tail;
 use crate::writer::Writer;
 use crate::{Error, Result};
 
-/// Called with the last durable position by the thread that synced, which holds no lock of the log; it may hear of an
-/// older position later. Answers whether the next sync is wanted at once.
+/// Called with the last durable position by the thread that synced, which holds no lock of the log; it may be called
+/// with an older position later. Returns true if the next sync is needed at once.
 pub type SyncListener = Arc<dyn Fn(Position) -> bool + Send + Sync>;
 
-/// What the log, its background thread and its readers share.
+/// State shared by the log, its background thread and its readers.
 pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) dir: PathBuf,
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) tail: Tail,
     pub sync: SyncState,
     pub alarm: Alarm,
-    /// Told of every sync that made something durable.
+    /// Notified of every sync that made something durable.
     pub(crate) listener: RwLock<Option<SyncListener>>,
     /// Held while segments are removed.
     pub(crate) trimming: Mutex<()>,
@@ -161,12 +161,12 @@ impl Shared {
 
     pub(crate) fn fail(&self, failure: Failure) -> Error {
         match failure {
-            Failure::TakenBack(error) => error,
+            Failure::RolledBack(error) => error,
             Failure::Poisoned(reason) => self.poison(reason),
         }
     }
 
-    pub fn tell_listener(&self) {
+    pub fn notify_listener(&self) {
         let listener = self.listener.read().unwrap_or_else(PoisonError::into_inner).clone();
         if listener.is_some_and(|listener| listener(Position(self.sync.durable()))) {
             self.alarm.request();

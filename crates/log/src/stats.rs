@@ -1,11 +1,11 @@
-//! Figures of the log, for serverStatus and the laboratory.
+//! Statistics of the log, for serverStatus and the laboratory.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arbor_base::Position;
 
-/// A consistent-enough look at the log. Counts are since opening.
+/// Statistics of the log, not read as one atomic snapshot. Counts are since opening.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
     pub first: Position,

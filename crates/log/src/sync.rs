@@ -1,4 +1,4 @@
-//! Group fsync: the first waiter becomes the leader and syncs for everybody who has appended by then; the others sleep.
+//! Group fsync: the first waiter becomes the leader and syncs everything appended by then; the others sleep.
 //!
 //! States of a position: written (`appended`), covered by a finished sync (`durable`). `durable <= appended` always.
 
@@ -20,7 +20,7 @@ impl Shared {
         let leadership = Leadership(&self.sync);
         self.sync_now()?;
         drop(leadership);
-        self.tell_listener();
+        self.notify_listener();
         Ok(())
     }
 
@@ -46,10 +46,10 @@ impl Shared {
     }
 }
 
-/// The background thread: syncs `commit_interval` after the first append that nobody has synced yet.
+/// Runs the background thread: it syncs `commit_interval` after the first append that is not synced yet.
 pub(crate) fn run(shared: &Shared) {
     while shared.alarm.wait() {
-        // A failure is met again by the append that needs the segment.
+        // After a failure, the append that needs the segment retries and reports it.
         let _ = shared.prepare_segment();
         let Position(appended) = shared.appended();
         // A failure has poisoned the log; the next append or wait reports it.

@@ -1,4 +1,4 @@
-//! How far the log is on the disk, who syncs it, and what wakes the background thread.
+//! State of syncing: the durable position, the leader, and the alarm that wakes the background thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use crate::Result;
 #[derive(Debug, Default)]
 pub(crate) struct SyncState {
     pub(crate) durable: AtomicU64,
-    /// Whether a leader is at work.
+    /// A leader is syncing.
     leading: Mutex<bool>,
     done: Condvar,
 }
@@ -27,7 +27,7 @@ impl SyncState {
         self.leading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps while another leads; answers whether the caller leads now (or else `position` is durable).
+    /// Sleeps while another thread leads; returns whether the caller leads now (or else `position` is durable).
     pub fn lead_or_wait(&self, position: u64, poisoned: impl Fn() -> Result<()>) -> Result<bool> {
         let mut leading = self.leading();
         loop {
@@ -54,7 +54,7 @@ impl Drop for Leadership<'_> {
     }
 }
 
-/// What the background thread sleeps on.
+/// The wake-up of the background thread.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     state: Mutex<AlarmState>,
@@ -65,10 +65,10 @@ pub(crate) struct Alarm {
 struct AlarmState {
     /// Something was appended since the last round.
     dirty: bool,
-    /// Somebody wants the sync now.
+    /// A sync is requested now.
     requested: bool,
     closing: bool,
-    /// From the first append that nobody has synced to the sync.
+    /// Time from the first append that is not synced to the sync.
     interval: Duration,
 }
 

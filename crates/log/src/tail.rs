@@ -1,8 +1,8 @@
-//! The log's end as appenders and the background thread see it, and the word between the two that there is something to sync.
+//! The log's end as appenders and the background thread see it, and the alarm between the two when there is something to sync.
 //!
 //! T1: an appender moves the end and then takes the alarm (sets it, and rings if it was not set); the background thread, when
-//! a sync has ended, gives the alarm back and then looks at the end. Both change the alarm by a swap: of two swaps the later
-//! one sees all that was written before the earlier one. So either the appender finds the alarm given back, or the thread sees
+//! a sync has ended, resets the alarm and then reads the end. Both change the alarm by a swap: of two swaps the later
+//! one sees all that was written before the earlier one. So either the appender finds the alarm reset, or the thread sees
 //! the new end. With a store in the place of the thread's swap an append could stay without a sync until the next one.
 
 #[cfg(loom)]
@@ -32,13 +32,13 @@ impl Tail {
         self.appended.store(appended, Release);
     }
 
-    /// Called after [`Tail::advance`]. Returns whether the background thread must be alarmed.
+    /// Called after [`Tail::advance`]. Returns true if the background thread must be alarmed.
     #[must_use]
     pub fn take_alarm(&self) -> bool {
         !self.alarmed.swap(true, AcqRel)
     }
 
-    /// The next append alarms again. Returns whether one that came in between must be alarmed here.
+    /// The next append alarms again. Returns true if one that came in between must be alarmed here.
     #[must_use]
     pub fn give_back_alarm(&self, durable: u64) -> bool {
         self.alarmed.swap(false, AcqRel);

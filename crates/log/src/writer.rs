@@ -47,12 +47,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether the next group goes to a new segment.
+    /// Returns true if the next group goes to a new segment.
     pub fn is_full(&self) -> bool {
         self.segment.end() >= self.segment_bytes && self.segment.first() < self.tail.next
     }
 
-    /// Goes on in the segment that was prepared, or else in one created here. Syncs what L3 asks for, which is something
+    /// Continues in the prepared segment, or else in one created here. Syncs what L3 requires, which is something
     /// only when syncing lags a whole segment behind.
     pub fn roll(&mut self, prepared: Option<Segment>) -> Result<(), Failure> {
         for segment in &self.unsynced {
@@ -95,7 +95,7 @@ impl Writer {
         Ok(start + bytes as u64)
     }
 
-    /// Writes a mark, unless one stands at the end already or there is nothing to mark.
+    /// Writes a mark, unless the log already ends with one or there is nothing to mark.
     pub fn write_mark(&mut self, durable: u64) -> Result<u64, Failure> {
         let start = self.segment.end();
         if self.tail.marked || self.segment.is_empty() {
@@ -109,22 +109,22 @@ impl Writer {
         Ok(start + RECORD_HEADER_BYTES as u64)
     }
 
-    /// One write; a failed one is taken back.
+    /// One write; a failed one is rolled back.
     fn write_buffer(&mut self, start: u64) -> Result<(), Failure> {
         let written = self.segment.file.write_at(&self.buffer, start);
         if self.buffer.capacity() > BUFFER_BYTES_KEPT {
             self.buffer = Vec::new();
         }
         let Err(error) = written else { return Ok(()) };
-        match self.take_back(start) {
+        match self.roll_back(start) {
             Ok(()) => Err(error.into()),
-            Err(second) => Err(Failure::Poisoned(format!("{error}; taking it back: {second}"))),
+            Err(second) => Err(Failure::Poisoned(format!("{error}; rolling it back: {second}"))),
         }
     }
 
-    /// Cuts off what a failed write left, durably: after a crash it must not stand in the place of what is written
+    /// Truncates what a failed write left, durably: after a crash it must not be found in the place of what is written
     /// there next, which would fit its position and its chain as well.
-    fn take_back(&self, end: u64) -> arbor_disk::Result<()> {
+    fn roll_back(&self, end: u64) -> arbor_disk::Result<()> {
         let file = &self.segment.file;
         if file.len()? == end {
             return Ok(());

@@ -5,14 +5,14 @@
 //! | 1 | kind, and flags: 0x40 a statement number follows, 0x80 the document before follows |
 //! | 4 | number of the statement, little-endian |
 //! | ... | the document as it was before (for pre-images); of a command, `o2` of its entry |
-//! | ... | update: the difference; delete: the document key; command and no-op: what it says |
+//! | ... | update: the delta; delete: the document key; command and no-op: what it says |
 //!
-//! The document after an insert, a replacement or an update is what the note tells of in its record.
+//! The document after an insert, a replacement or an update is the value that the note refers to in its record.
 
 use arbor_bson::Doc;
 
 use crate::Malformed;
-use crate::bytes::{Bytes, Taken};
+use crate::bytes::{Bytes, Decoded};
 
 const INSERT: u8 = 1;
 const REPLACE: u8 = 2;
@@ -29,7 +29,7 @@ const HAS_BEFORE: u8 = 0x80;
 pub enum Kind<'a> {
     Insert,
     Replace,
-    /// With the difference, see [`crate::delta`].
+    /// With the delta, see [`crate::delta`].
     Update(Doc<'a>),
     /// With the document key.
     Delete(Doc<'a>),
@@ -41,7 +41,7 @@ pub enum Kind<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
     pub kind: Kind<'a>,
-    /// Which statement of its command made it, for retryable writes.
+    /// Number of the statement of its command that made it, for retryable writes.
     pub statement: Option<i32>,
     /// The document before, when the collection keeps pre-images; of a command, what its entry says as `o2` (how the
     /// collection or the index was before).
@@ -73,7 +73,7 @@ impl<'a> Change<'a> {
         out
     }
 
-    pub fn decode(bytes: &'a [u8]) -> Taken<Change<'a>> {
+    pub fn decode(bytes: &'a [u8]) -> Decoded<Change<'a>> {
         let mut rest = Bytes(bytes);
         let head = rest.byte()?;
         let statement = match head & HAS_STATEMENT {
@@ -125,7 +125,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(Change::decode(&[INSERT, 0]).unwrap_err(), Malformed("bytes behind its end"));
+        assert_eq!(Change::decode(&[INSERT, 0]).unwrap_err(), Malformed("bytes after its end"));
         assert_eq!(Change::decode(&[9]).unwrap_err(), Malformed("unknown kind of change"));
     }
 }

@@ -3,14 +3,14 @@
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Timestamp, ValueRef};
 use arbor_txn::record::{Note, Record};
 
-use crate::bytes::Taken;
+use crate::bytes::Decoded;
 use crate::{Change, Kind, Malformed, Place, Retry, Statement};
 
 /// One change of a record, with everything that is known of it.
 #[derive(Clone, Debug)]
 pub struct Event<'r> {
     pub time: Timestamp,
-    /// Which change of its record.
+    /// Index of the change in its record.
     pub index: usize,
     /// The system's clock, milliseconds since 1970.
     pub wall: i64,
@@ -21,20 +21,20 @@ pub struct Event<'r> {
     pub after: Option<Doc<'r>>,
 }
 
-/// The changes of a record in order. Records that nobody is to be told of have none.
-pub fn events(record: &Record) -> Taken<Vec<Event<'_>>> {
+/// Returns the changes of a record in order. Records without notes have none.
+pub fn events(record: &Record) -> Decoded<Vec<Event<'_>>> {
     let statement = Statement::decode(&record.logical)?;
     let event = |(index, note)| event(record, statement, index, note);
     record.notes.iter().enumerate().map(event).collect()
 }
 
-/// One change of a record. None: it has no so many.
-pub fn event_at(record: &Record, index: usize) -> Taken<Option<Event<'_>>> {
+/// Returns one change of a record; `None` if `index` is out of range.
+pub fn event_at(record: &Record, index: usize) -> Decoded<Option<Event<'_>>> {
     let Some(note) = record.notes.get(index) else { return Ok(None) };
     event(record, Statement::decode(&record.logical)?, index, note).map(Some)
 }
 
-fn event<'r>(record: &'r Record, statement: Option<Statement>, index: usize, note: &'r Note) -> Taken<Event<'r>> {
+fn event<'r>(record: &'r Record, statement: Option<Statement>, index: usize, note: &'r Note) -> Decoded<Event<'r>> {
     let place = record.place_of(note).ok_or(Malformed("a note without a place"))?;
     let change = Change::decode(&note.about)?;
     let after = record.value_of(note).map(Doc::trusted);
@@ -62,11 +62,11 @@ const ENTRY_BYTES_MAX: usize = 12 << 20;
 
 /// The entries of a record in order: one per change, or, of a transaction, one for all of them: more than one document holds
 /// are several, the earlier ones marked as partial. `term` is the member's.
-pub fn entries(record: &Record, term: i64) -> Taken<Vec<DocBuf>> {
+pub fn entries(record: &Record, term: i64) -> Decoded<Vec<DocBuf>> {
     entries_within(record, term, ENTRY_BYTES_MAX)
 }
 
-fn entries_within(record: &Record, term: i64, bytes_max: usize) -> Taken<Vec<DocBuf>> {
+fn entries_within(record: &Record, term: i64, bytes_max: usize) -> Decoded<Vec<DocBuf>> {
     let events = events(record)?;
     match events.first() {
         Some(first) if first.is_of_transaction() => Ok(transaction(&events, term, bytes_max)),
@@ -129,11 +129,11 @@ fn tail(out: DocBuf, event: &Event<'_>, term: i64) -> DocBuf {
 impl<'r> Event<'r> {
     /// About what it takes in an entry.
     fn size_bytes(&self) -> usize {
-        let told = match self.change.kind {
+        let shown = match self.change.kind {
             Kind::Insert | Kind::Replace => self.after,
             Kind::Update(doc) | Kind::Delete(doc) | Kind::Command(doc) | Kind::Noop(doc) => Some(doc),
         };
-        told.map_or(0, |doc| doc.as_bytes().len()) + self.place.namespace.len() + 256
+        shown.map_or(0, |doc| doc.as_bytes().len()) + self.place.namespace.len() + 256
     }
 
     /// `op`, `ns`, `ui`, `o`, `o2`.
@@ -166,7 +166,7 @@ impl<'r> Event<'r> {
         }
     }
 
-    /// How it was before a change of the catalogue.
+    /// Returns the state before a change of the catalogue.
     pub fn object2(&self) -> Option<Doc<'r>> {
         self.change.before.filter(|_| matches!(self.change.kind, Kind::Command(_)))
     }
@@ -191,7 +191,7 @@ mod tests {
     use arbor_engine::Op;
     use arbor_notation::{doc, show};
     use arbor_txn::Stamp;
-    use arbor_txn::record::Told;
+    use arbor_txn::record::NoteValue;
     use uuid::Uuid;
 
     use super::*;
@@ -208,13 +208,13 @@ mod tests {
             ..Record::default()
         };
         for (change, after) in changes {
-            let told = after.map_or(Told::Nothing, |_| Told::Op(record.ops.len()));
+            let value = after.map_or(NoteValue::Nothing, |_| NoteValue::Op(record.ops.len()));
             record.ops.extend(after.map(|after| Op::Put {
                 tree: TREE,
                 key: Vec::new(),
                 value: after.as_bytes().to_vec(),
             }));
-            record.notes.push(Note { tree: TREE, about: change.encode(), told });
+            record.notes.push(Note { tree: TREE, about: change.encode(), value });
         }
         Record::decode(&record.encode()).unwrap()
     }
@@ -294,16 +294,16 @@ mod tests {
         let changes: Vec<_> = documents.iter().map(|doc| (Change::of(Kind::Insert), Some(doc))).collect();
         let record = record(Some(statement), &changes);
         let entries = entries_within(&record, 1, 1300).unwrap();
-        let told = |name: &str| -> Vec<String> {
+        let values_of = |name: &str| -> Vec<String> {
             let of = |entry: &DocBuf| match entry.get("o") {
                 Some(ValueRef::Document(o)) => o.get(name).map_or(String::new(), show),
                 other => panic!("{other:?}"),
             };
             entries.iter().map(of).collect()
         };
-        assert_eq!(told("partialTxn"), ["true", "true", ""]);
-        assert_eq!(told("count"), ["", "", "Long(5)"]);
-        assert_eq!(told("applyOps").iter().map(|all| all.matches("\"i\"").count()).collect::<Vec<_>>(), [2, 2, 1]);
+        assert_eq!(values_of("partialTxn"), ["true", "true", ""]);
+        assert_eq!(values_of("count"), ["", "", "Long(5)"]);
+        assert_eq!(values_of("applyOps").iter().map(|all| all.matches("\"i\"").count()).collect::<Vec<_>>(), [2, 2, 1]);
         let times: Vec<String> = entries.iter().map(|entry| show(entry.get("ts").unwrap())).collect();
         let before = |entry: &DocBuf| match entry.get("prevOpTime") {
             Some(ValueRef::Document(before)) => show(before.get("ts").unwrap()),
@@ -321,7 +321,7 @@ mod tests {
         without_place.places.clear();
         assert_eq!(entries(&without_place, 1).unwrap_err(), Malformed("a note without a place"));
         let mut without_value = whole.clone();
-        without_value.notes[0].told = Told::Nothing;
+        without_value.notes[0].value = NoteValue::Nothing;
         assert_eq!(entries(&without_value, 1).unwrap_err(), Malformed("a change of a document without the document"));
         let mut bad_logical = whole;
         bad_logical.logical = vec![9];

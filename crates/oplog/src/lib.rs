@@ -1,7 +1,7 @@
-//! What happened, in MongoDB's terms: the meaning of the notes that stand in the records of the one log.
+//! Changes in MongoDB's terms: the meaning of the notes in the records of the log.
 //!
 //! ```text
-//! store notes a change ── Change::encode ──> txn's record (the document's bytes stand there once)
+//! store notes a change ── Change::encode ──> txn's record (the document's bytes are stored there once)
 //! local.oplog.rs, change streams <── entry::entries <── txn::History
 //! ```
 //!
@@ -11,7 +11,7 @@
 //! | `place.rs` | [`Place`]: the collection that a note is about |
 //! | `statement.rs` | [`Statement`]: the session and transaction number of a whole record |
 //! | `entry.rs` | [`entries`]: records as the documents of `local.oplog.rs` |
-//! | `delta/` | the `$v: 2` difference of two documents: made, applied, and told as an update description |
+//! | `delta/` | the `$v: 2` delta of two documents: making it, applying it, converting it to an update description |
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 

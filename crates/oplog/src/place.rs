@@ -5,7 +5,7 @@
 use uuid::Uuid;
 
 use crate::Malformed;
-use crate::bytes::{Bytes, Taken};
+use crate::bytes::{Bytes, Decoded};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
@@ -23,7 +23,7 @@ impl<'a> Place<'a> {
         out
     }
 
-    pub fn decode(bytes: &'a [u8]) -> Taken<Place<'a>> {
+    pub fn decode(bytes: &'a [u8]) -> Decoded<Place<'a>> {
         let mut rest = Bytes(bytes);
         let uuid = match rest.byte()? {
             0 => None,

@@ -1,13 +1,13 @@
-//! What all changes of a record have in common: who made them, and as which retryable write or transaction.
+//! The common part of all changes of a record: their session, and their retryable write or transaction.
 //!
-//! Empty for a record of nobody's session; else `[1 retryable write, 2 transaction] [session, 48 bytes] [transaction number,
+//! Empty for a record without a session; else `[1 retryable write, 2 transaction] [session, 48 bytes] [transaction number,
 //! 8 bytes, little-endian]`.
 
 use arbor_bson::SessionId;
 use uuid::Uuid;
 
 use crate::Malformed;
-use crate::bytes::{Bytes, Taken};
+use crate::bytes::{Bytes, Decoded};
 
 const RETRYABLE: u8 = 1;
 const TRANSACTION: u8 = 2;
@@ -40,7 +40,7 @@ impl Statement {
         out
     }
 
-    pub fn decode(bytes: &[u8]) -> Taken<Option<Statement>> {
+    pub fn decode(bytes: &[u8]) -> Decoded<Option<Statement>> {
         if bytes.is_empty() {
             return Ok(None);
         }

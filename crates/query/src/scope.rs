@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arbor_bson::Doc;
 use arbor_lang::{Code, Collation, Context};
-use arbor_store::{Collection, Held, Namespace, OpenTransaction};
+use arbor_store::{Collection, CollectionGuard, Namespace, OpenTransaction};
 use arbor_txn::{Durability, ReadView, Transaction};
 
 use crate::database::now_ms;
@@ -36,7 +36,7 @@ enum Place<'a> {
 /// A collection that a statement writes to.
 pub(crate) enum ToWrite {
     /// Stays as it is until the statement is done.
-    Held(Held),
+    Guarded(CollectionGuard),
     /// The transaction's commit finds out whether it stayed as it is.
     Open(Arc<Collection>),
 }
@@ -45,7 +45,7 @@ impl Deref for ToWrite {
     type Target = Collection;
     fn deref(&self) -> &Collection {
         match self {
-            ToWrite::Held(held) => held,
+            ToWrite::Guarded(held) => held,
             ToWrite::Open(collection) => collection,
         }
     }
@@ -211,7 +211,7 @@ impl<'a> Scope<'a> {
     pub(crate) fn hold(&self, namespace: &Namespace) -> Result<Option<ToWrite>> {
         self.check_writable(namespace)?;
         match self.place {
-            Place::Now | Place::At(_) => Ok(self.store.hold(namespace).map(ToWrite::Held)),
+            Place::Now | Place::At(_) => Ok(self.store.hold(namespace).map(ToWrite::Guarded)),
             Place::Transaction(open) => Ok(open.collection_to_write(namespace)?.map(ToWrite::Open)),
         }
     }
@@ -224,7 +224,7 @@ impl<'a> Scope<'a> {
     pub(crate) fn hold_or_create(&self, namespace: &Namespace) -> Result<ToWrite> {
         self.check_writable(namespace)?;
         match self.place {
-            Place::Now | Place::At(_) => Ok(ToWrite::Held(self.store.hold_or_create(namespace)?)),
+            Place::Now | Place::At(_) => Ok(ToWrite::Guarded(self.store.hold_or_create(namespace)?)),
             Place::Transaction(open) => Ok(ToWrite::Open(open.collection_or_create(namespace)?)),
         }
     }

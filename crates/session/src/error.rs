@@ -1,4 +1,4 @@
-//! What a session refuses, with MongoDB's codes and texts.
+//! Errors of sessions, with MongoDB's codes and texts.
 
 use arbor_bson::Code;
 use arbor_oplog::SessionId;

@@ -2,7 +2,7 @@
 //! now. What is done is written by the transaction that does it, so both are there after a crash, or neither.
 //!
 //! J1: `record` may be called again for the same work, on a new transaction, when a commit lost a race; so nothing that it
-//! was told counts before it is read back from the tree.
+//! was given counts before it is read back from the tree.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +14,9 @@ use arbor_txn::{Transaction, Transactions};
 use crate::row::{self, Ended, Row};
 use crate::rows::{self, TREE};
 use crate::runs::{ByNumber, Runs};
-use crate::{Figures, Result};
+use crate::{Result, Statistics};
 
-/// What the registry remembers of a session's row, so that most writes need not read it.
+/// The part of a session's row that the registry remembers, so that most writes need not read the row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored {
     /// Not above it: the row's number.
@@ -27,12 +27,12 @@ pub(crate) struct Stored {
 
 pub struct Journal {
     transactions: Arc<Transactions>,
-    figures: Arc<Figures>,
+    statistics: Arc<Statistics>,
     session: SessionId,
     number: i64,
     stored: Stored,
     wall: i64,
-    /// What earlier requests have done; read when it is first asked for.
+    /// Statements done by earlier requests; read on first use.
     earlier: OnceLock<ByNumber>,
     recorded: AtomicBool,
     further: AtomicBool,
@@ -42,7 +42,7 @@ pub struct Journal {
 impl Journal {
     pub(crate) fn new(
         transactions: Arc<Transactions>,
-        figures: Arc<Figures>,
+        statistics: Arc<Statistics>,
         session: SessionId,
         number: i64,
         stored: Stored,
@@ -50,7 +50,7 @@ impl Journal {
     ) -> Journal {
         Journal {
             transactions,
-            figures,
+            statistics,
             session,
             number,
             stored,
@@ -62,19 +62,19 @@ impl Journal {
         }
     }
 
-    /// What a statement answered when an earlier request did it.
+    /// Returns the reply of a statement that an earlier request did.
     pub fn executed(&self, statement: i32) -> Result<Option<Vec<u8>>> {
         if self.stored.number < self.number {
             return Ok(None);
         }
         let answer = self.earlier()?.get(statement).map(<[u8]>::to_vec);
         if answer.is_some() && self.lock_retried().insert(statement) {
-            self.figures.retried_statements.add(1);
+            self.statistics.retried_statements.add(1);
         }
         Ok(answer)
     }
 
-    /// Puts down in `txn` that it does these statements, with what each answers.
+    /// Records in `txn` that it does these statements, with the reply of each.
     pub fn record<'a>(&self, txn: &mut Transaction, done: impl IntoIterator<Item = (i32, &'a [u8])>) -> Result<()> {
         let mut runs = Runs::default();
         for (statement, answer) in done {
@@ -95,7 +95,7 @@ impl Journal {
         }
         self.recorded.store(true, Ordering::Relaxed);
         put(txn, self.session, &row, Retry::Statements);
-        self.figures.rows_written.add(1);
+        self.statistics.rows_written.add(1);
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl Journal {
         self.lock_retried().iter().copied().collect()
     }
 
-    /// What is known of the row behind this request.
+    /// Returns what is known of the row after this request.
     pub(crate) fn stored(&self) -> Stored {
         match self.recorded.load(Ordering::Relaxed) {
             true => Stored { number: self.number, further: self.further.load(Ordering::Relaxed) },
@@ -142,7 +142,7 @@ impl Journal {
     }
 }
 
-/// Puts a session's row, and tells the readers of the history whose changes these are.
+/// Puts a session's row, and records for the readers of the history which session made these changes.
 pub(crate) fn put(txn: &mut Transaction, session: SessionId, row: &Row, retry: Retry) {
     txn.put(TREE, row::key(session), row.encode());
     if txn.keeps_history() {

@@ -1,4 +1,4 @@
-//! Logical sessions: who uses the server, the one transaction that each may have, and which of its writes were done.
+//! Logical sessions: the sessions in use, the one transaction that each may have, and which of its writes were done.
 //!
 //! ```text
 //! request ── Sessions::check_out ──> CheckedOut (one operation at a time) ──┬─ open transaction, kept between requests
@@ -7,7 +7,7 @@
 //!                                                                                 transaction that does the work
 //! ```
 //!
-//! This crate knows neither documents nor commands: what is open is a type parameter, what a statement answered is bytes.
+//! This crate knows neither documents nor commands: what is open is a type parameter, the reply of a statement is bytes.
 //!
 //! | file | holds |
 //! |---|---|
@@ -18,15 +18,14 @@
 //! | `journal.rs` | [`Journal`]: the statements of a retryable write |
 //! | `row.rs`, `runs.rs` | the layout of the journal's rows |
 //! | `rows.rs` | reading, listing and deleting rows |
-//! | `figures.rs` | counts for `serverStatus` |
-//! | `error.rs` | refusals, with MongoDB's codes and texts |
+//! | `statistics.rs` | statistics for `serverStatus` |
+//! | `error.rs` | errors, with MongoDB's codes and texts |
 //!
 //! Lock order: a shard of the registry, then the state of a session. Neither is held while anything is read or written.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod error;
-mod figures;
 mod journal;
 mod machine;
 mod open;
@@ -35,13 +34,14 @@ mod row;
 mod rows;
 mod runs;
 mod session;
+mod statistics;
 
 pub use arbor_base::Intent;
 pub use arbor_bson::SessionId;
 pub use error::{Error, Result};
-pub use figures::{Figures, Open as OpenFigures};
 pub use journal::Journal;
 pub use machine::Outcome;
 pub use registry::{Limits, Listed, ReadRow, SESSIONS_MAX, Sessions, TIMEOUT, TRANSACTIONS_MAX};
 pub use row::{Ended, Row};
 pub use session::{CheckedOut, Kill, OpenTransactionInfo};
+pub use statistics::{OpenStatistics, Statistics};

@@ -14,11 +14,11 @@ use arbor_bson::SessionId;
 
 use crate::{Error, Result};
 
-/// What a request that may go on finds.
+/// The state that an accepted request finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Goes,
-    /// Of a commit: it is done already.
+    /// The request is a commit of a transaction that is committed already.
     WasCommitted,
 }
 

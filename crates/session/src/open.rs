@@ -50,7 +50,7 @@ impl<T> OpenTransactions<T> {
         self.by_id.len()
     }
 
-    /// Those of the owner with the most, oldest first.
+    /// Returns the sessions of the owner with the most, oldest first.
     pub fn of_greatest(&self) -> impl Iterator<Item = &Arc<Session<T>>> {
         self.shares.of_greatest().filter_map(|id| self.get(*id))
     }

@@ -1,6 +1,6 @@
 //! All sessions by id.
 //!
-//! A session that only its cursors and its last use tell of takes one entry of the map; the state of a transaction is made
+//! A session that has only cursors and a time of last use takes one entry of the map; the state of a transaction is made
 //! with its first transaction number.
 
 use std::hash::BuildHasher;
@@ -13,12 +13,12 @@ use arbor_oplog::SessionId;
 use arbor_txn::{Durability, Transaction, Transactions};
 use hashbrown::{DefaultHashBuilder, HashMap};
 
-use crate::figures::{Figures, Open as OpenFigures};
 use crate::journal::{Journal, Stored};
 use crate::open::OpenTransactions;
 use crate::row::Row;
 use crate::rows;
 use crate::session::{CheckedOut, Kill, OpenTransactionInfo, Session};
+use crate::statistics::{OpenStatistics, Statistics};
 use crate::{Error, Intent, Result};
 
 /// `logicalSessionTimeoutMinutes`.
@@ -32,7 +32,7 @@ pub const SESSIONS_MAX: usize = 1_000_000;
 /// owner with the most gives up its oldest for the next, so no owner loses a transaction to one that has more.
 pub const TRANSACTIONS_MAX: usize = 8192;
 
-/// What a registry holds at most.
+/// Maximum numbers of a registry.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub sessions_max: usize,
@@ -49,23 +49,23 @@ const SHARDS: usize = 16;
 
 /// Rows that one transaction deletes.
 const DELETED_TOGETHER: usize = 1000;
-/// Rows that one call of [`Sessions::sweep`] looks at.
+/// Rows that one call of [`Sessions::sweep`] checks.
 const SWEPT_TOGETHER: usize = 20_000;
 
 pub struct Sessions<T> {
     transactions: Arc<Transactions>,
     shards: [Mutex<HashMap<SessionId, Entry<T>>>; SHARDS],
     len: AtomicUsize,
-    /// Of `shards`: chosen so that no client can have all its sessions in one of them.
+    /// Selects the shard: keyed so that no client can have all its sessions in one of them.
     hasher: DefaultHashBuilder,
-    /// Where the next search for sessions to forget begins.
+    /// The shard at which the next search for sessions to forget begins.
     forgetting: AtomicUsize,
     limits: Limits,
-    /// Those with an open transaction.
+    /// Sessions with an open transaction.
     open: Mutex<OpenTransactions<T>>,
-    figures: Arc<Figures>,
+    statistics: Arc<Statistics>,
     has_tree: AtomicBool,
-    /// Where the next sweep goes on.
+    /// The session after which the next sweep continues.
     swept: Mutex<Option<SessionId>>,
 }
 
@@ -102,14 +102,14 @@ impl<T> Sessions<T> {
             forgetting: AtomicUsize::new(0),
             limits,
             open: Mutex::default(),
-            figures: Arc::default(),
+            statistics: Arc::default(),
             has_tree: AtomicBool::new(false),
             swept: Mutex::default(),
         }
     }
 
-    pub fn figures(&self) -> &Figures {
-        &self.figures
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
     }
 
     /// The session is used.
@@ -128,25 +128,25 @@ impl<T> Sessions<T> {
     ) -> Result<CheckedOut<'_, T>> {
         self.make_tree()?;
         let session = self.acquire(id, interrupted)?;
-        let taken = self.load(&session).and_then(|()| session.take(number, intent));
-        match taken {
+        let admission = self.load(&session).and_then(|()| session.take(number, intent));
+        match admission {
             Err(error) => {
                 session.release();
                 Err(error)
             }
-            Ok(mut taken) => {
-                if let Some(over) = taken.over.take() {
+            Ok(mut admission) => {
+                if let Some(over) = admission.over.take() {
                     self.closed(id, true);
                     drop(over);
                 }
-                let journal = self.journal(id, number, taken.stored, wall);
-                Ok(CheckedOut::new(self, session, (number, intent), taken, journal))
+                let journal = self.journal(id, number, admission.stored, wall);
+                Ok(CheckedOut::new(self, session, (number, intent), admission, journal))
             }
         }
     }
 
     fn journal(&self, id: SessionId, number: i64, stored: Stored, wall: i64) -> Journal {
-        Journal::new(self.transactions.clone(), self.figures.clone(), id, number, stored, wall)
+        Journal::new(self.transactions.clone(), self.statistics.clone(), id, number, stored, wall)
     }
 
     fn acquire(&self, id: SessionId, interrupted: &dyn Fn() -> bool) -> Result<Arc<Session<T>>> {
@@ -175,7 +175,7 @@ impl<T> Sessions<T> {
         Ok(())
     }
 
-    /// Forgets a session; its open transaction is over, at the latest with the operation that has it. Answers whether it was
+    /// Forgets a session; its open transaction is over, at the latest with the operation that has it. Returns true if it was
     /// known.
     pub fn end(&self, id: SessionId) -> bool {
         let mut shard = self.shard(id);
@@ -197,14 +197,14 @@ impl<T> Sessions<T> {
         true
     }
 
-    /// Ends transactions that are open for longer than `limit`. Answers the sessions whose operation has to end first.
+    /// Ends transactions that are open for longer than `limit`. Returns the sessions whose operation has to end first.
     pub fn abort_expired(&self, limit: Duration) -> Vec<SessionId> {
         let open: Vec<Arc<Session<T>>> = self.lock_open().sessions().cloned().collect();
         let expired = open.into_iter().filter(|session| session.info().is_some_and(|info| info.open_for >= limit));
         expired.filter(|session| self.kill_session(session, Kill::Expired)).map(|session| session.id).collect()
     }
 
-    /// Answers whether an operation has the session, which then ends the transaction.
+    /// Returns true if an operation has the session, which then ends the transaction.
     fn kill_session(&self, session: &Session<T>, why: Kill) -> bool {
         let (busy, over) = session.kill(why);
         if let Some(over) = over {
@@ -214,7 +214,7 @@ impl<T> Sessions<T> {
         busy
     }
 
-    /// Forgets the sessions that nobody used for [`TIMEOUT`], and their rows.
+    /// Removes the sessions that were not used for [`TIMEOUT`], and their rows.
     pub fn expire(&self, now: Instant) -> Result<Vec<SessionId>> {
         let old = |entry: &Entry<T>| now.saturating_duration_since(entry.used) >= TIMEOUT;
         let mut expired = Vec::new();
@@ -230,7 +230,7 @@ impl<T> Sessions<T> {
         Ok(expired)
     }
 
-    /// Looks at the next rows for those of sessions that were forgotten by a restart; `wall` is now. Answers how many were
+    /// Checks the next rows for those of sessions that a restart has forgotten; `wall` is now. Returns the number of rows
     /// deleted.
     pub fn sweep(&self, wall: i64) -> Result<usize> {
         let oldest = wall - TIMEOUT.as_millis() as i64;
@@ -297,15 +297,15 @@ impl<T> Sessions<T> {
         session.and_then(|session| session.info())
     }
 
-    pub fn open_figures(&self) -> OpenFigures {
-        let mut figures = OpenFigures::default();
+    pub fn open_statistics(&self) -> OpenStatistics {
+        let mut statistics = OpenStatistics::default();
         for info in self.open_transactions() {
             match info.active {
-                true => figures.active += 1,
-                false => figures.inactive += 1,
+                true => statistics.active += 1,
+                false => statistics.inactive += 1,
             }
         }
-        figures
+        statistics
     }
 
     /// Every row of the journal, at most `max`.
@@ -349,7 +349,7 @@ impl<T> Sessions<T> {
         if open.get(id).is_some_and(|session| session.info().is_none()) {
             open.remove(id);
             if aborted {
-                self.figures.aborted.add(1);
+                self.statistics.aborted.add(1);
             }
         }
     }
@@ -375,7 +375,7 @@ impl<T> Sessions<T> {
         Ok(work(shard.entry(id).or_insert_with(new)))
     }
 
-    /// Forgets sessions without an open transaction. Returns whether there were any.
+    /// Forgets sessions without an open transaction. Returns true if there were any.
     fn forget_some(&self) -> bool {
         let first = self.forgetting.fetch_add(1, Ordering::Relaxed);
         (0..SHARDS).any(|offset| {

@@ -47,12 +47,12 @@ impl Row {
         Row { number, ended, wall, further: 0, runs: Runs::default() }
     }
 
-    /// What the statement that was done last answered.
+    /// Returns the reply of the statement that was done last.
     pub fn last_answer(&self) -> Option<&[u8]> {
         self.runs.last()
     }
 
-    /// Adds statements; answers those that are to go into a further row, with its number.
+    /// Adds statements; returns those that are to go into a further row, with its number.
     pub(crate) fn add(&mut self, runs: Runs) -> Option<(u32, Runs)> {
         if self.runs.size_bytes() <= SPLIT_BYTES {
             self.runs.append(runs);

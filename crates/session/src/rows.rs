@@ -36,7 +36,7 @@ pub(crate) fn statements(view: &impl View, session: SessionId, row: Row) -> Resu
     Ok(all)
 }
 
-/// Calls `visit` with every session's row behind `after`, until it breaks.
+/// Calls `visit` with every session's row after `after`, until it breaks.
 pub(crate) fn each(
     view: &impl View,
     after: Option<SessionId>,

@@ -1,14 +1,14 @@
-//! Statements that were done, with what each answered: neighbours with the same answer share it.
+//! Executed statements with their replies: neighbours with the same reply share it.
 //!
-//! A run is `[first statement number, 4 bytes] [count, 4 bytes] [length of the answer, 4 bytes] [answer]`, little-endian.
+//! A run is `[first statement number, 4 bytes] [count, 4 bytes] [length of the reply, 4 bytes] [reply]`, little-endian.
 
 use std::collections::BTreeMap;
 
-/// What was done, in the order in which it was recorded.
+/// Executed statements, in the order in which they were recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Runs(Vec<Run>);
 
-/// The same by number. A statement is done once, so runs do not overlap.
+/// Like [`Runs`], but sorted by number. A statement is done once, so runs do not overlap.
 #[derive(Debug, Default)]
 pub(crate) struct ByNumber(BTreeMap<i32, Run>);
 
@@ -47,7 +47,7 @@ impl Runs {
         self.0.is_empty()
     }
 
-    /// The last answer.
+    /// The last reply.
     pub fn last(&self) -> Option<&[u8]> {
         self.0.last().map(|run| &*run.answer)
     }

@@ -2,7 +2,7 @@
 //!
 //! S1: one operation has a session at a time; others that come with a transaction number wait.
 //! S2: an open transaction is either with that operation ([`CheckedOut`]) or in the state, never in both.
-//! S3: a session is removed from the registry only while no operation has it; who finds it removed looks again.
+//! S3: a session is removed from the registry only while no operation has it; a caller that finds it removed looks it up again.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use crate::machine::{Machine, Phase};
 use crate::row::{Ended, Row};
 use crate::{Error, Intent, Outcome, Result, Sessions};
 
-/// Who waits for a session asks so often whether it still wants it.
+/// Interval at which a thread that waits for a session checks whether it was interrupted.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Why a transaction is ended while one of its operations runs.
+/// The reason to end a transaction while one of its operations runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kill {
     /// By a command, or with its session.
@@ -36,9 +36,9 @@ pub struct OpenTransactionInfo {
     pub active: bool,
     pub open_for: Duration,
     pub active_for: Duration,
-    /// When it began, milliseconds since 1970.
+    /// Time of its begin, milliseconds since 1970.
     pub begun_wall: i64,
-    /// What was said about it when it began.
+    /// Description given at its begin.
     pub about: Arc<[u8]>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct State<T> {
     /// Asked of the operation that has the session.
     kill: Option<Kill>,
     machine: Machine,
-    /// None: its row was not read yet.
+    /// `None`: its row was not read yet.
     stored: Option<Stored>,
     open: Option<Open>,
     /// Boxed, since most sessions have none.
@@ -66,9 +66,9 @@ struct Open {
     number: i64,
     begun: Instant,
     begun_wall: i64,
-    /// Of the operations that ended.
+    /// Total time of its completed operations.
     active_for: Duration,
-    /// When the running operation began.
+    /// Begin of the running operation.
     active_since: Option<Instant>,
     about: Arc<[u8]>,
 }
@@ -87,7 +87,7 @@ impl<T> Session<T> {
         Session { id, state: Mutex::new(state), free: Condvar::new() }
     }
 
-    /// Waits until no operation has the session. False: it was removed.
+    /// Waits until no operation has the session, and acquires it. False: it was removed.
     pub fn acquire(&self, interrupted: &dyn Fn() -> bool) -> Result<bool> {
         let mut state = self.lock();
         while state.busy {
@@ -114,7 +114,7 @@ impl<T> Session<T> {
         self.lock().stored.is_some()
     }
 
-    /// What the row says, before the session's first operation.
+    /// Loads the row, before the session's first operation.
     pub fn load(&self, row: Option<&Row>) {
         let mut state = self.lock();
         let phase = |ended| match ended {
@@ -126,9 +126,9 @@ impl<T> Session<T> {
         state.stored = Some(Stored { number: stored.0, further: stored.1 });
     }
 
-    /// The transaction goes on or a newer one replaces it. Answers what is known of the row, the open transaction to go
-    /// on with, and one that is over. Requires an acquired and loaded session.
-    pub fn take(&self, number: i64, intent: Intent) -> Result<Taken<T>> {
+    /// Continues the transaction, or replaces it by a newer one. Returns the known state of the row, the open transaction to
+    /// continue, and one that is over. Requires an acquired and loaded session.
+    pub fn take(&self, number: i64, intent: Intent) -> Result<Admission<T>> {
         let mut state = self.lock();
         let older = state.machine.number < number;
         let outcome = state.machine.take(self.id, number, intent)?;
@@ -141,17 +141,17 @@ impl<T> Session<T> {
         if let Some(open) = &mut state.open {
             open.active_since = Some(Instant::now());
         }
-        // its first operation failed: nobody knows what it read
+        // its first operation failed: it is unknown what it read
         let lost = work.is_none() && intent == Intent::Continue;
         if lost {
             state.machine.end(Phase::Aborted);
             return Err(Error::Aborted { number });
         }
-        Ok(Taken { outcome, stored, work, over })
+        Ok(Admission { outcome, stored, work, over })
     }
 
-    /// Ends the open transaction, now or when its operation ends. Answers whether an operation has the session, and what
-    /// was open.
+    /// Ends the open transaction, now or when its operation ends. Returns whether an operation has the session, and the
+    /// transaction that was open.
     pub fn kill(&self, why: Kill) -> (bool, Option<Box<T>>) {
         let mut state = self.lock();
         if state.busy {
@@ -162,7 +162,7 @@ impl<T> Session<T> {
         (false, state.close())
     }
 
-    /// False: an operation has it. What was open is over.
+    /// Removes the session, with its open transaction. False: an operation has it.
     pub fn remove(&self) -> (bool, Option<Box<T>>) {
         let mut state = self.lock();
         if state.busy {
@@ -173,7 +173,7 @@ impl<T> Session<T> {
         (true, state.close())
     }
 
-    /// No operation has it, and no transaction is open: all of it can be read again from its row.
+    /// Returns true if no operation has it and no transaction is open: all of it can be read again from its row.
     pub fn is_idle(&self) -> bool {
         let state = self.lock();
         !state.busy && state.open.is_none()
@@ -214,15 +214,16 @@ impl<T> State<T> {
     }
 }
 
-pub(crate) struct Taken<T> {
+/// A request that [`Session::take`] accepted.
+pub(crate) struct Admission<T> {
     pub outcome: Outcome,
     pub stored: Stored,
     pub work: Option<Box<T>>,
     pub over: Option<Box<T>>,
 }
 
-/// A session in the hands of one operation, until it is dropped. Whoever dropped it without having begun what it wanted to
-/// begin has aborted it.
+/// A session that one operation has checked out, until it is dropped. Dropping it before the intended transaction has
+/// begun aborts the transaction.
 pub struct CheckedOut<'s, T> {
     sessions: &'s Sessions<T>,
     session: Arc<Session<T>>,
@@ -231,7 +232,7 @@ pub struct CheckedOut<'s, T> {
     outcome: Outcome,
     work: Option<Box<T>>,
     journal: Journal,
-    /// What became of the transaction in this operation.
+    /// Phase in which this operation ended the transaction.
     ended: Option<Phase>,
 }
 
@@ -240,11 +241,20 @@ impl<'s, T> CheckedOut<'s, T> {
         sessions: &'s Sessions<T>,
         session: Arc<Session<T>>,
         request: (i64, Intent),
-        taken: Taken<T>,
+        admission: Admission<T>,
         journal: Journal,
     ) -> CheckedOut<'s, T> {
         let (number, intent) = request;
-        CheckedOut { sessions, session, number, intent, outcome: taken.outcome, work: taken.work, journal, ended: None }
+        CheckedOut {
+            sessions,
+            session,
+            number,
+            intent,
+            outcome: admission.outcome,
+            work: admission.work,
+            journal,
+            ended: None,
+        }
     }
 
     pub fn id(&self) -> SessionId {
@@ -278,7 +288,7 @@ impl<'s, T> CheckedOut<'s, T> {
         self.sessions.make_room_for_transaction()
     }
 
-    /// The transaction that was to begin has begun, on the connection `owner`. `about` is kept for those who list open
+    /// The transaction that was to begin has begun, on the connection `owner`. `about` is kept for the list of open
     /// transactions.
     pub fn begin(&mut self, work: T, owner: u64, begun_wall: i64, about: Vec<u8>) {
         self.work = Some(Box::new(work));
@@ -293,30 +303,30 @@ impl<'s, T> CheckedOut<'s, T> {
         };
         self.session.lock().open = Some(open);
         self.sessions.opened(&self.session, owner);
-        self.sessions.figures().started.add(1);
+        self.sessions.statistics().started.add(1);
     }
 
-    /// Takes the transaction out, to be committed or aborted; say how it ended afterwards.
+    /// Takes the transaction out, to be committed or aborted; the caller reports the end afterwards.
     pub fn take_work(&mut self) -> Option<T> {
         self.work.take().map(|work| *work)
     }
 
-    /// Puts down in the transaction that it commits, for whoever asks again.
+    /// Records the commit in the transaction itself, for retries of the commit.
     pub fn record_commit(&self, txn: &mut Transaction, wall: i64) {
         let stored = self.journal.stored();
         if stored.further {
             crate::rows::delete_further(txn, self.session.id);
         }
         journal::put(txn, self.session.id, &Row::new(self.number, Ended::Committed, wall), Retry::Transaction);
-        self.sessions.figures().rows_written.add(1);
+        self.sessions.statistics().rows_written.add(1);
     }
 
     pub fn committed(&mut self) {
-        self.sessions.figures().committed.add(1);
+        self.sessions.statistics().committed.add(1);
         self.ended = Some(Phase::Committed);
     }
 
-    /// Drops what is open.
+    /// Aborts the open transaction.
     pub fn abort(&mut self) {
         self.work = None;
         if self.ended.is_none() {
@@ -324,8 +334,8 @@ impl<'s, T> CheckedOut<'s, T> {
         }
     }
 
-    /// Why somebody wants the operation to end, if so.
-    pub fn kill_wanted(&self) -> Option<Kill> {
+    /// Returns the reason for which the operation has to end, if it has to.
+    pub fn kill_requested(&self) -> Option<Kill> {
         self.session.lock().kill
     }
 
@@ -378,7 +388,7 @@ impl<T> Drop for CheckedOut<'_, T> {
         if self.is_of_transaction() && !still_open {
             self.sessions.closed(self.session.id, aborted);
         }
-        // gives back its snapshot and what it claimed
+        // releases its snapshot and its claims
         drop(over);
     }
 }

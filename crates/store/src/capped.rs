@@ -1,7 +1,7 @@
 //! Capped collections: bounded in bytes and perhaps in documents, read in the order of insertion, the oldest documents
 //! making room for new ones in the transaction that inserts these.
 //!
-//! The records stand by their `_id` as everywhere. A tree of its own keeps the order:
+//! The records are stored by their `_id` as everywhere. A tree of its own keeps the order:
 //!
 //! | key | value |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | `2` | the last position that was given, whether its record is still there or not |
 //!
 //! The next position is one more than the last, read in the transaction that writes it: of two that insert at the same
-//! time one meets a conflict and runs again, so positions are in the order of the commits, and who has read up to a
-//! position misses nothing behind it.
+//! time one gets a conflict and runs again, so positions are in the order of the commits, and a reader up to a
+//! position misses nothing before it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,13 +20,14 @@ use arbor_base::TreeId;
 use arbor_bson::{Doc, ValueRef};
 use arbor_txn::{Cursor, Transaction, View};
 
+use crate::noting::Emit;
 use crate::{Collection, Error, RecordCursor, Result};
 
 const POSITIONS: u8 = 0;
 const IDS: u8 = 1;
 const LAST: u8 = 2;
 
-/// What a capped collection may hold.
+/// The bounds of a capped collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CappedBounds {
     pub bytes_max: u64,
@@ -34,7 +35,7 @@ pub struct CappedBounds {
 }
 
 impl Collection {
-    /// None: it is not capped.
+    /// `None`: it is not capped.
     pub fn capped(&self) -> Option<CappedBounds> {
         self.order?;
         let number = |name| match self.options.get(name) {
@@ -48,7 +49,7 @@ impl Collection {
     }
 }
 
-/// Whether `options` are those of a capped collection.
+/// Returns true if `options` are those of a capped collection.
 pub(crate) fn is_capped(options: Doc<'_>) -> bool {
     matches!(options.get("capped"), Some(ValueRef::Bool(true)))
 }
@@ -61,7 +62,7 @@ fn id_row_key(id_key: &[u8]) -> Vec<u8> {
     [&[IDS], id_key].concat()
 }
 
-/// Refuses what would not fit into the empty collection.
+/// Refuses documents that would not fit into the empty collection.
 pub(crate) fn check_fits(collection: &Collection, doc: Doc<'_>) -> Result<()> {
     match collection.capped() {
         Some(bounds) if doc.as_bytes().len() as u64 > bounds.bytes_max => Err(Error::LargerThanCapped),
@@ -69,7 +70,7 @@ pub(crate) fn check_fits(collection: &Collection, doc: Doc<'_>) -> Result<()> {
     }
 }
 
-/// Notes the place of a record that was just put, and lets the oldest ones go that have no room beside it.
+/// Notes the position of a record that was just put, and removes the oldest ones beyond the bounds.
 pub(crate) fn inserted(txn: &mut Transaction, collection: &Collection, id_key: &[u8]) -> Result<()> {
     let (Some(order), Some(bounds)) = (collection.order, collection.capped()) else { return Ok(()) };
     let position = last_position(txn, order)? + 1;
@@ -79,7 +80,7 @@ pub(crate) fn inserted(txn: &mut Transaction, collection: &Collection, id_key: &
     make_room(txn, collection, bounds)
 }
 
-/// Notes the places of records, the first one first, in an order that is empty.
+/// Notes the positions of records, in their order, in an order tree that is empty.
 pub(crate) fn place_all<'k>(txn: &mut Transaction, order: TreeId, id_keys: impl Iterator<Item = &'k [u8]>) {
     let mut last = 0u64;
     for id_key in id_keys {
@@ -90,7 +91,7 @@ pub(crate) fn place_all<'k>(txn: &mut Transaction, order: TreeId, id_keys: impl 
     txn.put(order, [LAST], last.to_be_bytes());
 }
 
-/// Lets the oldest records go until the others are within bounds.
+/// Removes the oldest records until the others are within bounds.
 pub(crate) fn make_room(txn: &mut Transaction, collection: &Collection, bounds: CappedBounds) -> Result<()> {
     loop {
         let (count, bytes) = (crate::count(txn, collection)?, crate::data_size(txn, collection)?);
@@ -104,11 +105,11 @@ pub(crate) fn make_room(txn: &mut Transaction, collection: &Collection, bounds: 
         let doc = oldest.doc().to_buf();
         drop(oldest);
         // COMPAT: MongoDB's oplog has no entries of it either: every member makes room by itself
-        crate::write::delete_told(txn, collection, doc.as_doc(), false)?;
+        crate::write::delete_with(txn, collection, doc.as_doc(), Emit::Nothing)?;
     }
 }
 
-/// Forgets the place of a record that was deleted.
+/// Removes the position of a record that was deleted.
 pub(crate) fn deleted(txn: &mut Transaction, collection: &Collection, id_key: &[u8]) -> Result<()> {
     let Some(order) = collection.order else { return Ok(()) };
     let row = id_row_key(id_key);
@@ -124,13 +125,13 @@ fn last_position(view: &(impl View + ?Sized), order: TreeId) -> Result<u64> {
     Ok(last.and_then(|last| <[u8; 8]>::try_from(&*last).ok()).map_or(0, u64::from_be_bytes))
 }
 
-/// What the tree of the order holds.
+/// Statistics of the tree of the order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Places {
     is_capped: bool,
     positions: u64,
     ids: u64,
-    /// Positions whose record is missing, or whose id stands at another position.
+    /// Positions whose record is missing, or whose id has another position.
     astray: u64,
 }
 
@@ -147,8 +148,8 @@ pub(crate) fn places(view: &(impl View + ?Sized), collection: &Collection) -> Re
     let Some(order) = collection.order else { return Ok(Places::default()) };
     let mut found = Places { is_capped: true, ..Places::default() };
     let mut cursor = view.cursor(order)?;
-    let mut stands = cursor.first()?;
-    while stands {
+    let mut valid = cursor.first()?;
+    while valid {
         match cursor.key().split_first() {
             Some((&POSITIONS, position)) => {
                 let id_key = cursor.value();
@@ -160,12 +161,12 @@ pub(crate) fn places(view: &(impl View + ?Sized), collection: &Collection) -> Re
             Some((&IDS, _)) => found.ids += 1,
             _ => {}
         }
-        stands = cursor.next()?;
+        valid = cursor.next()?;
     }
     Ok(found)
 }
 
-/// Records of a capped collection in the order of insertion. Every move answers whether the cursor stands on a record
+/// Records of a capped collection in the order of insertion. Every move returns true if the cursor is at a record
 /// afterwards.
 pub struct OrderCursor<'v> {
     order: Box<dyn Cursor + 'v>,
@@ -179,35 +180,35 @@ impl<'v> OrderCursor<'v> {
         Ok(OrderCursor { order: view.cursor(order)?, records: RecordCursor::new(view, collection)? })
     }
 
-    /// To the first record at or after a position; an empty target is the oldest one.
+    /// Moves to the first record at or after a position; an empty target is the oldest one.
     pub fn seek(&mut self, target: &[u8]) -> Result<bool> {
-        let stands = self.order.seek(target)?;
-        self.moved(stands)
+        let valid = self.order.seek(target)?;
+        self.moved(valid)
     }
 
     pub fn seek_before(&mut self, target: &[u8]) -> Result<bool> {
-        let stands = self.order.seek_before(target)?;
-        self.moved(stands)
+        let valid = self.order.seek_before(target)?;
+        self.moved(valid)
     }
 
     pub fn last(&mut self) -> Result<bool> {
-        let stands = self.order.seek_before(&[IDS])?;
-        self.moved(stands)
+        let valid = self.order.seek_before(&[IDS])?;
+        self.moved(valid)
     }
 
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
-        let stands = self.order.next()?;
-        self.moved(stands)
+        let valid = self.order.next()?;
+        self.moved(valid)
     }
 
     pub fn prev(&mut self) -> Result<bool> {
-        let stands = self.order.prev()?;
-        self.moved(stands)
+        let valid = self.order.prev()?;
+        self.moved(valid)
     }
 
-    fn moved(&mut self, stands: bool) -> Result<bool> {
-        if !stands || self.order.key().first() != Some(&POSITIONS) {
+    fn moved(&mut self, valid: bool) -> Result<bool> {
+        if !valid || self.order.key().first() != Some(&POSITIONS) {
             return Ok(false);
         }
         let id_key = self.order.value().to_vec();
@@ -235,7 +236,7 @@ fn corrupt(collection: &Collection, reason: &str) -> Error {
     Error::Corrupt { place: format!("capped collection {}", collection.namespace), reason: reason.into() }
 }
 
-/// Wakes who waits for new documents of a capped collection.
+/// Wakes readers that wait for new documents of a capped collection.
 #[derive(Debug, Default)]
 pub struct Arrivals {
     writes: Mutex<u64>,
@@ -243,7 +244,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Writers that are done. To be read before the snapshot that is looked at.
+    /// Writers that are done. To be read before the snapshot is taken.
     pub fn writes(&self) -> u64 {
         *self.lock()
     }

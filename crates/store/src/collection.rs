@@ -19,9 +19,9 @@ pub struct Collection {
     pub namespace: Namespace,
     /// The options of `create` that MongoDB shows in `listCollections`, verbatim.
     pub options: DocBuf,
-    /// How strings compare where a statement says nothing else, and in `_id`. Also part of the options.
+    /// Collation of statements that name none, and of `_id`. Also part of the options.
     pub collation: Collation,
-    /// Name of the engine that the tree of records lives on.
+    /// Name of the engine of the tree of records.
     pub engine: Arc<str>,
     /// Records: KeyString of `_id` under the collation -> document.
     pub tree: TreeId,
@@ -60,7 +60,7 @@ impl Collection {
         arbor_lang::number::exact_i64(self.options.get("expireAfterSeconds")?)
     }
 
-    /// The key under which the record with this `_id` stands.
+    /// Returns the key of the record with this `_id`.
     pub fn id_key(&self, id: ValueRef<'_>) -> Vec<u8> {
         self.collation.key_of(id).bytes
     }
@@ -115,7 +115,7 @@ impl Collection {
         }
     }
 
-    /// `changeStreamPreAndPostImages`: the history tells what documents were like before they changed.
+    /// `changeStreamPreAndPostImages`: the history has documents as they were before a change.
     pub fn keeps_pre_images(&self) -> bool {
         match self.options.get("changeStreamPreAndPostImages") {
             Some(ValueRef::Document(images)) => matches!(images.get("enabled"), Some(ValueRef::Bool(true))),
@@ -128,7 +128,7 @@ impl Collection {
         std::iter::once(self.tree).chain(self.order).chain(self.indexes.iter().map(|index| index.tree))
     }
 
-    /// Tells of writers that are done; of a capped collection only.
+    /// Notifies of writers that are done; of a capped collection only.
     pub fn arrivals(&self) -> &Arc<Arrivals> {
         &self.arrivals
     }
@@ -145,26 +145,26 @@ impl Collection {
 /// A collection whose catalogue entry stays as it is while this is held. Writers need one from before their transaction
 /// begins until it is committed; readers need none.
 #[derive(Debug)]
-pub struct Held {
+pub struct CollectionGuard {
     pub(crate) collection: Arc<Collection>,
     pub(crate) _guard: SharedGuard,
 }
 
-impl Held {
+impl CollectionGuard {
     pub fn collection(&self) -> &Arc<Collection> {
         &self.collection
     }
 }
 
-impl Deref for Held {
+impl Deref for CollectionGuard {
     type Target = Collection;
     fn deref(&self) -> &Collection {
         &self.collection
     }
 }
 
-/// Whoever held it has committed, or given up.
-impl Drop for Held {
+/// Notifies waiting readers: the writer that held it has committed or given up.
+impl Drop for CollectionGuard {
     fn drop(&mut self) {
         if self.collection.order.is_some() {
             self.collection.arrivals.note();

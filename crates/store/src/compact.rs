@@ -1,4 +1,4 @@
-//! Compacting a collection: its records and its indexes, one tree after the other. Readers and writers go on beside it.
+//! Compacting a collection: its records and its indexes, one tree after the other. Readers and writers continue meanwhile.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use arbor_txn::Error as TxnError;
 use crate::{Collection, Error, Namespace, Result, Store};
 
 impl Store {
-    /// Answers the bytes that went back to the file system; when `stop` answers true, those up to then.
+    /// Returns the bytes that went back to the file system; when `stop` answers true, those up to then.
     ///
     /// Trees on engines that compact nothing are passed over. Errors: `Unsupported` when none of the trees is on another;
     /// `NamespaceNotFound`, also when the collection was dropped meanwhile.
@@ -38,7 +38,7 @@ impl Store {
         }
     }
 
-    /// About how many bytes compaction could give back: what is free in the engine's files, and in those of the trees.
+    /// Returns about the number of bytes that compaction could free: free space in the engine's files, and in those of the trees.
     pub fn compactable_bytes(&self, namespace: &Namespace) -> Result<u64> {
         let collection = self.existing(namespace)?;
         let engine = self.transactions.engine();

@@ -29,8 +29,8 @@ pub enum Error {
     #[error("View depth too deep or view cycle detected; maximum depth is {max}", max = crate::VIEW_DEPTH_MAX)]
     ViewTooDeep,
     /// 13297 DatabaseDifferCase.
-    #[error("db already exists with different case already have: [{existing}] trying to create [{wanted}]")]
-    DatabaseDifferCase { existing: String, wanted: String },
+    #[error("db already exists with different case already have: [{existing}] trying to create [{requested}]")]
+    DatabaseDifferCase { existing: String, requested: String },
     /// 20 IllegalOperation: what may not be done to this namespace.
     #[error("{0}")]
     IllegalOperation(String),
@@ -59,7 +59,7 @@ pub enum Error {
     /// 16766.
     #[error("hashed indexes do not currently support array values. Found array at path: {path}")]
     HashedArray { path: String },
-    /// 16755, 13026 or 13027: what stands at the place of a geo index is none.
+    /// 16755, 13026 or 13027: the value of a geo field is no location.
     #[error("{reason}")]
     Geo { code: i32, reason: String },
     /// The filter of a partial index does not parse.
@@ -71,7 +71,7 @@ pub enum Error {
     /// 2 BadValue.
     #[error("object to insert exceeds cappedMaxSize")]
     LargerThanCapped,
-    /// 72 InvalidOptions: an engine that nobody knows, or that is not in this build.
+    /// 72 InvalidOptions: an engine that is unknown, or not in this build.
     #[error("{name} is not a registered storage engine for this server, which has {known}")]
     UnknownEngine { name: String, known: String },
     /// 2 BadValue: `storageEngine` is not the options of one engine.
@@ -98,7 +98,7 @@ pub enum Error {
     /// 263 OperationNotSupportedInTransaction.
     #[error("{0}")]
     NotInTransaction(String),
-    /// The caller wanted it to stop.
+    /// The caller asked it to stop.
     #[error("the operation was interrupted")]
     Interrupted,
     #[error("{reason}")]
@@ -111,7 +111,7 @@ pub enum Error {
     Txn(#[from] arbor_txn::Error),
 }
 
-/// Why indexes could not be made or dropped, by MongoDB's code.
+/// The reason why indexes could not be made or dropped, by MongoDB's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexProblem {
     /// 67 CannotCreateIndex.

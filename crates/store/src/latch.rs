@@ -43,7 +43,7 @@ impl Latch {
         SharedGuard(self.clone())
     }
 
-    /// Gives up after `patience`, so that those who want it shared do not wait long for one who holds it long.
+    /// Gives up after `patience`, so that shared lockers do not wait long for another long holder.
     pub fn write_within(self: &Arc<Latch>, patience: Duration) -> Option<ExclusiveGuard> {
         let until = Instant::now() + patience;
         let mut state = self.lock();

@@ -4,15 +4,15 @@
 //! |---|---|
 //! | `store.rs`, `collection.rs`, `latch.rs`, `namespace.rs`, `capped.rs` | [`Store`] and what it shows; capped collections |
 //! | `catalogue/` | the catalogue in memory and its rows; its changes: collections, views, time series, indexes; options of trees |
-//! | `index/` | what an index may be, and be beside others; the keys of a document in indexes of every kind; their use |
+//! | `index/` | index specifications and conflicts between them; the keys of a document in indexes of every kind; usage counters |
 //! | `read/` | records and entries: cursors, layout; collections as a snapshot has them |
 //! | `write/` | [`insert`], [`update`], [`delete`] |
-//! | `build/`, `rebuild.rs` | index builds; building the indexes of a collection anew |
-//! | `follow/` | what long changes share that let writers go on |
+//! | `build/`, `rebuild.rs` | index builds; rebuilding the indexes of a collection |
+//! | `follow/` | the common part of long changes that do not block writers |
 //! | `sort/` | the external sort of index builds and of queries; rows that queries keep on disk |
 //! | `switch/` | the live change of a collection's engine |
 //! | `compact.rs` | compacting a collection's trees |
-//! | `noting/` | what the readers of the history are told |
+//! | `noting/` | notes of changes for the readers of the history |
 //! | `open_transaction.rs` | transactions of several statements |
 //! | `validate.rs` | the proof that indexes and collection agree |
 
@@ -45,7 +45,7 @@ pub use catalogue::change_index::{Conversion, IndexChange, IndexChanged, IndexCh
 pub use catalogue::change_indexes::{INDEXES_MAX, IndexSelection, IndexesCreated};
 pub use catalogue::tree_options::{EngineNames, TreeDefaults};
 pub use catalogue::view::{VIEW_DEPTH_MAX, ViewDefinition};
-pub use collection::{Collection, Held};
+pub use collection::{Collection, CollectionGuard};
 pub use error::{Error, IndexProblem, Result};
 pub use follow::{Phase, Unwatched, Watch};
 pub use index::geo_keys::GeoKeys;
@@ -67,4 +67,4 @@ pub use store::{Store, StoreOptions};
 pub use switch::{EngineChange, Switched};
 pub use validate::{IndexReport, Report};
 pub use write::key_generator::KeyGenerator;
-pub use write::{ToldAs, delete, insert, update};
+pub use write::{UpdateKind, delete, insert, update};

@@ -64,7 +64,7 @@ impl Namespace {
         Ok(Namespace { full, db_len: db.len() })
     }
 
-    /// From `db.collection`; the first dot divides.
+    /// Parses `db.collection`; the first dot divides.
     pub fn parse(full: &str) -> Result<Namespace> {
         match full.split_once('.') {
             Some((db, collection)) => Namespace::new(db, collection),
@@ -85,27 +85,27 @@ impl Namespace {
         &self.full
     }
 
-    /// Whether it is one of the `system.` collections.
+    /// Returns true if it is one of the `system.` collections.
     pub fn is_system(&self) -> bool {
         self.collection().starts_with("system.")
     }
 
-    /// Whether it is the name under which the database's views can be read.
+    /// Returns true if it is the name under which the database's views can be read.
     pub fn is_system_views(&self) -> bool {
         self.collection() == "system.views"
     }
 
-    /// Whether it is the collection behind a time series.
+    /// Returns true if it is the collection behind a time series.
     pub fn is_buckets(&self) -> bool {
         self.collection().starts_with(BUCKETS_PREFIX)
     }
 
-    /// Whether only the server writes it: what the members of a set agreed on, versions, and what shows the sessions.
+    /// Returns true if only the server writes it: collections for settings of the set, versions, and session listings.
     pub fn is_of_server(&self) -> bool {
         OF_SERVER.contains(&self.as_str())
     }
 
-    /// What may not be created, although it may be named in a query.
+    /// Rejects names that may not be created, although a query may use them.
     pub fn check_creatable(&self) -> Result<()> {
         if self.collection().contains('$') {
             return invalid(self.as_str(), "the collection name holds '$'");

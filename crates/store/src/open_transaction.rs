@@ -1,10 +1,10 @@
 //! Transactions of several statements: a snapshot and writes of many collections, committed together or not at all.
 //!
-//! No latch is held between two statements. A collection that is first looked at must be in the catalogue as the snapshot
+//! No latch is held between two statements. A collection that is first accessed must be in the catalogue as the snapshot
 //! has it; one that was written must still be so at the commit, which holds the latches of all of these. So changes of the
 //! catalogue never wait for a transaction; the transaction fails.
 //!
-//! A collection that the transaction creates has its row among the writes. It is the transaction's alone until the commit.
+//! A collection that the transaction creates has its row among the writes. Only the transaction sees it until the commit.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ pub struct OpenTransaction {
 
 struct State {
     txn: Transaction,
-    /// Collections of the catalogue that statements looked at.
+    /// Collections of the catalogue that statements accessed.
     seen: BTreeMap<Namespace, Seen>,
     created: BTreeMap<Namespace, Arc<Collection>>,
 }
@@ -41,7 +41,7 @@ struct Seen {
 }
 
 impl OpenTransaction {
-    /// Its snapshot is that of this moment.
+    /// Begins a transaction with a snapshot of this moment.
     pub fn begin(store: &Arc<Store>) -> Result<OpenTransaction> {
         let txn = store.transactions.begin_open()?;
         let state = State { txn, seen: BTreeMap::new(), created: BTreeMap::new() };
@@ -49,7 +49,7 @@ impl OpenTransaction {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // who holds it panics only in a statement; the owner aborts the transaction then
+        // its holder panics only in a statement; the owner aborts the transaction then
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,14 +68,14 @@ impl OpenTransaction {
         self.state().txn.is_empty()
     }
 
-    /// For reading. None: there is no such collection.
+    /// Returns the collection for reading. `None`: there is no such collection.
     ///
     /// Errors: `SnapshotUnavailable` when it was created, changed or dropped after the snapshot.
     pub fn collection(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
         self.state().find(&self.store, namespace, false)
     }
 
-    /// For writing, which must be finished by this transaction's commit. Errors: also `NotInTransaction` for a capped one.
+    /// Returns the collection for writing by this transaction. Errors: also `NotInTransaction` for a capped one.
     pub fn collection_to_write(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
         let found = self.state().find(&self.store, namespace, true)?;
         match found.filter(|found| found.order.is_some()) {
@@ -87,7 +87,7 @@ impl OpenTransaction {
         }
     }
 
-    /// The same, created without options when it does not exist.
+    /// Like [`OpenTransaction::collection_to_write`], but creates the collection, without options, if it does not exist.
     pub fn collection_or_create(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
         match self.collection_to_write(namespace)? {
             Some(collection) => Ok(collection),
@@ -143,9 +143,9 @@ impl OpenTransaction {
         Ok(IndexesCreated { before, after: before + created.len(), created_collection, created })
     }
 
-    /// Answers the position of the commit; when nothing was written, that of the snapshot.
+    /// Returns the position of the commit; when nothing was written, that of the snapshot.
     ///
-    /// Errors: `Conflict` when another commit came first, or changed what this transaction stands on. Nothing is written
+    /// Errors: `Conflict` when another commit came first, or changed what this transaction depends on. Nothing is written
     /// then.
     pub fn commit(self, durability: Durability) -> Result<Position> {
         let OpenTransaction { store, state } = self;
@@ -213,7 +213,7 @@ impl State {
             match (&now, &then) {
                 (None, None) => return Ok(None),
                 (Some(now), Some(then)) if Arc::ptr_eq(now, then) => return Ok(Some(now.clone())),
-                // what the snapshot shows is on its way into the catalogue
+                // the change that the snapshot shows is about to be published in the catalogue
                 _ if publishing => std::thread::yield_now(),
                 _ => return Err(Error::SnapshotUnavailable(namespace.clone())),
             }
@@ -223,7 +223,7 @@ impl State {
     fn create(&mut self, store: &Store, namespace: &Namespace, options: &DocBuf) -> Result<Arc<Collection>> {
         store.check_name(namespace)?;
         store.refuse_view(namespace)?;
-        store.look_at_catalogue(|catalogue| catalogue.check_case(namespace.db()))?;
+        store.with_catalogue(|catalogue| catalogue.check_case(namespace.db()))?;
         self.txn.claim(CATALOGUE, &catalogue::collection_key(namespace))?;
         let collection = Arc::new(store.put_new_collection(&mut self.txn, namespace, options)?);
         self.created.insert(namespace.clone(), collection.clone());

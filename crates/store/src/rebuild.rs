@@ -1,5 +1,5 @@
-//! `reIndex`: every index of a collection is built anew, one after the other, as every index is built, and put in the place
-//! of the old one. One that cannot be built stays as it is, and so do those behind it.
+//! `reIndex`: every index of a collection is rebuilt, one after the other, like any index build, and put in the place
+//! of the old one. One that cannot be built stays as it is, and so do those after it.
 
 use uuid::Uuid;
 
@@ -8,8 +8,8 @@ use crate::index::spec::IndexSpec;
 use crate::{Error, Namespace, Result, Store};
 
 impl Store {
-    /// Answers how many secondary indexes were built. The index on `_id` is the records themselves. Indexes that are dropped
-    /// meanwhile are passed over.
+    /// Returns the number of secondary indexes built. The index on `_id` is the records themselves. Indexes that are dropped
+    /// meanwhile are skipped.
     pub fn rebuild_indexes(&self, namespace: &Namespace, settings: BuildSettings<'_>) -> Result<usize> {
         let missing = || Error::NamespaceNotFound(namespace.clone());
         let collection = self.collection(namespace).ok_or_else(missing)?;

@@ -1,4 +1,4 @@
-//! The door to collections: lookups, holding one for a write, opening.
+//! [`Store`]: entry point to collections: lookups, holding one for a write, opening.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::build::Builds;
 use crate::catalogue::{self, CATALOGUE, Catalogue};
 use crate::latch::ExclusiveGuard;
 use crate::switch::Switches;
-use crate::{Collection, Error, Held, Namespace, Result, TreeDefaults, UnfinishedBuild};
+use crate::{Collection, CollectionGuard, Error, Namespace, Result, TreeDefaults, UnfinishedBuild};
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -23,7 +23,7 @@ pub struct StoreOptions {
     pub build_memory_bytes: usize,
     /// Collections up to this size are indexed inside one transaction, without a checkpoint.
     pub build_in_transaction_bytes: u64,
-    /// What new trees are created with.
+    /// Default options of new trees.
     pub trees: TreeDefaults,
 }
 
@@ -41,14 +41,14 @@ impl Default for StoreOptions {
 /// Collections and their indexes over one [`Transactions`]. Shared by all threads.
 ///
 /// Readers: [`Store::snapshot`], then plan (an index in the catalogue is whole in every later snapshot, and multikey
-/// flags are set before the commit that needs them). Who takes collection and view by themselves, in this order, may
-/// meet `UnknownTree`: the collection or index was dropped in between.
+/// flags are set before the commit that needs them). A caller that takes collection and view by itself, in this order, may
+/// get `UnknownTree`: the collection or index was dropped in between.
 ///
 /// Writers: [`Store::hold`] the collection before the transaction begins, until it is committed.
 ///
-/// Lock order: `several`, then latches by namespace, then `changing`, then what `txn` locks. A collection may get another
-/// name while somebody waits for its latch, so the order of the names alone would not do: who wants more than one latch
-/// holds `several`.
+/// Lock order: `several`, then latches by namespace, then `changing`, then what `txn` locks. A collection may be
+/// renamed while a thread waits for its latch, so the order of the names alone is not enough: a thread that takes more than
+/// one latch holds `several`.
 pub struct Store {
     pub(crate) transactions: Arc<Transactions>,
     catalogue: ArcSwap<Catalogue>,
@@ -75,9 +75,9 @@ impl Store {
         let mut txn = transactions.begin()?;
         txn.create_fixed_tree(CATALOGUE, Default::default())?;
         txn.commit(Durability::Applied)?;
-        let catalogue::Loaded { catalogue, broken_off, unfinished } =
+        let catalogue::Loaded { catalogue, interrupted, unfinished } =
             catalogue::load(&transactions.read()?, options.trees.home)?;
-        broken_off.into_iter().try_for_each(|tree| drop_broken_off(&transactions, tree))?;
+        interrupted.into_iter().try_for_each(|tree| drop_interrupted(&transactions, tree))?;
         let catalogue = ArcSwap::from_pointee(catalogue);
         Ok(Store {
             transactions,
@@ -129,19 +129,19 @@ impl Store {
     }
 
     /// The collection with its latch held shared. Not twice by one thread.
-    pub fn hold(&self, namespace: &Namespace) -> Option<Held> {
+    pub fn hold(&self, namespace: &Namespace) -> Option<CollectionGuard> {
         loop {
             let collection = self.collection(namespace)?;
             let guard = collection.latch.read();
             let now = self.collection(namespace)?;
             if Arc::ptr_eq(&collection.latch, &now.latch) {
-                return Some(Held { collection: now, _guard: guard });
+                return Some(CollectionGuard { collection: now, _guard: guard });
             }
         }
     }
 
     /// The collection held for a write, created without options when it does not exist.
-    pub fn hold_or_create(&self, namespace: &Namespace) -> Result<Held> {
+    pub fn hold_or_create(&self, namespace: &Namespace) -> Result<CollectionGuard> {
         loop {
             if let Some(held) = self.hold(namespace) {
                 return Ok(held);
@@ -162,16 +162,16 @@ impl Store {
         }
     }
 
-    /// The same for who waits no longer than `patience`: `None` when somebody holds the latch still.
+    /// Like [`Store::hold_exclusive`], with a timeout: `None` if the latch is still held after it.
     /// Errors: `NamespaceNotFound`.
     pub(crate) fn hold_exclusive_within(
         &self,
         namespace: &Namespace,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<(Arc<Collection>, ExclusiveGuard)>> {
         let missing = || Error::NamespaceNotFound(namespace.clone());
         let collection = self.collection(namespace).ok_or_else(missing)?;
-        let Some(guard) = collection.latch.write_within(patience) else { return Ok(None) };
+        let Some(guard) = collection.latch.write_within(timeout) else { return Ok(None) };
         let now = self.collection(namespace).ok_or_else(missing)?;
         Ok(Arc::ptr_eq(&collection.latch, &now.latch).then_some((now, guard)))
     }
@@ -181,7 +181,7 @@ impl Store {
         self.catalogue.load().databases.keys().cloned().collect()
     }
 
-    /// The collection that a tree belongs to, by its records or an index, and the tree's engine. Looks at all: for errors.
+    /// Returns the collection that a tree belongs to, by its records or an index, and the tree's engine. Searches all: for errors.
     pub fn owner_of(&self, tree: TreeId) -> Option<(Namespace, Arc<str>)> {
         let catalogue = self.catalogue.load();
         let mut all = catalogue.databases.values().flat_map(|database| database.collections.values());
@@ -198,11 +198,11 @@ impl Store {
         catalogue.databases.get(db).map(|own| own.collections.values().cloned().collect()).unwrap_or_default()
     }
 
-    pub(crate) fn look_at_catalogue<T>(&self, work: impl FnOnce(&Catalogue) -> T) -> T {
+    pub(crate) fn with_catalogue<T>(&self, work: impl FnOnce(&Catalogue) -> T) -> T {
         work(&self.catalogue.load())
     }
 
-    /// To be held by who takes more than one latch, from before the first of them.
+    /// To be held by a thread that takes more than one latch, from before the first of them.
     pub(crate) fn lock_several(&self) -> MutexGuard<'_, ()> {
         self.several.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -224,7 +224,7 @@ impl Store {
         self.commit_change_at(txn, change).map(drop)
     }
 
-    /// The same, with the position of the commit.
+    /// Like [`Store::commit_change`], but returns the position of the commit.
     pub(crate) fn commit_change_at(&self, txn: Transaction, change: impl FnOnce(&mut Catalogue)) -> Result<Position> {
         let _publishing = Publishing::begin(&self.publishing);
         let committed = txn.commit(Durability::Applied);
@@ -236,14 +236,14 @@ impl Store {
         Ok(committed?)
     }
 
-    /// Whether a snapshot may show a change that the catalogue does not.
+    /// Returns true if a snapshot may show a change that the catalogue does not.
     pub(crate) fn is_publishing(&self) -> bool {
         self.publishing.load(Ordering::SeqCst)
     }
 }
 
 /// A tree of an engine that cannot be opened waits for a start at which it can.
-fn drop_broken_off(transactions: &Transactions, tree: TreeId) -> Result<()> {
+fn drop_interrupted(transactions: &Transactions, tree: TreeId) -> Result<()> {
     let mut txn = transactions.begin()?;
     txn.drop_tree(tree);
     txn.delete(CATALOGUE, catalogue::build_key(tree));

@@ -15,12 +15,12 @@ use crate::{Collection, Error, Index, Namespace, RecordCursor, Result, Store, re
 /// Findings beyond this number are counted and not described.
 const PROBLEMS_MAX: usize = 100;
 
-/// Figures and findings; clean when `problems` is empty.
+/// Statistics and findings; clean when `problems` is empty.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub records: u64,
     pub data_bytes: u64,
-    /// Records whose bytes are no valid document, or stand under a wrong key.
+    /// Records whose bytes are no valid document, or are stored under a wrong key.
     pub corrupt_records: u64,
     /// `_id_` first.
     pub indexes: Vec<IndexReport>,
@@ -104,8 +104,8 @@ impl Check<'_> {
         let mut expected = vec![0; self.collection.indexes.len()];
         let mut cursor = RecordCursor::new(self.view, self.collection)?;
         let mut last: Option<Vec<u8>> = None;
-        let mut stands = cursor.first()?;
-        while stands {
+        let mut valid = cursor.first()?;
+        while valid {
             stop::tick_for(cursor.doc().as_bytes().len())?;
             let (id_key, doc) = (cursor.id_key(), cursor.doc());
             self.report.records += 1;
@@ -115,7 +115,7 @@ impl Check<'_> {
             }
             last = Some(id_key.to_vec());
             self.record(id_key, doc, &mut expected)?;
-            stands = cursor.next()?;
+            valid = cursor.next()?;
         }
         self.counters()?;
         self.order()?;
@@ -149,7 +149,7 @@ impl Check<'_> {
         let placed = doc.get("_id").is_some_and(|id| self.collection.id_key(id) == id_key);
         if !sound || !placed {
             self.report.corrupt_records += 1;
-            let what = if sound { "stands under another _id" } else { "is no valid document" };
+            let what = if sound { "is stored under another _id" } else { "is no valid document" };
             self.report.found(format!("the record at {} {what}", hex(id_key)));
             return Ok(());
         }
@@ -186,8 +186,8 @@ impl Check<'_> {
         let mut entries = 0;
         let mut cursor = self.view.cursor(index.tree)?;
         let mut last: Option<Vec<u8>> = None;
-        let mut stands = cursor.first()?;
-        while stands {
+        let mut valid = cursor.first()?;
+        while valid {
             stop::tick()?;
             entries += 1;
             if last.as_deref().is_some_and(|last| last >= cursor.key()) {
@@ -197,7 +197,7 @@ impl Check<'_> {
                 self.entry(index, cursor.key(), cursor.value())?;
             }
             last = Some(cursor.key().to_vec());
-            stands = cursor.next()?;
+            valid = cursor.next()?;
         }
         if entries != expected {
             self.report.found(format!("index {}: {entries} entries for {expected} keys", index.name));
@@ -218,7 +218,7 @@ impl Check<'_> {
         if keystring::decode(parts.values, type_bits, &index.descending()).is_err() {
             self.report.found(format!("index {}: the values at {} do not decode", index.name, hex(key)));
         }
-        // a document with a hundred thousand keys has as many entries one behind the other
+        // a document with a hundred thousand keys has as many consecutive entries
         if self.last.as_ref().is_none_or(|last| last.id_key != parts.id_key) {
             let doc = record(self.view, self.collection, parts.id_key)?;
             self.last = doc.map(|doc| OwnKeys::of(index, parts.id_key, Doc::trusted(&doc))).transpose()?;

@@ -1,4 +1,4 @@
-//! Which snapshots transactions still write against: conflict entries before the oldest of them are forgotten.
+//! The snapshots that transactions still write against: conflict entries before the oldest of them are forgotten.
 //!
 //! I1: a ticket's position is read under its shard's lock *before* the transaction takes its snapshot, so it is never
 //! after the snapshot. The commit leader is the only one that raises the published position and that asks for the

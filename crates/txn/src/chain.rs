@@ -1,4 +1,4 @@
-//! A transaction that is larger than one record of the log stands in several: a chain of links, one behind the other, whose
+//! A transaction that is larger than one record of the log is split across several: a chain of consecutive links, whose
 //! pieces together are the bytes of the one record (`record.rs`).
 //!
 //! | size | link |
@@ -17,9 +17,9 @@
 //!   up to the last link before any of it is durable in an engine.
 //! - C3: links that are not followed by their chain's next link are void: a crash or a full disk came in between. Readers
 //!   pass over them.
-//! - C4: recovery, before there are readers, applies a chain link by link: first it looks for the last link, then each link is
+//! - C4: recovery, before there are readers, applies a chain link by link: first it finds the last link, then each link is
 //!   a batch of the operations that end in it, at its own position. So it holds one link, and an engine that a crash then
-//!   leaves inside of the chain goes on behind the link that it has.
+//!   leaves inside of the chain continues after the link that it has.
 
 use arbor_base::Position;
 use arbor_engine::Op;
@@ -34,7 +34,7 @@ const HEAD_BYTES: usize = 30;
 /// The longest record that need not be cut.
 pub(crate) const PIECE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - HEAD_BYTES;
 
-/// A link of so many bytes is worth a sync of its own.
+/// A link of this size is worth a sync of its own.
 const SYNCED_BYTES: usize = 4 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl<'l> ChainWriter<'l> {
         ChainWriter { log, head, link: vec![0; HEAD_BYTES], piece_bytes: piece_bytes.min(PIECE_BYTES_MAX), bytes: 0 }
     }
 
-    /// `begun` is the record up to its operations. Answers the position of the last link. After an error the links that are
+    /// `begun` is the record up to its operations. Returns the position of the last link. After an error the links that are
     /// in the log are void.
     pub fn write(mut self, begun: &[u8], ops: &[Op]) -> arbor_log::Result<(Position, u64)> {
         self.push(begun)?;
@@ -140,7 +140,7 @@ impl<'l> ChainWriter<'l> {
         self.link[..HEAD_BYTES].copy_from_slice(&self.head.encode());
         let position = self.log.append(&[&self.link])?;
         if self.link.len() >= SYNCED_BYTES {
-            // Written while the next links are made, not all at once when somebody waits for it.
+            // Written while the next links are made, not all at once when a thread waits for it.
             self.log.request_sync();
         }
         self.bytes += self.link.len() as u64;
@@ -165,21 +165,21 @@ impl<'p> Link<'p> {
     }
 }
 
-/// What a payload of the log is to its reader.
+/// A payload of the log, by its meaning for the reader.
 #[derive(Debug, PartialEq)]
 pub enum Part {
     /// It is a record, or completes one.
     Record(Record),
     /// A link; more must follow.
     Link,
-    /// A link whose chain began so many positions before it, where the reader has not been.
+    /// A link whose chain began this many positions before it, at a position that was not read.
     Inside(u32),
 }
 
-/// Puts the records of a log together, of which some stand in chains. It is handed every payload in order.
+/// Assembles the records of a log, some of which are split into chains. It is given every payload in order.
 #[derive(Debug, Default)]
 pub struct Assembler {
-    /// Of the links so far.
+    /// Bytes of the links so far.
     record: Vec<u8>,
     /// Number of the next link; 0 outside of a chain.
     next: u32,
@@ -208,7 +208,7 @@ impl Assembler {
         Ok(Part::Record(record?))
     }
 
-    /// Whether links were taken whose chain is not complete.
+    /// Returns true if links were taken whose chain is not complete.
     pub fn is_inside(&self) -> bool {
         self.next > 0
     }
@@ -233,7 +233,7 @@ mod tests {
 
     fn record() -> Record {
         let tree = TreeId(20);
-        let note = |n: usize| Note { tree, about: vec![n as u8; n], told: record::Told::Op(n) };
+        let note = |n: usize| Note { tree, about: vec![n as u8; n], value: record::NoteValue::Op(n) };
         let put = |n: usize| Op::Put { tree, key: vec![n as u8], value: vec![n as u8; n * 3] };
         Record {
             stamp: Stamp { time: 70, wall: -3 },
@@ -283,7 +283,7 @@ mod tests {
             assert_eq!(assembler.take(&other.encode()), Ok(Part::Record(other.clone())));
             links[..cut].iter().for_each(|link| assert_eq!(assembler.take(link), Ok(Part::Link)));
             let ends: Vec<_> = links.iter().map(|link| assembler.take(link).unwrap()).collect();
-            assert_eq!(ends.last(), Some(&Part::Record(record.clone())), "the same chain anew, cut {cut}");
+            assert_eq!(ends.last(), Some(&Part::Record(record.clone())), "the same chain again, cut {cut}");
             assert_eq!(assembler.take(&links[cut]), Ok(Part::Inside(cut as u32)));
         }
     }

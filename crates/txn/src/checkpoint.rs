@@ -1,7 +1,7 @@
-//! The thread that moves the replay point forward, and looks after the space on the device.
+//! The thread that moves the replay point forward, and watches the space on the device.
 //!
-//! A checkpoint: the log is made durable up to its end, the engine makes its state durable, the log is trimmed behind it
-//! (and behind what is held for other readers of the log, and behind the history that is to be kept). The log comes first, so that the engine does not
+//! A checkpoint: the log is made durable up to its end, the engine makes its state durable, the log is trimmed up to it
+//! (except what is held for its other readers, and the history that is to be kept). The log comes first, so that the engine does not
 //! survive a power failure at a position that the log never reached.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +15,13 @@ use crate::commit::{CommitPath, log_error};
 use crate::follower::LogHolds;
 use crate::{Error, Result, Space};
 
-/// How often the thread looks at the clock, the log bytes and the free space.
+/// Interval at which the thread checks the time, the log bytes and the free space.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Time between checkpoints while there is little space.
 const LOW_DISTANCE: Duration = Duration::from_secs(2);
 
-/// What checkpoints have done since the start.
+/// Statistics of checkpoints since the start.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointStats {
     pub count: u64,
@@ -34,7 +34,7 @@ pub struct CheckpointStats {
 
 pub(crate) struct Checkpoints {
     path: Arc<CommitPath>,
-    /// Who else reads the log.
+    /// Positions of the log's other readers.
     holds: Arc<LogHolds>,
     /// One checkpoint at a time; the last checkpointed position.
     running: Mutex<Position>,

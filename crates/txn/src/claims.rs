@@ -1,7 +1,7 @@
-//! What open transactions are about to write. A transaction of several statements that would lose at its commit learns so
-//! at once, and two of them never go on writing one key.
+//! Claims: the write intents of open transactions. A transaction of several statements that would lose at its commit finds out
+//! at once, and two of them never continue with writes of one key.
 //!
-//! Keys are remembered by a 64-bit hash, as in `conflict.rs`. Other transactions neither claim nor look here.
+//! Keys are remembered by a 64-bit hash, as in `conflict.rs`. Other transactions neither claim keys nor check claims.
 //!
 //! Lock order: this one and the commit lock are never held together.
 
@@ -14,7 +14,7 @@ use crate::conflict::ByHash;
 
 #[derive(Default)]
 pub(crate) struct Claims {
-    /// Who claimed a key.
+    /// The owner of each claimed key.
     owners: Mutex<HashMap<u64, u64, ByHash>>,
     next_owner: AtomicU64,
 }
@@ -39,7 +39,7 @@ impl Claims {
 }
 
 impl OwnClaims {
-    /// Answers whether the key is this transaction's from now on (or was before).
+    /// Returns true if the key is this transaction's from now on (or was before).
     pub fn claim(&mut self, hash: u64) -> bool {
         let mut owners = self.claims.lock();
         match owners.get(&hash) {

@@ -6,12 +6,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// When a record was committed.
+/// The commit time of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The time of the record's first note; each further note has the next one. Zero in an empty record.
     pub time: u64,
-    /// What the system's clock showed: milliseconds since 1970.
+    /// The system's clock: milliseconds since 1970.
     pub wall: i64,
 }
 
@@ -33,7 +33,7 @@ fn system_ms() -> i64 {
 }
 
 impl Clock {
-    /// A stamp for a record with so many notes; at least one time is used up.
+    /// Returns a stamp for a record with `notes` notes; it uses up at least one time.
     pub fn stamp(&self, notes: usize) -> Stamp {
         let wall = self.system_ms();
         let now = (wall.max(0) as u64 / 1000) << 32 | 1;
@@ -44,12 +44,12 @@ impl Clock {
         Stamp { time: first_of(before), wall }
     }
 
-    /// Later stamps are behind `time`.
+    /// Makes later stamps greater than `time`.
     pub fn advance(&self, time: u64) {
         self.last.fetch_max(time, Ordering::AcqRel);
     }
 
-    /// What the system's clock shows: milliseconds since 1970.
+    /// Returns the system's clock: milliseconds since 1970.
     pub fn system_ms(&self) -> i64 {
         (self.system)()
     }

@@ -3,14 +3,14 @@
 //! A group's leader holds the commit lock from the conflict check to the publication; the wait for the fsync comes after
 //! it, by each committer for itself.
 //!
-//! What a failure leaves:
+//! Effects of a failure:
 //!
 //! | step | what fails | the group | afterwards |
 //! |---|---|---|---|
-//! | append | no space | refused, nothing written | writes go on when there is space |
+//! | append | no space | refused, nothing written | writes continue when there is space |
 //! | append | anything else | refused | poisoned (the log says so itself) |
-//! | apply | no space | **in the log, so it will happen**: its committers wait up to `apply_wait`, then get `CommittedNotApplied` | the batches stay pending and are applied before anything else; new writes are refused with `OutOfSpace` until then; reads go on |
-//! | apply | error or panic | `Poisoned`, outcome open until the next start | writes are refused, reads go on |
+//! | apply | no space | **in the log, so it will happen**: its committers wait up to `apply_wait`, then get `CommittedNotApplied` | the batches stay pending and are applied before anything else; new writes are refused with `OutOfSpace` until then; reads continue |
+//! | apply | error or panic | `Poisoned`, outcome open until the next start | writes are refused, reads continue |
 //! | fsync | error | `Poisoned`, visible, durability open | the log refuses every later append |
 //!
 //! Space that is not found is taken from the reserve once ([`Space`](crate::Space)); while space is low, writes are refused before
@@ -39,18 +39,18 @@ use crate::active::{ActiveTransactions, Ticket};
 use crate::chain::PIECE_BYTES_MAX;
 use crate::claims::{Claims, OwnClaims};
 use crate::clock::Clock;
+use crate::commit_waiters::{CommitWaiters, PositionReached};
 use crate::group::{Committed, Draft, PRUNE_AT, Request};
 use crate::held_states::Past;
-use crate::hub::{Arrival, Hub};
 use crate::queue::Queue;
 use crate::write_set::WriteSet;
 use crate::{Durability, Error, Options, Result, Retention, Space};
 
-/// What a large transaction takes while it commits: its operations, their bytes on the way to the log, and in the engine (LMDB
+/// Copies of a large transaction while it commits: its operations, their bytes on the way to the log, and in the engine (LMDB
 /// holds the pages that a transaction changes).
 const COMMIT_COPIES: usize = 3;
 
-/// How long the commit of a large transaction waits for memory.
+/// Timeout of the wait for memory by the commit of a large transaction.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct CommitPath {
@@ -73,8 +73,8 @@ pub(crate) struct CommitPath {
     /// Signalled when pending batches are applied.
     applied: Condvar,
     applied_lock: Mutex<()>,
-    /// What is published, and who waits for more of the history.
-    hub: Arc<Hub>,
+    /// The published position, and the waiters for more of the history.
+    waiters: Arc<CommitWaiters>,
     next_tree: AtomicU64,
     /// The last position in the log that ends a record: everything up to here will be visible.
     logged: AtomicU64,
@@ -100,12 +100,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl CommitPath {
     pub fn new(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options, mut committed: Committed) -> CommitPath {
         committed.prune_at = PRUNE_AT.min(options.conflict_keys_max + 1);
-        let hub = Arc::new(Hub::new(engine.applied(), log.durable()));
-        let synced = hub.clone();
+        let waiters = Arc::new(CommitWaiters::new(engine.applied(), log.durable()));
+        let synced = waiters.clone();
         log.on_sync(Arc::new(move |durable| synced.synced(durable)));
-        let _nobody_waits = hub.synced(log.durable());
+        let _no_waiters = waiters.synced(log.durable());
         CommitPath {
-            hub,
+            waiters,
             next_tree: AtomicU64::new(committed.next_tree),
             logged: AtomicU64::new(log.appended().0),
             large: Mutex::default(),
@@ -177,7 +177,7 @@ impl CommitPath {
     }
 
     pub fn register(&self) -> Ticket {
-        self.active.register(|| self.hub.published())
+        self.active.register(|| self.waiters.published())
     }
 
     pub fn open_claims(&self) -> OwnClaims {
@@ -188,7 +188,7 @@ impl CommitPath {
         &self.hasher
     }
 
-    /// What was committed up to here the conflict table may have forgotten.
+    /// Returns the position up to which the conflict table may have forgotten commits.
     pub fn conflict_floor(&self) -> Position {
         Position(self.conflict_floor.load(Ordering::Acquire))
     }
@@ -197,7 +197,7 @@ impl CommitPath {
         TreeId(self.next_tree.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The commit lock. Whoever holds it keeps every committer out.
+    /// Takes the commit lock, which keeps all other committers out.
     pub fn lock(&self) -> MutexGuard<'_, Committed> {
         lock(&self.committed)
     }
@@ -222,14 +222,14 @@ impl CommitPath {
         self.options.space.as_deref()
     }
 
-    /// A write found no space. Returns whether it may find some now.
+    /// A write found no space. Returns true if it may find some now.
     pub fn space_exhausted(&self) -> bool {
         self.space().is_some_and(Space::exhausted)
     }
 
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.hub.close();
+        self.waiters.close();
     }
 
     pub fn poisoned(&self) -> Option<&str> {
@@ -449,23 +449,23 @@ impl CommitPath {
     }
 
     pub fn published(&self) -> Position {
-        self.hub.published()
+        self.waiters.published()
     }
 
-    /// Up to where the history shows records: they are visible and on the disk.
+    /// Returns the last position that the history shows: records up to it are visible and on the disk.
     pub fn frontier(&self) -> Position {
-        self.hub.frontier()
+        self.waiters.frontier()
     }
 
     fn publish(&self, position: Position) {
-        if self.hub.publish(position) {
+        if self.waiters.publish(position) {
             self.log.request_sync();
         }
     }
 
     /// The moment when the history shows a position.
-    pub fn arrival(&self, position: Position) -> Arrival {
-        Arrival::new(self.hub.clone(), self.log.clone(), position)
+    pub fn position_reached(&self, position: Position) -> PositionReached {
+        PositionReached::new(self.waiters.clone(), self.log.clone(), position)
     }
 
     fn prune(&self, committed: &mut Committed, published: Position) {
@@ -501,7 +501,7 @@ impl Outcome {
     }
 }
 
-/// The same failure for another member of the group.
+/// Returns the error again, for another member of the group.
 fn again(error: &Error) -> Error {
     match error {
         Error::OutOfSpace { context } => Error::OutOfSpace { context: context.clone() },

@@ -1,9 +1,9 @@
 //! First committer wins: which keys were committed after which position.
 //!
 //! Keys are remembered by a 64-bit hash; two keys of one hash cost a needless retry and nothing else. The keys themselves
-//! stand in the window too, for deleted ranges, which compare them exactly. Entries leave once no active transaction
+//! are kept in the window too, for deleted ranges, which compare them exactly. Entries leave once no active transaction
 //! reads at a snapshot before them, or when there are too many: a transaction that stays open for long must not cost the
-//! memory of all that is committed meanwhile. Only who holds the commit lock touches the table.
+//! memory of all that is committed meanwhile. Only the holder of the commit lock accesses the table.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
@@ -32,7 +32,7 @@ impl Hasher for Identity {
 
 pub(crate) type ByHash = BuildHasherDefault<Identity>;
 
-/// What one transaction writes, as far as conflicts go.
+/// The writes of one transaction, as far as conflicts need them.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
     /// One per put, update or delete, in the order of the operations.
@@ -86,17 +86,17 @@ pub(crate) struct ConflictTable {
     /// Commits in the window that deleted a range.
     ranged: usize,
     floor: Position,
-    /// What the window holds: a key counts once per commit that wrote it, and every commit counts.
+    /// Size of the window: a key counts once per commit that wrote it, and every commit counts.
     size: usize,
 }
 
-/// What a commit adds to the size of the window.
+/// Returns what a commit adds to the size of the window.
 fn weight(footprint: &Footprint) -> usize {
     footprint.hashes.len() + 1
 }
 
 impl ConflictTable {
-    /// Whether a commit after `snapshot` wrote a key that this transaction writes.
+    /// Returns true if a commit after `snapshot` wrote a key that this transaction writes.
     pub fn conflicts(&self, snapshot: Position, footprint: &Footprint, ops: &[Op]) -> bool {
         let written_since = |hash: &u64| self.last_write.get(hash).is_some_and(|position| *position > snapshot);
         if footprint.hashes.iter().any(written_since) {
@@ -113,7 +113,7 @@ impl ConflictTable {
         })
     }
 
-    /// Whether a commit after `snapshot` wrote this key.
+    /// Returns true if a commit after `snapshot` wrote this key.
     pub fn conflicts_with_key(&self, snapshot: Position, hash: u64, tree: TreeId, key: &[u8]) -> bool {
         let in_a_range = || {
             let since = self.window.iter().rev().take_while(|commit| commit.position > snapshot);
@@ -144,7 +144,7 @@ impl ConflictTable {
         }
     }
 
-    /// Forgets the older part of a table that is larger than `size_max`, whoever may still need it: transactions that read
+    /// Forgets the older part of a table that is larger than `size_max`, even if it is still needed: transactions that read
     /// before [`ConflictTable::floor`] have to find out in another way what changed up to there.
     pub fn bound(&mut self, size_max: usize) {
         if self.size <= size_max {
@@ -271,7 +271,7 @@ mod tests {
         assert!(!table.conflicts(3, put("n")));
     }
 
-    /// A counter that is raised for ever must not look like a table of one key.
+    /// A counter that is raised again and again must not look like a table of one key.
     #[test]
     fn commits_of_one_key_count_each() {
         let mut table = Table::new();

@@ -10,15 +10,15 @@ pub enum Error {
     /// work may succeed on a new snapshot.
     #[error("write conflict: another transaction committed first")]
     Conflict,
-    /// Nothing was written. Reads go on; writes succeed again when there is space.
+    /// Nothing was written. Reads continue; writes succeed again when there is space.
     #[error("no space left on the device: {context}")]
     OutOfSpace { context: String },
     /// The transaction is committed in the log at this position and will be visible once the engine has space again (or
     /// after the next start); it must not be tried again.
     #[error("committed at {position}, but not visible yet: no space left on the device")]
     CommittedNotApplied { position: Position },
-    /// Writes are refused until the next start. The transaction that met the failure itself may or may not be there
-    /// after it.
+    /// Writes are refused until the next start. The writes of the transaction that encountered the failure may or may not be
+    /// there after it.
     #[error("writes are refused after a failure: {reason}")]
     Poisoned { reason: String },
     #[error("the store is closed")]
@@ -28,10 +28,10 @@ pub enum Error {
     /// The tree was never created, or is dropped at this snapshot.
     #[error("unknown tree {0}")]
     UnknownTree(TreeId),
-    /// A log record whose checksum is right does not decode.
-    #[error("log record {position} does not decode: {reason}")]
+    /// A log record with a valid checksum that cannot be decoded.
+    #[error("corrupt log record at {position}: {reason}")]
     CorruptRecord { position: Position, reason: &'static str },
-    /// Records of the log between the engine's state and the log's begin, or behind its end, are missing. A crash does not
+    /// Records of the log between the engine's state and the log's begin, or after its end, are missing. A crash does not
     /// cause this.
     #[error(
         "the log is damaged: it has records {first} to {last}, and the storage engine's state shows that records {} to {} \
@@ -48,7 +48,7 @@ pub enum Error {
     Engine(arbor_engine::Error),
     #[error(transparent)]
     Log(arbor_log::Error),
-    /// Nothing was written: the append failed and was taken back.
+    /// Nothing was written: the append failed and was rolled back.
     #[error("the commit was refused: {reason}")]
     Refused { reason: String },
 }

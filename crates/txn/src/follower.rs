@@ -1,4 +1,4 @@
-//! Following the log from a snapshot on: every committed change behind it, in order.
+//! Following the log from a snapshot on: every committed change after it, in order.
 //!
 //! While a follower lives, the log keeps what it has not read yet, whatever checkpoints do.
 
@@ -13,7 +13,7 @@ use crate::chain::{Assembler, Part};
 use crate::commit::{CommitPath, log_error};
 use crate::{Error, Result};
 
-/// From which position on somebody needs the log, by follower.
+/// First position that is needed, by follower.
 #[derive(Debug, Default)]
 pub(crate) struct LogHolds {
     positions: Mutex<(u64, BTreeMap<u64, Position>)>,
@@ -24,7 +24,7 @@ impl LogHolds {
         self.positions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records from here on are needed; beyond all positions when nobody follows.
+    /// Returns the first position that is needed; beyond all positions without followers.
     pub fn oldest(&self) -> Position {
         self.lock().1.values().min().copied().unwrap_or(Position(u64::MAX))
     }
@@ -48,9 +48,9 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Holds everything that the log has; [`Follower::begin_behind`] says what of it is wanted.
+    /// Holds everything that the log has; [`Follower::begin_after`] reduces it to what is needed.
     ///
-    /// A trim that was decided before this call spares what comes behind a snapshot that is taken after it: an engine is
+    /// A trim that was decided before this call spares what comes after a snapshot that is taken after it: an engine is
     /// never durable further than it has applied.
     pub(crate) fn new(holds: Arc<LogHolds>, path: Arc<CommitPath>) -> Follower {
         let id = holds.add();
@@ -58,7 +58,7 @@ impl Follower {
         Follower { holds, id, path, reader, assembler: Assembler::default() }
     }
 
-    pub(crate) fn begin_behind(&mut self, position: Position) {
+    pub(crate) fn begin_after(&mut self, position: Position) {
         self.reader = self.path.log().read(position.next());
         self.holds.lock().1.insert(self.id, position.next());
     }
@@ -90,7 +90,7 @@ impl Follower {
         Ok(None)
     }
 
-    /// What was read so far may go.
+    /// Releases what was read so far.
     pub fn release(&self) {
         self.holds.lock().1.insert(self.id, self.reader.position());
     }

@@ -1,4 +1,4 @@
-//! One group on its way: the requests, what is admitted of them, and the state they are admitted against.
+//! A group of commits: the requests, which of them are admitted, and the state against which they are checked.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ pub(crate) struct Committed {
     /// In the log, not yet in the engine, which had no space.
     pub pending: Vec<Batch>,
     pub prune_at: usize,
-    /// Of the last note that was committed.
+    /// Time of the last note that was committed.
     pub last_time: u64,
 }
 
@@ -85,7 +85,7 @@ impl Request {
         Ok(Request { snapshot, ops, counters, record, chained, notes: notes.len(), footprint })
     }
 
-    /// What it counts in its group.
+    /// Returns the bytes that it counts in its group.
     pub fn weight(&self) -> usize {
         if self.chained { usize::MAX } else { self.record.len() }
     }
@@ -95,7 +95,7 @@ impl Request {
     }
 }
 
-/// What the engine would refuse must not reach the log.
+/// Rejects operations that the engine would refuse: they must not reach the log.
 fn check_ops(engine: &dyn Engine, ops: &[Op]) -> Result<()> {
     let mut checked = LEDGER;
     // The engine does not know these yet.
@@ -140,7 +140,7 @@ pub(crate) struct Draft {
     pub records: Vec<Vec<u8>>,
     /// The one record is to be written as a chain, with this stamp.
     pub chain: Option<Stamp>,
-    /// Of the last note.
+    /// Time of the last note.
     pub last_time: u64,
     pub footprints: Vec<Footprint>,
 }
@@ -186,7 +186,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Completes the request with what only the leader knows and adds it to the group. `alone`: nobody follows in it.
+    /// Completes the request with what only the leader knows and adds it to the group. `alone`: it is the only request of its group.
     pub fn add(&mut self, committed: &Committed, request: Request, position: Position, stamp: Stamp, alone: bool) {
         let Request { mut ops, counters, mut record, footprint, chained, notes, .. } = request;
         record::stamp(&mut record, stamp);

@@ -1,4 +1,4 @@
-//! The states of the history window that are held, and which of them are let go (see `past.rs`).
+//! The held states of the history window, and their release (see `past.rs`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -15,42 +15,42 @@ const ASKED_MAX: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Past {
-    held: Mutex<Held>,
+    held: Mutex<HeldStates>,
     /// Bytes that were logged at the last check whether states are to be released.
-    pub looked_at: AtomicU64,
+    pub checked_at: AtomicU64,
 }
 
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldStates {
     /// In the order of their times.
     pub states: VecDeque<State>,
     pub made: VecDeque<(u64, ReadView)>,
     pub log_bytes: u64,
-    /// Of each bulk load that has ended: the time of the last commit by then.
+    /// Per bulk load that has ended: the time of the last commit by then.
     pub loads: Vec<u64>,
 }
 
 pub(crate) struct State {
-    /// Of the last commit that it shows.
+    /// Time of the last commit that it shows.
     pub time: u64,
     pub since: Instant,
     pub asked_for: bool,
     /// Bytes that were logged by then.
     pub log_bytes: u64,
-    /// So many bulk loads had ended before the snapshot was taken.
+    /// Number of bulk loads that had ended before the snapshot was taken.
     pub loads: usize,
     pub snapshot: Arc<dyn Snapshot>,
 }
 
 impl Past {
-    pub fn lock(&self) -> MutexGuard<'_, Held> {
+    pub fn lock(&self) -> MutexGuard<'_, HeldStates> {
         // States are whole before they are pushed.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
-    /// States that threads take at once may come in any order.
+impl HeldStates {
+    /// Adds a state. States that threads take at the same time may come in any order.
     pub fn hold(&mut self, mut state: State) {
         let at = self.states.partition_point(|held| held.time < state.time);
         match self.states.get_mut(at) {
@@ -67,7 +67,7 @@ impl Held {
     }
 
     pub fn forget(&mut self, window: Duration) {
-        // The first one behind the window's beginning needs the one before it.
+        // The first one after the window's beginning needs the one before it.
         while self.states.get(1).is_some_and(|second| second.since.elapsed() >= window) {
             self.states.pop_front();
         }
@@ -101,7 +101,7 @@ impl Held {
 }
 
 impl State {
-    /// Of two states of one time the greater one was taken later.
+    /// Returns the age order of two states of one time: the greater one was taken later.
     fn age(&self) -> (usize, Position) {
         (self.loads, self.snapshot.position())
     }

@@ -1,5 +1,5 @@
 //! Reading the log as a history: the records of all commits that are visible and on the disk, in order, with their stamps and
-//! notes. What a power failure could still take back is not told.
+//! notes. Commits that a power failure could still undo are not shown.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,9 +10,9 @@ use arbor_log::Reader;
 use crate::chain::{self, Assembler, Part};
 use crate::commit::{CommitPath, log_error};
 use crate::record::Record;
-use crate::{Arrival, Error, Result, Stamp};
+use crate::{Error, PositionReached, Result, Stamp};
 
-/// Reads forward. What it stands on may be trimmed away behind it; then it fails with [`arbor_log::Error::Trimmed`].
+/// Reads forward. Its position may be trimmed away; then it fails with [`arbor_log::Error::Trimmed`].
 pub struct History {
     path: Arc<CommitPath>,
     reader: Reader,
@@ -28,7 +28,7 @@ impl History {
         History { path, reader, assembler: Assembler::default(), from, went_back: false }
     }
 
-    /// Position from which a later [`Transactions::history`](crate::Transactions::history) would go on.
+    /// Returns the position from which a later [`Transactions::history`](crate::Transactions::history) would continue.
     pub fn position(&self) -> Position {
         self.reader.position()
     }
@@ -52,7 +52,7 @@ impl History {
     fn enter(&mut self, position: Position, links: u32) -> Result<()> {
         let (begin, first) = (Position(position.0.saturating_sub(links.into())), self.path.log().first());
         if begin < first && self.from <= first {
-            // The log begins inside the chain: what is whole comes behind it.
+            // The log begins inside the chain: whole records come after it.
             return Ok(());
         }
         if self.went_back {
@@ -63,20 +63,20 @@ impl History {
         Ok(())
     }
 
-    /// Waits until there is a next record, or until the deadline; says whether there is one. Who waits has the log synced at
+    /// Waits until there is a next record, or until the deadline; returns true if there is one. A waiter has the log synced at
     /// once. Returns early when the store is closed.
     pub fn wait(&self, deadline: Instant) -> bool {
-        self.arrival().wait(deadline)
+        self.position_reached().wait(deadline)
     }
 
-    /// The moment when there is a next record, to be awaited.
-    pub fn arrival(&self) -> Arrival {
-        self.path.arrival(self.reader.position())
+    /// Returns a future that ends when there is a next record.
+    pub fn position_reached(&self) -> PositionReached {
+        self.path.position_reached(self.reader.position())
     }
 }
 
 impl CommitPath {
-    /// What comes before this position is too much and too old; `needed` is needed by others.
+    /// Returns the position before which the log exceeds its retention in bytes and in time; `needed` is needed by other readers.
     pub(crate) fn history_floor(&self, needed: Position) -> Result<Position> {
         let Some(retention) = self.retention() else { return Ok(needed) };
         let young = self.clock().system_ms().saturating_sub(retention.time.as_millis() as i64);
@@ -84,7 +84,7 @@ impl CommitPath {
         let (mut floor, mut newer) = (needed, 0u64);
         for (at, (first, bytes)) in segments.iter().enumerate().rev() {
             let too_much = newer >= retention.bytes;
-            // the segment behind it began later than everything in it
+            // the segment after it began later than everything in it
             let behind = segments.get(at + 1).map(|(first, _)| first.0);
             let ended = behind.map_or(Ok(None), |behind| self.stamped_between(behind, u64::MAX))?;
             let too_old = ended.is_some_and(|(_, stamp, _)| stamp.wall < young);
@@ -97,7 +97,7 @@ impl CommitPath {
         Ok(floor)
     }
 
-    /// The first kept position whose record has a note at `time` or behind it; the next position to come when there is none.
+    /// The first kept position whose record has a note at `time` or after it; the next position to come when there is none.
     pub(crate) fn position_at(&self, time: u64) -> Result<Position> {
         let (mut low, mut high) = (self.log().first().0.max(1), self.published().0 + 1);
         while low < high {

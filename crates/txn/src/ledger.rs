@@ -34,7 +34,7 @@ fn numbered_key(prefix: u8, number: u64) -> Vec<u8> {
     key
 }
 
-/// The number behind a key of that prefix.
+/// Returns the number in a key with that prefix.
 pub(crate) fn number_of(prefix: u8, key: &[u8]) -> Option<u64> {
     let (first, number) = key.split_first()?;
     (*first == prefix).then(|| number.try_into().ok().map(u64::from_be_bytes))?

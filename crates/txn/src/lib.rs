@@ -8,23 +8,23 @@
 //!                                                      ├─ log.append (group)    commit.rs
 //!                                                      ├─ engine.apply (group)  commit.rs
 //!                                                      └─ log.wait_durable      outside of every lock
-//! open ─ replay of the log behind engine.applied()        recovery.rs
+//! open ─ replay of the log after engine.applied()         recovery.rs
 //! ```
 //!
 //! | file | holds |
 //! |---|---|
 //! | `transactions.rs` | [`Transactions`]: open, read, begin, retry, close |
-//! | `view.rs`, `read_view.rs` | [`View`], what a reader sees |
+//! | `view.rs`, `read_view.rs` | [`View`]: what a reader sees |
 //! | `transaction.rs`, `write_set.rs`, `scratch.rs` | a transaction and its own writes, the large ones in a file |
 //! | `written.rs`, `overlay.rs`, `merged_cursor.rs` | writes laid over a snapshot |
 //! | `claims.rs`, `stale.rs` | what open transactions are about to write; those that are open for long |
 //! | `commit.rs` with `commit/`, `group.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
 //! | `follower.rs` | following the log from a snapshot on |
 //! | `past.rs`, `held_states.rs` | views of past states; the states that are held for them |
-//! | `history.rs`, `hub.rs` | reading the log as a history, from a time on; waiting for more of it |
-//! | `record.rs`, `chain.rs`, `clock.rs` | byte layout of log records, of those that stand in several, and their stamps |
+//! | `history.rs`, `commit_waiters.rs` | reading the log as a history, from a time on; waiting for more of it |
+//! | `record.rs`, `chain.rs`, `clock.rs` | byte layout of log records, of those split across several, and their stamps |
 //! | `ledger.rs` | the tree that `txn` keeps for itself: tree ids and counters |
-//! | `checkpoint.rs`, `recovery.rs` | what moves the replay point, and the replay |
+//! | `checkpoint.rs`, `recovery.rs` | moving the replay point, and the replay |
 //!
 //! ```
 //! use arbor_txn::{Durability, Error, Options, TreeOptions, View, testing::InMemory};
@@ -51,13 +51,13 @@ mod checkpoint;
 mod claims;
 mod clock;
 mod commit;
+mod commit_waiters;
 mod conflict;
 mod error;
 mod follower;
 mod group;
 mod held_states;
 mod history;
-mod hub;
 mod ledger;
 mod merged_cursor;
 mod options;
@@ -83,10 +83,10 @@ pub use arbor_base::Durability;
 pub use arbor_engine::{Cursor, RangeEstimate, TreeOptions};
 pub use checkpoint::CheckpointStats;
 pub use clock::Stamp;
+pub use commit_waiters::PositionReached;
 pub use error::{Error, Result};
 pub use follower::Follower;
 pub use history::History;
-pub use hub::Arrival;
 pub use ledger::{CounterId, FIXED_TREES};
 pub use options::{Options, Retention};
 pub use read_view::ReadView;

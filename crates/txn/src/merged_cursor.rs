@@ -1,6 +1,6 @@
 //! A cursor over a snapshot's tree with a transaction's own writes laid over it.
 //!
-//! I1: while moving forward, `base` stands on the smallest entry of the snapshot that is not before the cursor and
+//! I1: while moving forward, `base` is at the smallest entry of the snapshot that is not before the cursor and
 //! `own` is the smallest own write that is not before it; while moving backward, the mirror image. `settle` then chooses
 //! the nearer of both and steps over what own writes hide. A turn of direction seeks both sides again from the current key.
 
@@ -19,35 +19,35 @@ enum Direction {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Here {
-    Nowhere,
+enum EntrySource {
+    None,
     Base,
     Own,
 }
 
 pub(crate) struct MergedCursor<'a> {
     base: Box<dyn Cursor + 'a>,
-    base_stands: bool,
+    base_valid: bool,
     writes: &'a TreeWrites,
     own: Option<(&'a [u8], &'a Entry)>,
     scratch: Option<&'a Scratch>,
-    /// The value of `own` while the cursor stands on it, when it had to be read.
+    /// The value of `own` while the cursor is at it, when it had to be read.
     loaded: Vec<u8>,
     direction: Direction,
-    here: Here,
+    source: EntrySource,
 }
 
 impl<'a> MergedCursor<'a> {
     pub fn new(base: Box<dyn Cursor + 'a>, writes: &'a TreeWrites, scratch: Option<&'a Scratch>) -> MergedCursor<'a> {
         MergedCursor {
             base,
-            base_stands: false,
+            base_valid: false,
             writes,
             own: None,
             scratch,
             loaded: Vec::new(),
             direction: Direction::Forward,
-            here: Here::Nowhere,
+            source: EntrySource::None,
         }
     }
 
@@ -70,7 +70,7 @@ impl<'a> MergedCursor<'a> {
     }
 
     fn step_base(&mut self) -> Result<()> {
-        self.base_stands = match self.direction {
+        self.base_valid = match self.direction {
             Direction::Forward => self.base.next()?,
             Direction::Backward => self.base.prev()?,
         };
@@ -86,13 +86,13 @@ impl<'a> MergedCursor<'a> {
         }
     }
 
-    /// Moves the base out of a deleted range that hides it. Answers whether it moved.
+    /// Moves the base out of a deleted range that hides it. Returns true if it moved.
     fn leave_deleted_range(&mut self) -> Result<bool> {
-        if !self.base_stands || self.writes.ranges.is_empty() {
+        if !self.base_valid || self.writes.ranges.is_empty() {
             return Ok(false);
         }
         let Some(range) = self.writes.range_over(self.base.key()) else { return Ok(false) };
-        self.base_stands = match (self.direction, &range.to) {
+        self.base_valid = match (self.direction, &range.to) {
             (Direction::Forward, Some(to)) => self.base.seek(to)?,
             (Direction::Forward, None) => false,
             (Direction::Backward, _) => self.base.seek_before(&range.from)?,
@@ -102,7 +102,7 @@ impl<'a> MergedCursor<'a> {
 
     /// Distance order of base and own in the direction of movement.
     fn nearer(&self) -> Option<Ordering> {
-        match (self.base_stands, self.own) {
+        match (self.base_valid, self.own) {
             (false, None) => None,
             (true, None) => Some(Ordering::Less),
             (false, Some(_)) => Some(Ordering::Greater),
@@ -120,16 +120,16 @@ impl<'a> MergedCursor<'a> {
             }
             match self.nearer() {
                 None => {
-                    self.here = Here::Nowhere;
+                    self.source = EntrySource::None;
                     return Ok(false);
                 }
                 Some(Ordering::Less) => {
-                    self.here = Here::Base;
+                    self.source = EntrySource::Base;
                     return Ok(true);
                 }
                 Some(Ordering::Equal) => self.step_base()?,
                 Some(Ordering::Greater) if self.own.is_some_and(|(_, entry)| entry.value.is_some()) => {
-                    self.here = Here::Own;
+                    self.source = EntrySource::Own;
                     self.load()?;
                     return Ok(true);
                 }
@@ -139,12 +139,12 @@ impl<'a> MergedCursor<'a> {
     }
 
     fn advance(&mut self, direction: Direction) -> Result<bool> {
-        if self.here == Here::Nowhere {
+        if self.source == EntrySource::None {
             return Ok(false);
         }
         if self.direction == direction {
-            match self.here {
-                Here::Base => self.step_base()?,
+            match self.source {
+                EntrySource::Base => self.step_base()?,
                 _ => self.step_own(),
             }
             return self.settle();
@@ -153,14 +153,14 @@ impl<'a> MergedCursor<'a> {
         self.direction = direction;
         match direction {
             Direction::Forward => {
-                self.base_stands = self.base.seek(&key)?;
-                if self.base_stands && self.base.key() == key {
+                self.base_valid = self.base.seek(&key)?;
+                if self.base_valid && self.base.key() == key {
                     self.step_base()?;
                 }
                 self.own = self.own_from(Bound::Excluded(&key));
             }
             Direction::Backward => {
-                self.base_stands = self.base.seek_before(&key)?;
+                self.base_valid = self.base.seek_before(&key)?;
                 self.own = self.own_before(Bound::Excluded(&key));
             }
         }
@@ -171,28 +171,28 @@ impl<'a> MergedCursor<'a> {
 impl Cursor for MergedCursor<'_> {
     fn seek(&mut self, target: &[u8]) -> Result<bool> {
         self.direction = Direction::Forward;
-        self.base_stands = self.base.seek(target)?;
+        self.base_valid = self.base.seek(target)?;
         self.own = self.own_from(Bound::Included(target));
         self.settle()
     }
 
     fn seek_before(&mut self, target: &[u8]) -> Result<bool> {
         self.direction = Direction::Backward;
-        self.base_stands = self.base.seek_before(target)?;
+        self.base_valid = self.base.seek_before(target)?;
         self.own = self.own_before(Bound::Excluded(target));
         self.settle()
     }
 
     fn first(&mut self) -> Result<bool> {
         self.direction = Direction::Forward;
-        self.base_stands = self.base.first()?;
+        self.base_valid = self.base.first()?;
         self.own = self.own_from(Bound::Unbounded);
         self.settle()
     }
 
     fn last(&mut self) -> Result<bool> {
         self.direction = Direction::Backward;
-        self.base_stands = self.base.last()?;
+        self.base_valid = self.base.last()?;
         self.own = self.own_before(Bound::Unbounded);
         self.settle()
     }
@@ -206,18 +206,18 @@ impl Cursor for MergedCursor<'_> {
     }
 
     fn key(&self) -> &[u8] {
-        match (self.here, self.own) {
-            (Here::Base, _) => self.base.key(),
-            (Here::Own, Some((key, _))) => key,
+        match (self.source, self.own) {
+            (EntrySource::Base, _) => self.base.key(),
+            (EntrySource::Own, Some((key, _))) => key,
             _ => &[],
         }
     }
 
     fn value(&self) -> &[u8] {
-        match (self.here, self.own) {
-            (Here::Base, _) => self.base.value(),
-            (Here::Own, Some((_, Entry { value: Some(Value::Memory(value)), .. }))) => value,
-            (Here::Own, Some((_, Entry { value: Some(Value::Spilled(_)), .. }))) => &self.loaded,
+        match (self.source, self.own) {
+            (EntrySource::Base, _) => self.base.value(),
+            (EntrySource::Own, Some((_, Entry { value: Some(Value::Memory(value)), .. }))) => value,
+            (EntrySource::Own, Some((_, Entry { value: Some(Value::Spilled(_)), .. }))) => &self.loaded,
             _ => &[],
         }
     }

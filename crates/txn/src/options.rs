@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::{ScratchDirectory, Space};
 
-/// How much of the log is kept for the readers of its history, in whole segments.
+/// Retention of the log for the readers of its history, in whole segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// What is older than the newest so many bytes may go...
+    /// Records older than the newest `bytes` bytes may be removed...
     pub bytes: u64,
     /// ...unless it is younger than this.
     pub time: Duration,
@@ -22,25 +22,25 @@ pub struct Options {
     pub checkpoint_log_bytes: u64,
     /// Records of one group are appended and applied together; a group ends once it holds this many bytes.
     pub group_bytes_max: usize,
-    /// A transaction with a larger write set stands in several records of the log.
+    /// A transaction with a larger write set is split across several records of the log.
     pub record_bytes_max: usize,
     /// A transaction with a larger write set is refused at commit.
     pub transaction_bytes_max: usize,
-    /// Values of one transaction beyond so many bytes go to a file in `scratch`, when it is set.
+    /// Values of one transaction beyond this many bytes go to a file in `scratch`, when it is set.
     pub write_set_memory_max: usize,
     pub scratch: Option<ScratchDirectory>,
-    /// So many of the keys that were committed while transactions are open are remembered for them. Transactions that have
+    /// Maximum number of keys, committed while transactions are open, that are remembered for them. Transactions that have
     /// been open for longer compare the rows instead.
     pub conflict_keys_max: usize,
-    /// Conflicts that `retry` meets before it keeps other committers out for one attempt.
+    /// Conflicts that `retry` tolerates before it keeps other committers out for one attempt.
     pub retries_before_exclusive: u32,
     /// Watched: when it is low, writes that need space are refused before they reach the log.
     pub space: Option<Arc<Space>>,
     /// Changes are noted for the readers of the history, and the log is kept for them.
     pub history: Option<Retention>,
-    /// How far back past states can be read, when the history is kept.
+    /// Maximum age of past states that can be read, when the history is kept.
     pub history_window: Duration,
-    /// How long a committer waits for an engine that has no space for a batch that the log already holds.
+    /// Timeout of a committer that waits for an engine without space for a batch that the log already holds.
     pub apply_wait: Duration,
 }
 

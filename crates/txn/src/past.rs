@@ -1,11 +1,11 @@
 //! Past states: what snapshots showed at a time of the history window.
 //!
 //! A snapshot is held every few seconds; a state between two of them is the older one with the log's records up to the time
-//! laid over it. States are held by the checkpoint thread, after each checkpoint, and when a client is told of a time that it
+//! applied over it. States are held by the checkpoint thread, after each checkpoint, and when a client is given a time that it
 //! may read at again.
 //!
 //! - P1: rows that were loaded in bulk are in no log. A commit that refers to them comes after the load: so a snapshot that
-//!   was taken before a load's end is not the base of a state of any later time ([`Held::loads`]), and a state is held at
+//!   was taken before a load's end is not the base of a state of any later time ([`HeldStates::loads`]), and a state is held at
 //!   each load's end.
 //! - P2: of one time the newest snapshot is held, since only it has all that was loaded up to then.
 //!
@@ -20,21 +20,21 @@ use arbor_engine::{Op, Snapshot};
 
 use crate::chain::{Assembler, Part};
 use crate::commit::{CommitPath, log_error};
-use crate::held_states::{Held, State};
+use crate::held_states::{HeldStates, State};
 use crate::ledger::LEDGER;
 use crate::written::{Entry, KeyRange, Presence, TreeWrites, Written};
 use crate::{Error, ReadView, Result};
 
-/// A state is held at least this long behind the one before, unless a checkpoint or a client asks for it...
+/// A state is held at least this long after the one before, unless a checkpoint or a client asks for it...
 const DISTANCE: Duration = Duration::from_secs(5);
-/// ...or so much was logged since.
+/// ...or this many bytes were logged since.
 const DISTANCE_LOG_BYTES: u64 = 32 << 20;
 /// States made from the log that are kept in case that they are asked for again.
 const MADE_MAX: usize = 4;
 /// The longest window where held snapshots keep space from being used again.
 const COSTLY_WINDOW: Duration = Duration::from_secs(5);
 /// After this many more bytes of log it is checked whether states take memory that the engine needs.
-const LOOK_LOG_BYTES: u64 = 1 << 20;
+const CHECK_LOG_BYTES: u64 = 1 << 20;
 
 impl CommitPath {
     /// Fills an empty tree past the log. Until a checkpoint has made it durable nothing may refer to it.
@@ -49,20 +49,20 @@ impl CommitPath {
         Ok(())
     }
 
-    /// No state is held any more.
+    /// Drops all held states.
     pub fn forget_states(&self) {
-        self.past().iter().for_each(|past| *past.lock() = Held::default());
+        self.past().iter().for_each(|past| *past.lock() = HeldStates::default());
     }
 
-    /// Gives up the states whose snapshots take memory that the writer needs. Called before each group of commits; an
-    /// engine that keeps what its snapshots show in its cache does not get on otherwise.
+    /// Releases the states whose snapshots take memory that the writer needs. Called before each group of commits; an
+    /// engine that keeps what its snapshots show in its cache makes no progress otherwise.
     pub fn release_states(&self) {
         let Some(past) = self.past() else { return };
         let written = self.log_written();
-        if written < past.looked_at.load(Ordering::Relaxed) + LOOK_LOG_BYTES {
+        if written < past.checked_at.load(Ordering::Relaxed) + CHECK_LOG_BYTES {
             return;
         }
-        past.looked_at.store(written, Ordering::Relaxed);
+        past.checked_at.store(written, Ordering::Relaxed);
         if let Some(most) = self.engine().capabilities().held_snapshot_bytes_max {
             let released = past.lock().release(written.saturating_sub(most));
             drop(released);
@@ -179,7 +179,7 @@ impl CommitPath {
                 break;
             }
             for op in record.ops {
-                lay_over(&mut written, &*base, op)?;
+                overlay_op(&mut written, &*base, op)?;
             }
             position = at;
         }
@@ -187,8 +187,8 @@ impl CommitPath {
     }
 }
 
-/// What an engine does when it applies the operation.
-fn lay_over(written: &mut Written, base: &dyn Snapshot, op: Op) -> Result<()> {
+/// Adds the effect of an operation to `written`, as an engine applies it.
+fn overlay_op(written: &mut Written, base: &dyn Snapshot, op: Op) -> Result<()> {
     match op {
         Op::Put { tree, key, value } => drop(written.tree_mut(tree).entries.insert(key, Entry::of(Some(value.into())))),
         Op::Delete { tree, key } => drop(written.tree_mut(tree).entries.insert(key, Entry::of(None))),

@@ -1,10 +1,10 @@
 //! Committers queue up; one of them leads a group.
 //!
-//! Whoever finds no leader leads at once, with nothing but its own request: a single writer meets no other thread.
+//! A committer that finds no leader leads at once, with nothing but its own request: a single writer waits for no other thread.
 //! Requests that arrive while a leader works wait, and form the next group; the leader hands the lead to the first of
 //! them before it wakes its own group.
 //!
-//! I1: `led == false` implies that nobody waits.
+//! I1: `led == false` implies that no request waits.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -65,7 +65,7 @@ impl<R, O> Queue<R, O> {
     }
 
     /// Has the request processed, by this thread or by another leader. Requires: `process` returns one outcome per request, in
-    /// order, and does not panic (a panic would leave I1 broken, and later committers waiting for ever).
+    /// order, and does not panic (a panic would break I1, and later committers would never return).
     pub fn submit(&self, request: R, bytes: usize, process: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
         let mut state = lock(&self.state);
         if !state.led {
@@ -110,7 +110,7 @@ impl<R, O> Queue<R, O> {
 
     fn lead(&self, requests: Vec<R>, followers: Vec<Arc<Slot<O>>>, process: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
         let outcomes = process(requests);
-        assert_eq!(outcomes.len(), followers.len() + 1, "a committer without an outcome would wait for ever");
+        assert_eq!(outcomes.len(), followers.len() + 1, "a committer without an outcome would never return");
         let mut outcomes = outcomes.into_iter();
         let own = outcomes.next().expect("one outcome per request");
         let mut state = lock(&self.state);

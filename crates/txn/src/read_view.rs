@@ -17,7 +17,7 @@ use crate::{CounterId, Result, View, ledger};
 pub struct ReadView {
     snapshot: Arc<dyn Snapshot>,
     position: Position,
-    /// Over the snapshot; nobody changes them any more.
+    /// Writes over the snapshot; they do not change any more.
     frozen: Option<Arc<Written>>,
 }
 
@@ -32,7 +32,7 @@ impl ReadView {
         ReadView::replayed(snapshot, written, position)
     }
 
-    /// With all that was committed behind the snapshot up to a position.
+    /// With all that was committed after the snapshot up to a position.
     pub(crate) fn replayed(snapshot: Arc<dyn Snapshot>, written: Written, position: Position) -> ReadView {
         ReadView { snapshot, position, frozen: (!written.is_empty()).then(|| Arc::new(written)) }
     }

@@ -26,7 +26,7 @@
 //!
 //! Names, keys and values are a varint length and the bytes. A varint is LEB128 (7 bits per byte, lowest first, high bit
 //! = more), at most 10 bytes. The log checks the bytes; decoding is checked nevertheless and never panics. A record that is
-//! too long for the log stands in it in pieces, see `chain.rs`.
+//! too long for the log is split, see `chain.rs`.
 
 use arbor_base::TreeId;
 use arbor_engine::{Op, TreeOptions};
@@ -35,7 +35,7 @@ use crate::Stamp;
 
 const VERSION: u8 = 2;
 
-/// Where the stamp stands, which is known last.
+/// Offsets of the stamp, which is known last.
 const TIME: std::ops::Range<usize> = 1..9;
 const WALL: std::ops::Range<usize> = 9..17;
 
@@ -60,29 +60,29 @@ fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// One change of one document or of the catalogue, as readers of the history are told of it.
+/// One change of one document or of the catalogue, for the readers of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Where it happened; [`Record::places`] says what that is.
+    /// The changed tree; [`Record::places`] describes it.
     pub tree: TreeId,
     pub about: Vec<u8>,
-    pub told: Told,
+    pub value: NoteValue,
 }
 
-/// The value that a note tells of.
+/// The value that a note refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Told {
+pub enum NoteValue {
     #[default]
     Nothing,
-    Value(Vec<u8>),
-    /// What this operation of the record puts.
+    Inline(Vec<u8>),
+    /// The value that this operation of the record puts.
     Op(usize),
 }
 
 /// A tree and what it holds, for readers of the history.
 pub type Place = (TreeId, Vec<u8>);
 
-/// Begins a record without a stamp; operations are pushed behind it.
+/// Begins a record without a stamp; operations are pushed after it.
 pub(crate) fn begin(logical: &[u8], places: &[Place], notes: &[Note], capacity: usize) -> Vec<u8> {
     let noted: usize = notes.iter().map(|note| note.about.len() + 8).sum();
     let mut out = Vec::with_capacity(capacity + logical.len() + noted + 32);
@@ -98,13 +98,13 @@ pub(crate) fn begin(logical: &[u8], places: &[Place], notes: &[Note], capacity: 
     for note in notes {
         push_varint(&mut out, note.tree.0);
         push_bytes(&mut out, &note.about);
-        match &note.told {
-            Told::Nothing => push_varint(&mut out, 0),
-            Told::Value(value) => {
+        match &note.value {
+            NoteValue::Nothing => push_varint(&mut out, 0),
+            NoteValue::Inline(value) => {
                 push_varint(&mut out, 1);
                 push_bytes(&mut out, value);
             }
-            Told::Op(op) => push_varint(&mut out, *op as u64 + 2),
+            NoteValue::Op(op) => push_varint(&mut out, *op as u64 + 2),
         }
     }
     out
@@ -157,7 +157,7 @@ pub(crate) fn push_op(out: &mut Vec<u8>, op: &Op) {
     }
 }
 
-/// What was decoded, or why it cannot be.
+/// A decoded value, or the reason why the bytes are corrupt.
 pub type Decoded<T> = Result<T, &'static str>;
 
 pub(crate) struct Reader<'a>(pub &'a [u8]);
@@ -232,12 +232,12 @@ impl<'a> Reader<'a> {
     pub fn note(&mut self) -> Decoded<Note> {
         let tree = TreeId(self.varint()?);
         let about = self.bytes()?.to_vec();
-        let told = match self.varint()? {
-            0 => Told::Nothing,
-            1 => Told::Value(self.bytes()?.to_vec()),
-            op => Told::Op(usize::try_from(op - 2).map_err(|_| "a note exceeds the address space")?),
+        let value = match self.varint()? {
+            0 => NoteValue::Nothing,
+            1 => NoteValue::Inline(self.bytes()?.to_vec()),
+            op => NoteValue::Op(usize::try_from(op - 2).map_err(|_| "a note exceeds the address space")?),
         };
-        Ok(Note { tree, about, told })
+        Ok(Note { tree, about, value })
     }
 
     fn text(&mut self) -> Decoded<String> {
@@ -308,23 +308,23 @@ impl Record {
             record.ops.push(reader.op()?);
         }
         let is_put = |op: usize| matches!(record.ops.get(op), Some(Op::Put { .. }));
-        match record.notes.iter().all(|note| !matches!(note.told, Told::Op(op) if !is_put(op))) {
+        match record.notes.iter().all(|note| !matches!(note.value, NoteValue::Op(op) if !is_put(op))) {
             true => Ok(record),
-            false => Err("a note tells of an operation that puts nothing"),
+            false => Err("a note refers to an operation that puts nothing"),
         }
     }
 
-    /// What the tree of a note holds.
+    /// Returns the description of the tree of a note.
     pub fn place_of(&self, note: &Note) -> Option<&[u8]> {
         self.places.iter().find(|(tree, _)| *tree == note.tree).map(|(_, place)| place.as_slice())
     }
 
-    /// The value that a note of this record tells of.
+    /// Returns the value that a note of this record refers to.
     pub fn value_of<'r>(&'r self, note: &'r Note) -> Option<&'r [u8]> {
-        match &note.told {
-            Told::Nothing => None,
-            Told::Value(value) => Some(value),
-            Told::Op(op) => match self.ops.get(*op) {
+        match &note.value {
+            NoteValue::Nothing => None,
+            NoteValue::Inline(value) => Some(value),
+            NoteValue::Op(op) => match self.ops.get(*op) {
                 Some(Op::Put { value, .. }) => Some(value),
                 _ => None,
             },
@@ -373,15 +373,15 @@ mod tests {
     }
 
     fn with_everything() -> Record {
-        let note = |told, about: &[u8]| Note { tree: TreeId(300), told, about: about.to_vec() };
+        let note = |value, about: &[u8]| Note { tree: TreeId(300), value, about: about.to_vec() };
         Record {
             stamp: Stamp { time: u64::MAX - 9, wall: -5 },
             logical: vec![1; 200],
             places: vec![(TreeId(300), b"db.c".to_vec()), (TreeId(7), Vec::new())],
             notes: vec![
-                note(Told::Nothing, b"created"),
-                note(Told::Op(1), &[7; 130]),
-                note(Told::Value(vec![3; 4]), b""),
+                note(NoteValue::Nothing, b"created"),
+                note(NoteValue::Op(1), &[7; 130]),
+                note(NoteValue::Inline(vec![3; 4]), b""),
             ],
             ops: every_kind(),
         }
@@ -424,7 +424,7 @@ mod tests {
         };
         check(&[0, 0, 0, 9, 1], "unknown kind of operation");
         check(&[5, 0], "a length exceeds the record");
-        check(&[0, 0, 1, 1, 0, 2], "a note tells of an operation that puts nothing");
+        check(&[0, 0, 1, 1, 0, 2], "a note refers to an operation that puts nothing");
         check(
             &[0, 0, 0, DELETE, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02],
             "a number exceeds 64 bits",

@@ -4,12 +4,12 @@ use arbor_engine::Op;
 
 use crate::record::{Decoded, Reader};
 
-/// What of the record comes next.
+/// The part of the record that comes next.
 #[derive(Debug, Default)]
 enum Next {
     #[default]
     Head,
-    /// So many places or notes are left, and for places then the number of notes.
+    /// Number of places or notes that are left; the number of notes follows the places.
     Places(u64),
     NoteCount,
     Notes(u64),
@@ -73,11 +73,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::record::{Note, Record, Told};
+    use crate::record::{Note, NoteValue, Record};
 
     fn record(notes: usize, ops: usize) -> Record {
         let tree = TreeId(300);
-        let note = |n: usize| Note { tree, about: vec![1; n * 7], told: Told::Value(vec![2; n]) };
+        let note = |n: usize| Note { tree, about: vec![1; n * 7], value: NoteValue::Inline(vec![2; n]) };
         let put = |n: usize| Op::Put { tree, key: vec![n as u8], value: vec![n as u8; n * 20] };
         let (notes, ops) = ((0..notes).map(note).collect(), (0..ops).map(put).collect());
         Record { logical: vec![9; 5], places: vec![(tree, vec![3; 4])], notes, ops, ..Record::default() }

@@ -1,11 +1,11 @@
 //! Opening: the engine catches up with the log, then the ledger is read.
 //!
-//! After a crash the engine reopens at the state of some prefix of the batches ([`Engine::applied`]); the records behind
+//! After a crash the engine reopens at the state of some prefix of the batches ([`Engine::applied`]); the records after
 //! it are applied again in groups ([`replay`](crate::replay)). Operations are idempotent and counters absolute, so a replay that is cut short by
 //! another crash does no harm.
 //!
-//! - R1: the log has every record from the one behind the engine's state up to where any engine is. The barrier makes the
-//!   log durable before an engine's state, and the log is trimmed behind a durable state only, so no crash breaks this:
+//! - R1: the log has every record from the one after the engine's state up to where any engine is. The barrier makes the
+//!   log durable before an engine's state, and the log is trimmed up to a durable state only, so no crash breaks this:
 //!   a log that begins later or ends earlier was damaged, and acknowledged commits may be lost. It is refused.
 
 use std::collections::HashSet;
@@ -116,8 +116,8 @@ fn read_ledger(engine: &dyn Engine) -> Result<Option<Committed>> {
     let mut counters = HashMap::new();
     let mut trees = HashSet::new();
     let mut next_tree = FIXED_TREES.end;
-    let mut stands = cursor.first()?;
-    while stands {
+    let mut valid = cursor.first()?;
+    while valid {
         let (key, value) = (cursor.key(), cursor.value());
         if key == NEXT_TREE_KEY {
             next_tree = ledger::number_in(value).unwrap_or(next_tree);
@@ -126,7 +126,7 @@ fn read_ledger(engine: &dyn Engine) -> Result<Option<Committed>> {
         } else if let (Some(id), Some(n)) = (ledger::number_of(COUNTER_PREFIX, key), ledger::number_in(value)) {
             counters.insert(CounterId(id), n as i64);
         }
-        stands = cursor.next()?;
+        valid = cursor.next()?;
     }
     Ok(Some(Committed::new(counters, trees, next_tree)))
 }

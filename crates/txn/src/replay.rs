@@ -15,14 +15,14 @@ use crate::{Error, Result};
 const GROUP_BYTES: usize = 4 << 20;
 const GROUP_BATCHES: usize = 4096;
 
-/// Takes a group; batches that an engine has it passes over.
+/// Takes a group; an engine skips the batches that it has.
 type Apply<'l> = &'l mut dyn FnMut(&[Batch]) -> arbor_engine::Result<()>;
 
 pub(crate) struct Replay<'l> {
     log: &'l Log,
     apply: Apply<'l>,
     group: Vec<Batch>,
-    /// Of the group's records.
+    /// Bytes of the group's records.
     bytes: usize,
 }
 
@@ -37,7 +37,7 @@ impl<'l> Replay<'l> {
         Replay { log, apply, group: Vec::new(), bytes: 0 }
     }
 
-    /// Applies all records behind `applied`. Errors: `LogGap`, `CorruptRecord`.
+    /// Applies all records after `applied`. Errors: `LogGap`, `CorruptRecord`.
     pub fn run(mut self, applied: Position) -> Result<()> {
         let mut reader = self.log.read(self.begin(applied.next())?);
         let (mut chain, mut following): (Option<Chain>, _) = (None, 0);
@@ -50,7 +50,7 @@ impl<'l> Replay<'l> {
                 continue;
             };
             if link.number != 0 && link.number != following {
-                return decoded(position, Err("it is a link of a chain whose links before it are missing"));
+                return decoded(position, Err("a link of a chain without the links before it"));
             }
             following = link.number + 1;
             if link.number == 0 {
@@ -67,7 +67,7 @@ impl<'l> Replay<'l> {
         self.apply_group()
     }
 
-    /// Where reading begins so that `next` is read with all of its chain.
+    /// Returns the position at which reading begins so that `next` is read with all of its chain.
     fn begin(&self, next: Position) -> Result<Position> {
         let mut reader = self.log.read(next);
         let Some(entry) = reader.next_borrowed() else { return Ok(next) };

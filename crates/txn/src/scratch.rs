@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// Values that are shorter take less in memory than the way to the file.
 pub(crate) const SPILLED_BYTES_MIN: usize = 128;
 
-/// Where files for large write sets go.
+/// The directory of files for large write sets.
 #[derive(Clone, Debug)]
 pub struct ScratchDirectory {
     pub disk: Arc<dyn Disk>,

@@ -1,7 +1,7 @@
 //! Free space on the device of log and trees, and a reserve for the time when there is none.
 //!
-//! The reserve is an allocated file that is never read. While it is there, a writer that takes the last byte leaves room behind
-//! it: the file is emptied, writes that need space are refused, and what makes space works: deletions, checkpoints, trimming of
+//! The reserve is an allocated file that is never read. While it is there, even a writer that takes the last byte leaves
+//! some space: the file is emptied, writes that need space are refused, and what makes space works: deletions, checkpoints, trimming of
 //! the log. The reserve is taken again when there is room for it.
 //!
 //! With `R` for the bytes of the reserve:
@@ -9,10 +9,10 @@
 //! | free bytes | what happens |
 //! |---|---|
 //! | below R/4, or a write that finds no space | space is *low*: the reserve is given up, writes are refused |
-//! | low, a checkpoint later, 3/4 R or more | the reserve is taken again but for R/2 that stay free, and writes go on, if a whole reserve was freed: on the device, or in the engines' files, which need not grow then |
+//! | low, a checkpoint later, 3/4 R or more | the reserve is allocated again except for R/2 that stay free, and writes continue, if a whole reserve was freed: on the device, or in the engines' files, which need not grow then |
 //! | not low, and the reserve is not whole | it grows as far as R/2 stay free |
 //!
-//! The free bytes are looked at about every second and whenever so much was logged that it may have changed by R/8 (an engine may take as
+//! The free bytes are checked about every second and whenever enough was logged to change them by R/8 (an engine may take as
 //! much again as the log).
 
 use std::path::Path;
@@ -36,9 +36,9 @@ pub struct Space {
     low: AtomicBool,
     /// A checkpoint was made since space is low.
     checkpointed: AtomicBool,
-    /// Bytes logged at the last look.
-    looked_at: AtomicU64,
-    /// Free bytes at the last look.
+    /// Bytes logged at the last check.
+    checked_at: AtomicU64,
+    /// Free bytes at the last check.
     seen: AtomicU64,
 }
 
@@ -56,27 +56,27 @@ impl Space {
             held: Mutex::new(held),
             low: AtomicBool::new(false),
             checkpointed: AtomicBool::new(false),
-            looked_at: AtomicU64::new(0),
+            checked_at: AtomicU64::new(0),
             seen: AtomicU64::new(u64::MAX),
         };
-        space.look();
+        space.check();
         if space.seen.load(Ordering::Relaxed) < 2 * reserve_bytes {
             space.give_up();
         }
         space
     }
 
-    /// Whether writes that need space are refused.
+    /// Returns true if writes that need space are refused.
     pub fn is_low(&self) -> bool {
         self.low.load(Ordering::Relaxed)
     }
 
-    /// Whether space is low and a checkpoint may free some.
+    /// Returns true if space is low and a checkpoint may free some.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         self.is_low() && !self.checkpointed.load(Ordering::Relaxed)
     }
 
-    /// A checkpoint was made, and the log was trimmed behind it.
+    /// A checkpoint was made, and the log was trimmed up to it.
     pub(crate) fn checkpointed(&self) {
         self.checkpointed.store(true, Ordering::Relaxed);
     }
@@ -86,22 +86,22 @@ impl Space {
         self.checkpointed.store(false, Ordering::Relaxed);
     }
 
-    /// A write found no space. Returns whether the reserve gave some, so that it may be tried again.
+    /// A write found no space. Returns true if the reserve gave some, so that it may be tried again.
     pub(crate) fn exhausted(&self) -> bool {
         self.become_low()
     }
 
     /// Called with the bytes that were logged since the start.
     pub(crate) fn logged(&self, bytes: u64) {
-        if bytes.saturating_sub(self.looked_at.load(Ordering::Relaxed)) >= self.reserve_bytes / 16 {
-            self.looked_at.store(bytes, Ordering::Relaxed);
-            self.look();
+        if bytes.saturating_sub(self.checked_at.load(Ordering::Relaxed)) >= self.reserve_bytes / 16 {
+            self.checked_at.store(bytes, Ordering::Relaxed);
+            self.check();
         }
     }
 
-    /// Called about every second. `inside` tells how many bytes of the engines' files are free.
+    /// Called about every second. `inside` returns the number of free bytes inside the engines' files.
     pub(crate) fn watch(&self, inside: impl FnOnce() -> u64) {
-        self.look();
+        self.check();
         if !self.is_low() {
             self.take(self.reserve_bytes);
         } else if self.checkpointed.load(Ordering::Relaxed) {
@@ -113,7 +113,7 @@ impl Space {
         self.disk.free_bytes(&self.dir).ok()
     }
 
-    fn look(&self) {
+    fn check(&self) {
         let free = self.free_bytes().unwrap_or(u64::MAX);
         self.seen.store(free, Ordering::Relaxed);
         if free < self.reserve_bytes / 4 {
@@ -126,7 +126,7 @@ impl Space {
         self.seen.load(Ordering::Relaxed) / 4
     }
 
-    /// Returns whether there was a reserve to give up.
+    /// Returns true if there was a reserve to give up.
     fn become_low(&self) -> bool {
         if !self.low.swap(true, Ordering::Relaxed) {
             self.changed();
@@ -134,7 +134,7 @@ impl Space {
         self.give_up()
     }
 
-    /// Returns whether anything was held.
+    /// Returns true if anything was held.
     fn give_up(&self) -> bool {
         let mut held = self.lock();
         let emptied = self.file.as_ref().is_some_and(|file| file.set_len(0).is_ok());
@@ -150,15 +150,15 @@ impl Space {
         }
     }
 
-    /// Lets the reserve grow to `bytes`, as far as there is room. Returns whether anything is held.
+    /// Grows the reserve to `bytes`, as far as there is room. Returns true if it has any bytes.
     fn take(&self, bytes: u64) -> bool {
         let Some(file) = &self.file else { return false };
         let mut held = self.lock();
         let spare = self.free_bytes().unwrap_or(0).saturating_sub(self.reserve_bytes / 2);
-        let wanted = bytes.min(*held + spare);
-        if wanted > *held {
-            match file.allocate(0, wanted) {
-                Ok(()) => *held = wanted,
+        let requested = bytes.min(*held + spare);
+        if requested > *held {
+            match file.allocate(0, requested) {
+                Ok(()) => *held = requested,
                 // What was allocated of it is not counted, and goes when space is low.
                 Err(_) => return *held > 0,
             }
@@ -216,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn a_look_finds_little_space_before_the_last_byte() {
+    fn a_check_finds_little_space_before_the_last_byte() {
         let (disk, space) = rig();
         let _filler = fill(&disk, R / 4);
         space.logged(R / 16);
         assert!(!space.is_low());
         let _filler = fill(&disk, R / 4 - 1);
         space.logged(R / 16 + 1);
-        assert!(!space.is_low(), "too little was logged for a look");
+        assert!(!space.is_low(), "too little was logged for a check");
         space.logged(2 * R / 16);
         assert!(space.is_low());
     }

@@ -17,7 +17,7 @@ impl CommitPath {
     /// Claims a key for an open transaction.
     pub fn claim(&self, own: &mut OwnClaims, snapshot: &dyn Snapshot, tree: TreeId, key: &[u8]) -> Result<()> {
         let hash = hash_of(self.hasher(), tree, key);
-        // Claimed first: whoever had it before has told the table by now what it wrote.
+        // Claimed first: by now the table has the writes of any earlier owner.
         if !own.claim(hash) {
             return Err(Error::Conflict);
         }
@@ -48,7 +48,7 @@ impl CommitPath {
 
 fn require_all_same(then: &dyn Snapshot, now: &dyn Snapshot, written: &Written) -> Result<()> {
     for (tree, writes) in &written.trees {
-        // Trees of its own nobody else writes to; of a dropped one no row is written.
+        // No other transaction writes to trees created here; of a dropped one no row is written.
         if writes.presence != Presence::Unchanged {
             continue;
         }

@@ -22,7 +22,7 @@ impl InMemory {
         InMemory::open(FaultyDisk::new(), ModelEngine::new(), options)
     }
 
-    /// A new, empty one whose log has segments of so many bytes.
+    /// Creates a new, empty one whose log has segments of `segment_bytes` bytes.
     pub fn with_segments(options: Options, segment_bytes: u64) -> Result<InMemory> {
         let log = LogOptions { segment_bytes, ..LogOptions::default() };
         InMemory::open_with(FaultyDisk::new(), ModelEngine::new(), options, log)
@@ -42,7 +42,7 @@ impl InMemory {
     }
 }
 
-/// [`InMemory::new`] with default options, when nothing but the transactions is wanted.
+/// Like [`InMemory::new`] with default options, but returns the transactions alone.
 pub fn transactions() -> Result<Arc<Transactions>> {
     InMemory::new(Options::default()).map(|own| own.transactions)
 }

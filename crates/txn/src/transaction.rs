@@ -27,7 +27,7 @@ pub struct Transaction {
     snapshot: Arc<dyn Snapshot>,
     writes: WriteSet,
     ticket: Ticket,
-    /// Of an open transaction.
+    /// Claims of an open transaction.
     claims: Option<OwnClaims>,
     statement: Option<i32>,
 }
@@ -50,9 +50,9 @@ impl Transaction {
         ReadView::frozen(self.snapshot.clone(), self.writes.written().clone())
     }
 
-    /// Says that this key is going to be written. In an open transaction the answer is [`Error::Conflict`] when the commit
-    /// would fail for this key by now, or another open transaction has claimed it and goes on; the transaction cannot be
-    /// committed with it any more. Others are free to write everything, and learn of conflicts at their commit.
+    /// Declares that this key is going to be written. In an open transaction it fails with [`Error::Conflict`] when the commit
+    /// would fail for this key by now, or another open transaction has claimed it and is still open; the transaction cannot be
+    /// committed with it any more. Other transactions may write everything, and detect conflicts at their commit.
     pub fn claim(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
         match &mut self.claims {
             None => Ok(()),
@@ -60,7 +60,7 @@ impl Transaction {
         }
     }
 
-    /// Whether it was begun by [`Transactions::begin_open`](crate::Transactions::begin_open).
+    /// Returns true if it was begun by [`Transactions::begin_open`](crate::Transactions::begin_open).
     pub fn is_open(&self) -> bool {
         self.claims.is_some()
     }
@@ -90,7 +90,7 @@ impl Transaction {
         }
     }
 
-    /// `put`, and a note for the readers of the history that tells of this value.
+    /// Like `put`, but with a note for the readers of the history that refers to this value.
     pub fn put_noted(
         &mut self,
         tree: TreeId,
@@ -108,12 +108,12 @@ impl Transaction {
         self.writes.note(tree, about);
     }
 
-    /// Whether anybody reads the history, so that changes are to be noted.
+    /// Returns true if the history is kept, so that changes are to be noted.
     pub fn keeps_history(&self) -> bool {
         self.path.keeps_history()
     }
 
-    /// Tells the readers of the history what a tree with notes holds; only the first call for a tree counts.
+    /// Describes a tree with notes for the readers of the history; only the first call for a tree counts.
     pub fn describe(&mut self, tree: TreeId, place: impl FnOnce() -> Vec<u8>) {
         self.writes.describe(tree, place);
     }
@@ -167,7 +167,7 @@ impl Transaction {
         self.writes.drop_counter(id);
     }
 
-    /// What readers of the history are told of all notes of this transaction together.
+    /// Sets the logical part of the record: what readers of the history get for all notes of this transaction together.
     pub fn set_logical(&mut self, logical: Vec<u8>) {
         self.writes.set_logical(logical);
     }
@@ -196,7 +196,7 @@ impl Transaction {
         self.path.check_size(&self.writes)
     }
 
-    /// Ensures on `Ok`: later snapshots show the writes, and they survive as `durability` says. The answer is the
+    /// Ensures on `Ok`: later snapshots show the writes, and they survive as `durability` says. Returns the
     /// position of the commit; of an empty transaction, the position of its snapshot.
     ///
     /// Errors: see [`Error`]; only `Poisoned` and `CommittedNotApplied` may leave the writes behind.

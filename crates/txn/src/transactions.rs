@@ -1,4 +1,4 @@
-//! The door to everything: snapshots, transactions, checkpoints, close.
+//! [`Transactions`]: entry point of this crate: snapshots, transactions, checkpoints, close.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -12,7 +12,8 @@ use crate::checkpoint::{CheckpointStats, Checkpoints};
 use crate::commit::CommitPath;
 use crate::recovery;
 use crate::{
-    Arrival, CounterId, Durability, Error, Follower, History, Options, ReadView, Result, Retention, Transaction, View,
+    CounterId, Durability, Error, Follower, History, Options, PositionReached, ReadView, Result, Retention,
+    Transaction, View,
 };
 
 /// One log and one engine under one commit path. Shared by all threads.
@@ -22,9 +23,9 @@ pub struct Transactions {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// An error of a layer above that may stand for a lost race.
+/// An error of a layer above that may be a write conflict.
 pub trait MaybeConflict {
-    /// Whether the same work may succeed on a new snapshot.
+    /// Returns true if the same work may succeed on a new snapshot.
     fn is_conflict(&self) -> bool;
 }
 
@@ -35,7 +36,7 @@ impl MaybeConflict for Error {
 }
 
 impl Transactions {
-    /// Replays the log behind `engine.applied()` and starts the checkpoint thread.
+    /// Replays the log after `engine.applied()` and starts the checkpoint thread.
     pub fn open(log: impl Into<Arc<Log>>, engine: Arc<dyn Engine>, options: Options) -> Result<Arc<Transactions>> {
         let path = Arc::new(recovery::open(log.into(), engine, options)?);
         let checkpoints = Arc::new(Checkpoints::new(path.clone()));
@@ -65,7 +66,7 @@ impl Transactions {
         self.path.view_at(time)
     }
 
-    /// How far back [`Transactions::view_at`] goes at least, once the server has run so long. Engines in which held
+    /// Returns the minimum age that [`Transactions::view_at`] reaches, once the server has run for that long. Engines in which held
     /// snapshots keep space from being used (LMDB) go back some seconds only.
     pub fn history_window(&self) -> Duration {
         self.path.history_window()
@@ -140,7 +141,7 @@ impl Transactions {
         self.path.log()
     }
 
-    /// Why writes are refused, when a failure made them so.
+    /// Returns the failure because of which writes are refused, if there was one.
     pub fn poisoned(&self) -> Option<&str> {
         self.path.poisoned()
     }
@@ -162,21 +163,21 @@ impl Transactions {
         self.checkpoints.stats()
     }
 
-    /// Looks at the free space now; the checkpoint thread does so about every second.
+    /// Checks the free space now; the checkpoint thread does so about every second.
     pub fn check_free_space(&self) {
         self.checkpoints.watch_space();
     }
 
-    /// Whether writes that need space are refused.
+    /// Returns true if writes that need space are refused.
     pub fn is_low_on_space(&self) -> bool {
         self.path.space().is_some_and(crate::Space::is_low)
     }
 
-    /// A snapshot, and who reads every change behind it from the log.
+    /// Returns a snapshot, and a follower that reads every change after it from the log.
     pub fn follow(&self) -> Result<(ReadView, Follower)> {
         let mut follower = Follower::new(self.checkpoints.holds().clone(), self.path.clone());
         let view = self.read()?;
-        follower.begin_behind(view.position());
+        follower.begin_after(view.position());
         Ok((view, follower))
     }
 
@@ -185,12 +186,12 @@ impl Transactions {
         History::new(self.path.clone(), from)
     }
 
-    /// The history from the first record on that has a note at `time` or behind it.
+    /// The history from the first record on that has a note at `time` or after it.
     pub fn history_at(&self, time: u64) -> Result<History> {
         Ok(self.history(self.path.position_at(time)?))
     }
 
-    /// Up to where the history shows records: they are visible and on the disk.
+    /// Returns the last position that the history shows: records up to it are visible and on the disk.
     pub fn shown(&self) -> Position {
         self.path.frontier()
     }
@@ -201,23 +202,23 @@ impl Transactions {
         self.path.reach(position, Durability::Journaled)
     }
 
-    /// Like `make_durable`, until a deadline. Returns whether it is on the disk by then.
+    /// Like `make_durable`, until a deadline. Returns true if it is on the disk by then.
     pub fn is_durable_by(&self, position: Option<Position>, deadline: Instant) -> bool {
         let position = position.unwrap_or_else(|| self.log().appended());
-        self.log().durable() >= position || self.arrival(position).wait(deadline)
+        self.log().durable() >= position || self.position_reached(position).wait(deadline)
     }
 
     /// The moment when the history shows a position. Waiting for one that is visible has the log synced at once.
-    pub fn arrival(&self, position: Position) -> Arrival {
-        self.path.arrival(position)
+    pub fn position_reached(&self, position: Position) -> PositionReached {
+        self.path.position_reached(position)
     }
 
-    /// How much history is kept; nothing when changes are not noted.
+    /// Returns the retention of the history; `None` when changes are not noted.
     pub fn retention(&self) -> Option<Retention> {
         self.path.retention()
     }
 
-    /// From the next checkpoint on. Without effect when changes are not noted.
+    /// Sets the retention, from the next checkpoint on. Without effect when changes are not noted.
     pub fn set_retention(&self, retention: Retention) {
         self.path.set_retention(retention);
     }
@@ -227,7 +228,7 @@ impl Transactions {
         self.path.clock().last()
     }
 
-    /// All later notes get times behind `time`.
+    /// Makes the times of all later notes greater than `time`.
     pub fn advance_time(&self, time: u64) {
         self.path.clock().advance(time);
     }
@@ -249,7 +250,7 @@ impl Transactions {
         checkpointed
     }
 
-    /// Answers whether the thread was still running.
+    /// Returns true if the thread was still running.
     fn stop_thread(&self) -> bool {
         self.checkpoints.stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();

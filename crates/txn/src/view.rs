@@ -1,4 +1,4 @@
-//! What a reader sees: the state at a snapshot, with the reader's own writes when it is a transaction.
+//! The view of a reader: the state at a snapshot, with the reader's own writes when it is a transaction.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ pub trait View {
 
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>>;
 
-    /// A cursor that stands nowhere until it is moved.
+    /// Returns a cursor without a position; it gets one when it is moved.
     fn cursor(&self, tree: TreeId) -> Result<Box<dyn Cursor + '_>>;
 
     /// Rough number of keys and bytes in `from <= key < to`; own writes are not counted.

@@ -1,8 +1,8 @@
 //! The writes of one transaction, ordered per tree so that cursors can merge them with a snapshot ([`Written`]), with what
-//! takes them back and with the notes.
+//! undoes them and with the notes.
 //!
-//! Notes tell readers of the history what happened, in order. The value that one tells of stands in the record once, as
-//! the operation that writes it, unless the transaction writes it again: then the note keeps what it was.
+//! Notes record for readers of the history what happened, in order. The value of a note is stored in the record once, as
+//! the operation that writes it, unless the transaction writes it again: then the note keeps the old value.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use arbor_base::memory::{self, Class, Reservation};
 use arbor_engine::{Op, TreeOptions};
 
 use crate::ledger;
-use crate::record::{self, Place, Told};
+use crate::record::{self, NoteValue, Place};
 use crate::scratch::{SPILLED_BYTES_MIN, Scratch, ScratchDirectory, Value};
 use crate::written::{CounterChange, Entry, KeyRange, Presence, TreeWrites, Written};
 use crate::{CounterId, Result};
 
-/// Bytes that one entry costs beside its key and value (map node, two allocations).
+/// Memory of one entry in addition to its key and value (map node, two allocations).
 const ENTRY_OVERHEAD: usize = 48;
 
-/// What takes one change back.
+/// The reversal of one change.
 #[derive(Debug)]
 enum Undo {
     Entry {
@@ -47,13 +47,13 @@ enum Undo {
     Note,
 }
 
-/// A note before it stands in a record. That it tells of an entry is said only there.
+/// A note before it is encoded in a record. Only the record says which operation it refers to.
 #[derive(Debug)]
 struct Note {
     tree: TreeId,
     about: Value,
-    /// What it tells of, when the entry has another value by now.
-    told: Option<Value>,
+    /// Its value, when the entry has another value by now.
+    value: Option<Value>,
 }
 
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl WriteSet {
         self.bytes
     }
 
-    /// Whether bytes go to a file: many do once values in memory take more than the limit, or than the process has for them.
+    /// Returns true if bytes go to a file: many do once values in memory take more than the limit, or than the process has for them.
     pub fn spills(&mut self, bytes: usize, limit: usize) -> bool {
         let held = self.memory_bytes + bytes;
         bytes >= SPILLED_BYTES_MIN && (held > limit || !self.reservation.try_cover(held))
@@ -143,7 +143,7 @@ impl WriteSet {
         value
     }
 
-    /// `set`, and a note that tells of the value.
+    /// Like `set`, but with a note that refers to the value.
     pub fn set_noted(&mut self, tree: TreeId, key: Vec<u8>, value: Value, about: Value) {
         let note = Some(self.notes.len() as u32);
         self.put_entry(tree, key, Entry { value: Some(value), note });
@@ -152,22 +152,22 @@ impl WriteSet {
 
     pub fn note(&mut self, tree: TreeId, about: Value) {
         self.bytes += ENTRY_OVERHEAD + about.len();
-        self.notes.push(Note { tree, told: None, about });
+        self.notes.push(Note { tree, value: None, about });
         if let Some(undo) = &mut self.undo {
             undo.push(Undo::Note);
         }
     }
 
-    /// Says what a tree holds, when it is not known yet. It is no change, and is not taken back.
+    /// Describes a tree, unless it is described already. That is no change, and is not undone.
     pub fn describe(&mut self, tree: TreeId, place: impl FnOnce() -> Vec<u8>) {
         self.places.entry(tree).or_insert_with(place);
     }
 
-    /// The entry is no longer the transaction's: a note that tells of it takes its value.
+    /// Moves the value of an entry that is overwritten or removed into the note that refers to it.
     fn part(&mut self, entry: &Entry) {
         if let Some(note) = entry.note {
             self.bytes += entry.value_bytes();
-            self.notes[note as usize].told = entry.value.clone();
+            self.notes[note as usize].value = entry.value.clone();
         }
     }
 
@@ -175,7 +175,7 @@ impl WriteSet {
     fn rejoin(&mut self, entry: &Entry) {
         if let Some(note) = entry.note {
             self.bytes -= entry.value_bytes();
-            self.notes[note as usize].told = None;
+            self.notes[note as usize].value = None;
         }
     }
 
@@ -268,12 +268,12 @@ impl WriteSet {
     pub fn rollback_to(&mut self, savepoint: usize) {
         while self.undo.as_ref().is_some_and(|undo| undo.len() > savepoint) {
             if let Some(change) = self.undo.as_mut().and_then(Vec::pop) {
-                self.take_back(change);
+                self.undo_change(change);
             }
         }
     }
 
-    fn take_back(&mut self, change: Undo) {
+    fn undo_change(&mut self, change: Undo) {
         match change {
             Undo::Entry { tree, key, before } => {
                 let writes = self.written.tree_mut(tree);
@@ -329,11 +329,11 @@ impl WriteSet {
         let WriteSet { written, logical, places, notes, .. } = self;
         let Written { trees, counters, scratch } = written;
         let scratch = scratch.as_deref();
-        let mut told: Vec<record::Note> = Vec::with_capacity(notes.len());
-        for Note { tree, about, told: value } in notes {
+        let mut recorded: Vec<record::Note> = Vec::with_capacity(notes.len());
+        for Note { tree, about, value } in notes {
             let value = value.map(|value| value.into_bytes(scratch)).transpose()?;
-            let value = value.map_or(Told::Nothing, Told::Value);
-            told.push(record::Note { tree, about: about.into_bytes(scratch)?, told: value });
+            let value = value.map_or(NoteValue::Nothing, NoteValue::Inline);
+            recorded.push(record::Note { tree, about: about.into_bytes(scratch)?, value });
         }
         let mut ops = Vec::with_capacity(trees.values().map(|w| w.entries.len() + w.ranges.len() + 2).sum());
         let mut dropped = Vec::new();
@@ -353,7 +353,7 @@ impl WriteSet {
             ops.extend(writes.ranges.into_iter().map(|r| Op::DeleteRange { tree, from: r.from, to: r.to }));
             for (key, Entry { value, note }) in writes.entries {
                 if let Some(note) = note {
-                    told[note as usize].told = Told::Op(ops.len());
+                    recorded[note as usize].value = NoteValue::Op(ops.len());
                 }
                 ops.push(match value {
                     Some(value) => Op::Put { tree, key, value: value.into_bytes(scratch)? },
@@ -366,6 +366,6 @@ impl WriteSet {
             ops.push(ledger::delete_tree(tree));
         }
         let (counters, places) = (counters.into_iter().collect(), places.into_iter().collect());
-        Ok(Changes { ops, counters, logical, places, notes: told })
+        Ok(Changes { ops, counters, logical, places, notes: recorded })
     }
 }

@@ -1,9 +1,9 @@
-//! What readers see of a transaction's writes: rows and deleted ranges by tree, and counters.
+//! The writes of a transaction as readers see them: rows and deleted ranges by tree, and counters.
 //!
 //! Within a tree, an entry is always newer than every deleted range: deleting a range removes the entries inside it, and
 //! entries written later shadow the range. So `ranges` first and `entries` after them replays the transaction.
 //!
-//! Cloning one freezes it: the clone shares the trees, and whoever writes to a shared tree copies it first.
+//! Cloning one freezes it: the clone shares the trees, and a write to a shared tree copies it first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::scratch::{Scratch, Value};
 pub(crate) struct Entry {
     /// `None` is a deletion.
     pub value: Option<Value>,
-    /// Number of the note that tells of the value.
+    /// Number of the note that refers to the value.
     pub note: Option<u32>,
 }
 
@@ -66,7 +66,7 @@ impl TreeWrites {
         self.ranges.iter().find(|range| range.contains(key))
     }
 
-    /// Removes the entries inside the range and answers them.
+    /// Removes the entries inside the range and returns them.
     pub fn cut(&mut self, range: &KeyRange) -> BTreeMap<Vec<u8>, Entry> {
         let mut inside = self.entries.split_off(&range.from);
         if let Some(to) = &range.to {
@@ -91,7 +91,7 @@ pub(crate) enum CounterChange {
 pub(crate) struct Written {
     pub trees: BTreeMap<TreeId, Arc<TreeWrites>>,
     pub counters: BTreeMap<CounterId, CounterChange>,
-    /// Where spilled values are.
+    /// The file of spilled values.
     pub scratch: Option<Arc<Scratch>>,
 }
 

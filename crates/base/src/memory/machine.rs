@@ -1,17 +1,17 @@
-//! How much memory the machine has, the control group that this process runs in, and the process itself.
+//! Memory sizes: of the machine, of the control group of this process, and of the process itself.
 
 use std::fs;
 use std::path::Path;
 
 /// The memory of the machine or of the innermost control group that limits this process, whichever is less. `root` is
-/// where `proc` and `sys` stand.
+/// the directory that contains `proc` and `sys`.
 pub fn memory_limit(root: &Path) -> Option<u64> {
     let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let groups = own.lines().filter_map(|line| limit_of_group(root, line));
     machine_memory(root).into_iter().chain(groups).min()
 }
 
-/// Anonymous memory of this process that is resident: what a control group cannot take back. 0 where `/proc` does not tell.
+/// Returns the resident anonymous memory of this process, which a control group cannot reclaim; 0 if `/proc` does not have it.
 pub fn resident_anonymous() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
@@ -39,7 +39,7 @@ fn limit_of_group(root: &Path, line: &str) -> Option<u64> {
         return None;
     };
     let base = root.join(base);
-    // Inside a container the path may be that of the host, while the container's own group stands at the top.
+    // Inside a container the path may be that of the host, while the container's own group is at the top.
     let directory = base.join(path.trim_start_matches('/'));
     let directories = directory.ancestors().take_while(|directory| directory.starts_with(&base));
     directories.filter_map(|directory| read_limit(&directory.join(file))).min()

@@ -8,7 +8,7 @@
 //!   before they allocate it, in steps of [`STEP_BYTES`]; what is smaller than one step is not accounted.
 //! - *caches*: those of the storage engines. They have what is not reserved: [`Budget::caches_max`] falls when
 //!   reservations grow, down to half of what the caches were configured to, and rises again behind them.
-//! - *apart*: what the process holds beside these: code, stacks, small allocations, what the allocator loses. It is measured:
+//! - *apart*: everything else in the process: code, stacks, small allocations, allocator overhead. It is measured:
 //!   the sampler of resident memory passes it to [`Budget::observe`].
 //!
 //! A reservation is never granted beyond the limit. What its owner does then is the owner's choice: it spills, makes a smaller
@@ -37,14 +37,14 @@ pub use thread::{Allocated, set_thread_meter};
 /// Reservations grow by multiples of this.
 pub const STEP_BYTES: usize = 64 << 10;
 
-/// What the process is taken to hold apart before it was measured: an idle server has 20 to 30 MB.
+/// Assumed size of `apart` before the first measurement: an idle server has 20 to 30 MB.
 const APART_MIN: u64 = 24 << 20;
 
-/// The budget takes `apart` back by one part in so many with each sample: work that has just ended leaves memory that the
+/// `apart` decreases by at most one part in this many with each sample: work that has just ended leaves memory that the
 /// allocator has not returned yet, and work that follows soon needs as much again.
 const APART_DECAY: u64 = 16;
 
-/// What memory is reserved for.
+/// The purpose of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Sorts, groups and whatever else a statement collects.
@@ -55,7 +55,7 @@ pub enum Class {
     Message,
     /// Replies that the client has not read yet.
     Reply,
-    /// What open transactions have written.
+    /// Writes of open transactions.
     Transaction,
     /// Index builds.
     Build,
@@ -78,14 +78,14 @@ impl Class {
     }
 }
 
-/// What a sample of the process has found.
+/// A sample of the memory of the process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
     /// Anonymous memory that is resident.
     pub resident: u64,
-    /// What caches hold of it.
+    /// The part of it in caches.
     pub caches: u64,
-    /// What the caches were configured to.
+    /// The configured size of the caches.
     pub caches_configured: u64,
 }
 
@@ -101,11 +101,11 @@ pub struct Budget {
     resident: AtomicU64,
     /// Reservations that were not granted.
     refused: AtomicU64,
-    /// Whether more is resident than may be. Statements tell then what they have allocated...
+    /// More memory is resident than allowed. Statements then report what they have allocated...
     exceeded: AtomicBool,
     /// ...of which this is the most since the last sample...
     largest: AtomicU64,
-    /// ...and the next one that has allocated so much is stopped. `0`: none is.
+    /// ...and the next one that has allocated at least this much is stopped. `0`: none is.
     stop_from: AtomicU64,
     /// Called when a large reservation needs memory that caches have.
     reclaim: OnceLock<fn()>,
@@ -121,7 +121,7 @@ pub fn process() -> &'static Budget {
 /// Reservations from this size on make the caches shrink at once instead of at the next sample.
 const RECLAIM_BYTES_MIN: u64 = 2 << 20;
 
-/// Idle work may keep so much in any case: on the disk it would need buffers that are hardly smaller.
+/// Idle work may always keep this many bytes: on disk it would need buffers that are hardly smaller.
 const IDLE_BYTES_MIN: u64 = 1 << 20;
 
 impl Budget {
@@ -151,13 +151,13 @@ impl Budget {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Says what caches there are before the first sample.
+    /// Sets the configured size of the caches before the first sample.
     pub fn set_caches(&self, configured: u64) {
         self.caches_configured.store(configured, Ordering::Relaxed);
         self.caches_min.store(configured / 2, Ordering::Relaxed);
     }
 
-    /// Sets what shrinks the caches to [`Budget::caches_max`]. The first call counts.
+    /// Sets the function that shrinks the caches to [`Budget::caches_max`]. The first call counts.
     pub fn set_reclaim(&self, reclaim: fn()) {
         let _first_counts = self.reclaim.set(reclaim);
     }
@@ -185,7 +185,7 @@ impl Budget {
         self.exceeded.store(exceeded, Ordering::Relaxed);
     }
 
-    /// Whether the statement of this thread, which has allocated so much more than it has freed, is to stop. Asked by
+    /// Returns true if the statement of this thread has to stop; `allocated`: its allocations less what it has freed. Checked by
     /// everything that may run long.
     #[inline]
     pub fn must_stop(&self, allocated: impl FnOnce() -> u64) -> bool {
@@ -200,7 +200,7 @@ impl Budget {
         is_largest && self.stop_from.compare_exchange(from, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// What all caches together may hold now: what is left of the limit, at most what they were configured to, at least
+    /// Returns what all caches together may hold now: the rest of the limit, at most their configured size and at least
     /// half of that.
     pub fn caches_max(&self) -> u64 {
         let configured = self.caches_configured.load(Ordering::Relaxed);
@@ -214,7 +214,7 @@ impl Budget {
         self.resident.load(Ordering::Relaxed)
     }
 
-    /// What the process holds beside caches and reservations.
+    /// Returns the memory of the process outside caches and reservations.
     pub fn apart(&self) -> u64 {
         self.apart.load(Ordering::Relaxed)
     }
@@ -232,34 +232,34 @@ impl Budget {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// What reservations may have in all.
+    /// Returns the maximum for all reservations together.
     pub fn room(&self) -> u64 {
         let Some(limit) = self.limit() else { return u64::MAX };
         limit.saturating_sub(self.apart() + self.caches_min.load(Ordering::Relaxed))
     }
 
-    /// What is not reserved.
+    /// Returns the unreserved part of [`Budget::room`].
     pub fn free(&self) -> u64 {
         self.room().saturating_sub(self.reserved())
     }
 
-    /// What one value that is being built may take: a part of the room, since others stand beside it.
+    /// Returns the maximum size of one value that is being built: a part of the room, since other values exist at the same time.
     pub fn value_bytes_max(&self) -> u64 {
         self.room() / 4
     }
 
-    /// What work may keep in memory that waits for its client, like a cursor between two batches, and that could go to the disk
+    /// Returns the memory that work may keep while it waits for its client, like a cursor between two batches, and could spill
     /// instead: a part of what is left, so that many of them leave some.
     pub fn idle_bytes_max(&self) -> u64 {
         if self.limit().is_some() { (self.free() / 16).max(IDLE_BYTES_MIN) } else { u64::MAX }
     }
 
-    /// Whether little is left: who holds memory for others, like a slow client, has to make haste.
+    /// Returns true if little memory is left: an owner that holds memory on behalf of others, like a slow client, has to finish soon.
     pub fn is_scarce(&self) -> bool {
         self.limit().is_some() && self.free() <= self.room() / 16
     }
 
-    /// Whether more is resident than may be, although reservations and caches have given way.
+    /// Returns true if more memory is resident than allowed, although reservations and caches have shrunk.
     pub fn is_exceeded(&self) -> bool {
         self.limit().is_some_and(|limit| self.resident() > limit + limit / 16)
     }
@@ -269,7 +269,7 @@ impl Budget {
         Reservation::new(self, class)
     }
 
-    /// What a piece of work may hold that can do with less than `bytes_max`.
+    /// Returns an allowance for work that can do with less than `bytes_max`.
     pub fn allowance(&'static self, class: Class, bytes_max: usize) -> Allowance {
         Allowance::new(self.reservation(class), bytes_max)
     }
@@ -296,9 +296,9 @@ impl Budget {
         self.reclaim_for(bytes);
     }
 
-    fn give_back(&self, class: Class, bytes: u64) {
+    fn release(&self, class: Class, bytes: u64) {
         let before = self.reserved.fetch_sub(bytes, Ordering::Relaxed);
-        debug_assert!(before >= bytes, "B1: {before} reserved, {bytes} given back");
+        debug_assert!(before >= bytes, "B1: {before} reserved, {bytes} released");
         self.held[class as usize].fetch_sub(bytes, Ordering::Relaxed);
     }
 

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::{Budget, Class, STEP_BYTES};
 
-/// How often who waits for memory looks.
-const LOOK: Duration = Duration::from_millis(5);
+/// Interval at which a waiting thread retries.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Memory that its owner may hold. Given back when it is dropped.
+/// Memory that its owner may hold. Released when dropped.
 #[derive(Debug)]
 pub struct Reservation {
     budget: &'static Budget,
@@ -32,43 +32,43 @@ impl Reservation {
     /// Grows to at least `bytes`, for an owner that can do with less. False: it has its share, or there is no more.
     #[inline]
     pub fn try_cover(&mut self, bytes: usize) -> bool {
-        let wanted = steps(bytes);
-        wanted <= self.bytes || self.grow(wanted, |left| left >= wanted as u64)
+        let requested = steps(bytes);
+        requested <= self.bytes || self.grow(requested, |left| left >= requested as u64)
     }
 
     /// Grows to at least `bytes`, for an owner that needs all of it. False: there is no more.
     pub fn try_cover_all(&mut self, bytes: usize) -> bool {
-        let wanted = steps(bytes);
-        wanted <= self.bytes || self.grow(wanted, |_| true)
+        let requested = steps(bytes);
+        requested <= self.bytes || self.grow(requested, |_| true)
     }
 
-    /// Like [`Reservation::try_cover_all`], but waits until there is as much; at most so long, and the thread with it.
-    pub fn wait_for_all(&mut self, bytes: usize, patience: Duration) -> bool {
+    /// Like [`Reservation::try_cover_all`], but blocks the thread until there is enough memory, at most for `timeout`.
+    pub fn wait_for_all(&mut self, bytes: usize, timeout: Duration) -> bool {
         let begun = Instant::now();
         while !self.try_cover_all(bytes) {
-            if begun.elapsed() >= patience {
+            if begun.elapsed() >= timeout {
                 return false;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(RETRY_INTERVAL);
         }
         true
     }
 
     /// Grows to at least `bytes`, for what is there already.
     pub fn cover(&mut self, bytes: usize) {
-        let wanted = steps(bytes);
-        if let Some(more) = wanted.checked_sub(self.bytes).filter(|more| *more > 0) {
+        let requested = steps(bytes);
+        if let Some(more) = requested.checked_sub(self.bytes).filter(|more| *more > 0) {
             self.budget.force(self.class, more as u64);
-            self.bytes = wanted;
+            self.bytes = requested;
         }
     }
 
-    /// Gives back all but what `bytes` need.
+    /// Releases all but what `bytes` need.
     pub fn shrink_to(&mut self, bytes: usize) {
-        let wanted = steps(bytes);
-        if let Some(less) = self.bytes.checked_sub(wanted).filter(|less| *less > 0) {
-            self.budget.give_back(self.class, less as u64);
-            self.bytes = wanted;
+        let requested = steps(bytes);
+        if let Some(less) = self.bytes.checked_sub(requested).filter(|less| *less > 0) {
+            self.budget.release(self.class, less as u64);
+            self.bytes = requested;
         }
     }
 
@@ -79,10 +79,10 @@ impl Reservation {
     }
 
     #[cold]
-    fn grow(&mut self, wanted: usize, share: impl Fn(u64) -> bool) -> bool {
-        let granted = self.budget.take(self.class, (wanted - self.bytes) as u64, share);
+    fn grow(&mut self, requested: usize, share: impl Fn(u64) -> bool) -> bool {
+        let granted = self.budget.take(self.class, (requested - self.bytes) as u64, share);
         if granted {
-            self.bytes = wanted;
+            self.bytes = requested;
         }
         granted
     }
@@ -94,7 +94,7 @@ impl Drop for Reservation {
     }
 }
 
-/// What work may hold that spills, or is refused, beyond it: a bound of its own, and its share of the budget.
+/// The memory of work that spills, or is refused, beyond it: limited by a bound of its own and by its share of the budget.
 #[derive(Debug)]
 pub struct Allowance {
     reservation: Reservation,
@@ -106,7 +106,7 @@ impl Allowance {
         Allowance { reservation, bytes_max }
     }
 
-    /// Whether so much may be held now.
+    /// Returns true if the work may hold `bytes` now.
     #[inline]
     pub fn covers(&mut self, bytes: usize) -> bool {
         bytes <= self.bytes_max && self.reservation.try_cover(bytes)
@@ -123,12 +123,12 @@ impl Allowance {
         limit.unwrap_or(self.bytes_max as u64)
     }
 
-    /// Whether it has more than work may keep that waits for its client.
+    /// Returns true if it holds more than work may keep that waits for its client.
     pub fn is_too_large_to_idle(&self) -> bool {
         self.granted() as u64 > self.reservation.budget.idle_bytes_max()
     }
 
-    /// What was granted so far.
+    /// Returns the bytes granted so far.
     pub fn granted(&self) -> usize {
         self.reservation.bytes()
     }

@@ -1,4 +1,4 @@
-//! What the work of one thread has allocated, as far as the allocator of the process tells.
+//! Allocations of the work of one thread, as the process allocator reports them.
 
 use std::sync::OnceLock;
 
@@ -7,7 +7,7 @@ type Meter = fn() -> u64;
 
 static METER: OnceLock<Meter> = OnceLock::new();
 
-/// Says how to find out. The first call counts; without any, nothing is known to be allocated.
+/// Sets the meter of allocated bytes. Only the first call counts; without a meter, nothing is known to be allocated.
 pub fn set_thread_meter(meter: Meter) {
     let _first_counts = METER.set(meter);
 }
@@ -17,7 +17,7 @@ pub fn set_thread_meter(meter: Meter) {
 pub struct Allocated(u64);
 
 impl Allocated {
-    /// No moment.
+    /// No moment: nothing counts as allocated since.
     pub const NOTHING: Allocated = Allocated(u64::MAX);
 
     pub fn now() -> Allocated {

@@ -89,7 +89,7 @@ impl Div for Decimal128 {
     }
 }
 
-/// What remains after division with a quotient rounded towards zero; it has the sign of the first operand.
+/// The remainder of a division with a quotient rounded towards zero; it has the sign of the first operand.
 impl Rem for Decimal128 {
     type Output = Decimal128;
 
@@ -213,7 +213,7 @@ impl Long {
             (self.high * 10u128.pow(DIGITS_MAX - drop) + self.low / unit, self.low % unit * 2, unit, false)
         };
         let below = below || self.sticky;
-        // with drop = 34 exactly the half lies in the low part
+        // with drop = 34 exactly the half is in the low part
         let order = if drop == DIGITS_MAX {
             (self.low * 2).cmp(&BASE).then(self.sticky.cmp(&false))
         } else {

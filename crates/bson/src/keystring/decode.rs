@@ -25,7 +25,7 @@ impl<'a> Decoder<'a> {
         Decoder { bytes, types: TypeReader(type_bits) }
     }
 
-    /// What is not read yet.
+    /// Returns the bytes that are not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes
     }

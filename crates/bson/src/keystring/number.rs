@@ -137,7 +137,7 @@ impl Magnitude {
         Magnitude::Other { double, tail: (!exact).then_some(tail) }
     }
 
-    /// Whether a decimal's digits can be had from the component by [`Magnitude::coefficient`].
+    /// Returns true if [`Magnitude::coefficient`] can restore a decimal's digits from the component.
     fn holds_digits(&self) -> bool {
         match self {
             Magnitude::Whole { fraction: None, .. } => true,
@@ -250,7 +250,7 @@ impl Tail {
     }
 }
 
-/// Whether a class is a number's.
+/// Returns true if the class is that of a number.
 pub(super) fn is_number(class: u8) -> bool {
     (class::NAN..=class::INFINITY).contains(&class)
 }

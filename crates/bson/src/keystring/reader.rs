@@ -25,7 +25,7 @@ impl<'a> Reader<'a> {
         self.mask = !self.mask;
     }
 
-    /// The next bytes as they stand, not inverted back.
+    /// Returns the next bytes as stored, not inverted back.
     fn raw(&mut self, len: usize) -> Result<&'a [u8], Error> {
         let (head, tail) = self.rest.split_at_checked(len).ok_or(ENDS)?;
         self.rest = tail;
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         String::from_utf8(bytes).map_err(|_| Error::BadKey("text is not UTF-8"))
     }
 
-    /// A text that stands where BSON has a C string.
+    /// Reads a text that is a C string in BSON.
     pub(super) fn c_text(&mut self) -> Result<String, Error> {
         let text = self.text()?;
         if text.as_bytes().contains(&0) { Err(Error::BadKey("a name holds NUL")) } else { Ok(text) }
@@ -97,7 +97,7 @@ pub fn component_len(bytes: &[u8], descending: bool) -> Result<usize, Error> {
     Ok(bytes.len() - reader.rest().len())
 }
 
-/// What a nested value holds until its END.
+/// The layout of a nested value until its END.
 #[derive(Clone, Copy)]
 enum Inside {
     Elements,

@@ -1,4 +1,4 @@
-//! The stream of type codes beside a key.
+//! The stream of type codes that accompanies a key.
 
 use super::code;
 

@@ -1,4 +1,4 @@
-//! What Arbor builds the reference implementation reads, and the other way round; decimals read and print alike.
+//! The reference implementation reads what Arbor builds, and the reverse; decimals read and print alike.
 
 use crate::values::{document, name, value};
 use arbor_bson::{ArrayBuf, Decimal128, Doc, DocBuf, ObjectId, Timestamp, Value, ValueRef, compare_docs};

@@ -179,7 +179,7 @@ impl<'s> InSession<'s> {
     fn tell_retried(&self, reply: &mut DocBuf) {
         let retried = self.out.journal().retried();
         let Some(first) = retried.first() else { return };
-        self.server.sessions.figures().retried_commands.add(1);
+        self.server.sessions.statistics().retried_commands.add(1);
         match reply.get("lastErrorObject") {
             Some(_) => reply.append("retriedStmtId", *first),
             None => reply.append("retriedStmtIds", &retried.iter().copied().collect::<ArrayBuf>()),
@@ -187,7 +187,7 @@ impl<'s> InSession<'s> {
     }
 
     fn why_interrupted(&self, error: Error) -> Error {
-        match self.out.kill_wanted() {
+        match self.out.kill_requested() {
             Some(Kill::Expired) => {
                 let text = "operation was interrupted because the transaction exceeded the configured \
                             'transactionLifetimeLimitSeconds'";

@@ -16,7 +16,7 @@ pub(super) struct Content {
 
 #[derive(Clone, Debug)]
 enum Change {
-    /// Whole sectors from sector number `first` on, as they stood after a write, in a file of `len` bytes.
+    /// Whole sectors from sector number `first` on, as they were after a write, in a file of `len` bytes.
     Sectors {
         first: usize,
         bytes: Vec<u8>,
@@ -30,12 +30,12 @@ impl Content {
         Content { visible: bytes.to_vec(), durable: bytes.to_vec(), ..Content::default() }
     }
 
-    /// What the file takes from the disk: holes take nothing.
+    /// Returns the disk space of the file: holes take none.
     pub fn held_bytes(&self) -> u64 {
         self.visible.len() as u64 - self.holes.bytes()
     }
 
-    /// How many bytes may be written from `offset` on when the disk has `free` bytes left.
+    /// Returns the number of bytes that may be written from `offset` on when the disk has `free` bytes left.
     pub fn room(&self, offset: u64, free: u64) -> u64 {
         let len = self.visible.len() as u64;
         self.holes.room(offset, free).unwrap_or_else(|held| (len.saturating_sub(offset) + free).saturating_sub(held))
@@ -93,7 +93,7 @@ impl Content {
         apply(&mut self.durable, &changes, || random.chance(1, 2));
     }
 
-    /// What a power cut leaves; each unsynced change survives `survive` times out of 16.
+    /// Returns the content after a power failure; each unsynced change survives `survive` times out of 16.
     pub fn crash(&self, random: &mut Random, survive: u64) -> Content {
         let mut bytes = self.durable.clone();
         apply(&mut bytes, &self.unsynced, || random.chance(survive, 16));

@@ -20,7 +20,7 @@ impl Holes {
         }
     }
 
-    /// What is between takes space again.
+    /// Removes the holes in a range: it takes space again.
     pub fn fill(&mut self, from: u64, to: u64) {
         let overlapping: Vec<(u64, u64)> =
             self.ranges.range(..to).rev().take_while(|(_, end)| **end > from).map(|(from, to)| (*from, *to)).collect();
@@ -35,7 +35,7 @@ impl Holes {
         }
     }
 
-    /// How many bytes from `offset` on can be written with `free` bytes of space, when a hole is the end of it; else the
+    /// Returns the number of bytes from `offset` on that can be written with `free` bytes of space, if a hole limits it; else the
     /// bytes of the holes behind `offset`.
     pub fn room(&self, offset: u64, free: u64) -> Result<u64, u64> {
         let mut taken = 0;

@@ -104,7 +104,7 @@ impl Names {
         self.directories.extend(dir.ancestors().map(Path::to_owned));
     }
 
-    /// What a power cut leaves: half the time a journal's first part, half the time any subset.
+    /// Returns the names after a power failure: half the time a journal's first part, half the time any subset.
     pub fn crash(&self, random: &mut Random, survive: u64) -> Names {
         let mut names = self.durable.clone();
         let in_order = random.chance(1, 2);

@@ -142,7 +142,7 @@ impl State {
         self.capacity.map_or(1 << 40, |capacity| capacity.saturating_sub(used))
     }
 
-    /// How many bytes may be written to a file from `offset` on.
+    /// Returns the number of bytes that may be written to a file from `offset` on.
     pub fn room(&mut self, inode: u64, offset: u64) -> u64 {
         let free = self.free_bytes();
         self.inode(inode).room(offset, free)

@@ -140,7 +140,7 @@ fn the_next_segment_may_be_created_ahead() {
     check_read_twice(&log, 40);
 }
 
-/// Each payload stands there two times.
+/// Each payload is there two times.
 fn check_read_twice(log: &Log, last: u64) {
     let read: Vec<_> = log.read(Position(1)).map(|record| record.unwrap().1).collect();
     let expect: Vec<_> = (1..=last).flat_map(|position| [payload(position), payload(position)]).collect();
@@ -148,7 +148,7 @@ fn check_read_twice(log: &Log, last: u64) {
 }
 
 #[test]
-fn a_reader_overtaken_by_trimming_is_told() {
+fn a_reader_overtaken_by_trimming_gets_an_error() {
     let log = open(&FaultyDisk::new(), 250);
     append(&log, 1..=2);
     let mut reader = log.read(Position(1));

@@ -144,7 +144,7 @@ fn after_a_failed_sync_nothing_is_written_or_acknowledged_again() {
     assert!(matches!(log.close(), Err(Error::Poisoned { .. })));
     log.wait_durable(Position(1)).unwrap();
     assert_eq!(log.durable(), Position(1));
-    assert_eq!(read_all(&log).unwrap(), 3, "reading goes on");
+    assert_eq!(read_all(&log).unwrap(), 3, "reading continues");
 }
 
 fn segment_files(disk: &FaultyDisk) -> Vec<PathBuf> {
@@ -181,7 +181,7 @@ fn a_damaged_byte_anywhere_in_a_closed_log_is_never_taken_for_a_torn_tail() {
 }
 
 #[test]
-fn a_hole_two_segments_before_the_last_records_is_damage_though_nobody_waited() {
+fn a_hole_two_segments_before_the_last_records_is_damage_even_without_waiters() {
     let disk = FaultyDisk::new();
     append(&open(&disk, 1).unwrap(), 1..=3);
     let files = segment_files(&disk);

@@ -18,7 +18,7 @@ use arbor_log::{Error, Log, LogOptions};
 
 const DIR: &str = "/db/log";
 
-/// What a run went through, to show that the runs are not all alike.
+/// Event counts of a run, to show that the runs are not all alike.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Coverage {
     pub crashes: u64,

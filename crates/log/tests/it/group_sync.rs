@@ -1,4 +1,4 @@
-//! The group fsync seen from outside: appends go on while a sync runs, and one sync serves many waiters.
+//! The group fsync seen from outside: appends continue while a sync runs, and one sync serves many waiters.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};

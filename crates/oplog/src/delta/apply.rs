@@ -1,4 +1,4 @@
-//! Applying a difference.
+//! Applying a delta.
 
 use std::collections::HashMap;
 
@@ -6,9 +6,9 @@ use arbor_bson::{Array, ArrayBuf, DEPTH_MAX, Doc, DocBuf, ValueRef};
 
 use super::read::{ArrayDelta, Delta, DocumentDelta, Step};
 
-/// The difference is none, or of another document.
+/// The bytes are no delta, or the delta of another document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the difference does not fit the document")]
+#[error("the delta does not apply to the document")]
 pub struct Mismatch;
 
 pub fn apply(before: Doc<'_>, delta: Doc<'_>) -> Result<DocBuf, Mismatch> {
@@ -46,7 +46,7 @@ fn push(out: &mut ArrayBuf, value: ValueRef<'_>) {
     out.push(value);
 }
 
-/// Hands on what the difference makes of an inner document or array.
+/// Hands on what the delta makes of an inner document or array.
 fn inside(
     before: ValueRef<'_>,
     delta: Doc<'_>,
@@ -91,9 +91,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_as_short_as_the_table_says() {
+    fn deltas_are_as_short_as_the_table_says() {
         let check = |before: &str, after: &str, expected: Option<&str>| {
-            // something long that stays, so that the difference pays
+            // something long that stays, so that the delta pays
             let long = DocBuf::new().with("_id", "x".repeat(200).as_str());
             let padded = |text: &str| -> DocBuf {
                 let doc = doc(text);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nests_deeper_than_any_document_may_is_told_whole() {
+    fn deltas_of_deeply_nested_documents_apply_or_are_recorded_whole() {
         let deep = |levels: usize, value: i32| {
             let long = DocBuf::new().with("x", "x".repeat(200).as_str()).with("v", value);
             (0..levels).fold(long, |inner, _| DocBuf::new().with("a", &inner).with("y", "y"))
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_difference_makes_the_one_of_the_other(before in fields(value()), after in fields(value())) {
+        fn a_delta_turns_one_document_into_the_other(before in fields(value()), after in fields(value())) {
             let wide = |doc: &DocBuf| doc.clone().with("z", "x".repeat(3000).as_str());
             let (wide_before, wide_after) = (wide(&before), wide(&after));
             for (before, after) in [(before, after), (wide_before, wide_after)] {

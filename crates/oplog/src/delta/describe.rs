@@ -1,4 +1,4 @@
-//! A difference as a change event tells it: `updateDescription`.
+//! The `updateDescription` of a change event, made from a delta.
 
 use arbor_bson::{ArrayBuf, DEPTH_MAX, Doc, DocBuf, Value, ValueRef};
 
@@ -16,7 +16,7 @@ pub struct Description {
     pub disambiguated: DocBuf,
 }
 
-/// Requires a difference that [`super::diff`] made; what is none is told as no change.
+/// Converts a delta to an update description. Requires one that [`super::diff`] made; anything else gives no change.
 pub fn describe(delta: Doc<'_>) -> Description {
     let mut description = Description::default();
     description.walk(delta, &Path::default(), DEPTH_MAX);

@@ -1,13 +1,13 @@
-//! Making a difference.
+//! Making a delta.
 
 use std::collections::HashSet;
 
 use arbor_bson::{Array, DEPTH_MAX, Doc, DocBuf, ValueRef, identical};
 
-/// What turns `before` into `after`; `None` when that is no shorter than `after` itself.
+/// Returns the delta that turns `before` into `after`; `None` if it is no shorter than `after` itself.
 pub fn diff(before: Doc<'_>, after: Doc<'_>) -> Option<DocBuf> {
-    let difference = of_documents(before, after, DEPTH_MAX);
-    (difference.as_bytes().len() < after.as_bytes().len()).then_some(difference)
+    let delta = of_documents(before, after, DEPTH_MAX);
+    (delta.as_bytes().len() < after.as_bytes().len()).then_some(delta)
 }
 
 /// `levels`: how much deeper it looks. What nests deeper was stored by versions without a limit, and is written whole.
@@ -29,7 +29,7 @@ fn of_documents(before: Doc<'_>, after: Doc<'_>, levels: usize) -> DocBuf {
     changes.into_doc()
 }
 
-/// Of the fields of one document.
+/// Changes of the fields of one document.
 #[derive(Default)]
 struct Changes<'a> {
     removed: Vec<&'a str>,

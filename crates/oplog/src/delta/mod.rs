@@ -1,15 +1,15 @@
-//! The difference of two documents, as an entry of an update says it: `{$v: 2, diff: ...}`.
+//! The delta of two documents, as in the oplog entry of an update: `{$v: 2, diff: ...}`.
 //!
 //! | field | of a document | of an array (`a: true`) |
 //! |---|---|---|
 //! | `d` | `{name: false}`: removed | |
 //! | `u` | `{name: value}`: has this value now, in its place | |
 //! | `i` | `{name: value}`: removed if it was there, then appended, in this order | |
-//! | `sNAME` | the difference of an inner document or array | the difference of element `NAME` |
+//! | `sNAME` | the delta of an inner document or array | the delta of element `NAME` |
 //! | `uN` | | element `N` has this value now, or is appended |
 //! | `l` | | the new length, of an array that got shorter |
 //!
-//! | before | after | difference |
+//! | before | after | delta |
 //! |---|---|---|
 //! | `{a: 1, b: 2}` | `{a: 3, c: 4}` | `{d: {b: false}, u: {a: 3}, i: {c: 4}}` |
 //! | `{a: {b: 1, c: 1}}` | `{a: {b: 2, c: 1}}` | `{sa: {u: {b: 2}}}` |

@@ -1,4 +1,4 @@
-//! A difference, section by section.
+//! A delta, section by section.
 
 use arbor_bson::{Doc, ValueRef};
 
@@ -26,7 +26,7 @@ pub enum Delta<'a> {
 }
 
 impl<'a> Delta<'a> {
-    /// `None`: no difference.
+    /// `None`: no delta.
     pub fn read(delta: Doc<'a>) -> Option<Delta<'a>> {
         match delta.get("a") {
             Some(ValueRef::Bool(true)) => read_array(delta).map(Delta::Array),

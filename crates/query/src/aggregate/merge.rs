@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use arbor_bson::{Array, ArrayBuf, Doc, DocBuf, Value, ValueRef, compare};
 use arbor_lang::update::Update;
 use arbor_lang::{Code, Collation, Context, Expression, Filter, Path, field_path, text};
-use arbor_store::{Collection, Held, Namespace, ToldAs};
+use arbor_store::{Collection, CollectionGuard, Namespace, UpdateKind};
 use arbor_txn::{MaybeConflict, Transaction};
 
 use super::sink::next_documents;
@@ -153,7 +153,7 @@ impl Merge {
     }
 
     /// The collection; made if documents are to be inserted. None: it does not exist, and nothing is to be done.
-    fn hold(&self, scope: &Scope<'_>) -> Result<Option<Held>> {
+    fn hold(&self, scope: &Scope<'_>) -> Result<Option<CollectionGuard>> {
         match (self.not_matched, scope.store.hold(&self.into)) {
             (_, Some(held)) => Ok(Some(held)),
             (NotMatched::Insert, None) => Ok(Some(scope.store.hold_or_create(&self.into)?)),
@@ -196,7 +196,7 @@ impl Merge {
         let document = with_id.as_ref().unwrap_or(document).as_doc();
         match self.find(scope, collection, txn, document, interrupt)? {
             Some(old) => match self.changed(collection, old.as_doc(), document)? {
-                Some(new) => collection.update(txn, old.as_doc(), new.as_doc(), self.told_as()),
+                Some(new) => collection.update(txn, old.as_doc(), new.as_doc(), self.update_kind()),
                 None => Ok(()),
             },
             None => match self.not_matched {
@@ -210,8 +210,8 @@ impl Merge {
         }
     }
 
-    fn told_as(&self) -> ToldAs {
-        if matches!(self.matched, Matched::Replace) { ToldAs::Replacement } else { ToldAs::Update }
+    fn update_kind(&self) -> UpdateKind {
+        if matches!(self.matched, Matched::Replace) { UpdateKind::Replacement } else { UpdateKind::Update }
     }
 
     /// The document with an `_id` made for it, where it is found by that and has none.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use arbor_bson::{Doc, DocBuf};
 use arbor_lang::time_series::{Bucket, Unpack};
 use arbor_lang::{Code, Context, Filter};
-use arbor_store::{Collection, ToldAs};
+use arbor_store::{Collection, UpdateKind};
 use arbor_txn::Transaction;
 
 use super::TimeSeries;
@@ -82,7 +82,7 @@ impl Deleter<'_> {
         match (deleted, kept.count()) {
             (0, _) => {}
             (_, 0) => arbor_store::delete(txn, self.buckets, bucket)?,
-            _ => arbor_store::update(txn, self.buckets, bucket, kept.to_doc(options).as_doc(), ToldAs::Update)?,
+            _ => arbor_store::update(txn, self.buckets, bucket, kept.to_doc(options).as_doc(), UpdateKind::Update)?,
         }
         Ok(deleted)
     }

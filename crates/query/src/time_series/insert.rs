@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use arbor_bson::{Doc, DocBuf, ValueRef, identical};
 use arbor_lang::time_series::{Bucket, bucket_id};
-use arbor_store::{Collection, RecordCursor, ToldAs, id_key};
+use arbor_store::{Collection, RecordCursor, UpdateKind, id_key};
 use arbor_txn::Transaction;
 
 use super::TimeSeries;
@@ -149,7 +149,7 @@ impl<'p> Packer<'p> {
     fn write(&self, txn: &mut Transaction, open: &Open) -> Result<()> {
         let new = open.bucket.to_doc(&self.series.options);
         match &open.stored {
-            Some(stored) => arbor_store::update(txn, self.buckets, stored.as_doc(), new.as_doc(), ToldAs::Update)?,
+            Some(stored) => arbor_store::update(txn, self.buckets, stored.as_doc(), new.as_doc(), UpdateKind::Update)?,
             None => arbor_store::insert(txn, self.buckets, new.as_doc())?,
         }
         Ok(())

@@ -117,7 +117,7 @@ fn run(
         let count = measurements(old);
         *matched += count;
         if let Some(new) = modifier.apply(&query.filter, old)? {
-            arbor_store::update(txn, buckets, old, new.as_doc(), modifier.told_as())?;
+            arbor_store::update(txn, buckets, old, new.as_doc(), modifier.update_kind())?;
             *modified += count;
         }
         Ok(ControlFlow::Continue(()))

@@ -113,7 +113,7 @@ fn act(
         (Action::Update { modifier, return_new, .. }, Some(old)) => {
             let new = modifier.apply(&query.filter, old.as_doc())?;
             if let Some(new) = &new {
-                collection.update(txn, old.as_doc(), new.as_doc(), modifier.told_as())?;
+                collection.update(txn, old.as_doc(), new.as_doc(), modifier.update_kind())?;
             }
             let value = if *return_new { new.unwrap_or(old) } else { old };
             Ok(FindAndModifyOutcome { value: Some(value), n: 1, updated_existing: true, upserted: None })

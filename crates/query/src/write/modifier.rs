@@ -3,7 +3,7 @@
 use arbor_bson::{Doc, DocBuf, USER_SIZE_MAX, ValueRef};
 use arbor_lang::update::Update;
 use arbor_lang::{Code, Context, Filter};
-use arbor_store::ToldAs;
+use arbor_store::UpdateKind;
 
 use super::new_document::check_id;
 use super::object_id::new_object_id;
@@ -41,8 +41,8 @@ impl Modifier {
     }
 
     /// What the readers of the history are told.
-    pub fn told_as(&self) -> ToldAs {
-        if self.update.is_replacement() { ToldAs::Replacement } else { ToldAs::Update }
+    pub fn update_kind(&self) -> UpdateKind {
+        if self.update.is_replacement() { UpdateKind::Replacement } else { UpdateKind::Update }
     }
 
     /// The document after the update. None: it stays as it is. Requires that `old` matches `filter`.

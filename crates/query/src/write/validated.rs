@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use arbor_bson::{Doc, DocBuf};
-use arbor_store::{Collection, ToldAs};
+use arbor_store::{Collection, UpdateKind};
 use arbor_txn::Transaction;
 
 use crate::validator::Validator;
@@ -30,9 +30,9 @@ impl<'c> Validated<'c> {
     }
 
     /// Nothing is written on an error.
-    pub fn update(&self, txn: &mut Transaction, old: Doc<'_>, new: Doc<'_>, told_as: ToldAs) -> Result<()> {
+    pub fn update(&self, txn: &mut Transaction, old: Doc<'_>, new: Doc<'_>, kind: UpdateKind) -> Result<()> {
         self.check(Some(old), new)?;
-        Ok(arbor_store::update(txn, self.collection, old, new, told_as)?)
+        Ok(arbor_store::update(txn, self.collection, old, new, kind)?)
     }
 
     fn check(&self, old: Option<Doc<'_>>, new: Doc<'_>) -> Result<()> {

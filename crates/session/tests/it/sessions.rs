@@ -43,7 +43,7 @@ fn code<T>(outcome: Result<T, Error>) -> i32 {
     outcome.err().unwrap().code().unwrap().0
 }
 
-/// A retryable write of statements that count in `DATA`; answers how many ran.
+/// A retryable write of statements that count in `DATA`; returns the number that ran.
 fn write(sessions: &Sessions<Work>, transactions: &Transactions, number: i64, statements: &[i32]) -> usize {
     let out = out(sessions, 1, number, Intent::Write).unwrap();
     let work = |txn: &mut Transaction| -> Result<usize, Error> {
@@ -96,7 +96,7 @@ fn an_open_transaction_waits_for_its_next_operation() {
     assert_eq!(code(out(&later, 1, 5, Intent::Abort)), 256);
     let rows = later.rows(10).unwrap();
     assert_eq!((rows.len(), rows[0].session, rows[0].row.wall, rows[0].row.ended), (1, id(1), 77, Ended::Committed));
-    assert_eq!(sessions.figures().committed.get(), 1);
+    assert_eq!(sessions.statistics().committed.get(), 1);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn what_was_begun_is_given_back_when_it_is_over() {
         let mut out = out(&sessions, 1, number, Intent::Begin).unwrap();
         out.begin(Work(gone.clone()), 9, 1, Vec::new());
     };
-    let is_gone = |n| assert_eq!((gone.load(Ordering::Relaxed), sessions.figures().aborted.get()), (n, n as u64));
+    let is_gone = |n| assert_eq!((gone.load(Ordering::Relaxed), sessions.statistics().aborted.get()), (n, n as u64));
     begin(1);
     begin(2); // a newer one ends it
     is_gone(1);
@@ -141,11 +141,11 @@ fn a_kill_ends_a_transaction_with_its_operation() {
     let mut running = out(&sessions, 1, 1, Intent::Begin).unwrap();
     running.begin(Work(gone.clone()), 9, 1, Vec::new());
     assert_eq!(sessions.abort_expired(Duration::ZERO), [id(1)]);
-    assert_eq!(running.kill_wanted(), Some(Kill::Expired));
+    assert_eq!(running.kill_requested(), Some(Kill::Expired));
     assert!(sessions.end(id(1)), "it stays until the operation ends");
     assert!(sessions.contains(id(1)) && running.work().is_some());
     drop(running);
-    assert_eq!((gone.load(Ordering::Relaxed), sessions.figures().aborted.get()), (1, 1));
+    assert_eq!((gone.load(Ordering::Relaxed), sessions.statistics().aborted.get()), (1, 1));
     assert_eq!(code(out(&sessions, 1, 1, Intent::Commit)), 251);
     assert!(sessions.end(id(1)) && sessions.is_empty());
 }
@@ -182,7 +182,7 @@ fn a_statement_is_done_once() {
     assert_eq!(write(&sessions, transactions, 1, &[2, 3]), 1);
     assert_eq!(write(&sessions, transactions, 2, &[0, 1]), 2);
     assert_eq!(code(out(&sessions, 1, 1, Intent::Write)), 225);
-    assert_eq!(sessions.figures().retried_statements.get(), 4);
+    assert_eq!(sessions.statistics().retried_statements.get(), 4);
     // a restart
     let later = Sessions::new(transactions.clone());
     assert_eq!(write(&later, transactions, 2, &[0, 1, 9]), 1);
@@ -268,7 +268,7 @@ fn work_and_journal_survive_a_crash_together() {
 }
 
 #[test]
-fn the_history_is_told_whose_changes_they_are() {
+fn the_history_records_the_session_of_changes() {
     let history = Some(Retention { bytes: 1 << 20, time: Duration::from_secs(60) });
     let own = InMemory::new(Options { history, ..Options::default() }).unwrap();
     let sessions: Sessions<Work> = Sessions::new(own.transactions.clone());
@@ -279,8 +279,8 @@ fn the_history_is_told_whose_changes_they_are() {
     out.journal().record(&mut txn, [(0, &b""[..])]).unwrap();
     let position = txn.commit(Durability::Journaled).unwrap();
     let (_, record) = own.transactions.history(position).read().unwrap().unwrap();
-    let told = Statement { session: id(1), number: 8, retry: Retry::Statements };
-    assert_eq!(Statement::decode(&record.logical), Ok(Some(told)));
+    let expected = Statement { session: id(1), number: 8, retry: Retry::Statements };
+    assert_eq!(Statement::decode(&record.logical), Ok(Some(expected)));
 }
 
 #[test]

@@ -14,15 +14,15 @@ use crate::{Collection, Error, Index, Result};
 
 /// Memory for the documents of one round that are done.
 const DONE_BYTES_MAX: usize = 8 << 20;
-/// Documents that cannot be indexed and are looked at again in the end. One more ends the build.
-const UNFIT_MAX: usize = 10_000;
+/// Maximum number of documents that cannot be indexed and are checked again at the end. One more ends the build.
+const UNINDEXABLE_MAX: usize = 10_000;
 
 pub(super) struct KeyChanges<'b> {
     pub collection: &'b Collection,
     pub targets: Vec<Target>,
     /// The trees hold the keys of what this shows (B1).
     pub base: ReadView,
-    pub unfit: Unfit,
+    pub unindexable: UnindexableDocuments,
     /// Records of this round whose keys are carried over.
     done: HashSet<Vec<u8>>,
     done_bytes: usize,
@@ -30,14 +30,14 @@ pub(super) struct KeyChanges<'b> {
 
 /// Documents that cannot be indexed: they are without keys until they change, or end the build in the end (B2).
 #[derive(Default)]
-pub(super) struct Unfit(BTreeSet<Vec<u8>>);
+pub(super) struct UnindexableDocuments(BTreeSet<Vec<u8>>);
 
-impl Unfit {
+impl UnindexableDocuments {
     /// `None`: the document cannot be indexed; that is noted.
     pub fn keys_of(&mut self, index: &Index, id_key: &[u8], doc: Doc<'_>) -> Result<Option<Keys>> {
         match index.keys_of(doc) {
             Ok(keys) => Ok(Some(keys)),
-            Err(error) if self.0.len() >= UNFIT_MAX => Err(error),
+            Err(error) if self.0.len() >= UNINDEXABLE_MAX => Err(error),
             Err(_) => {
                 self.0.insert(id_key.to_vec());
                 Ok(None)
@@ -48,7 +48,14 @@ impl Unfit {
 
 impl<'b> KeyChanges<'b> {
     pub fn new(collection: &'b Collection, targets: Vec<Target>, base: ReadView) -> KeyChanges<'b> {
-        KeyChanges { collection, targets, base, unfit: Unfit::default(), done: HashSet::new(), done_bytes: 0 }
+        KeyChanges {
+            collection,
+            targets,
+            base,
+            unindexable: UnindexableDocuments::default(),
+            done: HashSet::new(),
+            done_bytes: 0,
+        }
     }
 
     /// The difference of the record's keys in the base and in the view.
@@ -68,7 +75,7 @@ impl<'b> KeyChanges<'b> {
             }
             let before = old.and_then(|old| index.keys_of(old).ok()).map(|keys| keys.keys).unwrap_or_default();
             let after = match new {
-                Some(new) => self.unfit.keys_of(&index, id_key, new)?,
+                Some(new) => self.unindexable.keys_of(&index, id_key, new)?,
                 None => None,
             };
             if let Some(after) = &after {
@@ -97,15 +104,15 @@ impl<'b> KeyChanges<'b> {
     /// Records of the base from `from` on, before `to`.
     fn records_between(&self, from: &[u8], to: Option<&[u8]>) -> Result<Vec<Vec<u8>>> {
         let mut cursor = self.base.cursor(self.collection.tree)?;
-        let (mut found, mut stands) = (Vec::new(), cursor.seek(from)?);
-        while stands && to.is_none_or(|to| cursor.key() < to) {
+        let (mut found, mut valid) = (Vec::new(), cursor.seek(from)?);
+        while valid && to.is_none_or(|to| cursor.key() < to) {
             found.push(cursor.key().to_vec());
-            stands = cursor.next()?;
+            valid = cursor.next()?;
         }
         Ok(found)
     }
 
-    /// Makes the last step short: what is contended no longer goes to its place.
+    /// Makes the last step short: moves keys that are no longer contended to the index's own tree.
     pub fn settle(&mut self, transactions: &Transactions, watch: &dyn Watch, throttle: &mut Throttle) -> Result<()> {
         for target in &mut self.targets {
             let mut from = Vec::new();
@@ -126,9 +133,9 @@ impl<'b> KeyChanges<'b> {
         Ok(())
     }
 
-    /// Requires that everything the view shows is carried over. Errors: what stands in the way of the indexes.
+    /// Checks the last step: everything the view shows must be carried over. Errors: the reason why an index cannot be made.
     pub fn check(&mut self, txn: &mut Transaction, view: &ReadView) -> Result<()> {
-        for id_key in &self.unfit.0 {
+        for id_key in &self.unindexable.0 {
             if let Some(doc) = view.get(self.collection.tree, id_key)? {
                 self.targets.iter().try_for_each(|target| target.index.keys_of(Doc::trusted(&doc)).map(drop))?;
             }

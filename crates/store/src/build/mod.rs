@@ -1,7 +1,7 @@
 //! Index builds.
 //!
 //! A small collection is indexed under its latch, inside the transaction that adds the index to the catalogue. A larger
-//! one while readers and writers go on, with the means of [`crate::follow`]:
+//! one while readers and writers continue, with the means of [`crate::follow`]:
 //!
 //! | step | a crash after it leaves |
 //! |---|---|
@@ -15,15 +15,15 @@
 //! | `small.rs` | the build inside one transaction |
 //! | `scan.rs` | step 2 |
 //! | `carry.rs` | steps 3 and 4: the keys of changed documents |
-//! | `target.rs` | one index on its way, with the keys that several documents want |
-//! | `registry.rs` | which builds run |
-//! | `restart.rs` | builds that the end of the process broke off |
+//! | `target.rs` | one index being built, with the keys that several documents have |
+//! | `registry.rs` | the running builds |
+//! | `restart.rs` | builds that the end of the process interrupted |
 //!
 //! B1: when a round of step 3 has ended, the trees hold exactly the keys of the documents that its view shows. So what a
 //! changed document adds and removes is the difference of its keys in that view and in the next one; nothing but the
 //! document's `_id` is taken from the log, and carrying over one change twice does no harm.
 //!
-//! B2: a document that cannot be indexed, or a key that two documents want in a unique index, ends the build only if it is
+//! B2: a document that cannot be indexed, or a key of two documents in a unique index, ends the build only if it is
 //! still there in step 4.
 //!
 //! Changes of the collection meanwhile: dropping it or one of the indexes ends the build (`IndexBuildAborted`); renaming it,
@@ -58,15 +58,15 @@ use crate::latch::ExclusiveGuard;
 use crate::noting::commands::{self as noting, BuildStep};
 use crate::{Collection, Error, Index, Result, Store, data_size};
 
-/// What the caller of a build decides.
+/// Settings of a build.
 #[derive(Clone, Copy)]
 pub struct BuildSettings<'w> {
-    /// For sorting, of all indexes of the build together.
+    /// Memory for sorting, for all indexes of the build together.
     pub memory_bytes: usize,
     pub watch: &'w dyn Watch,
 }
 
-/// 200 MiB, and nobody watches.
+/// 200 MiB, unwatched.
 impl Default for BuildSettings<'static> {
     fn default() -> BuildSettings<'static> {
         BuildSettings { memory_bytes: 200 << 20, watch: &Unwatched }
@@ -94,7 +94,7 @@ impl Build<'_> {
         }
         let (registered, targets) = self.begin(specs)?;
         drop(latch);
-        match self.run_beside_writers(&registered, targets) {
+        match self.run_alongside_writers(&registered, targets) {
             Ok(()) => Ok(()),
             // It will happen: the log has it.
             Err(error @ Error::Txn(TxnError::CommittedNotApplied { .. })) => Err(error),
@@ -144,7 +144,7 @@ impl Build<'_> {
         Ok((registered, targets))
     }
 
-    /// A build that begins again after a crash has its note, and the history tells of it.
+    /// Notes the start in the catalogue and in the history; a build that begins again after a crash has these notes already.
     fn note_start(&self, txn: &mut Transaction, indexes: &[Arc<Index>]) {
         if self.store.unfinished.iter().any(|before| before.uuid == self.uuid) {
             return;
@@ -156,7 +156,7 @@ impl Build<'_> {
     }
 
     /// Steps 2 to 4.
-    fn run_beside_writers(&self, registered: &Registered<'_>, targets: Vec<Target>) -> Result<()> {
+    fn run_alongside_writers(&self, registered: &Registered<'_>, targets: Vec<Target>) -> Result<()> {
         let watch = &Progress { running: &registered.running, watch: self.settings.watch };
         let mut throttle = Throttle::new();
         let (view, follower) = self.transactions().follow()?;

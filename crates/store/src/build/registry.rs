@@ -1,4 +1,4 @@
-//! Which index builds run.
+//! The running index builds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,8 +12,8 @@ use super::Build;
 use crate::follow::{Phase, Watch};
 use crate::{Collection, Error, Index, Result, Store};
 
-/// How often who waits for a build asks whether he still wants to.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Interval at which a thread that waits for a build checks whether it was interrupted.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The running builds of all collections.
 #[derive(Default)]
@@ -25,21 +25,21 @@ pub(crate) struct Builds {
     pub begun_again: AtomicU64,
 }
 
-/// One of them.
+/// A running build.
 pub(crate) struct Running {
     pub uuid: Uuid,
     collection: Uuid,
     pub indexes: Vec<Arc<Index>>,
-    /// All that are dropped when it fails.
+    /// The trees that are dropped when it fails.
     pub trees: Vec<TreeId>,
-    /// It makes another index of one that is there.
+    /// It replaces an existing index.
     pub replaces: bool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Why it is to end.
+    /// The reason to end it, if there is one.
     aborted: Option<&'static str>,
     phase: Option<Phase>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Registered<'s> {
 pub struct IndexBuild {
     pub uuid: Uuid,
     pub specs: Vec<DocBuf>,
-    /// Somebody dropped it.
+    /// It was dropped.
     pub is_ending: bool,
 }
 
@@ -64,7 +64,7 @@ pub struct IndexBuild {
 pub struct IndexBuildCounts {
     /// Without those of small collections.
     pub begun: u64,
-    /// Those among them that an earlier end of the process had broken off.
+    /// Those among them that began again after the process had ended.
     pub begun_again: u64,
     pub failed: u64,
     /// Now at work.
@@ -85,12 +85,12 @@ impl Builds {
         Registered { builds: self, running }
     }
 
-    /// Those of a collection.
+    /// Returns the running builds of a collection.
     pub fn of(&self, collection: &Collection) -> Vec<Arc<Running>> {
         lock(&self.running).iter().filter(|build| build.collection == collection.uuid).cloned().collect()
     }
 
-    /// For changes that a build would miss. Requires the collection's latch held exclusively, under which builds begin.
+    /// Refuses changes that a running build would miss. Requires the collection's latch held exclusively, under which builds begin.
     ///
     /// Errors: `IndexBuildRunning`.
     pub fn refuse(&self, collection: &Collection) -> Result<()> {
@@ -112,7 +112,7 @@ impl Builds {
             if watch.is_stopped() {
                 return Err(Error::Interrupted);
             }
-            running = self.ended.wait_timeout(running, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+            running = self.ended.wait_timeout(running, CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
     }
@@ -133,7 +133,7 @@ impl Running {
         lock(&self.state).aborted.is_some()
     }
 
-    /// The error of a build, which is another one when somebody asked it to end.
+    /// The error of a build, which is another one when it was asked to end.
     pub fn aborted(&self, error: Error) -> Error {
         match (lock(&self.state).aborted, error) {
             (Some(reason), Error::Interrupted | Error::NamespaceNotFound(_)) => {
@@ -157,7 +157,7 @@ impl Drop for Registered<'_> {
     }
 }
 
-/// Who watches a build, and the build itself.
+/// The watch of a build, combined with the state of the build itself.
 pub(super) struct Progress<'w> {
     pub running: &'w Running,
     pub watch: &'w dyn Watch,

@@ -19,15 +19,15 @@ pub struct UnfinishedBuild {
     pub collection: Uuid,
     pub namespace: Namespace,
     pub specs: Vec<DocBuf>,
-    /// How often it began again and the process ended, but for a shutdown.
+    /// Number of restarts that ended with the process, but for a shutdown.
     pub restarts: u32,
 }
 
-/// So often a build begins again.
+/// Maximum number of times that a build begins again.
 pub const RESTARTS_MAX: u32 = 2;
 
 impl UnfinishedBuild {
-    /// Whether the next [`Store::build_again`] builds; else it ends the build.
+    /// Returns true if the next [`Store::build_again`] builds; else it ends the build.
     pub fn begins_again(&self) -> bool {
         self.restarts < RESTARTS_MAX
     }
@@ -38,14 +38,14 @@ impl UnfinishedBuild {
 }
 
 impl Store {
-    /// What the catalogue had when the store was opened.
+    /// Returns the unfinished builds of the catalogue when the store was opened.
     pub fn unfinished_builds(&self) -> &[UnfinishedBuild] {
         &self.unfinished
     }
 
     /// Builds the indexes that are not there yet. `None`: the collection is gone.
     ///
-    /// Its note goes, whatever comes out, unless a shutdown interrupts it once more.
+    /// Its note is removed in any case, unless a shutdown interrupts it once more.
     ///
     /// Errors: `IndexBuildAborted` when it began again too often; why it failed.
     pub fn build_again(&self, build: &UnfinishedBuild, settings: BuildSettings<'_>) -> Result<Option<IndexesCreated>> {

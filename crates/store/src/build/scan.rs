@@ -21,10 +21,10 @@ pub(super) fn each_document(
     mut each: impl FnMut(&[u8], Doc<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut cursor = RecordCursor::new(view, collection)?;
-    let mut stands = cursor.first()?;
-    while stands {
+    let mut valid = cursor.first()?;
+    while valid {
         each(cursor.id_key(), cursor.doc())?;
-        stands = cursor.next()?;
+        valid = cursor.next()?;
     }
     Ok(())
 }
@@ -46,28 +46,28 @@ impl Build<'_> {
         for (target, sorter) in changes.targets.iter_mut().zip(sorters) {
             load(target, sorter.finish()?, &mut pace, scratch, bytes_max / 8)?;
         }
-        pace.look_up()
+        pace.check()
     }
 }
 
-/// Answers the number of keys.
+/// Returns the number of keys.
 fn scan(changes: &mut KeyChanges<'_>, sorters: &mut [Sorter], pace: &mut Pace<'_>) -> Result<u64> {
-    let KeyChanges { collection, targets, base, unfit, .. } = changes;
+    let KeyChanges { collection, targets, base, unindexable, .. } = changes;
     let mut count = 0;
     each_document(base, collection, |id_key, doc| {
         for (target, sorter) in targets.iter().zip(&mut *sorters) {
-            let Some(keys) = unfit.keys_of(&target.index, id_key, doc)? else { continue };
+            let Some(keys) = unindexable.keys_of(&target.index, id_key, doc)? else { continue };
             target.index.multikey.expect(&keys.multikey);
             count += keys.keys.len() as u64;
             keys.keys.iter().try_for_each(|key| sorter.push(entry_of(&target.index, key, id_key, doc)))?;
         }
         pace.count(doc.as_bytes().len() + 64)
     })?;
-    pace.look_up()?;
+    pace.check()?;
     Ok(count)
 }
 
-/// Fills the tree of an index; keys that several documents want go into the tree beside it.
+/// Fills the tree of an index; keys with several documents go into the contended tree.
 fn load(target: &mut Target, merge: Merge, pace: &mut Pace<'_>, scratch: &Path, bytes_max: usize) -> Result<()> {
     let transactions = pace.transactions;
     let mut rows = UniqueRows { merge, ahead: None, last_shared: None };

@@ -1,6 +1,6 @@
-//! One index on its way.
+//! One index being built.
 //!
-//! T1: a key of a unique index stands either in the index's own tree, for one document, or in the contended tree, for each
+//! T1: a key of a unique index is stored either in the index's own tree, for one document, or in the contended tree, for each
 //! document that has it. The contended tree has the layout of an index that is not unique; it goes when the build ends.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::sort::sorter::Row;
 use crate::write::{delete_entry, duplicate_key, put_entry};
 use crate::{Collection, Index, IndexCursor, IndexSpec, Result};
 
-/// Contended entries that one transaction looks at.
+/// Contended entries that one transaction checks.
 const STEP_ENTRIES: usize = 10_000;
 
 pub(super) struct Target {
@@ -25,21 +25,21 @@ pub(super) struct Target {
 }
 
 struct Contended {
-    /// The same index, not unique, in the contended tree.
+    /// A copy of the index, not unique, in the contended tree.
     index: Index,
-    /// Whether something may be in it.
+    /// The tree may have entries.
     any: bool,
 }
 
-/// How [`Target::settle`] goes on.
+/// Progress of [`Target::settle`].
 pub(super) enum Settled {
     All,
-    /// From this entry on.
+    /// Entries before this one.
     UpTo(Vec<u8>),
 }
 
 impl Target {
-    /// `contended`: the tree beside that of a unique index.
+    /// `contended`: the second tree of a unique index.
     pub fn new(index: Arc<Index>, contended: Option<TreeId>) -> Target {
         let contended = contended.map(|tree| {
             let spec = IndexSpec { unique: false, prepare_unique: false, ..index.spec.clone() };
@@ -57,7 +57,7 @@ impl Target {
         std::iter::once(self.index.tree).chain(self.contended_tree())
     }
 
-    /// The row of the contended tree that stands for this one of the index's own.
+    /// Returns the row of the contended tree that corresponds to this one of the index's own.
     pub fn contended_row(&self, (key, value): &Row) -> Result<Row> {
         let parts = entry::decode(&self.index, key, value)?;
         match &self.contended {
@@ -118,33 +118,33 @@ impl Target {
         Ok(())
     }
 
-    /// Keys that one document wants are contended no longer; a part of them from the entry `from` on. `of`: the collection
-    /// in which no key may be wanted by several any more.
+    /// Moves keys with one document out of the contended tree; a part of them from the entry `from` on. `of`: the collection
+    /// in which no key may have several documents any more.
     ///
     /// Errors: `DuplicateKey`.
     pub fn settle(&mut self, txn: &mut Transaction, from: &[u8], of: Option<&Collection>) -> Result<Settled> {
         let Some(contended) = self.contended.as_ref().filter(|contended| contended.any) else {
             return Ok(Settled::All);
         };
-        let (mut moves, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
+        let (mut moves, mut bytes, mut visited) = (Vec::new(), 0, 0);
         let mut settled = Settled::All;
         let mut cursor = IndexCursor::new(txn, &contended.index)?;
-        let mut stands = cursor.seek(from)?;
-        while stands {
-            if of.is_none() && (bytes > GROUP_BYTES || looked_at > STEP_ENTRIES) {
+        let mut valid = cursor.seek(from)?;
+        while valid {
+            if of.is_none() && (bytes > GROUP_BYTES || visited > STEP_ENTRIES) {
                 settled = Settled::UpTo(cursor.position().to_vec());
                 break;
             }
             let key = Key { bytes: cursor.key().to_vec(), type_bits: cursor.type_bits().to_vec() };
             let row = (cursor.position().to_vec(), entry::encode(&self.index, cursor.parts()));
-            let mut wanted_by = 0;
-            while stands && cursor.key() == key.bytes {
-                wanted_by += 1;
-                stands = cursor.next()?;
+            let mut owners = 0;
+            while valid && cursor.key() == key.bytes {
+                owners += 1;
+                valid = cursor.next()?;
             }
-            looked_at += wanted_by;
+            visited += owners;
             match of {
-                _ if wanted_by == 1 => {
+                _ if owners == 1 => {
                     bytes += row.0.len() + row.1.0.len() + row.1.1.len();
                     moves.push(row);
                 }

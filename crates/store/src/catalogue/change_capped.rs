@@ -28,7 +28,7 @@ impl Store {
         let trees = self.options.trees.of_collection(options.as_doc())?;
         let mut txn = self.transactions.begin()?;
         let order = txn.create_tree(trees.options);
-        // another identity: who follows the old order must not go on in the new one
+        // another identity: a reader of the old order must not continue in the new one
         let uuid = Uuid::new_v4();
         let new = Collection { uuid, options, order: Some(order), indexes: Vec::new(), ..old.copy() };
         let records = records_in_order(&txn, &old)?;
@@ -55,18 +55,18 @@ fn records_in_order(txn: &Transaction, collection: &Collection) -> Result<Vec<Re
     let mut records = Vec::new();
     if collection.order.is_some() {
         let mut cursor = capped::OrderCursor::new(txn, collection)?;
-        let mut stands = cursor.seek(&[])?;
-        while stands {
+        let mut valid = cursor.seek(&[])?;
+        while valid {
             records.push((cursor.id_key().to_vec(), cursor.doc().as_bytes().len() as u64));
-            stands = cursor.next()?;
+            valid = cursor.next()?;
         }
         return Ok(records);
     }
     let mut cursor = RecordCursor::new(txn, collection)?;
-    let mut stands = cursor.first()?;
-    while stands {
+    let mut valid = cursor.first()?;
+    while valid {
         records.push((cursor.id_key().to_vec(), cursor.doc().as_bytes().len() as u64));
-        stands = cursor.next()?;
+        valid = cursor.next()?;
     }
     Ok(records)
 }

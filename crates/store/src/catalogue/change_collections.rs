@@ -12,15 +12,15 @@ use crate::noting::commands as noting;
 use crate::read::record::count;
 use crate::{Collection, Error, Namespace, Result, Store, capped, check_database_name};
 
-/// Why index builds end.
+/// Reasons for which index builds end.
 pub(crate) const COLLECTION_DROPPED: &str = "collection dropped";
 const DATABASE_DROPPED: &str = "database dropped";
 
-/// What `create_collection` found.
+/// The result of `create_collection`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
     Now,
-    /// It was there, with the same options.
+    /// It existed, with the same options.
     Before,
 }
 
@@ -79,7 +79,7 @@ impl Store {
         Ok(collection)
     }
 
-    /// Creates it without options unless it is there with any. Answers whether it was created.
+    /// Creates it without options unless it is there with any. Returns true if it was created.
     pub(crate) fn ensure_collection(&self, namespace: &Namespace) -> Result<bool> {
         if self.collection(namespace).is_some() {
             return Ok(false);
@@ -104,7 +104,7 @@ impl Store {
         self.commit_change(txn, |catalogue| catalogue.put(Arc::new(collection)))
     }
 
-    /// Answers what was dropped.
+    /// Returns what was dropped.
     pub fn drop_collection(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
         let (collection, _guard) =
             self.hold_exclusive(namespace).ok_or_else(|| Error::NamespaceNotFound(namespace.clone()))?;
@@ -117,7 +117,7 @@ impl Store {
         Ok(collection)
     }
 
-    /// Drops the collections and views that are there when it begins. Answers whether there were any.
+    /// Drops the collections and views that are there when it begins. Returns true if there were any.
     pub fn drop_database(&self, db: &str) -> Result<bool> {
         check_database_name(db)?;
         let _several = self.lock_several();

@@ -1,7 +1,7 @@
 //! `collMod` of one index: settings that need no rebuild, and the way to a unique index.
 //!
-//! `prepareUnique` first refuses new duplicates. The conversion then looks for those that were there before, under the
-//! collection's exclusive latch, builds the index anew as every index is built, since unique indexes have another layout
+//! `prepareUnique` first refuses new duplicates. The conversion then searches for those that were there before, under the
+//! collection's exclusive latch, builds the index again like any other, since unique indexes have another layout
 //! (`entry.rs`), and puts it in the place of the old one.
 
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::noting::commands as noting;
 use crate::read::record::record;
 use crate::{Collection, Error, Index, IndexCursor, IndexProblem, Namespace, Result, Store};
 
-/// Documents that share a key, at most so many of one key and so many keys, that an error names.
+/// Maximum number of duplicate keys, and of documents per key, that an error names.
 const VIOLATIONS_MAX: usize = 100;
 
-/// The index that is meant.
+/// The selected index.
 #[derive(Clone, Debug)]
 pub enum IndexChosen {
     Name(String),
     Key(DocBuf),
 }
 
-/// What is to be changed; `None` stays as it is.
+/// The requested changes; `None` stays as it is.
 #[derive(Clone, Debug, Default)]
 pub struct IndexChange {
     pub expire_after_seconds: Option<i64>,
@@ -38,10 +38,10 @@ pub struct IndexChange {
     pub unique: Option<Conversion>,
 }
 
-/// To a unique index.
+/// Conversion to a unique index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conversion {
-    /// Only look for what stands in the way.
+    /// Only look for documents that violate the index.
     DryRun,
     Convert,
 }
@@ -52,7 +52,7 @@ pub struct IndexChanged {
     pub expire_after_seconds: Option<(Option<i64>, i64)>,
     pub hidden: Option<(bool, bool)>,
     pub prepare_unique: Option<(bool, bool)>,
-    /// It is unique now and was not.
+    /// It was converted to a unique index.
     pub made_unique: bool,
 }
 
@@ -117,8 +117,8 @@ impl Store {
             }
             Ok(DocBuf::new().with("ids", &shown))
         };
-        let mut stands = cursor.first()?;
-        while stands && groups.len() < VIOLATIONS_MAX {
+        let mut valid = cursor.first()?;
+        while valid && groups.len() < VIOLATIONS_MAX {
             if cursor.key() != key {
                 if ids.len() > 1 {
                     groups.push(described(&ids)?);
@@ -129,7 +129,7 @@ impl Store {
             if ids.len() < VIOLATIONS_MAX {
                 ids.push(cursor.id_key().to_vec());
             }
-            stands = cursor.next()?;
+            valid = cursor.next()?;
         }
         if ids.len() > 1 && groups.len() < VIOLATIONS_MAX {
             groups.push(described(&ids)?);
@@ -139,7 +139,7 @@ impl Store {
 }
 
 impl Build<'_> {
-    /// Answers what was done.
+    /// Returns what was done.
     fn convert(
         &self,
         index: &Index,
@@ -180,7 +180,7 @@ fn chosen(collection: &Collection, which: &IndexChosen, change: &IndexChange) ->
     }
 }
 
-/// What would be changed. Errors: settings that this index may not have.
+/// Returns the changes that would be made. Errors: settings that this index may not have.
 fn check(index: &Index, change: &IndexChange) -> Result<IndexChanged> {
     let flag = |old: bool, new: Option<bool>| new.filter(|new| *new != old).map(|new| (old, new));
     let mut changed = IndexChanged { hidden: flag(index.hidden, change.hidden), ..IndexChanged::default() };
@@ -199,7 +199,7 @@ fn check(index: &Index, change: &IndexChange) -> Result<IndexChanged> {
     Ok(changed)
 }
 
-/// The specification with the new settings, which stand where the old ones did or at the end.
+/// Returns the specification with the new settings, in the place of the old ones or at the end.
 fn changed_spec(index: &Index, change: &IndexChange) -> DocBuf {
     let makes_unique = change.unique == Some(Conversion::Convert) && !index.unique;
     let seconds = change.expire_after_seconds.map(|seconds| ValueRef::Int32(seconds as i32));

@@ -16,7 +16,7 @@ use crate::index::spec::IndexSpec;
 use crate::noting::commands as noting;
 use crate::{Collection, Error, Index, IndexProblem, Namespace, Result, Store};
 
-/// What `create_indexes` did. `before == after`: all indexes were there already.
+/// The result of `create_indexes`. `before == after`: all indexes were there already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexesCreated {
     /// Numbers of indexes, `_id_` included.
@@ -27,7 +27,7 @@ pub struct IndexesCreated {
     pub created: Vec<String>,
 }
 
-/// Which indexes to drop.
+/// The indexes to drop.
 #[derive(Clone, Debug)]
 pub enum IndexSelection {
     /// `*`: all but `_id_`.
@@ -46,14 +46,14 @@ impl Store {
         IndexSpec::parse(spec.as_doc()).map(drop)
     }
 
-    /// [`Store::build_indexes`] for who neither watches nor breaks off.
+    /// Like [`Store::build_indexes`], but unwatched.
     pub fn create_indexes(&self, namespace: &Namespace, specs: &[DocBuf]) -> Result<IndexesCreated> {
         let memory_bytes = self.options.build_memory_bytes;
         self.build_indexes(namespace, specs, BuildSettings { memory_bytes, watch: &Unwatched })
     }
 
     /// Builds what is not there yet; creates the collection when needed. All or nothing, except that a created collection
-    /// stays. Indexes that somebody else is building are waited for.
+    /// stays. Indexes that another build is making are waited for.
     pub fn build_indexes(
         &self,
         namespace: &Namespace,
@@ -119,7 +119,7 @@ impl Store {
         Ok(())
     }
 
-    /// Ends the builds of those that are not finished. Answers the number of indexes before, `_id_` included.
+    /// Ends the builds of those that are not finished. Returns the number of indexes before, `_id_` included.
     pub fn drop_indexes(&self, namespace: &Namespace, which: &IndexSelection) -> Result<usize> {
         let aborted = match self.collection(namespace) {
             Some(collection) => self.abort_builds(&collection, which)?,
@@ -157,7 +157,7 @@ impl Store {
         Ok(before)
     }
 
-    /// Ends the builds of the chosen indexes and waits for their end. Answers the indexes of these builds.
+    /// Ends the builds of the chosen indexes and waits for their end. Returns the indexes of these builds.
     ///
     /// Errors: `IndexBuildRunning` when only some of the indexes of a build are meant.
     fn abort_builds(&self, collection: &Collection, which: &IndexSelection) -> Result<Vec<Arc<Index>>> {

@@ -31,7 +31,7 @@ impl ViewDefinition {
 impl Store {
     /// The buckets behind a time series of this name. None: there is no such time series.
     pub fn buckets_of(&self, namespace: &Namespace) -> Option<Arc<Collection>> {
-        self.look_at_catalogue(|catalogue| {
+        self.with_catalogue(|catalogue| {
             let view = catalogue.view(namespace).filter(|view| view.is_time_series())?;
             catalogue.collection(&view.view_on).filter(|own| own.time_series().is_some()).cloned()
         })
@@ -65,7 +65,7 @@ impl Store {
         Ok(Created::Now)
     }
 
-    /// Answers whether there was one.
+    /// Returns true if there was one.
     pub fn drop_time_series(&self, namespace: &Namespace) -> Result<bool> {
         let Some(buckets) = self.buckets_of(namespace) else { return Ok(false) };
         let Some((buckets, _guard)) = self.hold_exclusive(&buckets.namespace) else { return Ok(false) };

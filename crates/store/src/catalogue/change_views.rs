@@ -33,7 +33,7 @@ impl Store {
         self.put_view(view)
     }
 
-    /// Answers whether there was one.
+    /// Returns true if there was one.
     pub fn drop_view(&self, namespace: &Namespace) -> Result<bool> {
         let _changing = self.lock_changes();
         if self.view(namespace).is_none() {
@@ -47,10 +47,10 @@ impl Store {
 
     /// The view of this name.
     pub fn view(&self, namespace: &Namespace) -> Option<Arc<ViewDefinition>> {
-        self.look_at_catalogue(|catalogue| catalogue.view(namespace).cloned())
+        self.with_catalogue(|catalogue| catalogue.view(namespace).cloned())
     }
 
-    /// For who found no collection of this name and would have changed or described one. Errors: `NamespaceIsView`.
+    /// For callers that expected a collection and found none of this name. Errors: `NamespaceIsView`.
     pub fn refuse_view(&self, namespace: &Namespace) -> Result<()> {
         match self.view(namespace) {
             Some(_) => Err(Error::NamespaceIsView(namespace.clone())),
@@ -60,7 +60,7 @@ impl Store {
 
     /// Views in order of their names.
     pub fn list_views(&self, db: &str) -> Vec<Arc<ViewDefinition>> {
-        self.look_at_catalogue(|catalogue| {
+        self.with_catalogue(|catalogue| {
             catalogue.databases.get(db).map(|own| own.views.values().cloned().collect()).unwrap_or_default()
         })
     }

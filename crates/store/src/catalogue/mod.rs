@@ -9,9 +9,9 @@
 //! | `b` + index tree (u64 big-endian) | the namespace; this tree is being built or copied, and is not in use yet |
 //! | `i` + UUID | an index build that is not finished: document `{collection, ns, specs}` |
 //!
-//! `engine` is missing in entries that older releases wrote: the tree lives on the engine that made the directory.
-//! Multikey flags have rows of their own, since they are written by ordinary inserts, beside every other transaction.
-//! A row `b` at the start means that a build, or a switch of engines, was broken off: its tree is dropped. A build with a
+//! `engine` is missing in entries that older releases wrote: the tree is on the engine that made the directory.
+//! Multikey flags have rows of their own, since they are written by ordinary inserts, concurrently with all other transactions.
+//! A row `b` at the start means that a build, or a switch of engines, was interrupted: its tree is dropped. A build with a
 //! row `i` begins again then.
 
 pub mod change_capped;
@@ -99,7 +99,7 @@ impl Catalogue {
             return Ok(());
         }
         match self.databases.keys().find(|existing| existing.eq_ignore_ascii_case(db)) {
-            Some(existing) => Err(Error::DatabaseDifferCase { existing: existing.clone(), wanted: db.to_owned() }),
+            Some(existing) => Err(Error::DatabaseDifferCase { existing: existing.clone(), requested: db.to_owned() }),
             None => Ok(()),
         }
     }
@@ -275,21 +275,21 @@ fn decode_unfinished(uuid: &[u8], bytes: &[u8]) -> Result<UnfinishedBuild> {
     Ok(UnfinishedBuild { uuid, collection, namespace, specs: specs.collect(), restarts })
 }
 
-/// What the tree holds.
+/// The decoded contents of the tree.
 #[derive(Default)]
 pub(crate) struct Loaded {
     pub catalogue: Catalogue,
-    /// Trees of what was broken off.
-    pub broken_off: Vec<TreeId>,
+    /// Trees of interrupted builds and switches.
+    pub interrupted: Vec<TreeId>,
     pub unfinished: Vec<UnfinishedBuild>,
 }
 
 /// Entries without an engine are those of `home`.
 pub(crate) fn load(view: &impl View, home: &str) -> Result<Loaded> {
-    let Loaded { mut catalogue, mut broken_off, mut unfinished } = Loaded::default();
+    let Loaded { mut catalogue, mut interrupted, mut unfinished } = Loaded::default();
     let mut cursor = view.cursor(CATALOGUE)?;
-    let mut stands = cursor.first()?;
-    while stands {
+    let mut valid = cursor.first()?;
+    while valid {
         match cursor.key().split_first() {
             Some((&COLLECTION_PREFIX, name)) => {
                 let name = String::from_utf8_lossy(name);
@@ -303,12 +303,12 @@ pub(crate) fn load(view: &impl View, home: &str) -> Result<Loaded> {
             }
             Some((&BUILD_PREFIX, tree)) => {
                 let tree = tree.try_into().map_err(|_| corrupt("of a build", "no tree"))?;
-                broken_off.push(TreeId(u64::from_be_bytes(tree)));
+                interrupted.push(TreeId(u64::from_be_bytes(tree)));
             }
             Some((&UNFINISHED_PREFIX, uuid)) => unfinished.push(decode_unfinished(uuid, cursor.value())?),
             _ => {}
         }
-        stands = cursor.next()?;
+        valid = cursor.next()?;
     }
-    Ok(Loaded { catalogue, broken_off, unfinished })
+    Ok(Loaded { catalogue, interrupted, unfinished })
 }

@@ -1,8 +1,8 @@
-//! Which engine a new tree lives on and with which settings: the server's defaults for that engine, then what
+//! The engine and the settings of a new tree: the server's defaults for that engine, then what
 //! `storageEngine` says.
 //!
-//! A collection lives on the engine that its own `storageEngine` names, else on the default one. An index lives on the
-//! engine that its specification names, else the collection's `indexOptionDefaults`, else where its collection lives.
+//! A collection is on the engine that its own `storageEngine` names, else on the default one. An index is on the
+//! engine that its specification names, else the collection's `indexOptionDefaults`, else the engine of its collection.
 
 use arbor_bson::{Doc, ValueRef};
 use arbor_txn::TreeOptions;
@@ -19,20 +19,20 @@ pub struct EngineNames {
     pub indexes: TreeOptions,
 }
 
-/// The engines that trees may live on. Without any, as in tests over one engine, `storageEngine` says nothing.
+/// The engines for trees. Without any, as in tests over one engine, `storageEngine` says nothing.
 #[derive(Clone, Debug, Default)]
 pub struct TreeDefaults {
     pub engines: Vec<EngineNames>,
-    /// Where a collection lives that names no engine.
+    /// The engine of collections that name none.
     pub default: &'static str,
-    /// Where the trees of catalogue entries live that were written before entries named their engine.
+    /// The engine of catalogue entries that were written before entries named their engine.
     pub home: &'static str,
 }
 
-/// Settings of trees that TokuMX took beside the other options of `create` and of an index.
+/// Settings of trees that TokuMX accepted among the other options of `create` and of an index.
 pub(crate) const TOKUMX_SETTINGS: &[&str] = &["compression", "pageSize", "readPageSize", "fanout"];
 
-/// Where a new tree goes.
+/// The engine and options of a new tree.
 #[derive(Clone, Debug)]
 pub(crate) struct NewTree {
     pub engine: String,
@@ -66,7 +66,7 @@ impl TreeDefaults {
         self.tree(spec, named, engine, |engine| &engine.indexes)
     }
 
-    /// Whether an index lives wherever its collection does.
+    /// Returns true if the index is on whatever engine its collection is on.
     pub(crate) fn follows_collection(&self, spec: Doc<'_>, options: Doc<'_>) -> bool {
         let names = |doc: Doc<'_>| matches!(doc.get("storageEngine"), Some(ValueRef::Document(_)));
         let by_default = matches!(options.get("indexOptionDefaults"), Some(ValueRef::Document(doc)) if names(doc));
@@ -101,7 +101,7 @@ impl TreeDefaults {
         self.engines.iter().map(|engine| engine.name).collect::<Vec<_>>().join(", ")
     }
 
-    /// Later settings win, so those that were given stand behind the defaults.
+    /// Later settings win, so the given ones come after the defaults.
     fn tree(
         &self,
         doc: Doc<'_>,
@@ -133,7 +133,7 @@ fn setting(name: &str, value: ValueRef<'_>) -> Result<String> {
         ValueRef::Double(number) if number.fract() == 0.0 => Ok(format!("{number:.0}")),
         ValueRef::Bool(value) => Ok(value.to_string()),
         _ => {
-            let reason = "a string, a whole number or a bool is wanted".to_owned();
+            let reason = "expected a string, a whole number or a bool".to_owned();
             Err(arbor_engine::Error::InvalidOption { name: name.to_owned(), reason }.into())
         }
     }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_stands_behind_the_defaults() {
+    fn given_settings_come_after_the_defaults() {
         let options =
             DocBuf::new().with("compression", "zstd").with("readPageSize", 16384i32).with("leafFilters", true);
         let all = [
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_follows_its_collection_unless_it_is_told_otherwise() {
+    fn an_index_follows_its_collection_unless_specified_otherwise() {
         let (plain, on_lmdb) = (DocBuf::new(), in_engine("lmdb", &DocBuf::new()));
         let by_default = DocBuf::new().with("indexOptionDefaults", &on_lmdb);
         let check = |spec: &DocBuf, options: &DocBuf, engine: &str, expect: &str, follows: bool| {

@@ -18,7 +18,7 @@ pub struct ViewDefinition {
     /// The collection or view of the same database that the pipeline reads. It need not exist.
     pub view_on: Namespace,
     pub pipeline: ArrayBuf,
-    /// How strings compare in it; its collection's says nothing here.
+    /// Collation of its strings; that of its collection has no effect here.
     pub collation: Collation,
 }
 

@@ -1,4 +1,4 @@
-//! What was committed since the snapshot, carried over.
+//! Catching up: carrying over what was committed since the snapshot.
 
 use arbor_base::Position;
 use arbor_engine::Op;
@@ -10,19 +10,19 @@ use crate::{Error, Result};
 
 /// Bytes of one transaction of the catching up: some milliseconds of the commit path.
 pub(crate) const GROUP_BYTES: usize = 256 << 10;
-/// Records that are read before a new look at the clock, when they concern other collections.
+/// Records that are read before the time is checked again, when they concern other collections.
 const STEP_RECORDS: u64 = 512;
 /// Catching up ends when fewer records than this are left...
 const LAG_RECORDS: u64 = 64;
-/// ...or after so many rounds.
+/// ...or after this many rounds.
 const ROUNDS_MAX: u32 = 64;
 
-/// What becomes of the changes that the log has.
+/// The receiver of changes from the log.
 pub(crate) trait Carry {
-    /// One of them. `view` shows it, and maybe later ones.
+    /// Carries over one change. `view` shows it, and maybe later ones.
     fn carry(&mut self, txn: &mut Transaction, op: Op, view: &ReadView) -> Result<()>;
 
-    /// All that `view` shows is carried over and committed.
+    /// Called when everything that `view` shows is carried over and committed.
     fn caught_up(&mut self, view: ReadView);
 }
 
@@ -44,7 +44,7 @@ impl<'s, C: Carry> CatchUp<'s, C> {
         self.follower.end().0.saturating_sub(self.follower.position().0)
     }
 
-    /// Rounds until little is left; answers their number. Who commits faster than this copies makes it press on.
+    /// Runs rounds until little is left; returns their number. When writers commit faster than this copies, its share grows.
     pub fn rounds(&mut self, watch: &dyn Watch, throttle: &mut Throttle) -> Result<u32> {
         for round in 1..=ROUNDS_MAX {
             let lag = self.lag();
@@ -79,7 +79,7 @@ impl<'s, C: Carry> CatchUp<'s, C> {
         Ok(())
     }
 
-    /// Carries over everything up to `end`, the last part of it by the transaction that is given back.
+    /// Carries over everything up to `end`, the last part of it by the returned transaction.
     ///
     /// Requires a view that shows at least everything up to `end`.
     pub fn rest(&mut self, end: Position, view: &ReadView) -> Result<Transaction> {

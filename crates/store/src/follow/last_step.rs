@@ -11,13 +11,13 @@ use super::{Throttle, Watch};
 use crate::latch::ExclusiveGuard;
 use crate::{Collection, Error, Namespace, Result, Store};
 
-/// How long the latch is waited for at first: new writers wait as well while somebody wants it.
-const PATIENCE: Duration = Duration::from_millis(10);
-const PATIENCE_MAX: Duration = Duration::from_secs(2);
-/// How long a commit may stand in the log before the engine shows it, while writers are kept out.
+/// First timeout of the wait for the latch: new writers are blocked while a thread waits for it.
+const LATCH_TIMEOUT: Duration = Duration::from_millis(10);
+const LATCH_TIMEOUT_MAX: Duration = Duration::from_secs(2);
+/// Maximum time between the append of a commit and its visibility in the engine, while writers are kept out.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(1);
 
-/// What the last step is done with: the carrying over, the collection as it is now, a view that shows all of it, and the
+/// The state for the last step: the carrying over, the collection as it is now, a view that shows all of it, and the
 /// transaction that carries over the last of it and is still to be committed.
 pub(crate) struct LastStep<'c, C> {
     pub carry: &'c mut C,
@@ -27,7 +27,7 @@ pub(crate) struct LastStep<'c, C> {
 }
 
 impl<C: Carry> CatchUp<'_, C> {
-    /// Waits for the latch, catching up in between, and ends with `last`, which commits. Answers how long the latch was
+    /// Waits for the latch, catching up in between, and ends with `last`, which commits. Returns the time for which the latch was
     /// held.
     ///
     /// Errors: `NamespaceNotFound` when the collection is gone.
@@ -39,9 +39,9 @@ impl<C: Carry> CatchUp<'_, C> {
         throttle: &mut Throttle,
         last: impl FnOnce(LastStep<'_, C>) -> Result<()>,
     ) -> Result<Duration> {
-        let patience = Patience::default();
+        let timeouts = LatchTimeouts::default();
         loop {
-            if let Some((now, _latch)) = store.hold_exclusive_within(&old.namespace, patience.next())? {
+            if let Some((now, _latch)) = store.hold_exclusive_within(&old.namespace, timeouts.next())? {
                 if now.uuid != old.uuid {
                     return Err(Error::NamespaceNotFound(old.namespace.clone()));
                 }
@@ -77,15 +77,15 @@ impl Store {
         }
     }
 
-    /// The collection with its latch held exclusively, by who does not keep new writers waiting behind a long statement.
+    /// Returns the collection with its latch held exclusively, without blocking new writers while a long statement runs.
     pub(crate) fn hold_exclusive_watched(
         &self,
         name: &Namespace,
         watch: &dyn Watch,
     ) -> Result<(Arc<Collection>, ExclusiveGuard)> {
-        let patience = Patience::default();
+        let timeouts = LatchTimeouts::default();
         loop {
-            if let Some(held) = self.hold_exclusive_within(name, patience.next())? {
+            if let Some(held) = self.hold_exclusive_within(name, timeouts.next())? {
                 return Ok(held);
             }
             if watch.is_stopped() {
@@ -95,14 +95,14 @@ impl Store {
     }
 }
 
-/// How long to wait for the latch, longer each time.
+/// Timeouts of the wait for the latch, longer each time.
 #[derive(Default)]
-struct Patience(std::cell::Cell<u32>);
+struct LatchTimeouts(std::cell::Cell<u32>);
 
-impl Patience {
+impl LatchTimeouts {
     pub fn next(&self) -> Duration {
         let times = self.0.get();
         self.0.set(times + 1);
-        PATIENCE.saturating_mul(1 << times.min(8)).min(PATIENCE_MAX)
+        LATCH_TIMEOUT.saturating_mul(1 << times.min(8)).min(LATCH_TIMEOUT_MAX)
     }
 }

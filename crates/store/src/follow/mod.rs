@@ -1,12 +1,12 @@
-//! What long changes have in common that let writers go on: they work on a snapshot, follow the log from there, and
+//! The common part of long changes that do not block writers: they work on a snapshot, follow the log from there, and
 //! end under the collection's latch. The users are `switch/` (live change of engines) and `build/` (indexes).
 //!
 //! | file | holds |
 //! |---|---|
-//! | `watch.rs` | [`Watch`]: who breaks it off and sees how far it is |
-//! | `throttle.rs`, `pace.rs` | the share of the processors it takes; the steps at which it looks up |
+//! | `watch.rs` | [`Watch`]: aborting it and watching its progress |
+//! | `throttle.rs`, `pace.rs` | the share of the processors it takes; the steps at which it checks |
 //! | `load.rs` | rows that may fail on their way into `bulk_load` |
-//! | `catch_up.rs` | what the log has behind the snapshot, carried over by a [`Carry`] |
+//! | `catch_up.rs` | what the log has after the snapshot, carried over by a [`Carry`] |
 //! | `last_step.rs` | the rest of the log under the latch |
 //!
 //! F1: everything that concerns the collection is in the log before the last step holds the latch, or never will be: writers

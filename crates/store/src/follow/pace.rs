@@ -1,4 +1,4 @@
-//! The steps of a long copy: after each it sleeps if it took too much, says how far it is, and asks whether to go on.
+//! The steps of a long copy: after each it sleeps if it took too much, reports its progress, and checks whether to continue.
 
 use arbor_txn::Transactions;
 
@@ -7,7 +7,7 @@ use super::{Phase, Watch};
 use crate::{Error, Result};
 
 const STEP_BYTES: usize = 64 << 10;
-/// The target says whether it has room after so many.
+/// Bytes after which the target is asked for room again.
 const ROOM_BYTES: usize = 1 << 20;
 
 pub(crate) struct Pace<'s> {
@@ -18,7 +18,7 @@ pub(crate) struct Pace<'s> {
     /// Rows or documents.
     pub done: u64,
     total: u64,
-    /// Bytes since the last look, and since the target was asked for room.
+    /// Bytes since the last check, and since the target was asked for room.
     step: usize,
     room: usize,
 }
@@ -34,7 +34,7 @@ impl<'s> Pace<'s> {
         Pace { transactions, watch, throttle, phase, done: 0, total, step: 0, room: 0 }
     }
 
-    /// One more, of so many bytes. Errors: `Interrupted`.
+    /// Counts one more, of `bytes` bytes. Errors: `Interrupted`.
     pub fn count(&mut self, bytes: usize) -> Result<()> {
         self.done += 1;
         self.step += bytes;
@@ -46,10 +46,10 @@ impl<'s> Pace<'s> {
             self.room = 0;
             self.transactions.engine().wait_for_room();
         }
-        self.look_up()
+        self.check()
     }
 
-    pub fn look_up(&mut self) -> Result<()> {
+    pub fn check(&mut self) -> Result<()> {
         self.watch.progress(self.phase, self.done, self.total.max(self.done));
         self.throttle.pause();
         if self.watch.is_stopped() { Err(Error::Interrupted) } else { Ok(()) }

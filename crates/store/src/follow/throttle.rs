@@ -1,9 +1,9 @@
-//! Keeps a long copy to the processors that nobody else wants, and to a small share of them when all are wanted.
+//! Keeps a long copy to idle processors, and to a small share of them when all are busy.
 //!
-//! Every [`WINDOW`] the system says how long its processors were idle. While a good part of them is, the share of the copy
+//! Every [`WINDOW`] it reads how long the processors were idle. While a good part of them is, the share of the copy
 //! doubles; once hardly any is, it falls to a quarter, down to its floor. Below the floor a switch would not end; the
 //! floor is what running clients can lose. The share rises from the floor, since clients that wait for each other's
-//! answers leave processors idle for moments and still lose what the copy takes.
+//! replies leave processors idle for moments and still lose what the copy takes.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +12,20 @@ use rustix::time::{ClockId, clock_gettime};
 /// Idle parts of all processors from which on the share rises, and below which it falls.
 const MUCH_IDLE: f64 = 0.2;
 const LITTLE_IDLE: f64 = 0.1;
-/// The copy may take this share of all processors from those who want them.
+/// The copy may take this share of all processors away from other work.
 const FLOOR: f64 = 0.06;
 const WINDOW: Duration = Duration::from_millis(250);
-/// Longest sleep at once, so that a switch that is broken off ends soon.
+/// Longest sleep at once, so that an aborted switch ends soon.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
-/// Of one thread: it counts that thread's time on a processor.
+/// The throttle of one thread: it counts that thread's time on a processor.
 pub(crate) struct Throttle {
     processors: f64,
     /// Processors that the thread may use at once, at most one.
     share: f64,
     floor: f64,
     window: Window,
-    /// Since when the share is kept, and what the thread had used then.
+    /// Begin of the current share, and the time that the thread had used by then.
     since: Instant,
     used_then: Duration,
 }
@@ -45,13 +45,13 @@ impl Throttle {
         Throttle { processors, share: floor, floor, window, since, used_then }
     }
 
-    /// Takes more from others: for a copy that does not get ahead of them. No further than one processor.
+    /// Raises the floor, for a copy that does not gain on the writers; at most to one processor.
     pub fn press_on(&mut self) {
         self.floor = (self.floor * 1.5).min(1.0);
         self.share = self.share.max(self.floor);
     }
 
-    /// To be called often. Sleeps until the thread has used no more than its share.
+    /// Sleeps until the thread has used no more than its share. To be called often.
     pub fn pause(&mut self) {
         if self.window.began.elapsed() >= WINDOW {
             self.measure();

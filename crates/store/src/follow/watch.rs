@@ -1,6 +1,6 @@
-//! Who watches a long change.
+//! Watching a long change: its progress, and whether it has to stop.
 
-/// What it is doing.
+/// The phase of a long change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Rows go into the trees of another engine.
@@ -13,11 +13,12 @@ pub enum Phase {
     CatchingUp,
 }
 
+/// The observer of a long change, which may abort it.
 pub trait Watch {
-    /// Whether it is to be broken off.
+    /// Returns true if the operation should abort.
     fn is_stopped(&self) -> bool;
 
-    /// Whether what is broken off begins again at the next start: the server is going down.
+    /// Returns true if the aborted operation begins again at the next start: the server is going down.
     fn is_closing(&self) -> bool {
         false
     }
@@ -25,7 +26,7 @@ pub trait Watch {
     fn progress(&self, phase: Phase, done: u64, total: u64);
 }
 
-/// Nobody.
+/// A [`Watch`] that never aborts and ignores progress.
 pub struct Unwatched;
 
 impl Watch for Unwatched {

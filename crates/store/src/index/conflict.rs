@@ -1,6 +1,6 @@
-//! Whether a wanted index is there already, is new, or contradicts one that is there.
+//! Comparison of a requested index with the existing ones: it exists, is new, or contradicts one of them.
 //!
-//! Key pattern, collation, `unique`, `sparse` and the partial filter make an index what it is; its name and the other options are settings of it.
+//! Key pattern, collation, `unique`, `sparse` and the partial filter identify an index; its name and the other options are settings of it.
 
 use arbor_bson::compare_docs;
 
@@ -8,12 +8,12 @@ use crate::index::refusal::{problem, shown};
 use crate::index::spec::IndexSpec;
 use crate::{Index, IndexProblem, Result};
 
-/// How a wanted index stands to an existing one.
+/// Similarity of a requested index to an existing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Likeness {
     /// Another key pattern, or other options that make it another index.
     Different,
-    /// The same index with other settings.
+    /// An equal index with other settings.
     Equivalent,
     Identical,
 }
@@ -42,7 +42,7 @@ impl IndexSpec {
         if same_settings { Likeness::Identical } else { Likeness::Equivalent }
     }
 
-    /// Whether it has to be built beside `existing`; an identical one need not.
+    /// Returns true if it has to be built in addition to `existing`; an identical one need not.
     pub(crate) fn is_new(&self, existing: &[impl AsRef<Index>]) -> Result<bool> {
         let both = |index: &Index| {
             format!("Requested index: {}, existing index: {}", shown(self.doc.as_doc()), shown(index.spec.doc.as_doc()))
@@ -124,12 +124,12 @@ mod tests {
             vec![std::sync::Arc::new(parse(doc).into_index(TreeId(99), "ftree".into(), Multikey::default()))]
         };
         let plain = spec(&[("a", ONE)], &[]);
-        let check = |existing: &[std::sync::Arc<Index>], wanted: DocBuf, outcome: Result<bool, IndexProblem>| {
-            let got = parse(&wanted).is_new(existing).map_err(|error| match error {
+        let check = |existing: &[std::sync::Arc<Index>], requested: DocBuf, outcome: Result<bool, IndexProblem>| {
+            let got = parse(&requested).is_new(existing).map_err(|error| match error {
                 Error::Index { kind, .. } => kind,
                 other => panic!("{other}"),
             });
-            assert_eq!(got, outcome, "{wanted:?}");
+            assert_eq!(got, outcome, "{requested:?}");
         };
         let own = existing(&plain);
         let with = |options: &[(&str, Value)]| spec(&[("a", ONE)], options);

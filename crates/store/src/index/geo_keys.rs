@@ -3,11 +3,11 @@
 //! | field of the pattern | component of the key |
 //! |---|---|
 //! | `2dsphere` | an S2 cell as int64; a value has one for each cell of its cover, a point the leaf cell alone |
-//! | `2d` | the square of the grid in which the point lies, 8 bytes |
+//! | `2d` | the square of the grid that contains the point, 8 bytes |
 //! | others | as in any index |
 //!
-//! A document has a key for every combination of what its fields have. One that has nothing at any of the places is not
-//! in the index; where it has something at one of several, the others are null. A place with several cells makes its
+//! A document has a key for every combination of what its fields have. One without a location in any of them is not
+//! in the index; with a location in one of several, the others are null. A location with several cells makes its
 //! component multikey, as an array would.
 
 use arbor_bson::keystring::{self, Key, KeyBuilder};
@@ -21,24 +21,24 @@ use crate::index::refusal::{cannot, number, problem, shown};
 use crate::index::wildcard::WILDCARD;
 use crate::{Direction, Error, FieldKind, IndexProblem, KeyField, Result};
 
-/// What an index of places needs beyond its pattern.
+/// Settings of a geo index beyond its pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeoKeys {
-    /// Of a `2d` index.
+    /// The grid of a `2d` index.
     pub grid: Option<Grid>,
 }
 
-/// What one field gives: its components, and the multikey bits of its path.
+/// The contribution of one field: its components, and the multikey bits of its path.
 struct Components {
     values: Vec<Value>,
     arrays: u64,
 }
 
-/// The option that says how keys are made.
+/// The option with the version of the keys.
 pub(crate) const SPHERE_VERSION: &str = "2dsphereIndexVersion";
 
 impl GeoKeys {
-    /// None: the pattern has no places.
+    /// `None`: the pattern has no geo fields.
     pub(crate) fn parse(pattern: &[KeyField], given: Doc<'_>) -> Result<Option<GeoKeys>> {
         let planes = pattern.iter().filter(|field| field.kind == FieldKind::Plane).count();
         let spheres = pattern.iter().any(|field| field.kind == FieldKind::Sphere);
@@ -174,7 +174,7 @@ fn places(field: &KeyField, doc: Doc<'_>, of: impl Fn(ValueRef<'_>) -> Result<Ve
     match failed {
         Some(error) => Err(error),
         None => {
-            // which array it was does not matter: each component may stand for several
+            // which array it was does not matter: each component may have several values
             let arrays = if values.len() > 1 || count > 1 { (1 << path.components().len().min(63)) - 1 } else { 0 };
             Ok(Components { values, arrays })
         }

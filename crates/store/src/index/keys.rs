@@ -1,7 +1,7 @@
 //! The keys of one document in one index.
 //!
-//! Each field of the pattern walks its path until it meets an array. All fields that meet one must meet the same array
-//! (no parallel arrays); every element of it then makes the fields go on from that element, which may lead to further
+//! Each field of the pattern walks its path until it finds an array. All fields that find one must find the same array
+//! (no parallel arrays); for every element of it, the fields then continue from that element, which may lead to further
 //! arrays. What MongoDB does, and so does this:
 //!
 //! | document | index | keys |
@@ -15,8 +15,8 @@
 //! | `{a: [5, 6]}` | `a.1` | 6 |
 //! | `{a: [1, 2], b: 3}` | `a, b` | (1, 3), (2, 3) |
 //!
-//! A hashed field stands in the key as its hash, and no field of such an index may meet an array. A partial index has no keys
-//! of documents that its filter does not match. A sparse index leaves out keys in which every field is missing.
+//! The component of a hashed field is its hash, and no field of such an index may have an array on its path. A partial
+//! index has no keys of documents that its filter does not match. A sparse index leaves out keys in which every field is missing.
 
 use arbor_bson::keystring::{Key, KeyBuilder};
 use arbor_bson::{Array, Doc, ValueRef};
@@ -27,7 +27,7 @@ use crate::{Direction, Error, FieldKind, Index, KeyField, Result, hash_of};
 /// Most keys that one document may have in one index.
 pub const KEYS_PER_DOCUMENT_MAX: usize = 100_000;
 
-/// The last bit stands for all components from here on.
+/// The last bit covers all components from here on.
 const LAST_COMPONENT_BIT: usize = 63;
 
 /// The keys of `doc`, in order, each once.
@@ -47,18 +47,18 @@ impl Index {
 pub(crate) struct Keys {
     /// In order of their bytes, each once.
     pub keys: Vec<Key>,
-    /// Per field, the components at which arrays stood; see [`Index::multikey_components`].
+    /// Per field, the components at which there were arrays; see [`Index::multikey_components`].
     pub multikey: Vec<u64>,
 }
 
 impl Keys {
-    /// Of a document without entries.
+    /// Returns the keys of a document without entries.
     fn none(fields: usize) -> Keys {
         Keys { keys: Vec::new(), multikey: vec![0; fields] }
     }
 }
 
-/// Where one field of the pattern stands.
+/// The progress of one field of the pattern.
 #[derive(Clone, Copy)]
 enum Step<'d, 'p> {
     /// At its value; `None` is a missing one.
@@ -84,7 +84,7 @@ impl<'d, 'p> Step<'d, 'p> {
         }
     }
 
-    /// Goes on from one element of the array that this field stands at.
+    /// Continues from one element of the array that this field has reached.
     fn enter(self, element: Element<'d>) -> Result<Step<'d, 'p>> {
         let Step::Array { array, rest } = self else { return Ok(self) };
         if rest.is_empty() {
@@ -106,7 +106,7 @@ impl<'d, 'p> Step<'d, 'p> {
 #[derive(Clone, Copy)]
 enum Element<'d> {
     Value(ValueRef<'d>),
-    /// Stands for the elements of an empty array.
+    /// A substitute for the elements of an empty array.
     OfEmpty,
 }
 
@@ -165,7 +165,7 @@ impl<'p> Generator<'p> {
         self.expand(&inner?)
     }
 
-    /// The one array that fields stand at, if any does. Notes the multikey components.
+    /// Returns the one array that fields have reached, if any. Notes the multikey components.
     fn the_array<'d>(&mut self, steps: &[Step<'d, 'p>]) -> Result<Option<Array<'d>>> {
         let mut found: Option<(Array<'d>, usize)> = None;
         for (field, step) in steps.iter().enumerate() {
@@ -270,10 +270,10 @@ mod tests {
         keys.keys.iter().map(decode).collect::<Vec<_>>().join(" ").replace("Int32", "")
     }
 
-    fn check(fields: &[(&str, Value)], of: &str, wanted: &str, multikey: &[u64]) {
+    fn check(fields: &[(&str, Value)], of: &str, expected: &str, multikey: &[u64]) {
         let pattern = pattern(of);
         let got = keys(&pattern, false, &Collation::simple(), doc(fields).as_doc()).unwrap();
-        assert_eq!(shown(&pattern, &got), wanted, "{of} of {fields:?}");
+        assert_eq!(shown(&pattern, &got), expected, "{of} of {fields:?}");
         assert_eq!(got.multikey, multikey, "{of} of {fields:?}");
     }
 

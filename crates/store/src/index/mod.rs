@@ -25,7 +25,7 @@ pub enum Direction {
     Descending,
 }
 
-/// What stands in the key for a field.
+/// The component of the key for a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
     /// Its value.
@@ -67,14 +67,14 @@ pub struct KeyField {
     pub direction: Direction,
 }
 
-/// What is specified, read as if the fields were its own, and where it is. The `_id` index is not one of these: it is the
-/// collection's own tree.
+/// An index: its specification (dereferenced), engine and tree. The `_id` index is not one of these: it is
+/// the collection's own tree.
 ///
 /// Shared by all versions of its collection; everything but the multikey flags is fixed.
 #[derive(Clone, Debug)]
 pub struct Index {
     pub spec: IndexSpec,
-    /// Name of the engine that the tree lives on.
+    /// Name of the engine of the tree.
     pub engine: Arc<str>,
     pub tree: TreeId,
     pub usage: Arc<Usage>,
@@ -90,17 +90,17 @@ impl Deref for Index {
 }
 
 /// Per field of the pattern: bit `n` is set once some document had an array at component `n` of the path (the last bit
-/// stands for all further ones). Bits are never cleared.
+/// covers all further ones). Bits are never cleared.
 #[derive(Debug, Default)]
 pub(crate) struct Multikey {
-    /// What readers must expect; set before the commit that makes it so.
+    /// Flags that readers must expect; set before the commit that makes them true.
     expected: Vec<AtomicU64>,
-    /// What is known to stand in the catalogue.
+    /// Flags that are known to be in the catalogue.
     stored: Vec<AtomicU64>,
 }
 
-/// The same flags for an index of the same tree. What is expected need not be stored: the transaction may have been
-/// given up.
+/// Copies the flags for an index of the same tree. Expected flags need not be stored: the transaction may have
+/// been aborted.
 impl Clone for Multikey {
     fn clone(&self) -> Multikey {
         let copy =
@@ -139,17 +139,17 @@ impl Multikey {
 }
 
 impl Index {
-    /// Whether some document may have several keys. Ask after taking the snapshot that is going to be read.
+    /// Returns true if some document may have several keys. To be called after taking the snapshot that is going to be read.
     pub fn is_multikey(&self) -> bool {
         self.multikey.expected.iter().any(|mask| mask.load(Ordering::Acquire) != 0)
     }
 
-    /// The components of the `field`-th path at which arrays may stand, as bits. Ask after taking the snapshot.
+    /// Returns the components of the `field`-th path at which there may be arrays, as bits. To be called after taking the snapshot.
     pub fn multikey_components(&self, field: usize) -> u64 {
         self.multikey.expected.get(field).map_or(0, |mask| mask.load(Ordering::Acquire))
     }
 
-    /// The flags `push` of a KeyString builder wants, one per component of a key.
+    /// Returns the flags that `push` of a KeyString builder needs, one per component of a key.
     pub fn descending(&self) -> Vec<bool> {
         self.generator.descending(&self.key_pattern)
     }

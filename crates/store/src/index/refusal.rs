@@ -1,20 +1,20 @@
-//! Why an index cannot be, and what its specification is read with.
+//! Errors of index specifications, and helpers to read them.
 
 use arbor_bson::{Doc, ValueRef};
 
 use crate::{Error, IndexProblem, Result};
 
-/// Returns the error of an index that cannot be.
+/// Returns the error of an invalid index.
 pub(crate) fn problem<T>(kind: IndexProblem, reason: impl Into<String>) -> Result<T> {
     Err(Error::Index { kind, reason: reason.into() })
 }
 
-/// Like `problem`, for a specification that makes no index.
+/// Like `problem`, for a specification from which no index can be created.
 pub(crate) fn cannot<T>(reason: impl Into<String>) -> Result<T> {
     problem(IndexProblem::CannotCreate, reason)
 }
 
-/// Like `problem`, for what this release does not have.
+/// Like `problem`, for a feature that this release does not have.
 pub(crate) fn refused<T>(what: &str) -> Result<T> {
     problem(IndexProblem::NotImplemented, format!("{what} is not supported by this release"))
 }

@@ -51,9 +51,9 @@ pub struct IndexSpec {
     pub clustering: bool,
     /// Makes the keys of documents.
     pub generator: KeyGenerator,
-    /// How strings compare in it: their keys stand in its entries.
+    /// Collation of its strings: their sort keys are in its entries.
     pub collation: Collation,
-    /// Which documents have entries; `None`: all.
+    /// The filter of documents with entries; `None`: all have.
     pub partial: Option<Arc<PartialFilter>>,
     /// `expireAfterSeconds`, when it is given.
     pub expire_after_seconds: Option<i64>,
@@ -278,7 +278,7 @@ impl IndexSpec {
         Ok(flag)
     }
 
-    /// Whether it is the index on `_id` that every collection has.
+    /// Returns true if it is the index on `_id` that every collection has.
     pub(crate) fn is_id_index(&self) -> bool {
         matches!(self.key_pattern.as_slice(), [field] if field.path == "_id" && field.kind == FieldKind::Plain)
     }
@@ -318,7 +318,7 @@ impl IndexSpec {
         }
     }
 
-    /// Requires the engine that the tree lives on.
+    /// Requires the engine of the tree.
     pub(crate) fn into_index(self, tree: TreeId, engine: Arc<str>, multikey: Multikey) -> Index {
         Index { spec: self, engine, tree, usage: Arc::default(), multikey }
     }
@@ -382,11 +382,11 @@ mod tests {
 
     #[test]
     fn the_listed_form_has_version_key_and_name_first() {
-        let check = |spec: DocBuf, wanted: &str| {
+        let check = |spec: DocBuf, expected: &str| {
             let parsed = IndexSpec::parse(spec.as_doc()).unwrap();
-            assert_eq!(shown(parsed.doc.as_doc()), wanted);
+            assert_eq!(shown(parsed.doc.as_doc()), expected);
             let again = IndexSpec::parse(parsed.doc.as_doc()).unwrap();
-            assert_eq!(shown(again.doc.as_doc()), wanted);
+            assert_eq!(shown(again.doc.as_doc()), expected);
         };
         check(
             spec(&[("a", ONE), ("b.c", Value::Double(-1.0))], &[]),

@@ -1,11 +1,11 @@
 //! Text indexes: an entry for every term of a document.
 //!
 //! A key holds the fields before the text (exactly one value each) and the term, and is followed by the record's key, so
-//! that the entries of a term stand in the order of the records. Where other indexes keep type bits, an entry has the
+//! that the entries of a term are in the order of the records. Where other indexes keep type bits, an entry has the
 //! term's score in the document (f64, little-endian).
 //!
 //! The key pattern shows the text as `_fts: "text", _ftsx: 1`, whatever the fields are; those are in `weights`. Fields
-//! behind the text are checked and have no part in the keys.
+//! after the text are checked and have no part in the keys.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::index::refusal::{cannot, number, problem, shown, type_name};
 use crate::{Direction, Error, FieldKind, IndexProblem, KeyField, Result};
 
 const TEXT: &str = "text";
-/// The names that stand for the text in a key pattern.
+/// The names of the text in a key pattern.
 const TERM: &str = "_fts";
 const EXTRA: &str = "_ftsx";
 const WILDCARD: &str = "$**";
@@ -108,7 +108,7 @@ pub fn text_score(type_bits: &[u8]) -> f64 {
     type_bits.first_chunk::<8>().map_or(0.0, |bytes| f64::from_le_bytes(*bytes))
 }
 
-/// The bytes with which the entries of a term begin. Requires as many values as fields stand before the text.
+/// Returns the prefix of the entries of a term. Requires as many values as there are fields before the text.
 pub fn text_key<'v>(pattern: &[KeyField], before: impl IntoIterator<Item = ValueRef<'v>>, term: &str) -> Vec<u8> {
     let mut builder = KeyBuilder::new();
     for (field, value) in prefix(pattern).iter().zip(before) {
@@ -123,7 +123,7 @@ pub fn prefix(pattern: &[KeyField]) -> &[KeyField] {
     pattern.get(..end).unwrap_or_default()
 }
 
-/// The value at a path. Errors: an array stands on the way.
+/// Returns the value at a path. Errors: there is an array on the way.
 fn single<'d>(doc: Doc<'d>, path: &str) -> Result<Option<ValueRef<'d>>> {
     let mut doc = doc;
     let mut rest = path;
@@ -280,11 +280,11 @@ mod tests {
 
     #[test]
     fn the_kept_form() {
-        let check = |spec: DocBuf, wanted: &str| {
+        let check = |spec: DocBuf, expected: &str| {
             let parsed = IndexSpec::parse(spec.as_doc()).unwrap();
-            assert_eq!(shown(parsed.doc.as_doc()), wanted);
+            assert_eq!(shown(parsed.doc.as_doc()), expected);
             let again = IndexSpec::parse(parsed.doc.as_doc()).unwrap();
-            assert_eq!(shown(again.doc.as_doc()), wanted);
+            assert_eq!(shown(again.doc.as_doc()), expected);
             assert_eq!(again.generator, parsed.generator);
         };
         let end = r#"default_language: "english", language_override: "language", textIndexVersion: 3 }"#;

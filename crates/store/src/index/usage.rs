@@ -1,4 +1,4 @@
-//! How often statements used an index or scanned a collection, since the server started or the index was made or changed.
+//! Usage counters of indexes and of collection scans, since the server started or the index was made or changed.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -36,7 +36,7 @@ impl Usage {
 /// Shared by all versions of a collection.
 #[derive(Debug, Default)]
 pub struct CollectionUsage {
-    /// Of the index on `_id`.
+    /// Usage of the index on `_id`.
     pub id_index: Usage,
     pub scans: Usage,
 }

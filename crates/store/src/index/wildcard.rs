@@ -1,7 +1,7 @@
 //! Wildcard indexes: an entry for every path of a document that is in scope.
 //!
-//! A key has two components: the path, as a string without positions in arrays, and the value. In a compound one they stand
-//! among the components of the other fields, where the wildcard stands in the pattern; a document without a path in scope
+//! A key has two components: the path, as a string without positions in arrays, and the value. In a compound one they are
+//! among the components of the other fields, at the place of the wildcard in the pattern; a document without a path in scope
 //! then has one key for each key of the other fields, with MinKey for path and value, so that no document is missing.
 //!
 //! | document | keys of `$**` |
@@ -27,10 +27,10 @@ use crate::index::keys::{self, KEYS_PER_DOCUMENT_MAX, Keys};
 use crate::index::refusal::{cannot, number};
 use crate::{Direction, Error, FieldKind, KeyField, Result};
 
-/// The component of a key pattern that stands for all paths.
+/// The component of a key pattern that matches all paths.
 pub(crate) const WILDCARD: &str = "$**";
 
-/// Which paths have entries.
+/// The paths that have entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wildcard {
     /// `a` of `a.$**`.
@@ -38,9 +38,9 @@ pub struct Wildcard {
     projection: Projection,
     with_id: bool,
     descending: bool,
-    /// The other fields of the pattern: those before the wildcard, then those behind it.
+    /// The other fields of the pattern: those before the wildcard, then those after it.
     others: Vec<KeyField>,
-    /// How many of them stand before it.
+    /// Number of those before it.
     before: usize,
 }
 
@@ -63,7 +63,7 @@ impl Wildcard {
         Some(Wildcard { root, projection, with_id: false, descending, others, before: 0 })
     }
 
-    /// None: no field of the pattern is a wildcard. Errors: several are, or it stands beside what is no plain field.
+    /// `None`: no field of the pattern is a wildcard. Errors: several are, or the pattern has fields that are not plain.
     pub(crate) fn of_pattern(pattern: &[KeyField]) -> Result<Option<Wildcard>> {
         let is_wildcard = |field: &KeyField| field.path == WILDCARD || field.path.ends_with(".$**");
         let Some(before) = pattern.iter().position(is_wildcard) else { return Ok(None) };
@@ -81,13 +81,13 @@ impl Wildcard {
 
     /// Errors: a path in scope is another field of the pattern, below one, or above one.
     pub(crate) fn check_others(&self) -> Result<()> {
-        let meets = |field: &str| {
+        let overlaps = |field: &str| {
             let within = |paths: &[String]| paths.iter().any(|path| is_within(path, field));
             self.covers(field)
                 || self.root.as_deref().is_some_and(|root| is_within(root, field))
                 || matches!(&self.projection, Projection::Only(paths) if within(paths))
         };
-        match self.others.iter().find(|field| meets(&field.path)) {
+        match self.others.iter().find(|field| overlaps(&field.path)) {
             Some(_) if self.root.is_none() && self.projection == Projection::All => cannot(
                 "The 'wildcardProjection' field must leave out the other fields of a compound wildcard index on '$**'",
             ),
@@ -99,7 +99,7 @@ impl Wildcard {
         }
     }
 
-    /// The other fields of the pattern, in its order: before the wildcard, and behind it.
+    /// The other fields of the pattern, in its order: before the wildcard, and after it.
     pub fn others(&self) -> (&[KeyField], &[KeyField]) {
         self.others.split_at(self.before)
     }
@@ -129,7 +129,7 @@ impl Wildcard {
         Ok(())
     }
 
-    /// Whether values at this path have entries.
+    /// Returns true if values at this path have entries.
     pub fn covers(&self, path: &str) -> bool {
         if is_within(path, "_id") {
             return self.with_id || self.root.as_deref().is_some_and(|root| is_within(path, root));
@@ -142,7 +142,7 @@ impl Wildcard {
             }
     }
 
-    /// Whether everything below this path has entries as well.
+    /// Returns true if everything below this path has entries as well.
     pub fn covers_all_below(&self, path: &str) -> bool {
         let left_out = match &self.projection {
             Projection::AllBut(paths) => paths.iter().any(|own| is_within(own, path)),
@@ -153,10 +153,10 @@ impl Wildcard {
 
     /// The directions of all components.
     pub fn descending(&self) -> Vec<bool> {
-        let (before, behind) = self.others();
+        let (before, after) = self.others();
         let descending = |field: &KeyField| field.direction == Direction::Descending;
         let own = [false, self.descending];
-        before.iter().map(descending).chain(own).chain(behind.iter().map(descending)).collect()
+        before.iter().map(descending).chain(own).chain(after.iter().map(descending)).collect()
     }
 
     /// The direction of the value.
@@ -175,7 +175,7 @@ impl Wildcard {
         let Walk { mut found, mut arrays, .. } = walk;
         found.sort_by(|a, b| a.key.bytes.cmp(&b.key.bytes));
         found.dedup_by(|a, b| a.key.bytes == b.key.bytes);
-        // also what no array made: names with dots, and names that stand twice
+        // also what no array made: names with dots, and duplicate names
         let mut places: Vec<(usize, &str)> = found.iter().map(|found| (found.around, found.path.as_str())).collect();
         places.sort_unstable();
         arrays |= places.windows(2).any(|pair| matches!(pair, [a, b] if a == b));
@@ -186,7 +186,7 @@ impl Wildcard {
     }
 
     /// The values of the other fields, once for each of their keys.
-    /// As they stand in the index.
+    /// Values are as in the index.
     fn around(&self, collation: &Collation, doc: Doc<'_>) -> Result<Around> {
         if self.others.is_empty() {
             return Ok(Around { values: vec![Vec::new()], multikey: Vec::new() });
@@ -204,12 +204,12 @@ impl Wildcard {
 
 struct Found {
     path: String,
-    /// Which of the values around it stands in the key.
+    /// Index of the values around it.
     around: usize,
     key: Key,
 }
 
-/// What stands around path and value in the keys of a document.
+/// The values before and after path and value in the keys of a document.
 struct Around {
     values: Vec<Vec<Value>>,
     multikey: Vec<u64>,
@@ -264,7 +264,7 @@ struct Open<'d> {
 }
 
 impl Walk<'_> {
-    /// Walks with a stack on the heap: an index build meets documents of versions that did not limit their depth.
+    /// Walks with a stack on the heap: an index build finds documents of versions that did not limit their depth.
     fn document(&mut self, doc: Doc<'_>) -> Result<()> {
         let mut path = String::new();
         let mut open = vec![Open { elements: doc.iter(), path_len: 0, is_array: false }];
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(scope: &Wildcard, fields: &[(&str, Value)], wanted: &str, multikey: bool) {
+    fn check(scope: &Wildcard, fields: &[(&str, Value)], expected: &str, multikey: bool) {
         let doc: DocBuf = fields.iter().map(|(name, value)| (*name, value)).collect();
         let keys = scope.keys(&Collation::simple(), doc.as_doc()).unwrap();
         let shown = |key: &Key| {
@@ -350,8 +350,8 @@ mod tests {
             values.iter().map(|value| display::shell(value.as_ref()).to_string()).collect::<Vec<_>>().join("=")
         };
         let shown: Vec<String> = keys.keys.iter().map(shown).collect();
-        assert_eq!(shown.join(" ").replace('"', ""), wanted);
-        assert_eq!(keys.multikey, [u64::from(multikey)], "{wanted}");
+        assert_eq!(shown.join(" ").replace('"', ""), expected);
+        assert_eq!(keys.multikey, [u64::from(multikey)], "{expected}");
     }
 
     #[test]
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn other_fields_stand_around() {
+    fn other_fields_surround_the_path() {
         use Direction::{Ascending, Descending};
         let pattern = [field("x", Ascending), field("a.$**", Ascending), field("y", Descending)];
         let scope = Wildcard::of_pattern(&pattern).unwrap().unwrap();

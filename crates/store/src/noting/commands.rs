@@ -13,8 +13,8 @@ use super::is_noted;
 use crate::catalogue::{self, CATALOGUE};
 use crate::{Collection, Index, Namespace, ViewDefinition};
 
-/// The place of a command about a collection stands under the number of its tree with this bit, since that of its documents
-/// stands under the number itself. No tree has such a number.
+/// Tree id bit of the place of a command about a collection: the id without it is the place of the collection's
+/// documents. No tree has an id with this bit.
 const COMMANDS: u64 = 1 << 63;
 
 const UUID_SUBTYPE: u8 = 4;
@@ -79,7 +79,7 @@ pub fn renamed(txn: &mut Transaction, from: &Collection, to: &Namespace, target:
     note_of(txn, from, &says, before.as_ref());
 }
 
-/// Of an empty collection.
+/// Notes new indexes of an empty collection.
 pub fn indexes_created(txn: &mut Transaction, collection: &Collection, indexes: &[Arc<Index>]) {
     for index in indexes {
         let says = with_all(command("createIndexes", collection), index.spec.doc.as_doc());
@@ -91,7 +91,7 @@ pub fn indexes_created(txn: &mut Transaction, collection: &Collection, indexes: 
 pub enum BuildStep<'s> {
     Started,
     Committed,
-    /// Why.
+    /// Aborted for this reason.
     Aborted(&'s str),
 }
 
@@ -122,7 +122,7 @@ fn old_options(collection: &Collection) -> DocBuf {
     DocBuf::new().with("collectionOptions_old", &options)
 }
 
-/// Those that are other ones now.
+/// Notes the options that changed.
 pub fn options_changed(txn: &mut Transaction, old: &Collection, options: &DocBuf) {
     let mut says = command("collMod", old);
     for (name, value) in options.as_doc() {

@@ -6,7 +6,7 @@ use arbor_txn::Transaction;
 
 use super::is_noted;
 use crate::Collection;
-use crate::write::ToldAs;
+use crate::write::UpdateKind;
 
 fn describe(txn: &mut Transaction, collection: &Collection) {
     txn.describe(collection.tree, || {
@@ -31,26 +31,34 @@ pub fn put(
     }
 }
 
-/// A difference where it is shorter than the document, as MongoDB does it.
+/// Encodes an update as a delta where that is shorter than the document, as MongoDB does.
 pub fn about_update(
     collection: &Collection,
     old: Doc<'_>,
     new: Doc<'_>,
-    told_as: ToldAs,
+    kind: UpdateKind,
     statement: Option<i32>,
 ) -> Vec<u8> {
-    let difference = match told_as {
-        ToldAs::Update => delta::diff(old, new),
-        ToldAs::Replacement => None,
+    let difference = match kind {
+        UpdateKind::Update => delta::diff(old, new),
+        UpdateKind::Replacement => None,
     };
     let kind = difference.as_ref().map_or(Kind::Replace, |difference| Kind::Update(difference.as_doc()));
     Change { kind, statement, before: Some(old).filter(|_| collection.keeps_pre_images()) }.encode()
 }
 
-/// Deletes a record. The readers learn of it unless the server itself makes room.
-pub fn delete(txn: &mut Transaction, collection: &Collection, id_key: Vec<u8>, old: Doc<'_>, told: bool) {
+/// The event, if any, that the history shows for a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emit {
+    Event,
+    /// The server itself makes room in a capped collection.
+    Nothing,
+}
+
+/// Deletes a record, with a note if `emit` asks for one.
+pub fn delete(txn: &mut Transaction, collection: &Collection, id_key: Vec<u8>, old: Doc<'_>, emit: Emit) {
     txn.delete(collection.tree, id_key);
-    if told && is_noted(txn, collection.namespace.db()) {
+    if emit == Emit::Event && is_noted(txn, collection.namespace.db()) {
         describe(txn, collection);
         let key: DocBuf = old.get("_id").into_iter().map(|id| ("_id", id)).collect();
         let before = Some(old).filter(|_| collection.keeps_pre_images());

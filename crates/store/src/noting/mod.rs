@@ -1,4 +1,4 @@
-//! Telling the readers of the history what happens, when there may be such readers.
+//! Notes of changes for the readers of the history, when the history is kept.
 //!
 //! | file | holds |
 //! |---|---|
@@ -10,9 +10,9 @@ mod documents;
 
 use arbor_txn::Transaction;
 
-pub use documents::{about_update, delete, put};
+pub use documents::{Emit, about_update, delete, put};
 
-/// A member's own collections: no other member and no client is told of them.
+/// A member's own collections: their changes are not shown to other members or clients.
 const OWN: &str = "local";
 
 fn is_noted(txn: &Transaction, db: &str) -> bool {

@@ -8,37 +8,37 @@ use crate::{Collection, Index, Result};
 
 macro_rules! movement {
     () => {
-        /// To the first entry with a key at or after `target`.
+        /// Moves to the first entry with a key at or after `target`.
         pub fn seek(&mut self, target: &[u8]) -> Result<bool> {
-            let stands = self.cursor.seek(target)?;
-            self.moved(stands)
+            let valid = self.cursor.seek(target)?;
+            self.moved(valid)
         }
-        /// To the last entry with a key before `target`.
+        /// Moves to the last entry with a key before `target`.
         pub fn seek_before(&mut self, target: &[u8]) -> Result<bool> {
-            let stands = self.cursor.seek_before(target)?;
-            self.moved(stands)
+            let valid = self.cursor.seek_before(target)?;
+            self.moved(valid)
         }
         pub fn first(&mut self) -> Result<bool> {
-            let stands = self.cursor.first()?;
-            self.moved(stands)
+            let valid = self.cursor.first()?;
+            self.moved(valid)
         }
         pub fn last(&mut self) -> Result<bool> {
-            let stands = self.cursor.last()?;
-            self.moved(stands)
+            let valid = self.cursor.last()?;
+            self.moved(valid)
         }
         #[allow(clippy::should_implement_trait)]
         pub fn next(&mut self) -> Result<bool> {
-            let stands = self.cursor.next()?;
-            self.moved(stands)
+            let valid = self.cursor.next()?;
+            self.moved(valid)
         }
         pub fn prev(&mut self) -> Result<bool> {
-            let stands = self.cursor.prev()?;
-            self.moved(stands)
+            let valid = self.cursor.prev()?;
+            self.moved(valid)
         }
     };
 }
 
-/// Records in `_id` order. Every move answers whether the cursor stands on a record afterwards.
+/// Records in `_id` order. Every move returns true if the cursor is at a record afterwards.
 pub struct RecordCursor<'v> {
     cursor: Box<dyn Cursor + 'v>,
 }
@@ -50,8 +50,8 @@ impl<'v> RecordCursor<'v> {
 
     movement!();
 
-    fn moved(&mut self, stands: bool) -> Result<bool> {
-        Ok(stands)
+    fn moved(&mut self, valid: bool) -> Result<bool> {
+        Ok(valid)
     }
 
     pub fn id_key(&self) -> &[u8] {
@@ -78,12 +78,12 @@ impl<'v> IndexCursor<'v> {
 
     movement!();
 
-    fn moved(&mut self, stands: bool) -> Result<bool> {
-        if stands {
+    fn moved(&mut self, valid: bool) -> Result<bool> {
+        if valid {
             let cuts = entry::cuts(self.index, self.cursor.key(), self.cursor.value());
             self.cuts = cuts.ok_or_else(|| entry::corrupt(self.index))?;
         }
-        Ok(stands)
+        Ok(valid)
     }
 
     pub(crate) fn parts(&self) -> entry::Parts<'_> {

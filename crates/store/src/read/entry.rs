@@ -6,9 +6,9 @@
 //! | index, not unique | KeyString(values) ++ KeyString(`_id`) | varint length of KeyString(values), type bits of values |
 //! | index, unique | KeyString(values) | varint length of KeyString(`_id`), KeyString(`_id`), type bits of values |
 //!
-//! A clustering index has the length of the type bits (varint) before them, and behind them the document.
+//! A clustering index has the length of the type bits (varint) before them, and after them the document.
 //!
-//! The type bits restore what KeyStrings do not tell apart (int 1 and double 1.0); they are often empty. A varint is
+//! The type bits restore differences that KeyStrings do not encode (int 1 and double 1.0); they are often empty. A varint is
 //! LEB128. A text index has the term's score in place of the type bits. The type bits of the `_id` are not kept: the document has the `_id` itself.
 
 use crate::{Error, Index, Result};
@@ -62,12 +62,12 @@ pub(crate) fn encode(index: &Index, parts: Parts<'_>) -> (Vec<u8>, Vec<u8>) {
     (key_of(index, values, id_key), value)
 }
 
-/// Where the parts are, so that a cursor need not hold borrows.
+/// Offsets of the parts, so that a cursor need not hold borrows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cuts {
     /// Length of the values in the key, or of the id key in the value.
     len: usize,
-    /// Where the id key begins, or would, in the value.
+    /// Offset at which the id key begins, or would, in the value.
     id_key: usize,
     type_bits: usize,
     document: usize,

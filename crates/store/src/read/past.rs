@@ -8,8 +8,8 @@ use crate::catalogue::{self, CATALOGUE};
 use crate::{Collection, Namespace, Result, Store};
 
 impl Store {
-    /// The collection with the indexes that it has in the view; what nobody has changed since is the collection of the
-    /// catalogue. None: it does not exist there. For reading only.
+    /// Returns the collection with the indexes that it has in the view; without changes since, it is the collection of the
+    /// catalogue. `None`: it does not exist there. For reading only.
     pub fn collection_in(&self, view: &(impl View + ?Sized), namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
         let Some(row) = view.get(CATALOGUE, &catalogue::collection_key(namespace))? else { return Ok(None) };
         let now = self.collection(namespace);

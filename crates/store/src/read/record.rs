@@ -1,4 +1,4 @@
-//! Reading single records and the exact figures of a collection.
+//! Reading single records and the exact size of a collection.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use arbor_txn::View;
 
 use crate::{Collection, Result};
 
-/// The key under which the record with this `_id` stands in a collection without a collation; see
+/// Returns the key of the record with this `_id` in a collection without a collation; see
 /// [`Collection::id_key`].
 pub fn id_key(id: ValueRef<'_>) -> Vec<u8> {
     keystring::key_of(id).bytes

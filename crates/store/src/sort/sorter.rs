@@ -18,13 +18,13 @@ use crate::{Error, Result};
 /// Key and value.
 pub type Row = (Vec<u8>, Vec<u8>);
 
-/// Memory of one row beside its bytes.
+/// Memory of one row in addition to its bytes.
 const ROW_OVERHEAD: usize = 64;
-/// Of one file being written, or of one of few that are read together.
+/// Buffer of one file being written, or of one of few that are read together.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
-/// Of all files that are read together.
+/// Buffers of all files that are read together.
 const BUFFERS_BYTES_MAX: usize = 4 << 20;
-/// So many runs are merged at a time.
+/// Maximum number of runs merged at a time.
 const RUNS_MAX: usize = 64;
 /// Fewer would be merged again and again.
 const RUNS_MIN: usize = 3;
@@ -105,7 +105,7 @@ impl Sorter {
         (self.run_most / self.row_most.max(1)).clamp(RUNS_MIN, RUNS_MAX)
     }
 
-    /// How often rows went to the disk so far.
+    /// Returns the number of times that rows went to the disk so far.
     pub fn spills(&self) -> u64 {
         self.spills
     }
@@ -123,13 +123,13 @@ impl Sorter {
 
 /// Sorted rows on disk.
 struct Run {
-    /// How often its rows were merged.
+    /// Number of merges of its rows.
     merges: u32,
     file: File,
 }
 
-/// A file that nobody else can open and that is gone once it is closed.
-pub(crate) fn nameless_file(directory: &Path) -> std::io::Result<File> {
+/// Creates an unlinked temporary file: no other process can open it, and it is gone once it is closed.
+pub(crate) fn unlinked_file(directory: &Path) -> std::io::Result<File> {
     std::fs::create_dir_all(directory)?;
     let path = directory.join(format!("sorted-run-{}", Uuid::new_v4()));
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
@@ -139,7 +139,7 @@ pub(crate) fn nameless_file(directory: &Path) -> std::io::Result<File> {
 
 /// Writes rows to a file of their own, which is left at its start.
 fn run_of(directory: &Path, mut next: impl FnMut() -> Result<Option<Row>>) -> Result<File> {
-    let mut file = nameless_file(directory).map_err(spill("create a sorted run"))?;
+    let mut file = unlinked_file(directory).map_err(spill("create a sorted run"))?;
     let failed = spill("write a sorted run");
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, &mut file);
     while let Some(row) = next()? {
@@ -212,7 +212,7 @@ impl PartialOrd for Head {
 pub struct Merge {
     heap: BinaryHeap<Reverse<Head>>,
     sources: Vec<Source>,
-    /// Of the rows that are in memory.
+    /// Memory of the rows that are not on disk.
     allowance: Option<Allowance>,
 }
 

@@ -1,4 +1,4 @@
-//! Rows of bytes on disk in the order they came, to be read as often as wanted.
+//! Rows of bytes on disk in their order of arrival, to be read repeatedly.
 //!
 //! Layout: u32 length (little-endian), the bytes; one after the other. The file is scratch as the runs of `sorter.rs` are:
 //! nothing is synced and its name is gone as soon as it is open.
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::Result;
-use crate::sort::sorter::{BUFFER_BYTES, nameless_file, spill};
+use crate::sort::sorter::{BUFFER_BYTES, spill, unlinked_file};
 
 /// Being written.
 pub struct SpoolWriter {
@@ -34,7 +34,7 @@ struct At {
 
 impl SpoolWriter {
     pub fn new(directory: &Path) -> Result<SpoolWriter> {
-        let file = nameless_file(directory).map_err(spill("create a spool"))?;
+        let file = unlinked_file(directory).map_err(spill("create a spool"))?;
         Ok(SpoolWriter { out: BufWriter::with_capacity(BUFFER_BYTES, file) })
     }
 
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_come_back_in_order_as_often_as_wanted() {
+    fn rows_can_be_read_repeatedly_in_order() {
         let directory = tempfile::tempdir().unwrap();
         let mut writer = SpoolWriter::new(directory.path()).unwrap();
         let rows: Vec<Vec<u8>> = (0..300usize).map(|n| vec![n as u8; n * 37]).collect();

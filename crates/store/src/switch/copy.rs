@@ -23,21 +23,21 @@ impl<'s> Copy<'s> {
         Copy { view, pace: Pace::new(transactions, watch, throttle, Phase::Copying, total) }
     }
 
-    /// Answers the number of rows.
+    /// Returns the number of rows.
     pub fn tree(&mut self, from: TreeId, to: TreeId) -> Result<u64> {
         let (transactions, before) = (self.pace.transactions, self.pace.done);
         let mut cursor = self.view.cursor(from)?;
         let mut begun = false;
         bulk_load(transactions, to, || {
-            let stands = if std::mem::replace(&mut begun, true) { cursor.next() } else { cursor.first() };
-            if !stands? {
+            let valid = if std::mem::replace(&mut begun, true) { cursor.next() } else { cursor.first() };
+            if !valid? {
                 return Ok(None);
             }
             let row = (cursor.key().to_vec(), cursor.value().to_vec());
             self.pace.count(row.0.len() + row.1.len() + 16)?;
             Ok(Some(row))
         })?;
-        self.pace.look_up()?;
+        self.pace.check()?;
         Ok(self.pace.done - before)
     }
 }

@@ -1,14 +1,14 @@
-//! The live change of a collection's engine: readers and writers go on, but for the last step.
+//! The live change of a collection's engine: readers and writers continue, except in the last step.
 //!
 //! | step | a crash after it leaves |
 //! |---|---|
 //! | 1. under the latch, one transaction: create the new trees, note them in the catalogue | the old trees; empty new ones, dropped at the start |
 //! | 2. copy the rows of a snapshot with `bulk_load`, throttled; checkpoint | the same, new trees empty or whole |
-//! | 3. carry over what the log has behind the snapshot, in ordinary transactions, until little is left | the same |
+//! | 3. carry over what the log has after the snapshot, in ordinary transactions, until little is left | the same |
 //! | 4. under the latch, one transaction: the rest of the log, the catalogue entry, the counters, the old trees go | the new trees |
 //!
 //! All trees of the collection change their engine but those of indexes that name one of their own. A switch that is
-//! broken off drops the new trees; what it cannot drop then goes at the next start, by the same notes as those of index
+//! aborted drops the new trees; what it cannot drop then goes at the next start, by the same notes as those of index
 //! builds. While it runs, changes of the collection's indexes, options and name are refused, and a drop ends it.
 //! Steps 2 to 4 are those of [`crate::follow`].
 
@@ -32,7 +32,7 @@ use crate::catalogue::{self, CATALOGUE};
 use crate::follow::{CatchUp, LastStep, Phase, Throttle, Watch};
 use crate::{Collection, Error, Index, Namespace, Result, Store};
 
-/// What a switch did.
+/// Statistics of a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switched {
     pub rows: u64,
@@ -40,14 +40,14 @@ pub struct Switched {
     /// Records of the log that were read, and in how many rounds.
     pub records: u64,
     pub rounds: u32,
-    /// How long writers of the collection were kept out.
+    /// Time during which writers of the collection were kept out.
     pub blocked: Duration,
 }
 
-/// What a new `storageEngine` meant for a collection.
+/// The effect of a new `storageEngine` on a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineChange {
-    /// It is the engine that the collection lives on: what is written from now on has the new options.
+    /// It is the engine that the collection is on already: what is written from now on has the new options.
     Options,
     Moved(Switched),
 }
@@ -65,7 +65,7 @@ impl Store {
         self.switch_engine(name, storage_engine, watch).map(EngineChange::Moved)
     }
 
-    /// Requires options of the engine that the collection lives on.
+    /// Requires options of the engine of the collection.
     fn set_tree_options(&self, name: &Namespace, storage_engine: &DocBuf) -> Result<()> {
         let missing = || Error::NamespaceNotFound(name.clone());
         let (collection, _guard) = self.hold_exclusive(name).ok_or_else(missing)?;
@@ -83,7 +83,7 @@ impl Store {
 
     /// Moves the collection to new trees on the engine that `storage_engine` names.
     ///
-    /// Errors: `ConflictingOperation` when a switch of the collection is running; `Interrupted` when it was broken off.
+    /// Errors: `ConflictingOperation` when a switch of the collection is running; `Interrupted` when it was aborted.
     /// After any error the collection is where it was.
     pub fn switch_engine(&self, name: &Namespace, storage_engine: &DocBuf, watch: &dyn Watch) -> Result<Switched> {
         let (collection, guard) = self.hold_exclusive_watched(name, watch)?;
@@ -145,7 +145,7 @@ fn with_engine(options: &DocBuf, storage_engine: &DocBuf) -> DocBuf {
 struct Switch<'s> {
     store: &'s Store,
     old: Arc<Collection>,
-    /// Its flags of multikey indexes are not used: those of the old indexes go on growing until the end.
+    /// Its flags of multikey indexes are not used: those of the old indexes still grow until the end.
     new: Collection,
     registered: Registered<'s>,
     watch: &'s dyn Watch,
@@ -247,7 +247,7 @@ impl Switch<'_> {
 }
 
 impl Index {
-    /// The same index in another tree.
+    /// Returns a copy of the index for another tree.
     fn moved(&self, engine: Arc<str>, tree: TreeId) -> Index {
         Index { engine, tree, ..self.clone() }
     }

@@ -1,4 +1,4 @@
-//! Which collections are changing their engine.
+//! The collections that are changing their engine.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,7 @@ impl Switches {
         Ok(Registered { switches: self, uuid: collection.uuid, dropped })
     }
 
-    /// For changes that a switch would miss. Requires the collection's latch held exclusively, under which switches begin.
+    /// Refuses changes that a running switch would miss. Requires the collection's latch held exclusively, under which switches begin.
     pub fn refuse(&self, collection: &Collection, what: &str) -> Result<()> {
         if self.lock().contains_key(&collection.uuid) {
             let name = &collection.namespace;

@@ -1,4 +1,4 @@
-//! How the keys of a document come about in an index.
+//! Generators of the keys of a document in an index.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl KeyGenerator {
         }
     }
 
-    /// Whether the keys come from the fields of the pattern alone.
+    /// Returns true if the keys come from the fields of the pattern alone.
     pub fn is_fields(&self) -> bool {
         matches!(self, KeyGenerator::Fields)
     }
@@ -68,7 +68,7 @@ impl KeyGenerator {
         }
     }
 
-    /// The type bits of an entry, from what stands in their place.
+    /// Returns the type bits of an entry, given what is stored in their place.
     pub(crate) fn type_bits<'e>(&self, stored: &'e [u8]) -> &'e [u8] {
         if self.text().is_some() { &[] } else { stored }
     }

@@ -13,6 +13,7 @@ use arbor_oplog::{Change, Kind};
 use arbor_txn::{Transaction, View};
 
 use crate::catalogue::{self, CATALOGUE};
+use crate::noting::Emit;
 use crate::read::entry::{self, Parts};
 use crate::{Collection, Error, Index, IndexCursor, IndexSpec, Result, capped, noting};
 
@@ -49,10 +50,10 @@ pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> R
     capped::inserted(txn, collection, &id_key)
 }
 
-/// What the readers of the history are told of a changed document.
+/// The form in which the history shows a changed document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToldAs {
-    /// What is different.
+pub enum UpdateKind {
+    /// The difference.
     Update,
     /// A whole new document.
     Replacement,
@@ -65,7 +66,7 @@ pub fn update(
     collection: &Collection,
     old: Doc<'_>,
     new: Doc<'_>,
-    told_as: ToldAs,
+    kind: UpdateKind,
 ) -> Result<()> {
     let id_key = collection.id_key(checked_id(new)?);
     txn.claim(collection.tree, &id_key)?;
@@ -94,7 +95,7 @@ pub fn update(
             put_entry(txn, index, key, &id_key, new);
         }
     }
-    let about = |statement| noting::about_update(collection, old, new, told_as, statement);
+    let about = |statement| noting::about_update(collection, old, new, kind, statement);
     noting::put(txn, collection, &id_key, new, about);
     let growth = new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
     if growth != 0 {
@@ -105,11 +106,11 @@ pub fn update(
 
 /// Removes a document. Nothing is written on an error.
 pub fn delete(txn: &mut Transaction, collection: &Collection, old: Doc<'_>) -> Result<()> {
-    delete_told(txn, collection, old, true)
+    delete_with(txn, collection, old, Emit::Event)
 }
 
-/// The same; the readers of the history may learn of it or not.
-pub(crate) fn delete_told(txn: &mut Transaction, collection: &Collection, old: Doc<'_>, told: bool) -> Result<()> {
+/// Like [`delete`], but the caller chooses whether the history shows the deletion.
+pub(crate) fn delete_with(txn: &mut Transaction, collection: &Collection, old: Doc<'_>, emit: Emit) -> Result<()> {
     let id_key = collection.id_key(checked_id(old)?);
     txn.claim(collection.tree, &id_key)?;
     let mut changes = Vec::with_capacity(collection.indexes.len());
@@ -122,7 +123,7 @@ pub(crate) fn delete_told(txn: &mut Transaction, collection: &Collection, old: D
         }
     }
     capped::deleted(txn, collection, &id_key)?;
-    noting::delete(txn, collection, id_key, old, told);
+    noting::delete(txn, collection, id_key, old, emit);
     txn.add_counter(collection.count_counter(), -1);
     txn.add_counter(collection.bytes_counter(), -(old.as_bytes().len() as i64));
     Ok(())
@@ -179,7 +180,7 @@ pub(crate) fn check_unique(txn: &Transaction, collection: &Collection, index: &I
     if taken { Err(duplicate_key(collection, index, key)) } else { Ok(()) }
 }
 
-/// No other open transaction takes the key.
+/// Claims a unique key, so that no other open transaction takes it.
 fn claim_unique(txn: &mut Transaction, index: &Index, key: &Key) -> Result<()> {
     if index.unique || index.prepare_unique {
         txn.claim(index.tree, &key.bytes)?;
@@ -195,7 +196,7 @@ pub(crate) fn entry_of(index: &Index, key: &Key, id_key: &[u8], doc: Doc<'_>) ->
 
 pub(crate) fn put_entry(txn: &mut Transaction, index: &Index, key: &Key, id_key: &[u8], doc: Doc<'_>) {
     if index.prepare_unique {
-        // Nothing stands at the values alone: it makes transactions that add the same key side by side conflict.
+        // There is no row at the values alone: this delete makes concurrent transactions that add the same key conflict.
         txn.delete(index.tree, key.bytes.clone());
     }
     let (key, value) = entry_of(index, key, id_key, doc);
@@ -206,7 +207,7 @@ pub(crate) fn delete_entry(txn: &mut Transaction, index: &Index, key: &Key, id_k
     txn.delete(index.tree, entry::key_of(index, &key.bytes, id_key));
 }
 
-/// Sees to it that readers and the catalogue know about the arrays of this document.
+/// Makes the arrays of this document known to readers and to the catalogue.
 fn note_multikey(txn: &mut Transaction, index: &Index, masks: &[u64]) -> Result<()> {
     if masks.iter().all(|mask| *mask == 0) {
         return Ok(());
@@ -218,7 +219,7 @@ fn note_multikey(txn: &mut Transaction, index: &Index, masks: &[u64]) -> Result<
     let at = catalogue::multikey_key(index.tree);
     let mut stored = catalogue::decode_masks(txn.get(CATALOGUE, &at)?.as_deref(), index.key_pattern.len());
     if txn.is_empty() {
-        // What the snapshot shows is committed; what own writes show may still be taken back.
+        // What the snapshot shows is committed; what own writes show may still be undone.
         index.multikey.set_stored(&stored);
     }
     let missing = stored.iter().zip(masks).any(|(stored, mask)| stored & mask != *mask);
@@ -230,7 +231,7 @@ fn note_multikey(txn: &mut Transaction, index: &Index, masks: &[u64]) -> Result<
     Ok(())
 }
 
-/// What a change of a document does to its keys in one index.
+/// The changes of a document's keys in one index.
 #[derive(Default)]
 pub(crate) struct Difference {
     pub removed: Vec<Key>,
@@ -262,7 +263,7 @@ pub(crate) fn difference(before: Vec<Key>, after: Vec<Key>, clustering: bool) ->
 }
 
 impl Index {
-    /// Whether both documents have identical values in every top-level field that the index looks at.
+    /// Returns true if both documents have identical values in every top-level field that the index uses.
     pub(crate) fn same_fields(&self, old: Doc<'_>, new: Doc<'_>) -> bool {
         let sources = self.generator.sources(&self.key_pattern);
         let Some(sources) = sources.filter(|_| !self.clustering && self.partial.is_none()) else {

@@ -22,19 +22,19 @@ fn order(rig: &Rig) -> Vec<i32> {
     let (collection, view) = rig.store.snapshot(&rig.ns).unwrap().unwrap();
     let mut cursor = OrderCursor::new(&view, &collection).unwrap();
     let mut found = Vec::new();
-    let mut stands = cursor.seek(&[]).unwrap();
-    while stands {
+    let mut valid = cursor.seek(&[]).unwrap();
+    while valid {
         found.extend(cursor.doc().get("_id").and_then(|id| match id {
             ValueRef::Int32(id) => Some(id),
             _ => None,
         }));
-        stands = cursor.next().unwrap();
+        valid = cursor.next().unwrap();
     }
     let mut backward = Vec::new();
-    let mut stands = cursor.last().unwrap();
-    while stands {
+    let mut valid = cursor.last().unwrap();
+    while valid {
         backward.extend(cursor.doc().get("_id").map(|id| id.to_string().parse::<i32>().unwrap()));
-        stands = cursor.prev().unwrap();
+        valid = cursor.prev().unwrap();
     }
     backward.reverse();
     assert_eq!(found, backward);
@@ -87,7 +87,7 @@ fn a_crash_keeps_order_and_positions() {
     assert_eq!(order(&rig), [5, 3, 1]);
     [5, 3, 1].iter().for_each(|id| rig.delete(&row(*id)).unwrap());
     rig.insert(&row(2)).unwrap();
-    // positions are never given twice, so that who stood on one knows that it is gone
+    // positions are never given twice, so that a reader at one knows that it is gone
     let (collection, view) = rig.store.snapshot(&rig.ns).unwrap().unwrap();
     let mut cursor = OrderCursor::new(&view, &collection).unwrap();
     assert!(cursor.seek(&[]).unwrap());

@@ -130,12 +130,12 @@ fn indexes_are_noted_listed_and_dropped() {
     let noted = rig.store.create_indexes(&rig.ns, &[a]).unwrap();
     assert_eq!((noted.before, noted.after, noted.created_collection), (3, 3, false));
     let listed: Vec<String> = rig.collection().index_specs().iter().map(|own| support::shown(own.as_doc())).collect();
-    let wanted = [
+    let expected = [
         r#"{ v: 2, key: { _id: 1 }, name: "_id_" }"#,
         r#"{ v: 2, key: { a: 1 }, name: "a_1" }"#,
         r#"{ v: 2, key: { b: -1 }, name: "b_-1" }"#,
     ];
-    assert_eq!(listed, wanted);
+    assert_eq!(listed, expected);
 
     let refused = |which: IndexSelection| match rig.store.drop_indexes(&rig.ns, &which) {
         Err(Error::Index { kind, reason }) => (kind, reason),

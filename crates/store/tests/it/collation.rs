@@ -35,7 +35,7 @@ fn duplicate(result: arbor_store::Result<()>) -> (String, Collation, String) {
 }
 
 #[test]
-fn keys_stand_in_the_place_of_strings() {
+fn collation_keys_replace_strings() {
     let rig = rig();
     let collation = [("collation", Value::Document(caseless().to_doc()))];
     rig.create_index(spec(&[("a", 1)], &collation)).unwrap();

@@ -20,7 +20,7 @@ fn increment(txn: &mut Transaction, own: &Collection, id: i32) -> arbor_store::R
         Some(old) => {
             let old = Doc::trusted(&old);
             let Some(ValueRef::Int32(n)) = old.get("n") else { panic!("{old:?}") };
-            arbor_store::update(txn, own, old, row(id, n + 1).as_doc(), arbor_store::ToldAs::Update)
+            arbor_store::update(txn, own, old, row(id, n + 1).as_doc(), arbor_store::UpdateKind::Update)
         }
     }
 }

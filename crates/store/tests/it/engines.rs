@@ -66,7 +66,7 @@ fn index(path: &str) -> DocBuf {
     DocBuf::new().with("key", &DocBuf::new().with(path, 1i32))
 }
 
-/// Where the collection's trees are by the catalogue, which the engines confirm.
+/// Returns the engines of the collection's trees by the catalogue, which the engines confirm.
 fn engines(store: &Store, of: &Namespace) -> Vec<String> {
     let own = store.collection(of).unwrap();
     let listed = own.indexes.iter().map(|index| (&index.engine, index.tree));
@@ -90,7 +90,7 @@ fn increment(store: &Store, of: &Namespace, id: i32) {
             Some(old) => {
                 let old = Doc::trusted(&old);
                 let Some(ValueRef::Int32(n)) = old.get("n") else { panic!("{old:?}") };
-                arbor_store::update(txn, &held, old, row(id, n + 1).as_doc(), arbor_store::ToldAs::Update)
+                arbor_store::update(txn, &held, old, row(id, n + 1).as_doc(), arbor_store::UpdateKind::Update)
             }
         }
     };
@@ -105,7 +105,7 @@ fn sum(store: &Store, of: &Namespace) -> i32 {
 }
 
 #[test]
-fn each_collection_and_index_lives_where_it_is_told() {
+fn each_collection_and_index_is_in_the_chosen_engine() {
     let dir = tempfile::tempdir().unwrap();
     let (a, b) = (name("a"), name("b"));
     {
@@ -191,7 +191,7 @@ fn other_options_of_the_same_engine_move_nothing() {
     assert_eq!(sum(&store, &ns), 51);
 }
 
-/// What LMDB holds cannot be read; the rest can, and what cannot be read can be dropped.
+/// The contents of LMDB cannot be read; the rest can, and what cannot be read can be dropped.
 #[test]
 fn a_damaged_engine_takes_its_collections_with_it_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();

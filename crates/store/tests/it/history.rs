@@ -1,4 +1,4 @@
-//! What the log tells of changed documents.
+//! The contents of the log for changed documents.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef};
 use arbor_notation::show;
 use arbor_oplog::entries;
 use arbor_store::{
-    BuildSettings, IndexChange, IndexChosen, IndexSelection, Namespace, OpenTransaction, StoreOptions, ToldAs,
+    BuildSettings, IndexChange, IndexChosen, IndexSelection, Namespace, OpenTransaction, StoreOptions, UpdateKind,
     ViewDefinition,
 };
 use arbor_txn::testing::InMemory;
@@ -19,9 +19,9 @@ fn rig(history: Option<Retention>) -> Rig {
 }
 
 /// `op o` of every entry.
-fn told(rig: &Rig) -> Vec<String> {
+fn shown_entries(rig: &Rig) -> Vec<String> {
     let mut history = rig.store.transactions().history(Position::ZERO);
-    let mut told = Vec::new();
+    let mut shown = Vec::new();
     while let Some((_, record)) = history.read().unwrap() {
         for entry in entries(&record, 1).unwrap() {
             let [ns, op, o] = ["ns", "op", "o"].map(|name| show(entry.get(name).unwrap()).replace('"', ""));
@@ -29,10 +29,10 @@ fn told(rig: &Rig) -> Vec<String> {
                 continue;
             }
             assert_eq!(ns, rig.ns.to_string());
-            told.push(format!("{op} {o}"));
+            shown.push(format!("{op} {o}"));
         }
     }
-    told
+    shown
 }
 
 fn change(rig: &Rig) {
@@ -46,25 +46,25 @@ fn change(rig: &Rig) {
         })
         .unwrap();
     };
-    let update = |txn: &mut Transaction, c: &arbor_store::Collection, old: Doc<'_>, new: Doc<'_>, told_as| {
-        arbor_store::update(txn, c, old, new, told_as).unwrap();
+    let update = |txn: &mut Transaction, c: &arbor_store::Collection, old: Doc<'_>, new: Doc<'_>, kind| {
+        arbor_store::update(txn, c, old, new, kind).unwrap();
     };
     write(&|txn, c| {
         arbor_store::insert(txn, c, one.as_doc()).unwrap();
-        update(txn, c, one.as_doc(), two.as_doc(), ToldAs::Update);
+        update(txn, c, one.as_doc(), two.as_doc(), UpdateKind::Update);
     });
-    write(&|txn, c| update(txn, c, two.as_doc(), one.as_doc(), ToldAs::Replacement));
-    write(&|txn, c| update(txn, c, one.as_doc(), small.as_doc(), ToldAs::Update));
+    write(&|txn, c| update(txn, c, two.as_doc(), one.as_doc(), UpdateKind::Replacement));
+    write(&|txn, c| update(txn, c, one.as_doc(), small.as_doc(), UpdateKind::Update));
     write(&|txn, c| arbor_store::delete(txn, c, small.as_doc()).unwrap());
 }
 
 #[test]
-fn every_change_of_a_document_is_told_once() {
+fn every_change_of_a_document_is_shown_once() {
     let rig = rig(Some(Retention { bytes: 1 << 20, time: Duration::ZERO }));
     change(&rig);
     let long = "x".repeat(100);
     assert_eq!(
-        told(&rig),
+        shown_entries(&rig),
         [
             format!("i {{ _id: 1, s: {long}, n: 1 }}"),
             "u { $v: 2, diff: { u: { n: 2 } } }".to_owned(),
@@ -77,22 +77,22 @@ fn every_change_of_a_document_is_told_once() {
 }
 
 /// `ns op o`, and `o2` of a command, with UUIDs left out.
-fn told_of_the_catalogue(rig: &Rig) -> Vec<String> {
-    // only what is on the disk is told
+fn catalogue_entries(rig: &Rig) -> Vec<String> {
+    // only durable records are shown
     rig.store.transactions().begin().unwrap().commit(Durability::Journaled).unwrap();
     let mut history = rig.store.transactions().history(Position::ZERO);
-    let mut told = Vec::new();
+    let mut shown = Vec::new();
     while let Some((_, record)) = history.read().unwrap() {
         for entry in entries(&record, 1).unwrap() {
             let fields = ["ns", "op", "o"]
                 .into_iter()
                 .chain(matches!(entry.get("op"), Some(ValueRef::String("c"))).then_some("o2"));
-            let shown: Vec<_> =
+            let texts: Vec<_> =
                 fields.filter_map(|name| entry.get(name)).map(|value| show(without_uuids(value).as_ref())).collect();
-            told.push(shown.join(" ").replace('"', ""));
+            shown.push(texts.join(" ").replace('"', ""));
         }
     }
-    told
+    shown
 }
 
 fn without_uuids(value: ValueRef<'_>) -> Value {
@@ -107,7 +107,7 @@ fn without_uuids(value: ValueRef<'_>) -> Value {
 }
 
 #[test]
-fn changes_of_the_catalogue_are_told_as_commands() {
+fn changes_of_the_catalogue_are_shown_as_commands() {
     let rig = rig(Some(Retention { bytes: 1 << 20, time: Duration::ZERO }));
     let (store, ns) = (&rig.store, &rig.ns);
     let other = Namespace::new("test", "d").unwrap();
@@ -137,7 +137,7 @@ fn changes_of_the_catalogue_are_told_as_commands() {
     store.create_collection(&other, &DocBuf::new()).unwrap();
     store.drop_database("test").unwrap();
     let id_index = "idIndex: { v: 2, key: { _id: 1 }, name: _id_ }";
-    let told = told_of_the_catalogue(&rig);
+    let shown = catalogue_entries(&rig);
     let expected = [
         format!("test.$cmd c {{ create: c, validationLevel: off, {id_index} }}"),
         "test.$cmd c { createIndexes: c, v: 2, key: { a: 1 }, name: a_1 }".to_owned(),
@@ -157,11 +157,11 @@ fn changes_of_the_catalogue_are_told_as_commands() {
         "test.$cmd c { drop: d } { numRecords: Long(0) }".to_owned(),
         "test.$cmd c { dropDatabase: 1 }".to_owned(),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(shown, expected);
 }
 
 #[test]
-fn documents_before_a_change_are_told_where_they_are_wanted() {
+fn pre_images_are_shown_where_they_are_requested() {
     let rig = rig(Some(Retention { bytes: 1 << 20, time: Duration::ZERO }));
     let images = DocBuf::new().with("enabled", true);
     rig.store.create_collection(&rig.ns, &DocBuf::new().with("changeStreamPreAndPostImages", &images)).unwrap();
@@ -170,17 +170,17 @@ fn documents_before_a_change_are_told_where_they_are_wanted() {
     rig.update(&row(1), &row(2)).unwrap();
     rig.delete(&row(2)).unwrap();
     let mut history = rig.store.transactions().history(Position::ZERO);
-    let mut told = Vec::new();
+    let mut shown = Vec::new();
     while let Some((_, record)) = history.read().unwrap() {
         let events = arbor_oplog::events(&record).unwrap();
-        told.extend(events.iter().map(|event| event.change.before.map(|before| show(ValueRef::Document(before)))));
+        shown.extend(events.iter().map(|event| event.change.before.map(|before| show(ValueRef::Document(before)))));
     }
     let before = |text: &str| Some(text.to_owned());
-    assert_eq!(told, [None, None, before("{ _id: 1, n: 1 }"), before("{ _id: 1, n: 2 }")]);
+    assert_eq!(shown, [None, None, before("{ _id: 1, n: 1 }"), before("{ _id: 1, n: 2 }")]);
 }
 
 #[test]
-fn a_transaction_tells_of_its_collection_and_of_the_documents_in_it() {
+fn a_transaction_records_its_collection_and_the_documents_in_it() {
     let rig = rig(Some(Retention { bytes: 1 << 20, time: Duration::ZERO }));
     let by_a = DocBuf::new().with("key", &DocBuf::new().with("a", 1i32)).with("name", "a_1");
     let open = OpenTransaction::begin(&rig.store).unwrap();
@@ -195,24 +195,24 @@ fn a_transaction_tells_of_its_collection_and_of_the_documents_in_it() {
     let position = open.commit(Durability::Journaled).unwrap();
     let (_, record) = rig.store.transactions().history(position).read().unwrap().unwrap();
     let events = arbor_oplog::events(&record).unwrap();
-    let told: Vec<_> = events.iter().map(|event| (event.place.namespace, event.change.statement)).collect();
-    assert_eq!(told, [("test.$cmd", None), ("test.$cmd", None), ("test.c", Some(5)), ("test.c", Some(6))]);
+    let shown: Vec<_> = events.iter().map(|event| (event.place.namespace, event.change.statement)).collect();
+    assert_eq!(shown, [("test.$cmd", None), ("test.$cmd", None), ("test.c", Some(5)), ("test.c", Some(6))]);
     assert!(events.iter().all(|event| event.place.uuid == Some(collection.uuid)));
 }
 
 #[test]
-fn what_a_capped_collection_lets_go_is_not_told() {
+fn deletions_by_a_capped_collection_are_not_shown() {
     let rig = rig(Some(Retention { bytes: 1 << 20, time: Duration::ZERO }));
     let capped = DocBuf::new().with("capped", true).with("size", 4096i64).with("max", 1i64);
     rig.store.create_collection(&rig.ns, &capped).unwrap();
     (1..=2).for_each(|id| rig.insert(&DocBuf::new().with("_id", id)).unwrap());
     assert_eq!(rig.docs(), ["{ _id: 2 }"]);
-    assert_eq!(told_of_the_catalogue(&rig)[1..], ["test.c i { _id: 1 }", "test.c i { _id: 2 }"]);
+    assert_eq!(catalogue_entries(&rig)[1..], ["test.c i { _id: 1 }", "test.c i { _id: 2 }"]);
 }
 
 #[test]
-fn nothing_is_told_where_nobody_listens() {
+fn nothing_is_noted_without_readers() {
     let rig = rig(None);
     change(&rig);
-    assert!(told(&rig).is_empty());
+    assert!(shown_entries(&rig).is_empty());
 }

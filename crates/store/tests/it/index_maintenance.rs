@@ -98,7 +98,7 @@ fn expand(value: ValueRef<'_>, paths: &[&str]) -> Result<Parts, ()> {
 
 type Parts = Vec<Vec<Option<Value>>>;
 
-/// From the value of a component on; `rests` are what is left of each path. Answers whether an array was passed.
+/// From the value of a component on; `rests` are what is left of each path. Returns true if an array was passed.
 fn reach(value: Option<ValueRef<'_>>, rests: &[&str]) -> Result<(Parts, bool), ()> {
     let Some(value) = value else { return Ok((vec![vec![None; rests.len()]], false)) };
     if let ValueRef::Array(array) = value {
@@ -260,13 +260,13 @@ fn apply(rig: &Rig, docs: &mut BTreeMap<i32, DocBuf>, step: &Step) {
 
 fn check_entries(rig: &Rig, docs: &BTreeMap<i32, DocBuf>) {
     for index in &rig.collection().indexes {
-        let mut wanted: Vec<(Vec<Value>, i32)> = Vec::new();
+        let mut expected: Vec<(Vec<Value>, i32)> = Vec::new();
         for (id, doc) in docs {
             let keys = brute_force(doc.as_doc(), index).expect("a stored document has keys");
-            wanted.extend(keys.into_iter().map(|key| (key, *id)));
+            expected.extend(keys.into_iter().map(|key| (key, *id)));
         }
-        wanted.sort_by(|a, b| compare_keys(&a.0, &b.0, index).then(a.1.cmp(&b.1)));
-        // Values of one key that differ in type only may stand for each other: shown by value.
+        expected.sort_by(|a, b| compare_keys(&a.0, &b.0, index).then(a.1.cmp(&b.1)));
+        // Values of one key that differ in type only are interchangeable: shown by value.
         let plain = |values: &[Value]| {
             let descending = vec![false; values.len()];
             let mut builder = keystring::KeyBuilder::new();
@@ -275,9 +275,9 @@ fn check_entries(rig: &Rig, docs: &BTreeMap<i32, DocBuf>) {
             }
             texts(&keystring::decode(&builder.finish().bytes, &[], &descending).unwrap())
         };
-        let wanted: Vec<String> = wanted.iter().map(|(key, id)| format!("{} => {id}", plain(key))).collect();
+        let expected: Vec<String> = expected.iter().map(|(key, id)| format!("{} => {id}", plain(key))).collect();
         let got: Vec<String> = rig.plain_entries(&index.name);
-        assert_eq!(got, wanted, "{}", index.name);
+        assert_eq!(got, expected, "{}", index.name);
     }
 }
 
@@ -291,12 +291,12 @@ impl Rig {
         let descending: Vec<bool> =
             index.key_pattern.iter().map(|field| field.direction == Direction::Descending).collect();
         let mut entries = Vec::new();
-        let mut stands = cursor.first().unwrap();
-        while stands {
+        let mut valid = cursor.first().unwrap();
+        while valid {
             let values = keystring::decode(cursor.key(), &[], &descending).unwrap();
             let id = keystring::decode(cursor.id_key(), &[], &[false]).unwrap();
             entries.push(format!("{} => {}", texts(&values), texts(&id)));
-            stands = cursor.next().unwrap();
+            valid = cursor.next().unwrap();
         }
         entries
     }
@@ -317,8 +317,8 @@ proptest! {
         after.iter().for_each(|step| apply(&rig, &mut docs, step));
         rig.check_valid();
         check_entries(&rig, &docs);
-        let wanted: Vec<String> = docs.values().map(|doc| support::shown(doc.as_doc())).collect();
-        prop_assert_eq!(rig.docs(), wanted);
+        let expected: Vec<String> = docs.values().map(|doc| support::shown(doc.as_doc())).collect();
+        prop_assert_eq!(rig.docs(), expected);
 
         let after_crash = rig.crash(seed);
         after_crash.check_valid();

@@ -7,7 +7,7 @@ mod concurrency;
 mod engines;
 mod history;
 mod index_builds;
-mod index_builds_beside_writers;
+mod index_builds_alongside_writers;
 mod index_maintenance;
 mod on_lmdb;
 mod open_transactions;

@@ -42,7 +42,7 @@ fn write(store: &Store, ns: &Namespace, id: i32) {
             Some(old) => {
                 let old = Doc::trusted(&old);
                 let Some(ValueRef::Int32(n)) = old.get("n") else { panic!("{old:?}") };
-                arbor_store::update(txn, &held, old, row(id, n + 1).as_doc(), arbor_store::ToldAs::Update)
+                arbor_store::update(txn, &held, old, row(id, n + 1).as_doc(), arbor_store::UpdateKind::Update)
             }
         }
     };
@@ -56,11 +56,11 @@ fn check(store: &Store, ns: &Namespace, sum: i32) -> Arc<Collection> {
     let view = store.transactions().read().unwrap();
     let mut cursor = view.cursor(collection.tree).unwrap();
     let mut found = 0;
-    let mut stands = cursor.first().unwrap();
-    while stands {
+    let mut valid = cursor.first().unwrap();
+    while valid {
         let Some(ValueRef::Int32(n)) = Doc::trusted(cursor.value()).get("n") else { panic!("no n") };
         found += n;
-        stands = cursor.next().unwrap();
+        valid = cursor.next().unwrap();
     }
     assert_eq!(found, sum);
     drop(cursor);

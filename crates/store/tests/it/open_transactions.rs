@@ -15,8 +15,8 @@ use arbor_engine_set::{EngineSet, Kind};
 use arbor_ftree::{Forest, Options as ForestOptions};
 use arbor_log::{Log, LogOptions};
 use arbor_store::{
-    EngineNames, Error, Namespace, OpenTransaction, RecordCursor, Result, Store, StoreOptions, ToldAs, TreeDefaults,
-    Unwatched, id_key,
+    EngineNames, Error, Namespace, OpenTransaction, RecordCursor, Result, Store, StoreOptions, TreeDefaults, Unwatched,
+    UpdateKind, id_key,
 };
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Durability, Error as TxnError, Options, Transactions};
@@ -42,7 +42,7 @@ fn set(open: &OpenTransaction, ns: &Namespace, id: i32, n: i32) -> Result<()> {
     let collection = open.collection_to_write(ns)?.expect("a collection");
     open.with(|txn| {
         let old = arbor_store::record(txn, &collection, &id_key(id.into()))?.expect("a document").into_owned();
-        arbor_store::update(txn, &collection, Doc::trusted(&old), row(id, n).as_doc(), ToldAs::Update)
+        arbor_store::update(txn, &collection, Doc::trusted(&old), row(id, n).as_doc(), UpdateKind::Update)
     })
 }
 
@@ -50,10 +50,10 @@ fn docs(open: &OpenTransaction, ns: &Namespace) -> Vec<String> {
     let Some(collection) = open.collection(ns).unwrap() else { return Vec::new() };
     let view = open.view();
     let mut cursor = RecordCursor::new(&view, &collection).unwrap();
-    let (mut docs, mut stands) = (Vec::new(), cursor.first().unwrap());
-    while stands {
+    let (mut docs, mut valid) = (Vec::new(), cursor.first().unwrap());
+    while valid {
         docs.push(shown(cursor.doc()));
-        stands = cursor.next().unwrap();
+        valid = cursor.next().unwrap();
     }
     assert_eq!(docs.len() as u64, arbor_store::count(&view, &collection).unwrap());
     docs
@@ -154,7 +154,7 @@ fn a_transaction_over_two_engines_is_one() {
     store.change_engine(&name("a"), &DocBuf::new().with("lmdb", &DocBuf::new()), &Unwatched).unwrap();
     assert_conflict(commit(writer));
     check_valid(&store, &name("a"));
-    // what is dropped meanwhile is there for who looked at it
+    // what is dropped meanwhile is there for a transaction that has read it
     let reader = begin(&store);
     let found = || ["a", "b"].map(|ns| docs(&reader, &name(ns)).len());
     assert_eq!(found(), [2, 1]);
@@ -177,7 +177,7 @@ fn who_comes_second_learns_so_at_once() {
     one.abort();
     let third = begin(&rig.store);
     set(&third, &rig.ns, 1, 7).unwrap();
-    // a plain write waits for nobody, and the transaction finds out
+    // a plain write does not wait, and the transaction finds out
     rig.update(&row(2, 2), &row(2, 3)).unwrap();
     assert_conflict(set(&third, &rig.ns, 2, 4));
     rig.update(&row(1, 1), &row(1, 8)).unwrap();
@@ -284,7 +284,7 @@ fn a_changed_collection_is_found_at_the_first_look_or_at_the_commit() {
         change(&rig);
         assert_unavailable(early.collection(&rig.ns));
         assert_unavailable(insert(&early, &rig.ns, &row(3, 3)));
-        // what it has looked at before stays as it was for who only reads
+        // what a read-only transaction has read before stays as it was
         assert_eq!(docs(&reader, &rig.ns).len(), 1);
         commit(reader).unwrap();
         assert_conflict(commit(writer));
@@ -318,8 +318,8 @@ fn a_view_of_the_past_shows_the_collections_of_then() {
 
 /// Writers of a sum over two collections, while indexes come and go: nothing is lost and nothing is half done.
 #[test]
-fn transfers_beside_changes_of_the_catalogue_keep_the_sum() {
-    // indexes are built under the latch, or beside writers
+fn transfers_during_catalogue_changes_keep_the_sum() {
+    // indexes are built under the latch, or alongside writers
     for build_in_transaction_bytes in [1 << 20, 0] {
         let options = StoreOptions { build_in_transaction_bytes, ..StoreOptions::default() };
         transfers(&Rig::over(InMemory::new(Options::default()).unwrap(), options));

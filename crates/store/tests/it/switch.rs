@@ -1,4 +1,4 @@
-//! The live change of a collection's engine, here between trees of one engine: under writers, broken off, crashed.
+//! The live change of a collection's engine, here between trees of one engine: under writers, aborted, crashed.
 
 use crate::support;
 use std::cell::{Cell, RefCell};
@@ -10,7 +10,7 @@ use arbor_bson::{Doc, DocBuf, Value, ValueRef};
 use arbor_store::{Collection, Error, IndexSelection, Namespace, Phase, Result, Switched, Watch};
 use arbor_txn::{Transaction, View};
 
-/// Calls a closure at every sign of progress; its answer breaks the switch off.
+/// Calls a closure at every sign of progress; its result aborts the switch.
 struct Watcher<F> {
     at_progress: F,
     stopped: Cell<bool>,
@@ -71,7 +71,7 @@ fn increment(txn: &mut Transaction, own: &Collection, id: i32) -> Result<()> {
         Some(old) => {
             let old = Doc::trusted(&old);
             let Some(ValueRef::Int32(n)) = old.get("n") else { panic!("{old:?}") };
-            arbor_store::update(txn, own, old, row(id, n + 1).as_doc(), arbor_store::ToldAs::Update)
+            arbor_store::update(txn, own, old, row(id, n + 1).as_doc(), arbor_store::UpdateKind::Update)
         }
     }
 }
@@ -140,7 +140,7 @@ fn a_reader_keeps_the_trees_of_its_snapshot() {
 }
 
 #[test]
-fn a_switch_that_is_broken_off_leaves_no_trace() {
+fn an_aborted_switch_leaves_no_trace() {
     let rig = filled();
     let before = rig.collection();
     for at in [0, 400, 1500] {
@@ -159,7 +159,7 @@ fn a_crash_leaves_the_old_trees_or_the_new_ones() {
     let images = RefCell::new(Vec::new());
     switch(&rig, |_, done| {
         if images.borrow().len() < 6 {
-            // Written beside the copy, so that there is something to catch up with.
+            // Written during the copy, so that there is something to catch up with.
             rig.write(|txn, own| increment(txn, own, done as i32 % ROWS)).unwrap();
             rig.store.transactions().checkpoint_now().unwrap();
             let seed = images.borrow().len() as u64;

@@ -54,7 +54,7 @@ fn damage_is_named() {
             txn.add_counter(CounterId(rig.collection().tree.0 * 2), 1);
         });
         check(full, "no valid document", |rig, txn| txn.put(rig.collection().tree, id_key(2), [9, 9]));
-        check(full, "stands under another _id", |rig, txn| {
+        check(full, "is stored under another _id", |rig, txn| {
             txn.put(rig.collection().tree, id_key(2), row(3).as_bytes());
         });
     }

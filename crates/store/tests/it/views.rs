@@ -1,4 +1,4 @@
-//! Views are kept beside collections: created, changed, dropped, found again after a crash.
+//! Views are kept in addition to collections: created, changed, dropped, found again after a crash.
 
 use crate::support::rig;
 use arbor_bson::{ArrayBuf, DocBuf};

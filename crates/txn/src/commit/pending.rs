@@ -9,7 +9,7 @@ use super::{CommitPath, lock};
 use crate::group::Committed;
 use crate::{Error, Result};
 
-/// How often a waiting committer tries to apply pending batches again.
+/// Interval at which a waiting committer retries pending batches.
 const APPLY_RETRY: Duration = Duration::from_millis(100);
 
 impl CommitPath {

@@ -1,4 +1,4 @@
-//! Transactions that stand in several records of the log: whole or not there at all, whatever happens on the way.
+//! Transactions that are split across several records of the log: whole or not there at all, whatever happens on the way.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn commit_many(rig: &Rig, tree: TreeId, count: usize) {
     }
 }
 
-/// The transactions that rows tell of, each of which must be whole.
+/// Returns the transactions named by rows, each of which must be whole.
 fn whole_ones(view: &impl View, tree: TreeId) -> BTreeSet<String> {
     let rows = rows(view, tree);
     let names: BTreeSet<String> = rows.iter().filter_map(|row| Some(row.split_once(' ')?.0.to_owned())).collect();
@@ -65,15 +65,15 @@ fn whole_ones(view: &impl View, tree: TreeId) -> BTreeSet<String> {
     names
 }
 
-/// The same from the history.
-fn told(transactions: &Transactions) -> BTreeSet<String> {
+/// Like `whole_ones`, but read from the history.
+fn in_history(transactions: &Transactions) -> BTreeSet<String> {
     let mut history = transactions.history(Position::ZERO);
     let mut names = BTreeSet::new();
     while let Some((_, record)) = history.read().unwrap() {
         let abouts = record.notes.iter().map(|note| String::from_utf8_lossy(&note.about).into_owned());
         let mut of_one: Vec<String> = abouts.collect();
         if let Some(name) = of_one.pop().and_then(|about| Some(about.split_once(' ')?.0.to_owned())) {
-            assert_eq!(of_one.len() + 1, ROWS, "a part of {name} is told");
+            assert_eq!(of_one.len() + 1, ROWS, "a part of {name} is shown");
             assert!(names.insert(name));
         }
     }
@@ -96,7 +96,7 @@ fn a_large_transaction_is_one_commit() {
     rig.put(tree, "small", "x");
     assert_eq!(whole_ones(&rig.transactions.read().unwrap(), tree), names(&["large"]));
     rig.transactions.log().wait_durable(rig.transactions.log().appended()).unwrap();
-    assert_eq!(told(&rig.transactions), names(&["large"]));
+    assert_eq!(in_history(&rig.transactions), names(&["large"]));
     // from every position, and from every time
     for from in before.0 + 1..=position.0 {
         let mut history = rig.transactions.history(Position(from));
@@ -154,7 +154,7 @@ fn readers_never_see_a_part() {
     assert_eq!(whole_ones(&rig.transactions.read().unwrap(), tree).len(), 30);
 }
 
-/// Who follows the log gets the changes of the chain with the record that ends it, and never a position inside.
+/// A follower gets the changes of the chain with the record that ends it, and never a position inside.
 #[test]
 fn a_follower_gets_whole_transactions() {
     let rig = Rig::over(InMemory::new(options()).unwrap());
@@ -190,18 +190,18 @@ fn every_cut_leaves_all_or_nothing() {
         let transactions = open(&crashed, &engine);
         let survived = whole_ones(&transactions.read().unwrap(), tree);
         assert!(survived == names(&["first"]) || (survived.is_empty() && !acknowledged), "cut {stop_after}");
-        assert_eq!(told(&transactions), survived, "cut {stop_after}");
+        assert_eq!(in_history(&transactions), survived, "cut {stop_after}");
         if survived.is_empty() {
             lost += 1
         } else {
             kept += 1
         }
-        // The void links stay in the log; what comes behind them counts, here and after another crash.
+        // The void links stay in the log; what comes after them counts, here and after another crash.
         commit_large(&transactions, tree, "second").unwrap();
         let all: BTreeSet<String> = survived.into_iter().chain(["second".to_owned()]).collect();
         let check = |transactions: &Transactions| {
             assert_eq!(whole_ones(&transactions.read().unwrap(), tree), all, "cut {stop_after}");
-            assert_eq!(told(transactions), all, "cut {stop_after}");
+            assert_eq!(in_history(transactions), all, "cut {stop_after}");
         };
         check(&transactions);
         drop(transactions);
@@ -214,7 +214,7 @@ fn every_cut_leaves_all_or_nothing() {
     assert!(lost > 5 && kept > 0 && calls > 10, "{lost} {kept} {calls}");
 }
 
-/// The disk is full at each call while a chain is written: it is refused whole, and the store goes on.
+/// The disk is full at each call while a chain is written: it is refused whole, and the store continues.
 #[test]
 fn a_full_disk_refuses_the_whole_chain() {
     for fault in [Fault::OutOfSpace, Fault::ShortWrite] {
@@ -236,7 +236,7 @@ fn a_full_disk_refuses_the_whole_chain() {
             let followed = follower.next(follower.end()).unwrap().map(|(_, ops)| ops.len());
             assert_eq!(followed, Some(ROWS), "nth {nth}");
             assert_eq!(whole_ones(&transactions.read().unwrap(), tree), names(&["second"]));
-            assert_eq!(told(&transactions), names(&["second"]));
+            assert_eq!(in_history(&transactions), names(&["second"]));
             transactions.close().unwrap();
             drop((view, transactions, follower));
             let again = open(&disk.crash(nth), &Arc::new(engine.crash()));
@@ -257,8 +257,8 @@ fn a_chain_waits_for_a_full_engine() {
     assert_eq!(rig.transactions.read().unwrap().position(), position);
 }
 
-/// The log was trimmed up to a segment that begins inside a chain: the history begins behind it, and who wants to go on inside
-/// is told that it is gone.
+/// The log was trimmed up to a segment that begins inside a chain: the history begins after it, and a reader that continues inside
+/// gets an error.
 #[test]
 fn a_history_may_begin_inside_a_chain() {
     let rig = Rig::over(InMemory::with_segments(options(), 1500).unwrap());
@@ -267,7 +267,7 @@ fn a_history_may_begin_inside_a_chain() {
     commit_large(&rig.transactions, tree, "second").unwrap();
     rig.transactions.checkpoint_now().unwrap();
     let log = rig.transactions.log();
-    assert!(log.first() > first, "a checkpoint trims what nobody keeps");
+    assert!(log.first() > first, "a checkpoint trims what no reader needs");
     let kept = log.first();
     assert_eq!(rig.transactions.history(kept).read().unwrap(), None, "only the end of the second is left");
     assert!(rig.transactions.history(kept.next()).read().is_err());

@@ -55,10 +55,10 @@ impl State {
                 Err(error) => panic!("{error}"),
             };
             let rows = state.trees.entry(*tree).or_default();
-            let mut stands = cursor.first().unwrap();
-            while stands {
+            let mut valid = cursor.first().unwrap();
+            while valid {
                 rows.insert(cursor.key().to_vec(), cursor.value().to_vec());
-                stands = cursor.next().unwrap();
+                valid = cursor.next().unwrap();
             }
         }
         state.counters = COUNTERS.map(|id| view.counter(id).unwrap());
@@ -258,7 +258,7 @@ fn recovery_shows_a_first_part_of_the_commits_with_all_that_were_journaled() {
     assert!(lost > 100 && unknown > 100, "the runs exercise the rare cases: {lost} lost, {unknown} unknown");
 }
 
-/// What one thread of `threads_commit_until_the_power_fails` knows: its commits in order with their positions.
+/// Commits of one thread of `threads_commit_until_the_power_fails`, in order with their positions.
 #[derive(Default)]
 struct Ledger {
     positions: Vec<u64>,
@@ -318,7 +318,7 @@ fn threads_commit_until_the_power_fails() {
             let count = row.map_or(0, |bytes| u64::from_le_bytes(bytes.as_ref().try_into().unwrap()));
             let before_last = ledger.positions.partition_point(|position| *position <= last) as u64;
             assert!(count >= ledger.journaled, "seed {seed}: thread {thread} lost journaled commits");
-            // One more may be there: the commit whose answer was an error.
+            // One more may be there: the commit that returned an error.
             assert!(count == before_last || count == before_last + 1, "seed {seed}: {count} after {before_last}");
             assert!(count as usize <= ledger.positions.len() + 1);
             total += count as i64;

@@ -1,4 +1,4 @@
-//! What is acknowledged is kept, what is refused is not there, whatever fails.
+//! Acknowledged writes are kept and refused ones are not there, whatever fails.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -170,7 +170,7 @@ fn delete(rig: &Rig, tree: TreeId, key: &str) -> arbor_txn::Result<()> {
     txn.commit(Durability::Journaled).map(drop)
 }
 
-/// Nothing looks at the free space between the writes: the last byte is taken.
+/// No free space is checked between the writes: the last byte is taken.
 #[test]
 fn a_fast_writer_leaves_room_for_deletions_and_checkpoints() {
     let rig = small_disk();
@@ -205,7 +205,7 @@ fn on_little_space_only_deletions_are_let_in() {
     assert!(rig.rows(tree).is_empty());
 }
 
-/// What a checkpoint leaves of the log on a full disk is one segment that is nearly empty.
+/// After a checkpoint on a full disk, the log is one segment that is nearly empty.
 #[test]
 fn a_checkpoint_on_little_space_gives_the_whole_log_back() {
     let rig = small_disk();

@@ -1,4 +1,4 @@
-//! The log as a history: what notes tell, when, and who waits for more.
+//! The log as a history: the contents of notes, when they are visible, and waiting for more.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -12,14 +12,14 @@ use arbor_txn::record::Record;
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Durability::Applied, History, Options, Retention, TreeOptions, View};
 
-/// `about=value` of each note, with a bar behind each record that has some.
-fn told(rig: &Rig, mut history: History) -> String {
+/// `about=value` of each note, with a bar after each record that has some.
+fn shown_notes(rig: &Rig, mut history: History) -> String {
     rig.transactions.log().wait_durable(rig.transactions.log().appended()).unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut all = Vec::new();
     while let Some((_, record)) = history.read().unwrap() {
         let note = |note| record.value_of(note).map_or_else(String::new, |value| format!("={}", text(value)));
-        let notes: Vec<String> = record.notes.iter().map(|told| text(&told.about) + &note(told)).collect();
+        let notes: Vec<String> = record.notes.iter().map(|entry| text(&entry.about) + &note(entry)).collect();
         if !notes.is_empty() {
             all.push(notes.join(" "));
         }
@@ -34,7 +34,7 @@ fn records(rig: &Rig) -> Vec<Record> {
 }
 
 #[test]
-fn notes_tell_of_every_value_also_of_those_that_were_written_again() {
+fn notes_show_every_value_including_overwritten_ones() {
     let rig = rig();
     let tree = rig.tree();
     let mut txn = rig.begin();
@@ -52,7 +52,7 @@ fn notes_tell_of_every_value_also_of_those_that_were_written_again() {
     txn.note(tree, "delete all below e");
     txn.commit(Applied).unwrap();
     let expected = "insert b=1 insert a=1 update b=2 nothing | insert d=1 insert e=1 delete all below e";
-    assert_eq!(told(&rig, rig.transactions.history(Position::ZERO)), expected);
+    assert_eq!(shown_notes(&rig, rig.transactions.history(Position::ZERO)), expected);
     assert_eq!(rig.rows(tree), ["e=1"]);
 }
 
@@ -65,7 +65,7 @@ fn notes_of_a_tree_that_is_gone_again_keep_their_values() {
     txn.drop_tree(tree);
     txn.note(tree, "drop");
     txn.commit(Applied).unwrap();
-    assert_eq!(told(&rig, rig.transactions.history(Position::ZERO)), "insert a=1 drop");
+    assert_eq!(shown_notes(&rig, rig.transactions.history(Position::ZERO)), "insert a=1 drop");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_savepoint_takes_notes_back() {
     assert_eq!(txn.size_bytes(), size);
     txn.put(tree, "b", "3");
     txn.commit(Applied).unwrap();
-    assert_eq!(told(&rig, rig.transactions.history(Position::ZERO)), "first=1 second=1");
+    assert_eq!(shown_notes(&rig, rig.transactions.history(Position::ZERO)), "first=1 second=1");
     assert_eq!(rig.rows(tree), ["a=1", "b=3"]);
 }
 
@@ -131,12 +131,12 @@ fn the_history_begins_at_any_time() {
         }
     }
     let end = rig.transactions.history_at(rig.transactions.time() + 1).unwrap();
-    assert_eq!(told(&rig, end), "");
+    assert_eq!(shown_notes(&rig, end), "");
 }
 
-/// Notes of commits that a power failure would still take back are not told, and waiting for them has them synced.
+/// Notes of commits that a power failure would still undo are not shown, and waiting for them has them synced.
 #[test]
-fn only_what_is_on_the_disk_is_told() {
+fn only_durable_notes_are_shown() {
     let rig = rig();
     let tree = rig.tree();
     let log = rig.transactions.log();
@@ -153,7 +153,7 @@ fn only_what_is_on_the_disk_is_told() {
     assert_eq!(history.read().unwrap().map(|(read, _)| read), Some(position));
 }
 
-/// Each commit asks for a sync while somebody waits, and wakes exactly those that wait for it.
+/// Each commit asks for a sync while a waiter exists, and wakes exactly those that wait for it.
 #[test]
 fn a_thousand_readers_wait() {
     let rig = rig();
@@ -164,11 +164,11 @@ fn a_thousand_readers_wait() {
     let waker = Waker::from(Arc::new(Counting(woken.clone())));
     let mut context = Context::from_waker(&waker);
     let mut arrivals: Vec<_> =
-        (0..1000).map(|n| Box::pin(rig.transactions.arrival(Position(begin.0 + 1 + n % 2)))).collect();
+        (0..1000).map(|n| Box::pin(rig.transactions.position_reached(Position(begin.0 + 1 + n % 2)))).collect();
     assert!(arrivals.iter_mut().all(|arrival| arrival.as_mut().poll(&mut context).is_pending()));
     for (commit, expected) in [(1, 500), (2, 1000)] {
         rig.put(tree, "a", "x");
-        let reached = rig.transactions.arrival(Position(begin.0 + commit));
+        let reached = rig.transactions.position_reached(Position(begin.0 + commit));
         assert!(reached.wait(Instant::now() + Duration::from_secs(60)));
         let until = Instant::now() + Duration::from_secs(60);
         while woken.load(SeqCst) < expected && Instant::now() < until {
@@ -178,7 +178,7 @@ fn a_thousand_readers_wait() {
     }
     assert!(arrivals.iter_mut().all(|arrival| arrival.as_mut().poll(&mut context) == Poll::Ready(true)));
     drop(arrivals);
-    let mut never = Box::pin(rig.transactions.arrival(Position(u64::MAX)));
+    let mut never = Box::pin(rig.transactions.position_reached(Position(u64::MAX)));
     assert!(never.as_mut().poll(&mut context).is_pending());
     rig.transactions.close().unwrap();
     assert_eq!((never.as_mut().poll(&mut context), woken.load(SeqCst)), (Poll::Ready(false), 1001));
@@ -193,7 +193,7 @@ impl Wake for Counting {
 }
 
 #[test]
-fn waiters_meet_every_commit() {
+fn waiters_wake_for_every_commit() {
     let rig = rig();
     let tree = rig.tree();
     const COMMITS: usize = 300;

@@ -104,14 +104,14 @@ proptest! {
             let mut cursor = txn.cursor(tree).unwrap();
             let mut at = None;
             for step in &moves {
-                let wanted = expected(&rows, at, step);
+                let expected_key = expected(&rows, at, step);
                 // From nowhere only an absolute move leads anywhere.
-                let stands = go(&mut *cursor, step);
-                prop_assert_eq!(stands.then(|| cursor.key()[0]), wanted, "{:?} from {:?}", step, at);
-                if let Some(key) = wanted {
+                let valid = go(&mut *cursor, step);
+                prop_assert_eq!(valid.then(|| cursor.key()[0]), expected_key, "{:?} from {:?}", step, at);
+                if let Some(key) = expected_key {
                     prop_assert_eq!(cursor.value()[0], rows[&key]);
                 }
-                at = wanted;
+                at = expected_key;
             }
         }
         txn.commit(Applied).unwrap();
@@ -119,10 +119,10 @@ proptest! {
             let view = rig.transactions.read().unwrap();
             let mut cursor = view.cursor(tree).unwrap();
             let mut keys = Vec::new();
-            let mut stands = cursor.first().unwrap();
-            while stands {
+            let mut valid = cursor.first().unwrap();
+            while valid {
                 keys.push(cursor.key()[0]);
-                stands = cursor.next().unwrap();
+                valid = cursor.next().unwrap();
             }
             keys
         };

@@ -53,22 +53,22 @@ fn a_view_keeps_what_the_transaction_had_written() {
     assert_eq!(rig.rows(tree), ["b=2", "c=3"]);
 }
 
-/// A statement that reads at a view while it writes does not meet its own writes, however they are ordered.
+/// A statement that reads at a view while it writes does not see its own writes, however they are ordered.
 #[test]
-fn a_statement_over_a_view_does_not_meet_its_own_writes() {
+fn a_statement_over_a_view_does_not_see_its_own_writes() {
     let rig = rig();
     let tree = rig.tree();
     let mut txn = open(&rig);
     (0..50).for_each(|n| txn.put(tree, format!("{n:03}"), "x"));
     let view = txn.view();
     let mut cursor = view.cursor(tree).unwrap();
-    let (mut stands, mut moved) = (cursor.first().unwrap(), 0);
-    while stands {
+    let (mut valid, mut moved) = (cursor.first().unwrap(), 0);
+    while valid {
         let behind = format!("{}+", String::from_utf8_lossy(cursor.key()));
         txn.delete(tree, cursor.key());
         txn.put(tree, behind, cursor.value());
         moved += 1;
-        stands = cursor.next().unwrap();
+        valid = cursor.next().unwrap();
     }
     drop(cursor);
     assert_eq!((moved, rows(&txn, tree).len()), (50, 50));
@@ -149,7 +149,7 @@ fn the_number_of_the_statement_is_kept() {
     assert_eq!(txn.statement(), Some(3));
 }
 
-/// The table of what was committed since is bounded, whatever is open; the rows tell what it has forgotten.
+/// The table of what was committed since is bounded, whatever is open; for what it has forgotten the rows are compared.
 #[test]
 fn a_transaction_that_is_open_for_long_conflicts_with_changed_rows_only() {
     let rig = rig_with(Options { conflict_keys_max: 100, ..Options::default() });

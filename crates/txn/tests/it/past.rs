@@ -149,7 +149,7 @@ fn without_history_only_the_present_is_there() {
     assert!(matches!(rig.transactions.view_at(time), Err(Error::SnapshotTooOld { .. })));
 }
 
-/// The log that lies between is gone: only states that are held can be read.
+/// The log in between is gone: only states that are held can be read.
 #[test]
 fn a_trimmed_log_leaves_the_held_states() {
     let retention = Some(Retention { bytes: 0, time: Duration::ZERO });
@@ -233,9 +233,9 @@ fn loaded_rows_are_in_past_states_however_many_others_are_asked_for() {
     }
 }
 
-/// Writers go on, readers come back to times that they were told of: rows and counter always fit, and stay the same.
+/// While writers continue, readers read again at times reported to them: rows and counter always fit, and stay the same.
 #[test]
-fn times_that_were_told_show_the_same_again() {
+fn reported_times_show_the_same_state_again() {
     let rig = with_history(400);
     let tree = rig.tree();
     let done = AtomicBool::new(false);
@@ -254,15 +254,15 @@ fn times_that_were_told_show_the_same_again() {
                 }
             });
         }
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for round in 0..25 {
             let (view, time) = rig.transactions.read_timed().unwrap();
             let count = view.counter(COUNTER).unwrap();
             assert_eq!(rows(&view, tree).len() as i64, count);
-            told.push((time, count));
-            let (time, count) = told[(round * 7) % told.len()];
+            reported.push((time, count));
+            let (time, count) = reported[(round * 7) % reported.len()];
             assert_eq!(rig.transactions.view_at(time).unwrap().counter(COUNTER).unwrap(), count);
-            let (earlier, _) = told[(round * 5) % told.len()];
+            let (earlier, _) = reported[(round * 5) % reported.len()];
             let later = (earlier + 1).min(rig.transactions.time());
             let between = rig.transactions.view_at(later).unwrap();
             assert_eq!(rows(&between, tree).len() as i64, between.counter(COUNTER).unwrap());

@@ -15,19 +15,19 @@ fn spilling(disk: &FaultyDisk, memory_max: usize) -> Rig {
     Rig::over(InMemory::new(options).unwrap())
 }
 
-/// What the notes of all records tell.
-fn told(rig: &Rig) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+/// Returns the notes of all records with their values.
+fn shown_notes(rig: &Rig) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     rig.transactions.log().wait_durable(rig.transactions.log().appended()).unwrap();
     let mut history = rig.transactions.history(Position::ZERO);
     let mut all = Vec::new();
     while let Some((_, record)) = history.read().unwrap() {
         let note = |note| record.value_of(note).map(<[u8]>::to_vec);
-        all.extend(record.notes.iter().map(|told| (told.about.clone(), note(told))));
+        all.extend(record.notes.iter().map(|entry| (entry.about.clone(), note(entry))));
     }
     all
 }
 
-/// The same random transactions with and without a file.
+/// Runs the same random transactions with and without a file.
 #[test]
 fn a_file_changes_nothing() {
     let disk = FaultyDisk::new();
@@ -69,7 +69,7 @@ fn a_file_changes_nothing() {
             }
             assert_eq!(pair[0].rows(trees[0]), pair[1].rows(trees[1]), "seed {seed}");
         }
-        assert_eq!(told(&pair[0]), told(&pair[1]), "seed {seed}");
+        assert_eq!(shown_notes(&pair[0]), shown_notes(&pair[1]), "seed {seed}");
     }
     assert_eq!(disk.list("/scratch".as_ref()).unwrap(), Vec::<String>::new(), "no file has a name");
 }

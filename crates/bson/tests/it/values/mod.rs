@@ -65,7 +65,7 @@ pub fn text() -> BoxedStrategy<String> {
     proptest::collection::vec(proptest::sample::select(parts.to_vec()), 0..5).prop_map(|parts| parts.concat()).boxed()
 }
 
-/// Text that may stand in a name.
+/// Text that is allowed in a name.
 pub fn name() -> BoxedStrategy<String> {
     text().prop_map(|text| text.replace('\0', "z")).boxed()
 }

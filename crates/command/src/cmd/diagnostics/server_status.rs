@@ -243,7 +243,7 @@ fn log(call: &Call<'_>) -> Result<DocBuf> {
 }
 
 fn transactions(call: &Call<'_>) -> Result<DocBuf> {
-    let (figures, open) = (call.server.sessions.figures(), call.server.sessions.open_figures());
+    let (figures, open) = (call.server.sessions.statistics(), call.server.sessions.open_statistics());
     Ok(DocBuf::new()
         .with("retriedCommandsCount", figures.retried_commands.get() as i64)
         .with("retriedStatementsCount", figures.retried_statements.get() as i64)

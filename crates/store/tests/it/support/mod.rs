@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, Value, ValueRef, keystring};
-use arbor_store::{Collection, Direction, IndexCursor, Namespace, RecordCursor, Result, Store, StoreOptions, ToldAs};
+use arbor_store::{
+    Collection, Direction, IndexCursor, Namespace, RecordCursor, Result, Store, StoreOptions, UpdateKind,
+};
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Durability, Options, Transaction};
 
@@ -54,7 +56,9 @@ impl Rig {
     }
 
     pub fn update(&self, old: &DocBuf, new: &DocBuf) -> Result<()> {
-        self.write(|txn, collection| arbor_store::update(txn, collection, old.as_doc(), new.as_doc(), ToldAs::Update))
+        self.write(|txn, collection| {
+            arbor_store::update(txn, collection, old.as_doc(), new.as_doc(), UpdateKind::Update)
+        })
     }
 
     pub fn delete(&self, old: &DocBuf) -> Result<()> {
@@ -76,10 +80,10 @@ impl Rig {
         let view = self.store.transactions().read().unwrap();
         let mut cursor = RecordCursor::new(&view, &collection).unwrap();
         let mut docs = Vec::new();
-        let mut stands = cursor.first().unwrap();
-        while stands {
+        let mut valid = cursor.first().unwrap();
+        while valid {
             docs.push(shown(cursor.doc()));
-            stands = cursor.next().unwrap();
+            valid = cursor.next().unwrap();
         }
         docs
     }
@@ -98,16 +102,16 @@ impl Rig {
             format!("{} => {}", texts(&values), texts(&id))
         };
         let mut forward = Vec::new();
-        let mut stands = cursor.first().unwrap();
-        while stands {
+        let mut valid = cursor.first().unwrap();
+        while valid {
             forward.push(entry(&cursor));
-            stands = cursor.next().unwrap();
+            valid = cursor.next().unwrap();
         }
         let mut backward = Vec::new();
-        let mut stands = cursor.last().unwrap();
-        while stands {
+        let mut valid = cursor.last().unwrap();
+        while valid {
             backward.push(entry(&cursor));
-            stands = cursor.prev().unwrap();
+            valid = cursor.prev().unwrap();
         }
         backward.reverse();
         assert_eq!(forward, backward);
@@ -148,13 +152,13 @@ pub fn spec(fields: &[(&str, i32)], options: &[(&str, Value)]) -> DocBuf {
 pub fn sum_of_n(store: &Store, ns: &Namespace) -> i32 {
     let (collection, view) = store.snapshot(ns).unwrap().unwrap();
     let mut cursor = RecordCursor::new(&view, &collection).unwrap();
-    let (mut sum, mut stands) = (0, cursor.first().unwrap());
-    while stands {
+    let (mut sum, mut valid) = (0, cursor.first().unwrap());
+    while valid {
         match cursor.doc().get("n") {
             Some(ValueRef::Int32(n)) => sum += n,
             other => panic!("{other:?}"),
         }
-        stands = cursor.next().unwrap();
+        valid = cursor.next().unwrap();
     }
     sum
 }

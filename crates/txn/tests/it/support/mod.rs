@@ -56,16 +56,16 @@ pub fn rows(view: &impl View, tree: TreeId) -> Vec<String> {
     };
     let mut cursor = view.cursor(tree).unwrap();
     let mut forward = Vec::new();
-    let mut stands = cursor.first().unwrap();
-    while stands {
+    let mut valid = cursor.first().unwrap();
+    while valid {
         forward.push(row(&*cursor));
-        stands = cursor.next().unwrap();
+        valid = cursor.next().unwrap();
     }
     let mut backward = Vec::new();
-    let mut stands = cursor.last().unwrap();
-    while stands {
+    let mut valid = cursor.last().unwrap();
+    while valid {
         backward.push(row(&*cursor));
-        stands = cursor.prev().unwrap();
+        valid = cursor.prev().unwrap();
     }
     backward.reverse();
     assert_eq!(forward, backward);

@@ -1,4 +1,4 @@
-//! Index builds while others write: what they change between the steps of a build, and who ends it.
+//! Index builds while others write: what they change between the steps of a build, and what ends it.
 
 use crate::support;
 use std::cell::{Cell, RefCell};
@@ -14,7 +14,7 @@ use arbor_txn::{Options, Transaction};
 
 const ROWS: i32 = 300;
 
-/// Calls a closure at every sign of progress; its answer breaks the build off.
+/// Calls a closure at every sign of progress; its result aborts the build.
 struct Watcher<F> {
     at_progress: F,
     stopped: Cell<bool>,
@@ -91,7 +91,9 @@ fn put(rig: &Rig, new: &DocBuf) {
         let old = arbor_store::record(txn, own, &arbor_store::id_key(id))?.map(|old| old.into_owned());
         match old {
             None => arbor_store::insert(txn, own, new.as_doc()),
-            Some(old) => arbor_store::update(txn, own, Doc::trusted(&old), new.as_doc(), arbor_store::ToldAs::Update),
+            Some(old) => {
+                arbor_store::update(txn, own, Doc::trusted(&old), new.as_doc(), arbor_store::UpdateKind::Update)
+            }
         }
     })
     .unwrap();
@@ -170,9 +172,9 @@ fn all_kinds_of_indexes_hold_what_writers_changed_meanwhile() {
     assert!(again.store.unfinished_builds().is_empty());
 }
 
-/// What stands before the build, what happens at a step of it, and the key that is still wanted twice in the end.
+/// Documents before the build, changes at a step of it, and the key that still has two documents at the end.
 #[test]
-fn only_keys_that_are_wanted_twice_in_the_end_are_duplicates() {
+fn only_keys_with_two_owners_at_the_end_are_duplicates() {
     type Step = fn(&Rig);
     let nothing: Step = |_| {};
     let twin: Step = |rig| put(rig, &row(1000, 5));
@@ -272,7 +274,7 @@ fn who_drops_the_collection_or_the_index_ends_the_build() {
         (|rig| drop_indexes(rig, IndexSelection::Names(vec!["n_1".into()])), "dropIndexes command"),
         (|rig| drop_indexes(rig, IndexSelection::All), "dropIndexes command"),
     ];
-    for (drop, wanted) in drops {
+    for (drop, expected) in drops {
         for phase in [Phase::Scanning, Phase::Loading, Phase::CatchingUp] {
             let rig = filled();
             let outcome = std::thread::scope(|scope| {
@@ -285,7 +287,7 @@ fn who_drops_the_collection_or_the_index_ends_the_build() {
                 })
             });
             match outcome {
-                Err(Error::IndexBuildAborted { reason, .. }) => assert_eq!(reason, wanted),
+                Err(Error::IndexBuildAborted { reason, .. }) => assert_eq!(reason, expected),
                 other => panic!("{other:?} at {phase:?}"),
             }
             let again = crashed(&rig, 2);
@@ -330,7 +332,7 @@ fn changes_that_a_build_would_miss_are_refused() {
 }
 
 #[test]
-fn builds_of_one_collection_stand_side_by_side() {
+fn builds_of_one_collection_run_concurrently() {
     let rig = filled();
     build_with(&rig, &[unique()], Phase::Scanning, || {
         assert_eq!(rig.store.index_builds(&rig.collection()).len(), 1);
@@ -362,7 +364,7 @@ fn who_wants_the_same_index_waits_for_it() {
 }
 
 #[test]
-fn a_build_that_is_broken_off_begins_again_only_after_a_shutdown() {
+fn an_aborted_build_restarts_only_after_a_shutdown() {
     for closing in [false, true] {
         for phase in [Phase::Scanning, Phase::Loading, Phase::CatchingUp] {
             let rig = filled();
@@ -398,7 +400,7 @@ fn crashed_among_builds(rig: &Rig, seed: u64) -> Rig {
     Rig::over(InMemory::open(disk, engine, Options::default()).unwrap(), options())
 }
 
-/// What a crash leaves when `build` first comes to scanning.
+/// Returns the state after a crash when `build` first comes to scanning.
 fn crash_in(rig: &Rig, build: impl FnOnce(BuildSettings<'_>)) -> Rig {
     let image = RefCell::new(None);
     let at_progress = |now| {

@@ -1,14 +1,14 @@
-//! Who waits for what the history shows next.
+//! Waiting for the next records of the history.
 //!
-//! A waiter registers the position that it waits for, and costs nothing until then; whoever moves the frontier (a leader that
-//! publishes, a sync that ends) wakes those that it passes. While nobody waits, commits read one counter.
+//! A waiter registers the position that it waits for, and costs nothing until then; a thread that moves the frontier (a leader that
+//! publishes, a sync that ends) wakes the waiters that it passes. Without waiters, a commit reads one counter.
 //!
-//! H1: a waiter registers before it looks at what is published, a leader publishes before it looks for waiters, with a full
+//! H1: a waiter registers before it reads the published position, a leader publishes before it checks for waiters, with a full
 //! fence between the two. So either the waiter sees the commit or the leader sees the waiter. The same holds for a sync that
-//! ends. `hub_model.rs` tries all orders.
+//! ends. `commit_waiters_model.rs` tries all orders.
 
 #[cfg(all(test, loom))]
-#[path = "hub_model.rs"]
+#[path = "commit_waiters_model.rs"]
 mod model;
 
 /// The primitives, which loom replaces where it tries all interleavings.
@@ -33,10 +33,10 @@ use self::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use self::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
 use self::sync::{Mutex, MutexGuard};
 
-pub(crate) struct Hub {
+pub(crate) struct CommitWaiters {
     /// Position that new snapshots show at least.
     published: AtomicU64,
-    /// What the log has on the disk; it may lag behind the log's own word.
+    /// Durable position of the log; it may lag behind the log's own.
     durable: AtomicU64,
     /// Number of waiters; changed under the lock.
     waiting: AtomicUsize,
@@ -53,9 +53,9 @@ struct State {
     closed: bool,
 }
 
-impl Hub {
-    pub fn new(published: Position, durable: Position) -> Hub {
-        Hub {
+impl CommitWaiters {
+    pub fn new(published: Position, durable: Position) -> CommitWaiters {
+        CommitWaiters {
             published: AtomicU64::new(published.0),
             durable: AtomicU64::new(durable.0),
             waiting: AtomicUsize::new(0),
@@ -72,36 +72,36 @@ impl Hub {
         Position(self.published.load(Acquire))
     }
 
-    /// Up to where the history shows records: they are visible and on the disk.
+    /// Returns the last position that the history shows: records up to it are visible and on the disk.
     pub fn frontier(&self) -> Position {
         self.published().min(Position(self.durable.load(Acquire)))
     }
 
-    /// Requires a position that is not before an earlier one. Answers whether the log is to be synced now.
+    /// Publishes a position, which must not be before an earlier one. Returns true if the log is to be synced now.
     #[must_use]
     pub fn publish(&self, position: Position) -> bool {
         let before = self.published.swap(position.0, AcqRel);
         assert!(before <= position.0, "{position:?} is published after {before}");
-        self.has_waiters() && self.serve()
+        self.has_waiters() && self.wake_reached()
     }
 
-    /// A sync has ended. Answers whether another one is wanted now.
+    /// Records the end of a sync. Returns true if another one is needed now.
     #[must_use]
     pub fn synced(&self, durable: Position) -> bool {
         self.durable.fetch_max(durable.0, AcqRel);
         self.sync_asked.store(false, Release);
-        self.has_waiters() && self.serve()
+        self.has_waiters() && self.wake_reached()
     }
 
-    /// Called behind what waiters look at.
+    /// Called after a change of the positions that waiters check.
     fn has_waiters(&self) -> bool {
         fence(SeqCst);
         self.waiting.load(Relaxed) > 0
     }
 
-    /// Wakes those that the frontier has passed. Answers whether a sync is to be asked for, for those that wait for what is
-    /// visible.
-    fn serve(&self) -> bool {
+    /// Wakes the waiters that the frontier has passed. Returns true if a sync is to be requested, for those that wait for a
+    /// visible position.
+    fn wake_reached(&self) -> bool {
         // For a waiter that has just registered.
         fence(SeqCst);
         let (published, frontier) = (self.published(), self.frontier());
@@ -118,7 +118,7 @@ impl Hub {
         first.is_some_and(|first| first <= published) && !self.sync_asked.swap(true, AcqRel)
     }
 
-    /// Nothing follows: all waiters wake, and nobody waits any more.
+    /// Ends all waiting: no commits follow. Waiters wake, and new ones do not wait.
     pub fn close(&self) {
         let waiters = {
             let mut state = self.lock();
@@ -129,7 +129,7 @@ impl Hub {
         waiters.into_values().for_each(Waker::wake);
     }
 
-    /// Registers the waker, in the place of the one with this number. Answers whether there is something to wait for.
+    /// Registers the waker, in the place of the one with this number. Returns true if the caller has to wait.
     fn register(&self, position: Position, number: &mut Option<u64>, waker: &Waker) -> bool {
         let mut state = self.lock();
         if state.closed || state.reached >= position {
@@ -151,30 +151,30 @@ impl Hub {
     }
 }
 
-/// The moment when the history shows a position. Awaited, it answers whether it does (else the store was closed).
-pub struct Arrival {
-    hub: Arc<Hub>,
+/// A future that ends when the history shows a position. Its output is true if it does (else the store was closed).
+pub struct PositionReached {
+    waiters: Arc<CommitWaiters>,
     log: Arc<Log>,
     position: Position,
     number: Option<u64>,
 }
 
-impl Arrival {
-    pub(crate) fn new(hub: Arc<Hub>, log: Arc<Log>, position: Position) -> Arrival {
-        Arrival { hub, log, position, number: None }
+impl PositionReached {
+    pub(crate) fn new(waiters: Arc<CommitWaiters>, log: Arc<Log>, position: Position) -> PositionReached {
+        PositionReached { waiters, log, position, number: None }
     }
 
-    fn has_come(&self) -> bool {
-        self.hub.frontier() >= self.position
+    fn is_reached(&self) -> bool {
+        self.waiters.frontier() >= self.position
     }
 
-    /// Blocks the thread until then, or until the deadline; says whether the history shows the position.
+    /// Blocks the thread until then, or until the deadline; returns true if the history shows the position.
     pub fn wait(mut self, deadline: Instant) -> bool {
         let waker = Waker::from(Arc::new(Parked(std::thread::current())));
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return self.has_come();
+                return self.is_reached();
             }
             if let Poll::Ready(shown) = Pin::new(&mut self).poll(&mut Context::from_waker(&waker)) {
                 return shown;
@@ -184,32 +184,32 @@ impl Arrival {
     }
 }
 
-impl Future for Arrival {
+impl Future for PositionReached {
     type Output = bool;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<bool> {
-        if self.has_come() {
+        if self.is_reached() {
             return Poll::Ready(true);
         }
-        let Arrival { hub, log, position, number } = &mut *self;
-        if !hub.register(*position, number, context.waker()) {
-            return Poll::Ready(self.has_come());
+        let PositionReached { waiters, log, position, number } = &mut *self;
+        if !waiters.register(*position, number, context.waker()) {
+            return Poll::Ready(self.is_reached());
         }
         // H1
-        if hub.serve() {
+        if waiters.wake_reached() {
             log.request_sync();
         }
-        match self.has_come() {
+        match self.is_reached() {
             true => Poll::Ready(true),
             false => Poll::Pending,
         }
     }
 }
 
-impl Drop for Arrival {
+impl Drop for PositionReached {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            self.hub.forget(self.position, number);
+            self.waiters.forget(self.position, number);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Counts for `serverStatus`.
+//! Statistics of sessions for `serverStatus`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Since the start.
+/// Counts since the start.
 #[derive(Debug, Default)]
-pub struct Figures {
+pub struct Statistics {
     pub started: Count,
     pub committed: Count,
     pub aborted: Count,
@@ -15,9 +15,9 @@ pub struct Figures {
     pub rows_written: Count,
 }
 
-/// Transactions that are open now.
+/// Numbers of transactions that are open now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Open {
+pub struct OpenStatistics {
     /// With an operation that runs.
     pub active: u64,
     pub inactive: u64,

@@ -1,4 +1,4 @@
-//! Loom's model of waiting: whatever the order, nobody sleeps through what is there.
+//! Loom's model of waiting: in every order, no waiter misses a position that is reached.
 //! `RUSTFLAGS="--cfg loom" cargo test -p arbor-txn --release --lib loom_`
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::task::{Wake, Waker};
 
 use arbor_base::Position;
 
-use super::Hub;
+use super::CommitWaiters;
 
 struct Noted(AtomicBool);
 
@@ -17,13 +17,13 @@ impl Wake for Noted {
     }
 }
 
-/// What `Arrival::poll` does; answers whether it waits, and whether it asks for a sync.
-fn poll(hub: &Hub, position: Position, number: &mut Option<u64>, waker: &Waker) -> (bool, bool) {
-    if hub.frontier() >= position || !hub.register(position, number, waker) {
+/// Does the same as `PositionReached::poll`; returns whether it waits, and whether it asks for a sync.
+fn poll(waiters: &CommitWaiters, position: Position, number: &mut Option<u64>, waker: &Waker) -> (bool, bool) {
+    if waiters.frontier() >= position || !waiters.register(position, number, waker) {
         return (false, false);
     }
-    let asks = hub.serve();
-    (hub.frontier() < position, asks)
+    let asks = waiters.wake_reached();
+    (waiters.frontier() < position, asks)
 }
 
 /// `syncs`: one ends at any moment, asked for or not.
@@ -31,15 +31,15 @@ fn check(syncs: bool) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
-        let hub = Arc::new(Hub::new(Position(0), Position(0)));
-        let (leads, synced) = (hub.clone(), hub.clone());
+        let waiters = Arc::new(CommitWaiters::new(Position(0), Position(0)));
+        let (leads, synced) = (waiters.clone(), waiters.clone());
         let leader = loom::thread::spawn(move || leads.publish(Position(1)));
         let syncer = loom::thread::spawn(move || syncs && synced.synced(Position(1)));
         let noted = Arc::new(Noted(AtomicBool::new(false)));
-        let (waits, asks) = poll(&hub, Position(1), &mut None, &Waker::from(noted.clone()));
+        let (waits, asks) = poll(&waiters, Position(1), &mut None, &Waker::from(noted.clone()));
         let asked = [leader.join().unwrap(), syncer.join().unwrap(), asks].contains(&true);
         if asked {
-            assert!(!hub.synced(Position(1)), "everything is there");
+            assert!(!waiters.synced(Position(1)), "everything is there");
         }
         assert!(!waits || noted.0.load(Ordering::SeqCst), "it sleeps, asked: {asked}");
     });
@@ -51,6 +51,6 @@ fn loom_a_waiter_has_the_log_synced() {
 }
 
 #[test]
-fn loom_a_waiter_meets_a_sync() {
+fn loom_a_waiter_races_with_a_sync() {
     check(true);
 }
