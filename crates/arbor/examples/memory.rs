@@ -1,8 +1,8 @@
-//! What a forest takes of memory, beside what it charged: a random load of many times the budget, mixed work, scans, and
+//! Memory of a forest compared to what it charged: a random load of many times the budget, mixed work, scans, and
 //! many small trees. `cargo run --release -p arbor --example memory -- DIRECTORY [MEMORY_MB=64] [TIMES=13] [TREES=2000]`
 //!
-//! Of each phase: the operations per second, and the greatest of what was charged, of what could not be evicted, of what was
-//! asked of the allocator, of what the allocator reserved for that (its size classes), and of the resident memory.
+//! Prints for each phase the operations per second, and the maximum of: bytes charged, bytes that could not be evicted, bytes
+//! requested from the allocator, bytes it reserved for them (size classes), and resident memory.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -100,7 +100,7 @@ fn sample(forest: &Forest) -> [u64; 5] {
     [cache.used(), cache.pinned(), ASKED.load(Relaxed), RESERVED.load(Relaxed), resident()]
 }
 
-/// Runs a phase beside a thread that looks at the memory every few milliseconds.
+/// Runs a phase while a thread samples the memory every few milliseconds.
 fn phase(forest: &Forest, name: &str, work: impl FnOnce() -> u64) {
     let stop = AtomicBool::new(false);
     let begin = Instant::now();
@@ -203,8 +203,8 @@ fn main() {
     phase(&forest, "mixed", || mixed(&forest, rows, soon()));
     phase(&forest, "scan", || scans(&forest, 7, soon()));
     phase(&forest, "trees", || many_trees(&forest, trees));
-    let figures = forest.stats().expect("statistics").counters;
-    println!("{figures:?}");
+    let statistics = forest.stats().expect("statistics").counters;
+    println!("{statistics:?}");
     drop(forest);
     let _ = std::fs::remove_dir_all(&data);
 }

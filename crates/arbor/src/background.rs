@@ -43,7 +43,7 @@ pub fn start(settings: &Settings) -> Result<(), Failure> {
     Err(Failure::new(code, format!("child process failed, exited with {code}; see the log file")))
 }
 
-/// Tells the parent, if there is one, that the server listens; then leaves its session and its terminal.
+/// Notifies the parent, if there is one, that the server listens; then leaves its session and its terminal.
 pub fn ready() {
     if is_child() {
         let _ = rustix::process::setsid();

@@ -103,7 +103,7 @@ pub fn engine_of(path: &Path) -> Option<String> {
     value_of(&text, "engine").map(str::to_owned)
 }
 
-/// Whether the checksum is right, or it is a file of a release that wrote none.
+/// Returns true if the checksum is right, or the file is of a release that wrote none.
 fn has_sound_checksum(text: &str) -> bool {
     const OLD_KEYS: [&str; 3] = ["format", "engine", "created_by"];
     match text.split_once("checksum") {
@@ -156,14 +156,14 @@ fn refuse_foreign(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Written beside, made durable, then renamed: the identity is there whole or not at all.
+/// Writes the identity atomically: into another file, which is synced and renamed.
 fn write_identity(path: &Path, identity: &Path, engine: &str) -> std::io::Result<()> {
-    let beside = path.join("arbor.format.new");
-    let mut file = std::fs::File::create(&beside)?;
+    let temporary = path.join("arbor.format.new");
+    let mut file = std::fs::File::create(&temporary)?;
     let lines = format!("format = {FORMAT}\nengine = {engine}\ncreated_by = {}\n", env!("CARGO_PKG_VERSION"));
     file.write_all(with_checksum(&lines).as_bytes())?;
     file.sync_all()?;
-    std::fs::rename(&beside, identity)?;
+    std::fs::rename(&temporary, identity)?;
     std::fs::File::open(path)?.sync_all()
 }
 

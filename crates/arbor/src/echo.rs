@@ -1,4 +1,4 @@
-//! `arbor echo`, not shown in the help: the bare peer that the laboratory starts beside the real server.
+//! `arbor echo`, not shown in the help: the bare TCP peer that the laboratory starts for comparison with the real server.
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 

@@ -1,6 +1,6 @@
 //! The engines of a directory that is only looked at.
 //!
-//! Opening an engine may change its files. So whoever must leave a directory as it is opens a copy.
+//! Opening an engine may change its files. So a caller that must leave a directory unchanged opens a copy.
 
 use std::path::Path;
 use std::sync::Arc;

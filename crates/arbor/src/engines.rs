@@ -35,15 +35,15 @@ const NAMES: &[&str] = &[
     "wiredTiger",
 ];
 
-/// LMDB's readers are enough for all that holds snapshots: cursors, open transactions, statements (which may take a second one
-/// to look at the newest state), past states and background work; and for the readers that rest.
+/// LMDB's reader slots suffice for all holders of snapshots: cursors, open transactions, statements (which may take a second
+/// one to read the newest state), past states and background work; and for the idle readers.
 const _: () = {
     let background = 512;
     let held = CURSORS_MAX + TRANSACTIONS_MAX + 2 * BLOCKING_THREADS_MAX + background;
     assert!(held + RESTING_ALL_MAX <= READERS_MAX as usize);
 };
 
-/// What `arbor lab kv` measures.
+/// Engines that `arbor lab kv` measures.
 pub const KV_ENGINES: &[KvEngine] = &[
     KvEngine { name: USUAL, open: |directory, settings| as_opened(ftree::open_alone(directory, settings)) },
     KvEngine {
@@ -101,12 +101,12 @@ impl EngineChoice {
         self.options.iter().filter_map(|(option, _)| Some((option.as_str(), reason(option)?))).collect()
     }
 
-    /// Whether the engine has a cache of its own.
+    /// Returns true if the engine has a cache of its own.
     pub fn has_cache(&self) -> bool {
         self.name != "lmdb"
     }
 
-    /// How users call it, and what its new trees are created with. Errors: an option that the engine refuses.
+    /// Returns the engine's user-visible names, and the defaults of its new trees. Errors: an option that the engine refuses.
     fn names(&self) -> arbor_engine::Result<EngineNames> {
         Ok(match self.name {
             "ftree" => ftree::names(&self.options)?,

@@ -21,7 +21,7 @@ impl Failure {
         Failure { code, message: message.into() }
     }
 
-    /// The start cannot go on.
+    /// A failure that ends the start.
     pub fn cannot_start(message: impl std::fmt::Display) -> Failure {
         Failure::new(CANNOT_START, message.to_string())
     }

@@ -61,7 +61,7 @@ impl Session for Client {
     }
 }
 
-/// What commands ask of the process.
+/// Process functions that commands use.
 pub struct Process {
     pub metrics: Arc<Metrics>,
     pub stop: Stop,
@@ -82,5 +82,5 @@ impl Host for Process {
     }
 }
 
-/// The commands, for the signal handler that is there before them.
-pub type Later = Arc<OnceLock<Arc<Commands>>>;
+/// The commands, for the signal handler, which is installed before they exist.
+pub type CommandsCell = Arc<OnceLock<Arc<Commands>>>;

@@ -16,7 +16,7 @@ pub fn command() -> Command {
         .long("dbpath")
         .value_name("DIRECTORY")
         .default_value("/data/db")
-        .help("Directory to look at");
+        .help("Directory to inspect");
     Command::new("inspect")
         .about("Prints the trees of every engine in a directory, and the shape of the fractal tree, while no server runs on it")
         .arg(dbpath)

@@ -1,4 +1,4 @@
-//! How much of the log is kept as `local.oplog.rs`.
+//! Retention of the log as `local.oplog.rs`.
 
 use std::path::Path;
 use std::time::Duration;

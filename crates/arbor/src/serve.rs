@@ -22,7 +22,7 @@ use crate::config::{self, Settings};
 use crate::directory::{self, Directory};
 use crate::engines::{EngineChoice, Engines};
 use crate::failure::{BAD_OPTIONS, CANNOT_LISTEN, Failure};
-use crate::front::{Front, Later, Process};
+use crate::front::{CommandsCell, Front, Process};
 use crate::memory::{Sizes, start as start_monitor};
 use crate::storage::{Pace, Storage};
 use crate::{allocator, background, descriptors, oplog};
@@ -62,11 +62,11 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     let budget = memory::process();
     budget.set_limit(sizes.limit.unwrap_or(0));
     memory::set_thread_meter(allocator::thread_allocated);
-    let later = Later::default();
+    let cell = CommandsCell::default();
     let limits = Limits { connections_max: settings.connections_max, ..Limits::default() };
     let server = Server::new(limits).with_pool_begin(allocator::without_thread_cache);
     let (stop, metrics, bell) = (server.stop(), server.metrics(), server.bell());
-    arbor_server::watch_signals(on_signal(log.clone(), stop.clone(), later.clone())).map_err(Failure::cannot_start)?;
+    arbor_server::watch_signals(on_signal(log.clone(), stop.clone(), cell.clone())).map_err(Failure::cannot_start)?;
     let directory = Directory::open(&settings.dbpath, engines.home)?;
     write_pidfile(&settings)?;
     let listeners = bind(&settings)?;
@@ -94,7 +94,7 @@ fn serve(mut settings: Settings, log: &Arc<Log>) -> Result<(), Failure> {
     set_storage_parameters(&commands, log)?;
     commands.begin_replication();
     commands.read_cluster_parameters().map_err(Failure::cannot_start)?;
-    let _ = later.set(commands.clone());
+    let _ = cell.set(commands.clone());
 
     let clock = start_clock(commands.clone(), stop.clone())?;
     let feed = start_feed(&commands)?;
@@ -161,7 +161,7 @@ fn announce<'a>(settings: &Settings, engines: &Engines, log: &Log, without_effec
     engines.refused().iter().for_each(|(option, reason)| warn(option, reason));
 }
 
-/// What `--setParameter` says to log, checkpoints and engines, which are open now.
+/// Applies the `--setParameter` values of log, checkpoints and engines, which are open now.
 fn set_storage_parameters(commands: &Commands, log: &Log) -> Result<(), Failure> {
     let set = commands.set_storage_parameters().map_err(|error| Failure::new(BAD_OPTIONS, error.to_string()))?;
     for (name, reason) in set {
@@ -247,8 +247,8 @@ fn options(settings: &Settings, listeners: &Listeners) -> Options {
 fn log_recovery(log: &Log, storage: &Storage) {
     let recovery = storage.recovery;
     let attributes = DocBuf::new()
-        .with("engineStoodAt", recovery.applied.0 as i64)
-        .with("logEndsAt", recovery.end.0 as i64)
+        .with("checkpointPosition", recovery.applied.0 as i64)
+        .with("logEndPosition", recovery.end.0 as i64)
         .with("recordsReplayed", recovery.end.0.saturating_sub(recovery.applied.0) as i64)
         .with("databases", &storage.store.list_databases().iter().map(String::as_str).collect::<ArrayBuf>())
         .with("durationMillis", recovery.took.as_millis() as i64);
@@ -269,7 +269,7 @@ fn warn_of_unavailable(log: &Log, storage: &Storage) {
 
 /// The first signal to end stops cleanly, a second one at once: the log holds what was acknowledged. Before the server
 /// listens there is nothing to finish.
-fn on_signal(log: Arc<Log>, stop: Stop, commands: Later) -> impl Fn(Signal) + Send + Sync {
+fn on_signal(log: Arc<Log>, stop: Stop, commands: CommandsCell) -> impl Fn(Signal) + Send + Sync {
     let stop_cleanly = {
         let (log, stop) = (log.clone(), stop.clone());
         move |name| {
@@ -299,7 +299,7 @@ fn on_signal(log: Arc<Log>, stop: Stop, commands: Later) -> impl Fn(Signal) + Se
     }
 }
 
-/// How soon the clock and the monitor notice that the server stops.
+/// Interval at which the clock and the monitor check for a stop of the server.
 const TICK: Duration = Duration::from_millis(250);
 
 /// A thread that works on documents as those of requests do.
@@ -307,7 +307,7 @@ fn statement_thread(name: &str) -> std::thread::Builder {
     std::thread::Builder::new().name(name.to_owned()).stack_size(arbor_base::STATEMENT_STACK_BYTES)
 }
 
-/// A thread for each index build that the end of the process broke off.
+/// A thread for each index build that the end of the process interrupted.
 fn begin_builds_again(commands: &Arc<Commands>) -> Result<Vec<std::thread::JoinHandle<()>>, Failure> {
     let begin = |(number, build): (u64, UnfinishedBuild)| {
         let commands = commands.clone();
@@ -317,7 +317,7 @@ fn begin_builds_again(commands: &Arc<Commands>) -> Result<Vec<std::thread::JoinH
     (0..).zip(commands.unfinished_builds()).map(begin).collect()
 }
 
-/// The thread that deletes expired documents. It looks at its parameters each time, since they may change.
+/// Starts the thread that deletes expired documents. It reads its parameters each time, since they may change.
 fn start_ttl_monitor(commands: Arc<Commands>, stop: Stop) -> Result<std::thread::JoinHandle<()>, Failure> {
     let monitor = move || {
         let mut last = Instant::now();
@@ -332,7 +332,7 @@ fn start_ttl_monitor(commands: Arc<Commands>, stop: Stop) -> Result<std::thread:
     statement_thread("arbor-ttl").spawn(monitor).map_err(Failure::cannot_start)
 }
 
-/// The thread that reads what is committed, for those who follow it; on a standalone nobody can.
+/// Starts the thread that reads committed entries for subscribers; none on a standalone, which has no subscribers.
 fn start_feed(commands: &Commands) -> Result<Option<std::thread::JoinHandle<()>>, Failure> {
     if commands.database.transactions.retention().is_none() {
         return Ok(None);

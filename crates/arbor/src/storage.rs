@@ -18,14 +18,14 @@ pub struct Storage {
     pub transactions: Arc<Transactions>,
     pub store: Arc<Store>,
     pub recovery: Recovery,
-    // The lock goes last.
+    // The lock is dropped last (field order matters).
     _directory: Directory,
 }
 
-/// What the start had to do.
+/// Work done by recovery.
 #[derive(Clone, Copy, Debug)]
 pub struct Recovery {
-    /// Where the engine stood, and where the log ends.
+    /// Position of the engine's checkpoint, and the end of the log.
     pub applied: Position,
     pub end: Position,
     pub took: Duration,
@@ -34,14 +34,14 @@ pub struct Recovery {
 pub struct Pace {
     pub commit_interval: Duration,
     pub checkpoint_interval: Duration,
-    /// What a server of this memory usually has as its cache.
+    /// Default cache size of a server with this memory.
     pub cache_bytes: u64,
     /// For a member of a replica set.
     pub history: Option<Retention>,
 }
 
 impl Storage {
-    /// Opens everything in the directory; replays the log behind the engine.
+    /// Opens everything in the directory; replays the log after the engine's position.
     pub fn open(directory: Directory, engines: &Engines, pace: &Pace) -> Result<Storage, Failure> {
         let begun = Instant::now();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
@@ -79,7 +79,7 @@ impl Storage {
     }
 }
 
-/// What depends on how large the device is: on a small one the log must not take what the data could have.
+/// Sizes that depend on the device: on a small one the log must not take the space of the data.
 struct Sizes {
     segment_bytes: u64,
     checkpoint_log_bytes: u64,
@@ -98,8 +98,8 @@ impl Sizes {
     }
 }
 
-/// What one transaction may hold before its values go to a file: a sixth of the memory limit, which is what a statement's own
-/// transaction of 32 MB needs at 256 MB.
+/// Returns the memory that one transaction may hold before its values are written to a file: a sixth of the memory limit, which
+/// at 256 MB is the need of a statement's own transaction of 32 MB.
 fn write_set_memory_max() -> usize {
     const MOST: usize = 64 << 20;
     let limit = arbor_base::memory::process().limit().and_then(|limit| usize::try_from(limit / 6).ok());

@@ -1,4 +1,4 @@
-//! Who a client is, and the conversation that shows it.
+//! Credentials of a client, and the SASL conversation.
 
 use arbor_bson::{DocBuf, ValueRef};
 
@@ -24,12 +24,12 @@ impl std::fmt::Debug for Credential {
 }
 
 impl Credential {
-    /// What hello asks the mechanisms for.
+    /// Returns the name for which `hello` requests the mechanisms.
     pub(crate) fn full_name(&self) -> String {
         format!("{}.{}", self.source, self.user)
     }
 
-    /// Of hello's `saslSupportedMechs`; servers that do not answer it know SHA-1 alone.
+    /// Chooses from hello's `saslSupportedMechs`; servers that omit it support SHA-1 only.
     pub(crate) fn choose(&self, offered: Option<ValueRef<'_>>) -> Mechanism {
         let sha256 = match offered {
             Some(ValueRef::Array(names)) => {
@@ -57,7 +57,7 @@ impl Credential {
     }
 }
 
-/// What the server said, and whether it holds the conversation for done.
+/// Server message of the conversation, and its `done` flag.
 struct Turn {
     conversation: i32,
     text: String,

@@ -4,7 +4,7 @@ use arbor_bson::{Doc, DocBuf, ValueRef};
 
 use crate::{Client, ClientError};
 
-/// What one batch said about its cursor.
+/// Cursor state after one batch.
 struct Batch {
     cursor: i64,
     documents: usize,

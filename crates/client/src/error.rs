@@ -1,4 +1,4 @@
-//! What can go wrong for a client.
+//! Errors of the client.
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_wire::Fault;
@@ -13,11 +13,11 @@ pub enum ClientError {
     Frame(String),
     #[error("connection string: {0}")]
     Uri(String),
-    /// Why there is no connection with TLS, with the option that could make one.
+    /// Reason why a TLS connection failed, with the option that may help.
     #[error("TLS: {0}")]
     Tls(String),
     /// `user` is named with the database that knows it; `code` is the server's, when it was the server that refused.
-    #[error("user {user} is not let in: {reason}")]
+    #[error("authentication failed for user {user}: {reason}")]
     Authentication { user: String, reason: String, code: Option<i32> },
     /// The server's own error; the connection stays good.
     #[error("{message} (code {code})")]

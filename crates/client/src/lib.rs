@@ -42,7 +42,7 @@ pub struct Options {
     pub compressor: Option<Compressor>,
     /// Every message carries a CRC-32C (uncompressed ones only).
     pub checksum: bool,
-    /// How long a connect, one read or one write may take; `None` waits for ever.
+    /// Timeout of a connect, one read or one write; `None` waits indefinitely.
     pub timeout: Option<Duration>,
     pub credential: Option<Credential>,
     /// `None`: what is sent can be read on its way.
@@ -67,7 +67,7 @@ impl Default for Options {
 pub struct Client {
     stream: Stream,
     options: Options,
-    /// What the handshake agreed on.
+    /// Compressor agreed on in the handshake.
     compressor: Option<Compressor>,
     last_id: i32,
     out: Vec<u8>,
@@ -138,19 +138,19 @@ impl Client {
         if let Some(credential) = &credential {
             hello.append("saslSupportedMechs", credential.full_name().as_str());
         }
-        let wanted = self.options.compressor;
+        let compressor = self.options.compressor;
         let reply = self.command("admin", &hello)?;
         let agreed = match reply.doc.get("compression") {
-            Some(ValueRef::Array(names)) => names.iter().any(
-                |name| matches!(name, ValueRef::String(name) if Compressor::by_name(name).is_some_and(|c| Some(c) == wanted)),
-            ),
+            Some(ValueRef::Array(names)) => names.iter().any(|name| {
+                matches!(name, ValueRef::String(name) if compressor.is_some_and(|own| Compressor::by_name(name) == Some(own)))
+            }),
             _ => false,
         };
         let login = credential.map(|credential| {
             let mechanism = credential.choose(reply.doc.get("saslSupportedMechs"));
             (credential, mechanism)
         });
-        self.compressor = wanted.filter(|_| agreed);
+        self.compressor = compressor.filter(|_| agreed);
         login.map_or(Ok(()), |(credential, mechanism)| self.authenticate(&credential, mechanism))
     }
 
@@ -159,7 +159,7 @@ impl Client {
         self.compressor
     }
 
-    /// Runs `command` on `db`. A reply with `ok: 0` is [`ClientError::Command`]; write errors of single statements stand
+    /// Runs `command` on `db`. A reply with `ok: 0` is [`ClientError::Command`]; write errors of single statements are
     /// in the reply ([`Reply::first_write_error`]).
     pub fn command(&mut self, db: &str, command: &DocBuf) -> Result<Reply<'_>, ClientError> {
         self.command_with(db, command, &[])
@@ -176,7 +176,7 @@ impl Client {
         let name = command.as_doc().first().map_or("", |(name, _)| name);
         let compressible = !arbor_wire::must_not_be_compressed(name);
         self.send_with(compressible, 0, |out| {
-            // The document's length is patched once `$db` stands behind its fields.
+            // The document's length is patched once `$db` is appended after its fields.
             let start = out.len();
             out.extend_from_slice(bytes.get(..bytes.len().saturating_sub(1)).unwrap_or_default());
             append_db(db, out);
@@ -196,7 +196,7 @@ impl Client {
     }
 
     /// Sends a command without waiting for an answer (moreToCome).
-    pub fn tell(&mut self, command: &[u8]) -> Result<(), ClientError> {
+    pub fn send_unacknowledged(&mut self, command: &[u8]) -> Result<(), ClientError> {
         self.send_with(true, message::flag::MORE_TO_COME, |out| out.extend_from_slice(command))
     }
 

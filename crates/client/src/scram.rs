@@ -40,7 +40,7 @@ impl Mechanism {
         [Mechanism::ScramSha1, Mechanism::ScramSha256].into_iter().find(|each| each.name() == name)
     }
 
-    /// What stands for the user's password in the conversation.
+    /// Returns the secret that replaces the user's password in the conversation.
     fn secret(self, user: &str, password: &str) -> Result<Vec<u8>, String> {
         match self {
             Mechanism::ScramSha1 => Ok(hexadecimal(&Md5::digest(format!("{user}:mongo:{password}"))).into_bytes()),
@@ -84,7 +84,7 @@ pub(crate) struct Scram {
     /// client-first without its `n,,`.
     first: String,
     nonce: String,
-    /// What the server has to answer to show that it knows the password too.
+    /// Signature that the server must send to prove that it knows the password.
     signature: Vec<u8>,
 }
 

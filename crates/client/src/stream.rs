@@ -1,4 +1,4 @@
-//! What lies under a client: a socket, bare or with TLS.
+//! Transport of a client: a socket, plain or with TLS.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

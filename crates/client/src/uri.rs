@@ -18,7 +18,7 @@ pub struct Uri {
 }
 
 const PORT: &str = "27017";
-/// Where users are known that neither `authSource` nor a database says.
+/// Authentication database if neither `authSource` nor a database is given.
 const AUTH_SOURCE: &str = "admin";
 
 impl Uri {
@@ -54,7 +54,7 @@ impl Uri {
     }
 }
 
-/// What stands behind the `?`.
+/// Query string after the `?`.
 #[derive(Default)]
 struct Query {
     options: Options,
@@ -62,7 +62,7 @@ struct Query {
     secrecy: Secrecy,
 }
 
-/// What the query says about users.
+/// Authentication options of the query string.
 #[derive(Default)]
 struct Login {
     source: Option<String>,
@@ -82,12 +82,12 @@ impl Login {
     }
 }
 
-/// What the query says about TLS.
+/// TLS options of the query string.
 #[derive(Default)]
 struct Secrecy {
     /// The first option but `tls` itself, as it was written.
     first: Option<String>,
-    wanted: Option<bool>,
+    enabled: Option<bool>,
     insecure: Option<bool>,
     any_certificate: Option<bool>,
     any_name: Option<bool>,
@@ -103,11 +103,11 @@ impl Secrecy {
             _ => Err(format!("{written} is true or false, not {value:?}")),
         };
         if matches!(name, "tls" | "ssl") {
-            let wanted = switch()?;
-            if self.wanted.is_some() && self.wanted != wanted {
+            let enabled = switch()?;
+            if self.enabled.is_some() && self.enabled != enabled {
                 return Err("tls and ssl are the same option and have two values".to_owned());
             }
-            self.wanted = wanted;
+            self.enabled = enabled;
             return Ok(());
         }
         match name {
@@ -116,7 +116,7 @@ impl Secrecy {
             "tlsallowinvalidcertificates" => self.any_certificate = switch()?,
             "tlsallowinvalidhostnames" => self.any_name = switch()?,
             "tlsinsecure" => self.insecure = switch()?,
-            // Nobody is asked whether a certificate was revoked.
+            // Revocation is never checked.
             "tlsdisableocspendpointcheck" | "tlsdisablecertificaterevocationcheck" => {}
             _ => return Err(format!("{written} is not supported")),
         }
@@ -125,11 +125,11 @@ impl Secrecy {
     }
 
     fn tls(mut self) -> Result<Option<Tls>, String> {
-        if self.wanted != Some(true) {
+        if self.enabled != Some(true) {
             return self.first.map_or(Ok(None), |first| Err(format!("{first} is of no use without tls=true")));
         }
         if self.insecure.is_some() && (self.any_certificate.is_some() || self.any_name.is_some()) {
-            return Err("tlsInsecure means both tlsAllowInvalid options and does not stand beside them".to_owned());
+            return Err("tlsInsecure means both tlsAllowInvalid options and cannot be combined with them".to_owned());
         }
         let yes = |switch: Option<bool>| switch == Some(true);
         // Drivers let a certificate that any may have made have any name too.
@@ -143,8 +143,8 @@ impl Secrecy {
 }
 
 impl Query {
-    /// Options of a driver that mean nothing to one connection are passed over; those of TLS are not, whoever gives one
-    /// counts on it.
+    /// Sets an option. Driver options without a meaning for one connection are ignored; unknown TLS options are errors, since
+    /// their user relies on them.
     fn set(&mut self, written: &str, value: &str) -> Result<(), String> {
         let options = &mut self.options;
         match written.to_ascii_lowercase().as_str() {
@@ -238,7 +238,7 @@ mod tests {
         refused("tls=true&ssl=false", "two values");
         refused("tlsInsecure=true", "tlsInsecure is of no use without tls=true");
         refused("tls=false&tlsCAFile=f", "tlsCAFile is of no use without tls=true");
-        refused("tls=true&tlsInsecure=true&tlsAllowInvalidHostnames=false", "does not stand beside them");
+        refused("tls=true&tlsInsecure=true&tlsAllowInvalidHostnames=false", "cannot be combined with them");
         refused("tls=true&tlsCRLFile=f", "tlsCRLFile is not supported");
         refused("tls=true&tlsCertificateKeyFilePassword=p", "tlsCertificateKeyFilePassword is not supported");
         refused("tls=true&tlsCAFile=/no/such%20file", "tlsCAFile /no/such file: No such file");

@@ -30,7 +30,7 @@ pub struct Call<'c> {
     /// The statements of a retryable write.
     pub statements: Option<&'c Statements<'c>>,
     pub interrupt: Interrupt,
-    /// Where its last commit is in the log.
+    /// Log position of the last commit.
     pub last_commit: &'c LastCommit,
     /// The past state that the command reads.
     pub view: Option<&'c PastView>,
@@ -42,11 +42,11 @@ pub struct Call<'c> {
     pub reply: DocBuf,
     /// Memory of a large reply, until it is encoded.
     pub reply_memory: Option<Reservation>,
-    /// What the slow query log says about the plan.
+    /// Plan statistics for the slow query log.
     pub plan: Plan,
 }
 
-/// Figures of one statement for the slow query log.
+/// Statistics of one statement for the slow query log.
 #[derive(Default)]
 pub struct Plan {
     pub returned: Option<u64>,
@@ -58,7 +58,7 @@ impl<'c> Call<'c> {
         &self.server.database
     }
 
-    /// What the statements of this command run in.
+    /// Returns the scope in which the statements of this command run.
     pub fn scope(&self) -> Scope<'c> {
         let scope = match (self.session, self.view) {
             (Some(session), _) => session.scope(self.statements),
@@ -68,7 +68,7 @@ impl<'c> Call<'c> {
         scope.noting(self.last_commit)
     }
 
-    /// To whom a cursor of this command belongs.
+    /// Returns the owner of a cursor that this command opens.
     pub fn cursor_owner(&self) -> CursorOptions {
         CursorOptions {
             session: self.generic.session.map(session::bytes),
@@ -119,7 +119,7 @@ impl<'c> Call<'c> {
         Ok(Namespace::new(self.db, name)?)
     }
 
-    /// Documents of a field that may be an array of the body or a document sequence beside it.
+    /// Returns the documents of a field: an array of the body, or a document sequence of the message.
     pub fn documents(&self, name: &str) -> Result<Vec<Doc<'c>>> {
         if let Some(sequence) = self.sequences.iter().find(|sequence| sequence.name == name) {
             return Ok(sequence.iter().collect());

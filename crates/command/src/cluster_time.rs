@@ -1,7 +1,7 @@
-//! `$clusterTime` and `operationTime`: the hybrid time that servers and clients tell each other.
+//! `$clusterTime` and `operationTime`: the hybrid logical time that servers and clients exchange.
 //!
-//! Every reply of a member says the newest time. A client shows the newest time that it has seen anywhere; the member's clock
-//! goes on behind it, unless it is absurd. Without access control nobody signs it.
+//! Every reply of a member carries the newest time. A client sends the newest time that it has seen anywhere; the member's clock
+//! advances past it, unless the drift is absurd. Times are unsigned: there is no access control.
 
 use arbor_bson::{Code, DocBuf, ValueRef};
 use arbor_protocol::cluster_time::timestamp;
@@ -30,7 +30,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Tells a client the time, at the end of a reply. A standalone has none, nor has a set before it is initiated.
+    /// Appends the time to a reply. A standalone has none, nor has a set before it is initiated.
     pub(crate) fn append_time(&self, reply: &mut DocBuf) {
         if !self.replication.as_ref().is_some_and(|replication| replication.is_initiated()) {
             return;

@@ -1,4 +1,4 @@
-//! What all connections share.
+//! State shared by all connections.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::storage_parameters::StorageParameters;
 use crate::usage::Usages;
 use crate::{Connection, Parameters, Result};
 
-/// How the server was started, as far as commands show it.
+/// Startup options that commands report.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub argv: Vec<String>,
@@ -34,7 +34,7 @@ pub struct Options {
     pub connections_max: usize,
 }
 
-/// What this crate asks of the process around it.
+/// Interface to the surrounding process.
 pub trait Host: Send + Sync {
     fn network(&self) -> NetworkStatistics;
     /// Begins the clean shutdown; returns at once.
@@ -60,7 +60,7 @@ pub struct Commands {
     pub(crate) started: Instant,
     pub(crate) slow_ms: AtomicI32,
     pub(crate) stopping: AtomicBool,
-    /// What the log said last about the space on the device.
+    /// Low-space state as last logged.
     low_on_space: AtomicBool,
 }
 
@@ -109,7 +109,7 @@ impl Commands {
         }
     }
 
-    /// The same as the member of a replica set; it takes its office with [`Commands::begin_replication`].
+    /// Returns the commands of a replica set member, which becomes primary with [`Commands::begin_replication`].
     pub fn with_replication(self, replication: Option<Replication>) -> Commands {
         Commands { replication: replication.map(Arc::new), ..self }
     }
@@ -163,7 +163,7 @@ impl Commands {
         let idle = self.parameters.int("cursorTimeoutMillis").unwrap_or(600_000).max(0) as u64;
         self.database.cursors.reap(now, Duration::from_millis(idle));
         self.log_space();
-        self.return_to_office();
+        self.resume_primary();
         self.end_expired_transactions();
         self.expire_sessions(now);
     }

@@ -1,5 +1,5 @@
-//! What read concern, write concern and cluster time of a command mean here: on a member what the set promises, on a
-//! standalone what it has.
+//! Semantics of read concern, write concern and cluster time: on a member the guarantees of the set, on a standalone those of
+//! the server alone.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ fn ends_transaction(info: &CommandInfo) -> bool {
 }
 
 impl Commands {
-    /// Whether reads that name no read concern wait for the disk.
+    /// Returns true if reads without a read concern wait for durability.
     pub(crate) fn reads_may_wait(&self) -> bool {
         self.replication.as_ref().is_some_and(|replication| replication.defaults().read == Some(Level::Majority))
     }
@@ -95,7 +95,7 @@ impl Commands {
         Ok(())
     }
 
-    /// What of a write concern is not to be had, after the wait that it asks for.
+    /// Waits as the write concern requests and returns the part of it that cannot be satisfied.
     fn refusal(&self, concern: WriteConcern, commit: Option<Position>) -> Option<Refused> {
         let Some(patience) = concern.patience else { return concern.refused };
         let durable = self.database.transactions.is_durable_by(commit, Instant::now() + patience);

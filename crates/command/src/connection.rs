@@ -1,4 +1,4 @@
-//! What the server knows of one client.
+//! State of one client connection.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,20 +21,20 @@ pub struct Connection {
     /// `conn12`, as log lines name it.
     pub(crate) name: String,
     pub(crate) slot: Arc<Slot>,
-    /// Whether `hello` brought the client's description.
+    /// `hello` has sent the client's metadata.
     pub(crate) described: bool,
     pub(crate) scratch: Scratch,
     reply_id: i32,
-    /// Session of the last request, and when [`Sessions`](crate::session::Sessions) was told.
-    pub(crate) session_told: Option<(SessionId, Instant)>,
+    /// Session of the last request, and when it was last refreshed in [`Sessions`](crate::session::Sessions).
+    pub(crate) session_touched: Option<(SessionId, Instant)>,
     pub(crate) stream: Option<Stream>,
     /// A request that is not answered yet.
     pub(crate) waiting: Option<Waiting>,
-    /// What that request waits for, when it is not a change of the server's role.
+    /// Event that the request waits for, unless it is a change of the server's role.
     pub(crate) news: Option<Woken>,
     /// The cursor that had nothing to answer last time: asking it again takes no time.
     pub(crate) idle_cursor: Option<i64>,
-    /// What the last request without an answer would have been answered, for `getLastError`.
+    /// Reply of the last unacknowledged write, for `getLastError`.
     pub(crate) last_write: Option<LastWrite>,
     /// Memory of the last reply, until the network has reserved it too.
     pub reply_memory: Option<Reservation>,
@@ -57,7 +57,7 @@ impl Bound {
         Bound { session: SessionId { id: uuid::Uuid::new_v4(), user: CONNECTION }, number: 1 }
     }
 
-    /// What a command of the connection is in it; None: it runs by itself.
+    /// Returns how a command of this connection takes part in the transaction; None: it runs outside it.
     pub fn part(self, info: &CommandInfo) -> Option<(SessionId, Numbered)> {
         let intent = match info.name {
             "commitTransaction" => Intent::Commit,
@@ -70,7 +70,7 @@ impl Bound {
     }
 }
 
-/// A write that nobody was answered.
+/// A write whose reply was not sent.
 #[derive(Clone, Default)]
 pub(crate) struct LastWrite {
     pub inserts: bool,
@@ -101,7 +101,7 @@ impl Connection {
             described: false,
             scratch: Scratch::default(),
             reply_id: 0,
-            session_told: None,
+            session_touched: None,
             stream: None,
             waiting: None,
             news: None,

@@ -1,36 +1,36 @@
-//! The error of this crate: what the client is told, made of the errors of other crates by `error_map`.
+//! Error type of this crate: the error sent to the client, made from errors of other crates by `error_map`.
 
 use std::fmt::{self, Display, Formatter};
 use std::ops::{Deref, DerefMut};
 
 use arbor_bson::{Code, DocBuf};
-use arbor_protocol::Error as Told;
+use arbor_protocol::Error as ProtocolError;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A [`arbor_protocol::Error`] that errors of other crates can become, which takes a type of this crate.
 #[derive(Debug)]
-pub struct Error(Box<Told>);
+pub struct Error(Box<ProtocolError>);
 
 impl Error {
     pub fn new(code: Code, message: impl Into<String>) -> Error {
-        Told::new(code, message).into()
+        ProtocolError::new(code, message).into()
     }
 
     pub fn bad_value(message: impl Into<String>) -> Error {
-        Told::bad_value(message).into()
+        ProtocolError::bad_value(message).into()
     }
 
     pub fn failed_to_parse(message: impl Into<String>) -> Error {
-        Told::failed_to_parse(message).into()
+        ProtocolError::failed_to_parse(message).into()
     }
 
     pub fn type_mismatch(message: impl Into<String>) -> Error {
-        Told::type_mismatch(message).into()
+        ProtocolError::type_mismatch(message).into()
     }
 
     pub fn not_supported(what: &str) -> Error {
-        Told::not_supported(what).into()
+        ProtocolError::not_supported(what).into()
     }
 
     /// Returns the error with further fields of its document.
@@ -40,22 +40,22 @@ impl Error {
     }
 }
 
-impl From<Told> for Error {
-    fn from(error: Told) -> Error {
+impl From<ProtocolError> for Error {
+    fn from(error: ProtocolError) -> Error {
         Error(Box::new(error))
     }
 }
 
 impl Deref for Error {
-    type Target = Told;
+    type Target = ProtocolError;
 
-    fn deref(&self) -> &Told {
+    fn deref(&self) -> &ProtocolError {
         &self.0
     }
 }
 
 impl DerefMut for Error {
-    fn deref_mut(&mut self) -> &mut Told {
+    fn deref_mut(&mut self) -> &mut ProtocolError {
         &mut self.0
     }
 }

@@ -80,7 +80,7 @@ impl Commands {
             self.operations.kill_all();
         }
         let ran = self.run_in_session(connection, request, command, generic, interrupt, expired);
-        let Ran { outcome, mut reply, reply_memory, plan, wait_until } = ran;
+        let RunOutcome { outcome, mut reply, reply_memory, plan, wait_until } = ran;
         if wait_until.is_some() {
             if info.kind != Kind::GetMore {
                 connection.slot.end();
@@ -103,8 +103,8 @@ impl Commands {
                 reply.append("ok", 1.0);
             }
         }
-        let goes_on = || plan.cursor_id != 0 && info.kind == Kind::GetMore || hello::is_awaited(request.body);
-        let streams = request.may_stream && error.is_none() && goes_on();
+        let has_more = || plan.cursor_id != 0 && info.kind == Kind::GetMore || hello::is_awaited(request.body);
+        let streams = request.may_stream && error.is_none() && has_more();
         Done { reply, reply_memory, streams, wait_until: None }
     }
 
@@ -117,9 +117,9 @@ impl Commands {
         generic: Generic<'_>,
         interrupt: Interrupt,
         expired: bool,
-    ) -> Ran {
+    ) -> RunOutcome {
         let session = match InSession::enter(self, connection, info, request.body, &generic, &interrupt) {
-            Err(error) => return Ran::failed(error),
+            Err(error) => return RunOutcome::failed(error),
             Ok(session) => session,
         };
         let statements = session.as_ref().and_then(InSession::statements);
@@ -162,7 +162,7 @@ impl Commands {
             Some(_) => outcome,
             None => outcome.and_then(|()| self.settle_concerns(info, &generic, last_commit.position(), &mut reply)),
         };
-        Ran { outcome, reply, reply_memory, plan, wait_until }
+        RunOutcome { outcome, reply, reply_memory, plan, wait_until }
     }
 
     /// Write statements wait for their own durability; changes of the catalogue wait here.
@@ -182,7 +182,7 @@ impl Commands {
         }
     }
 
-    /// What has to hold before a command runs.
+    /// Checks the preconditions of a command.
     fn check<'r>(
         &self,
         connection: &mut Connection,
@@ -206,10 +206,10 @@ impl Commands {
             rules::check(&self.database, info, request.db, request.body, &generic, numbered)?;
         }
         if let Some(session) = generic.session {
-            let told = connection.session_told;
-            if told.is_none_or(|(known, when)| known != session || when.elapsed() > REFRESH) {
+            let touched = connection.session_touched;
+            if touched.is_none_or(|(known, when)| known != session || when.elapsed() > REFRESH) {
                 self.sessions.touch(session)?;
-                connection.session_told = Some((session, Instant::now()));
+                connection.session_touched = Some((session, Instant::now()));
             }
         }
         Ok(generic)
@@ -284,7 +284,7 @@ impl Commands {
     }
 }
 
-/// What a member says that is not, or no longer, in the role that a command needs.
+/// Error codes of a member that is not, or no longer, in the role that a command requires.
 const ROLE_CODES: &[Code] = &[
     Code::NOT_WRITABLE_PRIMARY,
     Code::NOT_PRIMARY_NO_SECONDARY_OK,
@@ -306,8 +306,8 @@ pub(crate) struct Incoming<'r> {
     pub waited_until: Option<Instant>,
 }
 
-/// What a command's own code did.
-struct Ran {
+/// Result of a command's function.
+struct RunOutcome {
     outcome: Result<()>,
     reply: DocBuf,
     reply_memory: Option<Reservation>,
@@ -316,9 +316,15 @@ struct Ran {
     wait_until: Option<Instant>,
 }
 
-impl Ran {
-    fn failed(error: Error) -> Ran {
-        Ran { outcome: Err(error), reply: DocBuf::new(), reply_memory: None, plan: Plan::default(), wait_until: None }
+impl RunOutcome {
+    fn failed(error: Error) -> RunOutcome {
+        RunOutcome {
+            outcome: Err(error),
+            reply: DocBuf::new(),
+            reply_memory: None,
+            plan: Plan::default(),
+            wait_until: None,
+        }
     }
 }
 

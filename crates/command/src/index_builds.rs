@@ -17,7 +17,7 @@ const CONTEXT: &str = "IndexBuilds";
 const FIRST_NUMBER: u64 = 1_000_000_000;
 
 impl Commands {
-    /// What is to be given to [`Commands::build_again`].
+    /// Returns the builds to be passed to [`Commands::build_again`].
     pub fn unfinished_builds(&self) -> Vec<UnfinishedBuild> {
         self.database.store.unfinished_builds().to_vec()
     }

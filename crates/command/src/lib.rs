@@ -1,25 +1,25 @@
 //! Commands: a decoded request in, a reply out. Free of sockets. What a request says in the fields of all commands is read by
 //! the crate `protocol`; the member of a replica set is the crate `repl`.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `commands` | [`Commands`]: what all connections share |
-//! | `requests` | the way of a request through this crate: decode, run, encode |
-//! | `execution` | the way of one command: what has to hold, its session, its own code, what becomes of the outcome |
-//! | `connection` | [`Connection`]: what the server knows of one client |
+//! | `commands` | [`Commands`]: state shared by all connections |
+//! | `requests` | request path of this crate: decode, run, encode |
+//! | `execution` | path of one command: preconditions, session, the command's function, handling of its outcome |
+//! | `connection` | [`Connection`]: state of one client connection |
 //! | `call` | one command in flight, as its file in `cmd/` sees it |
-//! | `registry` | the one alphabetical table of commands: what is known of each, and its function |
-//! | `cmd/` | one file per command: its fields, what it does, its reply |
-//! | `concerns`, `cluster_time` | which state is read, what writes wait for, and the time that all tell each other |
-//! | `error`, `error_map` | the one error of this crate; the one place that turns other crates' errors into MongoDB's |
-//! | `place` | whether a request may run where it arrived |
+//! | `registry` | the one alphabetical table of commands: properties and function of each |
+//! | `cmd/` | one file per command: its fields, its execution, its reply |
+//! | `concerns`, `cluster_time` | read and write concerns, and the exchange of cluster time |
+//! | `error`, `error_map` | error type of this crate; the one place that maps errors of other crates to MongoDB's |
+//! | `place` | chooses the thread on which a request runs |
 //! | `session/` | logical sessions, transactions, retryable writes |
 //! | `parameters`, `storage_parameters` | `setParameter` |
 //! | `ttl` | passes that delete expired documents |
-//! | `index_builds` | builds that begin again after a restart |
-//! | `replication/` | what the member of a replica set does with its data |
-//! | `watcher` | how an operation watches long changes |
-//! | `slow_log` | a line for each slow request |
+//! | `index_builds` | index builds resumed after a restart |
+//! | `replication/` | operations of a replica set member on its data |
+//! | `watcher` | monitoring of long catalogue changes |
+//! | `slow_log` | a log line for each slow request |
 
 mod call;
 mod cluster_time;

@@ -7,7 +7,7 @@ use arbor_bson::{Code, DocBuf, Value, ValueRef};
 
 use crate::{Error, Result, storage_parameters};
 
-/// When a parameter may be set, and whether setting it does anything.
+/// Time at which a parameter may be set, and the effect of setting it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     /// At the start and later.
@@ -76,7 +76,7 @@ static ROWS: &[Row] = &[
     row("wiredTigerConcurrentWriteTransactions", Kind::Int, Use::NoEffect, "128"),
 ];
 
-/// Values beside the rows of the table.
+/// Current values of the parameters in the table.
 pub struct Parameters {
     values: Mutex<Vec<Value>>,
     /// Given at the start, for what is not open yet then.

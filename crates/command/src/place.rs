@@ -1,7 +1,7 @@
-//! Where a request may run: what is answered from memory runs on the network worker that read it, everything else on the
-//! pool of threads that may block.
+//! Chooses the thread of a request: requests served from memory run on the network worker that read them, all others on the
+//! blocking thread pool.
 //!
-//! The frame is only peeked at here; nothing of it was validated yet. A wrong guess costs time, not correctness.
+//! The frame is only peeked at here; none of it has been validated yet. A wrong guess costs time, not correctness.
 
 use arbor_bson::{Doc, ValueRef};
 use arbor_protocol::transport::Place;
@@ -23,20 +23,20 @@ pub fn of_frame(frame: &[u8]) -> Place {
     }
 }
 
-/// Whether it is a `getMore` of this cursor.
+/// Returns true if the frame is a `getMore` of this cursor.
 pub fn is_get_more(frame: &[u8], cursor: i64) -> bool {
     let body = Doc::trusted(frame.get(BODY..).unwrap_or_default());
     peek_command_name(frame) == Some("getMore")
         && matches!(body.first(), Some((_, ValueRef::Int64(id))) if id == cursor)
 }
 
-/// Whether the filter begins with `_id: <plain value>`, and the request is not part of a transaction, which may be busy.
+/// Returns true if the filter begins with `_id: <plain value>` and the request is not part of a transaction, which may block.
 fn is_by_id(frame: &[u8]) -> bool {
     let body = Doc::trusted(frame.get(BODY..).unwrap_or_default());
     if waits_for_the_disk(body) {
         return false;
     }
-    let field = |wanted: &str| body.iter().take(16).find(|(name, _)| *name == wanted).map(|(_, value)| value);
+    let field = |key: &str| body.iter().take(16).find(|(name, _)| *name == key).map(|(_, value)| value);
     let (Some(ValueRef::Document(filter)), None) = (field("filter"), field("txnNumber")) else { return false };
     match filter.first() {
         Some(("_id", ValueRef::Document(operators))) => {
@@ -48,7 +48,7 @@ fn is_by_id(frame: &[u8]) -> bool {
     }
 }
 
-/// Whether its read concern may make it wait.
+/// Returns true if the read concern may make the request wait.
 fn waits_for_the_disk(body: Doc<'_>) -> bool {
     match body.iter().take(16).find(|(name, _)| *name == "readConcern") {
         Some((_, ValueRef::Document(concern))) => match concern.get("level") {

@@ -38,7 +38,7 @@ static COMMANDS: &[(CommandInfo, Run)] = &[
     (quick("buildinfo", "Old spelling of buildInfo"), diagnostics::build_info::run),
     (write("bulkWrite", "Inserts, updates and deletes over several collections").admin().v1(), crud::bulk_write::run),
     (slow("collMod", "Changes a collection or a view").writing().v1(), ddl::coll_mod::run),
-    (slow("collStats", "Figures of a collection"), diagnostics::coll_stats::run),
+    (slow("collStats", "Statistics of a collection"), diagnostics::coll_stats::run),
     (slow("collstats", "Old spelling of collStats"), diagnostics::coll_stats::run),
     (slow("commitTransaction", "Ends a transaction with its changes").writing().v1(), session::commit_transaction::commit),
     (slow("compact", "Gives space of a collection back to the file system"), admin::compact::run),
@@ -51,7 +51,7 @@ static COMMANDS: &[(CommandInfo, Run)] = &[
     (quick("currentOp", "Running operations").admin(), diagnostics::current_op::run),
     (slow("dataSize", "Size of a collection's documents"), diagnostics::data_size::run),
     (slow("dbHash", "Digests of the collections' documents"), diagnostics::db_hash::run),
-    (slow("dbStats", "Figures of a database"), diagnostics::db_stats::run),
+    (slow("dbStats", "Statistics of a database"), diagnostics::db_stats::run),
     (slow("dbstats", "Old spelling of dbStats"), diagnostics::db_stats::run),
     (write("delete", "Deletes documents").counted_as(Kind::Delete).v1(), crud::delete::run),
     (slow("deleteIndexes", "Old spelling of dropIndexes").writing(), ddl::drop_indexes::run),
@@ -95,10 +95,10 @@ static COMMANDS: &[(CommandInfo, Run)] = &[
     (quick("planCacheClear", "Forgets which plans won"), admin::plan_cache_clear::run),
     (quick("planCacheListFilters", "Index filters: there are none"), admin::plan_cache_clear::list_filters),
     (quick("profile", "Threshold of the slow query log"), admin::profile::run),
-    (slow("reIndex", "Builds the indexes of a collection anew").writing(), ddl::re_index::run),
+    (slow("reIndex", "Rebuilds the indexes of a collection").writing(), ddl::re_index::run),
     (quick("refreshSessions", "Keeps sessions alive").v1(), session::refresh_sessions::run),
     (slow("renameCollection", "Renames a collection").admin().writing(), ddl::rename_collection::run),
-    (quick("replSetAbortPrimaryCatchUp", "There is nobody to catch up with").admin(), repl::repl_set_others::abort_catch_up),
+    (quick("replSetAbortPrimaryCatchUp", "Fails: a set of one member has no catch-up").admin(), repl::repl_set_others::abort_catch_up),
     (slow("replSetFreeze", "Keeps a member from becoming primary").admin(), repl::repl_set_freeze::run),
     (quick("replSetGetConfig", "Configuration of the replica set").admin(), repl::repl_set_get_config::run),
     (quick("replSetGetRBID", "Number of the last rollback").admin(), repl::repl_set_others::rollback_id),
@@ -115,7 +115,7 @@ static COMMANDS: &[(CommandInfo, Run)] = &[
     (slow("rollbackTransaction", "Undoes beginTransaction (TokuMX)"), session::commit_transaction::roll_back),
     (quick("saslContinue", "Access control is not in this build yet"), admin::sasl::run),
     (quick("saslStart", "Access control is not in this build yet"), admin::sasl::run),
-    (slow("serverStatus", "Figures of the server"), diagnostics::server_status::run),
+    (slow("serverStatus", "Statistics of the server"), diagnostics::server_status::run),
     (slow("setClusterParameter", "Changes settings of the whole replica set").admin().writing(), admin::cluster_parameter::set),
     (slow("setDefaultRWConcern", "Sets the default read and write concern").admin().writing(), repl::set_default_rw_concern::set),
     (quick("setFeatureCompatibilityVersion", "Fixed at 7.0").admin().writing(), admin::set_feature_compatibility_version::run),
@@ -153,7 +153,7 @@ mod tests {
     fn the_table_is_sorted_and_found() {
         for pair in COMMANDS.windows(2) {
             let (name, next) = (pair[0].0.name, pair[1].0.name);
-            assert!(name < next, "{name} stands before {next}");
+            assert!(name < next, "{name} precedes {next}");
         }
         for command in COMMANDS {
             assert!(std::ptr::eq(find(command.0.name).unwrap(), command));

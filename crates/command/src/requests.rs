@@ -1,4 +1,4 @@
-//! The way of a request through this crate: decode, run, encode.
+//! Request path of this crate: decode, run, encode.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::connection::{LastWrite, Stream, Waiting};
 use crate::execution::{Done, Incoming};
 use crate::{Commands, Connection, Error, Parameters, place, registry};
 
-/// How long a compressed message waits for memory.
+/// Longest time that a compressed message waits for memory.
 const UNPACK_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Commands {
@@ -33,7 +33,7 @@ impl Commands {
         Commands::with_metrics(database, log, parameters, options, host, metrics)
     }
 
-    /// Where a frame is to run. With fail points everything may block.
+    /// Returns the thread on which a frame is to run. With fail points everything may block.
     pub fn place(&self, connection: &Connection, frame: &[u8]) -> Place {
         match connection.idle_cursor {
             _ if self.parameters.test_commands() || self.reads_may_wait() => Place::Blocking,
@@ -77,7 +77,7 @@ impl Commands {
         self.run(connection, &request, out)
     }
 
-    /// Where [`Commands::more`] is to run.
+    /// Returns the thread on which [`Commands::more`] is to run.
     pub fn place_of_more(&self, connection: &Connection) -> Place {
         if let Some(Waiting { request, until, .. }) = &connection.waiting
             && !hello::is_one(request.command.as_doc())
@@ -91,7 +91,7 @@ impl Commands {
         if batches || self.parameters.test_commands() { Place::Blocking } else { Place::Inline }
     }
 
-    /// Tells the client that its request was ended by a panic.
+    /// Replies that the request was ended by a panic.
     pub fn panicked(&self, connection: &mut Connection, frame: &[u8], message: &str, out: &mut Vec<u8>) {
         connection.slot.end();
         self.log.error(events::REQUEST_PANICKED, &connection.name, DocBuf::new().with("message", message));

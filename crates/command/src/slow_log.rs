@@ -65,7 +65,7 @@ impl Commands {
 /// The shape of a longer command is not made for the log: nothing ends that any more, and the statement took its time already.
 const SHAPED_BYTES_MAX: usize = 64 << 10;
 
-/// Of a `find`: the hash by which the plan cache and `explain` know queries like it.
+/// Returns the hash of a `find` under which the plan cache and `explain` list queries of its shape.
 fn shape_of<'b>(body: Doc<'b>) -> Option<String> {
     let document = |name: &str| -> Option<Doc<'b>> {
         match body.get(name) {

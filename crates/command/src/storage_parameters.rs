@@ -59,7 +59,7 @@ static ROWS: &[(&str, Steers)] = &[
     ("wiredTigerEngineRuntimeConfig", Steers::Text("wiredTiger.runtimeConfig")),
 ];
 
-/// Whether a name is for this file. `ENGINE.NAME` is, whatever the engines say to it.
+/// Returns true if a name belongs to this file. `ENGINE.NAME` does, whether or not the engine accepts it.
 pub fn is_one(name: &str) -> bool {
     name.contains('.') || ROWS.iter().any(|(known, _)| *known == name)
 }
@@ -69,7 +69,7 @@ pub fn is_one(name: &str) -> bool {
 pub struct StorageParameters<'t>(pub &'t Transactions);
 
 impl StorageParameters<'_> {
-    /// `None`: nobody has such a parameter, or its engine is not open.
+    /// Returns a parameter's value. `None`: no such parameter exists, or its engine is not open.
     pub fn get(self, name: &str) -> Option<Value> {
         let Some((_, steers)) = ROWS.iter().find(|(known, _)| *known == name) else {
             return name.contains('.').then(|| self.0.engine().parameter(name).map(value_of))?;

@@ -1,7 +1,7 @@
 //! The TTL monitor's work: passes over all TTL indexes that delete what has expired. The thread is the process's own.
 //!
 //! A pass goes round the indexes, one batch of each in turn, so that one with a backlog does not keep the others waiting,
-//! and ends when none has more. An index that fails is left until the next pass; the others go on.
+//! and ends when none has more. An index that fails is skipped until the next pass.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How much each collection is used, since it was there or the server started: `top` and `$collStats.latencyStats`.
+//! Usage of each collection since it was created or the server started: `top` and `$collStats.latencyStats`.
 //!
 //! A connection keeps the usage of the collection of its last command, so that the map is read only when it changes over.
 
@@ -39,7 +39,7 @@ struct Latencies {
     buckets: [AtomicU64; BUCKETS],
 }
 
-/// What a command did: its kind, its class of latency, its time.
+/// One command's usage: kind, latency class, time.
 #[derive(Clone, Copy, Debug)]
 pub struct Use {
     pub kind: Kind,
@@ -182,7 +182,7 @@ impl Usage {
     }
 }
 
-/// `latencyStats` of a collection that nobody used.
+/// Returns `latencyStats` of a collection without usage.
 pub fn no_latencies(histograms: bool) -> DocBuf {
     Usage::new(String::new()).latencies(histograms)
 }

@@ -1,5 +1,5 @@
-//! Who watches long changes of the catalogue for an operation: `killOp`, `maxTimeMS` and the shutdown break them off,
-//! `currentOp` shows how far they are.
+//! Monitoring of long catalogue changes for an operation: `killOp`, `maxTimeMS` and shutdown abort them, `currentOp` shows their
+//! progress.
 
 use std::sync::atomic::Ordering;
 
@@ -21,14 +21,14 @@ impl<'c> Watcher<'c> {
         Watcher { server: call.server, interrupt: &call.interrupt, slot: &call.connection.slot }
     }
 
-    /// What index builds are given.
+    /// Returns the settings for index builds.
     pub fn build_settings(&self) -> BuildSettings<'_> {
         let megabytes = self.server.parameters.int(MEMORY_PARAMETER).unwrap_or(200);
         let memory_bytes = (megabytes.clamp(MEGABYTES_MIN, MEGABYTES_MAX) as usize) << 20;
         BuildSettings { memory_bytes, watch: self }
     }
 
-    /// The error of what was watched: it may have been broken off because its time is over.
+    /// Converts the error of a watched change: its abort may mean that the time limit has expired.
     pub fn explained<T>(&self, outcome: arbor_store::Result<T>) -> Result<T> {
         if let Err(arbor_store::Error::Interrupted) = outcome {
             self.interrupt.check()?;

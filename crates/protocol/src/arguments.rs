@@ -31,7 +31,7 @@ pub fn type_name(ty: Type) -> &'static str {
     }
 }
 
-/// Where a field stands: `find.filter`. Used to build error texts only.
+/// Path of a field, for error texts only: `find.filter`.
 #[derive(Clone, Copy)]
 pub struct Field<'a> {
     pub command: &'a str,

@@ -1,4 +1,4 @@
-//! What is known of a command before anybody executes it.
+//! Properties of a command that are known without executing it.
 
 use crate::metrics::{Class, Kind};
 
@@ -18,7 +18,7 @@ pub struct CommandInfo {
     pub help: &'static str,
 }
 
-/// Where a command may run.
+/// Threads on which a command may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runs {
     /// On the thread that read it: it is answered from memory.

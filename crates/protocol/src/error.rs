@@ -1,4 +1,4 @@
-//! What a client is told when its request is refused.
+//! Error sent to the client when a request is refused.
 
 use arbor_base::TreeId;
 use arbor_bson::{ArrayBuf, Code, DocBuf};
@@ -13,7 +13,7 @@ pub struct Error {
     /// Further fields of the error document (`keyPattern`, `keyValue`).
     pub details: Option<DocBuf>,
     pub labels: Vec<String>,
-    /// Of which tree the text speaks; its collection's name is to come before the text.
+    /// Tree that the text refers to; the name of its collection is to be prefixed to the text.
     pub tree: Option<TreeId>,
 }
 
@@ -61,7 +61,7 @@ impl Error {
         entry.with("errmsg", self.message.as_str())
     }
 
-    /// What `bulkWrite` answers for one operation.
+    /// Returns the entry of `bulkWrite`'s reply for one failed operation.
     pub fn to_bulk_error(&self, index: usize) -> DocBuf {
         let mut entry = DocBuf::new().with("ok", 0.0).with("idx", index as i32).with("code", self.code.0);
         entry.append("errmsg", self.message.as_str());

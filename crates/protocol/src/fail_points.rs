@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 #[derive(Default)]
 pub struct FailPoints {
-    /// The only thing that requests look at while no fail point is on.
+    /// The only field that requests read while no fail point is on.
     any: AtomicBool,
     points: Mutex<Points>,
 }
@@ -25,7 +25,7 @@ struct Points {
     never_time_out: Option<FailPoint>,
 }
 
-/// What becomes of `maxTimeMS`.
+/// Treatment of `maxTimeMS`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TimeLimit {
     AsGiven,
@@ -55,7 +55,7 @@ struct Data {
     effect: Effect,
 }
 
-/// What happens to a command that the fail point chose.
+/// Effect of a fail point on a matching command.
 #[derive(Clone, Debug, Default)]
 pub struct Effect {
     pub error_code: Option<Code>,
@@ -83,7 +83,7 @@ impl FailPoints {
         Ok(hits)
     }
 
-    /// What is to happen to this command.
+    /// Returns the effect on this command, if any.
     pub fn on_command(&self, command: &str, app_name: impl FnOnce() -> Option<String>) -> Option<Effect> {
         if !self.any.load(Ordering::Relaxed) {
             return None;
@@ -100,7 +100,7 @@ impl FailPoints {
         fail.enter().then(|| fail.data.effect.clone())
     }
 
-    /// What is to happen to the time limit of an operation that has one.
+    /// Returns the treatment of the time limit of an operation that has one.
     pub fn on_time_limit(&self) -> TimeLimit {
         if !self.any.load(Ordering::Relaxed) {
             return TimeLimit::AsGiven;

@@ -8,10 +8,10 @@ use crate::arguments::Field;
 use crate::read_concern::ReadConcern;
 use crate::request::{Fields, Numbered};
 use crate::stable_api::{self, Declared};
-use crate::write_concern::{Given, WriteConcern};
+use crate::write_concern::{WriteConcern, WriteConcernSpec};
 use crate::{CommandInfo, Error, Result, cluster_time};
 
-/// What the generic fields of one command said.
+/// Generic fields of one command.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Generic<'a> {
     /// `lsid`.
@@ -21,7 +21,7 @@ pub struct Generic<'a> {
     pub max_time: Option<Duration>,
     pub write_concern: WriteConcern,
     /// As the client gave it.
-    pub given_write: Option<Given<'a>>,
+    pub given_write: Option<WriteConcernSpec<'a>>,
     pub read_concern: ReadConcern,
     /// The time that the client has shown.
     pub cluster_time: Option<u64>,
@@ -32,13 +32,13 @@ pub struct Generic<'a> {
 }
 
 impl Generic<'_> {
-    /// Whether its concerns are those of a transaction.
+    /// Returns true if the concerns are those of a transaction.
     pub fn is_in_transaction(&self) -> bool {
         self.numbered.is_some_and(Numbered::is_transaction)
     }
 }
 
-/// Whether a field is none of the command's own business.
+/// Returns true if a field is generic, not specific to the command.
 pub fn is_generic(name: &str) -> bool {
     name.starts_with('$')
         || matches!(
@@ -76,7 +76,7 @@ pub fn read<'a>(info: &CommandInfo, body: Doc<'a>, is_member: bool) -> Result<Ge
             "maxTimeMS" => generic.max_time = max_time(field, value)?,
             "writeConcern" => {
                 generic.has_write_concern = true;
-                generic.given_write = Some(Given::read(field.document(value)?)?);
+                generic.given_write = Some(WriteConcernSpec::read(field.document(value)?)?);
             }
             "readConcern" => generic.read_concern = ReadConcern::read(field.document(value)?)?,
             "$clusterTime" if is_member => generic.cluster_time = Some(cluster_time::read(field.document(value)?)?),

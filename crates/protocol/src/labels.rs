@@ -21,7 +21,7 @@ const TRY_LATER: &[Code] = &[
     Code::NOT_PRIMARY_OR_SECONDARY,
 ];
 
-/// The transaction could not go on, and may on a newer snapshot.
+/// Errors of a transaction that cannot continue, but may succeed on a newer snapshot.
 const LOST_RACE: &[Code] = &[
     Code::LOCK_TIMEOUT,
     Code::WRITE_CONFLICT,

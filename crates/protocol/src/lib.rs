@@ -1,18 +1,18 @@
-//! A request before anybody executes it: what a command says in the fields that all commands have, what is known of a command
-//! without its code, and what a client is told. No store, no query, no transactions.
+//! A request before its execution: the fields common to all commands, the properties of commands apart from their code, and the
+//! errors that clients receive. No store, no query, no transactions.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `transport` | where a request runs, what follows its reply, both ends of a connection, network statistics |
-//! | `command_info` | [`CommandInfo`]: facts about a command |
+//! | `transport` | the thread on which a request runs, the action after its reply, peers, network statistics |
+//! | `command_info` | [`CommandInfo`]: properties of a command |
 //! | `arguments` | reading a field, or MongoDB's error for it |
 //! | `generic` | the fields that every command takes |
 //! | `request` | the fields about the session: `lsid`, `txnNumber`, `autocommit`, `startTransaction` |
-//! | `read_concern`, `write_concern`, `cluster_time` | what they say, not what a member makes of it |
+//! | `read_concern`, `write_concern`, `cluster_time` | parsing and checks; the semantics on a member are in `repl` and `command` |
 //! | `stable_api` | version 1 of the stable API |
 //! | `error`, `labels` | [`Error`]: code, text and details of a refusal; error labels |
 //! | `metrics` | counts for `serverStatus` |
-//! | `operation` | what runs now: `currentOp`, `killOp` |
+//! | `operation` | running operations: `currentOp`, `killOp` |
 //! | `fail_points` | `configureFailPoint` |
 //! | `topology` | changes of this server's role, counted for the clients that wait for one |
 //! | `process` | statistics of the process and the machine |

@@ -1,4 +1,4 @@
-//! What `serverStatus` counts. Raised by every request, so every count is sharded by thread.
+//! Counters of `serverStatus`. Every request increments them, so each is sharded by thread.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What runs now. Each connection has one slot, written by itself and read by `currentOp`; no lock is shared by requests.
+//! Running operations. Each connection has one slot, written by that connection and read by `currentOp`; requests share no lock.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ pub struct Operations {
     slots: Mutex<BTreeMap<u64, Arc<Slot>>>,
 }
 
-/// What one connection does. The operation's buffers are used again by the next one.
+/// Operation of one connection. Its buffers are reused by the connection's next operation.
 pub struct Slot {
     connection: u64,
     operation: Mutex<Operation>,
@@ -28,7 +28,7 @@ pub struct Slot {
 
 #[derive(Clone, Default)]
 pub struct About {
-    /// Of a thread of the process's own, which has no client.
+    /// Name of an internal thread, which has no client.
     pub name: Option<String>,
     pub remote: String,
     pub app_name: Option<String>,
@@ -47,7 +47,7 @@ struct Operation {
     progress: Option<Progress>,
 }
 
-/// How far an operation is that counts its work.
+/// Progress of an operation that counts its work.
 #[derive(Clone, Copy)]
 struct Progress {
     message: &'static str,
@@ -55,7 +55,7 @@ struct Progress {
     total: u64,
 }
 
-/// How many operations run now; commands are neither readers nor writers.
+/// Number of running operations; commands are neither readers nor writers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Running {
     pub total: usize,
@@ -63,7 +63,7 @@ pub struct Running {
     pub writers: usize,
 }
 
-/// What is said about an operation that begins.
+/// Description of an operation that begins.
 pub struct Begin<'a> {
     pub kind: &'static str,
     pub db: &'a str,
@@ -74,7 +74,7 @@ pub struct Begin<'a> {
     pub again: bool,
 }
 
-/// What ends an operation before it is done.
+/// Conditions that end an operation early.
 pub struct Begun {
     pub deadline: Option<Instant>,
     /// Raised when the operation is to stop.

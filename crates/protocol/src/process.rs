@@ -1,4 +1,4 @@
-//! Figures of the process and the machine, read from `/proc` when somebody asks.
+//! Statistics of the process and the machine, read from `/proc` on request.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub struct Memory {
     pub virtual_bytes: u64,
 }
 
-/// What this process holds; zeros where `/proc` does not tell.
+/// Returns the memory of this process; zeros if `/proc` does not report it.
 pub fn memory() -> Memory {
     let status = read("/proc/self/status");
     Memory { resident_bytes: kilobytes(&status, "VmRSS:"), virtual_bytes: kilobytes(&status, "VmSize:") }

@@ -50,7 +50,7 @@ impl Level {
     }
 }
 
-/// Whether a read of this level, by its name, may have to wait for the disk.
+/// Returns true if a read of this level, by its name, may have to wait for the disk.
 pub fn may_wait(level: &str) -> bool {
     !matches!(level, "local" | "available")
 }
@@ -134,7 +134,7 @@ impl ReadConcern {
         Ok(())
     }
 
-    /// Whether the reply is to wait until all that it shows is on the disk.
+    /// Returns true if the reply is to wait until everything it shows is durable.
     pub fn is_durable(self) -> bool {
         matches!(self.level, Some(Level::Majority | Level::Linearizable | Level::Snapshot))
     }

@@ -7,13 +7,13 @@ use uuid::Uuid;
 use crate::arguments::Field;
 use crate::{CommandInfo, Error, Result};
 
-/// The digest of the user of whom nothing is known: SHA-256 of nothing.
-pub const NOBODY: [u8; 32] = [
+/// User digest of a session without a user: SHA-256 of the empty string.
+pub const NO_USER: [u8; 32] = [
     0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24, 0x27, 0xae, 0x41,
     0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
 ];
 
-/// As they stand in the request.
+/// Session fields of a request, unchecked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fields {
     pub session: Option<SessionId>,
@@ -22,7 +22,7 @@ pub struct Fields {
     start: Option<bool>,
 }
 
-/// What a request is part of.
+/// Transaction or retryable write that a request belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbered {
     pub number: i64,
@@ -56,7 +56,7 @@ impl Fields {
         Ok(())
     }
 
-    /// What the request is part of, if its fields make sense together.
+    /// Returns the transaction or retryable write that the request belongs to. Errors: an invalid combination of fields.
     pub fn numbered(&self, info: &CommandInfo) -> Result<Option<Numbered>> {
         let invalid = |text: &str| Err(Error::new(Code::INVALID_OPTIONS, text));
         if self.start.is_some() && self.autocommit.is_none() {
@@ -109,9 +109,9 @@ impl Fields {
     }
 }
 
-/// `{ id: UUID, uid: digest }`; without a digest it is the session of whoever sends it.
+/// Parses `{ id: UUID, uid: digest }`; without a digest the session belongs to the sender.
 pub fn lsid(lsid: Doc<'_>) -> Result<SessionId> {
-    let (mut id, mut user) = (None, NOBODY);
+    let (mut id, mut user) = (None, NO_USER);
     for (name, value) in lsid {
         let field = Field::new("lsid", name);
         match (name, value) {
@@ -193,7 +193,7 @@ mod tests {
     fn sessions_are_read_or_refused() {
         let code = |text: &str| lsid(doc(text).as_doc()).map_err(|error| error.code.0);
         let id = Uuid::from_u128(0x00112233_4455_6677_8899_aabbccddeeff);
-        assert_eq!(code("{ id: Binary(4, '00112233445566778899aabbccddeeff') }"), Ok(SessionId { id, user: NOBODY }));
+        assert_eq!(code("{ id: Binary(4, '00112233445566778899aabbccddeeff') }"), Ok(SessionId { id, user: NO_USER }));
         let digest = "07".repeat(32);
         let own = format!("{{ id: Binary(4, '00112233445566778899aabbccddeeff'), uid: Binary(0, '{digest}') }}");
         assert_eq!(code(&own), Ok(SessionId { id, user: [7; 32] }));

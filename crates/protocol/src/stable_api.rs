@@ -11,10 +11,10 @@ const UNSTABLE_FIELDS: &[(&str, &[&str])] = &[
     ("find", &["awaitData", "max", "min", "noCursorTimeout", "oplogReplay", "returnKey", "showRecordId", "tailable"]),
 ];
 
-/// The same of the members of `createIndexes.indexes`.
+/// Like `UNSTABLE_FIELDS`, but of the elements of `createIndexes.indexes`.
 const UNSTABLE_INDEX_OPTIONS: &[&str] = &["background", "bucketSize", "sparse", "storageEngine"];
 
-/// What a command said of the API.
+/// Stable API fields of a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Declared<'a> {
     pub version: Option<&'a str>,

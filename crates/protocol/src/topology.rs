@@ -1,4 +1,4 @@
-//! What clients are told of changes of this server's role: every change counts up, and who waits for one is woken.
+//! Topology version of this server: each change of its role increments the counter and wakes the waiting clients.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ pub struct Topology {
     changes: AtomicI64,
 }
 
-/// What a client has heard last: `topologyVersion`.
+/// Topology version that a client has seen last: `topologyVersion`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopologyVersion {
     pub process: ObjectId,
@@ -25,7 +25,7 @@ impl Default for Topology {
 }
 
 impl Topology {
-    /// Who waits is to be woken after it.
+    /// Increments the counter. The caller must wake the waiters afterwards.
     pub fn count_up(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
@@ -41,7 +41,7 @@ impl TopologyVersion {
     }
 }
 
-/// An id that nobody else has.
+/// Returns a new unique id.
 pub fn new_object_id() -> ObjectId {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32);
     let mut id: [u8; 12] = rand::random();

@@ -1,4 +1,4 @@
-//! What the network and the commands tell each other about a connection and its requests.
+//! Interface between the network and the commands: connections and their requests.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -14,7 +14,7 @@ pub struct Peer {
     pub open: usize,
 }
 
-/// Where a request runs.
+/// Thread on which a request runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// On the worker that read the frame: for what is answered from memory.
@@ -23,14 +23,14 @@ pub enum Place {
     Blocking,
 }
 
-/// What follows once the reply is written. `more` is the call for the next reply of the same request.
+/// Action after the reply is written. `more` is the call for the next reply of the same request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     Continue,
-    /// Call `more` before reading on (exhaust replies).
+    /// Call `more` before the next read (exhaust replies).
     More,
-    /// Nothing was answered yet: call `more` when there are news for the connection, or a change of the server's role, and
-    /// at this time.
+    /// There is no reply yet: call `more` when an event for the connection arrives, when the server's role changes, and at
+    /// this time.
     Wait {
         until: Instant,
     },

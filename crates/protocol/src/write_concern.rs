@@ -1,6 +1,6 @@
-//! `writeConcern`: what a client wants to be sure of before it is answered.
+//! `writeConcern`: the guarantees that a client requires before it gets a reply.
 //!
-//! What a set cannot promise is no error of the command: the write is done, and the reply has a `writeConcernError`. A
+//! A write concern that a set cannot satisfy does not fail the command: the write is done, and the reply has a `writeConcernError`. A
 //! standalone refuses it.
 
 use std::time::Duration;
@@ -11,15 +11,15 @@ use arbor_bson::{Code, Doc, DocBuf, ValueRef};
 use crate::arguments::Field;
 use crate::{Error, Result};
 
-/// What a command is to do about its writes.
+/// Resolved write concern of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteConcern {
-    /// `w: 0`: the client does not want to know.
+    /// `w: 0`: the client does not expect a reply.
     pub unacknowledged: bool,
     pub journaled: bool,
-    /// What the set cannot promise.
+    /// Part that the set cannot satisfy.
     pub refused: Option<Refused>,
-    /// The write is not `journaled`: once it is visible, it is waited for that it is on the disk, for so long.
+    /// Longest wait for the write to be durable after it is visible. Set only if the write is not `journaled`.
     pub patience: Option<Duration>,
 }
 
@@ -39,7 +39,7 @@ impl WriteConcern {
 
 /// A write concern as it was given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Given<'a> {
+pub struct WriteConcernSpec<'a> {
     pub w: Option<W<'a>>,
     pub journaled: Option<bool>,
     pub timeout_ms: i64,
@@ -55,9 +55,9 @@ pub enum W<'a> {
 
 const MEMBERS_MAX: i64 = 50;
 
-impl<'a> Given<'a> {
-    pub fn read(concern: Doc<'a>) -> Result<Given<'a>> {
-        let mut given = Given::default();
+impl<'a> WriteConcernSpec<'a> {
+    pub fn read(concern: Doc<'a>) -> Result<WriteConcernSpec<'a>> {
+        let mut given = WriteConcernSpec::default();
         for (name, value) in concern {
             let field = Field::new("writeConcern", name);
             match name {
@@ -160,8 +160,8 @@ impl<'a> W<'a> {
 mod tests {
     use super::*;
 
-    fn given(doc: &DocBuf) -> std::result::Result<Given<'_>, i32> {
-        Given::read(doc.as_doc()).map_err(|error| error.code.0)
+    fn given(doc: &DocBuf) -> std::result::Result<WriteConcernSpec<'_>, i32> {
+        WriteConcernSpec::read(doc.as_doc()).map_err(|error| error.code.0)
     }
 
     fn w(value: impl Into<ValueRef<'static>>) -> DocBuf {

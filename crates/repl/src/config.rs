@@ -97,7 +97,7 @@ pub fn invalid(text: impl Into<String>) -> Error {
 }
 
 impl SetConfig {
-    /// What `replSetInitiate` without a configuration makes.
+    /// Returns the configuration that `replSetInitiate` without an argument creates.
     pub fn of_one(name: &str, host: String) -> SetConfig {
         SetConfig {
             name: name.to_owned(),
@@ -181,7 +181,7 @@ impl SetConfig {
 
     fn check_modes(&self) -> Result<()> {
         for (mode, tags) in &self.settings.modes {
-            for (tag, wanted) in tags {
+            for (tag, count) in tags {
                 let has = |member: &&Member| member.tags.iter().any(|(name, _)| name == tag);
                 if !self.members.iter().any(|member| has(&member)) {
                     return Err(Error::new(
@@ -191,8 +191,8 @@ impl SetConfig {
                         ),
                     ));
                 }
-                if *wanted < 1 {
-                    return Err(Error::bad_value(format!("Value for {tag} must be positive, but found {wanted}")));
+                if *count < 1 {
+                    return Err(Error::bad_value(format!("Value for {tag} must be positive, but found {count}")));
                 }
             }
         }
@@ -213,17 +213,17 @@ impl SetConfig {
         doc.with("settings", &self.settings.to_doc())
     }
 
-    /// Whether the members can satisfy a write concern of the configuration; `None`: it has none of this name.
+    /// Returns true if the members can satisfy a write concern of the configuration; `None`: it has none of this name.
     pub fn can_satisfy(&self, mode: &str) -> Option<bool> {
         let (_, tags) = self.settings.modes.iter().find(|(name, _)| name == mode)?;
         let values = |tag: &str| {
             let own = self.members.iter().filter(|member| !member.arbiter).flat_map(|member| &member.tags);
             own.filter(|(name, _)| name == tag).map(|(_, value)| value).collect::<BTreeSet<_>>().len() as i64
         };
-        Some(tags.iter().all(|(tag, wanted)| values(tag) >= *wanted))
+        Some(tags.iter().all(|(tag, count)| values(tag) >= *count))
     }
 
-    /// How many members hold data and vote.
+    /// Returns the number of data-bearing voting members.
     pub fn writable_voters(&self) -> usize {
         self.members.iter().filter(|member| member.votes > 0 && !member.arbiter).count()
     }
@@ -392,7 +392,7 @@ fn check_defaults(doc: Doc<'_>) -> Result<()> {
 }
 
 impl Settings {
-    /// The same with an identity for the set, if it has none.
+    /// Returns the settings with a new id for the set, if they have none.
     pub fn identified(self) -> Settings {
         Settings { set_id: Some(self.set_id.unwrap_or_else(new_object_id)), ..self }
     }

@@ -1,6 +1,6 @@
-//! What the members of a set agree on, and who keeps it.
+//! The state that the members of a set agree on, and its storage.
 //!
-//! A set of one member has nothing to agree on with anybody: a file plays the part. Everything else asks the trait.
+//! A set of one member needs no agreement: a file serves as the coordinator. All other code uses the trait.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -12,9 +12,9 @@ use arbor_bson::{Doc, DocBuf, ValueRef};
 /// The newest agreement.
 #[derive(Clone, Debug)]
 pub struct Agreement {
-    /// Grows by one with each replacement.
+    /// Election term (MongoDB's `term`).
     pub revision: i64,
-    /// Number of the reign: MongoDB's term.
+    /// The configuration, as `replSetGetConfig` returns it.
     pub epoch: i64,
     /// The configuration, as `replSetGetConfig` answers it.
     pub config: DocBuf,
@@ -24,15 +24,16 @@ pub trait Coordinator: Send + Sync {
     /// The newest agreement; `None`: the set was never initiated.
     fn read(&self) -> io::Result<Option<Agreement>>;
 
-    /// Puts `next` in the place of what stands there, if its revision follows that one's (1 follows none). `Ok(false)`:
-    /// somebody else was first. `Ok(true)`: it is durable.
+    /// Replaces the agreement with `next` if the revision of `next` is one greater (1 if there is none). `Ok(false)`: a concurrent
+    /// replacement was first. `Ok(true)`: it is durable.
     fn replace(&self, next: &Agreement) -> io::Result<bool>;
 }
 
 /// One file in the data directory: the coordinator of a set with one member.
 ///
-/// The file is a BSON document `{ format, revision, epoch, config, checksum }`, written beside, made durable and renamed, so that
-/// it is there whole or not at all. The checksum is the CRC-32C of the document without it; releases up to 2026-11-22 wrote none.
+/// The file is a BSON document `{ format, revision, epoch, config, checksum }`. It is written under another name, synced and
+/// renamed, so the replacement is atomic. The checksum is the CRC-32C of the document without it; releases up to 2026-11-22
+/// wrote none.
 pub struct LocalFile {
     path: PathBuf,
     writing: Mutex<()>,
@@ -60,15 +61,15 @@ impl Coordinator for LocalFile {
 
     fn replace(&self, next: &Agreement) -> io::Result<bool> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let stands = self.read()?.map_or(0, |agreement| agreement.revision);
-        if next.revision != stands + 1 {
+        let current = self.read()?.map_or(0, |agreement| agreement.revision);
+        if next.revision != current + 1 {
             return Ok(false);
         }
-        let beside = self.path.with_extension("new");
-        let mut file = File::create(&beside)?;
+        let temporary = self.path.with_extension("new");
+        let mut file = File::create(&temporary)?;
         file.write_all(encode(next).as_bytes())?;
         file.sync_all()?;
-        fs::rename(&beside, &self.path)?;
+        fs::rename(&temporary, &self.path)?;
         let directory = self.path.parent().filter(|directory| !directory.as_os_str().is_empty());
         File::open(directory.unwrap_or(".".as_ref()))?.sync_all()?;
         Ok(true)

@@ -3,13 +3,13 @@
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_protocol::cluster_time::timestamp;
 use arbor_protocol::read_concern::{Level, ReadConcern};
-use arbor_protocol::write_concern::{Given, W};
+use arbor_protocol::write_concern::{W, WriteConcernSpec};
 use arbor_protocol::{Error, Result};
 
 /// `_id` of the document in `config.settings` that keeps them.
-pub const KEPT_AS: &str = "ReadWriteConcernDefaults";
+pub const SETTINGS_ID: &str = "ReadWriteConcernDefaults";
 
-/// What an administrator has set; MongoDB's implicit ones otherwise: `local`, and `majority`.
+/// Defaults set by an administrator; otherwise MongoDB's implicit ones: `local`, and `majority`.
 #[derive(Clone, Debug, Default)]
 pub struct Defaults {
     pub read: Option<Level>,
@@ -19,16 +19,17 @@ pub struct Defaults {
     pub updated: Option<(u64, i64)>,
 }
 
-/// The write concern of a set that nobody has set one for.
-const IMPLICIT: Given<'static> = Given { w: Some(W::Majority), journaled: None, timeout_ms: 0 };
+/// The write concern of a set for which none was set.
+const IMPLICIT: WriteConcernSpec<'static> = WriteConcernSpec { w: Some(W::Majority), journaled: None, timeout_ms: 0 };
 
 impl Defaults {
-    pub fn write(&self) -> Given<'_> {
-        let own = self.write.as_ref().and_then(|doc| Given::read(doc.as_doc()).ok());
+    pub fn write(&self) -> WriteConcernSpec<'_> {
+        let own = self.write.as_ref().and_then(|doc| WriteConcernSpec::read(doc.as_doc()).ok());
         own.unwrap_or(IMPLICIT)
     }
 
-    /// Of `setDefaultRWConcern`. An empty read concern goes back to the implicit one; a write concern stays set.
+    /// Returns the defaults changed by `setDefaultRWConcern`. An empty read concern resets to the implicit one; a write concern
+    /// cannot be unset.
     pub fn changed(&self, read: Option<Doc<'_>>, write: Option<Doc<'_>>) -> Result<Defaults> {
         if read.is_none() && write.is_none() {
             let text = "At least one of the \"defaultReadConcern\" or \"defaultWriteConcern\" fields must be present";
@@ -51,8 +52,8 @@ impl Defaults {
         Ok(next)
     }
 
-    /// As `getDefaultRWConcern` answers them.
-    pub fn to_doc(&self) -> DocBuf {
+    /// Returns the reply of `getDefaultRWConcern`.
+    pub fn to_reply(&self) -> DocBuf {
         let source = |is_set| if is_set { "global" } else { "implicit" };
         let level = self.read.map_or("local", Level::name);
         let mut doc = DocBuf::new()
@@ -65,9 +66,9 @@ impl Defaults {
         doc.with("defaultReadConcernSource", source(self.read.is_some()))
     }
 
-    /// As `config.settings` keeps them.
-    pub fn to_kept(&self) -> DocBuf {
-        let mut doc = DocBuf::new().with("_id", KEPT_AS);
+    /// Returns the document stored in `config.settings`.
+    pub fn to_doc(&self) -> DocBuf {
+        let mut doc = DocBuf::new().with("_id", SETTINGS_ID);
         if let Some(read) = self.read {
             doc.append("defaultReadConcern", &DocBuf::new().with("level", read.name()));
         }
@@ -80,8 +81,8 @@ impl Defaults {
         doc
     }
 
-    /// What does not read is passed over: it is a document that anybody may have written.
-    pub fn of_kept(doc: Doc<'_>) -> Defaults {
+    /// Parses the stored document. Invalid fields are ignored: any client may have written it.
+    pub fn from_doc(doc: Doc<'_>) -> Defaults {
         let document = |name| match doc.get(name) {
             Some(ValueRef::Document(doc)) => Some(doc),
             _ => None,
@@ -115,7 +116,7 @@ fn read_level(concern: Doc<'_>) -> Result<Option<Level>> {
 }
 
 fn checked_write(concern: Doc<'_>) -> Result<DocBuf> {
-    let given = Given::read(concern)?;
+    let given = WriteConcernSpec::read(concern)?;
     if matches!(given.w, None | Some(W::Number(0))) {
         return Err(Error::bad_value("the default write concern needs a 'w' other than 0"));
     }
@@ -134,9 +135,9 @@ mod tests {
         let write = DocBuf::new().with("w", 1i32).with("j", true);
         let mut both = none.changed(Some(read.as_doc()), Some(write.as_doc())).unwrap();
         both.updated = Some((5 << 32, 5_000));
-        assert_eq!(both.write(), Given { w: Some(W::Number(1)), journaled: Some(true), timeout_ms: 0 });
-        let again = Defaults::of_kept(both.to_kept().as_doc());
-        assert_eq!(again.to_doc().as_bytes(), both.to_doc().as_bytes());
+        assert_eq!(both.write(), WriteConcernSpec { w: Some(W::Number(1)), journaled: Some(true), timeout_ms: 0 });
+        let again = Defaults::from_doc(both.to_doc().as_doc());
+        assert_eq!(again.to_reply().as_bytes(), both.to_reply().as_bytes());
         let empty = DocBuf::new();
         assert_eq!(both.changed(Some(empty.as_doc()), None).unwrap().read, None);
         assert_eq!(both.changed(None, Some(empty.as_doc())).unwrap_err().code.0, 20);

@@ -25,9 +25,9 @@ mod write_concern;
 
 pub use config::{Member, SetConfig};
 pub use coordinator::{Agreement, Coordinator, LocalFile};
-pub use defaults::{Defaults, KEPT_AS};
+pub use defaults::{Defaults, SETTINGS_ID};
 pub use last_write::OpTime;
-pub use member::{Election, Replication, Role, Standing, not_yet_initialized, was_initiated};
+pub use member::{Election, MemberState, Replication, Role, not_yet_initialized, was_initiated};
 pub use own_address::OwnAddress;
 pub use permission::not_primary;
 pub use status::{Progress, election_id, election_metrics, optimes};

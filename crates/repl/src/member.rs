@@ -1,4 +1,4 @@
-//! This server as the member of a replica set.
+//! This server as a member of a replica set.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use arbor_base::Position;
 use arbor_bson::{Code, Doc};
-use arbor_protocol::write_concern::{Given, WriteConcern};
+use arbor_protocol::write_concern::{WriteConcern, WriteConcernSpec};
 use arbor_protocol::{Error, Result};
 use arc_swap::{ArcSwap, ArcSwapOption};
 
@@ -24,11 +24,11 @@ pub struct Replication {
     name: String,
     own: OwnAddress,
     coordinator: Box<dyn Coordinator>,
-    standing: Mutex<Standing>,
-    /// Beside `standing`: asked by every command.
+    state: Mutex<MemberState>,
+    /// Copy of the role in `state`, read by every command.
     is_primary: AtomicBool,
     is_initiated: AtomicBool,
-    /// Beside `standing`: asked by every write.
+    /// Copy of the configuration in `state`, read by every write.
     config: ArcSwapOption<SetConfig>,
     defaults: ArcSwap<Defaults>,
     last_seen: LastSeen,
@@ -47,20 +47,20 @@ pub enum Role {
     Removed,
 }
 
-/// Where the member stands, as of one moment.
+/// State of the member at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Standing {
+pub struct MemberState {
     pub role: Role,
     pub revision: i64,
     pub term: i64,
     pub config: Option<Arc<SetConfig>>,
-    /// Of this member in the configuration.
+    /// Index of this member in the configuration.
     pub own_index: Option<usize>,
     pub election: Option<Election>,
     pub stepped_down_until: Option<Instant>,
 }
 
-/// When this member became primary.
+/// Time at which this member became primary.
 #[derive(Clone, Copy, Debug)]
 pub struct Election {
     /// Milliseconds since 1970.
@@ -81,7 +81,7 @@ impl Role {
     }
 }
 
-impl Standing {
+impl MemberState {
     /// The configuration's entry for this member.
     pub fn own(&self) -> Option<&Member> {
         self.config.as_ref()?.members.get(self.own_index?)
@@ -93,7 +93,7 @@ const EPOCH_OF_ONE: i64 = 1;
 const FREEZE_MAX: Duration = Duration::from_secs(u32::MAX as u64);
 
 impl Replication {
-    /// The member whose data is in `directory`. It is in no office before it was told to take it.
+    /// Opens the member whose data is in `directory`. It becomes primary only by [`Replication::set_role`].
     pub fn open(name: &str, own: OwnAddress, directory: &Path) -> std::io::Result<Replication> {
         Replication::of(name, own, Box::new(LocalFile::new(directory.join(FILE))))
     }
@@ -102,7 +102,7 @@ impl Replication {
         let replication = Replication {
             name: name.to_owned(),
             own,
-            standing: Mutex::default(),
+            state: Mutex::default(),
             is_primary: AtomicBool::new(false),
             is_initiated: AtomicBool::new(false),
             config: ArcSwapOption::default(),
@@ -138,21 +138,21 @@ impl Replication {
         self.defaults.store(Arc::new(defaults));
     }
 
-    /// What a write concern means in this set.
-    pub fn resolve(&self, given: Given<'_>) -> WriteConcern {
+    /// Returns the meaning of a write concern in this set.
+    pub fn resolve(&self, given: WriteConcernSpec<'_>) -> WriteConcern {
         on_member(given, self.config.load().as_deref())
     }
 
-    /// Whether it is time to take the office again.
-    pub fn may_return(&self, now: Instant) -> bool {
+    /// Returns true if the stepdown period has expired.
+    pub fn may_resume_primary(&self, now: Instant) -> bool {
         self.lock().stepped_down_until.is_some_and(|until| now >= until)
     }
 
-    /// Keeps a member that stepped down from its office for longer.
+    /// Extends the stepdown period.
     pub fn freeze(&self, time: Duration) {
-        let mut standing = self.lock();
+        let mut state = self.lock();
         let until = Instant::now() + time.min(FREEZE_MAX);
-        standing.stepped_down_until = standing.stepped_down_until.max(Some(until));
+        state.stepped_down_until = state.stepped_down_until.max(Some(until));
     }
 
     /// 1 as long as the set has one member.
@@ -160,7 +160,7 @@ impl Replication {
         self.lock().term.max(EPOCH_OF_ONE)
     }
 
-    pub fn standing(&self) -> Standing {
+    pub fn state(&self) -> MemberState {
         self.lock().clone()
     }
 
@@ -193,12 +193,12 @@ impl Replication {
         self.agree(config, 0, EPOCH_OF_ONE)
     }
 
-    /// Puts another configuration in the place of the one that stands.
+    /// Replaces the configuration.
     pub fn reconfigure(&self, doc: Doc<'_>, force: bool) -> Result<()> {
         let (revision, term, before) = {
-            let standing = self.lock();
-            let before = standing.config.clone().ok_or_else(not_yet_initialized)?;
-            (standing.revision, standing.term, before)
+            let state = self.lock();
+            let before = state.config.clone().ok_or_else(not_yet_initialized)?;
+            (state.revision, state.term, before)
         };
         let mut config = SetConfig::parse(doc)?;
         let incompatible = |text: String| Error::new(Code::NEW_REPLICA_SET_CONFIGURATION_INCOMPATIBLE, text);
@@ -226,7 +226,7 @@ impl Replication {
         self.agree(config, revision, term)
     }
 
-    /// This member is in it, and nobody else.
+    /// Checks that this member is the only one of the configuration.
     fn check_members(&self, config: &SetConfig) -> Result<()> {
         let own = self.own_index(config).ok_or_else(|| {
             Error::new(
@@ -254,10 +254,10 @@ impl Replication {
     fn agree(&self, config: SetConfig, revision: i64, epoch: i64) -> Result<()> {
         let next = Agreement { revision: revision + 1, epoch, config: config.to_doc(epoch) };
         let failed = |error: std::io::Error| {
-            Error::new(Code::OPERATION_FAILED, format!("cannot keep the new configuration: {error}"))
+            Error::new(Code::OPERATION_FAILED, format!("cannot persist the new configuration: {error}"))
         };
         if !self.coordinator.replace(&next).map_err(failed)? {
-            let text = "another configuration of the replica set was made at the same time";
+            let text = "concurrent reconfiguration of the replica set";
             return Err(Error::new(Code::CONFIGURATION_IN_PROGRESS, text));
         }
         self.adopt(&next, config);
@@ -266,19 +266,19 @@ impl Replication {
 
     fn adopt(&self, agreement: &Agreement, config: SetConfig) {
         let own_index = if config.name == self.name { self.own_index(&config) } else { None };
-        let mut standing = self.lock();
-        standing.revision = agreement.revision;
-        standing.term = agreement.epoch;
+        let mut state = self.lock();
+        state.revision = agreement.revision;
+        state.term = agreement.epoch;
         let config = Arc::new(config);
         self.config.store(Some(config.clone()));
-        standing.config = Some(config);
-        standing.own_index = own_index;
-        standing.role = match (own_index, standing.role) {
+        state.config = Some(config);
+        state.own_index = own_index;
+        state.role = match (own_index, state.role) {
             (None, _) => Role::Removed,
             (Some(_), Role::Primary) => Role::Primary,
             (Some(_), _) => Role::Secondary,
         };
-        self.is_primary.store(standing.role == Role::Primary, Ordering::Release);
+        self.is_primary.store(state.role == Role::Primary, Ordering::Release);
         self.is_initiated.store(true, Ordering::Release);
     }
 
@@ -289,23 +289,23 @@ impl Replication {
 
     /// Puts the member into a role; returns the one before.
     pub fn set_role(&self, role: Role, election: Option<Election>, until: Option<Instant>) -> Role {
-        let mut standing = self.lock();
-        let before = std::mem::replace(&mut standing.role, role);
-        standing.election = election;
-        standing.stepped_down_until = until;
+        let mut state = self.lock();
+        let before = std::mem::replace(&mut state.role, role);
+        state.election = election;
+        state.stepped_down_until = until;
         self.is_primary.store(role == Role::Primary, Ordering::Release);
         before
     }
 
-    fn lock(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, MemberState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// In the data directory.
 const FILE: &str = "arbor.replset";
 
-/// Whether the data in `directory` is that of a member.
+/// Returns true if the data in `directory` is that of a member.
 pub fn was_initiated(directory: &Path) -> bool {
     directory.join(FILE).exists()
 }
@@ -331,13 +331,13 @@ mod tests {
     fn a_set_is_initiated_once_and_for_all() {
         let dir = tempfile::tempdir().unwrap();
         let one = member(dir.path());
-        assert_eq!((one.standing().role, one.is_primary(), was_initiated(dir.path())), (Role::Startup, false, false));
+        assert_eq!((one.state().role, one.is_primary(), was_initiated(dir.path())), (Role::Startup, false, false));
         one.initiate(None).unwrap();
-        assert_eq!(one.standing().own().unwrap().host, "127.0.0.1:4711");
-        assert_eq!((one.standing().role, one.term(), was_initiated(dir.path())), (Role::Secondary, 1, true));
+        assert_eq!(one.state().own().unwrap().host, "127.0.0.1:4711");
+        assert_eq!((one.state().role, one.term(), was_initiated(dir.path())), (Role::Secondary, 1, true));
         assert_eq!(code(one.initiate(None)), 23);
         let again = member(dir.path());
-        assert_eq!(again.standing().config, one.standing().config);
+        assert_eq!(again.state().config, one.state().config);
         assert_eq!(code(again.initiate(None)), 23);
     }
 
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(with("other", &["127.0.0.1:4711"]), 93);
         assert_eq!(with("rs", &["127.0.0.1:4712"]), 74);
         assert_eq!(with("rs", &["127.0.0.1:4711", "127.0.0.1:4712"]), 103);
-        assert_eq!(one.standing().role, Role::Startup);
+        assert_eq!(one.state().role, Role::Startup);
     }
 
     #[test]
@@ -376,9 +376,9 @@ mod tests {
         one.initiate(None).unwrap();
         assert_eq!(code(one.reconfigure(doc(1).as_doc(), false)), 103);
         one.reconfigure(doc(2).as_doc(), false).unwrap();
-        let standing = one.standing();
-        assert_eq!((standing.own().unwrap().host.as_str(), standing.revision), ("localhost:4711", 2));
+        let state = one.state();
+        assert_eq!((state.own().unwrap().host.as_str(), state.revision), ("localhost:4711", 2));
         one.reconfigure(doc(1).as_doc(), true).unwrap();
-        assert!(one.standing().config.unwrap().version > 10_000);
+        assert!(one.state().config.unwrap().version > 10_000);
     }
 }

@@ -1,20 +1,20 @@
-//! Which addresses are this member's own.
+//! Addresses of this member.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 use arbor_protocol::process;
 
-/// How this member is reached.
+/// Address under which this member is reached.
 #[derive(Clone, Debug, Default)]
 pub struct OwnAddress {
-    /// What it listens on, by name or address.
+    /// Names or addresses it listens on.
     pub names: Vec<String>,
     pub port: u16,
 }
 
 impl OwnAddress {
-    /// `host:port` for a configuration that nobody wrote: the host's name when the member listens on every address, else
-    /// the first address that others can reach, else the first at all.
+    /// Returns `host:port` for a default configuration: the host's name when the member listens on every address, else
+    /// the first non-loopback address, else the first.
     pub fn default_host(&self) -> String {
         let everywhere = |name: &String| name == "0.0.0.0" || name == "::";
         let local = |name: &String| name == "localhost" || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
@@ -28,7 +28,7 @@ impl OwnAddress {
         if host.contains(':') { format!("[{host}]:{}", self.port) } else { format!("{host}:{}", self.port) }
     }
 
-    /// Whether `host:port` is this member. Asks the system's resolver.
+    /// Returns true if `host:port` is this member. Uses the system's resolver.
     pub fn is_at(&self, host: &str) -> bool {
         let port = host.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         port == Some(self.port) && host.to_socket_addrs().is_ok_and(|mut addresses| addresses.any(is_of_this_machine))

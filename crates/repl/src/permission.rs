@@ -1,4 +1,4 @@
-//! Which commands run in which role of the member, as MongoDB has it.
+//! Roles of the member in which each command may run, as in MongoDB.
 
 use arbor_bson::{Code, Doc, ValueRef};
 use arbor_protocol::metrics::Class;
@@ -6,7 +6,7 @@ use arbor_protocol::{CommandInfo, Error, Result};
 
 use crate::{Replication, Role};
 
-/// What a command needs of the member.
+/// State of the member that a command requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
     Nothing,
@@ -42,12 +42,12 @@ fn needs(info: &CommandInfo) -> Needs {
 }
 
 impl Replication {
-    /// Whether a command may run now. A member's own database `local` is always open.
+    /// Checks if a command may run now. A member's own database `local` is always accessible.
     pub fn check_may_run(&self, info: &CommandInfo, db: &str, body: Doc<'_>) -> Result<()> {
         if self.is_primary() || db == "local" {
             return Ok(());
         }
-        let role = self.standing().role;
+        let role = self.state().role;
         match needs(info) {
             Needs::Nothing => Ok(()),
             Needs::Data if !reads_anywhere(body) => {
@@ -67,7 +67,7 @@ pub fn not_primary() -> Error {
     Error::new(Code::NOT_WRITABLE_PRIMARY, "not primary")
 }
 
-/// Whether the client does not insist on the primary.
+/// Returns true if the client's read preference allows members other than the primary.
 fn reads_anywhere(body: Doc<'_>) -> bool {
     let Some(ValueRef::Document(preference)) = body.get("$readPreference") else { return false };
     !matches!(preference.get("mode"), None | Some(ValueRef::String("primary")))

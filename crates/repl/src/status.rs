@@ -1,10 +1,10 @@
-//! What the member says of itself and its set: `replSetGetStatus`, `hello`.
+//! Status of the member and its set: `replSetGetStatus`, `hello`.
 
 use arbor_bson::{ArrayBuf, DocBuf, ObjectId, ValueRef};
 
-use crate::{OpTime, Replication, Role, Standing};
+use crate::{MemberState, OpTime, Replication, Role};
 
-/// What was written last, and what of it is on the disk.
+/// Times of the last applied and the last durable write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     pub applied: OpTime,
@@ -22,8 +22,8 @@ pub fn election_id(term: i64) -> ObjectId {
 impl Replication {
     /// The fields of `hello` about role and set. `primary`: the name of the first field.
     pub fn append_hello(&self, primary: &str, progress: Progress, reply: &mut DocBuf) {
-        let standing = self.standing();
-        let (Some(config), Some(own)) = (&standing.config, standing.own()) else {
+        let state = self.state();
+        let (Some(config), Some(own)) = (&state.config, state.own()) else {
             reply.append(primary, false).append("secondary", false);
             reply.append("info", "Does not have a valid replica set config").append("isreplicaset", true);
             return;
@@ -37,9 +37,9 @@ impl Replication {
         if !passives.is_empty() {
             reply.append("passives", &passives);
         }
-        let is_primary = standing.role == Role::Primary;
+        let is_primary = state.role == Role::Primary;
         reply.append("setName", config.name.as_str()).append("setVersion", config.version as i32);
-        reply.append(primary, is_primary).append("secondary", standing.role == Role::Secondary);
+        reply.append(primary, is_primary).append("secondary", state.role == Role::Secondary);
         if is_primary {
             reply.append("primary", own.host.as_str());
         }
@@ -48,12 +48,12 @@ impl Replication {
         }
         reply.append("me", own.host.as_str());
         if is_primary {
-            reply.append("electionId", ValueRef::ObjectId(election_id(standing.term)));
+            reply.append("electionId", ValueRef::ObjectId(election_id(state.term)));
         }
         let last = DocBuf::new()
-            .with("opTime", &progress.applied.to_doc(standing.term))
+            .with("opTime", &progress.applied.to_doc(state.term))
             .with("lastWriteDate", ValueRef::DateTime(progress.applied.wall))
-            .with("majorityOpTime", &progress.durable.to_doc(standing.term))
+            .with("majorityOpTime", &progress.durable.to_doc(state.term))
             .with("majorityWriteDate", ValueRef::DateTime(progress.durable.wall));
         reply.append("lastWrite", &last);
     }
@@ -73,18 +73,18 @@ pub fn optimes(progress: Progress, term: i64) -> DocBuf {
 }
 
 /// `electionCandidateMetrics`; None on a member that was not elected.
-pub fn election_metrics(standing: &Standing) -> Option<DocBuf> {
-    let election = standing.election?;
-    let config = standing.config.as_ref()?;
+pub fn election_metrics(state: &MemberState) -> Option<DocBuf> {
+    let election = state.election?;
+    let config = state.config.as_ref()?;
     let at = OpTime { time: election.time, wall: election.at_ms };
-    let priority = standing.own().map_or(1.0, |own| own.priority);
+    let priority = state.own().map_or(1.0, |own| own.priority);
     Some(
         DocBuf::new()
             .with("lastElectionReason", "electionTimeout")
             .with("lastElectionDate", ValueRef::DateTime(election.at_ms))
-            .with("electionTerm", standing.term)
-            .with("lastCommittedOpTimeAtElection", &at.to_doc(standing.term))
-            .with("lastSeenOpTimeAtElection", &at.to_doc(standing.term))
+            .with("electionTerm", state.term)
+            .with("lastCommittedOpTimeAtElection", &at.to_doc(state.term))
+            .with("lastSeenOpTimeAtElection", &at.to_doc(state.term))
             .with("numVotesNeeded", config.majority() as i32)
             .with("priorityAtElection", priority)
             .with("electionTimeoutMillis", config.settings.election_timeout_ms)

@@ -1,13 +1,13 @@
-//! What a replica set makes of a write concern.
+//! Meaning of a write concern in a replica set.
 
 use std::time::Duration;
 
-use arbor_protocol::write_concern::{Given, Refused, W, WriteConcern};
+use arbor_protocol::write_concern::{Refused, W, WriteConcern, WriteConcernSpec};
 
 use crate::SetConfig;
 
 /// Returns what a write concern means on the member of a set with this configuration; before there is one, it is of one member.
-pub fn on_member(given: Given<'_>, config: Option<&SetConfig>) -> WriteConcern {
+pub fn on_member(given: WriteConcernSpec<'_>, config: Option<&SetConfig>) -> WriteConcern {
     let voters = config.map_or(1, SetConfig::writable_voters) as i64;
     let refused = match given.w {
         Some(W::Number(members)) if members > voters => Some(Refused::TooFewMembers),
@@ -33,8 +33,8 @@ mod tests {
 
     use super::*;
 
-    fn given(doc: &DocBuf) -> Given<'_> {
-        Given::read(doc.as_doc()).unwrap()
+    fn given(doc: &DocBuf) -> WriteConcernSpec<'_> {
+        WriteConcernSpec::read(doc.as_doc()).unwrap()
     }
 
     fn w(value: impl Into<ValueRef<'static>>) -> DocBuf {

@@ -1,5 +1,5 @@
-//! Wakes the connections whose requests wait for news ([`After::Wait`](crate::After::Wait)). Nobody polls: a waiting connection
-//! is a task that sleeps.
+//! Wakes the connections whose requests wait for an event ([`After::Wait`](crate::After::Wait)). There is no polling: a waiting
+//! connection is a sleeping task.
 
 use std::sync::Arc;
 

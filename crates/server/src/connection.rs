@@ -17,7 +17,7 @@ use crate::place::{Exchange, Turn, run};
 use crate::pool::Pool;
 use crate::{After, Bell, Handler, Limits, Metrics, Peer, Stop};
 
-/// What all connections of a server use.
+/// State shared by all connections of a server.
 pub(crate) struct Shared {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) limits: Limits,
@@ -28,13 +28,13 @@ pub(crate) struct Shared {
     pub(crate) faults: FaultWatch,
     /// Threads that run connections.
     pub(crate) workers: usize,
-    /// Where those run that are more than the workers.
+    /// Threads for requests beyond the number of workers.
     pub(crate) pool: Pool,
     /// Requests that run off the workers now.
     pub(crate) running: AtomicUsize,
 }
 
-/// Why a connection ends. Nobody is told: the peer sees the close.
+/// Reason why a connection ends. Not reported: the peer sees the close.
 enum End {
     Peer,
     Fault,
@@ -46,7 +46,7 @@ impl From<io::Error> for End {
     }
 }
 
-/// Serves an accepted socket until it ends, then gives back all that it held.
+/// Serves an accepted socket until it ends, then releases its resources.
 pub(crate) async fn serve(shared: Arc<Shared>, socket: TcpStream, peer: Peer) {
     let socket = Arc::new(socket);
     shared.stop.watch(peer.connection, &socket);
@@ -87,7 +87,7 @@ impl Connection<'_> {
         self.shared.metrics.open.load(Ordering::Relaxed).saturating_sub(1)
     }
 
-    /// Runs one request and writes all its replies; answers whether the connection goes on.
+    /// Runs one request and writes all its replies; returns true if the connection continues.
     async fn answer(&mut self, mut exchange: Box<Exchange>, frame_bytes: usize) -> Result<(Box<Exchange>, bool), ()> {
         self.shared.metrics.requests.add(1);
         self.shared.metrics.bytes_in.add(frame_bytes as u64);
@@ -158,7 +158,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Waits for a whole frame. An idle connection may wait for ever, a begun frame may not.
+    /// Waits for a whole frame. An idle connection may wait indefinitely, a begun frame may not.
     async fn read_frame(&mut self, input: &mut FrameBuffer) -> Result<usize, End> {
         let mut begun: Option<Instant> = None;
         loop {
@@ -212,8 +212,8 @@ impl Connection<'_> {
         Ok(if held > 0 { end.min(now + ASK) } else { end })
     }
 
-    /// Receives some bytes. A receive that did not fill the buffer emptied the socket: it is told to tokio as "would block",
-    /// which saves the system call that would find that out.
+    /// Receives some bytes. A receive that did not fill the buffer emptied the socket: it is reported to tokio as "would block",
+    /// which saves a system call.
     async fn receive(&self, input: &mut FrameBuffer) -> Result<(), End> {
         loop {
             self.socket.readable().await?;

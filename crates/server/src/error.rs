@@ -1,4 +1,4 @@
-//! What can go wrong before a connection exists; errors of one connection end that connection and nothing else.
+//! Errors before a connection exists; errors of one connection end only that connection.
 
 use std::io;
 use std::net::SocketAddr;

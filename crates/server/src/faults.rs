@@ -1,8 +1,8 @@
 //! Page faults of requests that run on a network worker.
 //!
 //! A read of a memory-mapped tree blocks its thread without saying so when a page has to come from disk. The kernel
-//! counts such major faults per thread. Every `SAMPLE`-th inline request looks at the count; while it rises, requests run
-//! on the blocking pool instead, where a wait for the disk holds up nobody else.
+//! counts such major faults per thread. Every `SAMPLE`-th inline request reads the count; while it rises, requests run
+//! on the blocking pool instead, where a disk wait does not block other connections.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use std::time::Instant;
 
 use nix::sys::resource::{UsageWho, getrusage};
 
-/// One look costs about 0.3 us, so a sixteenth of it is lost in the noise of a request.
+/// One read of the count takes about 0.3 us, so a sixteenth of it is lost in the noise of a request.
 const SAMPLE: u32 = 16;
 
-/// How long requests stay on the pool after the last major fault was seen.
+/// Time for which requests stay on the pool after the last major fault was seen.
 const AWAY_MS: u64 = 250;
 
 pub(crate) struct FaultWatch {
@@ -32,7 +32,7 @@ impl FaultWatch {
         FaultWatch { start: Instant::now(), away_until_ms: AtomicU64::new(0) }
     }
 
-    /// Whether requests should stay away from the network workers now.
+    /// Returns true if requests should avoid the network workers now.
     pub(crate) fn is_away(&self) -> bool {
         let until = self.away_until_ms.load(Ordering::Relaxed);
         until != 0 && self.now_ms() < until
@@ -47,7 +47,7 @@ impl FaultWatch {
         }
     }
 
-    /// Runs a request that was moved away because of faults; whether it faulted says whether they go on.
+    /// Runs a request that was moved to the pool because of faults; if it faults as well, requests stay there.
     pub(crate) fn watching<T>(&self, work: impl FnOnce() -> T) -> T {
         let before = major_faults();
         let outcome = work();

@@ -16,17 +16,17 @@ pub(crate) const HEADER_BYTES: usize = 16;
 /// Space of a connection that has only ever sent small requests.
 const SMALL: usize = 1 << 10;
 
-/// What every connection may hold. A buffer that grew beyond this is given back after the frame.
+/// Memory that every connection may hold. A buffer that grew beyond this is released after the frame.
 pub(crate) const FREE_BYTES: usize = 64 << 10;
 
 pub(crate) struct FrameBuffer {
     bytes: Vec<u8>,
     start: usize,
-    /// What the buffer may hold now.
+    /// Bytes that the buffer may hold now.
     allowed: usize,
 }
 
-/// How much of the next frame is there.
+/// Received part of the next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     Nothing,
@@ -48,7 +48,7 @@ impl FrameBuffer {
         FrameBuffer { bytes: Vec::new(), start: 0, allowed: FREE_BYTES }
     }
 
-    /// Whether nothing more can be received before [`FrameBuffer::allow`].
+    /// Returns true if nothing more can be received before [`FrameBuffer::allow`].
     pub(crate) fn is_full(&self) -> bool {
         self.unread().len() >= self.allowed
     }

@@ -1,4 +1,4 @@
-//! The seam to what understands frames.
+//! Interface to the crate that interprets frames.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ pub trait Handler: Send + Sync + 'static {
 
 /// The state of one connection. Its calls never overlap; they may come from different threads.
 pub trait Session: Send + 'static {
-    /// Where this frame is to run. Called on a network worker: must not block and should cost next to nothing.
+    /// Returns the thread on which this frame is to run. Called on a network worker: must not block and should be almost free.
     fn place(&self, frame: &[u8]) -> Place;
 
     /// Answers one frame: appends whole reply frames to `reply`, or nothing.
@@ -30,12 +30,12 @@ pub trait Session: Send + 'static {
     /// The memory of the replies, which the connection has reserved as well by now.
     fn release_reply_memory(&mut self) {}
 
-    /// What a request waits for that answered [`After::Wait`], when it is not the bell.
+    /// Returns the event that a request with [`After::Wait`] waits for, if it is not the bell.
     fn news(&mut self) -> Option<News> {
         None
     }
 
-    /// Where `more` is to run.
+    /// Returns the thread on which `more` is to run.
     fn place_of_more(&self) -> Place {
         Place::Blocking
     }

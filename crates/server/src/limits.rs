@@ -10,18 +10,18 @@ pub struct Limits {
     pub connections_max: usize,
     /// Longest frame, header included; a longer announcement closes the connection.
     pub frame_bytes_max: usize,
-    /// What large messages and replies take their memory from.
+    /// Memory budget of large messages and replies.
     pub budget: &'static Budget,
-    /// How long a message may wait for memory; its connection is closed then.
+    /// Longest wait of a message for memory; its connection is closed then.
     pub memory_wait: Duration,
-    /// How long a begun frame may take, before the time that its length earns (see `frame_time`).
+    /// Time for a begun frame, in addition to the time that its length earns (see `frame_time`).
     pub frame_grace: Duration,
-    /// How long one write may wait for a client that does not read.
+    /// Longest wait of one write for a client that does not read.
     pub write_stall: Duration,
     /// Threads of the blocking pool, which begin as they are needed. Writers that wait for the end of an index build hold one
     /// each, so there are many: when they have taken all, requests for other collections wait as well.
     pub blocking_threads_max: usize,
-    /// How long a clean shutdown waits for running requests.
+    /// Longest wait of a clean shutdown for running requests.
     pub stop_grace: Duration,
 }
 
@@ -52,7 +52,7 @@ impl Limits {
         self.frame_grace + Duration::from_secs(frame_bytes as u64 / (16 << 10))
     }
 
-    /// The same while memory is scarce: a twelfth of the grace, and one second per 4 MB.
+    /// Like `frame_time`, but while memory is scarce: a twelfth of the grace, and one second per 4 MB.
     pub(crate) fn hurry(&self, bytes: usize) -> Duration {
         self.frame_grace / 12 + Duration::from_secs(bytes as u64 / (4 << 20))
     }

@@ -7,8 +7,9 @@ use crate::{Error, Result};
 
 pub type Listeners = Vec<TcpListener>;
 
-/// Binds every address of every name, and listens only once [`listen`] is called: a busy port shows at once, and nobody
-/// connects to a server that is still recovering. Port 0 lets the system choose (one port for the first address, reused for the rest).
+/// Binds every address of every name; the sockets listen only once [`listen`] is called: a busy port is found at once, and no
+/// client connects to a server that is still recovering. Port 0 lets the system choose (one port for the first address, reused
+/// for the rest).
 pub fn bind(names: &[String], port: u16, ipv6: bool) -> Result<Listeners> {
     let mut listeners: Listeners = Vec::new();
     let mut port = port;

@@ -18,15 +18,15 @@ use crate::frame::FREE_BYTES;
 /// A message up to this size does not queue behind larger ones while there is memory for it.
 const QUEUED_BYTES_MIN: usize = 1 << 20;
 
-/// What a message needs while it runs, beside its own bytes: documents in a write set, on their way to the log, and in the
+/// Memory of a running message as a multiple of its own bytes: documents in a write set, on their way to the log, and in the
 /// engine; one transaction of a statement takes up to 32 MB of them.
 const RUNNING_COPIES: usize = 2;
 const RUNNING_BYTES_MAX: usize = 32 << 20;
 
-/// How often who waits for memory looks.
+/// Interval at which a waiter checks for memory.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How often who holds memory asks whether somebody waits for it.
+/// Interval at which a holder of memory checks for waiters.
 pub(crate) const ASK: Duration = Duration::from_secs(1);
 
 /// Shared by all connections.
@@ -74,7 +74,7 @@ impl Admission {
         Ok(())
     }
 
-    /// How long a transfer of so many bytes may take, which began with its memory reserved.
+    /// Returns the time allowed for a transfer of `bytes`, which began with its memory reserved.
     pub fn patience(&self, limits: &Limits, bytes: usize) -> Duration {
         let is_scarce = self.waiting.load(Ordering::Relaxed) > 0 || self.budget.is_scarce();
         if bytes > FREE_BYTES && is_scarce { limits.hurry(bytes) } else { limits.frame_time(bytes) }

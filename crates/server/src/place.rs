@@ -1,9 +1,9 @@
-//! Runs one request where it belongs, and keeps a panic of it inside its own connection.
+//! Runs one request on its thread, and confines its panic to its own connection.
 //!
-//! Two ways lead off a worker. `block_in_place` keeps the request on its thread and gives the worker's other connections to
-//! another one: nobody has to be woken before the request begins, but each costs a thread of its own. The [`Pool`](crate::pool)
-//! costs two wake-ups. So the first requests, up to one per worker, take
-//! the first way, and what comes on top of them takes the second.
+//! There are two ways to move a request off a worker. `block_in_place` keeps the request on its thread and hands the worker's
+//! other connections to another one: no thread has to be woken before the request begins, but each costs a thread of its own.
+//! The [`Pool`](crate::pool) costs two wake-ups. So the first requests, up to one per worker, use `block_in_place`, and all
+//! others use the pool.
 //!
 //! PERF: sysbench-mongodb, 50,000 documents, 2 processors shared with clients and builds, 2026-11-21, transactions/s.
 //! One client: spawn_blocking 620..819, block_in_place 657..950, both as here 640..1247. 16 clients: 1633..1698,
@@ -17,14 +17,14 @@ use crate::connection::Shared;
 use crate::frame::FrameBuffer;
 use crate::{After, Place, Session};
 
-/// What moves together to where a request runs: the session, its unread bytes, the reply that is being built.
+/// State that moves together to the thread of a request: the session, its unread bytes, the reply under construction.
 pub(crate) struct Exchange {
     pub(crate) session: Box<dyn Session>,
     pub(crate) input: FrameBuffer,
     pub(crate) reply: Vec<u8>,
 }
 
-/// What is to be done with the next turn of a connection.
+/// Next turn of a connection.
 #[derive(Clone, Copy)]
 pub(crate) enum Turn {
     Frame { frame_bytes: usize },

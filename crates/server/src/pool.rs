@@ -1,9 +1,9 @@
 //! Threads for requests that may wait for a disk.
 //!
-//! I1: there are never more threads than there were requests at once. A thread counts as idle *before* its answer wakes the
-//! connection, so the request that follows finds it. tokio's pool counts it only later, and as the one that is woken runs
-//! first on a busy machine, it began a thread for the next request: 64 clients had 202 threads (2 processors, 2026-11-22).
-//! The thread that was idle last goes on first; those beyond what is needed are not touched and end.
+//! I1: there are never more threads than there were concurrent requests. A thread counts as idle *before* its result wakes the
+//! connection, so the next request finds it. tokio's pool counts it only later, and as the woken task runs first on a busy
+//! machine, it started a thread for the next request: 64 clients had 202 threads (2 processors, 2026-11-22).
+//! The thread that became idle last runs next; surplus threads are not woken and end.
 //!
 //! Lock order: one lock, held for a push or a pop.
 
@@ -16,12 +16,12 @@ use std::time::Duration;
 use arbor_base::STATEMENT_STACK_BYTES;
 use tokio::sync::oneshot;
 
-/// A thread that found nothing to do for so long ends.
+/// A thread that is idle for this long ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Does the work and gives back what tells of it.
-type Job = Box<dyn FnOnce() -> Tell + Send>;
-type Tell = Box<dyn FnOnce() + Send>;
+/// Does the work and returns the notification of its end.
+type Job = Box<dyn FnOnce() -> Notify + Send>;
+type Notify = Box<dyn FnOnce() + Send>;
 
 /// Its threads end when it is dropped.
 pub(crate) struct Pool {
@@ -37,12 +37,12 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Who waits, by number; the last one came last.
+    /// Idle threads, by number; the last one became idle last.
     idle: Vec<(u64, Sender<Option<Job>>)>,
-    /// What no thread was free for.
+    /// Jobs for which no thread was free.
     queue: VecDeque<Job>,
     threads: usize,
-    /// Of these, the ones that have not looked into the queue yet.
+    /// Number of these threads that have not read the queue yet.
     starting: usize,
     begun: u64,
     is_closed: bool,
@@ -56,14 +56,14 @@ impl Pool {
 
     /// Runs `work` on a thread of the pool; `None` when it panicked, or no thread can be had.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let (teller, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         self.hand(Box::new(move || {
             let done = work();
             Box::new(move || {
-                let _ = teller.send(done);
+                let _ = sender.send(done);
             })
         }));
-        told.await.ok()
+        receiver.await.ok()
     }
 
     fn hand(&self, job: Job) {
@@ -84,7 +84,8 @@ impl Pool {
         }
     }
 
-    /// Without another thread those that are there do the work; without any, whoever waits is told by the job's end.
+    /// Starts a thread. If that fails, the existing threads do the work; if there is none, the jobs are dropped, which notifies their
+    /// waiters.
     fn begin(&self, number: u64) {
         let shared = self.shared.clone();
         let thread = std::thread::Builder::new().name("arbor-request".to_owned()).stack_size(STATEMENT_STACK_BYTES);
@@ -129,11 +130,11 @@ impl Shared {
                 Next::Closed => None,
             };
             let Some(job) = job else { return };
-            // A panic is the end of the job alone: whoever waits is told by that.
-            let tell = catch_unwind(AssertUnwindSafe(job));
+            // A panic ends only the job; its waiter sees the dropped channel.
+            let notify = catch_unwind(AssertUnwindSafe(job));
             next = next_or_idle(&mut self.lock(), number, &sender);
-            if let Ok(tell) = tell {
-                tell();
+            if let Ok(notify) = notify {
+                notify();
             }
         }
     }

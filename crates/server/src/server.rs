@@ -1,4 +1,4 @@
-//! The runtime: accepts on every listener, stops when told.
+//! The runtime: accepts on every listener until [`Stop`].
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Server {
         self.bell.clone()
     }
 
-    /// Listens, if nobody did before, and serves until [`Stop::now`]; then running requests finish (within `stop_grace`) and are answered.
+    /// Listens, if not done before, and serves until [`Stop::now`]; then running requests finish (within `stop_grace`) and are answered.
     pub fn run(self, listeners: Listeners, handler: Arc<dyn Handler>) -> Result<()> {
         listen(&listeners)?;
         let mut builder = tokio::runtime::Builder::new_multi_thread();

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 pub enum Signal {
     /// SIGTERM or SIGINT: stop cleanly, or at once when that has begun.
     Terminate(&'static str),
-    /// SIGHUP: stop cleanly. A terminal that closes sends it beside others, so it never hurries a stop that has begun.
+    /// SIGHUP: stop cleanly. A closing terminal sends it along with others, so it never forces a stop that has begun.
     HangUp,
     /// SIGUSR1: begin a new log file.
     Rotate,

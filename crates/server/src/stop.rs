@@ -19,7 +19,7 @@ pub struct Stop(Arc<Inner>);
 struct Inner {
     stopping: AtomicBool,
     forced: AtomicBool,
-    /// Wakes the accept loops and whoever waits for the last connection.
+    /// Wakes the accept loops and the waiter for the last connection.
     notify: Notify,
     sockets: Mutex<HashMap<u64, Weak<TcpStream>>>,
 }

@@ -2,10 +2,10 @@
 
 use arbor_bson::{Doc, INTERNAL_SIZE_MAX, Limits};
 
-/// Why a document could not be read; the caller knows who can be told.
+/// Reason why a document could not be read; the caller chooses the reply.
 #[derive(Debug)]
 pub(crate) enum DocumentFault {
-    /// Its length points outside the section it stands in.
+    /// Its length points outside its section.
     Length(i64),
     TooLarge(i64),
     Invalid(arbor_bson::Error),

@@ -101,7 +101,7 @@ pub fn decompress(frame: &[u8], uncompressed_bytes_max: usize, plain: &mut Vec<u
     Ok(compressor)
 }
 
-/// What a compressed frame says that it unpacks to. None: no frame can.
+/// Returns the uncompressed size that a compressed frame announces. None: no frame can have it.
 pub(crate) fn announced_bytes(frame: &[u8]) -> Option<usize> {
     let mut rest = Bytes(frame.get(Header::LEN + 4..)?);
     let (announced, _compressor) = (rest.i32()?, rest.u8()?);

@@ -1,17 +1,17 @@
-//! What can be wrong with a frame, by what the server does about it.
+//! Errors of a frame, grouped by the server's reaction.
 
 use crate::ReplyTo;
 
-/// Why [`crate::decode`] did not give a request.
+/// Reason why [`crate::decode`] returned no request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nothing after these bytes can be trusted, or nobody could read an answer: close the connection.
+    /// Nothing after these bytes can be trusted, or no reply could be read: close the connection.
     #[error("{0}")]
     Close(#[from] Fault),
-    /// The frame ends where it says and its sender can be told: answer, keep the connection.
+    /// The frame's length is valid and its sender can be answered: reply, keep the connection.
     #[error("{0}")]
     Answer(Refusal),
-    /// Tell the sender, then close: it speaks a protocol we do not know.
+    /// Reply, then close: the sender uses an unknown protocol.
     #[error("{0}")]
     AnswerAndClose(Refusal),
 }
@@ -47,7 +47,7 @@ pub enum Fault {
     Compressed(#[from] CompressedFault),
 }
 
-/// What is refused in OP_COMPRESSED.
+/// Errors in OP_COMPRESSED.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompressedFault {
     #[error("unknown compressor {0}")]

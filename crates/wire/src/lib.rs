@@ -1,11 +1,10 @@
 //! The wire protocol without sockets: frames in, requests out; replies in, bytes out.
 //!
-//! In the path of a request this stands between `server`, which delivers whole frames, and `command`, which sees only
-//! commands: [`decode`] checks a frame and borrows everything from it, [`Request::into_command`] gives every opcode the
-//! shape of a command, and [`ReplyTo`] remembers how the answer has to look (OP_MSG, OP_REPLY, compressed, checksummed,
-//! or none at all).
+//! In the path of a request this crate is between `server`, which delivers whole frames, and `command`, which sees only
+//! commands: [`decode`] checks a frame and borrows everything from it, [`Request::into_command`] converts every opcode to
+//! a command, and [`ReplyTo`] holds the form of the reply (OP_MSG, OP_REPLY, compressed, checksummed, or none).
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | `header` | the 16 bytes in front of each message |
 //! | `request` | one frame decoded |

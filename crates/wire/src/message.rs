@@ -35,7 +35,7 @@ pub struct Message<'a> {
     pub sequences: Vec<Sequence<'a>>,
 }
 
-/// The documents of one kind 1 section. They stand in for an array field `name` of the body.
+/// The documents of one kind 1 section, which replace an array field `name` of the body.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequence<'a> {
     pub name: &'a str,
@@ -183,7 +183,7 @@ fn sequence<'a>(rest: &mut Bytes<'a>, sender: &Sender) -> Result<Sequence<'a>, E
     Ok(Sequence { name, bytes, count })
 }
 
-/// Who is told about a fault, and how.
+/// Sender of a frame, for error replies.
 struct Sender {
     header: Header,
     flags: u32,

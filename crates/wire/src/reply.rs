@@ -1,11 +1,11 @@
-//! Answers, in the form their request asks for.
+//! Replies, in the form that their request asks for.
 
 use arbor_bson::{Doc, DocBuf};
 
 use crate::message::Outgoing;
 use crate::{Compressor, Refusal, compress, legacy};
 
-/// What an answer needs to know of its request. It outlives the request's frame.
+/// Properties of a request that its reply depends on. It outlives the request's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyTo {
     pub request_id: i32,
@@ -24,7 +24,7 @@ pub enum Form {
     Nothing,
 }
 
-/// Where an answer under construction begins in its buffer.
+/// Offsets of a reply under construction in its buffer.
 #[derive(Debug)]
 #[must_use]
 pub struct Start {
@@ -40,7 +40,7 @@ impl ReplyTo {
         self.form != Form::Nothing
     }
 
-    /// Appends the whole answer to `out`; nothing when no answer is wanted.
+    /// Appends the whole reply to `out`; nothing if none is requested.
     pub fn encode(&self, reply_id: i32, reply: Doc<'_>, out: &mut Vec<u8>) {
         self.encode_with(reply_id, false, reply, out);
     }

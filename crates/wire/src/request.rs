@@ -8,17 +8,17 @@ use crate::{
     Sequence, compress, legacy, message, must_not_be_compressed,
 };
 
-/// What one connection keeps between its frames: the buffer compressed frames are unpacked into.
+/// Buffer that one connection keeps between its frames, for unpacking compressed frames.
 #[derive(Debug, Default)]
 pub struct Scratch {
     plain: Vec<u8>,
 }
 
-/// A buffer larger than this is given back behind its frame.
+/// A buffer larger than this is released after its frame.
 const SCRATCH_KEPT_BYTES: usize = 64 * 1024;
 
 impl Scratch {
-    /// Gives a large buffer back. To be called behind each request.
+    /// Releases a large buffer. To be called after each request.
     pub fn trim(&mut self) {
         if self.plain.capacity() > SCRATCH_KEPT_BYTES {
             self.plain = Vec::new();
@@ -26,7 +26,7 @@ impl Scratch {
     }
 }
 
-/// What a connection may send at present.
+/// Current limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Frames longer than this are refused; 16 KB before authentication.
@@ -94,7 +94,7 @@ impl Command<'_> {
     }
 }
 
-/// What a compressed frame says that it unpacks to; 0 of any other.
+/// Returns the uncompressed size that a compressed frame announces; 0 for any other frame.
 pub fn unpacked_bytes(frame: &[u8]) -> usize {
     match Header::parse(frame) {
         Ok(header) if header.opcode == Opcode::Compressed as i32 => compress::announced_bytes(frame).unwrap_or(0),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::value::Kind;
-use super::{Given, Refused, Settings, file, settle, table};
+use super::{RawSetting, Refused, Settings, file, settle, table};
 
 /// `arbor serve`.
 pub fn serve_command() -> Command {
@@ -37,8 +37,8 @@ pub fn read(matches: &ArgMatches) -> Result<Settings, Refused> {
     settle(from_file, flags)
 }
 
-fn given(row: &'static table::Row, matches: &ArgMatches) -> Result<Vec<Given>, Refused> {
-    let plain = |value: String| Given { row, written: row.flag.to_owned(), parameter: None, value };
+fn given(row: &'static table::Row, matches: &ArgMatches) -> Result<Vec<RawSetting>, Refused> {
+    let plain = |value: String| RawSetting { row, written: row.flag.to_owned(), parameter: None, value };
     if row.is_set_parameter() {
         return matches.get_many::<String>(row.flag).into_iter().flatten().map(|text| parameter(row, text)).collect();
     }
@@ -53,8 +53,8 @@ fn given(row: &'static table::Row, matches: &ArgMatches) -> Result<Vec<Given>, R
     })
 }
 
-fn parameter(row: &'static table::Row, text: &str) -> Result<Given, Refused> {
+fn parameter(row: &'static table::Row, text: &str) -> Result<RawSetting, Refused> {
     let (name, value) =
         text.split_once('=').ok_or_else(|| Refused(format!("Illegal option assignment: \"{text}\"")))?;
-    Ok(Given { row, written: row.flag.to_owned(), parameter: Some(name.to_owned()), value: value.to_owned() })
+    Ok(RawSetting { row, written: row.flag.to_owned(), parameter: Some(name.to_owned()), value: value.to_owned() })
 }

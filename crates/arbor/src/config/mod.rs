@@ -4,12 +4,12 @@
 //! |---|---|
 //! | `table` | the one table: flag, YAML key, old key, what it does |
 //! | `command_line` | flags to `(row, value)` pairs |
-//! | `file` | a configuration file to `(row, value)` pairs; tells YAML from the old form by its content |
+//! | `file` | a configuration file to `(row, value)` pairs; detects YAML or the old form by its content |
 //! | `yaml`, `old_form` | the two forms, flattened to dotted keys |
 //! | `nested` | settings as documents |
-//! | `settings` | what the server is started with |
+//! | `settings` | the resulting settings of the server |
 //!
-//! Every key of the table is answered: applied, mapped to something near, or ignored with a warning in the log. A key that
+//! Every key of the table is handled: applied, mapped to something near, or ignored with a warning in the log. A key that
 //! is not in the table refuses the start.
 
 mod command_line;
@@ -37,7 +37,7 @@ impl std::fmt::Display for Refused {
 
 /// One setting as the user wrote it. `parameter` is the name behind `setParameter`.
 #[derive(Clone)]
-struct Given {
+struct RawSetting {
     row: &'static table::Row,
     written: String,
     parameter: Option<String>,
@@ -45,12 +45,12 @@ struct Given {
 }
 
 /// Settings from a configuration file (if there is one) and from flags, which win.
-fn settle(from_file: Vec<Given>, from_flags: Vec<Given>) -> Result<Settings, Refused> {
-    let overridden = |given: &Given| {
+fn settle(from_file: Vec<RawSetting>, from_flags: Vec<RawSetting>) -> Result<Settings, Refused> {
+    let overridden = |given: &RawSetting| {
         from_flags.iter().any(|flag| std::ptr::eq(flag.row, given.row) && flag.parameter == given.parameter)
     };
     let mut settings = Settings::default();
-    let kept: Vec<Given> = from_file.into_iter().filter(|given| !overridden(given)).collect();
+    let kept: Vec<RawSetting> = from_file.into_iter().filter(|given| !overridden(given)).collect();
     for given in kept.into_iter().chain(from_flags) {
         table::apply(&mut settings, &given)?;
     }
@@ -230,7 +230,7 @@ storage.rocksdb.configString: "write_buffer_size=16m;max_write_buffer_number=4;s
         for row in table::rows() {
             assert!(!row.flag.is_empty() || !row.yaml.is_empty());
             for name in [row.flag, row.yaml].into_iter().filter(|name| !name.is_empty()) {
-                assert!(seen.insert(name), "{name} stands in the table twice");
+                assert!(seen.insert(name), "{name} is in the table twice");
             }
         }
         serve_command().debug_assert();

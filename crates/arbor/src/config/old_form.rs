@@ -2,7 +2,7 @@
 
 use super::Refused;
 
-/// Whether the text is in this form: its first line that says something has a `=` and no `:` before it.
+/// Returns true if the text has this form: its first line with content has a `=` and no `:` before it.
 pub fn is_old_form(text: &str) -> bool {
     lines(text).next().is_some_and(|(_, line)| match (line.find('='), line.find(':')) {
         (Some(equals), Some(colon)) => equals < colon,
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_form_is_told_by_content() {
+    fn the_form_is_detected_by_content() {
         for (text, expect) in [
             ("dbpath = /d", true),
             ("# comment\n\ndbpath=/d:e", true),

@@ -1,4 +1,4 @@
-//! What the server is started with.
+//! Settings of the server.
 
 use std::path::PathBuf;
 
@@ -23,22 +23,22 @@ pub struct Settings {
     pub engine: Option<String>,
     /// Options for engines by their own names, in the order given; each engine takes those it knows.
     pub engine_options: Vec<(String, String)>,
-    /// What all memory of the process is taken from; `None`: the usual part of the machine's or of the control group's.
+    /// Memory limit of the whole process; `None`: a fixed part of the memory of the machine or the control group.
     pub memory_limit: Option<u64>,
-    /// Of the default engine: the last flag of any.
+    /// Cache of the default engine: the last flag of any.
     pub cache_bytes: Option<u64>,
-    /// Of an engine by its own flag; the last counts.
+    /// Cache of an engine by its own flag; the last counts.
     pub cache_bytes_of: Vec<(&'static str, u64)>,
     pub commit_interval_ms: u64,
     pub checkpoint_seconds: u64,
-    /// The same, if it was given: engines that make checkpoints by themselves take it.
+    /// Like `checkpoint_seconds`, if it was given: engines that make checkpoints by themselves use it.
     pub checkpoint_seconds_given: Option<u64>,
     pub slow_ms: i32,
     pub slow_sample_rate: f64,
     pub parameters: Vec<(String, String)>,
     /// Name of the replica set; `None`: a standalone.
     pub replica_set: Option<String>,
-    /// How much of the log stands in `local.oplog.rs`.
+    /// Size and retention of `local.oplog.rs`.
     pub oplog: OplogSettings,
     /// Prints a connection string and a first session even when standard output is no terminal.
     pub welcome: bool,
@@ -47,17 +47,17 @@ pub struct Settings {
     pub given: Vec<(String, ParsedValue)>,
 }
 
-/// What was given of it.
+/// Oplog settings that were given.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OplogSettings {
     pub megabytes: Option<u64>,
-    /// What is younger stays, whatever its size.
+    /// Younger entries are kept, whatever their size.
     pub hours_min: Option<f64>,
-    /// TokuMX: what is older goes, whatever its size.
+    /// TokuMX: older entries are removed, whatever their size.
     pub hours_max: Option<f64>,
 }
 
-/// A key that was not applied as it stands.
+/// A setting that was ignored or adjusted.
 #[derive(Clone, Debug)]
 pub struct Warning {
     pub key: String,

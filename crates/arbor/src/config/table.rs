@@ -5,7 +5,7 @@
 
 use super::settings::Settings;
 use super::value::{Kind, ParsedValue};
-use super::{Given, Refused};
+use super::{RawSetting, Refused};
 
 pub struct Row {
     /// Without the dashes; empty when there is no flag.
@@ -46,7 +46,7 @@ const NO_SHARDING: &str =
     "not in this build yet; refusing to start as a standalone where a part of a sharded cluster was asked for";
 const NO_AUTH: &str = "not in this build yet; refusing to start open where access control was asked for";
 const NO_TLS: &str = "not in this build yet; refusing to start without the encryption that was asked for";
-/// With less there is room for hardly one statement beside the server itself.
+/// With less, one statement hardly fits in addition to the server itself.
 const MEMORY_LIMIT_MIN: u64 = 64 << 20;
 const NO_JOURNAL_COMPRESSION: &str = "Arbor's log is not compressed yet";
 
@@ -141,7 +141,7 @@ static ROWS: &[Row] = &[
 
     // replication and sharding
     row("replSet", "replication.replSetName", Text, Apply(replica_set), "Name of the replica set that this server is the member of (see rs.initiate)"),
-    row("oplogSize", "replication.oplogSizeMB", Kind::Number { min: 1, max: 1 << 30 }, Apply(|s, v| { s.oplog.megabytes = Some(int(v) as u64); Ok(()) }), "Megabytes of log that stand in local.oplog.rs [default: 5 % of the free space, 990 to 51200]"),
+    row("oplogSize", "replication.oplogSizeMB", Kind::Number { min: 1, max: 1 << 30 }, Apply(|s, v| { s.oplog.megabytes = Some(int(v) as u64); Ok(()) }), "Oplog size in MB [default: 5 % of the free space, 990 to 51200]"),
     row("expireOplogHours", "replication.expireOplogHours", COUNT, Apply(|s, v| { *s.oplog.hours_max.get_or_insert(0.0) += real(v); Ok(()) }), "Hours after which local.oplog.rs forgets, whatever its size (TokuMX)"),
     row("expireOplogDays", "replication.expireOplogDays", COUNT, Apply(|s, v| { *s.oplog.hours_max.get_or_insert(0.0) += 24.0 * real(v); Ok(()) }), ""),
     row("replIndexPrefetch", "replication.secondaryIndexPrefetch", Text, Ignore("a set has one member in this build; nothing is prefetched"), ""),
@@ -163,7 +163,7 @@ static ROWS: &[Row] = &[
     row("wiredTigerEngineConfigString", "storage.wiredTiger.engineConfig.configString", Text, EngineOption("wiredTiger.configString"), ""),
     row("wiredTigerCollectionConfigString", "storage.wiredTiger.collectionConfig.configString", Text, EngineOption("wiredTiger.collectionConfigString"), ""),
     row("wiredTigerIndexConfigString", "storage.wiredTiger.indexConfig.configString", Text, EngineOption("wiredTiger.indexConfigString"), ""),
-    row("wiredTigerStatisticsLogDelaySecs", "storage.wiredTiger.engineConfig.statisticsLogDelaySecs", COUNT, Ignore("figures are read through serverStatus"), ""),
+    row("wiredTigerStatisticsLogDelaySecs", "storage.wiredTiger.engineConfig.statisticsLogDelaySecs", COUNT, Ignore("statistics are read through serverStatus"), ""),
     row("inMemorySizeGB", "storage.inMemory.engineConfig.inMemorySizeGB", Real, Apply(cache_gb), ""),
 
     // RocksDB
@@ -172,7 +172,7 @@ static ROWS: &[Row] = &[
     row("rocksdbMaxWriteMBPerSec", "storage.rocksdb.maxWriteMBPerSec", COUNT, EngineOption("rocksdb.maxWriteMBPerSec"), ""),
     row("rocksdbConfigString", "storage.rocksdb.configString", Text, EngineOption("rocksdb.configString"), ""),
     row("rocksdbCrashSafeCounters", "storage.rocksdb.crashSafeCounters", Switch, Ignore("counts are always kept exact"), ""),
-    row("rocksdbCounters", "storage.rocksdb.counters", Switch, Ignore("figures are read through serverStatus"), ""),
+    row("rocksdbCounters", "storage.rocksdb.counters", Switch, Ignore("statistics are read through serverStatus"), ""),
 
     // the fractal tree
     row("ftreeCacheSizeGB", "storage.ftree.cacheSizeGB", Real, Apply(ftree_cache_gb), "Memory of the fractal tree in GB [default: half of the machine's, less 1 GB]"),
@@ -242,6 +242,7 @@ impl Row {
 
     pub fn value_name(&self) -> &'static str {
         match self.kind {
+            _ if self.flag == "dbpath" => "DIR",
             Kind::Switch => "BOOL",
             Kind::Text => "TEXT",
             Kind::Number { .. } | Kind::Real => "N",
@@ -256,8 +257,8 @@ impl Row {
 }
 
 /// Does what the row says with one given value.
-pub fn apply(settings: &mut Settings, given: &Given) -> Result<(), Refused> {
-    let Given { row, written, parameter, value } = given;
+pub fn apply(settings: &mut Settings, given: &RawSetting) -> Result<(), Refused> {
+    let RawSetting { row, written, parameter, value } = given;
     if let (Action::Parameter, Some(name)) = (&row.action, parameter) {
         settings.parameters.push((name.clone(), value.clone()));
         settings.given.push((format!("setParameter.{name}"), ParsedValue::Text(value.clone())));

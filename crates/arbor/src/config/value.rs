@@ -1,6 +1,6 @@
-//! The text of one setting, read as what the table says it is.
+//! Parsing of one setting, according to its kind in the table.
 
-/// What kind of text a setting takes.
+/// Kind of a setting's text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// A flag without a value; `true` or `false` in files.

@@ -19,14 +19,14 @@ use arbor_store::EngineNames;
 use crate::config::Settings;
 use crate::memory::Sizes;
 
-type Given = (String, String);
+type OptionPair = (String, String);
 
 const ALIASES: &[&str] = &["tokuft", "PerconaFT"];
-/// What trees may be given by an option of the server.
+/// Tree settings that an option of the server may set.
 const TREE_SETTINGS: &[&str] = &["compression", "pageSize", "readPageSize", "fanout", "writeBias"];
 
 /// TokuMX set the defaults of trees by server parameters.
-pub fn option_of_parameter((name, value): &Given) -> Option<Given> {
+pub fn option_of_parameter((name, value): &OptionPair) -> Option<OptionPair> {
     let option = match name.as_str() {
         "defaultCompression" => "ftree.compression",
         "defaultFanout" => "ftree.fanout",
@@ -60,13 +60,13 @@ fn setting<'o>(option: &'o str, prefix: &str) -> Option<&'o str> {
     option.strip_prefix(prefix).filter(|name| TREE_SETTINGS.contains(name))
 }
 
-fn settings(given: &[Given], prefix: &str) -> TreeOptions {
-    let pair = |(option, value): &Given| Some((setting(option, prefix)?.to_owned(), value.clone()));
+fn settings(given: &[OptionPair], prefix: &str) -> TreeOptions {
+    let pair = |(option, value): &OptionPair| Some((setting(option, prefix)?.to_owned(), value.clone()));
     TreeOptions { settings: given.iter().filter_map(pair).collect() }
 }
 
 /// Errors: a setting of trees that the fractal tree refuses.
-pub fn options(cache_bytes: Option<u64>, checkpoint_seconds: Option<u64>, given: &[Given]) -> Result<Options> {
+pub fn options(cache_bytes: Option<u64>, checkpoint_seconds: Option<u64>, given: &[OptionPair]) -> Result<Options> {
     let mut options = Options::new(Arc::new(RealDisk), cache_bytes.unwrap_or_else(usual_cache));
     if let Some(seconds) = checkpoint_seconds {
         options.checkpoint_interval_ms = seconds.max(1) * 1000;
@@ -77,7 +77,7 @@ pub fn options(cache_bytes: Option<u64>, checkpoint_seconds: Option<u64>, given:
     Ok(options)
 }
 
-pub fn names(given: &[Given]) -> Result<EngineNames> {
+pub fn names(given: &[OptionPair]) -> Result<EngineNames> {
     let checked = |prefix| {
         let options = settings(given, prefix);
         settings_of(&options, &Default::default()).map(|_| options)
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use arbor_ftree::Codec;
 
-    fn given(pairs: &[(&str, &str)]) -> Vec<Given> {
+    fn given(pairs: &[(&str, &str)]) -> Vec<OptionPair> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 

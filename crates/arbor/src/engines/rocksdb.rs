@@ -1,4 +1,4 @@
-//! How the settings open RocksDB.
+//! Opening of RocksDB from the settings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use arbor_lab::kv::KvSettings;
 const PREFIX: &str = "rocksdb.";
 const OPTION_STRING: &str = "rocksdb.configString";
 
-/// Whether the option is for this engine; a wrong one is refused when the engine is opened.
+/// Returns true if the option is for this engine; a wrong one is refused when the engine is opened.
 pub fn takes(option: &str) -> bool {
     option.starts_with(PREFIX)
 }
 
-/// What the user should know of an option that is taken.
+/// Returns a warning about an option that is accepted.
 pub fn warning(option: &str, options: &[(String, String)]) -> Option<String> {
     if option != OPTION_STRING {
         return None;
@@ -30,7 +30,7 @@ pub fn open(directory: &Path, cache_bytes: Option<u64>, options: &[(String, Stri
     Ok(Arc::new(RocksEngine::open(directory, RocksOptions { cache_bytes, ..chosen })?))
 }
 
-/// One budget for the cache and the up to four memtables beside it.
+/// Opens RocksDB with one budget for the cache and up to four memtables.
 pub fn open_alone(directory: &Path, settings: &KvSettings) -> Result<Arc<dyn Engine>> {
     let memtable_bytes = (settings.cache_bytes / 16).clamp(1 << 20, 64 << 20);
     let options = RocksOptions {

@@ -19,7 +19,7 @@ use crate::memory::Sizes;
 pub struct Engines {
     /// Made the directory; holds what the server keeps for itself.
     pub home: &'static str,
-    /// Where new collections go that name no engine.
+    /// Engine of new collections that name none.
     pub default: &'static str,
     choices: Vec<EngineChoice>,
 }
@@ -65,7 +65,7 @@ impl Engines {
         refused
     }
 
-    /// What new trees are created with. Errors: an option that an engine refuses.
+    /// Returns the defaults of new trees. Errors: an option that an engine refuses.
     pub fn tree_defaults(&self) -> arbor_engine::Result<TreeDefaults> {
         let engines = self.choices.iter().map(EngineChoice::names).collect::<arbor_engine::Result<_>>()?;
         Ok(TreeDefaults { engines, default: self.default, home: self.home })
@@ -91,7 +91,7 @@ fn not_in_this_build(name: &str) -> Failure {
     Failure::new(BAD_OPTIONS, text)
 }
 
-/// The engine that an option is for, by its name's first part. Options of TokuMX stand without one.
+/// Returns the engine that an option is for, by the first part of its name. Options of TokuMX have no engine part.
 fn owner_of(option: &str) -> &str {
     option.split_once('.').map_or(USUAL, |(engine, _)| engine)
 }

@@ -1,8 +1,8 @@
-//! Measures what is resident, and shrinks the caches of the engines when others need their memory.
+//! Measures the resident memory, and shrinks the caches of the engines when other parts need memory.
 //!
-//! Accounting alone would not hold a limit: small allocations, threads, and what the allocator loses are in no account. So a
-//! thread samples the resident memory, tells the budget, and gives each cache its part of what the budget leaves for them. Near
-//! the limit it has the allocator return what is free, before it believes what it measures.
+//! Accounting alone would not hold a limit: small allocations, threads, and the overhead of the allocator are in no account. So a
+//! thread samples the resident memory, reports it to the budget, and gives each cache its share of what the budget leaves for
+//! them. Near the limit it has the allocator return free memory before it trusts the measurement.
 
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
@@ -24,10 +24,10 @@ const PURGE_PAUSE: Duration = Duration::from_millis(50);
 /// Engines that have a cache which can change its size.
 const ENGINES: &[&str] = &["ftree", "rocksdb", "wiredTiger"];
 
-/// A cache is not changed by less than one part in so many.
+/// Smallest change of a cache: one part in this many.
 const CHANGE_PARTS: u64 = 32;
 
-/// Woken by reservations that the caches are in the way of.
+/// Unparked by reservations that need memory held by the caches.
 static THREAD: OnceLock<Thread> = OnceLock::new();
 
 struct Monitor {
@@ -40,9 +40,9 @@ struct Monitor {
 /// The cache of one engine.
 struct CacheSize {
     engine: &'static str,
-    /// What it was given by the user.
+    /// Bytes configured by the user.
     configured: u64,
-    /// What it was given here at last.
+    /// Bytes set here last.
     given: u64,
 }
 

@@ -13,7 +13,7 @@ use crate::config::Settings;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// What the server, its connections and the operating system need beside the cache.
+/// Memory that the server, its connections and the operating system need in addition to the cache.
 const APART: u64 = GIB;
 const CACHE_MIN: u64 = 64 * MIB;
 /// A smaller cache is of no use to any engine.
@@ -34,17 +34,17 @@ impl Sizes {
 
     fn from(given: Option<u64>, memory: Option<u64>) -> Sizes {
         let limit = given.or(memory.map(|memory| memory / 5 * 4));
-        // a limit that was given stands for the memory that it would be the usual limit of
+        // a given limit implies the memory of which it would be the default limit
         Sizes { limit, memory: given.map(|limit| limit / 4 * 5).or(memory).unwrap_or(0) }
     }
 
-    /// Of the engine that the server has nothing but.
+    /// Returns the cache of the only engine of a server.
     pub fn cache(self) -> u64 {
         let usual = (self.memory.saturating_sub(APART) / 2).max(CACHE_MIN);
         self.bounded_cache(usual)
     }
 
-    /// Of an engine beside others.
+    /// Returns the cache of one of several engines.
     pub fn part_of_cache(self, parts: u64) -> u64 {
         (self.cache() / parts).max(CACHE_LEAST)
     }
@@ -54,7 +54,7 @@ impl Sizes {
         self.limit.map_or(asked, |limit| asked.min((limit / 8 * 5).max(CACHE_LEAST)))
     }
 
-    /// Whether engines should not take what they take by themselves.
+    /// Returns true if engines should use less memory than their defaults.
     pub fn is_small(self) -> bool {
         self.limit.is_some_and(|limit| limit < 2 * GIB)
     }

@@ -6,8 +6,8 @@
 //! rows up to one that cannot be read. Of an engine that does not open comes what the log still holds. Of a tree that is
 //! whole only the records after its state are taken: a log that lost its end would turn rows back to what they were.
 //!
-//! What the catalogue does not know any more does not come back as a collection. `arbor check` on the new directory tells what
-//! is missing.
+//! Data that the catalogue does not list any more is not restored as a collection. `arbor check` on the new directory reports
+//! what is missing.
 
 pub mod engine_rows;
 

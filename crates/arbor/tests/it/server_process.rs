@@ -400,7 +400,7 @@ fn errors_have_mongodbs_codes() {
 }
 
 #[test]
-fn figures_are_counted() {
+fn statistics_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &["--setParameter", "enableTestCommands=1"]);
     let mut client = server.client();
@@ -438,18 +438,18 @@ fn op_insert(namespace: &str, documents: &[DocBuf]) -> Vec<u8> {
 }
 
 #[test]
-fn get_last_error_tells_of_writes_that_have_no_answer() {
+fn get_last_error_reports_unacknowledged_writes() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
     let mut client = server.client();
     let ids = |ids: &[i32]| ids.iter().map(|id| DocBuf::new().with("_id", *id)).collect::<Vec<_>>();
     let ask = DocBuf::new().with("getlasterror", 1i32).with("j", true);
     client.send_raw(&op_insert("test.c", &ids(&[1, 2]))).unwrap();
-    let told = run(&mut client, ask.clone()).unwrap();
-    assert!(matches!(told.get("err"), Some(ValueRef::Null)), "{told:?}");
+    let reply = run(&mut client, ask.clone()).unwrap();
+    assert!(matches!(reply.get("err"), Some(ValueRef::Null)), "{reply:?}");
     client.send_raw(&op_insert("test.c", &ids(&[2]))).unwrap();
-    let told = run(&mut client, ask).unwrap();
-    assert_eq!(int(told.as_doc(), "code"), 11000);
+    let reply = run(&mut client, ask).unwrap();
+    assert_eq!(int(reply.as_doc(), "code"), 11000);
     assert_eq!(found(&mut client, DocBuf::new()), 2);
 }
 

@@ -59,7 +59,7 @@ fn a_killed_server_returns_and_the_run_can_be_repeated() {
     }
     let count = |kind| run.events.iter().filter(|event| event.kind == kind).count();
     assert_eq!((count(EventKind::Kill), count(EventKind::Serving)), (2, 2));
-    // What the server counts is beside what the clients see.
+    // Server-side statistics are recorded along with those of the clients.
     assert!(run.points("ftree", "sync1-c2", "server.engine.diskBytes").count() > 0);
     assert!(run.points("ftree", "sync1-c2", "rss_bytes").all(|point| point.value > 1e6));
     assert_eq!(std::fs::read_dir(&data).unwrap().count(), 0, "the servers' directories are gone");

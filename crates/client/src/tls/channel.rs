@@ -89,9 +89,9 @@ impl Channel {
         let taken = self.connection.read_tls(&mut rest)?;
         self.given += taken;
         if let Err(error) = self.connection.process_new_packets() {
-            // The server learns why it is left; that it cannot be told changes nothing.
+            // Sends the alert with the reason to the server; a failure to send it changes nothing.
             let _ = self.flush();
-            return Err(refusal::told(&error, self.tls.options()));
+            return Err(refusal::of_handshake(&error, self.tls.options()));
         }
         // Answers to requests of TLS itself, such as new keys.
         self.flush()?;

@@ -30,13 +30,13 @@ pub(super) fn certificate_and_key(
         pem::Error::NoItemsFound if holds(&bytes, b"ENCRYPTED") => {
             wrong(&"its key is encrypted, which is not supported (openssl pkey writes it plain)")
         }
-        pem::Error::NoItemsFound => wrong(&"it holds no private key; certificate and key stand in one file, in PEM"),
+        pem::Error::NoItemsFound => wrong(&"it holds no private key; certificate and key must be in one file, in PEM"),
         error => wrong(&error),
     })?;
     Ok((chain, key))
 }
 
-/// What `rustls` says to a certificate with its key.
+/// Returns the text of `rustls`'s error for a certificate with its key.
 pub(super) fn wrong_key(path: &Path, error: &rustls::Error) -> String {
     let what = match error {
         rustls::Error::InconsistentKeys(_) => "its key is not the key of its certificate".to_owned(),

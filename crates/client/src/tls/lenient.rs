@@ -13,8 +13,8 @@ use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 pub(super) enum Lenient {
     /// An authority has to have signed it, for whatever name.
     AnyName { roots: Arc<RootCertStore>, algorithms: WebPkiSupportedAlgorithms },
-    /// Whoever it is. That the server holds the key of such a certificate would prove nothing, so its signature is not
-    /// looked at either: certificates that cannot be read would be refused by that.
+    /// Any certificate. A proof that the server holds its key would be worthless, so the signature is not verified
+    /// either: verification would reject certificates that cannot be parsed.
     Anything { algorithms: WebPkiSupportedAlgorithms },
 }
 

@@ -42,7 +42,7 @@ pub struct TlsOptions {
     pub trust: Trust,
 }
 
-/// Options whose files are read. Connections of one `Tls` share that, and may go on with each other's TLS sessions.
+/// Options with their files loaded. Connections that share one `Tls` may resume each other's TLS sessions.
 #[derive(Clone)]
 pub struct Tls {
     options: Arc<TlsOptions>,

@@ -29,8 +29,8 @@ pub(super) fn in_handshake(error: ClientError) -> ClientError {
     }
 }
 
-/// What `rustls` found or was told by the server.
-pub(super) fn told(error: &Error, options: &TlsOptions) -> ClientError {
+/// Converts an error that `rustls` detected or received from the server.
+pub(super) fn of_handshake(error: &Error, options: &TlsOptions) -> ClientError {
     ClientError::Tls(match error {
         Error::InvalidCertificate(why) => certificate(why, options),
         Error::AlertReceived(alert) => by_server(*alert, options.certificate_key_file.as_deref()),
@@ -87,7 +87,7 @@ fn distance(from: UnixTime, to: UnixTime) -> String {
     }
 }
 
-/// Servers say the same for many reasons; the one that users meet is the client's certificate.
+/// Returns the text of a server's alert. Servers send the same alert for many reasons; the usual one is the client's certificate.
 fn by_server(alert: AlertDescription, own: Option<&Path>) -> String {
     use AlertDescription as A;
     match (alert, own) {

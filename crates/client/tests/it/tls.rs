@@ -95,10 +95,10 @@ impl World {
     }
 }
 
-/// How a server shows itself.
+/// Behaviour of a test server.
 struct Manners<'a> {
     identity: Identity,
-    /// Who has to have signed the certificates of its clients.
+    /// Authority that must have signed the certificates of its clients.
     clients: Option<&'a Authority>,
     version: &'static SupportedProtocolVersion,
 }
@@ -207,7 +207,7 @@ fn a_certificate_by_an_authority_for_the_host_is_trusted() {
         world.accepted(port, OURS);
         world.accepted(port, "&ssl=true&tlsCAFile=@ours.pem&tlsAllowInvalidCertificates=false");
         world.accepted(port, &format!("{OURS}&compressors=snappy"));
-        // Of `Tls` that is shared, the later connections go on with sessions of the first.
+        // Connections that share a `Tls` resume sessions of the first.
         let uri = format!("mongodb://{HOST}:{port}/?tls=true&tlsCAFile={}", world.path("ours.pem").display());
         let uri = arbor_client::Uri::parse(&uri).unwrap();
         for _ in 0..3 {
@@ -220,7 +220,7 @@ fn a_certificate_by_an_authority_for_the_host_is_trusted() {
 }
 
 #[test]
-fn a_certificate_that_is_not_trusted_is_told_with_the_reason() {
+fn an_untrusted_certificate_is_reported_with_the_reason() {
     let world = World::new();
     let check = |identity: Identity, options: &str, expect: &[&str]| {
         world.refused(Manners::with(identity).serve(), options, expect);
@@ -306,7 +306,7 @@ fn a_server_without_tls_is_found_out() {
 }
 
 #[test]
-fn files_that_are_not_good_are_told() {
+fn invalid_files_are_reported() {
     let world = World::new();
     let (pem, other) = (Identity::new("client", NOW, &world.ours).pem(), Identity::new("client", NOW, &world.ours).key);
     let certificate = pem.split("-----BEGIN PRIVATE").next().unwrap();

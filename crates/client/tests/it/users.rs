@@ -1,4 +1,4 @@
-//! The client shows who it is to a server of a few lines that knows one user, and that computes its half of SCRAM itself.
+//! The client authenticates at a server of a few lines that knows one user, and that computes its half of SCRAM itself.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -13,13 +13,13 @@ use sha2::{Digest, Sha256};
 
 const USER: &str = "lab@home";
 const PASSWORD: &str = "p:%/ss";
-/// Of `lab@home:mongo:p:%/ss`, by md5sum.
+/// MD5 of `lab@home:mongo:p:%/ss`, by md5sum.
 const MD5: &str = "17c1dd7a037f3e5d7ddd4c4a5a122cb9";
 const SALT: &[u8] = b"0123456789abcdef";
 const ROUNDS: u32 = 4096;
 const AUTHENTICATION_FAILED: i32 = 18;
 
-/// What the server does.
+/// Behaviour of the test server.
 #[derive(Clone, Copy, Default)]
 struct Manners {
     /// Answers hello without the user's mechanisms, and knows SHA-1 alone.
@@ -95,7 +95,7 @@ impl Conversation {
     fn judge(&mut self, payload: &str) -> DocBuf {
         let (bare, proof) = payload.split_once(",p=").unwrap();
         let message = format!("{},{bare}", self.said);
-        let (wanted, signature) = if self.sha1 {
+        let (expected, signature) = if self.sha1 {
             let salted = pbkdf2::pbkdf2_hmac_array::<sha1::Sha1, 20>(MD5.as_bytes(), SALT, ROUNDS);
             let key = hmac1(&salted, b"Client Key");
             let mask = hmac1(&sha1::Sha1::digest(&key), message.as_bytes());
@@ -109,7 +109,7 @@ impl Conversation {
         if self.manners.false_server {
             return said("v=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", true);
         }
-        if BASE64_STANDARD.decode(proof).unwrap() != wanted {
+        if BASE64_STANDARD.decode(proof).unwrap() != expected {
             return refusal(AUTHENTICATION_FAILED, "Authentication failed.");
         }
         (self.over, self.authenticated) = (true, !self.manners.chatty);
@@ -167,7 +167,8 @@ fn a_wrong_password_is_named_with_the_servers_code() {
     for (options, mechanism) in [("", "SCRAM-SHA-256"), ("&authMechanism=SCRAM-SHA-1", "SCRAM-SHA-1")] {
         let error = connect(Manners::default(), "lab%40home:wrong", options).unwrap_err();
         assert_eq!(error.code(), Some(AUTHENTICATION_FAILED));
-        let expect = format!("user people.lab@home is not let in: Authentication failed. (code 18, {mechanism})");
+        let expect =
+            format!("authentication failed for user people.lab@home: Authentication failed. (code 18, {mechanism})");
         assert_eq!(error.to_string(), expect);
     }
 }

@@ -1,14 +1,14 @@
-//! What a member of a replica set does with its data; the member itself is the crate `repl`.
+//! Replica set operations on the member's data; the member itself is the crate `repl`.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `office` | taking and leaving the office of primary |
-//! | `kept` | what a member keeps of its own in collections |
+//! | `primary` | becoming primary and stepping down |
+//! | `local_settings` | settings that a member stores in collections |
 //! | `status` | `replSetGetStatus` |
 
-mod kept;
-mod office;
+mod local_settings;
+mod primary;
 mod status;
 
-pub(crate) use kept::OplogSize;
-pub(crate) use office::note_noop;
+pub(crate) use local_settings::OplogSize;
+pub(crate) use primary::note_noop;

@@ -94,7 +94,7 @@ pub fn pipeline_of_find(spec: &FindSpec<'_>) -> ArrayBuf {
     pipeline
 }
 
-/// What a pipeline over such documents is run with.
+/// Returns the specification of a pipeline over such documents.
 pub fn aggregate_spec<'a>(call: &Call<'_>, namespace: Namespace, pipeline: &'a ArrayBuf) -> AggregateSpec<'a> {
     AggregateSpec {
         namespace,

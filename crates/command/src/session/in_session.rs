@@ -1,4 +1,5 @@
-//! One command with its session: checked out before it runs; given back, with what became of the transaction, after it.
+//! One command with its session: the session is checked out before the command runs, and released after it with the outcome of
+//! the transaction.
 
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_protocol::CommandInfo;
@@ -15,7 +16,7 @@ use super::{CONNECTION, SessionId};
 use crate::connection::Bound;
 use crate::{Commands, Connection, Error, Result};
 
-/// What a session keeps between the operations of a transaction.
+/// Transaction state that a session holds between operations.
 pub type Work = OpenTransaction;
 
 pub struct InSession<'s> {
@@ -100,7 +101,7 @@ impl<'s> InSession<'s> {
         is_write.then(|| Statements { journal: self.out.journal(), post_image: self.post_image })
     }
 
-    /// What the statements run in. `statements` is the journal of a retryable write.
+    /// Returns the scope in which the statements run. `statements` is the journal of a retryable write.
     pub fn scope<'a>(&'a self, statements: Option<&'a Statements<'a>>) -> Scope<'a> {
         let scope = Scope::of(&self.server.database);
         match (self.out.work(), statements) {
@@ -120,7 +121,7 @@ impl<'s> InSession<'s> {
     ) -> Result<()> {
         match self.out.intent() {
             Intent::Write => {
-                self.tell_retried(reply);
+                self.append_retried(reply);
                 return outcome;
             }
             Intent::Commit => {
@@ -175,8 +176,8 @@ impl<'s> InSession<'s> {
         }
     }
 
-    /// `retriedStmtIds`.
-    fn tell_retried(&self, reply: &mut DocBuf) {
+    /// Appends `retriedStmtIds`.
+    fn append_retried(&self, reply: &mut DocBuf) {
         let retried = self.out.journal().retried();
         let Some(first) = retried.first() else { return };
         self.server.sessions.statistics().retried_commands.add(1);
@@ -218,7 +219,7 @@ fn check_out<'s>(
     }
 }
 
-/// Whether a statement of a write command failed, which ends the transaction.
+/// Returns true if a statement of a write command failed, which aborts the transaction.
 fn has_errors(reply: &DocBuf) -> bool {
     reply.get("writeErrors").is_some() || matches!(reply.get("nErrors"), Some(ValueRef::Int32(1..)))
 }

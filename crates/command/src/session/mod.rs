@@ -7,7 +7,7 @@
 //! | `statements` | statements of retryable writes, and their answers as bytes |
 //! | `collections` | `config.transactions` and its like, which are views of the session journal |
 //! | `upkeep` | what is done now and then: transactions and sessions that have expired |
-
+//! | `upkeep` | periodic session maintenance: expiry of transactions and sessions |
 pub mod collections;
 mod in_session;
 pub mod rules;
@@ -22,10 +22,10 @@ pub use in_session::{InSession, Work};
 /// All sessions of this server.
 pub type Sessions = arbor_session::Sessions<Work>;
 
-/// A connection tells about its session again after this time, so that requests do not meet at a lock.
+/// A connection refreshes its session again after this time, so that requests do not contend for a lock.
 pub const REFRESH: Duration = Duration::from_secs(60);
 
-/// The digest of sessions that belong to a connection (TokuMX's transactions) and are shown to nobody.
+/// User digest of sessions that belong to a connection (TokuMX's transactions); they are never listed.
 pub const CONNECTION: [u8; 32] = [0; 32];
 
 /// A session as cursors carry it.

@@ -1,4 +1,4 @@
-//! What may run inside a multi-document transaction, and what an operation of one may say.
+//! Commands and options that are allowed inside a multi-document transaction.
 
 use arbor_bson::{Code, Doc, ValueRef};
 use arbor_protocol::CommandInfo;
@@ -29,8 +29,8 @@ const IN_TRANSACTION: &[&str] = &[
     "update",
 ];
 
-/// Commands that tell of the server; not first in a transaction.
-const TELLING: &[&str] =
+/// Commands that report on the server; not allowed first in a transaction.
+const INFORMATIONAL: &[&str] =
     &["buildInfo", "buildinfo", "connectionStatus", "hello", "isMaster", "ismaster", "killCursors", "ping"];
 
 /// Stages that read or write what no transaction covers.
@@ -46,7 +46,7 @@ const NOT_IN_TRANSACTION: &[&str] = &[
     "$planCacheStats",
 ];
 
-/// Whether a command is one that runs inside a transaction.
+/// Returns true if a command may run inside a transaction.
 pub fn runs_in_transaction(command: &str) -> bool {
     IN_TRANSACTION.contains(&command)
 }
@@ -73,7 +73,7 @@ pub fn check(
     if ends {
         return Ok(());
     }
-    if matches!(db, "admin" | "config" | "local") && info.name != "bulkWrite" && !TELLING.contains(&info.name) {
+    if matches!(db, "admin" | "config" | "local") && info.name != "bulkWrite" && !INFORMATIONAL.contains(&info.name) {
         return not_supported(format!("Cannot run command against the '{db}' database in a transaction."));
     }
     check_pipeline(body)?;
@@ -86,13 +86,13 @@ pub fn check(
 }
 
 fn check_command(info: &CommandInfo, intent: Intent) -> Result<()> {
-    if intent == Intent::Begin && TELLING.contains(&info.name) {
+    if intent == Intent::Begin && INFORMATIONAL.contains(&info.name) {
         return not_supported(format!(
             "Cannot run {} as the first operation in a multi-document transaction.",
             info.name
         ));
     }
-    if runs_in_transaction(info.name) || TELLING.contains(&info.name) {
+    if runs_in_transaction(info.name) || INFORMATIONAL.contains(&info.name) {
         return Ok(());
     }
     let more = match info.name {

@@ -17,8 +17,8 @@ const UPDATED: u8 = 1;
 const DELETED: u8 = 2;
 const FOUND: u8 = 3;
 
-/// Of the document of a findAndModify: number, whether the document was there before, `_id` of an upsert, image, whether the
-/// image is that of after the change.
+/// Fields of the document of a findAndModify: number, whether the document existed before, `_id` of an upsert, image, and
+/// whether it is the post-image.
 const FIELDS: [&str; 5] = ["n", "e", "u", "v", "post"];
 
 /// `stmtId`, `stmtIds`.

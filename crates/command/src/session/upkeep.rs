@@ -1,4 +1,4 @@
-//! What is done about sessions now and then.
+//! Periodic session maintenance.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use arbor_protocol::log::{events, now_ms};
 
 use crate::{Commands, session};
 
-/// All sessions are looked at, so not each second.
+/// Seconds between sweeps; a sweep reads all sessions.
 const EXPIRY_EVERY_S: u64 = 60;
 
 impl Commands {
@@ -23,7 +23,7 @@ impl Commands {
         self.database.cursors.kill_transactions_unless(is_open);
     }
 
-    /// Forgets sessions that nobody uses, with what belongs to them. Works now and then only.
+    /// Removes unused sessions with their cursors and transactions. Acts only every `EXPIRY_EVERY_S` seconds.
     pub(crate) fn expire_sessions(&self, now: Instant) {
         if !now.saturating_duration_since(self.started).as_secs().is_multiple_of(EXPIRY_EVERY_S) {
             return;

@@ -1,6 +1,6 @@
 //! Everything that the server writes into its log: one table of events, in the order of their numbers.
 //!
-//! A number names an event for ever, as tools look for it. Those of MongoDB's own events are MongoDB's; ours begin at 9,000,000.
+//! An event id is permanent, since tools search for it. Those of MongoDB's own events are MongoDB's; ours begin at 9,000,000.
 
 use super::{Component, Event};
 
@@ -44,15 +44,15 @@ events! {
     TTL_FAILED = Index 5_400_703 "Error running TTL job on collection",
     BAD_FRAME = Network 9_000_001 "Connection closed for a bad frame",
     REQUEST_PANICKED = Command 9_000_002 "Request failed by a panic",
-    SETTING_NOT_APPLIED = Control 9_000_010 "A setting is not applied as it stands",
+    SETTING_NOT_APPLIED = Control 9_000_010 "Option ignored or adjusted",
     RECOVERED = Recovery 9_000_011 "Recovery done",
-    ENGINE_UNAVAILABLE = Storage 9_000_012 "A storage engine is not available, nor is what lives there",
-    FEWER_CONNECTIONS = Network 9_000_013 "Fewer connections than asked for are taken, so that descriptors are left for log and engines",
-    LOW_ON_SPACE = Storage 9_000_014 "The device of the data directory is full. Its reserve is given up: deletions, drops and checkpoints work, other \
-             writes are refused",
-    SPACE_AGAIN = Storage 9_000_015 "There is space on the device again. The reserve is taken back, and writes go on",
+    ENGINE_UNAVAILABLE = Storage 9_000_012 "Storage engine unavailable; its collections are offline",
+    FEWER_CONNECTIONS = Network 9_000_013 "Connection limit lowered to leave descriptors for the log and the engines",
+    LOW_ON_SPACE = Storage 9_000_014 "The device of the data directory is full. The space reserve was released: deletions, drops and checkpoints work, other \
+    writes are refused",
+    SPACE_AGAIN = Storage 9_000_015 "There is space on the device again. The space reserve was restored, and writes are accepted",
     EXPIRED_SESSIONS_KEPT = Command 9_000_016 "Rows of expired sessions could not be deleted",
-    ROLE_NOT_WRITTEN = Repl 9_000_020 "Cannot write what belongs to a new role or configuration",
+    ROLE_NOT_WRITTEN = Repl 9_000_020 "Cannot write the entries of a new role or configuration",
 }
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
         for pair in ALL.windows(2) {
             assert!(
                 pair[0].id < pair[1].id,
-                "{} {:?} stands before {} {:?}",
+                "{} {:?} precedes {} {:?}",
                 pair[0].id,
                 pair[0].message,
                 pair[1].id,

@@ -44,7 +44,7 @@ pub enum Component {
     Write,
 }
 
-/// One event: a number that names it for ever, and its text.
+/// One event: its permanent id, and its text.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     pub component: Component,
@@ -73,7 +73,7 @@ enum Output {
         file: File,
         path: PathBuf,
     },
-    /// Tests look at the kept lines.
+    /// No output; tests read the kept lines.
     Nowhere,
 }
 
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotated_file_begins_anew() {
+    fn a_rotated_file_begins_empty() {
         let directory = std::env::temp_dir().join(format!("arbor-log-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("server.log");

@@ -14,7 +14,7 @@ use arbor_server::{
 };
 
 struct Toy {
-    /// What those of opcode 7 wait for.
+    /// Event that requests of opcode 7 wait for.
     news: Arc<AtomicBool>,
 }
 
@@ -121,12 +121,12 @@ impl Running {
         stream
     }
 
-    fn figures_once(&self, done: impl Fn(&NetworkStatistics) -> bool) -> NetworkStatistics {
+    fn statistics_once(&self, done: impl Fn(&NetworkStatistics) -> bool) -> NetworkStatistics {
         let begun = Instant::now();
         loop {
-            let figures = self.metrics.statistics();
-            if done(&figures) || begun.elapsed() > Duration::from_secs(5) {
-                return figures;
+            let statistics = self.metrics.statistics();
+            if done(&statistics) || begun.elapsed() > Duration::from_secs(5) {
+                return statistics;
             }
             std::thread::yield_now();
         }
@@ -165,11 +165,11 @@ fn requests_run_inline_and_on_the_pool() {
         let request = frame(opcode, b"hello");
         assert_eq!(ask(&mut stream, &request).unwrap(), request);
     }
-    let figures = server.metrics.statistics();
-    assert_eq!((figures.requests, figures.requests_pooled, figures.bytes_in), (3, 1, 63));
-    assert_eq!((figures.connections_open, figures.connections_created), (1, 1));
+    let statistics = server.metrics.statistics();
+    assert_eq!((statistics.requests, statistics.requests_pooled, statistics.bytes_in), (3, 1, 63));
+    assert_eq!((statistics.connections_open, statistics.connections_created), (1, 1));
     drop(stream);
-    assert_eq!(server.figures_once(|f| f.connections_open == 0).connections_open, 0);
+    assert_eq!(server.statistics_once(|f| f.connections_open == 0).connections_open, 0);
 }
 
 #[test]
@@ -321,8 +321,8 @@ fn too_many_connections_are_refused() {
     let mut kept: Vec<TcpStream> = (0..2).map(|_| server.connect()).collect();
     kept.iter_mut().for_each(|stream| assert!(ask(stream, &frame(1, b"")).is_some()));
     assert!(ask(&mut server.connect(), &frame(1, b"")).is_none());
-    let figures = server.figures_once(|f| f.connections_rejected == 1);
-    assert_eq!((figures.connections_open, figures.connections_rejected), (2, 1));
+    let statistics = server.statistics_once(|f| f.connections_rejected == 1);
+    assert_eq!((statistics.connections_open, statistics.connections_rejected), (2, 1));
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn a_stop_lets_running_requests_finish() {
     let (mut busy, mut idle) = (server.connect(), server.connect());
     assert!(ask(&mut idle, &frame(1, b"")).is_some());
     busy.write_all(&frame(6, b"slow")).unwrap();
-    server.figures_once(|f| f.requests_pooled == 1);
+    server.statistics_once(|f| f.requests_pooled == 1);
     let begun = Instant::now();
     server.stop.now();
     assert!(read_frame(&mut idle).is_none(), "idle connections end at once");
@@ -348,7 +348,7 @@ fn a_thousand_idle_connections_are_served() {
     for stream in streams.iter_mut().step_by(97) {
         assert!(ask(stream, &frame(1, b"x")).is_some());
     }
-    assert_eq!(server.figures_once(|f| f.connections_open == 1000).connections_open, 1000);
+    assert_eq!(server.statistics_once(|f| f.connections_open == 1000).connections_open, 1000);
 }
 
 #[test]
@@ -362,8 +362,8 @@ fn who_waits_for_news_is_woken_by_it_or_answered_in_time() {
     let mut many: Vec<TcpStream> = (0..200).map(|_| server.connect()).collect();
     many.iter_mut().for_each(|stream| stream.write_all(&frame(8, &[])).unwrap());
     drop(many.split_off(150));
-    let figures = server.figures_once(|f| f.connections_open == 151);
-    assert_eq!(figures.connections_open, 151, "who went away is not waited for");
+    let statistics = server.statistics_once(|f| f.connections_open == 151);
+    assert_eq!(statistics.connections_open, 151, "closed connections are not waited for");
     server.bell.ring();
     server.news.store(true, Ordering::SeqCst);
     server.bell.ring();

@@ -95,7 +95,7 @@ impl KillCursors<'_> {
     }
 }
 
-/// How a command's reply becomes an OP_REPLY.
+/// Translation of a command's reply to an OP_REPLY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Back {
     /// The reply itself is the one document.

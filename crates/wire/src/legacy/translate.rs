@@ -58,7 +58,7 @@ impl<'a> Query<'a> {
         (collection == "$cmd").then(|| self.unwrapped())
     }
 
-    /// How the reply goes back.
+    /// Returns the translation of the reply.
     pub fn back(&self) -> Back {
         let pseudo = self.namespace.split_once('.').is_some_and(|(_, collection)| collection.starts_with("$cmd"));
         if pseudo || self.explains() { Back::Command } else { Back::Cursor }
@@ -149,8 +149,8 @@ fn find_command(query: &Query<'_>, collection: &str) -> DocBuf {
     find
 }
 
-/// The find field for a modifier beside `$query`. `$snapshot` and `$maxScan` went away with MongoDB 4.0 and 4.2; the
-/// first is what a find does anyway, the second was a guard.
+/// Returns the find field for a modifier at the level of `$query`. `$snapshot` and `$maxScan` were removed in MongoDB 4.0 and 4.2;
+/// the first is the default behaviour of a find, the second was a guard.
 fn find_field(modifier: &str) -> Option<&'static str> {
     Some(match modifier {
         "$orderby" | "orderby" => "sort",

@@ -28,7 +28,7 @@ fn sequence(name: &str, docs: &[DocBuf]) -> Vec<u8> {
     out
 }
 
-/// What the server would do: "ok", "close", or "answer CODE".
+/// Returns the server's reaction: "ok", "close", or "answer CODE".
 fn verdict(frame: &[u8]) -> String {
     match decode(frame, &mut Scratch::default(), Limits::default()).and_then(|request| request.into_command().map(drop))
     {

@@ -67,7 +67,7 @@ fn queries_become_find() {
 }
 
 #[test]
-fn modifiers_beside_the_query() {
+fn modifiers_at_the_level_of_the_query() {
     let by_a = DocBuf::new().with("a", -1);
     let wrapped = DocBuf::new()
         .with("$query", &id(1))

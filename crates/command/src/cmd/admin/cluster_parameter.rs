@@ -34,7 +34,7 @@ pub fn set(call: &mut Call<'_>) -> Result<()> {
     }
     let seconds = expiry(Field::new("setClusterParameter", name).document(value)?)?;
     let doc = shown(seconds, call.database().transactions.time());
-    call.server.keep(&namespace()?, doc.as_doc())?;
+    call.server.persist(&namespace()?, doc.as_doc())?;
     call.database().images_expiry.store(seconds, Ordering::Relaxed);
     Ok(())
 }
@@ -42,7 +42,7 @@ pub fn set(call: &mut Call<'_>) -> Result<()> {
 pub fn get(call: &mut Call<'_>) -> Result<()> {
     call.only(&["omitInFTDC"])?;
     check_member(call)?;
-    let wanted: Vec<&str> = match call.target() {
+    let requested: Vec<&str> = match call.target() {
         ValueRef::String("*") => vec![CHANGE_STREAMS],
         ValueRef::String(name) => vec![name],
         ValueRef::Array(names) if !names.is_empty() => names
@@ -51,15 +51,15 @@ pub fn get(call: &mut Call<'_>) -> Result<()> {
             .collect::<arbor_protocol::Result<_>>()?,
         _ => return Err(Error::bad_value("Must supply at least one cluster parameter name to getClusterParameter")),
     };
-    if let Some(name) = wanted.iter().find(|name| **name != CHANGE_STREAMS) {
+    if let Some(name) = requested.iter().find(|name| **name != CHANGE_STREAMS) {
         return Err(unknown(name));
     }
     let seconds = call.database().images_expiry.load(Ordering::Relaxed);
-    let own = match kept(call.server)? {
-        Some(kept) => kept,
+    let own = match stored(call.server)? {
+        Some(stored) => stored,
         None => shown(seconds, 0),
     };
-    let parameters: ArrayBuf = wanted.iter().map(|_| &own).collect();
+    let parameters: ArrayBuf = requested.iter().map(|_| &own).collect();
     call.reply.append("clusterParameters", &parameters);
     Ok(())
 }
@@ -67,14 +67,14 @@ pub fn get(call: &mut Call<'_>) -> Result<()> {
 impl Commands {
     /// At the start: what was set before.
     pub fn read_cluster_parameters(&self) -> Result<()> {
-        if let Some(kept) = kept(self)? {
-            self.database.images_expiry.store(expiry(kept.as_doc())?, Ordering::Relaxed);
+        if let Some(stored) = stored(self)? {
+            self.database.images_expiry.store(expiry(stored.as_doc())?, Ordering::Relaxed);
         }
         Ok(())
     }
 }
 
-fn kept(server: &Commands) -> Result<Option<DocBuf>> {
+fn stored(server: &Commands) -> Result<Option<DocBuf>> {
     let filter = DocBuf::new().with("_id", CHANGE_STREAMS);
     let spec = FindSpec { filter: filter.as_doc(), ..FindSpec::new(namespace()?) };
     let found = arbor_query::find(&Scope::of(&server.database), &spec, &Interrupt::never())?;

@@ -12,7 +12,7 @@ const FEATURE_VERSION: &str = "featureCompatibilityVersion";
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let parameters = &call.server.parameters;
     let storage = StorageParameters(&call.server.database.transactions);
-    let (all, detailed) = wanted(call)?;
+    let (all, detailed) = requested(call)?;
     if all {
         call.reply = if detailed { parameters.all_detailed() } else { parameters.all() };
         for (name, value) in storage.all() {
@@ -48,8 +48,8 @@ fn append(reply: &mut DocBuf, name: &str, value: &Value, detailed: bool) {
     };
 }
 
-/// Whether all are asked for, and with their details: `"*"` or `{ allParameters, showDetails }`.
-fn wanted(call: &Call<'_>) -> Result<(bool, bool)> {
+/// Returns whether all parameters are requested, and whether with their details: `"*"` or `{ allParameters, showDetails }`.
+fn requested(call: &Call<'_>) -> Result<(bool, bool)> {
     match call.target() {
         ValueRef::String("*") => Ok((true, false)),
         ValueRef::Document(options) => {

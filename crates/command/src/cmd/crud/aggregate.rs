@@ -174,13 +174,15 @@ fn server_documents(call: &mut Call<'_>, spec: &AggregateSpec<'_>) -> Result<Opt
             let is_at_home = spec.namespace.as_str() == "config.system.sessions";
             sessions(call, call.field(name), options, is_at_home)?
         }
-        ("$collStats", false) => vec![collection_figures(call, &spec.namespace, call.field(name).document(options)?)?],
+        ("$collStats", false) => {
+            vec![collection_statistics(call, &spec.namespace, call.field(name).document(options)?)?]
+        }
         ("$planCacheStats", false) => plan_cache_clear::stats(call, &spec.namespace),
         ("$indexStats", false) if !matches!(options, ValueRef::Document(options) if options.is_empty()) => {
             let text = "The $indexStats stage specification must be an empty object";
             return Err(Error::from(arbor_lang::Error::location(28803, text)));
         }
-        ("$indexStats", false) => index_figures(call, &spec.namespace)?,
+        ("$indexStats", false) => index_statistics(call, &spec.namespace)?,
         _ => return Ok(None),
     };
     Ok(Some(documents))
@@ -207,7 +209,7 @@ fn sessions(call: &Call<'_>, stage: Field<'_>, options: ValueRef<'_>, is_at_home
 }
 
 /// `$collStats`.
-fn collection_figures(call: &Call<'_>, namespace: &Namespace, options: Doc<'_>) -> Result<DocBuf> {
+fn collection_statistics(call: &Call<'_>, namespace: &Namespace, options: Doc<'_>) -> Result<DocBuf> {
     let missing = || {
         let text = format!(
             "Unable to retrieve storageStats in $collStats stage :: caused by :: Collection [{namespace}] not found."
@@ -217,9 +219,9 @@ fn collection_figures(call: &Call<'_>, namespace: &Namespace, options: Doc<'_>) 
     let store = &call.database().store;
     let buckets = store.buckets_of(namespace);
     let collection = store.collection(namespace).or_else(|| buckets.clone());
-    let figures = match (crate::cmd::shared::oplog::figures(call, namespace), &collection) {
-        (Some(figures), _) => figures,
-        (None, collection) => coll_stats::Figures::of(call, collection.as_ref().ok_or_else(missing)?)?,
+    let statistics = match (crate::cmd::shared::oplog::statistics(call, namespace), &collection) {
+        (Some(statistics), _) => statistics,
+        (None, collection) => coll_stats::Statistics::of(call, collection.as_ref().ok_or_else(missing)?)?,
     };
     let mut doc = DocBuf::new().with("ns", namespace.as_str()).with("host", &arbor_protocol::process::host_name());
     doc.append("localTime", ValueRef::DateTime(arbor_protocol::log::now_ms()));
@@ -232,12 +234,12 @@ fn collection_figures(call: &Call<'_>, namespace: &Namespace, options: Doc<'_>) 
                     None => 1,
                 };
                 let shown = match &buckets {
-                    Some(buckets) => crate::cmd::shared::time_series::figures(call, namespace, buckets, scale)?,
-                    None => coll_stats::figures_doc(call, &figures, true, scale),
+                    Some(buckets) => crate::cmd::shared::time_series::statistics(call, namespace, buckets, scale)?,
+                    None => coll_stats::statistics_doc(call, &statistics, true, scale),
                 };
                 doc.append(name, &shown);
             }
-            "count" => drop(doc.append(name, figures.documents as i64)),
+            "count" => drop(doc.append(name, statistics.documents as i64)),
             "latencyStats" => {
                 let histograms = match field.document(value)?.get("histograms") {
                     Some(value) => field.bool(value)?,
@@ -259,7 +261,7 @@ fn collection_figures(call: &Call<'_>, namespace: &Namespace, options: Doc<'_>) 
 }
 
 /// `$indexStats`. Of a time series those of its buckets, under the keys of measurements.
-fn index_figures(call: &Call<'_>, namespace: &Namespace) -> Result<Vec<DocBuf>> {
+fn index_statistics(call: &Call<'_>, namespace: &Namespace) -> Result<Vec<DocBuf>> {
     let store = &call.database().store;
     let Some(collection) = store.collection(namespace).or_else(|| store.buckets_of(namespace)) else {
         return Ok(Vec::new());

@@ -210,12 +210,12 @@ fn run_group(
         Err(error) => vec![Answer { index: first, outcome: Err(error) }],
         Ok(done) => done,
     };
-    let mut goes_on = true;
+    let mut proceed = true;
     for answer in done {
-        goes_on &= answer.outcome.is_ok() || !request.ordered;
+        proceed &= answer.outcome.is_ok() || !request.ordered;
         answers.add(answer)?;
     }
-    Ok(goes_on)
+    Ok(proceed)
 }
 
 struct Group<'g> {
@@ -225,13 +225,13 @@ struct Group<'g> {
     operations: &'g [Operation<'g>],
 }
 
-/// What one operation did.
+/// Result of one operation.
 struct Answer {
     index: usize,
-    outcome: Result<Did>,
+    outcome: Result<OperationEffect>,
 }
 
-enum Did {
+enum OperationEffect {
     Insert,
     Update { matched: u64, modified: u64, upserted: Option<Value> },
     Delete(u64),
@@ -253,10 +253,10 @@ impl Group<'_> {
         call.server.metrics.count(Kind::Insert, spec.documents.len() as u64);
         let outcome = arbor_query::insert(&call.scope().from_statement(self.first), &spec, &call.interrupt)?;
         call.server.metrics.documents.inserted.add(outcome.inserted);
-        // documents are taken in order, so what was not looked at stands at the end
-        let looked_at = outcome.inserted as usize + outcome.errors.len();
+        // documents are taken in order, so those not attempted are at the end
+        let attempted = outcome.inserted as usize + outcome.errors.len();
         let failed: Vec<usize> = outcome.errors.iter().map(|error| error.index).collect();
-        let good = (0..looked_at).filter(|index| !failed.contains(index)).map(|index| (index, Did::Insert));
+        let good = (0..attempted).filter(|index| !failed.contains(index)).map(|index| (index, OperationEffect::Insert));
         self.answers(call, good.collect(), outcome.errors)
     }
 
@@ -280,7 +280,10 @@ impl Group<'_> {
         let mut good = Vec::with_capacity(outcome.each.len());
         for each in outcome.each {
             let own = upserted.next_if(|upserted| upserted.index == each.index).map(|upserted| upserted.id);
-            good.push((each.index, Did::Update { matched: each.matched, modified: each.modified, upserted: own }));
+            good.push((
+                each.index,
+                OperationEffect::Update { matched: each.matched, modified: each.modified, upserted: own },
+            ));
         }
         self.answers(call, good, outcome.errors)
     }
@@ -300,15 +303,20 @@ impl Group<'_> {
         call.server.metrics.count(Kind::Delete, spec.deletes.len() as u64);
         let outcome = arbor_query::delete(&call.scope().from_statement(self.first), &spec, &call.interrupt)?;
         call.server.metrics.documents.deleted.add(outcome.deleted);
-        let good = outcome.each.into_iter().map(|(index, deleted)| (index, Did::Delete(deleted)));
+        let good = outcome.each.into_iter().map(|(index, deleted)| (index, OperationEffect::Delete(deleted)));
         self.answers(call, good.collect(), outcome.errors)
     }
 
     /// All that ran, in the order of the operations.
-    fn answers(&self, call: &Call<'_>, good: Vec<(usize, Did)>, bad: Vec<WriteError>) -> Result<Vec<Answer>> {
+    fn answers(
+        &self,
+        call: &Call<'_>,
+        good: Vec<(usize, OperationEffect)>,
+        bad: Vec<WriteError>,
+    ) -> Result<Vec<Answer>> {
         let at = |index: usize| self.first + index;
         let mut answers: Vec<Answer> =
-            good.into_iter().map(|(index, did)| Answer { index: at(index), outcome: Ok(did) }).collect();
+            good.into_iter().map(|(index, effect)| Answer { index: at(index), outcome: Ok(effect) }).collect();
         for WriteError { index, error } in bad {
             let error = call.server.with_namespace(Error::from(error));
             if is_fatal(&error) {
@@ -346,11 +354,11 @@ impl Answers {
                 self.errors += 1;
                 document.append("n", 0i32);
             }
-            Ok(Did::Insert) => {
+            Ok(OperationEffect::Insert) => {
                 self.inserted += 1;
                 document.append("n", 1i32);
             }
-            Ok(Did::Update { matched, modified, upserted }) => {
+            Ok(OperationEffect::Update { matched, modified, upserted }) => {
                 self.matched += matched;
                 self.modified += modified;
                 self.upserted += u64::from(upserted.is_some());
@@ -360,7 +368,7 @@ impl Answers {
                     document.append("upserted", &DocBuf::new().with("_id", id));
                 }
             }
-            Ok(Did::Delete(deleted)) => {
+            Ok(OperationEffect::Delete(deleted)) => {
                 self.deleted += deleted;
                 document.append("n", *deleted as i32);
             }

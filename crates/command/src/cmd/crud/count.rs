@@ -22,7 +22,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Of documents that are no collection.
+/// Counts documents that are not those of a collection.
 fn count_of(spec: &CountSpec<'_>, documents: Vec<DocBuf>) -> Result<u64> {
     let filter = Filter::parse(spec.query, &Context::new(arbor_protocol::log::now_ms()))?;
     let mut found = 0u64;

@@ -44,7 +44,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What `explain` says of a command; `aggregate` with `explain: true` asks as well.
+/// Returns the explain output of a command; also used by `aggregate` with `explain: true`.
 pub fn explain_call(call: &Call<'_>, verbosity: Verbosity) -> Result<DocBuf> {
     let spec = match call.info.name {
         "find" => ExplainSpec::Find(crate::cmd::crud::find::parse(call)?.0),

@@ -40,7 +40,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<FindAndModifySpec<'c>> {
         durability: call.generic.write_concern.durability(),
         bypass_validation: false,
     };
-    let mut wish = Wish::default();
+    let mut modification = Modification::default();
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
@@ -49,24 +49,24 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<FindAndModifySpec<'c>> {
             "fields" => spec.fields = Some(field.document(value)?).filter(|doc| !doc.is_empty()),
             "hint" => spec.hint = crate::cmd::shared::hint::read(field, value)?,
             "let" => spec.let_variables = Some(field.document(value)?),
-            "remove" => wish.remove = field.bool(value)?,
-            "update" => wish.update = Some(value),
-            "new" => wish.new = field.bool(value)?,
-            "upsert" => wish.upsert = field.bool(value)?,
-            "arrayFilters" => wish.array_filters = field.documents(value)?,
+            "remove" => modification.remove = field.bool(value)?,
+            "update" => modification.update = Some(value),
+            "new" => modification.new = field.bool(value)?,
+            "upsert" => modification.upsert = field.bool(value)?,
+            "arrayFilters" => modification.array_filters = field.documents(value)?,
             "collation" => spec.collation = collation(field, value)?,
             "bypassDocumentValidation" => spec.bypass_validation = field.bool(value)?,
             "sampleId" => {}
             _ => return Err(field.unknown().into()),
         }
     }
-    spec.change = wish.change()?;
+    spec.change = modification.change()?;
     Ok(spec)
 }
 
 /// The fields that say what is to be done; not every mix of them makes sense.
 #[derive(Default)]
-struct Wish<'c> {
+struct Modification<'c> {
     remove: bool,
     update: Option<ValueRef<'c>>,
     new: bool,
@@ -74,7 +74,7 @@ struct Wish<'c> {
     array_filters: Vec<Doc<'c>>,
 }
 
-impl<'c> Wish<'c> {
+impl<'c> Modification<'c> {
     fn change(self) -> Result<Change<'c>> {
         let refused = |text: &str| Err(Error::failed_to_parse(text));
         match self.update {
@@ -86,7 +86,7 @@ impl<'c> Wish<'c> {
             }
             None => Ok(Change::Remove),
             Some(update) => {
-                let Wish { upsert, new: return_new, array_filters, .. } = self;
+                let Modification { upsert, new: return_new, array_filters, .. } = self;
                 Ok(Change::Update { update, upsert, return_new, array_filters })
             }
         }

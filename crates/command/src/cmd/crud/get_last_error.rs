@@ -3,7 +3,7 @@
 
 use arbor_bson::{Code, Doc, DocBuf, ValueRef};
 use arbor_protocol::cluster_time::timestamp;
-use arbor_protocol::write_concern::Given;
+use arbor_protocol::write_concern::WriteConcernSpec;
 use arbor_repl::election_id;
 
 use crate::call::Call;
@@ -39,9 +39,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What `w` asks for; answers why the set cannot promise it.
+/// Resolves the requested `w`; returns why the set cannot satisfy it.
 fn resolve(call: &Call<'_>, asked: Doc<'_>, journaled: &mut bool) -> Result<Option<(Code, String)>> {
-    let given = Given::read(asked)?;
+    let given = WriteConcernSpec::read(asked)?;
     let Some(replication) = &call.server.replication else {
         *journaled |= given.on_standalone()?.journaled;
         return Ok(None);

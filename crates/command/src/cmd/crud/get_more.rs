@@ -11,7 +11,7 @@ use crate::call::Call;
 use crate::cmd::shared::cursor_reply::answer_batch;
 use crate::{Error, Result, session};
 
-/// How long a batch waits for documents when the client does not say.
+/// Time for which a batch waits for documents if the client names none.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Errors behind which a driver opens its change stream again where it was.
@@ -27,8 +27,8 @@ const RESUMABLE: &[Code] = &[
     Code::NOT_PRIMARY_OR_SECONDARY,
 ];
 
-/// The error of a command of this kind, with the label that tells drivers to resume. COMPAT: other cursors' errors have it
-/// as well, where nobody asks for it.
+/// Adds the resume label for drivers to the error of a command of this kind. COMPAT: errors of other cursors carry it as well,
+/// without effect.
 pub fn labelled(kind: Kind, mut error: Error) -> Error {
     if kind == Kind::GetMore && RESUMABLE.contains(&error.code) {
         error.labels.push("ResumableChangeStreamError".to_owned());

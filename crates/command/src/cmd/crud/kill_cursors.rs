@@ -6,7 +6,7 @@ use arbor_query::Killed;
 use crate::Result;
 use crate::call::Call;
 
-/// What wire gives OP_KILL_CURSORS as its collection: that opcode names none.
+/// Collection name that `wire` supplies for OP_KILL_CURSORS, which names none.
 const ANY_COLLECTION: &str = "$legacy";
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {

@@ -50,7 +50,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
                 }
             }
             "storageEngine" | "indexOptionDefaults" => drop(options.append(name, field.document(value)?)),
-            // TokuMX took the settings of its trees beside the other options.
+            // TokuMX took the settings of its trees at the top level of the options.
             "compression" | "pageSize" | "readPageSize" | "fanout" => drop(options.append(name, value)),
             "flags" => drop(field.integer(value)?),
             "autoIndexId" | "temp" => drop(field.bool(value)?),
@@ -77,7 +77,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     }
 }
 
-/// What goes with a clustered collection, and what only goes with one.
+/// Checks options that require, or exclude, a clustered collection.
 fn check_together(call: &Call<'_>, options: &DocBuf, capped: &Capped) -> Result<()> {
     let invalid = |text: &str| Err(Error::new(Code::INVALID_OPTIONS, text));
     let clustered = options.get("clusteredIndex").is_some();

@@ -1,4 +1,4 @@
-//! `createIndexes`: reads and writes go on meanwhile.
+//! `createIndexes`: concurrent with reads and writes.
 
 use arbor_bson::DocBuf;
 

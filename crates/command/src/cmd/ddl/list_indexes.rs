@@ -36,7 +36,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     answer_documents(call, namespace, listed, batch_size)
 }
 
-/// How indexes are shown that are being built.
+/// Output format of indexes that are being built.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BuildsWith {
     Nothing,

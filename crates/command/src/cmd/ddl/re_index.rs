@@ -1,4 +1,4 @@
-//! `reIndex`: builds the indexes of a collection anew.
+//! `reIndex`: rebuilds the indexes of a collection.
 
 use arbor_bson::{ArrayBuf, Code};
 

@@ -1,4 +1,4 @@
-//! `collStats`: figures of a collection. Counts and sizes are exact, sizes on disk are the engine's own.
+//! `collStats`: statistics of a collection. Counts and sizes are exact, sizes on disk are the engine's own.
 
 use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
 use arbor_engine::TreeStats;
@@ -19,17 +19,17 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         }
     }
     if let Some(buckets) = call.database().store.buckets_of(&namespace) {
-        call.reply = crate::cmd::shared::time_series::figures(call, &namespace, &buckets, scale)?;
+        call.reply = crate::cmd::shared::time_series::statistics(call, &namespace, &buckets, scale)?;
         return Ok(());
     }
-    if let Some(figures) = crate::cmd::shared::oplog::figures(call, &namespace) {
-        let doc = figures_doc(call, &figures, true, scale);
+    if let Some(statistics) = crate::cmd::shared::oplog::statistics(call, &namespace) {
+        let doc = statistics_doc(call, &statistics, true, scale);
         call.reply = DocBuf::new().with("ns", namespace.as_str()).as_doc().iter().chain(doc.as_doc()).collect();
         return Ok(());
     }
     call.database().store.refuse_view(&namespace)?;
     call.reply.append("ns", namespace.as_str());
-    append_figures(call, &namespace, scale)?;
+    append_statistics(call, &namespace, scale)?;
     Ok(())
 }
 
@@ -43,12 +43,12 @@ pub fn read_scale(field: arbor_protocol::arguments::Field<'_>, value: ValueRef<'
     }
 }
 
-/// Figures of one collection.
+/// Statistics of one collection.
 #[derive(Default)]
-pub struct Figures {
+pub struct Statistics {
     /// Engine of the documents; empty for a collection that is not there.
     pub engine: String,
-    /// Of a capped collection.
+    /// Limits of a capped collection.
     pub capped: Option<CappedBounds>,
     /// The records count as no index, since they are a clustered one.
     pub clustered: bool,
@@ -56,29 +56,29 @@ pub struct Figures {
     pub data_bytes: u64,
     pub disk: TreeStats,
     /// Each secondary index.
-    pub indexes: Vec<IndexFigures>,
+    pub indexes: Vec<IndexStatistics>,
     /// Names of those that are being built.
     pub unfinished: Vec<String>,
 }
 
-pub struct IndexFigures {
+pub struct IndexStatistics {
     pub name: String,
     pub engine: String,
     pub disk: TreeStats,
 }
 
-impl Figures {
+impl Statistics {
     /// Errors: the collection's engine is not available.
-    pub fn of(call: &Call<'_>, collection: &Collection) -> Result<Figures> {
+    pub fn of(call: &Call<'_>, collection: &Collection) -> Result<Statistics> {
         call.database().transactions.engine().check_tree(collection.tree).map_err(arbor_txn::Error::from)?;
-        Figures::reachable(call, collection)
+        Statistics::reachable(call, collection)
     }
 
     /// For sums: what lives on an engine that is not available counts nothing on disk.
-    pub fn reachable(call: &Call<'_>, collection: &Collection) -> Result<Figures> {
+    pub fn reachable(call: &Call<'_>, collection: &Collection) -> Result<Statistics> {
         let transactions = &call.database().transactions;
         let view = transactions.read()?;
-        let mut figures = Figures {
+        let mut statistics = Statistics {
             engine: collection.engine.to_string(),
             capped: collection.capped(),
             clustered: collection.clustered_index().is_some(),
@@ -93,13 +93,13 @@ impl Figures {
                 Some(ValueRef::String(name)) => Some(name.to_owned()),
                 _ => None,
             });
-            figures.unfinished.extend(names);
+            statistics.unfinished.extend(names);
         }
         for index in &collection.indexes {
             let (name, engine) = (index.name.clone(), index.engine.to_string());
-            figures.indexes.push(IndexFigures { name, engine, disk: tree(call, index.tree)? });
+            statistics.indexes.push(IndexStatistics { name, engine, disk: tree(call, index.tree)? });
         }
-        Ok(figures)
+        Ok(statistics)
     }
 
     pub fn index_bytes(&self) -> u64 {
@@ -116,70 +116,70 @@ fn tree(call: &Call<'_>, tree: arbor_base::TreeId) -> Result<TreeStats> {
         Err(arbor_engine::Error::UnknownTree(_) | arbor_engine::Error::Unavailable { .. }) => Ok(TreeStats::default()),
         stats => {
             let stats = stats.map_err(arbor_txn::Error::from)?;
-            // COMPAT: what stands in memory and in the log alone shows as one block, as a new file of WiredTiger does.
+            // COMPAT: data only in memory and in the log counts as one block, like a new file of WiredTiger.
             Ok(TreeStats { disk_bytes: stats.disk_bytes.max(BLOCK_BYTES), ..stats })
         }
     }
 }
 
-/// Appends the figures as `collStats` and `$collStats` show them; zeros for a collection that is not there.
-pub fn append_figures(call: &mut Call<'_>, namespace: &Namespace, scale: u64) -> Result<()> {
+/// Appends the statistics in the form of `collStats` and `$collStats`; zeros for a collection that does not exist.
+pub fn append_statistics(call: &mut Call<'_>, namespace: &Namespace, scale: u64) -> Result<()> {
     let collection = call.database().store.collection(namespace);
-    let figures = match &collection {
-        Some(collection) => Figures::of(call, collection)?,
-        None => Figures::default(),
+    let statistics = match &collection {
+        Some(collection) => Statistics::of(call, collection)?,
+        None => Statistics::default(),
     };
-    let doc = figures_doc(call, &figures, collection.is_some(), scale);
+    let doc = statistics_doc(call, &statistics, collection.is_some(), scale);
     for (name, value) in doc.as_doc() {
         call.reply.append(name, value);
     }
     Ok(())
 }
 
-pub fn figures_doc(call: &Call<'_>, figures: &Figures, exists: bool, scale: u64) -> DocBuf {
+pub fn statistics_doc(call: &Call<'_>, statistics: &Statistics, exists: bool, scale: u64) -> DocBuf {
     let scaled = |bytes: u64| (bytes / scale) as i64;
-    let mut doc = DocBuf::new().with("size", scaled(figures.data_bytes)).with("count", figures.documents as i64);
-    if let Some(average) = figures.data_bytes.checked_div(figures.documents) {
+    let mut doc = DocBuf::new().with("size", scaled(statistics.data_bytes)).with("count", statistics.documents as i64);
+    if let Some(average) = statistics.data_bytes.checked_div(statistics.documents) {
         doc.append("avgObjSize", average as i64);
     }
     doc.append("numOrphanDocs", 0i32);
-    doc.append("storageSize", scaled(figures.disk.disk_bytes));
-    doc.append("freeStorageSize", scaled(figures.disk.free_bytes));
-    doc.append("capped", figures.capped.is_some());
-    if let Some(bounds) = figures.capped {
+    doc.append("storageSize", scaled(statistics.disk.disk_bytes));
+    doc.append("freeStorageSize", scaled(statistics.disk.free_bytes));
+    doc.append("capped", statistics.capped.is_some());
+    if let Some(bounds) = statistics.capped {
         doc.append("max", bounds.docs_max.map_or(0, |max| max as i64)).append("maxSize", scaled(bounds.bytes_max));
     }
-    if figures.clustered {
+    if statistics.clustered {
         doc.append("clustered", true);
     }
     let (mut sizes, mut details) = (DocBuf::new(), DocBuf::new());
     if exists {
-        doc.append(&figures.engine, &tree_section(&figures.disk));
+        doc.append(&statistics.engine, &tree_section(&statistics.disk));
     }
-    let id_index = exists && !figures.clustered;
+    let id_index = exists && !statistics.clustered;
     if id_index {
         // The tree of documents is the index on _id; its bytes are in storageSize.
         sizes.append("_id_", 0i64);
-        details.append("_id_", &DocBuf::new().with("storageEngine", &*figures.engine));
+        details.append("_id_", &DocBuf::new().with("storageEngine", &*statistics.engine));
     }
-    for index in &figures.indexes {
+    for index in &statistics.indexes {
         sizes.append(&index.name, scaled(index.disk.disk_bytes));
         let section = tree_section(&index.disk);
         details.append(&index.name, &DocBuf::new().with("storageEngine", &*index.engine).with(&index.engine, &section));
     }
-    doc.append("nindexes", (figures.indexes.len() + figures.unfinished.len()) as i32 + i32::from(id_index));
+    doc.append("nindexes", (statistics.indexes.len() + statistics.unfinished.len()) as i32 + i32::from(id_index));
     doc.append("indexDetails", &details);
-    doc.append("indexBuilds", &figures.unfinished.iter().map(String::as_str).collect::<ArrayBuf>());
-    doc.append("totalIndexSize", scaled(figures.index_bytes()));
-    doc.append("totalSize", scaled(figures.disk.disk_bytes + figures.index_bytes()));
+    doc.append("indexBuilds", &statistics.unfinished.iter().map(String::as_str).collect::<ArrayBuf>());
+    doc.append("totalIndexSize", scaled(statistics.index_bytes()));
+    doc.append("totalSize", scaled(statistics.disk.disk_bytes + statistics.index_bytes()));
     doc.append("indexSizes", &sizes);
     let usual = call.database().transactions.engine().name();
-    let engine = if exists { figures.engine.as_str() } else { usual };
+    let engine = if exists { statistics.engine.as_str() } else { usual };
     doc.append("storageEngine", &DocBuf::new().with("name", engine)).append("scaleFactor", scale as i64);
     doc
 }
 
-/// What the engine says about one tree, in the section of its name, under the names that WiredTiger has for them.
+/// Returns the engine's statistics of one tree, as the section of its name, under WiredTiger's field names.
 fn tree_section(stats: &TreeStats) -> DocBuf {
     let blocks = DocBuf::new()
         .with("file size in bytes", stats.disk_bytes as i64)

@@ -1,4 +1,4 @@
-//! `connectionStatus`: nobody is authenticated, since there is no access control yet.
+//! `connectionStatus`: no user is ever authenticated, since there is no access control yet.
 
 use arbor_bson::{ArrayBuf, DocBuf};
 

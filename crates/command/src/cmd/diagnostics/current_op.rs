@@ -88,7 +88,7 @@ fn host(server: &Commands) -> String {
     format!("{}:{}", process::host_name(), server.options.port)
 }
 
-/// What `$currentOp` shows beside what runs.
+/// Options of `$currentOp` for showing more than running operations.
 pub struct Idle {
     connections: bool,
     cursors: bool,

@@ -14,13 +14,13 @@ use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let begun = Instant::now();
-    let mut wanted: Option<Vec<String>> = None;
+    let mut requested: Option<Vec<String>> = None;
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
             "collections" => {
                 let names = field.array(value)?.iter().map(|name| field.string(name).map(str::to_owned));
-                wanted =
+                requested =
                     Some(names.collect::<arbor_protocol::Result<_>>()?).filter(|names: &Vec<String>| !names.is_empty());
             }
             _ => return Err(field.unknown().into()),
@@ -29,11 +29,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     if call.db.is_empty() {
         return Err(Error::new(Code::INVALID_NAMESPACE, "Invalid db name: "));
     }
-    let is_wanted = |own: &Arc<Collection>| {
-        wanted.as_ref().is_none_or(|names| names.iter().any(|n| n == own.namespace.collection()))
+    let is_requested = |own: &Arc<Collection>| {
+        requested.as_ref().is_none_or(|names| names.iter().any(|n| n == own.namespace.collection()))
     };
     let mut listed = call.database().store.list_collections(call.db);
-    listed.retain(is_wanted);
+    listed.retain(is_requested);
     let view = call.database().transactions.read()?;
     let (mut hashes, mut uuids, mut whole) = (DocBuf::new(), DocBuf::new(), Md5::new());
     for collection in &listed {
@@ -53,11 +53,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 fn hash_of(call: &Call<'_>, view: &impl View, collection: &Collection) -> Result<String> {
     let mut hash = Md5::new();
     let mut cursor = RecordCursor::new(view, collection)?;
-    let mut stands = cursor.first()?;
-    while stands {
+    let mut positioned = cursor.first()?;
+    while positioned {
         call.interrupt.check()?;
         hash.update(cursor.doc().as_bytes());
-        stands = cursor.next()?;
+        positioned = cursor.next()?;
     }
     Ok(text_of(hash))
 }

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::call::Call;
-use crate::cmd::diagnostics::coll_stats::{Figures, read_scale};
+use crate::cmd::diagnostics::coll_stats::{Statistics, read_scale};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let mut scale = 1;
@@ -44,13 +44,13 @@ fn sums(call: &Call<'_>, db: &str) -> Result<Sums> {
     let mut sums = Sums::default();
     for collection in call.database().store.list_collections(db) {
         call.interrupt.check()?;
-        let figures = Figures::reachable(call, &collection)?;
+        let statistics = Statistics::reachable(call, &collection)?;
         sums.collections += 1;
-        sums.documents += figures.documents;
-        sums.data_bytes += figures.data_bytes;
-        sums.storage_bytes += figures.disk.disk_bytes;
-        sums.indexes += figures.indexes.len() as u64 + 1;
-        sums.index_bytes += figures.index_bytes();
+        sums.documents += statistics.documents;
+        sums.data_bytes += statistics.data_bytes;
+        sums.storage_bytes += statistics.disk.disk_bytes;
+        sums.indexes += statistics.indexes.len() as u64 + 1;
+        sums.index_bytes += statistics.index_bytes();
     }
     Ok(sums)
 }

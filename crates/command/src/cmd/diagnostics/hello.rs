@@ -21,7 +21,7 @@ const WIRE_VERSION_MAX: i32 = 25;
 
 const VERSION: &str = "topologyVersion";
 
-/// Nobody waits longer for news, whatever it asks for.
+/// Longest wait for a topology change, whatever the request asks for.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 const CLIENT_BYTES_MAX: usize = 512;
@@ -80,7 +80,8 @@ fn answer(call: &mut Call<'_>, primary: &str) -> Result<()> {
     Ok(())
 }
 
-/// What the client knows, and how long it wants to wait for news; both are given or neither. True: the command is to run again.
+/// Checks the client's topology version and `maxAwaitTimeMS`, which are given together or not at all. Returns true if the
+/// command is to run again later.
 fn waits(call: &mut Call<'_>, known: Option<TopologyVersion>, wait: Option<Duration>) -> Result<bool> {
     let (known, wait) = match (known, wait) {
         (None, None) => return Ok(false),
@@ -134,12 +135,12 @@ fn wait_time(ms: i64) -> Result<Duration> {
     }
 }
 
-/// Whether it is this command.
+/// Returns true if the command is a `hello`.
 pub fn is_one(command: Doc<'_>) -> bool {
     matches!(command.first(), Some(("hello" | "isMaster" | "ismaster", _)))
 }
 
-/// Whether it is this command, and waits for news.
+/// Returns true if the command is a `hello` that waits for a topology change.
 pub fn is_awaited(command: Doc<'_>) -> bool {
     is_one(command) && command.get(VERSION).is_some()
 }

@@ -1,4 +1,4 @@
-//! What the server says of itself, its data and its clients.
+//! Commands that report on the server, its data and its clients.
 
 pub mod build_info;
 pub mod coll_stats;

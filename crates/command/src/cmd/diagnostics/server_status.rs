@@ -1,4 +1,4 @@
-//! `serverStatus`: figures of the server. Every one of them is counted somewhere; what is not counted is left out.
+//! `serverStatus`: metrics of the server. Each is a real counter; metrics that are not counted are absent.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     reply.append("uptimeMillis", uptime.as_millis() as i64).append("uptimeEstimate", uptime.as_secs() as i64);
     reply.append("localTime", ValueRef::DateTime(now_ms()));
     for (name, section) in SECTIONS {
-        if is_wanted(call.body, name) {
+        if is_requested(call.body, name) {
             let section = section(call)?;
             if !section.as_doc().is_empty() {
                 call.reply.append(name, &section);
@@ -28,7 +28,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         }
     }
     for member in open_members(call) {
-        if is_wanted(call.body, &member) {
+        if is_requested(call.body, &member) {
             let counters = counters(call, &member)?;
             call.reply.append(&member, &counters);
         }
@@ -37,7 +37,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 }
 
 /// A client leaves a section out with `name: 0`.
-fn is_wanted(body: Doc<'_>, name: &str) -> bool {
+fn is_requested(body: Doc<'_>, name: &str) -> bool {
     !matches!(body.get(name), Some(ValueRef::Int32(0) | ValueRef::Bool(false) | ValueRef::Int64(0)))
         && !matches!(body.get(name), Some(ValueRef::Double(0.0)))
 }
@@ -80,17 +80,17 @@ fn asserts(call: &Call<'_>) -> Result<DocBuf> {
 }
 
 fn connections(call: &Call<'_>) -> Result<DocBuf> {
-    let figures = call.server.host.network();
+    let statistics = call.server.host.network();
     let max = call.server.options.connections_max as u64;
     Ok(DocBuf::new()
-        .with("current", figures.connections_open as i32)
-        .with("available", max.saturating_sub(figures.connections_open as u64) as i32)
-        .with("totalCreated", figures.connections_created as i32)
-        .with("rejected", figures.connections_rejected as i32)
+        .with("current", statistics.connections_open as i32)
+        .with("available", max.saturating_sub(statistics.connections_open as u64) as i32)
+        .with("totalCreated", statistics.connections_created as i32)
+        .with("rejected", statistics.connections_rejected as i32)
         .with("active", call.server.operations.running().total as i32))
 }
 
-/// There is no global lock: nobody waits for it, and what runs is counted by what it does.
+/// Returns `globalLock`. There is no global lock: the queue is empty, and running operations are counted by kind.
 fn global_lock(call: &Call<'_>) -> Result<DocBuf> {
     let running = call.server.operations.running();
     let counts = |readers: usize, writers: usize, total: usize| {
@@ -139,12 +139,12 @@ fn sessions(call: &Call<'_>) -> Result<DocBuf> {
 }
 
 fn network(call: &Call<'_>) -> Result<DocBuf> {
-    let figures = call.server.host.network();
+    let statistics = call.server.host.network();
     Ok(DocBuf::new()
-        .with("bytesIn", figures.bytes_in as i64)
-        .with("bytesOut", figures.bytes_out as i64)
-        .with("numRequests", figures.requests as i64)
-        .with("numRequestsPooled", figures.requests_pooled as i64))
+        .with("bytesIn", statistics.bytes_in as i64)
+        .with("bytesOut", statistics.bytes_out as i64)
+        .with("numRequests", statistics.requests as i64)
+        .with("numRequestsPooled", statistics.requests_pooled as i64))
 }
 
 fn storage_engine(call: &Call<'_>) -> Result<DocBuf> {
@@ -181,8 +181,8 @@ fn storage_engines(call: &Call<'_>) -> DocBuf {
     engines
 }
 
-/// An engine's own counters, under its name as the section's. A counter `group: name` stands in the section `group`, as
-/// those of WiredTiger do in MongoDB.
+/// Returns the engine's own counters, in a section of its name. A counter `group: name` is in the section `group`, as those of
+/// WiredTiger are in MongoDB.
 fn counters(call: &Call<'_>, member: &str) -> Result<DocBuf> {
     let stats = call.database().transactions.engine().member_stats(member).map_err(arbor_txn::Error::from)?;
     let mut counters = DocBuf::new();
@@ -199,7 +199,7 @@ fn counters(call: &Call<'_>, member: &str) -> Result<DocBuf> {
     Ok(counters)
 }
 
-/// What every engine has.
+/// Returns the statistics common to all engines.
 fn engine(call: &Call<'_>) -> Result<DocBuf> {
     let transactions = &call.database().transactions;
     let stats = transactions.engine().stats().map_err(arbor_txn::Error::from)?;
@@ -243,17 +243,17 @@ fn log(call: &Call<'_>) -> Result<DocBuf> {
 }
 
 fn transactions(call: &Call<'_>) -> Result<DocBuf> {
-    let (figures, open) = (call.server.sessions.statistics(), call.server.sessions.open_statistics());
+    let (statistics, open) = (call.server.sessions.statistics(), call.server.sessions.open_statistics());
     Ok(DocBuf::new()
-        .with("retriedCommandsCount", figures.retried_commands.get() as i64)
-        .with("retriedStatementsCount", figures.retried_statements.get() as i64)
-        .with("transactionsCollectionWriteCount", figures.rows_written.get() as i64)
+        .with("retriedCommandsCount", statistics.retried_commands.get() as i64)
+        .with("retriedStatementsCount", statistics.retried_statements.get() as i64)
+        .with("transactionsCollectionWriteCount", statistics.rows_written.get() as i64)
         .with("currentActive", open.active as i64)
         .with("currentInactive", open.inactive as i64)
         .with("currentOpen", (open.active + open.inactive) as i64)
-        .with("totalAborted", figures.aborted.get() as i64)
-        .with("totalCommitted", figures.committed.get() as i64)
-        .with("totalStarted", figures.started.get() as i64)
+        .with("totalAborted", statistics.aborted.get() as i64)
+        .with("totalCommitted", statistics.committed.get() as i64)
+        .with("totalStarted", statistics.started.get() as i64)
         .with("totalPrepared", 0i64)
         .with("currentPrepared", 0i64))
 }
@@ -267,7 +267,7 @@ fn memory(_call: &Call<'_>) -> Result<DocBuf> {
         .with("supported", true))
 }
 
-/// What the process may hold, and what for. Empty without a limit.
+/// Returns the memory limit of the process and its use by class. Empty without a limit.
 fn memory_budget() -> DocBuf {
     let budget = budget::process();
     let Some(limit) = budget.limit() else { return DocBuf::new() };

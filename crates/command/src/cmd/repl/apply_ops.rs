@@ -103,7 +103,7 @@ fn command(call: &mut Call<'_>, db: &str, o: Doc<'_>, depth: usize) -> Result<()
             let operations = Field::new("applyOps", "applyOps").documents(nested)?;
             operations.into_iter().try_for_each(|operation| apply(call, operation, depth + 1))
         }
-        // in an oplog the index stands beside its collection
+        // in an oplog the index fields are at the same level as the collection
         Some(("createIndexes", ValueRef::String(collection))) if o.get("indexes").is_none() => {
             let index: DocBuf = o.iter().skip(1).collect();
             let indexes: ArrayBuf = [&index].into_iter().collect();

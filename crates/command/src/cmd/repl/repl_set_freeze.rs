@@ -12,7 +12,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     let replication = call.replication()?;
     let seconds = call.field("replSetFreeze").unsigned(call.target())?;
-    match replication.standing().role {
+    match replication.state().role {
         Role::Startup => return Err(not_yet_initialized().into()),
         Role::Primary => {
             let text = "cannot freeze node when primary or running for election. state: Primary";
@@ -21,7 +21,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         Role::Removed => {}
         Role::Secondary if seconds == 0 => {
             call.reply.append("info", "unfreezing");
-            call.server.take_office(replication);
+            call.server.become_primary(replication);
         }
         Role::Secondary => replication.freeze(Duration::from_secs(seconds)),
     }

@@ -14,11 +14,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             _ => return Err(field.unknown().into()),
         }
     }
-    let standing = call.replication()?.standing();
-    let config = standing.config.as_ref().ok_or_else(not_yet_initialized)?;
-    call.reply.append("config", &config.to_doc(standing.term));
+    let state = call.replication()?.state();
+    let config = state.config.as_ref().ok_or_else(not_yet_initialized)?;
+    call.reply.append("config", &config.to_doc(state.term));
     if wants_commitment {
-        // It is durable on the only member before anybody is told of it.
+        // The configuration is durable on the only member before it is visible.
         call.reply.append("commitmentStatus", true);
     }
     Ok(())

@@ -18,7 +18,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     call.server.configuration_changed(replication, &DocBuf::new().with("msg", "initiating set"));
     if given.is_none() {
         call.reply.append("info2", "no configuration specified. Using a default configuration for the set");
-        if let Some(own) = replication.standing().own() {
+        if let Some(own) = replication.state().own() {
             call.reply.append("me", own.host.as_str());
         }
     }

@@ -22,7 +22,7 @@ pub fn sync_from(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     let replication = call.replication()?;
     let host = call.field("replSetSyncFrom").string(call.target())?;
-    match replication.standing().role {
+    match replication.state().role {
         Role::Startup => Err(not_yet_initialized().into()),
         Role::Primary => Err(Error::new(Code::NOT_SECONDARY, "primaries don't sync")),
         _ => Err(no_member(host)),
@@ -33,14 +33,14 @@ fn no_member(host: &str) -> Error {
     Error::new(Code::NODE_NOT_FOUND, format!("Could not find member \"{host}\" in replica set"))
 }
 
-/// What stepped down takes the office again before its time.
+/// Makes a member that stepped down primary again before the stepdown period ends.
 pub fn step_up(call: &mut Call<'_>) -> Result<()> {
     call.only(&["skipDryRun"])?;
     let replication = call.replication()?;
-    match replication.standing().role {
+    match replication.state().role {
         Role::Startup => Err(not_yet_initialized().into()),
         Role::Secondary => {
-            call.server.take_office(replication);
+            call.server.become_primary(replication);
             Ok(())
         }
         Role::Primary => Ok(()),
@@ -50,7 +50,7 @@ pub fn step_up(call: &mut Call<'_>) -> Result<()> {
 
 pub fn abort_catch_up(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
-    match call.replication()?.standing().role {
+    match call.replication()?.state().role {
         Role::Startup => Err(not_yet_initialized().into()),
         Role::Primary => Err(Error::new(Code::ILLEGAL_OPERATION, "The node is not in catch-up mode.")),
         _ => Err(arbor_repl::not_primary().into()),
@@ -64,7 +64,7 @@ pub fn rollback_id(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a member can be reached.
+/// Checks that a member is reachable.
 pub fn test_egress(call: &mut Call<'_>) -> Result<()> {
     let (mut target, mut seconds) = (None, 5);
     for (name, value) in call.own_fields() {
@@ -75,7 +75,7 @@ pub fn test_egress(call: &mut Call<'_>) -> Result<()> {
             _ => return Err(field.unknown().into()),
         }
     }
-    let config = call.replication()?.standing().config.ok_or_else(not_yet_initialized)?;
+    let config = call.replication()?.state().config.ok_or_else(not_yet_initialized)?;
     let host = match target {
         None => return Ok(()),
         Some(target) if config.members.iter().any(|member| member.host == target) => target,

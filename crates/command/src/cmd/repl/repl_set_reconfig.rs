@@ -1,4 +1,4 @@
-//! `replSetReconfig`: another configuration in the place of the one that stands.
+//! `replSetReconfig`: replaces the configuration.
 
 use arbor_bson::DocBuf;
 use arbor_repl::{Role, not_primary, not_yet_initialized};
@@ -17,13 +17,13 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     }
     let replication = call.replication()?;
     let config = call.field("replSetReconfig").document(call.target())?;
-    match replication.standing().role {
+    match replication.state().role {
         Role::Startup => return Err(not_yet_initialized().into()),
         Role::Secondary | Role::Removed if !force => return Err(not_primary().into()),
         _ => {}
     }
     replication.reconfigure(config, force)?;
-    let version = replication.standing().config.map_or(0, |config| config.version);
+    let version = replication.state().config.map_or(0, |config| config.version);
     let says = DocBuf::new().with("msg", "Reconfig set").with("version", version as i32);
     call.server.configuration_changed(replication, &says);
     Ok(())

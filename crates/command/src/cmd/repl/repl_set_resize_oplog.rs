@@ -12,12 +12,12 @@ const SIZE_MIN: f64 = 990.0;
 const SIZE_MAX: f64 = (1u64 << 30) as f64;
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
-    let mut wanted = OplogSize::default();
+    let mut size = OplogSize::default();
     for (name, value) in call.own_fields() {
         let field = call.field(name);
         match name {
-            "size" => wanted.megabytes = Some(bounded(field, value, SIZE_MIN, SIZE_MAX)?),
-            "minRetentionHours" => wanted.hours_min = Some(bounded(field, value, 0.0, f64::MAX)?),
+            "size" => size.megabytes = Some(bounded(field, value, SIZE_MIN, SIZE_MAX)?),
+            "minRetentionHours" => size.hours_min = Some(bounded(field, value, 0.0, f64::MAX)?),
             _ => return Err(field.unknown().into()),
         }
     }
@@ -25,11 +25,11 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         let text = "replSetResizeOplog command can only be run on replica sets";
         return Err(Error::new(Code::ILLEGAL_OPERATION, text));
     }
-    if wanted == OplogSize::default() {
+    if size == OplogSize::default() {
         let text = "Either 'size' or 'minRetentionHours' must be specified";
         return Err(Error::new(Code::INVALID_OPTIONS, text));
     }
-    call.server.resize_oplog(wanted)
+    call.server.resize_oplog(size)
 }
 
 fn bounded(field: Field<'_>, value: ValueRef<'_>, min: f64, max: f64) -> Result<f64> {

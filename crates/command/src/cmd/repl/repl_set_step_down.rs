@@ -1,5 +1,5 @@
-//! `replSetStepDown`: the primary leaves its office. The only member of a set has nobody to leave it to: it needs `force`, and
-//! takes the office again when the time is over.
+//! `replSetStepDown`: the primary steps down. The only member of a set has no successor: the command requires `force`, and the
+//! member becomes primary again when the period expires.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         );
         return Err(Error::new(Code::EXCEEDED_TIME_LIMIT, text));
     }
-    call.server.leave_office(replication, Duration::from_secs(seconds.unsigned_abs()));
+    call.server.step_down(replication, Duration::from_secs(seconds.unsigned_abs()));
     Ok(())
 }
 

@@ -15,7 +15,7 @@ pub fn get(call: &mut Call<'_>) -> Result<()> {
         Some(value) => call.field("inMemory").bool(value)?,
         None => false,
     };
-    append(call, &defaults.to_doc());
+    append(call, &defaults.to_reply());
     if in_memory {
         call.reply.append("inMemory", true);
     }
@@ -40,7 +40,7 @@ pub fn set(call: &mut Call<'_>) -> Result<()> {
     }
     defaults.updated = Some((call.database().transactions.time(), now_ms()));
     call.server.set_defaults(replication, defaults)?;
-    append(call, &replication.defaults().to_doc());
+    append(call, &replication.defaults().to_reply());
     Ok(())
 }
 

@@ -11,8 +11,8 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     for session in session_ids(call)? {
         call.server.sessions.end(session);
         call.database().cursors.kill_session(&session::bytes(session));
-        if call.connection.session_told.is_some_and(|(told, _)| told == session) {
-            call.connection.session_told = None;
+        if call.connection.session_touched.is_some_and(|(touched, _)| touched == session) {
+            call.connection.session_touched = None;
         }
     }
     Ok(())

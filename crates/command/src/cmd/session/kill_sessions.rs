@@ -2,7 +2,7 @@
 
 use arbor_bson::{Doc, ValueRef};
 use arbor_protocol::arguments::Field;
-use arbor_protocol::request::{self, NOBODY};
+use arbor_protocol::request::{self, NO_USER};
 
 use crate::call::Call;
 use crate::cmd::session::end_sessions::session_ids;
@@ -24,9 +24,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 pub fn run_all(call: &mut Call<'_>) -> Result<()> {
     call.only(&[])?;
     let users = call.field(call.info.name).documents(call.target())?;
-    let named = users.iter().map(|doc| is_nobody("killAllSessions", *doc)).collect::<Result<Vec<_>>>()?;
+    let named = users.iter().map(|doc| is_unnamed("killAllSessions", *doc)).collect::<Result<Vec<_>>>()?;
     if named.is_empty() || named.contains(&true) {
-        kill_chosen(call, |session| named.is_empty() || session.user == NOBODY);
+        kill_chosen(call, |session| named.is_empty() || session.user == NO_USER);
     }
     Ok(())
 }
@@ -76,7 +76,7 @@ impl Pattern {
 }
 
 /// `{ user, db }` of a user without name.
-fn is_nobody(command: &str, doc: Doc<'_>) -> Result<bool> {
+fn is_unnamed(command: &str, doc: Doc<'_>) -> Result<bool> {
     let (mut user, mut db) = (None, None);
     for (name, value) in doc {
         let field = Field::new(command, name);

@@ -9,7 +9,7 @@ use arbor_query::{Batch, BatchLimit, Cursor, CursorOptions};
 use crate::call::Call;
 use crate::{Error, Result};
 
-/// How a command answers its first batch.
+/// Options of a command's first batch.
 #[derive(Clone, Copy, Debug)]
 pub struct First {
     pub limit: BatchLimit,
@@ -24,7 +24,7 @@ impl First {
         First { limit, single_batch: false, no_timeout: false }
     }
 
-    /// For commands that answer everything at once unless they are told otherwise.
+    /// For commands that return everything at once unless `batchSize` is given.
     pub fn of_all(batch_size: Option<u64>) -> First {
         First::of(Some(batch_size.unwrap_or(u64::MAX)))
     }
@@ -57,8 +57,8 @@ pub fn answer_first(call: &mut Call<'_>, mut cursor: Cursor, first: First) -> Re
     Ok(())
 }
 
-/// What every reply says beside its cursor: the outcome and the times of the cluster. A large reply that had no room for them
-/// would be copied to memory of twice its size.
+/// Bytes of a reply outside its cursor: the outcome and the cluster times. Without this reserve a large reply would be copied
+/// into a buffer of twice its size.
 const REPLY_OVERHEAD: usize = 1024;
 
 /// `cursor: { firstBatch | nextBatch, id, ns }`, of a change stream with its `postBatchResumeToken`.

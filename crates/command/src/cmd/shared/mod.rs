@@ -1,4 +1,4 @@
-//! What several commands have in common.
+//! Helpers used by several commands.
 
 pub mod capped;
 pub mod clustered;

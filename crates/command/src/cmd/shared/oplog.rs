@@ -1,17 +1,17 @@
-//! `local.oplog.rs` where commands list collections and their figures.
+//! `local.oplog.rs` in commands that list collections and their statistics.
 
 use arbor_bson::DocBuf;
 use arbor_engine::TreeStats;
 use arbor_store::{CappedBounds, Namespace};
 
 use crate::call::Call;
-use crate::cmd::diagnostics::coll_stats::Figures;
+use crate::cmd::diagnostics::coll_stats::Statistics;
 
 const DB: &str = "local";
 const COLLECTION: &str = "oplog.rs";
 
-/// Its figures. None: the name is another one, or there is no oplog.
-pub fn figures(call: &Call<'_>, namespace: &Namespace) -> Option<Figures> {
+/// Returns the statistics of the oplog. None: another name, or there is no oplog.
+pub fn statistics(call: &Call<'_>, namespace: &Namespace) -> Option<Statistics> {
     let transactions = &call.database().transactions;
     let retention = transactions.retention()?;
     if (namespace.db(), namespace.collection()) != (DB, COLLECTION) {
@@ -20,14 +20,14 @@ pub fn figures(call: &Call<'_>, namespace: &Namespace) -> Option<Figures> {
     let stats = transactions.log().stats();
     // COMPAT: entries are made when they are read; records are counted in their place
     let documents = (stats.appended.0 + 1).saturating_sub(stats.first.0.max(1));
-    Some(Figures {
+    Some(Statistics {
         engine: "log".to_owned(),
         capped: Some(CappedBounds { bytes_max: retention.bytes, docs_max: None }),
         clustered: true,
         documents,
         data_bytes: stats.disk_bytes,
         disk: TreeStats { disk_bytes: stats.disk_bytes, ..TreeStats::default() },
-        ..Figures::default()
+        ..Statistics::default()
     })
 }
 

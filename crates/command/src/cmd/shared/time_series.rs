@@ -1,4 +1,4 @@
-//! What commands say and do about time series: their options, indexes and figures, which are those of their buckets.
+//! Time series in commands: their options, indexes and statistics, which are those of their buckets.
 
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ pub fn describe(namespace: &Namespace, buckets: &Collection, name_only: bool) ->
     entry.with("options", &shown.collect::<DocBuf>()).with("info", &DocBuf::new().with("readOnly", false))
 }
 
-/// What `listIndexes` shows. None: it is no time series.
+/// Returns the specifications for `listIndexes`. None: the namespace is not a time series.
 pub fn index_specs(call: &Call<'_>, namespace: &Namespace) -> Result<Option<Vec<DocBuf>>> {
     let Some(buckets) = call.database().store.buckets_of(namespace) else { return Ok(None) };
     let options = options_of(&buckets)?;
@@ -191,7 +191,7 @@ fn spec_of_buckets(spec: &DocBuf, options: &TimeSeriesOptions) -> Result<DocBuf>
     Ok(changed)
 }
 
-/// What `dropIndexes` drops of a time series is an index of its buckets.
+/// Maps an index that `dropIndexes` drops from a time series to the index of its buckets.
 pub fn dropped(call: &Call<'_>, namespace: Namespace, which: IndexSelection) -> Result<(Namespace, IndexSelection)> {
     let Some(buckets) = call.database().store.buckets_of(&namespace) else { return Ok((namespace, which)) };
     let which = match which {
@@ -204,19 +204,19 @@ pub fn dropped(call: &Call<'_>, namespace: Namespace, which: IndexSelection) -> 
     Ok((buckets.namespace.clone(), which))
 }
 
-// ---- figures
+// ---- statistics
 
-/// What `collStats` shows: the figures of the buckets, without a count of measurements.
-pub fn figures(call: &Call<'_>, namespace: &Namespace, buckets: &Arc<Collection>, scale: u64) -> Result<DocBuf> {
-    let figures = coll_stats::Figures::of(call, buckets)?;
-    let count = figures.documents;
-    let average = figures.data_bytes.checked_div(count).unwrap_or(0);
+/// Returns the `collStats` document: the statistics of the buckets, without a count of measurements.
+pub fn statistics(call: &Call<'_>, namespace: &Namespace, buckets: &Arc<Collection>, scale: u64) -> Result<DocBuf> {
+    let statistics = coll_stats::Statistics::of(call, buckets)?;
+    let count = statistics.documents;
+    let average = statistics.data_bytes.checked_div(count).unwrap_or(0);
     let section = DocBuf::new()
         .with("bucketsNs", buckets.namespace.as_str())
         .with("bucketCount", count as i64)
         .with("avgBucketSize", average as i64);
     let mut doc = DocBuf::new().with("ns", namespace.as_str());
-    let all = coll_stats::figures_doc(call, &figures, true, scale);
+    let all = coll_stats::statistics_doc(call, &statistics, true, scale);
     for (name, value) in all.as_doc().iter().filter(|(name, _)| !matches!(*name, "count" | "avgObjSize" | "clustered"))
     {
         doc.append(name, value);

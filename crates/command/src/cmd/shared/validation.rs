@@ -9,7 +9,7 @@ use crate::{Error, Result};
 const LEVELS: &[&str] = &["off", "strict", "moderate"];
 const ACTIONS: &[&str] = &["error", "warn"];
 
-/// What was given of them.
+/// Validation options that were given.
 #[derive(Default)]
 pub struct Validation<'c> {
     validator: Option<Doc<'c>>,

@@ -1,4 +1,4 @@
-//! What the three write commands share: limits, and errors of single statements.
+//! Helpers of the three write commands: limits, and errors of single statements.
 
 use arbor_bson::{ArrayBuf, Code};
 use arbor_query::WriteError;
@@ -26,8 +26,8 @@ pub fn check_length(statements: usize) -> Result<()> {
     Err(Error::new(Code::INVALID_LENGTH, text))
 }
 
-/// An interruption, a store that closes and a transaction that cannot go on are no fault of a statement: they fail the
-/// command.
+/// Returns true for an interruption, a store that closes and a transaction that cannot continue. These are not errors of a
+/// statement: they fail the command.
 pub fn is_fatal(error: &Error) -> bool {
     matches!(
         error.code,

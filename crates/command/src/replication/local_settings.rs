@@ -1,4 +1,4 @@
-//! What a member keeps of its own in collections: the oplog's size, the set's defaults, `local.startup_log`.
+//! Settings that a member stores in collections: the oplog's size, the set's defaults, `local.startup_log`.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_protocol::log::{iso8601, now_ms};
 use arbor_protocol::process;
 use arbor_query::{BatchLimit, FindSpec, InsertSpec, Interrupt, Scope};
-use arbor_repl::{Defaults, KEPT_AS, Replication};
+use arbor_repl::{Defaults, Replication, SETTINGS_ID};
 use arbor_store::Namespace;
 use arbor_txn::{Durability, Retention};
 
 use crate::{Commands, MONGODB_VERSION, Result};
 
-/// What `replSetResizeOplog` said.
+/// Size and retention set by `replSetResizeOplog`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct OplogSize {
     pub megabytes: Option<f64>,
     pub hours_min: Option<f64>,
 }
 
-const OPLOG_KEPT_AS: &str = "oplog";
+const OPLOG_SETTINGS_ID: &str = "oplog";
 const STARTUP_LOG_BYTES: i64 = 10 << 20;
 
 impl OplogSize {
@@ -30,7 +30,7 @@ impl OplogSize {
         Retention { bytes, time: self.hours_min.map_or(retention.time, hours) }
     }
 
-    fn of_kept(doc: Doc<'_>) -> OplogSize {
+    fn from_doc(doc: Doc<'_>) -> OplogSize {
         let real = |name| match doc.get(name) {
             Some(ValueRef::Double(number)) => Some(number),
             _ => None,
@@ -38,9 +38,9 @@ impl OplogSize {
         OplogSize { megabytes: real("size"), hours_min: real("minRetentionHours") }
     }
 
-    fn to_kept(self) -> DocBuf {
+    fn to_doc(self) -> DocBuf {
         let fields = [("size", self.megabytes), ("minRetentionHours", self.hours_min)];
-        let mut doc = DocBuf::new().with("_id", OPLOG_KEPT_AS);
+        let mut doc = DocBuf::new().with("_id", OPLOG_SETTINGS_ID);
         for (name, value) in fields {
             if let Some(value) = value {
                 doc.append(name, value);
@@ -52,24 +52,24 @@ impl OplogSize {
 
 impl Commands {
     /// At the start of a member.
-    pub(super) fn read_kept(&self, replication: &Replication) -> Result<()> {
-        if let Some(doc) = self.kept(&settings()?, KEPT_AS)? {
-            replication.put_defaults(Defaults::of_kept(doc.as_doc()));
+    pub(super) fn load_local_settings(&self, replication: &Replication) -> Result<()> {
+        if let Some(doc) = self.setting(&settings()?, SETTINGS_ID)? {
+            replication.put_defaults(Defaults::from_doc(doc.as_doc()));
         }
-        if let Some(doc) = self.kept(&oplog_settings()?, OPLOG_KEPT_AS)? {
-            self.apply_oplog_size(OplogSize::of_kept(doc.as_doc()));
+        if let Some(doc) = self.setting(&oplog_settings()?, OPLOG_SETTINGS_ID)? {
+            self.apply_oplog_size(OplogSize::from_doc(doc.as_doc()));
         }
         self.log_startup()
     }
 
-    pub(crate) fn resize_oplog(&self, wanted: OplogSize) -> Result<()> {
-        let before = self.kept(&oplog_settings()?, OPLOG_KEPT_AS)?;
-        let before = before.map(|doc| OplogSize::of_kept(doc.as_doc())).unwrap_or_default();
+    pub(crate) fn resize_oplog(&self, change: OplogSize) -> Result<()> {
+        let before = self.setting(&oplog_settings()?, OPLOG_SETTINGS_ID)?;
+        let before = before.map(|doc| OplogSize::from_doc(doc.as_doc())).unwrap_or_default();
         let after = OplogSize {
-            megabytes: wanted.megabytes.or(before.megabytes),
-            hours_min: wanted.hours_min.or(before.hours_min),
+            megabytes: change.megabytes.or(before.megabytes),
+            hours_min: change.hours_min.or(before.hours_min),
         };
-        self.keep(&oplog_settings()?, after.to_kept().as_doc())?;
+        self.persist(&oplog_settings()?, after.to_doc().as_doc())?;
         self.apply_oplog_size(after);
         Ok(())
     }
@@ -82,12 +82,12 @@ impl Commands {
     }
 
     pub(crate) fn set_defaults(&self, replication: &Replication, defaults: Defaults) -> Result<()> {
-        self.keep(&settings()?, defaults.to_kept().as_doc())?;
+        self.persist(&settings()?, defaults.to_doc().as_doc())?;
         replication.put_defaults(defaults);
         Ok(())
     }
 
-    fn kept(&self, namespace: &Namespace, id: &str) -> Result<Option<DocBuf>> {
+    fn setting(&self, namespace: &Namespace, id: &str) -> Result<Option<DocBuf>> {
         let filter = DocBuf::new().with("_id", id);
         let spec = FindSpec { filter: filter.as_doc(), ..FindSpec::new(namespace.clone()) };
         let interrupt = Interrupt::default();
@@ -151,6 +151,6 @@ mod tests {
         assert_eq!(size.applied_to(flags), Retention { bytes: 1000 << 20, ..flags });
         let both = OplogSize { hours_min: Some(1.5), ..size };
         assert_eq!(both.applied_to(flags).time, Duration::from_secs(5400));
-        assert_eq!(OplogSize::of_kept(both.to_kept().as_doc()), both);
+        assert_eq!(OplogSize::from_doc(both.to_doc().as_doc()), both);
     }
 }

@@ -1,4 +1,4 @@
-//! Taking and leaving the office of primary, and what is written on such occasions.
+//! Becoming primary and stepping down, and the entries written when the role changes.
 
 use std::time::{Duration, Instant};
 
@@ -13,39 +13,39 @@ use arbor_txn::{Durability, Transactions};
 
 use crate::{Commands, Result};
 
-/// Notes that are about no collection stand under no tree.
-const NOWHERE: TreeId = TreeId(0);
+/// Change notes without a collection use tree id 0.
+const NO_TREE: TreeId = TreeId(0);
 
-/// Tells the readers of the history something that changes nothing.
+/// Writes a no-op entry to the history.
 pub(crate) fn note_noop(transactions: &Transactions, says: Doc<'_>, durability: Durability) -> Result<()> {
     let mut txn = transactions.begin()?;
-    txn.describe(NOWHERE, || Place { namespace: "", uuid: None }.encode());
-    txn.note(NOWHERE, Change::of(Kind::Noop(says)).encode());
+    txn.describe(NO_TREE, || Place { namespace: "", uuid: None }.encode());
+    txn.note(NO_TREE, Change::of(Kind::Noop(says)).encode());
     txn.commit(durability)?;
     Ok(())
 }
 
-/// What is written on such occasions is good to have; a disk that is full or gone keeps nobody from the office.
+/// Entries written on role changes are optional: a disk that is full or has failed does not prevent becoming primary.
 impl Commands {
-    /// At the start: the only member of its set is primary at once. Without effect on a standalone.
+    /// Starts replication: the only member of its set becomes primary at once. No effect on a standalone.
     pub fn begin_replication(&self) {
         let Some(replication) = &self.replication else { return };
-        self.attempt(self.read_kept(replication));
-        match replication.standing().role {
+        self.attempt(self.load_local_settings(replication));
+        match replication.state().role {
             Role::Startup => {}
             Role::Removed => {
                 self.log.startup_warning(events::NOT_A_MEMBER, DocBuf::new().with("set", replication.name()))
             }
-            Role::Primary | Role::Secondary => self.take_office(replication),
+            Role::Primary | Role::Secondary => self.become_primary(replication),
         }
     }
 
-    /// Behind a new configuration: it is shown, noted, and the member stands as it says.
+    /// Applies a new configuration: publishes it, notes it in the history, and updates the member's role.
     pub(crate) fn configuration_changed(&self, replication: &Replication, says: &DocBuf) {
-        self.tell_feed(replication);
+        self.update_feed(replication);
         self.note(says);
-        match replication.standing().role {
-            Role::Secondary => self.take_office(replication),
+        match replication.state().role {
+            Role::Secondary => self.become_primary(replication),
             _ => {
                 self.attempt(self.show_configuration(replication));
                 self.role_changed();
@@ -53,8 +53,8 @@ impl Commands {
         }
     }
 
-    pub(crate) fn take_office(&self, replication: &Replication) {
-        self.tell_feed(replication);
+    pub(crate) fn become_primary(&self, replication: &Replication) {
+        self.update_feed(replication);
         self.attempt(self.show_configuration(replication));
         self.note(&DocBuf::new().with("msg", "new primary"));
         let election = Election { at_ms: now_ms(), time: self.database.transactions.time() };
@@ -73,29 +73,30 @@ impl Commands {
         }
     }
 
-    /// Resume tokens and entries of the oplog name the set and the term.
-    fn tell_feed(&self, replication: &Replication) {
-        let standing = replication.standing();
-        if let Some(id) = standing.config.as_ref().and_then(|config| config.settings.set_id) {
+    /// Sets the set's id and the term of the feed, which resume tokens and oplog entries contain.
+    fn update_feed(&self, replication: &Replication) {
+        let state = replication.state();
+        if let Some(id) = state.config.as_ref().and_then(|config| config.settings.set_id) {
             self.database.feed.set_deployment(id.0);
         }
         self.database.feed.set_term(replication.term());
     }
 
-    /// The primary steps down, for a time.
-    pub(crate) fn leave_office(&self, replication: &Replication, time: Duration) {
+    /// Steps down for a period.
+    pub(crate) fn step_down(&self, replication: &Replication, time: Duration) {
         let before = replication.set_role(Role::Secondary, None, Some(Instant::now()));
         replication.freeze(time);
         self.log_role(before, Role::Secondary);
         self.role_changed();
     }
 
-    /// Takes the office again when the time is over. To be called about every second.
-    pub(crate) fn return_to_office(&self) {
-        let Some(replication) = self.replication.as_ref().filter(|member| member.may_return(Instant::now())) else {
+    /// Becomes primary again when the stepdown period has expired. To be called about every second.
+    pub(crate) fn resume_primary(&self) {
+        let Some(replication) = self.replication.as_ref().filter(|member| member.may_resume_primary(Instant::now()))
+        else {
             return;
         };
-        self.take_office(replication);
+        self.become_primary(replication);
     }
 
     fn log_role(&self, before: Role, after: Role) {
@@ -103,21 +104,21 @@ impl Commands {
         self.log.info(events::ROLE_CHANGED, "ReplCoord", attributes);
     }
 
-    /// Everybody who waits for it hears of the new role or configuration.
+    /// Wakes all waiters for a change of role or configuration.
     pub(crate) fn role_changed(&self) {
         self.topology.count_up();
         self.host.topology_changed();
     }
 
-    /// `local.system.replset` shows what was agreed on; nothing reads it here.
+    /// Writes `local.system.replset`, which is for display; the server never reads it.
     fn show_configuration(&self, replication: &Replication) -> Result<()> {
-        let standing = replication.standing();
-        let Some(config) = &standing.config else { return Ok(()) };
-        self.keep(&Namespace::new("local", "system.replset")?, config.to_doc(standing.term).as_doc())
+        let state = replication.state();
+        let Some(config) = &state.config else { return Ok(()) };
+        self.persist(&Namespace::new("local", "system.replset")?, config.to_doc(state.term).as_doc())
     }
 
-    /// Puts a document of the server's own in the place of the one with its `_id`.
-    pub(crate) fn keep(&self, namespace: &Namespace, doc: Doc<'_>) -> Result<()> {
+    /// Replaces, or inserts, a document of the server's own by its `_id`.
+    pub(crate) fn persist(&self, namespace: &Namespace, doc: Doc<'_>) -> Result<()> {
         let id: DocBuf = doc.get("_id").into_iter().map(|id| ("_id", id)).collect();
         let statement = UpdateStatement {
             q: id.as_doc(),
