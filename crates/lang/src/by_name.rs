@@ -7,7 +7,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// So many names are compared one after the other.
+/// Maximum number of names for linear search.
 const SCANNED_MAX: usize = 8;
 
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! What parsing needs to know about the command around it.
+//! Command-wide input of parsing: limits, collation, variables.
 
 use arbor_bson::{Doc, Timestamp, Value};
 
@@ -42,7 +42,7 @@ impl Context {
         Context { now, ..Context::default() }
     }
 
-    /// The same context with the variables of a command's `let` document, whose values are constant expressions.
+    /// Adds the variables of a command's `let` document, whose values are constant expressions.
     pub fn with_let(mut self, variables: Doc) -> Result<Context> {
         for (name, value) in variables {
             tick()?;

@@ -1,4 +1,4 @@
-//! What MongoDB allows as a field path in aggregation, projections and sort patterns.
+//! Field paths as MongoDB allows them in aggregation, projections and sort patterns.
 
 use crate::{Error, Path, Result};
 

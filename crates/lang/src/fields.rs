@@ -3,7 +3,7 @@
 use arbor_bson::{Doc, ValueRef};
 use hashbrown::HashMap;
 
-/// So many fields are looked up one after the other: hashing all names costs as much as some searches.
+/// Maximum number of fields found by linear search: hashing all names costs as much as some searches.
 const SEARCHES_MAX: usize = 32;
 
 /// A shorter document has too few fields to hash.
@@ -11,12 +11,12 @@ const HASHED_BYTES_MIN: usize = 1024;
 
 pub(crate) enum Fields<'d> {
     Plain(Doc<'d>),
-    /// Of equal names the first one.
+    /// Fields by name; of duplicate names the first one.
     Hashed(HashMap<&'d str, ValueRef<'d>>),
 }
 
 impl<'d> Fields<'d> {
-    /// For so many searches.
+    /// Prepares a document for this many searches.
     #[inline]
     pub fn of(doc: Doc<'d>, searches: usize) -> Fields<'d> {
         if searches <= SEARCHES_MAX || doc.as_bytes().len() < HASHED_BYTES_MIN {

@@ -23,7 +23,7 @@ pub fn hash_of(value: ValueRef<'_>) -> i64 {
     i64::from_le_bytes(*head)
 }
 
-/// Walks with a stack on the heap: an index build meets documents of versions that did not limit their depth.
+/// Walks with a stack on the heap: an index build may read documents of versions that did not limit their depth.
 fn feed(hasher: &mut Md5, value: ValueRef<'_>) {
     let mut open: Vec<Elements<'_>> = feed_head(hasher, None, value).into_iter().collect();
     while let Some(innermost) = open.last_mut() {
@@ -56,7 +56,7 @@ fn feed_head<'a>(hasher: &mut Md5, name: Option<&str>, value: ValueRef<'a>) -> O
     None
 }
 
-/// The value as it stands in a document: behind the document's length, the type and an empty name, before its end.
+/// Returns the bytes of the value in a document: after the document's length, the type and an empty name, before its end.
 fn bytes_of(value: ValueRef<'_>) -> Vec<u8> {
     let doc = DocBuf::new().with("", value);
     let bytes = doc.as_bytes();

@@ -7,7 +7,7 @@
 //! | [`matcher`] | query predicates: [`Filter`] over a tree of [`matcher::Node`]s that the planner reads |
 //! | [`json_schema`] | `$jsonSchema`, and why a document does not fit |
 //! | [`expression`] | aggregation expressions, one file per operator |
-//! | [`metadata`] | what is known about a document beside its fields |
+//! | [`metadata`] | metadata of a document: text score, distance |
 //! | [`projection`] | what `find` and `$project` show of a document |
 //! | [`geo`] | places: GeoJSON and pairs, predicates, covers |
 //! | [`sort`] | sort patterns and sort keys |

@@ -1,4 +1,4 @@
-//! What is known about a document beside its fields: the score of a text search, a distance. `$meta` reads it.
+//! Metadata of a document, which is not in its fields: the score of a text search, a distance. `$meta` reads it.
 //!
 //! Most documents have none, and pay nothing for it: what evaluates takes an [`Input`], which a plain document becomes.
 
@@ -76,7 +76,7 @@ impl Metadata {
     }
 }
 
-/// What an expression looks at: a document, and what is known about it.
+/// Input of an expression: a document, and its metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     pub doc: Doc<'a>,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn mentions_are_found_wherever_they_stand() {
+    fn mentions_are_found_at_any_depth() {
         for (text, expect) in [
             ("{a: {$meta: 'textScore'}}", true),
             ("[{a: [1, {$add: [1, {$meta: 'textScore'}]}]}]", true),

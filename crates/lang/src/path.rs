@@ -22,7 +22,7 @@ pub struct Component {
     pub index: Option<usize>,
 }
 
-/// What happens when the last component leads to an array.
+/// Treatment of an array that the last component leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leaf {
     /// Its elements are visited in order, then the array itself.
@@ -67,7 +67,7 @@ impl Path {
         self.components.first().map_or("", |component| &component.name)
     }
 
-    /// Whether one of the two paths is the other or a field inside it.
+    /// Returns true if one of the two paths is the other or a field inside it.
     pub fn overlaps(&self, other: &Path) -> bool {
         self.components.iter().zip(&other.components).all(|(a, b)| a.name == b.name)
     }
@@ -110,7 +110,7 @@ impl Component {
     }
 }
 
-/// Refuses a path that cannot lead anywhere: every name but the last one stands for a level of nesting.
+/// Refuses a path that cannot lead anywhere: every name but the last one is a level of nesting.
 pub fn check_length(dotted: &str) -> Result<()> {
     match dotted.bytes().filter(|byte| *byte == b'.').count() < DEPTH_MAX {
         true => Ok(()),
@@ -159,7 +159,7 @@ fn at_leaf_array<'a, F: FnMut(Visit<'a>) -> bool>(array: Array<'a>, outer: Optio
     array.iter().enumerate().any(|(at, value)| visit(Visit { value: Some(value), index: outer.or(Some(at)) }))
 }
 
-/// The rest of a path inside an array that stands in the middle of it.
+/// Visits the rest of a path inside an array in the middle of it.
 fn in_array<'a, F: FnMut(Visit<'a>) -> bool>(
     array: Array<'a>,
     path: &[Component],

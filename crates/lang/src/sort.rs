@@ -69,7 +69,7 @@ impl SortPattern {
         &self.parts
     }
 
-    /// How strings compare in it.
+    /// Returns the collation of its strings.
     pub fn collation(&self) -> &Collation {
         &self.collation
     }
@@ -91,7 +91,7 @@ impl SortPattern {
         key.finish().bytes
     }
 
-    /// Whether metadata of this kind is sorted by.
+    /// Returns true if it sorts by metadata of this kind.
     pub fn reads(&self, kind: MetaKind) -> bool {
         self.parts.iter().any(|part| part.meta == Some(kind))
     }
@@ -107,7 +107,7 @@ impl SortPattern {
         orders.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 
-    /// Where several paths lead through one array, the values that are compared come from one element: the document
+    /// If several paths lead through one array, the compared values come from one element: returns the document
     /// with that element in the place of the array, for the element that sorts first. `None`: no such array.
     fn settle(&self, doc: Doc) -> Option<DocBuf> {
         if !self.may_share_array {

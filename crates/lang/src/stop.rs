@@ -1,8 +1,8 @@
 //! Stopping work that takes long, and bounding what it builds.
 //!
-//! Whoever runs a statement says for its thread how to find out whether to go on ([`stoppable`]); evaluation of expressions and
-//! filters asks every few steps, since one document may keep them busy for hours. It is the thread that knows, as
-//! expressions are evaluated deep below everything that knows the command.
+//! The caller that runs a statement installs a check for its thread ([`stoppable`]), which fails when the statement is to end;
+//! evaluation of expressions and filters calls it every few steps, since one document may keep them busy for hours. It is
+//! thread-local, as expressions are evaluated deep below everything that has access to the command.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::cmp::Ordering;
@@ -38,13 +38,13 @@ thread_local! {
 /// One step is the work of some microseconds at most.
 const TICKS_PER_CHECK: u32 = 64;
 
-/// So many bytes gone over or written are one step: 1 MB until the next check.
+/// Bytes read or written per step: 1 MB until the next check.
 const BYTES_PER_TICK: usize = 16 << 10;
 
 /// MongoDB's bound of what one expression may build; a document that is too large to be stored is found out later.
 const VALUE_BYTES_MAX: usize = 100 * 1024 * 1024;
 
-/// Every statement may build so much: the largest document that can be stored.
+/// Bytes that every statement may build: the largest document that can be stored.
 const UNCHECKED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Does the work; it ends with the error of `check` soon after that has one. May be nested: the inner check holds.
@@ -68,7 +68,7 @@ pub fn tick() -> Result<()> {
     tick_for(0)
 }
 
-/// One step, and as many as it takes to go over so many bytes.
+/// Counts one step, and as many as it takes to process `bytes`.
 #[inline]
 pub fn tick_for(bytes: usize) -> Result<()> {
     let before = TICKS.get();
@@ -97,8 +97,8 @@ pub fn sort_by<T>(values: &mut [T], mut compare: impl FnMut(&T, &T) -> Ordering)
     }
 }
 
-/// Asks at once: behind work whose loops end early when [`tick`] fails, but cannot return an error themselves. What ended them is
-/// returned again.
+/// Runs the check at once: after work whose loops end early when [`tick`] fails, but cannot return an error themselves. The error
+/// that ended them is returned again.
 pub fn check() -> Result<()> {
     ask()
 }
@@ -129,7 +129,7 @@ pub(crate) fn check_growth(what: &str, bytes: usize) -> Result<()> {
     }
 }
 
-/// For what an operator needs while it works, beside the value that it makes: only the memory of the process bounds it.
+/// Checks the size of an operator's working memory, in addition to its result: only the memory of the process limits it.
 /// Errors: ExceededMemoryLimit.
 #[inline]
 pub(crate) fn check_scratch(what: &str, bytes: usize) -> Result<()> {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_stops_when_it_is_told_to() {
+    fn an_expression_stops_when_the_check_fails() {
         let source = nested_maps(DocBuf::new().with("$add", &["$$this", "$a"].into_iter().collect::<ArrayBuf>()));
         let expression = Expression::parse((&source).into(), &Context::new(0)).unwrap();
         let asked = Rc::new(Cell::new(0));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sort_stops_when_it_is_told_to() {
+    fn a_sort_stops_when_the_check_fails() {
         let numbers = || (0..100_000u64).map(|n| (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50, n)).collect::<Vec<_>>();
         let (mut sorted, mut expected) = (numbers(), numbers());
         let by_first = |a: &(u64, u64), b: &(u64, u64)| a.0.cmp(&b.0);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_stops_when_it_is_told_to() {
+    fn a_filter_stops_when_the_check_fails() {
         let filter = DocBuf::new().with("a", &DocBuf::new().with("$gt", 5i32));
         let filter = Filter::parse(filter.as_doc(), &Context::new(0)).unwrap();
         let doc = DocBuf::new().with("a", &vec![0i32; 1000].into_iter().collect::<ArrayBuf>());

@@ -11,7 +11,7 @@ use crate::{Collation, Result};
 
 #[derive(Debug)]
 pub struct Extreme {
-    /// How a value compares with the best so far when it takes its place.
+    /// Result of comparing a value with the best so far for which the value replaces it.
     better: Ordering,
     best: Option<Value>,
     collation: Collation,

@@ -14,7 +14,7 @@ pub struct MergeObjects {
 }
 
 impl MergeObjects {
-    fn lay_over(&mut self, doc: Doc) {
+    fn merge(&mut self, doc: Doc) {
         for (name, value) in doc {
             let known = self.fields.len();
             let field = self.fields.get_or_add(name, || Value::Null);
@@ -33,7 +33,7 @@ impl State for MergeObjects {
     fn add(&mut self, value: Evaluated, _root: Doc) -> Result<()> {
         match value.or_null() {
             _ if value.is_nullish() => {}
-            ValueRef::Document(doc) => self.lay_over(doc),
+            ValueRef::Document(doc) => self.merge(doc),
             other => return Err(not_a_document(other)),
         }
         Ok(())
@@ -49,7 +49,7 @@ impl State for MergeObjects {
 
     fn absorb(&mut self, partial: ValueRef) -> Result<()> {
         if let ValueRef::Document(doc) = partial {
-            self.lay_over(doc);
+            self.merge(doc);
         }
         Ok(())
     }

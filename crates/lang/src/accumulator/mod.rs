@@ -28,16 +28,16 @@ pub use avg::Avg;
 pub use extreme::Extreme;
 pub use moving::Moving;
 pub use percentile::Percentile;
-pub use std_dev::{Over, StdDev};
+pub use std_dev::{Estimator, StdDev};
 pub use sum::Sum;
 
-/// What one group has gathered for one field.
+/// Accumulated state of one field of one group.
 pub trait State: std::fmt::Debug + Send {
     fn add(&mut self, value: Evaluated, root: Doc) -> Result<()>;
 
     fn finish(self: Box<Self>) -> Value;
 
-    /// What was gathered so far in a form that [`State::absorb`] of an equal state takes: for spilling and for windows.
+    /// Returns the partial state in the form that [`State::absorb`] of an equal state takes: for spilling and for windows.
     fn partial(&self) -> Value;
 
     /// Takes what a state that came later gathered.
@@ -64,7 +64,7 @@ enum Kind {
     Push,
     MergeObjects,
     AddToSet(Collation),
-    NValues(n_values::Which, usize, Collation),
+    NValues(n_values::Selector, usize, Collation),
     Top(top::Top),
     Percentile(percentile::Percentile),
 }
@@ -96,7 +96,7 @@ pub const NAMES: &[&str] = &[
 ];
 
 impl Accumulator {
-    /// Parses what stands beside a field of `$group`.
+    /// Parses the accumulator of one output field of `$group`.
     pub fn parse(field: &str, value: ValueRef, context: &Context) -> Result<Accumulator> {
         let ValueRef::Document(doc) = value else {
             return Err(Error::location(40234, format!("The field '{field}' must be an accumulator object")));
@@ -127,9 +127,9 @@ impl Accumulator {
         if let Some(kind) = collecting {
             return Ok(Accumulator { argument: argument(name, operand, context)?, kind });
         }
-        if let Some(which) = n_values::Which::of_operator(name) {
+        if let Some(selector) = n_values::Selector::of_operator(name) {
             let (argument, n) = n_values::parse(name, operand, context)?;
-            return Ok(Accumulator { argument, kind: Kind::NValues(which, n, context.collation.clone()) });
+            return Ok(Accumulator { argument, kind: Kind::NValues(selector, n, context.collation.clone()) });
         }
         match name {
             "$count" => match operand {
@@ -150,7 +150,7 @@ impl Accumulator {
         }
     }
 
-    /// Whether documents matter to it, beyond that there is one more.
+    /// Returns true if it reads documents, rather than only counting them.
     pub fn reads_document(&self) -> bool {
         matches!(self.kind, Kind::Top(_)) || self.argument.reads_document()
     }
@@ -168,7 +168,7 @@ impl Accumulator {
             Kind::Push => Box::<push::Push>::default(),
             Kind::MergeObjects => Box::<merge_objects::MergeObjects>::default(),
             Kind::AddToSet(collation) => Box::new(add_to_set::AddToSet::new(collation)),
-            Kind::NValues(which, n, collation) => which.start(*n, collation),
+            Kind::NValues(selector, n, collation) => selector.start(*n, collation),
             Kind::Top(top) => top.start(),
             Kind::Percentile(percentile) => percentile.start(),
         }
@@ -182,7 +182,7 @@ impl Accumulator {
             Kind::Push => Box::new(Arrived::new(Part::Present)),
             Kind::MergeObjects => Box::<Merged>::default(),
             Kind::AddToSet(collation) => Box::new(Distinct::new(collation)),
-            Kind::NValues(which, n, collation) => which.start_moving(*n, collation),
+            Kind::NValues(selector, n, collation) => selector.start_moving(*n, collation),
             Kind::Top(top) => top.start_moving(),
             Kind::Percentile(percentile) => Box::new(Ranked::new(percentile)),
         })
@@ -212,8 +212,8 @@ fn simple(name: &str) -> Option<fn() -> Box<dyn State>> {
         "$avg" => || Box::<Avg>::default(),
         "$first" => || Box::<first::First>::default(),
         "$last" => || Box::<last::Last>::default(),
-        "$stdDevPop" => || Box::new(StdDev::new(Over::Population)),
-        "$stdDevSamp" => || Box::new(StdDev::new(Over::Sample)),
+        "$stdDevPop" => || Box::new(StdDev::new(Estimator::Population)),
+        "$stdDevSamp" => || Box::new(StdDev::new(Estimator::Sample)),
         _ => return None,
     })
 }

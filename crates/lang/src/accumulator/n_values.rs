@@ -9,28 +9,28 @@ use super::{State, elements, value_bytes};
 use crate::expression::Evaluated;
 use crate::{Collation, Context, Error, Expression, Result, number, text};
 
-/// Which values are kept.
+/// Values that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum Selector {
     First,
     Last,
     Min,
     Max,
 }
 
-impl Which {
-    pub fn of_operator(name: &str) -> Option<Which> {
+impl Selector {
+    pub fn of_operator(name: &str) -> Option<Selector> {
         Some(match name {
-            "$firstN" => Which::First,
-            "$lastN" => Which::Last,
-            "$minN" => Which::Min,
-            "$maxN" => Which::Max,
+            "$firstN" => Selector::First,
+            "$lastN" => Selector::Last,
+            "$minN" => Selector::Min,
+            "$maxN" => Selector::Max,
             _ => return None,
         })
     }
 
     pub fn start(self, n: usize, collation: &Collation) -> Box<dyn State> {
-        Box::new(NValues { which: self, n, values: VecDeque::new(), collation: collation.clone() })
+        Box::new(NValues { selector: self, n, values: VecDeque::new(), collation: collation.clone() })
     }
 
     pub fn start_moving(self, n: usize, collation: &Collation) -> Box<dyn Moving> {
@@ -39,10 +39,10 @@ impl Which {
             Box::new(Ordered::new(order, End { bottom: false, n: Some(n) }))
         };
         match self {
-            Which::First => Box::new(Arrived::new(Part::First(n))),
-            Which::Last => Box::new(Arrived::new(Part::Last(n))),
-            Which::Min => ordered(false),
-            Which::Max => ordered(true),
+            Selector::First => Box::new(Arrived::new(Part::First(n))),
+            Selector::Last => Box::new(Arrived::new(Part::Last(n))),
+            Selector::Min => ordered(false),
+            Selector::Max => ordered(true),
         }
     }
 }
@@ -78,7 +78,7 @@ pub fn count(n: ValueRef, context: &Context) -> Result<usize> {
 
 #[derive(Debug)]
 struct NValues {
-    which: Which,
+    selector: Selector,
     n: usize,
     /// In the order of the result for `Min` and `Max`, else in the order they came.
     values: VecDeque<Value>,
@@ -87,25 +87,25 @@ struct NValues {
 
 impl State for NValues {
     fn add(&mut self, value: Evaluated, _root: Doc) -> Result<()> {
-        match self.which {
-            Which::First if self.values.len() == self.n => {}
-            Which::First => self.values.push_back(value.into_value().unwrap_or(Value::Null)),
-            Which::Last => {
+        match self.selector {
+            Selector::First if self.values.len() == self.n => {}
+            Selector::First => self.values.push_back(value.into_value().unwrap_or(Value::Null)),
+            Selector::Last => {
                 self.values.push_back(value.into_value().unwrap_or(Value::Null));
                 if self.values.len() > self.n {
                     self.values.pop_front();
                 }
             }
-            Which::Min | Which::Max if value.is_nullish() => {}
-            Which::Min | Which::Max => {
-                let greatest_first = self.which == Which::Max;
-                let wanted = value.or_null();
+            Selector::Min | Selector::Max if value.is_nullish() => {}
+            Selector::Min | Selector::Max => {
+                let greatest_first = self.selector == Selector::Max;
+                let candidate = value.or_null();
                 let at = self.values.partition_point(|known| {
-                    let order = self.collation.compare(known.as_ref(), wanted);
+                    let order = self.collation.compare(known.as_ref(), candidate);
                     if greatest_first { order.is_ge() } else { order.is_le() }
                 });
                 if at < self.n {
-                    self.values.insert(at, wanted.to_value());
+                    self.values.insert(at, candidate.to_value());
                     self.values.truncate(self.n);
                 }
             }

@@ -22,7 +22,7 @@ impl Percentile {
         Ok((Expression::parse(input, context)?, percentile))
     }
 
-    /// The same with an input that the parser of an expression takes.
+    /// Like `parse`, but the input is parsed by `parser`, with its variables.
     pub fn parse_in(name: &str, operand: ValueRef, parser: &mut Parser) -> Result<(Expression, Percentile)> {
         let (input, percentile) = Percentile::read(name, operand, parser.context)?;
         Ok((parser.expression(input)?, percentile))
@@ -68,7 +68,7 @@ impl Percentile {
         self.at_ranks(numbers.len(), |rank| numbers.get(rank).copied())
     }
 
-    /// The answer for so many numbers, which are found by their rank.
+    /// Returns the result for `count` numbers, which `number` finds by their rank.
     pub fn at_ranks(&self, count: usize, number: impl Fn(usize) -> Option<f64>) -> Value {
         let at = |share: f64| {
             let rank = (count as f64 * share).ceil() as usize;

@@ -6,18 +6,18 @@ use super::{State, elements};
 use crate::Result;
 use crate::expression::Evaluated;
 
-/// What the values stand for.
+/// Estimator of the variance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
-    /// All there are.
+pub enum Estimator {
+    /// The values are the whole population.
     Population,
-    /// A sample; at least two are needed.
+    /// The values are a sample; at least two are needed.
     Sample,
 }
 
 #[derive(Debug)]
 pub struct StdDev {
-    over: Over,
+    estimator: Estimator,
     count: u64,
     mean: f64,
     /// Sum of squared distances from the mean.
@@ -25,8 +25,8 @@ pub struct StdDev {
 }
 
 impl StdDev {
-    pub fn new(over: Over) -> StdDev {
-        StdDev { over, count: 0, mean: 0.0, squares: 0.0 }
+    pub fn new(estimator: Estimator) -> StdDev {
+        StdDev { estimator, count: 0, mean: 0.0, squares: 0.0 }
     }
 
     pub fn add_number(&mut self, number: Number) {
@@ -38,9 +38,9 @@ impl StdDev {
     }
 
     pub fn deviation(&self) -> Value {
-        let divisor = match self.over {
-            Over::Population => self.count,
-            Over::Sample => self.count.saturating_sub(1),
+        let divisor = match self.estimator {
+            Estimator::Population => self.count,
+            Estimator::Sample => self.count.saturating_sub(1),
         };
         if divisor == 0 {
             return Value::Null;

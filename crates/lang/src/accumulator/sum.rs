@@ -12,7 +12,7 @@ use crate::expression::Evaluated;
 pub struct Sum {
     whole: i128,
     double: f64,
-    /// What rounding lost of `double` (Neumaier).
+    /// Rounding error of `double` (Neumaier).
     lost: f64,
     decimal: Option<Decimal128>,
     widest: Widest,

@@ -41,7 +41,7 @@ impl Top {
     }
 
     pub fn start(&self) -> Box<dyn State> {
-        Box::new(Kept { top: self.clone(), values: Vec::new() })
+        Box::new(TopState { top: self.clone(), values: Vec::new() })
     }
 
     pub fn start_moving(&self) -> Box<dyn Moving> {
@@ -51,13 +51,13 @@ impl Top {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct TopState {
     top: Top,
     /// Sort key and value, in order.
     values: Vec<(Vec<u8>, Value)>,
 }
 
-impl Kept {
+impl TopState {
     fn keep(&mut self, key: Vec<u8>, value: Evaluated) {
         let at = self.values.partition_point(|(known, _)| *known <= key);
         let n = self.top.n.unwrap_or(1);
@@ -74,7 +74,7 @@ impl Kept {
     }
 }
 
-impl State for Kept {
+impl State for TopState {
     fn add(&mut self, value: Evaluated, root: Doc) -> Result<()> {
         self.keep(self.top.pattern.key(root), value);
         Ok(())

@@ -20,8 +20,8 @@ const LANGUAGES: &[&str] = &[
 /// Languages without a tailoring: they sort by the common order, which exists with backward accents too (as `fr_CA`).
 const COMMON_ORDER: &[&str] = &["ca", "de", "dz", "en", "fr", "ga", "id", "it", "lb", "ms", "nl", "pt", "sw", "zu"];
 
-/// Variants and their names in Unicode's own notation. `None`: the compiled data have no such order, the locale's usual
-/// one stands in for it.
+/// Variants and their names in Unicode's own notation. `None`: the compiled data lack this order; the locale's usual one
+/// replaces it.
 const VARIANTS: &[(&str, Option<&str>)] = &[
     ("big5han", None),
     ("compat", Some("compat")),
@@ -71,7 +71,7 @@ impl Locale {
         &self.name
     }
 
-    /// Whether accents count from the end of a string unless something else is asked for.
+    /// Returns true if accents are compared from the end of a string by default.
     pub fn is_backwards(&self) -> bool {
         self.name == "fr_CA"
     }

@@ -1,10 +1,10 @@
-//! How strings compare in a statement and in an index: by their bytes, or by the rules of a language.
+//! String comparison in a statement and in an index: by bytes, or by the rules of a language.
 //!
 //! | file | what |
 //! |---|---|
 //! | `options.rs` | the collation document: parsing, defaults, and how it is shown |
-//! | `value_set.rs` | values told apart by a collation |
-//! | `locale.rs` | names of locales, and which tailoring stands behind each |
+//! | `value_set.rs` | sets of values, equal under a collation |
+//! | `locale.rs` | names of locales, and the tailoring of each |
 //!
 //! The order comes from the Unicode collation algorithm with CLDR's tailorings (`icu_collator`, data compiled in).
 //!
@@ -30,7 +30,7 @@ use self::options::Options;
 pub(crate) use self::value_set::ValueSet;
 use crate::Result;
 
-/// How strings compare. Cheap to clone; the default is the simple (binary) collation.
+/// Rules for comparing strings. Cheap to clone; the default is the simple (binary) collation.
 #[derive(Clone, Debug, Default)]
 pub struct Collation(Option<Arc<Rules>>);
 
@@ -111,7 +111,7 @@ impl Collation {
         builder.finish()
     }
 
-    /// A value as it stands in an index with this collation: keys in the place of strings, at any depth.
+    /// Returns the value as an index with this collation stores it: keys in the place of strings, at any depth.
     ///
     /// L4: two such values compare by bytes as the values themselves compare by the collation.
     pub fn index_value(&self, value: ValueRef) -> Value {
@@ -123,7 +123,7 @@ impl Collation {
         decoded.ok().and_then(|mut values| values.pop()).unwrap_or_else(|| value.to_value())
     }
 
-    /// What stands in an index, as MongoDB shows it: `0x` and the bytes of the key for each string.
+    /// Returns a stored index value as MongoDB shows it: `0x` and the bytes of the key for each string.
     pub fn shown(&self, index_value: &Value) -> Value {
         match index_value {
             _ if self.is_simple() => index_value.clone(),
@@ -141,7 +141,7 @@ impl Collation {
         }
     }
 
-    /// Whether the collation can make a difference to the order of this value.
+    /// Returns true if the collation can affect the order of this value.
     pub fn touches(value: ValueRef) -> bool {
         matches!(
             value,
@@ -174,13 +174,13 @@ impl Rules {
     }
 }
 
-/// The bytes of a sort key as characters below 256: their order is the same, and what stands in an index is a string
-/// like any other. Keys of Latin text have few bytes above 127.
+/// Returns the bytes of a sort key as characters below 256: their order is the same, and the index stores a string like
+/// any other. Keys of Latin text have few bytes above 127.
 fn as_text(key: &[u8]) -> String {
     key.iter().map(|byte| char::from(*byte)).collect()
 }
 
-/// `0x2b4d`, as MongoDB shows what stands in an index for a string.
+/// Formats a stored string key as MongoDB shows it: `0x2b4d`.
 fn as_hex(key: &str) -> String {
     key.chars().fold("0x".to_owned(), |shown, byte| format!("{shown}{:02x}", u32::from(byte)))
 }

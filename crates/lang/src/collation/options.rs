@@ -21,7 +21,7 @@ use icu_collator::{CollatorBorrowed, CollatorPreferences};
 use super::locale::{self, Locale};
 use crate::{Code, Error, Result, number, text};
 
-/// What MongoDB has written into its catalogues and dumps since collations exist: the version of its collation library.
+/// Version of MongoDB's collation library, as its catalogues and dumps have had it since collations exist.
 const VERSION: &str = "57.1";
 
 /// Values are as the document shows them. `caseFirst`, `alternate` and `backwards` are the locale's own until

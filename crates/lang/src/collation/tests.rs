@@ -168,7 +168,7 @@ fn errors() {
     }
 }
 
-/// Keys stand in indexes on disk. If this fails after an update of `icu_collator`, indexes built before are wrong: such an
+/// Keys are stored in indexes on disk. If this fails after an update of `icu_collator`, indexes built before are wrong: such an
 /// update needs a version of the keys and a rebuild.
 #[test]
 fn keys_stay_what_they_are() {
@@ -180,7 +180,7 @@ fn keys_stay_what_they_are() {
 
 const KEY_EN: &str = "2b4d2d474d0109";
 
-/// A statement that does not tell cases apart.
+/// A statement with a case-insensitive collation.
 fn caseless() -> Context {
     Context { collation: collation("{locale: 'en', strength: 2}"), ..Context::new(0) }
 }
@@ -235,7 +235,7 @@ fn expressions() {
         ("{$sortArray: {input: ['b', 'A', 'a'], sortBy: 1}}", "[\"A\", \"a\", \"b\"]"),
         ("{$sortArray: {input: [{k: 'b'}, {k: 'A'}], sortBy: {k: 1}}}", "[{ k: \"A\" }, { k: \"b\" }]"),
         ("{$switch: {branches: [{case: {$eq: ['x', 'X']}, then: 1}], default: 2}}", "1"),
-        // these look at characters
+        // these compare characters
         ("{$indexOfCP: ['ax', 'X']}", "-1"),
         ("{$regexMatch: {input: 'x', regex: 'X'}}", "false"),
     ] {

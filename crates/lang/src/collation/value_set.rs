@@ -5,7 +5,7 @@ use hashbrown::HashSet;
 
 use super::Collation;
 
-/// Told apart by a collation and, as keys are, across types of numbers.
+/// Set of values that are distinct under a collation; numbers of different types are equal, as in keys.
 pub struct ValueSet<'c> {
     keys: HashSet<Vec<u8>>,
     collation: &'c Collation,

@@ -1,4 +1,4 @@
-//! What the arithmetic operators share.
+//! Shared code of the arithmetic operators.
 
 use arbor_bson::{Decimal128, Finite, Number, Parts};
 
@@ -41,7 +41,7 @@ pub fn within<'a>(
     })
 }
 
-/// Whether a logarithm is refused: a decimal may be positive and yet no double but zero.
+/// Returns true if a logarithm is refused: a decimal may be positive and yet no double but zero.
 pub fn is_zero_or_less(number: Number) -> bool {
     match number {
         Number::Decimal(v) => v.is_zero() || (v.is_negative() && !v.is_nan()),
@@ -49,7 +49,7 @@ pub fn is_zero_or_less(number: Number) -> bool {
     }
 }
 
-/// What becomes of the digits that are cut off.
+/// Treatment of the digits that are cut off.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Rounding {
     HalfEven,
@@ -106,7 +106,7 @@ fn round_decimal(v: Decimal128, place: i32, rounding: Rounding) -> Decimal128 {
     Decimal128::from_finite(Finite { negative, coefficient: magnitude as u128, exponent: -place })
 }
 
-/// What the cut-off digits add to the signed quotient. `twice` is twice the magnitude of what was cut off.
+/// Returns the correction of the signed quotient for its cut-off digits. `twice` is twice the magnitude of what was cut off.
 fn adjustment(odd: bool, twice: i128, unit: i128, negative: bool, rounding: Rounding) -> i8 {
     let away = if negative { -1 } else { 1 };
     match rounding {

@@ -1,4 +1,4 @@
-//! What `$bitAnd`, `$bitOr` and `$bitXor` share.
+//! Shared code of `$bitAnd`, `$bitOr` and `$bitXor`.
 
 use arbor_bson::ValueRef;
 

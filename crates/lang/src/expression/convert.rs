@@ -153,7 +153,7 @@ pub fn double(v: f64) -> String {
     format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
 }
 
-/// What operators on strings make of their argument: text, "" for null and nothing.
+/// Coerces an argument of a string operator to text; "" for null and missing.
 pub fn coerce_to_string(value: &Evaluated) -> Result<String> {
     if value.is_nullish() {
         return Ok(String::new());

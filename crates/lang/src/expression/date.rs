@@ -1,4 +1,4 @@
-//! What the date operators share: instants, time zones, ISO texts.
+//! Shared code of the date operators: instants, time zones, ISO texts.
 
 use arbor_bson::ValueRef;
 use jiff::civil::{Date, DateTime};

@@ -107,7 +107,7 @@ fn month_name(at: &Zoned) -> &'static str {
     MONTHS.get((at.month() - 1) as usize).copied().unwrap_or("")
 }
 
-/// What a text said, by letters.
+/// Parts of a date parsed from a text, by format letter.
 #[derive(Default)]
 struct Seen {
     year: Option<i64>,
@@ -183,8 +183,8 @@ fn number(rest: &mut &str, digits_max: usize) -> Option<i64> {
 
 fn name(rest: &mut &str, length: usize) -> Option<i64> {
     let matches = |month: &&str| {
-        let wanted = month.get(..length.min(month.len())).unwrap_or(month);
-        rest.get(..wanted.len()).is_some_and(|head| head.eq_ignore_ascii_case(wanted))
+        let name = month.get(..length.min(month.len())).unwrap_or(month);
+        rest.get(..name.len()).is_some_and(|head| head.eq_ignore_ascii_case(name))
     };
     let at = MONTHS.iter().position(matches)?;
     *rest = rest.get(length.min(MONTHS.get(at)?.len())..)?;

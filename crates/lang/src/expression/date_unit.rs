@@ -53,7 +53,7 @@ impl Unit {
         }
     }
 
-    /// So many of the unit; none when that is beyond all dates.
+    /// Duration of this many units; none when that is beyond all dates.
     pub fn span(self, amount: i64) -> Option<Span> {
         let span = 0.days();
         match self {

@@ -1,4 +1,4 @@
-//! What an expression is evaluated in: the document and the variables bound around it.
+//! Evaluation environment of an expression: the document and the variables bound around it.
 
 use arbor_bson::{Doc, ValueRef};
 
@@ -47,7 +47,7 @@ impl<'a> Environment<'a> {
         Environment { root: doc, metadata, frame: None }
     }
 
-    /// What is known about the document.
+    /// Returns the document's metadata of this kind.
     pub fn meta(&self, kind: MetaKind) -> Option<ValueRef<'a>> {
         self.metadata?.get(kind)
     }

@@ -4,7 +4,7 @@ use arbor_bson::{Value, ValueRef};
 
 use crate::{Collation, Result, depth, number};
 
-/// A value, borrowed where it stood in a document or an expression, or nothing.
+/// A value, borrowed from a document or an expression if possible, or nothing.
 #[derive(Clone, Debug)]
 pub enum Evaluated<'a> {
     Missing,
@@ -61,7 +61,7 @@ impl<'a> Evaluated<'a> {
         }
     }
 
-    /// The same without what it borrowed.
+    /// Copies what is borrowed, so that the result has no lifetime.
     pub fn into_owned<'b>(self) -> Evaluated<'b> {
         self.into_value().map_or(Evaluated::Missing, Evaluated::Owned)
     }
@@ -93,7 +93,7 @@ impl<T: Into<Value>> From<T> for Evaluated<'_> {
 }
 
 impl Evaluated<'_> {
-    /// The order of two results; "missing" stands beside undefined, before null.
+    /// Compares two results; "missing" equals undefined, before null.
     pub fn compare(&self, other: &Evaluated<'_>, collation: &Collation) -> std::cmp::Ordering {
         let (a, b) = (self.get().unwrap_or(ValueRef::Undefined), other.get().unwrap_or(ValueRef::Undefined));
         collation.compare(a, b)

@@ -15,12 +15,12 @@ pub type BinaryBy = for<'a> fn(&Collation, Evaluated<'a>, Evaluated<'a>) -> Resu
 pub type NaryBy = for<'a> fn(&Collation, Vec<Evaluated<'a>>) -> Result<Evaluated<'a>>;
 pub type ParseSpecial = fn(&'static str, ValueRef, &mut Parser) -> Result<Expression>;
 
-/// How an operator of the table is parsed and evaluated.
+/// Signature of an operator of the table, by which it is parsed and evaluated.
 #[derive(Clone, Copy)]
 pub enum Form {
     Unary(Unary),
     Binary(Binary),
-    /// At least and at most so many arguments.
+    /// Minimum and maximum number of arguments.
     Nary(usize, usize, Nary),
     BinaryBy(BinaryBy),
     NaryBy(usize, usize, NaryBy),

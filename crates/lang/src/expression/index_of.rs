@@ -1,4 +1,4 @@
-//! What `$indexOfArray`, `$indexOfBytes` and `$indexOfCP` ask of their arguments alike.
+//! Shared argument handling of `$indexOfArray`, `$indexOfBytes` and `$indexOfCP`.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use arbor_bson::ValueRef;
 use super::Evaluated;
 use crate::{Error, Result, number, text};
 
-/// The place of one text in another: `find` is asked with the text, the wanted one and the part to search, which may lie
-/// beyond the text or end before it begins; -1 for what it does not find.
+/// Returns the position of one text in another, or -1: `find` gets the text, the text to find and the range to search,
+/// which may begin past the end of the text or end before it begins.
 ///
 /// Errors: `codes` for a first and for a second argument that is no text.
 pub fn in_text<'a>(
@@ -19,7 +19,7 @@ pub fn in_text<'a>(
 ) -> Result<Evaluated<'a>> {
     let mut arguments = arguments.into_iter();
     let text = arguments.next().unwrap_or(Evaluated::Missing);
-    let wanted = arguments.next().unwrap_or(Evaluated::Missing);
+    let target = arguments.next().unwrap_or(Evaluated::Missing);
     if text.is_nullish() {
         return Ok(Evaluated::null());
     }
@@ -29,10 +29,10 @@ pub fn in_text<'a>(
     };
     let [first, second] = codes;
     let Some(ValueRef::String(text)) = text.get() else { return Err(not_text("first", first, &text)) };
-    let Some(ValueRef::String(wanted)) = wanted.get() else { return Err(not_text("second", second, &wanted)) };
+    let Some(ValueRef::String(target)) = target.get() else { return Err(not_text("second", second, &target)) };
     let start = position(operator, "starting", arguments.next())?.unwrap_or(0);
     let end = position(operator, "ending", arguments.next())?.unwrap_or(usize::MAX);
-    Ok(find(text, wanted, start..end).map_or(-1, |at| at as i32).into())
+    Ok(find(text, target, start..end).map_or(-1, |at| at as i32).into())
 }
 
 /// A start or an end of a search.

@@ -52,7 +52,7 @@ pub use op::names as operator_names;
 pub use op::{not_a_document, slice_range};
 pub(crate) use parse::Parser;
 
-/// What an operator makes of constants is kept up to this size.
+/// Maximum size of the value that a constant expression is folded into.
 const FOLDED_BYTES_MAX: usize = 64 << 10;
 
 /// A compiled expression.
@@ -64,7 +64,7 @@ pub enum Expression {
     Field(Path),
     /// `$$ROOT`.
     Root,
-    /// `$meta`: what is known about the document beside its fields.
+    /// `$meta`: metadata of the document.
     Meta(MetaKind),
     /// A variable that `$let`, `$map` ... bound, that many variables outwards, and a path into it.
     Variable { outwards: usize, path: Option<Path> },
@@ -84,18 +84,18 @@ pub trait Special: std::fmt::Debug + Send + Sync {
 
     fn parts(&self) -> Vec<&Expression>;
 
-    /// Whether equal inputs give equal results.
+    /// Returns true if equal inputs give equal results.
     fn is_pure(&self) -> bool {
         true
     }
 }
 
-/// What an expression reads of the document.
+/// Inputs of an expression from the document.
 #[derive(Clone, Debug, Default)]
 pub struct Dependencies {
     pub paths: Vec<Path>,
     pub whole_document: bool,
-    /// What is known about it.
+    /// The document's metadata.
     pub metadata: bool,
 }
 
@@ -154,13 +154,13 @@ impl Expression {
         Ok(made)
     }
 
-    /// Whether any part of it looks at the document.
+    /// Returns true if any part of it reads the document.
     pub fn reads_document(&self) -> bool {
         let dependencies = self.dependencies();
         dependencies.whole_document || dependencies.metadata || !dependencies.paths.is_empty()
     }
 
-    /// What it reads of the document.
+    /// Returns everything it reads of the document.
     pub fn dependencies(&self) -> Dependencies {
         let mut dependencies = Dependencies::default();
         self.walk(&mut |part| match part {
@@ -182,7 +182,7 @@ impl Expression {
         dependencies.paths.iter().map(name).collect()
     }
 
-    /// Whether it has the same value for every document. Parts of `$let` and the like may still need their variables.
+    /// Returns true if it has the same value for every document. Parts of `$let` and the like may still need their variables.
     fn is_constant(&self) -> bool {
         let mut constant = true;
         self.walk(&mut |part| match part {
@@ -223,7 +223,7 @@ impl Expression {
         Expression::of_value(value)
     }
 
-    /// Whether it is an array or a document of constants, which is no larger than the client wrote it.
+    /// Returns true if it is an array or a document of constants, which is no larger than the client wrote it.
     fn is_literal(&self) -> bool {
         let constant = |part: &Expression| matches!(part, Expression::Constant(_));
         match self {

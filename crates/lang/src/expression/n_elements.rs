@@ -8,7 +8,7 @@ use super::parse::Parser;
 use super::{Environment, Evaluated, Expression, Special};
 use crate::{Collation, Error, Result, number, text};
 
-/// Leaves the wanted elements.
+/// Reduces the elements to the `n` chosen ones.
 type Choose = fn(&mut Vec<ValueRef<'_>>, usize, &Collation);
 
 struct NElements {

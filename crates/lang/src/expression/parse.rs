@@ -10,9 +10,9 @@ use crate::{Code, Context, Error, Path, Result, field_path, text};
 
 pub struct Parser<'c> {
     pub context: &'c Context,
-    /// How many variables are bound around the place that is parsed.
+    /// Number of variables bound around the expression being parsed.
     bound: usize,
-    /// Of each name, how many variables were bound outside of it; the innermost comes last.
+    /// By name: the number of variables bound outside of each binding of it, the innermost binding last.
     scope: HashMap<Box<str>, Vec<usize>>,
     depth: usize,
 }
@@ -90,7 +90,7 @@ impl<'c> Parser<'c> {
         Ok(within(variable::outer(name, self.context)?, path))
     }
 
-    /// How many variables outwards the one of this name is bound.
+    /// Returns how many variables outwards this name is bound.
     fn bound(&self, name: &str) -> Option<usize> {
         let outside = self.scope.get(name)?.last()?;
         Some(self.bound - 1 - outside)

@@ -118,7 +118,7 @@ fn finish(result: RealResult) -> Option<Decimal128> {
     format!("{coefficient}E{exponent}").parse().ok()
 }
 
-/// What a function of doubles answers at the edges: infinity, NaN, zero; zero is what became too small.
+/// Converts the result of a function of doubles at the edges: infinity, NaN, zero; underflow is zero.
 fn of_double(value: f64) -> Decimal128 {
     value.to_string().parse().unwrap_or(Decimal128::NAN)
 }

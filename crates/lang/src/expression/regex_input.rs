@@ -1,4 +1,4 @@
-//! What `$regexMatch`, `$regexFind` and `$regexFindAll` share: `{ input, regex, options }`.
+//! Shared code of `$regexMatch`, `$regexFind` and `$regexFindAll`: `{ input, regex, options }`.
 //!
 //! A constant regular expression is compiled once, when it is parsed.
 
@@ -12,7 +12,7 @@ use crate::matcher::Regex;
 use crate::matcher::regex::Capture;
 use crate::{Error, Result, text};
 
-/// What the operator makes of the expression and the text; `None` when one of them is null.
+/// Computes the operator's result from the expression and the text; `None` when one of them is null.
 type Answer = fn(Option<(&Regex, &str)>) -> Result<Evaluated<'static>>;
 
 struct RegexInput {

@@ -1,4 +1,4 @@
-//! What `$replaceOne` and `$replaceAll` share.
+//! Shared code of `$replaceOne` and `$replaceAll`.
 
 use std::sync::Arc;
 

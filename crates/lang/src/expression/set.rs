@@ -6,7 +6,7 @@ use super::Evaluated;
 use crate::stop::{check_scratch, sort_by};
 use crate::{Collation, Result};
 
-/// Whether there is memory for so many values; what sorts them needs half as much again. Errors: ExceededMemoryLimit.
+/// Checks that there is memory for `len` values; sorting them needs half as much again. Errors: ExceededMemoryLimit.
 #[inline]
 pub fn check_len(len: usize) -> Result<()> {
     check_scratch("a set", len * size_of::<ValueRef>() / 2 * 3)

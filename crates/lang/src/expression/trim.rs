@@ -1,4 +1,4 @@
-//! What `$trim`, `$ltrim` and `$rtrim` share.
+//! Shared code of `$trim`, `$ltrim` and `$rtrim`.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::parse::Parser;
 use super::{Environment, Evaluated, Expression, Special};
 use crate::{Error, Result, text};
 
-/// What MongoDB trims by default: NUL, white space of ASCII, and the spaces of Unicode.
+/// Characters that MongoDB trims by default: NUL, white space of ASCII, and the spaces of Unicode.
 const WHITE_SPACE: &[char] = &[
     '\0', ' ', '\t', '\n', '\u{b}', '\u{c}', '\r', '\u{a0}', '\u{1680}', '\u{2000}', '\u{2001}', '\u{2002}',
     '\u{2003}', '\u{2004}', '\u{2005}', '\u{2006}', '\u{2007}', '\u{2008}', '\u{2009}', '\u{200a}',

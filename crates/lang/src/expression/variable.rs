@@ -34,7 +34,7 @@ fn check(name: &str, first_is_right: impl Fn(char) -> bool, what: &str) -> Resul
     }
 }
 
-/// The name given beside `as`, `this` without one.
+/// Returns the variable name given as `as`, `this` without one.
 pub fn name_of<'v>(given: Option<ValueRef<'v>>) -> Result<&'v str> {
     match given {
         None => Ok("this"),

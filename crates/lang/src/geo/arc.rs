@@ -54,15 +54,15 @@ impl Arc {
     pub fn distance(&self, p: Vector) -> f64 {
         let normal = self.normal();
         let length = normal.norm();
-        let beside = length > 0.0 && normal.cross(&self.a).dot(&p) >= 0.0 && normal.cross(&self.b).dot(&p) <= 0.0;
-        if beside {
+        let foot_on_arc = length > 0.0 && normal.cross(&self.a).dot(&p) >= 0.0 && normal.cross(&self.b).dot(&p) <= 0.0;
+        if foot_on_arc {
             let across = p.dot(&normal) / length;
-            // near 90 degrees the foot may lie on the far side of the sphere
+            // near 90 degrees the foot may be on the far side of the sphere
             if across.abs() < 0.9 {
                 return across.abs().asin();
             }
         }
-        angle(p, self.a).min(angle(p, self.b)).min(if beside { self.foot_angle(p, normal) } else { f64::MAX })
+        angle(p, self.a).min(angle(p, self.b)).min(if foot_on_arc { self.foot_angle(p, normal) } else { f64::MAX })
     }
 
     /// The angle to the foot of the perpendicular.
@@ -89,13 +89,13 @@ impl Arc {
         crossing && !self.end_touches(other)
     }
 
-    /// An end of one lies on the other.
+    /// Returns true if an endpoint of one is on the other.
     fn end_touches(&self, other: &Arc) -> bool {
         self.touches(other.a) || self.touches(other.b) || other.touches(self.a) || other.touches(self.b)
     }
 
     /// The two have a point in common.
-    pub fn meets(&self, other: &Arc) -> bool {
+    pub fn intersects(&self, other: &Arc) -> bool {
         self.crosses(other) || self.end_touches(other)
     }
 }
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn crossings() {
         let equator = arc((0.0, 0.0), (10.0, 0.0));
-        for (other, crosses, meets) in [
+        for (other, crosses, intersects) in [
             (arc((5.0, -1.0), (5.0, 1.0)), true, true),
             (arc((5.0, 0.0), (5.0, 1.0)), false, true),
             (arc((5.0, 0.5), (5.0, 1.0)), false, false),
@@ -138,8 +138,8 @@ mod tests {
             (arc((10.0, 0.0), (20.0, 0.0)), false, true),
             (arc((5.0, 0.0), (20.0, 0.0)), false, true),
         ] {
-            assert_eq!((equator.crosses(&other), equator.meets(&other)), (crosses, meets), "{other:?}");
-            assert_eq!((other.crosses(&equator), other.meets(&equator)), (crosses, meets), "{other:?}");
+            assert_eq!((equator.crosses(&other), equator.intersects(&other)), (crosses, intersects), "{other:?}");
+            assert_eq!((other.crosses(&equator), other.intersects(&equator)), (crosses, intersects), "{other:?}");
         }
     }
 }

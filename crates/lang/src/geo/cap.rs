@@ -1,4 +1,4 @@
-//! Circles on the sphere, and what lies between two of them.
+//! Circles on the sphere, and rings between two of them.
 
 use s2::r3::vector::Vector;
 
@@ -18,7 +18,7 @@ pub struct Cap {
 }
 
 impl Cap {
-    /// What is farthest from the centre is nearest to the point opposite to it.
+    /// Returns true if all of the geometry is inside. The point farthest from the centre is the one nearest to its antipode.
     pub fn contains(&self, geometry: &Geometry) -> bool {
         match geometry {
             Geometry::Point(place) => angle(self.center, place.point) <= self.radius + TOLERANCE,
@@ -33,7 +33,7 @@ impl Region for Cap {
     }
 }
 
-/// What is at least `near` and at most `far` from the centre.
+/// Points at least `near` and at most `far` from the centre.
 #[derive(Clone, Copy, Debug)]
 pub struct Annulus {
     pub center: Vector,

@@ -61,7 +61,7 @@ impl Cell {
     }
 
     /// Clips the arc's chord by the half-spaces.
-    pub fn meets(&self, arc: &Arc) -> bool {
+    pub fn intersects(&self, arc: &Arc) -> bool {
         let (mut first, mut last) = (0.0f64, 1.0f64);
         for plane in &self.planes {
             let (a, b) = (plane.dot(&arc.a) + MARGIN, plane.dot(&arc.b) + MARGIN);
@@ -99,7 +99,7 @@ impl Cell {
     }
 }
 
-/// The leaf cell in which a point lies.
+/// Returns the leaf cell that contains a point.
 pub fn leaf(p: Vector) -> CellID {
     CellID::from(s2::point::Point(p))
 }
@@ -120,7 +120,7 @@ mod tests {
                 assert!(cell.contains(p), "{lng} {lat} {level}");
                 assert!(cell.distance(p) == 0.0 && cell.distance_max(p) <= 2.0 * cell.radius() + 1e-12);
                 assert!(cell.id.contains(&leaf(cell.center)));
-                assert!(cell.meets(&Arc::new(p, point_at(lng + 1.0, lat * 0.9))));
+                assert!(cell.intersects(&Arc::new(p, point_at(lng + 1.0, lat * 0.9))));
                 assert!(!cell.contains(opposite(p)));
             }
         }

@@ -25,7 +25,7 @@ pub struct Bound {
 }
 
 impl Chain {
-    /// Requires at least two vertices; of a closed chain the first one stands once.
+    /// Requires at least two vertices; the first one of a closed chain is not repeated at the end.
     pub fn new(vertices: Vec<Vector>, closed: bool) -> Chain {
         let bound = Bound::of(&vertices);
         let mut chain = Chain { vertices, closed, index: None, bound };
@@ -52,14 +52,14 @@ impl Chain {
         self.bound
     }
 
-    /// Whether `wanted` holds for an edge that may meet `arc`.
-    pub fn any_near(&self, arc: &Arc, mut wanted: impl FnMut(usize, &Arc) -> bool) -> bool {
+    /// Returns true if `accepts` is true for an edge that may intersect `arc`.
+    pub fn any_near(&self, arc: &Arc, mut accepts: impl FnMut(usize, &Arc) -> bool) -> bool {
         if self.bound.excludes_arc(arc) {
             return false;
         }
         match &self.index {
-            Some(index) => index.any_near(arc, &mut |at| self.edge(at).is_some_and(|edge| wanted(at, &edge))),
-            None => self.edges().enumerate().any(|(at, edge)| wanted(at, &edge)),
+            Some(index) => index.any_near(arc, &mut |at| self.edge(at).is_some_and(|edge| accepts(at, &edge))),
+            None => self.edges().enumerate().any(|(at, edge)| accepts(at, &edge)),
         }
     }
 
@@ -73,8 +73,8 @@ impl Chain {
         }
     }
 
-    pub fn meets(&self, arc: &Arc) -> bool {
-        self.any_near(arc, |_, edge| edge.meets(arc))
+    pub fn intersects(&self, arc: &Arc) -> bool {
+        self.any_near(arc, |_, edge| edge.intersects(arc))
     }
 
     /// The angle to the nearest point.

@@ -14,7 +14,7 @@ use crate::stop;
 const EDGES_PER_LEAF: usize = 12;
 /// Cells are not divided below this level (some 40 cm).
 const LEVEL_MAX: u64 = 24;
-/// Entries for each edge, on average, behind which nothing is divided any more: long edges beside each other are in
+/// Entries per edge, on average, from which on no cell is divided any more: long parallel edges are in
 /// every cell that they pass.
 const ENTRIES_PER_EDGE: usize = 16;
 
@@ -39,8 +39,8 @@ impl EdgeIndex {
         let mut budget = ENTRIES_PER_EDGE * all.len();
         let mut leaves = Vec::new();
         let within = |cell: &Cell, edges: &[u32]| -> Vec<u32> {
-            let meets = |at: &&u32| chain.edge(**at as usize).is_some_and(|edge| cell.meets(&edge));
-            edges.iter().take_while(|_| stop::tick().is_ok()).filter(meets).copied().collect()
+            let intersects = |at: &&u32| chain.edge(**at as usize).is_some_and(|edge| cell.intersects(&edge));
+            edges.iter().take_while(|_| stop::tick().is_ok()).filter(intersects).copied().collect()
         };
         let mut open: VecDeque<(Cell, Vec<u32>)> = VecDeque::new();
         for face in Cell::faces() {
@@ -79,29 +79,29 @@ impl EdgeIndex {
         self.leaves.get(self.leaves.partition_point(|own| own.id.range_max() < id))
     }
 
-    /// Whether an edge is in the cell.
-    pub fn any_in(&self, cell: &Cell, mut meets: impl FnMut(usize) -> bool) -> bool {
+    /// Returns true if an edge is in the cell.
+    pub fn any_in(&self, cell: &Cell, mut intersects: impl FnMut(usize) -> bool) -> bool {
         let within = self.leaves_in(cell.id, &self.leaves);
         if within.is_empty() {
             let around = self.leaf_of(cell.id);
-            return around.is_some_and(|leaf| leaf.edges.iter().any(|at| meets(*at as usize)));
+            return around.is_some_and(|leaf| leaf.edges.iter().any(|at| intersects(*at as usize)));
         }
         within.iter().any(|leaf| !leaf.edges.is_empty())
     }
 
-    /// Whether `wanted` holds for an edge in a leaf that the arc passes.
-    pub fn any_near(&self, arc: &Arc, wanted: &mut dyn FnMut(usize) -> bool) -> bool {
-        Cell::faces().any(|face| self.search(&face, &self.leaves, arc, wanted))
+    /// Returns true if `accepts` is true for an edge in a leaf that the arc passes.
+    pub fn any_near(&self, arc: &Arc, accepts: &mut dyn FnMut(usize) -> bool) -> bool {
+        Cell::faces().any(|face| self.search(&face, &self.leaves, arc, accepts))
     }
 
     /// Requires `leaves` to hold all leaves inside the cell.
-    fn search(&self, cell: &Cell, leaves: &[Leaf], arc: &Arc, wanted: &mut dyn FnMut(usize) -> bool) -> bool {
-        if !cell.meets(arc) {
+    fn search(&self, cell: &Cell, leaves: &[Leaf], arc: &Arc, accepts: &mut dyn FnMut(usize) -> bool) -> bool {
+        if !cell.intersects(arc) {
             return false;
         }
         match self.leaves_in(cell.id, leaves) {
-            [only] if only.id == cell.id => only.edges.iter().any(|at| wanted(*at as usize)),
-            own => cell.children().any(|child| self.search(&child, own, arc, wanted)),
+            [only] if only.id == cell.id => only.edges.iter().any(|at| accepts(*at as usize)),
+            own => cell.children().any(|child| self.search(&child, own, arc, accepts)),
         }
     }
 

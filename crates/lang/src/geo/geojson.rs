@@ -12,7 +12,7 @@ use crate::{Error, Result, stop, text};
 /// The coordinate system in which a ring encloses what is on its left.
 const STRICT_WINDING: &str = "urn:x-mongodb:crs:strictwinding:EPSG:4326";
 
-/// Whether a document is meant to be GeoJSON: a pair has no field of this name with a text in it.
+/// Returns true if a document is meant to be GeoJSON: a pair has no field of this name with a text in it.
 pub fn is_geojson(doc: Doc) -> bool {
     matches!(doc.get("type"), Some(ValueRef::String(_)))
 }
@@ -162,7 +162,7 @@ fn polygon(list: Array, winding: Winding) -> Result<Geometry> {
     Ok(Geometry::Polygon(Polygon { outer, holes }))
 }
 
-/// Each hole is inside of the first ring, and none meets another one.
+/// Checks that each hole is inside of the first ring, and that no two intersect.
 fn check_holes(outer: &Ring, holes: &[Ring], list: Array) -> Result<()> {
     let shown = |at: usize| list.get(at).map(text::shell).unwrap_or_default();
     for (at, hole) in holes.iter().enumerate() {
@@ -178,10 +178,10 @@ fn check_holes(outer: &Ring, holes: &[Ring], list: Array) -> Result<()> {
         }
         for (before, other) in holes.iter().enumerate().take(at) {
             stop::tick()?;
-            let meets = hole.chain.edges().any(|edge| other.chain.any_near(&edge, |_, own| own.crosses(&edge)))
+            let intersects = hole.chain.edges().any(|edge| other.chain.any_near(&edge, |_, own| own.crosses(&edge)))
                 || hole.chain.vertices.iter().any(|vertex| other.place(*vertex) == At::Inside)
                 || other.chain.vertices.iter().any(|vertex| hole.place(*vertex) == At::Inside);
-            if meets {
+            if intersects {
                 let message = format!("Polygon isn't valid: loops {} and {} cross", before + 1, at + 1);
                 return Err(bad(&message, ValueRef::Array(list)));
             }

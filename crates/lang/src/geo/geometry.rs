@@ -55,7 +55,7 @@ impl Geometry {
 
 impl Region for Geometry {
     fn relation(&self, cell: &Cell) -> Relation {
-        let partly = |meets: bool| if meets { Relation::Crosses } else { Relation::Outside };
+        let partly = |intersects: bool| if intersects { Relation::Crosses } else { Relation::Outside };
         match self {
             Geometry::Point(place) => partly(cell.contains(place.point)),
             Geometry::Line(chain) => partly(has_edge_in(chain, cell)),

@@ -84,11 +84,11 @@ impl Grid {
         }
         done.sort_unstable();
         done.dedup_by(|next, last| {
-            let meets = last.1.checked_add(1) == Some(next.0);
-            if meets {
+            let adjacent = last.1.checked_add(1) == Some(next.0);
+            if adjacent {
                 last.1 = next.1;
             }
-            meets
+            adjacent
         });
         done.into_iter().map(|(low, high)| GridRange { low: key(low), high: key(high) }).collect()
     }

@@ -6,15 +6,15 @@
 //! | `geometry.rs` | [`Geometry`]: points, lines and polygons on the sphere, and collections of them |
 //! | `arc.rs`, `chain.rs`, `edge_index.rs` | geodesics; rows of them; which of them are in which part of the sphere |
 //! | `ring.rs`, `polygon.rs` | rings and what they enclose; polygons with holes |
-//! | `cap.rs`, `relate.rs` | circles; whether one thing lies within another or meets it |
+//! | `cap.rs`, `relate.rs` | circles; whether one geometry is within another or intersects it |
 //! | `cell.rs`, `cover.rs` | S2 cells, and covers of regions by cells |
 //! | `plane.rs`, `grid.rs` | boxes, circles and polygons on a plane; the grid of a `2d` index |
 //! | `within.rs`, `near.rs` | `$geoWithin`, `$geoIntersects`; `$near`, `$nearSphere` |
 //!
 //! G1: everything is closed. What is nearer to a boundary than [`arc::TOLERANCE`] is on it, and belongs to the region.
-//! G2: a cover holds the leaf cell of every point of its region, also where the point lies on an edge of a cell: cells
-//! count as larger by [`cell::MARGIN`]. So two things that meet have covers of which one cell contains another.
-//! G3: the sides of an edge are asked with plain doubles. That is enough, since whoever asks has taken out what is on the
+//! G2: a cover holds the leaf cell of every point of its region, also of points on an edge of a cell: cells
+//! count as larger by [`cell::MARGIN`]. So two geometries that intersect have covers of which one cell contains another.
+//! G3: the sides of an edge are computed with plain doubles. That is enough, since callers have excluded points on the
 //! boundary (G1), and since one vertex is asked once for both of its edges.
 
 mod arc;

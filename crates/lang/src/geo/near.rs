@@ -18,7 +18,7 @@ use crate::{Error, Path, Result, number, text};
 
 /// Ranges of a `2d` index that one ring reads.
 const GRID_RANGES_MAX: usize = 24;
-/// Rings are a little wider than asked for, so that no rounding loses what lies at their edge.
+/// Rings are a little wider than requested, so that no rounding loses points at their edge.
 const SLACK: f64 = 1e-12;
 
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub struct Near {
     pub source: DocBuf,
 }
 
-/// Where distances are measured from, and in which unit.
+/// Point that distances are measured from, with their unit.
 #[derive(Clone, Copy, Debug)]
 pub enum NearFrom {
     /// On the sphere, in metres: the point was GeoJSON.
@@ -52,7 +52,7 @@ pub struct Found {
 }
 
 impl Near {
-    /// `{ $near: .., $maxDistance: .. }`: `name` is one of `operators`, which may hold the distances beside it.
+    /// Parses `{ $near: .., $maxDistance: .. }`: `name` is one of `operators`, which may also hold the distances.
     pub fn parse(field: &str, name: &str, operators: Doc) -> Result<Near> {
         let operand = operators.get(name).unwrap_or(ValueRef::Null);
         let on_sphere = name == "$nearSphere";
@@ -62,16 +62,16 @@ impl Near {
             other => of_pair(other, on_sphere)?,
         };
         near.path = Path::of_input(field)?;
-        for (beside, value) in operators {
-            if matches!(beside, "$minDistance" | "$maxDistance") {
-                near.limit(beside, value)?;
-                source.append(beside, value);
+        for (name, value) in operators {
+            if matches!(name, "$minDistance" | "$maxDistance") {
+                near.limit(name, value)?;
+                source.append(name, value);
             }
         }
         Ok(Near { source, ..near })
     }
 
-    /// What `$geoNear` asks for.
+    /// Builds the predicate of a `$geoNear` stage.
     pub fn of_stage(field: &str, near: ValueRef, on_sphere: bool) -> Result<Near> {
         let from = match near {
             ValueRef::Document(doc) if geojson::is_geojson(doc) => NearFrom::Metres(geojson_point(doc)?),

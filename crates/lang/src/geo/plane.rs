@@ -9,7 +9,7 @@ type Xy = (f64, f64);
 pub enum Shape {
     Box(Frame),
     Boxes(Vec<Frame>),
-    /// What is at least `near` and at most `far` from the centre.
+    /// Points at least `near` and at most `far` from the centre.
     Circle {
         center: Xy,
         near: f64,
@@ -25,7 +25,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Of two opposite corners.
+    /// Returns the frame with these two opposite corners.
     pub fn of(a: Xy, b: Xy) -> Frame {
         Frame { low: (a.0.min(b.0), a.1.min(b.1)), high: (a.0.max(b.0), a.1.max(b.1)) }
     }
@@ -38,7 +38,7 @@ impl Frame {
         self.contains(other.low) && self.contains(other.high)
     }
 
-    fn meets(&self, other: &Frame) -> bool {
+    fn intersects(&self, other: &Frame) -> bool {
         self.low.0 <= other.high.0
             && other.low.0 <= self.high.0
             && self.low.1 <= other.high.1
@@ -74,22 +74,22 @@ impl Shape {
     }
 
     pub fn relation(&self, frame: &Frame) -> Relation {
-        let relation = |meets: bool, holds: bool| match (meets, holds) {
+        let relation = |intersects: bool, holds: bool| match (intersects, holds) {
             (false, _) => Relation::Outside,
             (true, false) => Relation::Crosses,
             (true, true) => Relation::Inside,
         };
         match self {
-            Shape::Box(own) => relation(own.meets(frame), own.holds(frame)),
+            Shape::Box(own) => relation(own.intersects(frame), own.holds(frame)),
             Shape::Boxes(all) => {
-                relation(all.iter().any(|own| own.meets(frame)), all.iter().any(|own| own.holds(frame)))
+                relation(all.iter().any(|own| own.intersects(frame)), all.iter().any(|own| own.holds(frame)))
             }
             Shape::Circle { center, near, far } => {
                 let (nearest, farthest) = (frame.distance(*center), frame.distance_max(*center));
                 relation(nearest <= *far && farthest >= *near, nearest >= *near && farthest <= *far)
             }
             Shape::Polygon(corners) => {
-                let crosses = edges(corners).any(|(a, b)| tick().is_ok() && segment_meets(frame, a, b));
+                let crosses = edges(corners).any(|(a, b)| tick().is_ok() && segment_intersects(frame, a, b));
                 let inside = || polygon_contains(corners, frame.low);
                 relation(crosses || inside(), !crosses && inside())
             }
@@ -117,7 +117,7 @@ fn polygon_contains(corners: &[Xy], p: Xy) -> bool {
 }
 
 /// Clips the segment by the sides of the frame.
-fn segment_meets(frame: &Frame, a: Xy, b: Xy) -> bool {
+fn segment_intersects(frame: &Frame, a: Xy, b: Xy) -> bool {
     let (mut first, mut last) = (0.0f64, 1.0f64);
     for (at_a, at_b) in [
         (a.0 - frame.low.0, b.0 - frame.low.0),

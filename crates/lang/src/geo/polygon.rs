@@ -46,8 +46,8 @@ impl Polygon {
         self.outer.bound()
     }
 
-    pub fn meets(&self, arc: &Arc) -> bool {
-        self.contains(arc.a) || self.contains(arc.b) || self.rings().any(|ring| ring.chain.meets(arc))
+    pub fn intersects(&self, arc: &Arc) -> bool {
+        self.contains(arc.a) || self.contains(arc.b) || self.rings().any(|ring| ring.chain.intersects(arc))
     }
 
     pub fn distance(&self, p: Vector) -> f64 {

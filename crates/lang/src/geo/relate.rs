@@ -68,18 +68,18 @@ fn parts_intersect(a: &Geometry, b: &Geometry) -> bool {
         (Point(a), Point(b)) => angle(a.point, b.point) <= TOLERANCE,
         (Point(p), Line(chain)) | (Line(chain), Point(p)) => chain.touches(p.point),
         (Point(p), Polygon(polygon)) | (Polygon(polygon), Point(p)) => polygon.contains(p.point),
-        (Line(a), Line(b)) => chains_meet(a, b),
+        (Line(a), Line(b)) => chains_intersect(a, b),
         (Line(chain), Polygon(polygon)) | (Polygon(polygon), Line(chain)) => {
             !apart(chain.bound(), polygon.bound())
                 && (chain.vertices.first().is_some_and(|p| polygon.contains(*p))
-                    || polygon.rings().any(|ring| chains_meet(chain, &ring.chain)))
+                    || polygon.rings().any(|ring| chains_intersect(chain, &ring.chain)))
         }
         (Polygon(a), Polygon(b)) => polygons_intersect(a, b),
         (Collection(_), _) | (_, Collection(_)) => intersects(a, b),
     }
 }
 
-/// Either the boundaries meet, or one holds the other, or a ring of it.
+/// Returns true if the boundaries intersect, or one contains the other, or a ring of it.
 fn polygons_intersect(a: &Polygon, b: &Polygon) -> bool {
     if apart(a.bound(), b.bound()) {
         return false;
@@ -89,15 +89,15 @@ fn polygons_intersect(a: &Polygon, b: &Polygon) -> bool {
     };
     holds_a_ring(a, b)
         || holds_a_ring(b, a)
-        || a.rings().any(|own| b.rings().any(|other| chains_meet(&own.chain, &other.chain)))
+        || a.rings().any(|own| b.rings().any(|other| chains_intersect(&own.chain, &other.chain)))
 }
 
-fn chains_meet(a: &Chain, b: &Chain) -> bool {
+fn chains_intersect(a: &Chain, b: &Chain) -> bool {
     if apart(a.bound(), b.bound()) {
         return false;
     }
     let (few, many) = if a.edge_count() <= b.edge_count() { (a, b) } else { (b, a) };
-    few.edges().any(|edge| tick().is_ok() && many.meets(&edge))
+    few.edges().any(|edge| tick().is_ok() && many.intersects(&edge))
 }
 
 fn apart(a: Bound, b: Bound) -> bool {

@@ -74,7 +74,7 @@ impl Ring {
         }
     }
 
-    /// Of the whole inside.
+    /// Returns a bound of the whole inside.
     pub fn bound(&self) -> Bound {
         match self.bounded {
             true => self.chain.bound(),
@@ -82,7 +82,7 @@ impl Ring {
         }
     }
 
-    /// A point that stands so to the ring. Of a ring's triangles some are ears: their centres are inside.
+    /// Returns a point in this relation to the ring. Of a ring's triangles some are ears: their centres are inside.
     pub fn point_at(&self, place: Place) -> Option<Vector> {
         let vertices = &self.chain.vertices;
         let triangles = vertices.iter().zip(vertices.iter().cycle().skip(1)).zip(vertices.iter().cycle().skip(2));
@@ -119,7 +119,7 @@ impl Ring {
         from_left ^ self.parity(p, edge.middle(), others)
     }
 
-    /// Whether the way between two points crosses an odd number of these edges.
+    /// Returns true if the arc between two points crosses an odd number of these edges.
     fn parity(&self, from: Vector, to: Vector, edges: impl Iterator<Item = usize>) -> bool {
         let way = Arc::new(from, to);
         let normal = way.normal();
@@ -156,7 +156,7 @@ impl Ring {
         }
     }
 
-    /// Whether an edge is in the cell.
+    /// Returns true if an edge is in the cell.
     pub fn has_edge_in(&self, cell: &Cell) -> bool {
         has_edge_in(&self.chain, cell)
     }
@@ -168,8 +168,8 @@ pub fn has_edge_in(chain: &Chain, cell: &Cell) -> bool {
         return false;
     }
     match &chain.index {
-        Some(index) => index.any_in(cell, |at| chain.edge(at).is_some_and(|edge| cell.meets(&edge))),
-        None => chain.edges().any(|edge| cell.meets(&edge)),
+        Some(index) => index.any_in(cell, |at| chain.edge(at).is_some_and(|edge| cell.intersects(&edge))),
+        None => chain.edges().any(|edge| cell.intersects(&edge)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a field of a document holds: GeoJSON, a pair, or an array of such.
+//! Geo value of a field of a document: GeoJSON, a pair, or an array of such.
 
 use arbor_bson::ValueRef;
 

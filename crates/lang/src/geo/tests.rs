@@ -1,4 +1,4 @@
-//! What places are, against figures known from elsewhere and against slower ways to find them out.
+//! Geometry against known results and against slower algorithms.
 
 use arbor_bson::ValueRef;
 use rand::rngs::SmallRng;
@@ -108,7 +108,7 @@ fn lines_and_polygons_within_polygons() {
     let ushape = polygon("[[[0,0],[30,0],[30,30],[20,30],[20,10],[10,10],[10,30],[0,30],[0,0]]]");
     let hole = polygon("[[[0,0],[30,0],[30,30],[0,30],[0,0]],[[10,10],[20,10],[20,20],[10,20],[10,10]]]");
     let line = |list: &str| geometry(&format!("{{type: 'LineString', coordinates: {list}}}"));
-    for (value, region, within, meets) in [
+    for (value, region, within, overlap) in [
         (line("[[1,1],[5,25]]"), &ushape, true, true),
         (line("[[5,25],[25,25]]"), &ushape, false, true),
         (line("[[10,30],[20,30]]"), &ushape, false, true),
@@ -128,8 +128,8 @@ fn lines_and_polygons_within_polygons() {
         (geometry("{type: 'MultiPoint', coordinates: [[1,1],[15,25]]}"), &ushape, false, true),
     ] {
         assert_eq!(is_within(&value, region), within, "{value:?}");
-        assert_eq!(intersects(&value, region), meets, "{value:?}");
-        assert_eq!(intersects(region, &value), meets, "{value:?}");
+        assert_eq!(intersects(&value, region), overlap, "{value:?}");
+        assert_eq!(intersects(region, &value), overlap, "{value:?}");
     }
     for region in [&ushape, &hole] {
         assert!(is_within(region, region) && intersects(region, region));
@@ -320,27 +320,27 @@ fn random_geometry(random: &mut SmallRng) -> Geometry {
 }
 
 #[test]
-fn things_that_meet_have_covers_that_meet() {
+fn geometries_that_intersect_have_covers_that_intersect() {
     let mut random = SmallRng::seed_from_u64(11);
-    let (mut met, mut held) = (0, 0);
+    let (mut intersecting, mut held) = (0, 0);
     for _ in 0..1500 {
         let (a, b) = (random_geometry(&mut random), random_geometry(&mut random));
-        let meets = intersects(&a, &b);
-        assert_eq!(meets, intersects(&b, &a));
+        let overlap = intersects(&a, &b);
+        assert_eq!(overlap, intersects(&b, &a));
         let within = is_within(&a, &b);
-        assert!(meets || !within, "{a:?} {b:?}");
+        assert!(overlap || !within, "{a:?} {b:?}");
         let (own, other) = (cells_of(&a), cells_of_region(&b, COVER_CELLS_MAX));
         assert!(own.len() <= COVER_CELLS_MAX && !own.is_empty());
         let nested = own.iter().any(|x| other.iter().any(|y| cell_range(*x).contains(y) || cell_range(*y).contains(x)));
-        assert!(nested || !meets, "{a:?} {b:?}");
+        assert!(nested || !overlap, "{a:?} {b:?}");
         if let Geometry::Point(place) = &a {
             let distance = b.distance(place.point);
-            assert_eq!(distance <= arc::TOLERANCE, meets, "{distance}");
+            assert_eq!(distance <= arc::TOLERANCE, overlap, "{distance}");
         }
-        met += usize::from(meets);
+        intersecting += usize::from(overlap);
         held += usize::from(within);
     }
-    assert!(met > 40 && held >= 3, "{met} {held}");
+    assert!(intersecting > 40 && held >= 3, "{intersecting} {held}");
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn a_ring_of_a_hundred_thousand_vertices_is_bounded_work() {
     let points = star(&mut random, (10.0, 10.0), 20.0, 100_000);
     let points: Vec<_> = points.iter().map(|(lng, lat)| point_at(*lng, *lat)).collect();
     assert_eq!(Ring::new(points, Winding::Smaller).unwrap().place(point_at(10.0, 10.0)), At::Inside);
-    // long edges side by side are in each other's way: nothing but looking at each pair would tell
+    // long parallel edges are in each other's way: only a comparison of every pair could decide
     let comb = |at: usize| point_at(if at.is_multiple_of(2) { 0.0 } else { 20.0 }, at as f64 / 100_000.0 * 20.0);
     assert_eq!(Ring::new((0..100_000).map(comb).collect(), Winding::Smaller).err(), Some(ring::Fault::TooComplex));
     let circle: Vec<_> = (0..100_000)

@@ -23,7 +23,7 @@ use crate::{Error, Result, number, stop, text};
 /// Ranges of a `2d` index that one query reads.
 const GRID_RANGES_MAX: usize = 32;
 
-/// What a place must be like.
+/// Predicate on the geometry of a field.
 #[derive(Debug)]
 pub struct GeoTest {
     pub target: Target,
@@ -69,7 +69,7 @@ impl GeoTest {
         Ok(GeoTest { target, source: DocBuf::new().with(name, operand), cells })
     }
 
-    /// Whether the value of a field, or an element of it, is there.
+    /// Returns true if the value of a field, or an element of it, satisfies the predicate.
     pub fn matches(&self, value: ValueRef) -> bool {
         Stored::values(value).into_iter().any(|value| Stored::read(value).is_ok_and(|stored| self.holds(stored)))
     }

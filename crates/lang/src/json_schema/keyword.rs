@@ -1,4 +1,4 @@
-//! One keyword of a schema as it stands in the document, and MongoDB's errors for what it may not be.
+//! One keyword of a schema as the document has it, and MongoDB's errors for invalid values.
 
 use std::collections::HashSet;
 

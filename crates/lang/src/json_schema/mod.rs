@@ -1,4 +1,4 @@
-//! `$jsonSchema`: draft 4 of JSON Schema as far as MongoDB has it, with `bsonType` beside `type`.
+//! `$jsonSchema`: draft 4 of JSON Schema as far as MongoDB has it, with `bsonType` in addition to `type`.
 //!
 //! A keyword says something about values of its own types only: `minimum` holds for every string. So a schema is a list of
 //! rules that must all hold, and a value that does not fit has a description of those that do not ([`Schema::failures`]),
@@ -85,7 +85,7 @@ enum Test {
     Not(Box<Schema>),
 }
 
-/// What is counted, and of which type.
+/// Parts that are counted, by the type of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
     Characters,
@@ -93,14 +93,14 @@ enum Measure {
     Properties,
 }
 
-/// What `additionalItems` and `additionalProperties` let in.
+/// Values that `additionalItems` and `additionalProperties` allow.
 #[derive(Clone, Debug)]
 enum Allowed {
     Nothing,
     Fitting(Box<Schema>),
 }
 
-/// What a property asks of the document that has it.
+/// Requirement that a property makes of the document that has it.
 #[derive(Clone, Debug)]
 enum Dependency {
     Properties(Vec<String>),

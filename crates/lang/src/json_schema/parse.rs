@@ -40,8 +40,8 @@ const RULES: &[&str] = &[
     "type",
 ];
 
-/// Keywords that say more about a rule, or about the schema.
-const BESIDE: &[&str] = &["exclusiveMaximum", "exclusiveMinimum", "title", "description"];
+/// Keywords that qualify another keyword, or describe the schema.
+const QUALIFIERS: &[&str] = &["exclusiveMaximum", "exclusiveMinimum", "title", "description"];
 
 /// Keywords of draft 4, or of encryption, that are not there.
 const UNSUPPORTED: &[&str] =
@@ -60,7 +60,7 @@ fn schema(source: Doc<'_>) -> Result<Schema> {
         if UNSUPPORTED.contains(&name) {
             return Err(Error::failed_to_parse(format!("$jsonSchema keyword '{name}' is not currently supported")));
         }
-        if !RULES.contains(&name) && !BESIDE.contains(&name) {
+        if !RULES.contains(&name) && !QUALIFIERS.contains(&name) {
             return Err(Error::failed_to_parse(format!("Unknown $jsonSchema keyword: {name}")));
         }
     }
@@ -203,13 +203,13 @@ fn properties(keyword: Keyword<'_>) -> Result<Vec<(String, Schema)>> {
 
 fn additional_properties(keyword: Keyword<'_>, source: Doc<'_>) -> Result<Option<Test>> {
     let Some(allowed) = allowed(keyword)? else { return Ok(None) };
-    let beside = |keyword: &str| match source.get(keyword) {
+    let sibling = |keyword: &str| match source.get(keyword) {
         Some(ValueRef::Document(doc)) => doc,
         _ => Doc::empty(),
     };
-    let names = beside("properties").iter().map(|(name, _)| name.to_owned()).collect();
+    let names = sibling("properties").iter().map(|(name, _)| name.to_owned()).collect();
     let patterns =
-        beside("patternProperties").iter().map(|(pattern, _)| Regex::new(pattern, "")).collect::<Result<_>>()?;
+        sibling("patternProperties").iter().map(|(pattern, _)| Regex::new(pattern, "")).collect::<Result<_>>()?;
     Ok(Some(Test::AdditionalProperties { names, patterns, allowed }))
 }
 

@@ -1,4 +1,4 @@
-//! Whether a rule holds for a value.
+//! Evaluation of the rules for a value.
 
 use std::collections::HashSet;
 
@@ -137,7 +137,7 @@ pub fn is_additional(name: &str, names: &HashSet<String>, patterns: &[Regex]) ->
     all(patterns.iter(), |regex| Ok(!regex.is_match(name)?))
 }
 
-/// What is no number is a multiple of everything.
+/// Returns true if `value` is a multiple of `divisor`, or is no number.
 fn is_multiple(value: ValueRef<'_>, divisor: &Value) -> bool {
     let (Some(value), Some(divisor)) = (Number::of(value), Number::of(divisor.as_ref())) else { return true };
     match (value, divisor) {
@@ -149,7 +149,7 @@ fn is_multiple(value: ValueRef<'_>, divisor: &Value) -> bool {
     }
 }
 
-/// The first item that stands in the array before, whatever the order of fields in documents.
+/// Returns the first item that occurs earlier in the array, whatever the order of fields in documents.
 pub fn repeated_item(value: ValueRef<'_>) -> Option<ValueRef<'_>> {
     let ValueRef::Array(items) = value else { return None };
     let mut seen = HashSet::new();
@@ -161,7 +161,7 @@ pub fn unordered_key(value: ValueRef<'_>) -> Vec<u8> {
     keystring::key_of(sorted(value, DEPTH_MAX).as_ref()).bytes
 }
 
-/// The value with the fields of all documents in it in order of their names, down to so many levels: deeper ones are of
+/// Returns the value with the fields of all documents in it in order of their names, up to `levels` deep: deeper ones are of
 /// versions that did not limit them, and stay as they are.
 fn sorted(value: ValueRef<'_>, levels: usize) -> Value {
     let Some(levels) = levels.checked_sub(1) else { return value.to_value() };

@@ -51,7 +51,7 @@ pub(super) fn parse_elem_match(parser: &mut Parser, path: Path, value: ValueRef)
     Ok(Node::ElemMatchObject { path, inner })
 }
 
-/// Whether the operand of `$elemMatch` holds operators for the elements themselves.
+/// Returns true if the operand of `$elemMatch` holds operators for the elements themselves.
 fn is_value_match(inner: Doc) -> bool {
     inner.first().is_some_and(|(name, _)| is_operator(name) && !matches!(name, "$and" | "$or" | "$nor" | "$where"))
 }
@@ -72,7 +72,7 @@ pub(super) fn parse_size(path: Path, value: ValueRef) -> Result<Node> {
     }
 }
 
-/// Whether the value is an array of exactly so many elements.
+/// Returns true if the value is an array of exactly `size` elements.
 pub(super) fn has_size(value: Option<ValueRef>, size: i64) -> bool {
     match value {
         Some(ValueRef::Array(array)) => array.iter().take(size as usize + 1).count() as i64 == size,

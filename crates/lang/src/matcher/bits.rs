@@ -1,6 +1,6 @@
 //! `$bitsAllSet`, `$bitsAllClear`, `$bitsAnySet`, `$bitsAnyClear`.
 //!
-//! A number is seen as a 64-bit two's complement number that goes on with its sign for ever; binary data as its bytes,
+//! A number is seen as a 64-bit two's complement number with infinite sign extension; binary data as its bytes,
 //! the lowest bit of the first byte first, followed by zeros.
 
 use arbor_bson::ValueRef;

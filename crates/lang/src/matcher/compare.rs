@@ -49,7 +49,7 @@ pub(super) fn check_operand(path: &str, name: &str, operand: ValueRef) -> Result
     }
 }
 
-/// Whether `value` (`None`: missing) stands in the relation `op` to the operand.
+/// Returns true if `value op operand` holds for `value` (`None`: missing).
 pub fn holds(op: Compare, value: Option<ValueRef>, operand: &Value, collation: &Collation) -> bool {
     match (value, operand) {
         (Some(ValueRef::String(value)), Value::String(operand)) => {

@@ -1,4 +1,4 @@
-//! Whether a document matches: the hot path of collection scans. Nothing is allocated per document, apart from what
+//! Evaluation of a filter for a document: the hot path of collection scans. Nothing is allocated per document, apart from what
 //! `$expr` builds.
 
 use arbor_bson::{Doc, ValueRef};
@@ -9,7 +9,7 @@ use crate::path::Leaf;
 use crate::stop::{ended, tick};
 use crate::{Collation, Error, Input, Metadata, Path, Result};
 
-/// What is learnt on the way. An error (a regular expression out of steps, an expression) ends the match.
+/// State of one match. An error (a regular expression out of steps, an expression) ends the match.
 pub(super) struct State<'m> {
     pub metadata: Option<&'m Metadata>,
     pub position: Option<usize>,
@@ -29,8 +29,8 @@ impl<'m> State<'m> {
         })
     }
 
-    /// One step. An error makes the outcome nobody's business: whoever looks for a match may take this for one.
-    fn goes_on(&mut self) -> bool {
+    /// Counts one step and returns true if the match is to continue. After an error the outcome is ignored: any value may be returned.
+    fn continues(&mut self) -> bool {
         if self.error.is_none() {
             self.error = tick().err();
         }
@@ -38,7 +38,7 @@ impl<'m> State<'m> {
     }
 }
 
-/// Whether all of the predicates hold, or none of them does.
+/// Returns true if each of the predicates evaluates to `hold`.
 fn all(nodes: &[Node], doc: Doc, state: &mut State, hold: bool) -> bool {
     let fields = match Fields::of(doc, nodes.len()) {
         Fields::Plain(_) => return nodes.iter().all(|node| node.matches_document(doc, state) == hold),
@@ -90,7 +90,7 @@ impl Node {
         }
     }
 
-    /// What a predicate about one path looks at.
+    /// Returns the path that the predicate reads, if it reads exactly one.
     fn place(&self) -> Option<(&Path, Leaf)> {
         match self {
             Node::Compare { path, .. }
@@ -112,7 +112,7 @@ impl Node {
     /// `head`: the field that the path begins with.
     fn matches_path(&self, path: &Path, leaf: Leaf, head: Option<ValueRef>, state: &mut State) -> bool {
         path.visit_from(head, leaf, &mut |visit| {
-            if !state.goes_on() {
+            if !state.continues() {
                 return true;
             }
             let hit = self.matches_value(visit.value, state);
@@ -181,7 +181,7 @@ fn without_position(state: &mut State, test: impl FnOnce(&mut State) -> bool) ->
 fn any_element(value: Option<ValueRef>, state: &mut State, mut test: impl FnMut(ValueRef, &mut State) -> bool) -> bool {
     let Some(ValueRef::Array(array)) = value else { return false };
     let found =
-        array.iter().position(|element| !state.goes_on() || without_position(state, |state| test(element, state)));
+        array.iter().position(|element| !state.continues() || without_position(state, |state| test(element, state)));
     if found.is_some() {
         state.position = found;
     }

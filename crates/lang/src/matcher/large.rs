@@ -14,7 +14,7 @@ const LARGE_BYTES_MIN: usize = 256 << 10;
 /// Copies of what a filter says: its values, those of its intervals, keys.
 const COPIES: usize = 4;
 
-/// What a value costs beside its bytes. Measured on 2026-11-23: 480 bytes in all for each number of a list of a million.
+/// Overhead of a value in addition to its bytes. Measured on 2026-11-23: 480 bytes in all for each number of a list of a million.
 const VALUE_BYTES: usize = 420;
 
 /// Reserves what the filter takes, parsed and planned. `None`: it is a small one.

@@ -9,7 +9,7 @@ use crate::stop::{sort_by, tick, tick_for};
 use crate::{Collation, Error, Path, Result};
 
 impl In {
-    /// What stands beside `$in` or `$nin`.
+    /// Parses the operand of `$in` or `$nin`.
     pub(super) fn parse(name: &str, path: Path, value: ValueRef, collation: &Collation) -> Result<In> {
         let ValueRef::Array(list) = value else {
             return Err(Error::bad_value(format!("{name} needs an array")));
@@ -46,10 +46,10 @@ impl In {
         In { path, values, regexes: Vec::new() }
     }
 
-    /// Whether the value (`None`: missing, which counts as null) is in the list.
+    /// Returns true if the value (`None`: missing, which counts as null) is in the list.
     pub(super) fn contains(&self, value: Option<ValueRef>, collation: &Collation) -> Result<bool> {
-        let wanted = value.unwrap_or(ValueRef::Null);
-        if self.values.binary_search_by(|known| collation.compare(known.as_ref(), wanted)).is_ok() {
+        let target = value.unwrap_or(ValueRef::Null);
+        if self.values.binary_search_by(|known| collation.compare(known.as_ref(), target)).is_ok() {
             return Ok(true);
         }
         let Some(value) = value else { return Ok(false) };

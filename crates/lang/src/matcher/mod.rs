@@ -34,7 +34,7 @@ pub use regex::Regex;
 pub use text::{TextNode, index_required};
 pub use type_set::TypeSet;
 
-/// Of a `$near` where nothing is planned.
+/// Error text for a `$near` where nothing is planned.
 const NEAR_OUT_OF_PLACE: &str = "$geoNear, $near, and $nearSphere are not allowed in this context, as these operators \
     require sorting geospatial data. If you do not need sort, consider using $geoWithin instead. Check out \
     https://dochub.mongodb.org/core/near-sort-operation and \
@@ -44,14 +44,14 @@ const NEAR_OUT_OF_PLACE: &str = "$geoNear, $near, and $nearSphere are not allowe
 #[derive(Clone, Debug)]
 pub struct Filter {
     root: Node,
-    /// How its strings compare; `$expr` and lists of `$in` know it themselves.
+    /// Collation of its strings; `$expr` and lists of `$in` have their own copy.
     collation: Collation,
-    /// Of a large one.
+    /// Memory reserved for a large filter.
     _memory: Option<Arc<Reservation>>,
 }
 
 /// A document matched. `position` is the index of the first matching element of the array that the last array
-/// predicate of the filter went through: what `$` stands for in updates and projections.
+/// predicate of the filter went through: the value of `$` in updates and projections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matched {
     pub position: Option<usize>,
@@ -138,12 +138,12 @@ impl Filter {
         &self.root
     }
 
-    /// How strings compare in it.
+    /// Returns the collation of its strings.
     pub fn collation(&self) -> &Collation {
         &self.collation
     }
 
-    /// Whether the filter was `{}` or simplifies to it.
+    /// Returns true if the filter was `{}` or simplifies to it.
     pub fn matches_everything(&self) -> bool {
         matches!(&self.root, Node::And(branches) if branches.is_empty()) || matches!(self.root, Node::AlwaysTrue)
     }

@@ -5,7 +5,7 @@ use arbor_bson::ValueRef;
 use super::Node;
 use crate::{Error, Path, Result, number};
 
-/// What stands beside `$mod`: `[divisor, remainder]`, both cut to integers.
+/// Parses the operand of `$mod`: `[divisor, remainder]`, both truncated to integers.
 pub(super) fn parse(path: Path, value: ValueRef) -> Result<Node> {
     let ValueRef::Array(list) = value else {
         return Err(Error::bad_value("malformed mod, needs to be an array"));
@@ -38,7 +38,7 @@ fn operand(what: &str, value: ValueRef) -> Result<i64> {
     })
 }
 
-/// Whether dividing the value leaves the remainder. Fractions of the value are cut off first.
+/// Returns true if dividing the value leaves the remainder. Fractions of the value are truncated first.
 pub(super) fn holds(value: ValueRef, divisor: i64, remainder: i64) -> bool {
     number::truncate_to_i64(value).is_some_and(|value| value.wrapping_rem(divisor) == remainder)
 }

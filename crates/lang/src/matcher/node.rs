@@ -114,7 +114,7 @@ impl Node {
         }
     }
 
-    /// The same, to be given another one.
+    /// Like [`Node::path`], but mutable; none for geospatial predicates.
     pub fn path_mut(&mut self) -> Option<&mut Path> {
         match self {
             Node::Compare { path, .. }

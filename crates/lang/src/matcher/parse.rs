@@ -17,13 +17,13 @@ pub(super) struct Parser<'c> {
     depth: usize,
     /// Inside `$elemMatch`, where whole-document predicates have no place.
     nested: bool,
-    /// `$near`s met so far.
+    /// `$near`s parsed so far.
     pub nears: usize,
-    /// A `$text` was met.
+    /// A `$text` was parsed.
     pub has_text: bool,
 }
 
-/// Whether a name in the operand of a field is an operator. References (`$ref`, `$id`, `$db`) are values.
+/// Returns true if a name in the operand of a field is an operator. References (`$ref`, `$id`, `$db`) are values.
 pub(super) fn is_operator(name: &str) -> bool {
     name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db")
 }
@@ -116,7 +116,7 @@ impl<'c> Parser<'c> {
     /// `{ $gt: 1, $lt: 5 }` for one field.
     pub fn operators(&mut self, field: &str, operators: Doc) -> Result<Node> {
         self.enter()?;
-        let (mut nodes, near) = (Vec::new(), beside_near(operators));
+        let (mut nodes, near) = (Vec::new(), has_near(operators));
         let (options, has_regex) = (operators.get("$options"), operators.get("$regex").is_some());
         for (name, value) in operators {
             tick()?;
@@ -176,8 +176,8 @@ impl<'c> Parser<'c> {
     }
 }
 
-/// The distances of `$near` stand beside it.
-fn beside_near(operators: Doc) -> bool {
+/// Returns true if there is a `$near`, whose distances may be among the operators.
+fn has_near(operators: Doc) -> bool {
     operators.iter().any(|(name, _)| matches!(name, "$near" | "$nearSphere" | "$geoNear"))
 }
 
@@ -198,7 +198,7 @@ fn regex(field: &str, pattern: &str, options: &str) -> Result<Node> {
     Ok(Node::Regex { path: Path::of_input(field)?, regex: Arc::new(Regex::new(pattern, options)?) })
 }
 
-/// `$regex` with its `$options`, each a string; a regular expression beside `$regex` may bring options of its own.
+/// `$regex` with its `$options`, each a string; a regular expression as operand of `$regex` may bring options of its own.
 fn regex_operator(field: &str, value: ValueRef, options: Option<ValueRef>) -> Result<Node> {
     let options = match options {
         None => None,

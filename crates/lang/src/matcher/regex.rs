@@ -28,7 +28,7 @@ enum Engine {
     Backtracking(Box<fancy_regex::Regex>),
 }
 
-/// Where a match and its groups lie, in bytes.
+/// Byte ranges of a match and of its groups.
 #[derive(Clone, Debug)]
 pub struct Capture {
     pub start: usize,
@@ -79,7 +79,7 @@ impl Regex {
         }
     }
 
-    /// Whether a stored value matches: a string (or symbol) it finds something in, or the same regular expression.
+    /// Returns true if a stored value matches: a string (or symbol) it finds something in, or the same regular expression.
     pub fn matches(&self, value: ValueRef) -> Result<bool> {
         match value {
             ValueRef::String(text) | ValueRef::Symbol(text) => self.is_match(text),

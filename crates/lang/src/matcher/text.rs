@@ -1,6 +1,6 @@
-//! `$text`: where it may stand, and what it means for one document.
+//! `$text`: its allowed positions in a filter, and its evaluation for one document.
 //!
-//! What a search means depends on the text index of the collection, which parsing does not know: [`TextNode::bind`] adds it
+//! The meaning of a search depends on the text index of the collection, unknown to the parser: [`TextNode::bind`] adds it
 //! before anything is matched, for all copies of the filter.
 
 use std::sync::{Arc, OnceLock};
@@ -102,7 +102,7 @@ mod tests {
     use crate::text_search::{Language, Weight};
 
     #[test]
-    fn where_it_may_stand() {
+    fn allowed_positions() {
         let parse = |text: &str| Filter::parse(doc(text).as_doc(), &Context::default()).map_err(|error| error.message);
         assert!(parse("{$text: {$search: 'a'}, b: 1}").unwrap().text().is_some());
         assert!(parse("{$or: [{$text: {$search: 'a'}}, {$and: [{b: 1}]}]}").unwrap().text().is_some());

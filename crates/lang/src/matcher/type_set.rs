@@ -70,7 +70,7 @@ impl TypeSet {
         TYPES.iter().map(|(ty, ..)| *ty).filter(move |ty| self.contains(*ty))
     }
 
-    /// What stands beside `$type`.
+    /// Parses the operand of `$type`.
     pub fn parse(value: ValueRef) -> Result<TypeSet> {
         match value {
             ValueRef::Array(types) => {

@@ -18,7 +18,7 @@ enum Field {
     Inside(Computed),
 }
 
-/// Where the value of a field comes from.
+/// Source of the value of a field.
 #[derive(Clone, Debug)]
 pub enum Source {
     Expression(Expression),

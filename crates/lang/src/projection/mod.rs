@@ -1,4 +1,4 @@
-//! What of a document is shown: `find`'s projection and `$project`.
+//! Projections: `find`'s projection and `$project`.
 //!
 //! A projection is a selection (fields kept or dropped, in the order of the document) followed by [`Computed`] fields
 //! (expressions and `$elemMatch`, appended). `$addFields` is the computed part alone.
@@ -16,7 +16,7 @@ pub use computed::{Computed, Source};
 pub use paths::Paths;
 use selection::Selection;
 
-/// Who asks. `find` has the positional `$`, `$slice` and `$elemMatch` of its own.
+/// Origin of the projection. `find` has the positional `$`, `$slice` and `$elemMatch` of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectionKind {
     Find,
@@ -38,7 +38,7 @@ impl Projection {
         parse::parse(spec, kind, filter, context)
     }
 
-    /// `position` is what [`Filter::matches_with_position`] told; it matters only when `needs_position`.
+    /// `position` is the result of [`Filter::matches_with_position`]; it matters only when `needs_position`.
     pub fn apply<'d>(&self, input: impl Into<Input<'d>>, position: Option<usize>) -> Result<DocBuf> {
         let input = input.into();
         let doc = input.doc;
@@ -50,17 +50,17 @@ impl Projection {
         if self.computed.is_empty() { Ok(selected) } else { self.computed.apply(selected.as_doc(), input) }
     }
 
-    /// Whether the positional `$` is used.
+    /// Returns true if the positional `$` is used.
     pub fn needs_position(&self) -> bool {
         self.positional.is_some()
     }
 
-    /// Whether documents pass unchanged (`{}`).
+    /// Returns true if documents pass unchanged (`{}`).
     pub fn is_identity(&self) -> bool {
         self.selection.is_identity() && self.computed.is_empty()
     }
 
-    /// Whether it names what is shown, rather than what is hidden.
+    /// Returns true if it names the fields to show, rather than those to hide.
     pub fn is_inclusion(&self) -> bool {
         self.selection.inclusive
     }

@@ -1,6 +1,6 @@
 //! From a projection document to a [`Projection`].
 //!
-//! Whether a projection includes or excludes is told by its first field beside `_id`; the others must agree.
+//! The first field other than `_id` decides whether a projection includes or excludes; the others must agree.
 
 use arbor_bson::{Doc, ValueRef};
 
@@ -15,10 +15,10 @@ use crate::{Context, Error, Expression, Path, Result, field_path, number, text};
 /// One field of the specification, with its whole path.
 struct Item<'v> {
     path: Path,
-    what: What<'v>,
+    kind: ItemKind<'v>,
 }
 
-enum What<'v> {
+enum ItemKind<'v> {
     Include,
     Exclude,
     Slice { first: i64, count: Option<usize> },
@@ -33,7 +33,7 @@ pub fn parse(spec: Doc, kind: ProjectionKind, filter: Option<&Query>, context: &
     collect(spec, "", kind, 0, context, &mut items)?;
     let mut paths = Paths::default();
     items.iter().try_for_each(|item| tick().and_then(|()| paths.add(&item.path)))?;
-    if filter.is_none() && items.iter().any(|item| matches!(item.what, What::Positional)) {
+    if filter.is_none() && items.iter().any(|item| matches!(item.kind, ItemKind::Positional)) {
         return Err(Error::location(51050, "Projections with a positional operator require a matcher"));
     }
     let inclusive = is_inclusion(&items);
@@ -59,7 +59,7 @@ fn collect<'v>(
         let dotted = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
         if let Some(path) = positional_path(&dotted, kind)? {
             check_positional(value)?;
-            items.push(Item { path: field_path::parse(path)?, what: What::Positional });
+            items.push(Item { path: field_path::parse(path)?, kind: ItemKind::Positional });
             continue;
         }
         let path = field_path::parse(&dotted)?;
@@ -72,8 +72,8 @@ fn collect<'v>(
                 collect(doc, &dotted, kind, depth + 1, context, items)?;
             }
             _ => {
-                let what = classify(&path, value, kind)?;
-                items.push(Item { path, what });
+                let kind = classify(&path, value, kind)?;
+                items.push(Item { path, kind });
             }
         }
     }
@@ -118,22 +118,22 @@ fn check_positional(value: ValueRef) -> Result<()> {
     }
 }
 
-fn classify<'v>(path: &Path, value: ValueRef<'v>, kind: ProjectionKind) -> Result<What<'v>> {
+fn classify<'v>(path: &Path, value: ValueRef<'v>, kind: ProjectionKind) -> Result<ItemKind<'v>> {
     match value {
         ValueRef::Bool(_) | ValueRef::Int32(_) | ValueRef::Int64(_) | ValueRef::Double(_) | ValueRef::Decimal128(_) => {
-            Ok(if is_true(value) { What::Include } else { What::Exclude })
+            Ok(if is_true(value) { ItemKind::Include } else { ItemKind::Exclude })
         }
         ValueRef::Document(doc) if kind == ProjectionKind::Find => match doc.first() {
             Some(("$elemMatch", operand)) if doc.iter().count() == 1 => elem_match(path, operand),
             Some(("$slice", operand)) if doc.iter().count() == 1 => slice(value, operand),
-            Some(("$meta", _)) => Ok(What::Meta(value)),
-            _ => Ok(What::Expression(value)),
+            Some(("$meta", _)) => Ok(ItemKind::Meta(value)),
+            _ => Ok(ItemKind::Expression(value)),
         },
-        _ => Ok(What::Expression(value)),
+        _ => Ok(ItemKind::Expression(value)),
     }
 }
 
-fn elem_match<'v>(path: &Path, operand: ValueRef<'v>) -> Result<What<'v>> {
+fn elem_match<'v>(path: &Path, operand: ValueRef<'v>) -> Result<ItemKind<'v>> {
     if !matches!(operand, ValueRef::Document(_)) {
         let found = text::type_name(Some(operand));
         let message = format!("elemMatch: Invalid argument, object required, but got {found}");
@@ -142,21 +142,21 @@ fn elem_match<'v>(path: &Path, operand: ValueRef<'v>) -> Result<What<'v>> {
     if path.components().len() > 1 {
         return Err(Error::location(31275, "Cannot use $elemMatch projection on a nested field."));
     }
-    Ok(What::ElemMatch(operand))
+    Ok(ItemKind::ElemMatch(operand))
 }
 
 /// `$slice` of `find` takes a number or `[skip, limit]`; with an array to slice it is the expression.
-fn slice<'v>(whole: ValueRef<'v>, operand: ValueRef<'v>) -> Result<What<'v>> {
+fn slice<'v>(whole: ValueRef<'v>, operand: ValueRef<'v>) -> Result<ItemKind<'v>> {
     match operand {
         ValueRef::Array(list) => {
             let (first, second) = (list.get(0), list.get(1));
             if !first.is_some_and(number::is_number) {
-                return Ok(What::Expression(whole));
+                return Ok(ItemKind::Expression(whole));
             }
             let count = second.and_then(number::truncate_to_i64);
             match (first.and_then(number::truncate_to_i64), count) {
                 (Some(first), Some(count)) if count > 0 && list.len() == 2 => {
-                    Ok(What::Slice { first, count: Some(count as usize) })
+                    Ok(ItemKind::Slice { first, count: Some(count as usize) })
                 }
                 (_, Some(_)) if list.len() == 2 => {
                     Err(Error::location(28724, "First argument to $slice must be an array, but is of type: int"))
@@ -165,48 +165,48 @@ fn slice<'v>(whole: ValueRef<'v>, operand: ValueRef<'v>) -> Result<What<'v>> {
             }
         }
         other if number::is_number(other) => {
-            Ok(What::Slice { first: number::truncate_to_i64(other).unwrap_or(i64::MAX), count: None })
+            Ok(ItemKind::Slice { first: number::truncate_to_i64(other).unwrap_or(i64::MAX), count: None })
         }
         _ => Err(Error::location(31273, "$slice only supports numbers and [x, y] arrays")),
     }
 }
 
 fn is_inclusion(items: &[Item]) -> bool {
-    let decides = |item: &&Item| item.path.as_str() != "_id" || matches!(item.what, What::Expression(_));
-    let decision = items.iter().filter(decides).find_map(|item| match item.what {
-        What::Include | What::Expression(_) | What::ElemMatch(_) | What::Positional => Some(true),
-        What::Exclude => Some(false),
-        What::Slice { .. } | What::Meta(_) => None,
+    let decides = |item: &&Item| item.path.as_str() != "_id" || matches!(item.kind, ItemKind::Expression(_));
+    let decision = items.iter().filter(decides).find_map(|item| match item.kind {
+        ItemKind::Include | ItemKind::Expression(_) | ItemKind::ElemMatch(_) | ItemKind::Positional => Some(true),
+        ItemKind::Exclude => Some(false),
+        ItemKind::Slice { .. } | ItemKind::Meta(_) => None,
     });
-    decision.unwrap_or_else(|| items.iter().any(|item| matches!(item.what, What::Include)))
+    decision.unwrap_or_else(|| items.iter().any(|item| matches!(item.kind, ItemKind::Include)))
 }
 
 fn check_agreement(items: &[Item], inclusive: bool) -> Result<()> {
     let mut positionals = 0;
     for item in items {
         let path = &item.path;
-        match item.what {
-            _ if path.as_str() == "_id" && matches!(item.what, What::Include | What::Exclude) => {}
-            What::Exclude if inclusive => {
+        match item.kind {
+            _ if path.as_str() == "_id" && matches!(item.kind, ItemKind::Include | ItemKind::Exclude) => {}
+            ItemKind::Exclude if inclusive => {
                 let message = format!("Cannot do exclusion on field {path} in inclusion projection");
                 return Err(Error::location(31254, message));
             }
-            What::Include if !inclusive => {
+            ItemKind::Include if !inclusive => {
                 let message = format!("Cannot do inclusion on field {path} in exclusion projection");
                 return Err(Error::location(31253, message));
             }
-            What::Expression(_) | What::ElemMatch(_) if !inclusive => {
+            ItemKind::Expression(_) | ItemKind::ElemMatch(_) if !inclusive => {
                 let message = format!("Cannot use an expression {path} in an exclusion projection");
                 return Err(Error::location(31252, message));
             }
-            What::Positional if !inclusive => {
+            ItemKind::Positional if !inclusive => {
                 return Err(Error::location(31395, "positional projection cannot be used with exclusion"));
             }
-            What::Positional => positionals += 1,
+            ItemKind::Positional => positionals += 1,
             _ => {}
         }
     }
-    let elem_match = items.iter().any(|item| matches!(item.what, What::ElemMatch(_)));
+    let elem_match = items.iter().any(|item| matches!(item.kind, ItemKind::ElemMatch(_)));
     match positionals {
         2.. => Err(Error::location(31276, "Cannot specify more than one positional projection per query.")),
         1 if elem_match => Err(Error::location(31255, "Cannot specify positional operator and $elemMatch.")),
@@ -224,18 +224,18 @@ fn build(items: Vec<Item>, inclusive: bool, context: &Context) -> Result<Project
     for item in items {
         tick()?;
         let path = item.path.components();
-        match item.what {
-            What::Include if inclusive => selection.fields.set(path, Rule::Keep),
-            What::Include => {}
-            What::Exclude if inclusive => {}
-            What::Exclude => selection.fields.set(path, Rule::Drop),
-            What::Slice { first, count } => selection.fields.set(path, Rule::Slice { first, count }),
-            What::Positional => {
+        match item.kind {
+            ItemKind::Include if inclusive => selection.fields.set(path, Rule::Keep),
+            ItemKind::Include => {}
+            ItemKind::Exclude if inclusive => {}
+            ItemKind::Exclude => selection.fields.set(path, Rule::Drop),
+            ItemKind::Slice { first, count } => selection.fields.set(path, Rule::Slice { first, count }),
+            ItemKind::Positional => {
                 selection.fields.set(path, Rule::Keep);
                 positional = Some(item.path.clone());
             }
-            What::ElemMatch(operand) => computed.set(path, Source::ElemMatch(Query::elem_match(operand, context)?)),
-            What::Meta(value) | What::Expression(value) => {
+            ItemKind::ElemMatch(operand) => computed.set(path, Source::ElemMatch(Query::elem_match(operand, context)?)),
+            ItemKind::Meta(value) | ItemKind::Expression(value) => {
                 if let (true, Some((_, parents))) = (inclusive, path.split_last()) {
                     selection.fields.open(parents);
                 }

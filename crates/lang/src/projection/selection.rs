@@ -22,7 +22,7 @@ pub struct Selection {
 #[derive(Clone, Debug, Default)]
 pub struct Fields(ByName<Rule>);
 
-/// What happens to a field that is named.
+/// Treatment of a field that is named.
 #[derive(Clone, Debug)]
 pub enum Rule {
     Keep,

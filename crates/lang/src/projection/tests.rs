@@ -4,7 +4,7 @@ use super::*;
 use crate::notation::{doc, read, show, value};
 
 /// Lines of `<projection> on <document> => <document>` or `<projection> => error <code>: <text>`. `(2)` after `on` is
-/// the position that `$` stands for.
+/// the position that `$` refers to.
 fn check(kind: ProjectionKind, table: &str) {
     for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (spec, rest) = read(line);

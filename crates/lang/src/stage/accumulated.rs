@@ -43,7 +43,7 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What one group has gathered so far; belongs to the [`Fields`] that started it.
+/// Accumulated states of one group; belongs to the [`Fields`] that started it.
 #[derive(Debug)]
 pub struct FieldStates(Vec<Box<dyn State>>);
 
@@ -61,7 +61,7 @@ impl FieldStates {
         Ok((after, before))
     }
 
-    /// What [`FieldStates::absorb`] of equal fields takes.
+    /// Returns the partial states that [`FieldStates::absorb`] of equal fields takes.
     pub fn partials(&self) -> ArrayBuf {
         self.0.iter().map(|state| state.partial()).collect::<Vec<_>>().iter().collect()
     }

@@ -5,7 +5,7 @@ use arbor_bson::DocBuf;
 use crate::expression::Environment;
 use crate::{Expression, Input, Result, SortPattern};
 
-/// Its collation is the pattern's. Documents with equal values of `by` stand together, in order of `pattern`.
+/// Its collation is the pattern's. Documents with equal values of `by` are adjacent, in order of `pattern`.
 #[derive(Clone, Debug)]
 pub struct Arrange {
     pub by: Expression,

@@ -143,7 +143,7 @@ struct Bucket {
 }
 
 impl Filling {
-    /// Whether the current bucket takes a document with this value.
+    /// Returns true if the current bucket takes a document with this value.
     fn takes(&self, bucket: &Bucket, value: ValueRef) -> bool {
         if bucket.count < self.share || self.begun == self.stage.buckets {
             return true;

@@ -22,7 +22,7 @@
 //! [{$densify: {field: 'a', range: {step: 1, bounds: [2, 1]}}}] => error 5733402: A bounding array must be an ascending array of either two dates or two numbers
 //! ```
 //!
-//! Below it stands a sort by the field. What is new comes before the next document of its partition, the rest at the end.
+//! Its input is sorted by the field. New documents precede the next document of their partition, the rest follow at the end.
 
 use std::sync::Arc;
 
@@ -218,7 +218,7 @@ struct Partition {
     /// The partition's fields.
     fields: DocBuf,
     base: Place,
-    /// Steps from the base to the next point that was not met.
+    /// Steps from the base to the next point without a document.
     steps: i64,
 }
 
@@ -289,7 +289,7 @@ impl Filling {
         Ok(Some(with_value(partition.fields.as_doc(), self.stage.field.components(), Some(value))))
     }
 
-    /// What the partitions lack behind their last documents.
+    /// Starts filling the next partition after its last document; false if none is left.
     fn fill_next_rest(&mut self) -> bool {
         let Some(at) = self.rest.filter(|at| *at < self.partitions.len()) else { return false };
         self.rest = Some(at + 1);

@@ -96,7 +96,7 @@ fn read_output(output: Doc) -> Result<(DocBuf, DocBuf)> {
     Ok((functions, values))
 }
 
-/// An expression that tells partitions apart by these fields.
+/// Returns an expression that partitions documents by these fields.
 fn partition(names: Array) -> Result<DocBuf> {
     let mut by = DocBuf::new();
     for (at, name) in names.iter().enumerate() {

@@ -21,12 +21,12 @@ use crate::{Code, Context, Error, Expression, Filter, Input, MetaKind, Path, Res
 /// A parsed stage.
 #[derive(Clone, Debug)]
 pub struct GeoNear {
-    /// What is near, and what else the documents must be like. The path of the `$near` is empty when no `key` was given.
+    /// The `$near` with the other conditions on the documents. The path of the `$near` is empty when no `key` was given.
     pub filter: Filter,
     pub fields: NearFields,
 }
 
-/// Where distance and place are written to.
+/// Fields that the distance and the place are written to.
 #[derive(Clone, Debug)]
 pub struct NearFields {
     distance: Path,
@@ -89,9 +89,9 @@ fn check_names(spec: Doc) -> Result<()> {
     Ok(())
 }
 
-fn wrong_type(name: &str, wanted: &str, value: ValueRef) -> Error {
+fn wrong_type(name: &str, expected: &str, value: ValueRef) -> Error {
     let found = text::type_name(Some(value));
-    Error::type_mismatch(format!("$geoNear parameter '{name}' must be of type {wanted} but found type: {found}"))
+    Error::type_mismatch(format!("$geoNear parameter '{name}' must be of type {expected} but found type: {found}"))
 }
 
 /// A value that may be an expression without fields.
@@ -136,7 +136,7 @@ fn fields(spec: Doc) -> Result<NearFields> {
 }
 
 impl NearFields {
-    /// The document with the fields that tell of its distance.
+    /// Returns the document with the fields for its distance and place.
     pub fn apply(&self, input: Input) -> Result<DocBuf> {
         let distance = input.meta(MetaKind::GeoNearDistance).and_then(number::to_f64).unwrap_or(f64::NAN);
         let distance = ValueRef::Double(distance * self.multiplier);

@@ -87,15 +87,15 @@ impl Granularity {
 
     /// The least number of the series above the value; zero and infinity stay.
     pub fn above(self, value: ValueRef) -> Value {
-        self.beside(value, |number, value| number > value, false)
+        self.neighbour(value, |number, value| number > value, false)
     }
 
     /// The greatest number of the series below the value; zero and infinity stay.
     pub fn below(self, value: ValueRef) -> Value {
-        self.beside(value, |number, value| number < value, true)
+        self.neighbour(value, |number, value| number < value, true)
     }
 
-    fn beside(self, value: ValueRef, wanted: impl Fn(f64, f64) -> bool, greatest: bool) -> Value {
+    fn neighbour(self, value: ValueRef, accepts: impl Fn(f64, f64) -> bool, greatest: bool) -> Value {
         let Some(number) = Number::of(value).map(Number::to_f64) else { return value.to_value() };
         if number == 0.0 || !number.is_finite() {
             return value.to_value();
@@ -104,7 +104,7 @@ impl Granularity {
         let exponent = number.log(base).floor() as i32;
         let mut candidates: Vec<f64> =
             (exponent - 2..=exponent + 2).flat_map(|exponent| self.decade(exponent)).collect();
-        candidates.retain(|candidate| wanted(*candidate, number));
+        candidates.retain(|candidate| accepts(*candidate, number));
         let found = if greatest { candidates.last() } else { candidates.first() };
         let rounded = found.copied().unwrap_or(number);
         match (self, value) {

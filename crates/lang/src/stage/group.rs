@@ -1,6 +1,6 @@
 //! `{ $group: { _id: <expression>, field: { <accumulator>: <expression> }, ... } }`.
 //!
-//! Groups are told apart by the KeyString of their `_id` under the collation, so 1 and 1.0 are one group; it shows the `_id` of its first
+//! Groups are keyed by the KeyString of their `_id` under the collation, so 1 and 1.0 are one group; it shows the `_id` of its first
 //! document. A missing `_id` is null.
 
 use arbor_bson::keystring::KeyBuilder;
@@ -43,17 +43,17 @@ impl Group {
         &self.id
     }
 
-    /// How strings compare in `_id`.
+    /// Returns the collation of `_id`.
     pub fn collation(&self) -> &Collation {
         &self.collation
     }
 
-    /// Whether documents matter to it; else it only counts them.
+    /// Returns true if it reads documents, rather than only counting them.
     pub fn reads_documents(&self) -> bool {
         self.id.reads_document() || self.fields.as_slice().iter().any(|(_, accumulator)| accumulator.reads_document())
     }
 
-    /// The top-level fields that it reads. None: it may read any, or what is known about the document.
+    /// The top-level fields that it reads. None: it may read any, or the document's metadata.
     pub fn fields_read(&self) -> Option<Vec<String>> {
         let arguments = self.fields.as_slice().iter().map(|(_, accumulator)| accumulator.fields_read());
         let all = std::iter::once(self.id.top_level_fields()).chain(arguments).collect::<Option<Vec<_>>>()?;
@@ -63,7 +63,7 @@ impl Group {
         Some(names)
     }
 
-    /// What tells the group of a document: equal bytes, same group. For partitioning what does not fit memory.
+    /// Returns the group key of a document: equal bytes, same group. For partitioning input that does not fit into memory.
     pub fn key<'d>(&self, input: impl Into<Input<'d>>) -> Result<Vec<u8>> {
         let environment = Environment::new(input);
         let id = self.id.eval_in(&environment)?;
@@ -71,7 +71,7 @@ impl Group {
     }
 }
 
-/// Memory of one group beside its key and what its accumulators tell: an entry of a table that may be half empty, its place in
+/// Memory of one group in addition to its key and what its accumulators report: an entry of a table that may be half empty, its place in
 /// a list that may be half empty, and the accumulators' own allocations.
 const GROUP_BYTES: usize = 256;
 
@@ -136,7 +136,7 @@ impl GroupState {
         self.groups.is_empty()
     }
 
-    /// Takes all groups out, each with the key that tells it from others and what it gathered in a form that
+    /// Takes all groups out, each with its key and its partial states in the form that
     /// [`Regrouped`] takes: `{ i: <_id>, s: [<partial states>] }`.
     pub fn drain(&mut self) -> impl Iterator<Item = (Vec<u8>, DocBuf)> + use<> {
         self.size_bytes = 0;

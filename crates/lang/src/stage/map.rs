@@ -43,7 +43,7 @@ impl Map {
         self.name
     }
 
-    /// Whether it is `$project`, whose parsed form tells what is read.
+    /// Returns the parsed projection if it is a `$project`; the planner derives the fields it reads.
     pub fn as_projection(&self) -> Option<&Projection> {
         match &self.kind {
             Kind::Projection(projection) => Some(projection),

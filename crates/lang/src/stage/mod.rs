@@ -204,7 +204,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Refuses a pipeline with a name that no stage of MongoDB has; looks at nothing else.
+    /// Refuses a pipeline with a name that no stage of MongoDB has; checks nothing else.
     pub fn check_names(stages: Array) -> Result<()> {
         let names = stages.iter().filter_map(|stage| match stage {
             ValueRef::Document(stage) => stage.first().map(|(name, _)| name),

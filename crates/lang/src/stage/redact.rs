@@ -30,7 +30,7 @@ pub fn parse(spec: ValueRef, context: &Context) -> Result<Arc<dyn FlowStage>> {
 }
 
 impl Redact {
-    /// What stays of a document that is `levels` above the deepest allowed one; none when it is pruned.
+    /// Returns the kept part of a document that is `levels` above the deepest allowed one; `None` when it is pruned.
     fn level(&self, root: Doc, doc: Doc, levels: usize) -> Result<Option<DocBuf>> {
         tick()?;
         let environment = Environment::new(root);

@@ -10,7 +10,7 @@ use crate::{Context, Error, Expression, Input, Result, text};
 #[derive(Clone, Debug)]
 pub struct Replace {
     expression: Expression,
-    /// How errors call the expression.
+    /// Name of the expression in errors.
     called: &'static str,
 }
 

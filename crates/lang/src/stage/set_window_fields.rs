@@ -38,8 +38,8 @@
 //! [{$setWindowFields: {sortBy: {a: 1}, output: {a: {$sum: 1, window: {documents: [0, 1], unit: 'day'}}}}}] => error 9: 'window' field can only contain 'documents' as the only argument or 'range' with an optional 'unit' field
 //! ```
 //!
-//! Below it stands a sort by the partition and `sortBy`. One partition at a time is in memory; when no function looks
-//! ahead, only as many rows as they look back, and each row goes on at once.
+//! Its input is sorted by the partition and `sortBy`. One partition at a time is in memory; when no function reads rows
+//! ahead, only as many rows as they look back, and each row is passed on at once.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ struct SetWindowFields {
     partition_by: Option<Expression>,
     sort_by: SortPattern,
     output: Vec<Arc<dyn WindowFunction>>,
-    /// Where the values of the functions go.
+    /// Output fields of the functions.
     places: Arc<Places>,
 }
 
@@ -201,8 +201,8 @@ impl Partitions {
 impl Flow for Partitions {
     fn feed(&mut self, doc: DocBuf) -> Result<()> {
         let key = self.key_of(&doc)?;
-        let goes_on = self.look_back.is_some() || self.rows.is_empty() || key == self.key;
-        if goes_on {
+        let same_partition = self.look_back.is_some() || self.rows.is_empty() || key == self.key;
+        if same_partition {
             self.collect(key, doc);
         } else {
             self.waiting = Some((key, doc));

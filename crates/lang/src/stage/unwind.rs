@@ -50,7 +50,7 @@ impl Unwind {
         Ok(Unwind { path: field_path::parse(bare)?, index, preserve })
     }
 
-    /// What `doc` becomes.
+    /// Returns the documents that `doc` is split into.
     pub fn split(&self, doc: Doc) -> Unwound {
         match self.path.get_strict(doc) {
             Some(ValueRef::Array(array)) if array.is_empty() => {

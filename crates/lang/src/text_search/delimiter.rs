@@ -1,4 +1,4 @@
-//! Where words end: Unicode's dashes, hyphens, quotation marks, terminal punctuation, white space and the characters of
+//! Word delimiters: Unicode's dashes, hyphens, quotation marks, terminal punctuation, white space and the characters of
 //! patterns.
 
 /// Beyond ASCII: first and last of each range, in order.
@@ -71,7 +71,7 @@ fn is_delimiter(c: char, apostrophe: bool) -> bool {
     }
 }
 
-/// The words of a text. With `apostrophe`, that is a delimiter too; else it may stand inside a word, as in "don't".
+/// The words of a text. With `apostrophe`, that is a delimiter too; else it may occur inside a word, as in "don't".
 pub fn words(text: &str, apostrophe: bool) -> impl Iterator<Item = &str> {
     let words = text.split(move |c| is_delimiter(c, apostrophe));
     words.map(|word| word.trim_matches('\'')).filter(|word| !word.is_empty())

@@ -1,6 +1,6 @@
 //! The strings of a document that are searched.
 //!
-//! A path leads through documents and arrays; what stands there is a string or an array of strings. A wildcard takes every
+//! A path leads through documents and arrays to a string or an array of strings. A wildcard takes every
 //! string. A document says its language in a field of its own, and documents in it may have others.
 
 use arbor_bson::{Doc, Elements, ValueRef};
@@ -59,7 +59,7 @@ impl TextFields {
         self.default_language
     }
 
-    /// Whether every string is searched.
+    /// Returns true if every string is searched.
     pub fn is_wildcard(&self) -> bool {
         self.every.is_some()
     }
@@ -69,7 +69,7 @@ impl TextFields {
         score::of_document(self, doc)
     }
 
-    /// Calls `each` with every string, in the document's order. Walks with a stack on the heap: an index build meets
+    /// Calls `each` with every string, in the document's order. Walks with a stack on the heap: an index build may read
     /// documents of versions that did not limit their depth.
     pub fn visit<'d>(&self, doc: Doc<'d>, each: &mut dyn FnMut(Text<'d>)) -> Result<()> {
         let mut path = String::new();

@@ -77,7 +77,7 @@ impl Language {
         words.get_or_init(load).contains(word)
     }
 
-    /// In English it may stand inside of a word.
+    /// Returns true if an apostrophe is a delimiter. In English it may occur inside of a word.
     pub(super) fn apostrophe_ends_words(self) -> bool {
         self.0.name != "english"
     }

@@ -34,19 +34,19 @@ impl TextMatcher {
         Ok(matches.then(|| found.iter().sum()))
     }
 
-    /// Whether a document that has one of the terms matches.
+    /// Returns true if a document that has one of the terms matches.
     pub fn verify(&self, doc: Doc<'_>) -> Result<bool> {
-        if !self.query.looks_at_documents() {
+        if !self.query.needs_documents() {
             return Ok(true);
         }
         let mut check = Check::of(&self.query);
-        self.fields.visit(doc, &mut |text| check.look_at(&text))?;
+        self.fields.visit(doc, &mut |text| check.add_text(&text))?;
         stop::ended()?;
         Ok(check.holds())
     }
 }
 
-/// What the texts of one document said so far.
+/// Progress of the check over the texts of one document.
 struct Check<'q> {
     query: &'q TextQuery,
     /// Phrases that were not found yet, folded.
@@ -71,7 +71,7 @@ impl<'q> Check<'q> {
         }
     }
 
-    fn look_at(&mut self, text: &Text<'_>) {
+    fn add_text(&mut self, text: &Text<'_>) {
         if self.refuted {
             return;
         }

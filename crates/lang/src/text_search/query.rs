@@ -1,4 +1,4 @@
-//! A search string: words, "phrases" that must stand in the text as they are, and what a `-` before it negates.
+//! A search string: words, "phrases" that must occur in the text verbatim, and what a `-` before it negates.
 
 use super::language::Language;
 use super::predicate::TextPredicate;
@@ -10,7 +10,7 @@ use crate::stop;
 pub struct TextQuery {
     /// As the index has them: one of them must be there.
     pub terms: Vec<String>,
-    /// The same with the case and the accents that count; empty when neither does.
+    /// Like `terms`, but with case and accents where they count; empty when neither does.
     pub(super) exact_terms: Vec<String>,
     pub negated_terms: Vec<String>,
     pub phrases: Vec<String>,
@@ -75,8 +75,8 @@ impl TextQuery {
         }
     }
 
-    /// Whether a document that has one of the terms may still not match.
-    pub fn looks_at_documents(&self) -> bool {
+    /// Returns true if documents must be checked: one that has a term may still not match.
+    pub fn needs_documents(&self) -> bool {
         let lists = [&self.exact_terms, &self.negated_terms, &self.phrases, &self.negated_phrases];
         lists.iter().any(|list| !list.is_empty())
     }

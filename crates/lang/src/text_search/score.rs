@@ -1,4 +1,4 @@
-//! How much a document says about its terms.
+//! Relevance scores of the terms of a document.
 //!
 //! In one text with `n` terms, of which `c` are the term: its weight, times `1 + 1/2 + 1/4 + ..` over its occurrences, times
 //! `1/2 + c / 2n`; a text that is one word alone counts 1.1 times as much. The scores of the texts of a document add up.

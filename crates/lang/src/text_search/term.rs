@@ -7,7 +7,7 @@ use super::fold::{lower, without_accents};
 use super::language::Language;
 use crate::stop;
 
-/// What of a word tells it from others.
+/// Properties of a word that distinguish it from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sensitivity {
     pub case: bool,

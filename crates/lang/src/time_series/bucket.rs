@@ -7,12 +7,12 @@
 //!
 //! | bytes of `_id` | what |
 //! |---|---|
-//! | 4 | begin of the window in seconds, big-endian; what lies outside of 0..2^32 counts as the nearest |
+//! | 4 | begin of the window in seconds, big-endian; times outside of 0..2^32 are clamped |
 //! | 5 | of the hash of `meta` |
 //! | 3 | which of the buckets of this window and hash, big-endian |
 //!
-//! B1: all buckets of one owner and window stand side by side, so the open one is found by one look into the records.
-//! B2: the time of each measurement lies in `control.min.t ..= control.max.t`; `control.min.t` is the window's begin, and no
+//! B1: all buckets of one owner and window are adjacent, so one seek in the records finds the open one.
+//! B2: the time of each measurement is in `control.min.t ..= control.max.t`; `control.min.t` is the window's begin, and no
 //! window is longer than the collection's span.
 //! B3: a column holds a measurement's value under its number; a measurement without the field has none there.
 
@@ -103,7 +103,7 @@ impl Bucket {
         })
     }
 
-    /// The same bucket without measurements.
+    /// Returns this bucket without measurements.
     pub fn emptied(&self) -> Bucket {
         Bucket::new(self.id, self.window, self.meta.as_ref().map(Value::as_ref))
     }
@@ -190,14 +190,14 @@ mod tests {
         unpack.apply(again.to_doc(&options).as_doc(), &mut out).unwrap();
         assert_eq!(out.len(), 5);
         for (n, got) in out.iter().enumerate() {
-            let wanted = measurement(n as i32);
+            let expected = measurement(n as i32);
             let sorted = |doc: &DocBuf| {
                 let mut fields: Vec<String> =
                     doc.as_doc().iter().map(|(name, value)| format!("{name}={value}")).collect();
                 fields.sort();
                 fields
             };
-            assert_eq!(sorted(got), sorted(&wanted));
+            assert_eq!(sorted(got), sorted(&expected));
             assert_eq!(got.as_doc().first().unwrap().0, "t");
         }
         let control = again.to_doc(&options);

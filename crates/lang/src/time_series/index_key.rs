@@ -17,7 +17,7 @@ pub fn of_buckets(key: Doc<'_>, options: &TimeSeriesOptions) -> Option<DocBuf> {
 }
 
 impl Unpack {
-    /// What the pattern of a hint is over buckets.
+    /// Returns the pattern over buckets for the pattern of a hint.
     pub fn bucket_key(&self, key: Doc<'_>) -> Option<DocBuf> {
         let mut pattern = DocBuf::new();
         for (path, value) in key {
@@ -70,9 +70,9 @@ mod tests {
     fn patterns_go_both_ways() {
         let options = DocBuf::new().with("timeField", "t").with("metaField", "m");
         let options = TimeSeriesOptions::parse(options.as_doc()).unwrap();
-        let check = |key: DocBuf, wanted: &str| {
+        let check = |key: DocBuf, expected: &str| {
             let buckets = of_buckets(key.as_doc(), &options).unwrap();
-            assert_eq!(shell_doc(buckets.as_doc()).to_string(), wanted);
+            assert_eq!(shell_doc(buckets.as_doc()).to_string(), expected);
             let back = of_measurements(buckets.as_doc(), &options).unwrap();
             assert_eq!(back.as_bytes(), key.as_bytes());
         };

@@ -1,4 +1,4 @@
-//! What a filter over measurements says about their buckets.
+//! Conditions on buckets, derived from a filter over measurements.
 //!
 //! | measurement | bucket |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `t >= x` | `control.max.t >= x`, `_id >=` the first one of the window a span before x |
 //! | `t <= x` | `control.min.t <= x`, `_id <=` the last one of the window of x |
 //!
-//! The other conditions say nothing, and all are asked of the measurements again.
+//! No other condition narrows the buckets, and all are checked on the measurements again.
 
 use arbor_bson::Value;
 

@@ -13,7 +13,7 @@ pub struct TimeSeriesOptions {
     pub span: Span,
 }
 
-/// How much time one bucket takes.
+/// Maximum time span of one bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
     Granularity(Granularity),
@@ -85,9 +85,9 @@ fn seconds(name: &str, value: ValueRef<'_>) -> Result<i64> {
     }
 }
 
-/// What was given, before it is looked at together.
+/// Options as read, before they are checked against each other.
 #[derive(Default)]
-struct Given {
+struct RawOptions {
     time_field: Option<String>,
     meta_field: Option<String>,
     granularity: Option<Granularity>,
@@ -95,23 +95,23 @@ struct Given {
     rounding: Option<i64>,
 }
 
-impl Given {
-    fn read(doc: Doc<'_>) -> Result<Given> {
-        let mut given = Given::default();
+impl RawOptions {
+    fn read(doc: Doc<'_>) -> Result<RawOptions> {
+        let mut raw = RawOptions::default();
         for (name, value) in doc {
             match name {
-                "timeField" => given.time_field = Some(string(name, value)?),
-                "metaField" => given.meta_field = Some(string(name, value)?),
-                "granularity" => given.granularity = Some(Granularity::parse(&string(name, value)?)?),
-                "bucketMaxSpanSeconds" => given.span = Some(seconds(name, value)?),
-                "bucketRoundingSeconds" => given.rounding = Some(seconds(name, value)?),
+                "timeField" => raw.time_field = Some(string(name, value)?),
+                "metaField" => raw.meta_field = Some(string(name, value)?),
+                "granularity" => raw.granularity = Some(Granularity::parse(&string(name, value)?)?),
+                "bucketMaxSpanSeconds" => raw.span = Some(seconds(name, value)?),
+                "bucketRoundingSeconds" => raw.rounding = Some(seconds(name, value)?),
                 _ => {
                     let message = format!("BSON field 'create.timeseries.{name}' is an unknown field.");
                     return Err(Error::location(40415, message));
                 }
             }
         }
-        Ok(given)
+        Ok(raw)
     }
 
     fn span(&self) -> Result<Option<Span>> {
@@ -138,15 +138,15 @@ impl Given {
 }
 
 impl TimeSeriesOptions {
-    /// What a client gives, and what [`TimeSeriesOptions::to_doc`] made of it.
+    /// Parses the options of a client, or a result of [`TimeSeriesOptions::to_doc`].
     pub fn parse(doc: Doc<'_>) -> Result<TimeSeriesOptions> {
-        let given = Given::read(doc)?;
-        let span = given.span()?.unwrap_or(Span::Granularity(Granularity::Seconds));
-        let Some(time_field) = given.time_field else {
+        let raw = RawOptions::read(doc)?;
+        let span = raw.span()?.unwrap_or(Span::Granularity(Granularity::Seconds));
+        let Some(time_field) = raw.time_field else {
             let message = "BSON field 'create.timeseries.timeField' is missing but a required field";
             return Err(Error::location(40414, message));
         };
-        let meta_field = given.meta_field;
+        let meta_field = raw.meta_field;
         for (name, field) in [("timeField", Some(&time_field)), ("metaField", meta_field.as_ref())] {
             match field.map(String::as_str) {
                 Some("_id") => return invalid(format!("'{name}' cannot be \"_id\"")),
@@ -178,11 +178,11 @@ impl TimeSeriesOptions {
 
     /// `timeseries` of `collMod`: buckets may become larger.
     pub fn changed(&self, change: Doc<'_>) -> Result<TimeSeriesOptions> {
-        let given = Given::read(change)?;
-        if given.time_field.is_some() || given.meta_field.is_some() {
+        let raw = RawOptions::read(change)?;
+        if raw.time_field.is_some() || raw.meta_field.is_some() {
             return invalid("'timeField' and 'metaField' of a time-series collection cannot be changed");
         }
-        let Some(span) = given.span()? else { return Ok(self.clone()) };
+        let Some(span) = raw.span()? else { return Ok(self.clone()) };
         let changed = TimeSeriesOptions { span, ..self.clone() };
         match (self.span, span) {
             (Span::Granularity(old), Span::Granularity(new)) if new < old => invalid(

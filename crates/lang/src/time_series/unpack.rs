@@ -15,7 +15,7 @@ pub struct Unpack {
 
 pub(super) const NAME: &str = "$_internalUnpackBucket";
 
-/// What the writer puts into one bucket is a hundredth of this, see [`super::Bucket::has_room_for`].
+/// Maximum size of a bucket. The writer puts a hundredth of it into one, see [`super::Bucket::has_room_for`].
 const BYTES_MAX: usize = 64 << 20;
 
 impl Unpack {

@@ -1,4 +1,4 @@
-//! `arrayFilters`: what the identifiers in `$[identifier]` stand for.
+//! `arrayFilters`: the filters of the identifiers in `$[identifier]`.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl ArrayFilters {
         self.0.keys().map(|identifier| &**identifier)
     }
 
-    /// Whether an element is meant by `$[identifier]`; `$[]` means every element.
+    /// Returns true if `$[identifier]` selects an element; `$[]` selects every element.
     pub(super) fn accepts(&self, identifier: &str, element: ValueRef) -> Result<bool> {
         match self.0.get(identifier) {
             Some(filter) => filter.matches(DocBuf::new().with(identifier, element).as_doc()),

@@ -6,7 +6,7 @@
 //!
 //! U1: fields are updated, and created, in the order of their names; names that are numbers order as numbers.
 //! U2: no two operators of one update change the same value or one inside the other (code 40); paths are checked when
-//! the update is parsed, what `$[]`, `$[id]` and `$` stand for when it is applied.
+//! the update is parsed, the elements that `$[]`, `$[id]` and `$` select when it is applied.
 //! U3: `_id` keeps its value (code 66). U4: a result is at most 16 MB and 180 levels deep.
 
 mod array_filter;
@@ -44,7 +44,7 @@ enum Form {
     Pipeline(Pipeline),
 }
 
-/// What of a document an update may change.
+/// Part of a document that an update may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Touched {
     /// Any field (replacements and pipelines).
@@ -74,7 +74,7 @@ impl Update {
     }
 
     /// The document after the update, or `None` when nothing changes. `position` is what
-    /// [`Filter::matches_with_position`] told about `old`; it matters only when `needs_position`.
+    /// [`Filter::matches_with_position`] returned for `old`; it matters only when `needs_position`.
     pub fn apply(&self, old: Doc, position: Option<usize>) -> Result<Option<DocBuf>> {
         let new = match &self.form {
             Form::Operators(operators) => match operators.apply(old, position)? {
@@ -96,7 +96,7 @@ impl Update {
         Ok(Some(new))
     }
 
-    /// The document that an upsert inserts when nothing matched `filter`. Its `_id` stands first; `generate_id` is
+    /// The document that an upsert inserts when nothing matched `filter`. Its `_id` comes first; `generate_id` is
     /// called when neither the filter nor the update has one.
     pub fn new_document(&self, filter: &Filter, generate_id: impl FnOnce() -> ObjectId) -> Result<DocBuf> {
         let new = upsert::new_document(&self.form, filter, generate_id)?;
@@ -109,12 +109,12 @@ impl Update {
         Ok(new)
     }
 
-    /// Whether the positional `$` is used.
+    /// Returns true if the positional `$` is used.
     pub fn needs_position(&self) -> bool {
         matches!(&self.form, Form::Operators(operators) if operators.needs_position())
     }
 
-    /// Whether the whole document is replaced (refused with `multi`).
+    /// Returns true if the whole document is replaced (refused with `multi`).
     pub fn is_replacement(&self) -> bool {
         matches!(self.form, Form::Replacement(_))
     }
@@ -126,7 +126,7 @@ impl Update {
         }
     }
 
-    /// Operators whose operands are too small to nest deeply need no look at the result.
+    /// Checks the depth of the result, unless the operands are too small to nest deeply.
     fn check_depth(&self, new: &DocBuf) -> Result<()> {
         match &self.form {
             Form::Operators(operators) if !operators.may_nest_deeply() => Ok(()),
@@ -136,7 +136,7 @@ impl Update {
 }
 
 impl Touched {
-    /// Whether the value at a dotted path may change.
+    /// Returns true if the value at a dotted path may change.
     pub fn may_change(&self, dotted: &str) -> bool {
         let head = dotted.split('.').next().unwrap_or_default();
         match self {

@@ -60,7 +60,7 @@ impl Operators {
         let path = UpdatePath::parse(path, &self.filters)?;
         let op = Op::parse(name, &path, operand, context)?;
         self.tree.insert(&path, op)?;
-        // a level of nesting takes at least 7 bytes (type, name, length, end): a bound without a look inside
+        // a level of nesting takes at least 7 bytes (type, name, length, end): a bound without reading the operand
         let bytes = match operand {
             ValueRef::Document(doc) => doc.as_bytes().len(),
             ValueRef::Array(array) => array.as_bytes().len(),

@@ -20,7 +20,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Of `$[identifier]`.
+    /// Returns the identifier of `$[identifier]`.
     pub(super) fn identifier(&self) -> Option<&str> {
         match self {
             Step::Elements(identifier) => Some(identifier),

@@ -7,7 +7,7 @@ use crate::{Code, Context, Error, Result, Stage, stage::Map};
 
 const ALLOWED: [&str; 6] = ["$addFields", "$project", "$replaceRoot", "$replaceWith", "$set", "$unset"];
 
-/// What the parser of pipelines says of a name that no stage has.
+/// Error code of the pipeline parser for an unknown stage.
 const UNKNOWN_STAGE: Code = Code(40324);
 
 #[derive(Clone, Debug)]

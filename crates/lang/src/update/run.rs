@@ -16,7 +16,7 @@ use crate::{Code, Collation, Error, Result, path::array_index, stop::tick, text}
 /// Most elements an update may add to an array to reach a position in it.
 const PADDING_MAX: usize = 1_500_000;
 
-/// What happened to a value.
+/// Outcome for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     None,
@@ -25,10 +25,10 @@ pub(super) enum Change {
     Removed,
 }
 
-/// What an operator does at a path that leads through something that is no document.
+/// Behaviour of an operator at a path that leads through something that is no document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blocked {
-    /// It wanted to create a field there.
+    /// It would create a field there.
     Create,
     /// It refuses all the same.
     Refuse,
@@ -48,7 +48,7 @@ pub(super) struct Run<'a> {
     pub path: Vec<Cow<'a, str>>,
 }
 
-/// Trees that apply to the same value: one, unless `$`, `$[]` or `$[id]` meet.
+/// Trees that apply to the same value: one, unless `$`, `$[]` or `$[id]` overlap.
 type Group<'t> = [&'t Tree];
 
 impl<'a> Run<'a> {
@@ -87,7 +87,7 @@ impl<'a> Run<'a> {
         Ok(change)
     }
 
-    /// Several trees, or one with the positional `$`, which takes the place of the position it stands for.
+    /// Applies several trees, or one with the positional `$`, which is replaced by the position.
     fn merged_fields(&mut self, trees: &Group<'a>, slot: &mut Slot<'a>) -> Result<Change> {
         let mut children: BTreeMap<FieldName, Vec<&'a Tree>> = BTreeMap::new();
         for tree in trees {
@@ -243,7 +243,7 @@ impl<'a> Run<'a> {
         Error::bad_value(format!("The path '{path}' must exist in the document in order to apply array updates."))
     }
 
-    /// The path goes on below `slot` with `name`, but there can be no such field. Nothing changes if the operators
+    /// Handles a path that continues below `slot` with `name` where there can be no such field. Nothing changes if the operators
     /// permit that.
     fn blocked(&mut self, name: &str, trees: &Group<'a>, slot: &mut Slot<'a>) -> Result<bool> {
         let found = trees.iter().find_map(|tree| self.objection(tree));

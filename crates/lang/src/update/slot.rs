@@ -28,16 +28,16 @@ struct Field<'a> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields<'a> {
     fields: Vec<Field<'a>>,
-    /// Of equal names the first one. Made when as many names were compared as hashing all of them is worth.
+    /// Positions by name; of duplicate names the first one. Built once as many names were compared as hashing all of them costs.
     places: Option<HashMap<Cow<'a, str>, usize>>,
     compared: usize,
 }
 
-/// Names compared until the fields are hashed. Few updates name so many fields, or fields of such documents.
+/// Names compared until the fields are hashed. Few updates name that many fields, or fields of such documents.
 const COMPARED_MAX: usize = 4096;
 
 impl<'a> Fields<'a> {
-    /// Where the field of that name is.
+    /// Returns the position of the field of that name.
     pub(super) fn find(&mut self, name: &str) -> Option<usize> {
         if let Some(places) = &self.places {
             return places.get(name).copied();

@@ -14,7 +14,7 @@ pub(super) enum Tree {
     Leaf(Op),
     /// Fields of a document or positions of an array; the positional `$` is the name "$".
     Fields(BTreeMap<FieldName, Tree>),
-    /// Elements of an array by identifier; the empty one stands for all.
+    /// Elements of an array by identifier; the empty one selects all.
     Elements(BTreeMap<Box<str>, Tree>),
 }
 

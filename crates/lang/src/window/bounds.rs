@@ -13,7 +13,7 @@ use crate::{Error, Result, SortPattern, number, text};
 /// Which rows belong to each row.
 #[derive(Clone, Debug)]
 pub enum Bounds {
-    /// So many rows before and behind; none for all.
+    /// Rows before and after the row; none for all.
     Documents(Option<i64>, Option<i64>),
     /// By the distance on the axis of `sortBy`.
     Range { low: Edge, high: Edge, unit: Option<Unit> },
@@ -90,8 +90,8 @@ impl Bounds {
         Window { bounds: self.clone(), low: 0, high: 0 }
     }
 
-    /// How many rows back the last row of the window lies, and the first one (none: at the begin). None: the window may
-    /// reach behind its row, or peers of the row may belong to it.
+    /// Returns how many rows back the last row of the window is, and the first one (none: at the begin). None: the window may
+    /// extend past its row, or peers of the row may belong to it.
     pub fn behind(&self) -> Option<(usize, Option<usize>)> {
         match self {
             Bounds::Documents(low, Some(high)) if *high <= 0 => {
@@ -101,7 +101,7 @@ impl Bounds {
         }
     }
 
-    /// Whether rows that entered the window may leave it again.
+    /// Returns true if rows that entered the window may leave it again.
     pub fn lets_go(&self) -> bool {
         !matches!(self, Bounds::Documents(None, _) | Bounds::Range { low: Edge::Unbounded, .. })
     }

@@ -1,4 +1,4 @@
-//! `$covariancePop`, `$covarianceSamp`: `[x, y]`; how two numbers go together over a window. Rows where one of them is no
+//! `$covariancePop`, `$covarianceSamp`: `[x, y]`; the covariance of two numbers over a window. Rows where one of them is no
 //! number do not count.
 
 use std::sync::Arc;
@@ -7,20 +7,24 @@ use arbor_bson::{ArrayBuf, Doc, Number, Value, ValueRef};
 
 use super::sliding::{Gather, Sliding};
 use super::{Bounds, Call, Column, Rows, Window, WindowFunction};
-use crate::accumulator::{Over, State};
+use crate::accumulator::{Estimator, State};
 use crate::expression::{Environment, Evaluated};
 use crate::{Expression, Result};
 
 #[derive(Clone, Debug)]
 struct Covariance {
     pair: Expression,
-    over: Over,
+    estimator: Estimator,
     bounds: Bounds,
 }
 
 pub(super) fn parse(call: &Call) -> Result<Arc<dyn WindowFunction>> {
-    let over = if call.name == "$covariancePop" { Over::Population } else { Over::Sample };
-    Ok(Arc::new(Covariance { pair: Expression::parse(call.argument, call.context)?, over, bounds: call.bounds()? }))
+    let estimator = if call.name == "$covariancePop" { Estimator::Population } else { Estimator::Sample };
+    Ok(Arc::new(Covariance {
+        pair: Expression::parse(call.argument, call.context)?,
+        estimator,
+        bounds: call.bounds()?,
+    }))
 }
 
 impl WindowFunction for Covariance {
@@ -58,7 +62,13 @@ struct OfPairs<'r> {
 
 impl Gather for OfPairs<'_> {
     fn start(&self) -> Box<dyn State> {
-        Box::new(Together { over: self.function.over, count: 0.0, mean_x: 0.0, mean_y: 0.0, products: 0.0 })
+        Box::new(CovarianceState {
+            estimator: self.function.estimator,
+            count: 0.0,
+            mean_x: 0.0,
+            mean_y: 0.0,
+            products: 0.0,
+        })
     }
 
     fn add(&self, state: &mut dyn State, at: usize) -> Result<()> {
@@ -68,8 +78,8 @@ impl Gather for OfPairs<'_> {
 }
 
 #[derive(Debug)]
-struct Together {
-    over: Over,
+struct CovarianceState {
+    estimator: Estimator,
     count: f64,
     mean_x: f64,
     mean_y: f64,
@@ -77,7 +87,7 @@ struct Together {
     products: f64,
 }
 
-impl Together {
+impl CovarianceState {
     fn add_part(&mut self, count: f64, mean_x: f64, mean_y: f64, products: f64) {
         let all = self.count + count;
         if all == 0.0 {
@@ -91,7 +101,7 @@ impl Together {
     }
 }
 
-impl State for Together {
+impl State for CovarianceState {
     fn add(&mut self, value: Evaluated, _root: Doc) -> Result<()> {
         if let Some(ValueRef::Array(pair)) = value.get()
             && let (Some(x), Some(y), 2) =
@@ -103,7 +113,7 @@ impl State for Together {
     }
 
     fn finish(self: Box<Self>) -> Value {
-        let divisor = if self.over == Over::Population { self.count } else { self.count - 1.0 };
+        let divisor = if self.estimator == Estimator::Population { self.count } else { self.count - 1.0 };
         if divisor <= 0.0 { Value::Null } else { Value::Double(self.products / divisor) }
     }
 

@@ -35,7 +35,7 @@ impl WindowFunction for Gathered {
     }
 }
 
-/// Of an accumulator whose states are small.
+/// Column of an accumulator whose states are small.
 struct GatheredColumn {
     function: Gathered,
     window: Window,
@@ -69,7 +69,7 @@ impl Column for GatheredColumn {
     }
 }
 
-/// Of an accumulator that keeps the rows of the window.
+/// Column of an accumulator that keeps the rows of the window.
 struct MovingColumn {
     function: Gathered,
     window: Window,

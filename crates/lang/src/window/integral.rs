@@ -59,7 +59,7 @@ impl Column for Area {
     }
 }
 
-/// Piece `at` lies between row `at - 1` and row `at`.
+/// Piece `at` is between row `at - 1` and row `at`.
 struct Pieces<'r> {
     function: &'r Integral,
     rows: &'r Rows,

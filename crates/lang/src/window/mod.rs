@@ -39,7 +39,7 @@ pub trait WindowFunction: std::fmt::Debug + Send + Sync {
     /// For a new partition.
     fn start(&self) -> Box<dyn Column>;
 
-    /// How many rows back it looks, when it never looks ahead. None: it needs the whole partition.
+    /// Returns how many rows back it reads, when it never reads ahead. None: it needs the whole partition.
     fn look_back(&self) -> Option<usize> {
         None
     }
@@ -80,7 +80,7 @@ pub const NAMES: &[&str] = &[
     "$shift",
 ];
 
-/// Parses what stands beside a field of `output`.
+/// Parses the function of one field of `output`.
 pub fn parse(field: &str, spec: ValueRef, sort_by: &SortPattern, context: &Context) -> Result<Arc<dyn WindowFunction>> {
     tick()?;
     let ValueRef::Document(doc) = spec else {
@@ -133,7 +133,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Refuses to go on without a `sortBy`, or with one of several fields.
+    /// Fails without a `sortBy`, or with one of several fields.
     fn require_single_sort(&self, code: i32) -> Result<()> {
         match self.sort_by.parts() {
             [_] => Ok(()),

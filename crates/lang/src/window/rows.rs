@@ -74,7 +74,7 @@ impl Rows {
         }
     }
 
-    /// The same as a number or a date. None: it is neither.
+    /// Returns the sort value as a number or a date. None: it is neither.
     pub fn place(&self, at: usize) -> Option<Place> {
         match self.sort_value(at) {
             ValueRef::DateTime(millis) => Some(Place::Date(millis)),

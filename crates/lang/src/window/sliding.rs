@@ -11,7 +11,7 @@ use arbor_bson::{Value, ValueRef};
 use crate::Result;
 use crate::accumulator::{State, value_bytes};
 
-/// What is gathered: how a state begins and what a row adds to it.
+/// The gathered state: how it starts and what a row adds to it.
 pub trait Gather {
     fn start(&self) -> Box<dyn State>;
 

@@ -59,7 +59,7 @@ fn is_legal(doc: &DocBuf) -> bool {
     !doc.as_doc().is_deeper_than(DEPTH_MAX)
 }
 
-/// `{$reduce: ..}` that builds so many levels.
+/// Returns a `{$reduce: ..}` that builds this many levels.
 fn building(levels: i32) -> DocBuf {
     let range = DocBuf::new().with("$range", &[0, levels].into_iter().collect::<ArrayBuf>());
     let wrapped = DocBuf::new().with("a", "$$value");
@@ -67,7 +67,7 @@ fn building(levels: i32) -> DocBuf {
     DocBuf::new().with("$reduce", &reduce)
 }
 
-/// What operators are given: deep values from the document and computed ones, long paths, and what random tests give.
+/// Generates operands: deep values from the document and computed ones, long paths, and random ones.
 fn operand(random: &mut Random, depth: usize) -> Value {
     match random.below(if depth == 0 { 12 } else { 16 }) {
         0 | 1 => Value::String("$a".to_owned()),

@@ -271,7 +271,7 @@ fn nanos(work: Work, n: usize) -> u64 {
 }
 
 const RATIO_MAX: f64 = 9.0;
-/// What the clock of a thread may lag behind.
+/// Maximum lag of a thread's clock.
 const CLOCK_NANOS: u64 = 10_000_000;
 
 #[test]
@@ -289,7 +289,7 @@ fn the_work_grows_with_the_statement() {
 }
 
 #[test]
-fn the_work_stops_when_it_is_told_to() {
+fn the_work_stops_when_the_check_fails() {
     let mut deaf = Vec::new();
     for (name, work) in WORKS {
         let asked = Rc::new(Cell::new(0));

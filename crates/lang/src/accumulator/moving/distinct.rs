@@ -14,7 +14,7 @@ use crate::{Collation, Result};
 #[derive(Debug)]
 pub struct Distinct {
     collation: Collation,
-    /// What tells the value from others, and the value; none if it is missing.
+    /// Key that identifies the value, and the value; `None` if it is missing.
     rows: VecDeque<Option<(Arc<[u8]>, Value)>>,
     /// Rows that have left: the number of the first one that is there.
     gone: u64,

@@ -1,7 +1,7 @@
 //! Accumulators that gather values, over a window that moves forward.
 //!
-//! What they gather is as large as the window, so partial states of parts of it, as `window::sliding` keeps them for the
-//! others, would take its square. These keep each row once and let the oldest go.
+//! Their state is as large as the window, so partial states of parts of it, as `window::sliding` keeps them for the
+//! others, would take quadratic space. These keep each row once and drop the oldest.
 //!
 //! | file | for | a row costs | a value costs |
 //! |---|---|---|---|

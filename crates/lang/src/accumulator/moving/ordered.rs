@@ -10,7 +10,7 @@ use crate::accumulator::value_bytes;
 use crate::expression::Evaluated;
 use crate::{Collation, Result, SortPattern};
 
-/// What orders the rows. Equal ones are in the order in which they came.
+/// Sort criterion of the rows. Equal rows keep their order of arrival.
 #[derive(Clone, Debug)]
 pub enum Order {
     /// The values, of which null and missing ones do not count.

@@ -55,7 +55,7 @@ pub fn eval(value: Evaluated) -> Result<Evaluated> {
     Ok(fields.into_iter().collect::<DocBuf>().into())
 }
 
-/// What comes first, a pair or a document, all have to be.
+/// Checks that all elements have the form of the first one: all pairs or all documents.
 fn same_form(first: Option<ValueRef>, item: ValueRef) -> Result<()> {
     let (code, detected) = match (first, item) {
         (Some(ValueRef::Array(_)), ValueRef::Array(_)) | (Some(ValueRef::Document(_)), ValueRef::Document(_)) => {

@@ -43,8 +43,8 @@ pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result
 
 impl Special for Cond {
     fn eval<'a>(&'a self, environment: &Environment<'a>) -> Result<Evaluated<'a>> {
-        let met = self.condition.eval_in(environment)?.is_true();
-        if met { self.then.eval_in(environment) } else { self.otherwise.eval_in(environment) }
+        let holds = self.condition.eval_in(environment)?.is_true();
+        if holds { self.then.eval_in(environment) } else { self.otherwise.eval_in(environment) }
     }
 
     fn parts(&self) -> Vec<&Expression> {

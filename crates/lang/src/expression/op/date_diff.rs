@@ -45,7 +45,7 @@ pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result
     Ok(Expression::Special(Arc::new(DateDiff { start, end, unit, zone, start_of_week })))
 }
 
-/// How many boundaries of the unit there were up to this moment, from some moment of old on.
+/// Counts the boundaries of the unit up to this moment, from a fixed origin.
 fn boundaries(at: &Zoned, unit: Unit, first_day: Weekday) -> i64 {
     let months = i64::from(at.year()) * 12 + i64::from(at.month()) - 1;
     match unit {

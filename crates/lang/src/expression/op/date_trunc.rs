@@ -1,4 +1,4 @@
-//! `$dateTrunc`: the beginning of the unit (or of the bin of several) that a date lies in. Bins are counted from 2000.
+//! `$dateTrunc`: the beginning of the unit (or of the bin of several) that contains a date. Bins are counted from 2000.
 //!
 //! ```text
 //! { $dateTrunc: { date: Date("2021-03-20T11:30:05Z"), unit: "hour" } } => Date("2021-03-20T11:00:00Z")

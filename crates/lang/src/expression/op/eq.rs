@@ -1,4 +1,4 @@
-//! `$eq`: whether two values are equal. Nothing is less than null and stands beside undefined.
+//! `$eq`: whether two values are equal. Missing is less than null and equals undefined.
 //!
 //! ```text
 //! { $eq: [1, 1.0] } => true

@@ -1,4 +1,4 @@
-//! `$gt`: whether the first value is greater, types included. Nothing is less than null and stands beside undefined.
+//! `$gt`: whether the first value is greater, types included. Missing is less than null and equals undefined.
 //!
 //! ```text
 //! { $gt: [2, 1] } => true

@@ -1,4 +1,4 @@
-//! `$gte`: whether the first value is greater or equal, types included. Nothing is less than null and stands beside undefined.
+//! `$gte`: whether the first value is greater or equal, types included. Missing is less than null and equals undefined.
 //!
 //! ```text
 //! { $gte: [1, 1] } => true

@@ -12,11 +12,11 @@ use arbor_bson::ValueRef;
 use crate::expression::Evaluated;
 use crate::{Collation, Error, Result};
 
-pub fn eval<'a>(collation: &Collation, wanted: Evaluated<'a>, array: Evaluated<'a>) -> Result<Evaluated<'a>> {
+pub fn eval<'a>(collation: &Collation, target: Evaluated<'a>, array: Evaluated<'a>) -> Result<Evaluated<'a>> {
     let Some(ValueRef::Array(elements)) = array.get() else {
         let message = format!("$in requires an array as a second argument, found: {}", array.type_name());
         return Err(Error::location(40081, message));
     };
-    let wanted = wanted.get().unwrap_or(ValueRef::Undefined);
-    Ok(elements.iter().any(|element| collation.equal(element, wanted)).into())
+    let target = target.get().unwrap_or(ValueRef::Undefined);
+    Ok(elements.iter().any(|element| collation.equal(element, target)).into())
 }

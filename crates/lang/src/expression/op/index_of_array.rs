@@ -19,7 +19,7 @@ use crate::{Collation, Error, Result};
 pub fn eval<'a>(collation: &Collation, arguments: Vec<Evaluated<'a>>) -> Result<Evaluated<'a>> {
     let mut arguments = arguments.into_iter();
     let array = arguments.next().unwrap_or(Evaluated::Missing);
-    let wanted = arguments.next().unwrap_or(Evaluated::Missing);
+    let target = arguments.next().unwrap_or(Evaluated::Missing);
     if array.is_nullish() {
         return Ok(Evaluated::null());
     }
@@ -29,12 +29,12 @@ pub fn eval<'a>(collation: &Collation, arguments: Vec<Evaluated<'a>>) -> Result<
     };
     let start = position("$indexOfArray", "starting", arguments.next())?.unwrap_or(0);
     let end = position("$indexOfArray", "ending", arguments.next())?.unwrap_or(usize::MAX);
-    let wanted = wanted.get().unwrap_or(ValueRef::Undefined);
+    let target = target.get().unwrap_or(ValueRef::Undefined);
     let found = elements
         .iter()
         .enumerate()
         .skip(start)
         .take_while(|(at, _)| *at < end)
-        .find(|(_, element)| collation.equal(*element, wanted));
+        .find(|(_, element)| collation.equal(*element, target));
     Ok(found.map_or(-1, |(at, _)| at as i32).into())
 }

@@ -14,15 +14,15 @@ use crate::Result;
 use crate::expression::{Evaluated, index_of};
 
 pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
-    index_of::in_text("$indexOfBytes", [40091, 40092], arguments, |text, wanted, range| {
+    index_of::in_text("$indexOfBytes", [40091, 40092], arguments, |text, target, range| {
         let part = text.as_bytes().get(range.start..range.end.min(text.len()))?;
-        Some(range.start + find(part, wanted.as_bytes())?)
+        Some(range.start + find(part, target.as_bytes())?)
     })
 }
 
-fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    if wanted.is_empty() {
+fn find(text: &[u8], target: &[u8]) -> Option<usize> {
+    if target.is_empty() {
         return Some(0);
     }
-    text.windows(wanted.len()).position(|window| window == wanted)
+    text.windows(target.len()).position(|window| window == target)
 }

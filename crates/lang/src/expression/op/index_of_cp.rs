@@ -13,11 +13,11 @@ use crate::Result;
 use crate::expression::{Evaluated, index_of};
 
 pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
-    index_of::in_text("$indexOfCP", [40093, 40094], arguments, |text, wanted, range| {
+    index_of::in_text("$indexOfCP", [40093, 40094], arguments, |text, target, range| {
         let byte_of = |point: usize| text.char_indices().nth(point).map_or(text.len(), |(byte, _)| byte);
         let in_range = range.start <= text.chars().count();
         let part = text.get(byte_of(range.start)..byte_of(range.end)).filter(|_| in_range)?;
-        let before = part.get(..part.find(wanted)?)?;
+        let before = part.get(..part.find(target)?)?;
         Some(range.start + before.chars().count())
     })
 }

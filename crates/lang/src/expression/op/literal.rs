@@ -1,4 +1,4 @@
-//! `$literal` (and `$const`): the operand as it stands, nothing in it is evaluated.
+//! `$literal` (and `$const`): the operand as it is, nothing in it is evaluated.
 //!
 //! ```text
 //! { $literal: "$a" } on { a: 1 } => "$a"

@@ -1,4 +1,4 @@
-//! `$lt`: whether the first value is less, types included. Nothing is less than null and stands beside undefined.
+//! `$lt`: whether the first value is less, types included. Missing is less than null and equals undefined.
 //!
 //! ```text
 //! { $lt: [1, 2] } => true

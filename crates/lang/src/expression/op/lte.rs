@@ -1,4 +1,4 @@
-//! `$lte`: whether the first value is less or equal, types included. Nothing is less than null and stands beside undefined.
+//! `$lte`: whether the first value is less or equal, types included. Missing is less than null and equals undefined.
 //!
 //! ```text
 //! { $lte: [1, 1] } => true

@@ -1,4 +1,4 @@
-//! `$meta`: what is known about a document beside its fields.
+//! `$meta`: metadata of a document.
 //!
 //! ```text
 //! { $meta: "indexKey" } => missing

@@ -1,4 +1,4 @@
-//! `$ne`: whether two values differ. Nothing is less than null and stands beside undefined.
+//! `$ne`: whether two values differ. Missing is less than null and equals undefined.
 //!
 //! ```text
 //! { $ne: [1, 1.0] } => false

@@ -64,7 +64,7 @@ fn whole_power(a: Number, b: Number) -> Option<Number> {
     })
 }
 
-/// What overflows, and the power of zero, is left to the doubles.
+/// Computes a power of decimals. Fails on overflow and for powers of zero, which the caller computes with doubles.
 fn decimal_power(math: &Math, base: &Real, exponent: &Real) -> RealResult {
     let powers_of_ten = base.to_f64().value().abs().log10() * exponent.to_f64().value();
     if powers_of_ten.abs() < 6145.0 { math.powf(base, exponent, None) } else { Err(FpError::Indeterminate) }

@@ -18,7 +18,7 @@ use crate::expression::Evaluated;
 use crate::stop::check_growth;
 use crate::{Code, Error, Result, number, text};
 
-/// Of an element, or a few more.
+/// Bytes of an element, or a few more.
 const ELEMENT_BYTES: usize = 11;
 /// 100 MB, MongoDB's bound.
 const ELEMENTS_MAX: i64 = (100 * 1024 * 1024 / ELEMENT_BYTES) as i64;

@@ -8,12 +8,12 @@
 use arbor_bson::Number;
 
 use crate::Result;
-use crate::accumulator::{Over, StdDev};
+use crate::accumulator::{Estimator, StdDev};
 use crate::expression::Evaluated;
 use crate::expression::over::for_each;
 
 pub fn eval(arguments: Vec<Evaluated>) -> Result<Evaluated> {
-    let mut state = StdDev::new(Over::Population);
+    let mut state = StdDev::new(Estimator::Population);
     for_each(&arguments, |value| Number::of(value).into_iter().for_each(|number| state.add_number(number)));
     Ok(state.deviation().into())
 }

@@ -136,7 +136,7 @@ impl Op {
         })
     }
 
-    /// What it does at a path that leads through something that is no document.
+    /// Returns its behaviour at a path that leads through something that is no document.
     pub(super) fn blocked(&self, run: &Run<'_>) -> Blocked {
         match self {
             Op::Unset | Op::RenameFrom => Blocked::Ignore,
