@@ -27,7 +27,7 @@ pub const FIRST_BATCH_DOCS: usize = 101;
 /// A batch holds at most this many bytes, unless its only document is larger.
 pub const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// When a batch is full.
+/// Limits of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchLimit {
     pub docs: usize,
@@ -68,9 +68,9 @@ pub struct Cursor {
     idle: Reservation,
     /// Bytes of the last document so far: the next one is likely to be as large.
     last_bytes: usize,
-    /// What is left of `maxTimeMS` for later batches.
+    /// Rest of `maxTimeMS` for later batches.
     time_left: Option<Duration>,
-    /// Raised by whoever kills the cursor while it makes a batch.
+    /// Set when the cursor is killed while it makes a batch.
     killed: Option<Arc<AtomicBool>>,
     returned: u64,
     batches: u64,
@@ -79,11 +79,11 @@ pub struct Cursor {
 enum Source {
     Plan(RunningPlan),
     Documents(VecDeque<DocBuf>),
-    /// Of a capped collection.
+    /// Tail of a capped collection.
     Tail(Box<Tail>),
     Stream(Box<ChangeStream>),
     Oplog(Box<OplogTail>),
-    /// Of a query for one `_id`.
+    /// Result of a query for one `_id`.
     Document(Option<DocBuf>),
 }
 
@@ -119,7 +119,7 @@ impl Cursor {
         Cursor::new(namespace, Source::Oplog(Box::new(tail)))
     }
 
-    /// What is to be waited for behind a batch without documents. None: nothing, or the batch has waited itself.
+    /// Returns the event to wait for after a batch without documents. None: nothing, or the batch has waited itself.
     pub fn woken(&self) -> Option<Woken> {
         match &self.source {
             Source::Stream(stream) => Some(stream.woken()),
@@ -136,7 +136,7 @@ impl Cursor {
         }
     }
 
-    /// Whether a batch waits when there is nothing new; if so, how long from now on.
+    /// Returns true if a batch waits when there is nothing new; `patience` sets its timeout from now on.
     pub fn await_for(&mut self, patience: Option<Duration>) -> bool {
         match &mut self.source {
             Source::Tail(tail) if tail.patience.is_some() => {
@@ -163,7 +163,7 @@ impl Cursor {
         &self.namespace
     }
 
-    /// The same under the name that the client knows: that of a view.
+    /// Renames the cursor to the namespace that the client knows: that of a view.
     pub(crate) fn named(self, namespace: Namespace) -> Cursor {
         Cursor { namespace, ..self }
     }
@@ -181,7 +181,7 @@ impl Cursor {
         self.batches
     }
 
-    /// What the batches so far left of `maxTimeMS`.
+    /// Returns what the batches so far left of `maxTimeMS`.
     pub fn time_left(&self) -> Option<Duration> {
         self.time_left
     }
@@ -295,7 +295,7 @@ const REPLY_COPIES: usize = 2;
 /// A document that is read has a copy in the engine's cursor, one of its own, and one in the batch.
 const READ_COPIES: usize = 3;
 
-/// How long a large document waits for memory.
+/// Maximum wait of a large document for memory.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Filler {
@@ -304,7 +304,7 @@ impl Filler {
         Filler { docs: ArrayBuf::new(), limit, waiting, reservation, may_wait, last_bytes: 0 }
     }
 
-    /// Waits until there is memory for a document of so many bytes, before it is read.
+    /// Waits until there is memory for a document of this many bytes, before it is read.
     fn wait_for_first(&mut self, bytes: usize) {
         if bytes >= LARGE_BYTES_MIN && self.may_wait && self.limit.docs > 0 {
             self.reservation.wait_for_all(READ_COPIES * bytes, MEMORY_PATIENCE);

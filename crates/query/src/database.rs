@@ -1,4 +1,4 @@
-//! What every statement runs on: the store with its transactions, and the open cursors.
+//! Shared state of all statements: the store with its transactions, and the open cursors.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::feed::Feed;
 use crate::stream::ImagesExpiry;
 use crate::{CursorRegistry, PlanCache, Result};
 
-/// What one blocking operator may hold, and where the rest goes.
+/// Memory limit of one blocking operator, and the directory for the rest.
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub bytes_max: usize,
-    /// What it is taken from.
+    /// Budget that it is reserved from.
     pub budget: &'static Budget,
     /// Directory for sorted runs. None: what does not fit is an error.
     pub scratch: Option<PathBuf>,
@@ -37,11 +37,11 @@ pub struct Settings {
     pub sort_bytes_max: usize,
     /// Bytes that one `$group` may hold.
     pub group_bytes_max: usize,
-    /// What both are taken from.
+    /// Budget that both are reserved from.
     pub budget: &'static Budget,
     /// Directory for what exceeds these. None: it is an error.
     pub scratch: Option<PathBuf>,
-    /// Cost (in index keys read) from which ways to the documents are tried where statistics leave a doubt.
+    /// Cost (in index keys read) from which candidate plans are tried where statistics are inconclusive.
     pub trial_cost_min: f64,
     /// Documents and bytes that one transaction of a multi-document write takes.
     pub write_docs_max: usize,
@@ -78,7 +78,7 @@ impl Settings {
     }
 }
 
-/// Told of a document that was written although the validator of its collection does not let it in: the collection, and
+/// Callback for a document that was written although it fails the validator of its collection: the collection, and
 /// which document and why.
 pub type WarnOfMismatch = Box<dyn Fn(&Namespace, &DocBuf) + Send + Sync>;
 
@@ -91,7 +91,7 @@ pub struct Database {
     pub plan_cache: PlanCache,
     pub feed: Arc<Feed>,
     pub images_expiry: Arc<ImagesExpiry>,
-    /// None: nobody wants to know.
+    /// None: mismatches are not reported.
     pub on_mismatch: Option<WarnOfMismatch>,
 }
 

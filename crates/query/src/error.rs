@@ -22,8 +22,8 @@ pub enum Error {
     TimeExpired,
     #[error("operation was interrupted")]
     Killed,
-    /// A trial's turn is over; never leaves this crate.
-    #[error("the turn of a trial is over")]
+    /// A trial's slice is exhausted; never leaves this crate.
+    #[error("plan trial slice exhausted")]
     Paused,
 }
 
@@ -41,7 +41,7 @@ impl Error {
         Error::new(Code::INTERNAL_ERROR, message)
     }
 
-    /// The statement failed for the client's own documents; the batch may go on when it is unordered.
+    /// The statement failed for the client's own documents; the batch may continue when it is unordered.
     pub fn concerns_document(&self) -> bool {
         match self {
             Error::Lang(_) | Error::DocumentInvalid { .. } => true,

@@ -15,7 +15,7 @@ pub const TIME_EXPIRED: &str = "operation exceeded time limit";
 pub const KILLED: &str = "operation was interrupted";
 const OUT_OF_MEMORY: &str = "the operation has allocated more memory than the limit of the process leaves for it";
 
-/// Belongs to one operation. The kill flag is shared with whoever may kill the operation.
+/// Belongs to one operation. The kill flag is shared with those that may kill the operation.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     deadline: Option<Instant>,
@@ -68,25 +68,25 @@ impl Interrupt {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// The same for work that ends in time by itself.
+    /// Like `self`, but without a deadline: for work that ends in time by itself.
     pub(crate) fn without_deadline(&self) -> Interrupt {
         Interrupt { deadline: None, ..self.clone() }
     }
 
-    /// The same with a deadline no later than `limit` from now.
+    /// Like `self`, but with a deadline no later than `limit` from now.
     pub fn within(&self, limit: Duration) -> Interrupt {
         let end = Instant::now() + limit;
         Interrupt { deadline: Some(self.deadline.map_or(end, |own| own.min(end))), ..self.clone() }
     }
 
-    /// The same for an operation that reads from a cursor with this flag.
+    /// Like `self`, but for an operation that reads from a cursor with this flag.
     pub(crate) fn with_cursor(&self, killed: Arc<AtomicBool>) -> Interrupt {
         Interrupt { cursor_killed: Some(killed), ..self.clone() }
     }
 }
 
 thread_local! {
-    /// When the statement of this thread began.
+    /// Allocation counter at the begin of this thread's statement.
     static BEGUN: Cell<Allocated> = const { Cell::new(Allocated::NOTHING) };
 }
 

@@ -1,11 +1,11 @@
-//! What retryable statements have done, for who sends them again.
+//! Outcomes of retryable statements, for clients that send them again.
 
 use arbor_bson::Value;
 use arbor_txn::Transaction;
 
 use crate::{Error, FindAndModifyOutcome, Result};
 
-/// What a statement did: the answer of a retry.
+/// Outcome of a statement: the reply to a retry.
 #[derive(Clone, Debug)]
 pub enum Executed {
     Inserted,
@@ -41,7 +41,7 @@ impl Executed {
 /// The memory of one retryable write: of one session and transaction number. Its owner sees to it that no two commands use
 /// it at the same time.
 pub trait StatementJournal: Sync {
-    /// What the statement of this number did. None: it has not run, or has changed nothing.
+    /// Returns the outcome of the statement with this number. None: it has not run, or has changed nothing.
     fn executed(&self, statement: i32) -> Result<Option<Executed>>;
 
     /// Notes what statements do in the transaction that does it. May be called again for the same statements, with another

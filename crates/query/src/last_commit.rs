@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use arbor_base::Position;
 
-/// Where the last commit of a command is in the log. Its statements write it, the waits of its write concern read it.
+/// Log position of a command's last commit. Its statements write it, the waits of its write concern read it.
 #[derive(Debug, Default)]
 pub struct LastCommit(Cell<Option<Position>>);
 

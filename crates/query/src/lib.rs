@@ -8,10 +8,10 @@
 //! | [`database`] | [`Database`]: what every statement runs on |
 //! | [`scope`] | [`Scope`]: in which transaction a statement runs |
 //! | `last_commit` | [`LastCommit`]: where in the log a command's last commit is |
-//! | `source` | what a name stands for: a collection, a view, a time series, the oplog, `system.views` |
+//! | `source` | resolving a name: a collection, a view, a time series, the oplog, `system.views` |
 //! | `names` | where statements find collections by name |
 //! | `journal` | what retryable statements have done |
-//! | `plan` | the planner: filters to index bounds to the way documents are found |
+//! | `plan` | the planner: from filters to index bounds to a plan |
 //! | `operator` | streaming operators, one file each |
 //! | `read` | find, count, distinct |
 //! | `write` | insert, update, delete, findAndModify |

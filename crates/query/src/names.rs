@@ -1,4 +1,4 @@
-//! Where a statement finds collections by their names. Kept by stages that look again while the cursor is read.
+//! Lookup of collections by name. Kept by stages that look up again while the cursor is read.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a write statement did.
+//! Outcomes of write statements.
 
 use arbor_bson::{DocBuf, Value};
 
@@ -28,7 +28,7 @@ pub struct UpdateOutcome {
     pub errors: Vec<WriteError>,
 }
 
-/// What statement `index` did.
+/// Outcome of statement `index`.
 #[derive(Debug)]
 pub struct UpdateDone {
     pub index: usize,

@@ -12,10 +12,10 @@ use arbor_base::{Shares, Stamp};
 use arbor_lang::Code;
 use arbor_store::Namespace;
 
-use crate::feed::Poke;
+use crate::feed::WakeHandle;
 use crate::{Cursor, Error, Result};
 
-/// Cursors that nobody asked for so long are closed.
+/// Idle time after which a cursor is closed.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// More cursors than this are not open at a time: each keeps a snapshot, and with it one of the engine's readers, which
@@ -23,7 +23,7 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// client's cursors never close those of others that have fewer.
 pub const OPEN_MAX: usize = 4096;
 
-/// What the client said about a cursor when it was made.
+/// Options of a cursor, set by the client when it was made.
 #[derive(Clone, Debug, Default)]
 pub struct CursorOptions {
     /// Logical session it belongs to.
@@ -58,7 +58,7 @@ struct Entry {
     options: CursorOptions,
     killed: Arc<AtomicBool>,
     /// Wakes the request that waits for the cursor's next documents.
-    poke: Option<Poke>,
+    wake_handle: Option<WakeHandle>,
     last_used: Instant,
     /// None while it is checked out.
     cursor: Option<Box<Cursor>>,
@@ -73,7 +73,7 @@ pub struct CheckedOut<'r> {
     cursor: Option<Box<Cursor>>,
 }
 
-/// What [`CursorRegistry::kill`] found.
+/// Outcome of [`CursorRegistry::kill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Killed {
     Killed,
@@ -98,7 +98,7 @@ impl CursorRegistry {
             namespace: cursor.namespace().clone(),
             options,
             killed: cursor.kill_flag(),
-            poke: cursor.woken().map(|woken| woken.poke()),
+            wake_handle: cursor.woken().map(|woken| woken.handle()),
             last_used: Instant::now(),
             cursor: Some(Box::new(cursor)),
             stamp: None,
@@ -113,7 +113,7 @@ impl CursorRegistry {
         };
         entries.by_id.insert(id, entry);
         entries.rest(id);
-        // its snapshot is given back outside of the lock
+        // its snapshot is released outside of the lock
         drop(entries);
         drop(forgotten);
         id
@@ -136,7 +136,7 @@ impl CursorRegistry {
         Ok(CheckedOut { registry: self, id, cursor: Some(cursor) })
     }
 
-    /// What was said about the cursor when it was made.
+    /// Returns the options that the cursor was made with.
     pub fn options(&self, id: i64) -> Option<CursorOptions> {
         Some(self.entries().by_id.get(&id)?.options.clone())
     }
@@ -149,7 +149,7 @@ impl CursorRegistry {
                 entry.killed.store(true, Ordering::Relaxed);
                 let entry = entries.remove(id);
                 drop(entries);
-                entry.as_ref().and_then(|entry| entry.poke.as_ref()).inspect(|poke| poke.poke());
+                entry.as_ref().and_then(|entry| entry.wake_handle.as_ref()).inspect(|handle| handle.wake());
                 drop(entry);
                 Killed::Killed
             }
@@ -208,10 +208,10 @@ impl CursorRegistry {
         let mut entries = self.entries();
         let ids: Vec<i64> = entries.by_id.iter().filter(|(_, entry)| chosen(entry)).map(|(id, _)| *id).collect();
         let closed: Vec<Entry> = ids.into_iter().filter_map(|id| entries.remove(id)).collect();
-        // snapshots are given back outside of the lock
+        // snapshots are released outside of the lock
         drop(entries);
         closed.iter().for_each(|entry| entry.killed.store(true, Ordering::Relaxed));
-        closed.iter().filter_map(|entry| entry.poke.as_ref()).for_each(Poke::poke);
+        closed.iter().filter_map(|entry| entry.wake_handle.as_ref()).for_each(WakeHandle::wake);
         closed.len()
     }
 

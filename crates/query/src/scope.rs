@@ -1,4 +1,4 @@
-//! What a statement runs in: where its reads come from, and where its writes go.
+//! Scope of a statement: the state its reads see, and the transaction of its writes.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::database::now_ms;
 use crate::names::Names;
 use crate::{Database, Error, Executed, LastCommit, Result, StatementJournal, WriteError};
 
-/// Given to every statement in the place of the database, which it stands for.
+/// Passed to every statement instead of the database, to which it dereferences.
 #[derive(Clone, Copy)]
 pub struct Scope<'a> {
     database: &'a Database,
@@ -20,7 +20,7 @@ pub struct Scope<'a> {
     retries: Option<Retries<'a>>,
     /// The statement is the server's own, not a client's.
     is_of_server: bool,
-    /// Is told of every commit.
+    /// Receives the position of every commit.
     last_commit: Option<&'a LastCommit>,
 }
 
@@ -58,7 +58,7 @@ struct Retries<'a> {
     numbers: StatementNumbers<'a>,
 }
 
-/// How the statements of a command are numbered (`stmtId`, `stmtIds`).
+/// Numbering of the statements of a command (`stmtId`, `stmtIds`).
 #[derive(Clone, Copy, Debug)]
 pub enum StatementNumbers<'a> {
     /// The first one has this number, each further one the next.
@@ -114,7 +114,7 @@ impl<'a> Scope<'a> {
         Scope { place: Place::At(view), ..self }
     }
 
-    /// Statements tell `last_commit` the positions of their commits.
+    /// Makes statements record the positions of their commits in `last_commit`.
     pub fn noting(self, last_commit: &'a LastCommit) -> Scope<'a> {
         Scope { last_commit: Some(last_commit), ..self }
     }
@@ -127,7 +127,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Whether reads see the last commit.
+    /// Returns true if reads see the last commit.
     pub(crate) fn is_now(&self) -> bool {
         matches!(self.place, Place::Now)
     }
@@ -161,7 +161,7 @@ impl<'a> Scope<'a> {
         Ok(found)
     }
 
-    /// What reads see.
+    /// Returns the state that reads see.
     pub(crate) fn view(&self) -> Result<ReadView> {
         match self.place {
             Place::Now => Ok(self.transactions.read()?),
@@ -170,7 +170,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Where stages find other collections.
+    /// Returns the lookup of other collections for stages.
     pub(crate) fn names(&self) -> Names {
         match self.place {
             Place::Now => Names::now(&self.store),
@@ -220,7 +220,7 @@ impl<'a> Scope<'a> {
         if self.is_of_server { Ok(()) } else { check_writable(namespace) }
     }
 
-    /// The same, created without options when it does not exist.
+    /// Like `hold`, but creates the collection without options when it does not exist.
     pub(crate) fn hold_or_create(&self, namespace: &Namespace) -> Result<ToWrite> {
         self.check_writable(namespace)?;
         match self.place {
@@ -277,7 +277,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// What the statement did when it was sent before. None: it is to be run.
+    /// Returns the outcome of the statement when it was sent before. None: it is to be run.
     pub(crate) fn executed(&self, statement: usize) -> Result<Option<Executed>> {
         match self.retries {
             Some(retries) => retries.journal.executed(retries.number(statement)?),
@@ -315,7 +315,7 @@ impl<'a> Scope<'a> {
         retries.journal.record(txn, &numbered.collect::<Result<Vec<_>>>()?)
     }
 
-    /// The same for statements that did one and the same.
+    /// Like `record`, for statements with the same outcome.
     pub(crate) fn record_each(
         &self,
         txn: &mut Transaction,

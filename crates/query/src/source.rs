@@ -1,4 +1,4 @@
-//! What a name stands for, found once for each statement.
+//! Resolution of a name, once for each statement.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::oplog;
 use crate::view::ResolvedView;
 use crate::{Result, Scope};
 
-/// What a statement reads from or writes to.
+/// Target of a statement's reads or writes.
 pub(crate) enum Source {
     /// A collection, which need not exist.
     Collection,

@@ -1,4 +1,4 @@
-//! What a statement asks for, as plain structs. `command` parses a request into them; nothing here knows field names of
+//! Requests as plain structs. `command` parses a request into them; nothing here knows field names of
 //! commands. Documents are borrowed from the request.
 
 use arbor_bson::{Array, Doc, ValueRef};
@@ -32,11 +32,11 @@ pub struct FindSpec<'a> {
     /// Exclusive upper end of the hinted index.
     pub max: Option<Doc<'a>>,
     pub let_variables: Option<Doc<'a>>,
-    /// Answers `{ $recordId: .. }` beside each document: the key of the record.
+    /// Adds `{ $recordId: .. }` to each document: the key of the record.
     pub show_record_id: bool,
     /// Answers the index keys in place of the documents.
     pub return_key: bool,
-    /// Of a capped collection: documents that are inserted later follow.
+    /// A cursor over a capped collection continues with documents that are inserted later.
     pub tailable: bool,
     /// A batch of a tailable cursor waits when there is nothing new.
     pub await_data: bool,
@@ -99,11 +99,11 @@ pub struct AggregateSpec<'a> {
     /// None: that of the collection.
     pub collation: Option<Collation>,
     pub let_variables: Option<Doc<'a>>,
-    /// Of what a stage at the end writes.
+    /// Durability of the writes of a stage at the end.
     pub durability: Durability,
     /// Sorts and groups that do not fit into memory go to disk; else they are an error.
     pub allow_disk_use: bool,
-    /// What it writes is not asked of the collection's validator.
+    /// Its writes bypass the collection's validator.
     pub bypass_validation: bool,
 }
 
@@ -113,7 +113,7 @@ pub struct InsertSpec<'a> {
     pub documents: Vec<Doc<'a>>,
     pub ordered: bool,
     pub durability: Durability,
-    /// What it writes is not asked of the collection's validator.
+    /// Its writes bypass the collection's validator.
     pub bypass_validation: bool,
 }
 
@@ -124,7 +124,7 @@ pub struct UpdateSpec<'a> {
     pub ordered: bool,
     pub let_variables: Option<Doc<'a>>,
     pub durability: Durability,
-    /// What it writes is not asked of the collection's validator.
+    /// Its writes bypass the collection's validator.
     pub bypass_validation: bool,
 }
 
@@ -184,11 +184,11 @@ pub struct FindAndModifySpec<'a> {
     pub collation: Option<Collation>,
     pub let_variables: Option<Doc<'a>>,
     pub durability: Durability,
-    /// What it writes is not asked of the collection's validator.
+    /// Its writes bypass the collection's validator.
     pub bypass_validation: bool,
 }
 
-/// What findAndModify does with the document that it finds.
+/// Change that findAndModify makes to the document that it finds.
 #[derive(Clone, Debug)]
 pub enum Change<'a> {
     Remove,
@@ -201,7 +201,7 @@ pub enum Change<'a> {
     },
 }
 
-/// What `explain` is asked about.
+/// Statement to explain.
 #[derive(Clone, Debug)]
 pub enum ExplainSpec<'a> {
     Find(FindSpec<'a>),

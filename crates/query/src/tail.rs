@@ -1,6 +1,6 @@
 //! Tailable cursors: the documents of a capped collection in the order of insertion, and then those that come later.
 //!
-//! A tail keeps no snapshot between two batches, only the position of the last document that it looked at. One that awaits
+//! A tail keeps no snapshot between two batches, only the position of the last document that it read. One that awaits
 //! data sleeps until a writer of the collection is done, or its time is up.
 
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::operator::project;
 use crate::plan::Query;
 use crate::{Cursor, Error, FindSpec, Interrupt, Result, Scope};
 
-/// How long a `getMore` waits that does not say.
+/// Default timeout of a `getMore`.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// So often a sleeper looks whether it was killed.
+/// Interval at which a sleeping batch checks for a kill.
 const NAP: Duration = Duration::from_millis(250);
 
 pub struct Tail {
@@ -29,9 +29,9 @@ pub struct Tail {
     skip: u64,
     /// Documents still to be answered; None: any number.
     left: Option<u64>,
-    /// Where the last document stood. None: there was none.
+    /// Position of the last document. None: there was none.
     after: Option<Vec<u8>>,
-    /// How long a batch waits when there is nothing new. None: not at all.
+    /// Timeout of a batch when there is nothing new. None: it does not wait.
     pub patience: Option<Duration>,
     started: bool,
 }
@@ -100,29 +100,29 @@ impl Tail {
         collection.ok_or_else(|| Error::new(Code::QUERY_PLAN_KILLED, "collection dropped between getMore calls"))
     }
 
-    /// What stands behind the last position now.
+    /// Reads the documents that are now after the last position.
     fn fill_once(&mut self, filler: &mut Filler, interrupt: &Interrupt) -> Result<()> {
         let Some((collection, view)) = self.store.snapshot(&self.namespace)? else {
             return self.collection().map(drop);
         };
         let mut cursor = OrderCursor::new(&view, &collection)?;
-        let mut stands = match &self.after {
+        let mut found = match &self.after {
             None => cursor.seek(&[])?,
             Some(after) if cursor.seek(after)? && cursor.position() == after => cursor.next()?,
             Some(_) => return Err(position_lost()),
         };
         let (after, skip, left) = (&mut self.after, &mut self.skip, &mut self.left);
         let (filter, shown) = (&self.query.filter, &self.query.projection);
-        let mut looked_at = 0u32;
+        let mut examined = 0u32;
         filler.fill(|| {
-            while stands && *left != Some(0) {
-                looked_at += 1;
-                if looked_at.is_multiple_of(128) {
+            while found && *left != Some(0) {
+                examined += 1;
+                if examined.is_multiple_of(128) {
                     interrupt.check()?;
                 }
                 *after = Some(cursor.position().to_vec());
                 let doc = cursor.doc().to_buf();
-                stands = cursor.next()?;
+                found = cursor.next()?;
                 if !filter.matches(doc.as_doc())? {
                     continue;
                 }

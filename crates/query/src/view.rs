@@ -23,7 +23,7 @@ pub struct ResolvedView {
 }
 
 impl ResolvedView {
-    /// What is read like a view and is none.
+    /// Wraps a collection that is read like a view and is none.
     pub fn plain(namespace: &Namespace) -> ResolvedView {
         ResolvedView { namespace: namespace.clone(), stages: ArrayBuf::new(), collation: Collation::simple() }
     }
@@ -66,7 +66,7 @@ impl ResolvedView {
         all
     }
 
-    /// What `find` asks for, as stages.
+    /// Returns a `find` as stages.
     pub fn find_stages(&self, spec: &FindSpec<'_>) -> Result<ArrayBuf> {
         let refused = [
             (spec.min.is_some(), "min"),
@@ -101,7 +101,7 @@ impl ResolvedView {
         self.followed_by([&stage("$match", spec.query)].map(ValueRef::from))
     }
 
-    /// What is asked of the view, as stages. Errors: `NamespaceIsView` for what would write.
+    /// Returns an explained statement over the view as stages. Errors: `NamespaceIsView` for statements that write.
     pub fn explained_stages(&self, spec: &ExplainSpec<'_>) -> Result<ArrayBuf> {
         match spec {
             ExplainSpec::Find(spec) => self.find_stages(spec),
@@ -139,7 +139,7 @@ fn stage<'v>(name: &str, spec: impl Into<ValueRef<'v>>) -> DocBuf {
     DocBuf::new().with(name, spec)
 }
 
-/// What a stage that reads another collection finds under its name.
+/// Collection that a stage reads under another name.
 pub struct Foreign {
     /// None: it does not exist.
     pub collection: Option<Arc<Collection>>,

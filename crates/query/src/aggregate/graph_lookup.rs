@@ -1,8 +1,8 @@
 //! `$graphLookup`: for each document, those of another collection that are reached from it, step by step.
 //!
 //! `{ $graphLookup: { from, startWith: <expression>, connectFromField, connectToField, as, maxDepth, depthField,
-//! restrictSearchWithMatch } }`. Each step is one query for all values that were met first in the step before, an `$in`
-//! on `connectToField`, so that an index there is used. A document is met once, however many ways lead to it, and a
+//! restrictSearchWithMatch } }`. Each step is one query for all values that the step before found first, an `$in`
+//! on `connectToField`, so that an index there is used. A document is found once, however many paths lead to it, and a
 //! value is asked for once, so cycles end. The other collection is read in the snapshot of the whole pipeline.
 
 use std::collections::HashSet;
@@ -126,9 +126,9 @@ impl GraphLookup {
         run: &mut Run<'_>,
         reached: &mut Reached,
     ) -> Result<()> {
-        let wanted = Node::In(In { path: self.connect_to.clone(), values, regexes: Vec::new() });
-        let wanted = both(&Filter::from_root(wanted, self.restriction.collation()), &self.restriction);
-        let pipeline = self.source.clone().filtered(wanted);
+        let matching = Node::In(In { path: self.connect_to.clone(), values, regexes: Vec::new() });
+        let matching = both(&Filter::from_root(matching, self.restriction.collation()), &self.restriction);
+        let pipeline = self.source.clone().filtered(matching);
         let mut rows = InnerRows::open(pipeline, self.foreign.clone(), run.view, settings)?;
         while let Some(row) = rows.next(run)? {
             run.tick()?;
@@ -154,7 +154,7 @@ impl GraphLookup {
     }
 }
 
-/// What one document has led to so far.
+/// Traversal state of one document.
 struct Reached {
     found: ArrayBuf,
     /// Keys of the documents found.
@@ -171,7 +171,7 @@ struct Reached {
 /// Values that one query asks for.
 const STEP_VALUES_MAX: usize = 10_000;
 
-/// Memory of a value beside its bytes: places in a table and in a list that may be half empty, and three allocations.
+/// Memory of a value in addition to its bytes: places in a table and in a list that may be half empty, and three allocations.
 const VALUE_BYTES: usize = 160;
 
 impl Reached {

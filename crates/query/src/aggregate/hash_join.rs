@@ -70,7 +70,7 @@ impl HashJoin {
     }
 }
 
-/// What is missing or undefined may equal null.
+/// Returns the key of a value; a missing or undefined one may equal null.
 fn key(value: Option<ValueRef<'_>>, collation: &Collation) -> Vec<u8> {
     match value {
         None | Some(ValueRef::Undefined) => collation.key_of(ValueRef::Null).bytes,

@@ -65,7 +65,7 @@ pub fn check_depth(around: &Surroundings<'_>) -> Result<()> {
     Err(Error::new(Code::MAX_SUB_PIPELINE_DEPTH_EXCEEDED, message))
 }
 
-/// Whether a pipeline brings its own documents.
+/// Returns true if a pipeline brings its own documents.
 pub fn documents_first(stages: Array<'_>) -> bool {
     matches!(stages.get(0), Some(ValueRef::Document(stage)) if stage.first().is_some_and(|(name, _)| name == "$documents"))
 }
@@ -100,7 +100,7 @@ impl InnerRows {
         Ok(InnerRows { root, collection, slots: slots.count(), ready: VecDeque::new(), ended: false })
     }
 
-    /// The rows of an operator with so many leaves.
+    /// Returns the rows of an operator with `slots` leaves.
     pub fn over(root: Box<dyn Operator>, collection: Arc<Collection>, slots: usize) -> InnerRows {
         InnerRows { root, collection: Some(collection), slots, ready: VecDeque::new(), ended: false }
     }

@@ -23,7 +23,7 @@ use crate::plan::{self, Access, IndexShape, Query, Slots};
 use crate::view::Foreign;
 use crate::{Error, Result, Settings};
 
-/// Bytes of the documents that one document finds, where they are to stand in it.
+/// Bytes of the documents found for one document, if they are stored in an array in it.
 const BYTES_MAX: usize = 16 * 1024 * 1024 + 16 * 1024;
 
 #[derive(Clone)]
@@ -40,12 +40,12 @@ pub struct Lookup {
     names: Names,
     db: String,
     depth: usize,
-    /// Of this pipeline and those around it.
+    /// Stages of this pipeline and those around it.
     stages: usize,
     context: Context,
 }
 
-/// How a `$lookup` finds documents.
+/// Join strategy of a `$lookup`.
 pub enum Strategy {
     /// A pipeline for each row.
     Pipelines,
@@ -94,7 +94,7 @@ impl Lookup {
         text.into_lookup(pipeline, variables, around)
     }
 
-    /// How documents are found for the rows to come.
+    /// Chooses the join strategy for the rows to come.
     pub fn strategy(&self, view: &dyn View) -> Result<Strategy> {
         let (Some(join), Some(foreign), None, true) = (&self.join, &self.foreign, &self.inner, self.view.is_empty())
         else {
@@ -151,7 +151,7 @@ impl Lookup {
         rows.all(run, self.bytes_max)?.ok_or_else(|| self.too_large())
     }
 
-    /// What one document finds becomes a document each, and may take so many bytes together.
+    /// Makes each found document a document of its own; together they may take `bytes_max`.
     pub fn unwinds(self, bytes_max: usize) -> Lookup {
         Lookup { bytes_max: bytes_max.max(BYTES_MAX), ..self }
     }

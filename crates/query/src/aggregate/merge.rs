@@ -1,4 +1,4 @@
-//! `$merge`: the documents of a pipeline are written into a collection, beside what is there.
+//! `$merge`: the documents of a pipeline are written into a collection, which keeps its other documents.
 //!
 //! `{ $merge: "c" }` or `{ $merge: { into: "c" | { db, coll }, on: "f" | ["f", ..], let: {..}, whenMatched: "merge" |
 //! "replace" | "keepExisting" | "fail" | [..], whenNotMatched: "insert" | "discard" | "fail" } }`. The `on` fields must
@@ -107,7 +107,7 @@ impl Merge {
         Ok(())
     }
 
-    /// What can be seen wrong before there is a document.
+    /// Checks the modes, before there is a document.
     fn check(&self) -> Result<()> {
         let together = match &self.matched {
             Matched::KeepExisting | Matched::Fail => self.not_matched == NotMatched::Insert,
@@ -249,7 +249,7 @@ impl Merge {
         Ok(find_one(scope, txn, collection, &query, interrupt)?.map(|row| row.document))
     }
 
-    /// What becomes of a document of the collection. None: it stays as it is.
+    /// Returns the new version of a document of the collection. None: it stays as it is.
     fn changed(&self, collection: &Collection, old: Doc<'_>, new: Doc<'_>) -> Result<Option<DocBuf>> {
         let changed = match &self.matched {
             Matched::KeepExisting => return Ok(None),

@@ -8,7 +8,7 @@
 //! | `pipeline.rs`, `step.rs` | a parsed pipeline |
 //! | `optimise.rs` | the stages in the order in which they run |
 //! | `pushdown.rs` | which stages become part of the query |
-//! | `scores.rs` | where `$text` and its score may stand |
+//! | `scores.rs` | where `$text` and its score are allowed |
 //! | `inner.rs` | pipelines inside others: over another collection, or over documents of the command |
 //! | `lookup.rs`, `union_with.rs`, `facet.rs` | the stages that have such |
 //! | `hash_join.rs` | `$lookup` without an index |

@@ -2,7 +2,7 @@
 //! query, come first. What comes out is the same.
 //!
 //! R1: a `$match` goes before a `$sort`, and before stages that make or take away other fields: `$addFields`, `$unset`,
-//! `$project`, `$unwind`, `$lookup`. Of a `$match` on several fields each goes as far as it can. Fields are told apart by
+//! `$project`, `$unwind`, `$lookup`. Of a `$match` on several fields each goes as far as it can. Fields are compared by
 //! the first name of their paths only, since a stage that writes `a.b` may make a document of what `a` was.
 //! R2: a `$limit` or `$skip` goes before stages that make one document of one, so that a sort in front of them keeps few.
 
@@ -18,7 +18,7 @@ pub fn optimise(stages: Array<'_>) -> Option<ArrayBuf> {
         all.push(stage.to_buf());
     }
     let mut changed = false;
-    // each stage moves as far forward as it may before the next one is looked at
+    // each stage moves as far forward as it may before the next one is processed
     let mut at = 1;
     while at < all.len() {
         let mut place = at;
@@ -39,7 +39,7 @@ pub fn optimise(stages: Array<'_>) -> Option<ArrayBuf> {
     changed.then(|| all.iter().collect())
 }
 
-/// What the two stages become when the second one, or a part of it, goes first. None: it may not.
+/// Returns the two stages with the second one, or a part of it, first. None: they may not be exchanged.
 fn exchanged(first: &DocBuf, second: &DocBuf) -> Option<Vec<DocBuf>> {
     let (name, spec) = only_field(ValueRef::Document(first.as_doc()))?;
     match only_field(ValueRef::Document(second.as_doc()))? {

@@ -111,7 +111,7 @@ impl Out {
     }
 }
 
-/// Drops what `$out`s that were broken off by the end of the process have left.
+/// Drops the leftovers of `$out`s that were aborted by the end of the process.
 pub fn drop_unfinished(store: &Store) {
     for db in store.list_databases() {
         for collection in store.list_collections(&db) {

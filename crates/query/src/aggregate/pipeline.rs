@@ -22,13 +22,13 @@ use crate::{AggregateSpec, Result, Scope, Settings};
 #[derive(Clone)]
 pub struct Pipeline {
     pub query: Query,
-    /// The stages as they run, without what writes; of a pipeline inside another one, none.
+    /// The stages as they run, without one that writes; of a pipeline inside another one, none.
     pub stages: ArrayBuf,
-    /// How many of them the query does.
+    /// Number of them that the query does.
     pub pushed: usize,
-    /// What a `$documents` in front brings along, in the place of the query.
+    /// Documents of a leading `$documents`, in the place of the query.
     pub documents: Option<Vec<DocBuf>>,
-    /// What writes the documents that come out.
+    /// Stage that writes the resulting documents.
     pub sink: Option<Sink>,
     steps: VecDeque<Step>,
 }
@@ -71,7 +71,7 @@ impl Pipeline {
         Ok(Pipeline { sink, ..Pipeline::parse_stages(stages.as_array(), &around)? })
     }
 
-    /// The same inside another pipeline.
+    /// Like `parse`, but for a pipeline inside another one.
     pub fn parse_stages(stages: Array<'_>, around: &Surroundings<'_>) -> Result<Pipeline> {
         let pipeline = Pipeline::of_steps(Step::parse_all(stages, around)?, around);
         check_place(&pipeline.steps, false)?;
@@ -177,7 +177,7 @@ impl Pipeline {
         query
     }
 
-    /// The way to the rows of the query.
+    /// Chooses the plan of the query.
     pub fn decide(&self, decider: &Decider<'_>, slots: &mut Slots) -> Result<Decision> {
         match self.only_counts() {
             true => Ok(Decision::untried(plan::plan(decider.view, decider.collection, &self.query)?)),

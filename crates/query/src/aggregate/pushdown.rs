@@ -22,7 +22,7 @@ pub fn push_down(steps: &mut VecDeque<Step>, query: &mut Query) -> usize {
     taken
 }
 
-/// What the `$match`es right behind the unpacking of buckets say about these. They stay, since a bucket holds other
+/// Adds conditions on buckets, derived from the `$match`es right after their unpacking. These stay, since a bucket holds other
 /// measurements as well.
 fn narrow_buckets(steps: &mut VecDeque<Step>, query: &mut Query) {
     // what buckets say of their measurements is by bytes

@@ -1,4 +1,4 @@
-//! Where a pipeline may search, and where it may ask for the score.
+//! Checks where a pipeline searches and where it reads the score.
 
 use arbor_bson::{Array, ValueRef};
 use arbor_lang::metadata::mentions;
@@ -23,7 +23,7 @@ pub fn check_place<'s>(steps: impl IntoIterator<Item = &'s Step>, first_too: boo
     }
 }
 
-/// Whether a stage asks for the score. Errors: there is none where it does.
+/// Returns true if a stage reads the score. Errors: there is none where it does.
 pub fn check_scores(stages: Array<'_>, mut searched: bool) -> Result<bool> {
     let mut asked = false;
     for (name, spec) in stages.iter().filter_map(only_field) {
@@ -38,7 +38,7 @@ pub fn check_scores(stages: Array<'_>, mut searched: bool) -> Result<bool> {
     Ok(asked)
 }
 
-/// A pipeline inside of the stage that has a source of its own is looked at when that is parsed.
+/// A pipeline inside of the stage that has a source of its own is checked when that is parsed.
 fn asks(name: &str, spec: ValueRef<'_>) -> bool {
     match (name, spec) {
         ("$lookup" | "$unionWith", ValueRef::Document(fields)) => {

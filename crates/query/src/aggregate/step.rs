@@ -23,7 +23,7 @@ pub enum Step {
     Unpack(Unpack, usize),
 }
 
-/// What parsing a pipeline needs to know.
+/// Context of a pipeline for its parser.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'s> {
     pub names: &'s Names,
@@ -56,7 +56,7 @@ impl<'s> Surroundings<'s> {
         Surroundings { depth: self.depth + 1, inside: Some(stage), ..*self }
     }
 
-    /// For the stages of a pipeline, so many. Errors: too many stages would wait for each other, each with a frame on the
+    /// Returns the surroundings above `stages` further stages. Errors: too many nested stages, each with a frame on the
     /// stack of the thread.
     pub fn above(&self, stages: usize) -> Result<Surroundings<'s>> {
         let stages = self.stages + stages;

@@ -20,7 +20,7 @@ pub fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<Do
         let name = if pipeline.query.filter.near().is_some() { "$geoNearCursor" } else { "$cursor" };
         stages.push(&DocBuf::new().with(name, &cursor));
     }
-    let mut figures = match explainer.verbosity {
+    let mut statistics = match explainer.verbosity {
         Verbosity::QueryPlanner => Vec::new(),
         _ => executed(explainer, spec, &pipeline)?,
     }
@@ -30,8 +30,8 @@ pub fn explain(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>) -> Result<Do
         let ValueRef::Document(stage) = stage else { continue };
         let mut shown = stage.to_buf();
         // a stage of the client may be several operators; what it returned is what the last one did
-        let own: Vec<DocBuf> = figures.by_ref().take(operators_of(explainer, spec, stage)?).collect();
-        add_figures(&mut shown, &own);
+        let own: Vec<DocBuf> = statistics.by_ref().take(operators_of(explainer, spec, stage)?).collect();
+        add_statistics(&mut shown, &own);
         stages.push(&shown);
     }
     Ok(DocBuf::new().with("explainVersion", "1").with("stages", &stages))
@@ -49,7 +49,7 @@ fn query_below(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, pipeline: &P
     Ok(pipeline.query.clone())
 }
 
-/// How many operators a stage of the client is.
+/// Counts the operators that a stage of the client consists of.
 fn operators_of(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, stage: Doc<'_>) -> Result<usize> {
     if stage.first().is_some_and(|(name, _)| matches!(name, "$documents" | "$out" | "$merge")) {
         return Ok(0);
@@ -86,8 +86,8 @@ fn executed(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, pipeline: &Pipe
     Ok(operators)
 }
 
-/// Figures of an operator, and what MongoDB calls them beside a stage.
-const FIGURES: &[(&str, &str)] = &[
+/// Statistics of an operator, and their names in MongoDB's output for a stage.
+const STATISTICS: &[(&str, &str)] = &[
     ("maxUsedMemBytes", "maxTotalMemoryUsageBytes"),
     ("totalDataSizeSorted", "totalDataSizeSortedBytesEstimate"),
     ("strategy", "strategy"),
@@ -99,14 +99,14 @@ const FIGURES: &[(&str, &str)] = &[
     ("spills", "spills"),
 ];
 
-fn add_figures(shown: &mut DocBuf, operators: &[DocBuf]) {
+fn add_statistics(shown: &mut DocBuf, operators: &[DocBuf]) {
     let Some(last) = operators.last() else { return };
     for name in ["nReturned", "executionTimeMillisEstimate"] {
         if let Some(value) = last.get(name) {
             shown.append(name, value);
         }
     }
-    for (own, name) in FIGURES {
+    for (own, name) in STATISTICS {
         if let Some(value) = operators.iter().find_map(|operator| operator.get(own)) {
             shown.append(name, value);
         }

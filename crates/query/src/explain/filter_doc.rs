@@ -43,7 +43,7 @@ fn listed(operator: &str, nodes: &[Node]) -> DocBuf {
     DocBuf::new().with(operator, &array)
 }
 
-/// What stands behind the path.
+/// Returns the operators of a predicate, without its path.
 fn operators(node: &Node) -> DocBuf {
     let mut doc = DocBuf::new();
     match node {

@@ -49,7 +49,7 @@ struct Explainer<'e> {
     interrupt: &'e Interrupt,
 }
 
-/// What stands above the rows that the plan finds.
+/// Statement-specific stage above the rows that the plan finds.
 enum Shape<'s> {
     Rows,
     Count(&'s CountSpec<'s>),
@@ -58,7 +58,7 @@ enum Shape<'s> {
     /// UPDATE or DELETE, for all rows or for one.
     Write {
         stage: &'static str,
-        figure: &'static str,
+        counter: &'static str,
         all: bool,
     },
 }
@@ -89,7 +89,7 @@ impl Explainer<'_> {
         let context = self.scope.context(&spec.namespace, first.collation.as_ref(), spec.let_variables)?;
         let mut query = Query::parse(first.q, first.hint, &context)?;
         query.sort_by(first.sort, &context)?;
-        let shape = Shape::Write { stage: "UPDATE", figure: "nWouldModify", all: first.multi };
+        let shape = Shape::Write { stage: "UPDATE", counter: "nWouldModify", all: first.multi };
         self.whole(&spec.namespace, &query, &shape)
     }
 
@@ -97,7 +97,7 @@ impl Explainer<'_> {
         let Some(first) = spec.deletes.first() else { return Ok(DocBuf::new()) };
         let context = self.scope.context(&spec.namespace, first.collation.as_ref(), spec.let_variables)?;
         let query = Query::parse(first.q, first.hint, &context)?;
-        let shape = Shape::Write { stage: "DELETE", figure: "nWouldDelete", all: first.multi };
+        let shape = Shape::Write { stage: "DELETE", counter: "nWouldDelete", all: first.multi };
         self.whole(&spec.namespace, &query, &shape)
     }
 
@@ -105,11 +105,11 @@ impl Explainer<'_> {
         let context = self.scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
         let mut query = Query::parse(spec.query, spec.hint, &context)?;
         query.sort_by(spec.sort, &context)?;
-        let (stage, figure) = match spec.change {
+        let (stage, counter) = match spec.change {
             Change::Remove => ("DELETE", "nWouldDelete"),
             Change::Update { .. } => ("UPDATE", "nWouldModify"),
         };
-        self.whole(&spec.namespace, &query, &Shape::Write { stage, figure, all: false })
+        self.whole(&spec.namespace, &query, &Shape::Write { stage, counter, all: false })
     }
 
     fn whole(&self, namespace: &Namespace, query: &Query, shape: &Shape<'_>) -> Result<DocBuf> {
@@ -144,7 +144,7 @@ impl Explainer<'_> {
         let planner = planner_doc(namespace, query, Some((hashes, millis)), &planned, &others);
         let mut doc = DocBuf::new().with("queryPlanner", &planner);
         if self.verbosity >= Verbosity::ExecutionStats {
-            let tried = plan::tried_docs(&decision.trial);
+            let tried = plan::trial_docs(&decision.trial);
             let mut stats = execution_doc(&self.run(&target, decision, slots)?);
             if self.verbosity == Verbosity::AllPlansExecution {
                 stats.append("allPlansExecution", &tried);
@@ -236,7 +236,7 @@ impl Explainer<'_> {
     }
 }
 
-/// What all plans of one explain share.
+/// Input shared by all plans of one explain.
 struct Target<'t> {
     view: &'t ReadView,
     collection: &'t Collection,
@@ -250,10 +250,10 @@ impl Shape<'_> {
         match self {
             Shape::Rows | Shape::Distinct(_) => input,
             Shape::Count(spec) => {
-                let counted = StageDoc::new("COUNT", detail).figure("nCounted", rows).figure("nSkipped", spec.skip);
+                let counted = StageDoc::new("COUNT", detail).counter("nCounted", rows).counter("nSkipped", spec.skip);
                 counted.input(input)
             }
-            Shape::Write { stage, figure, .. } => StageDoc::new(stage, detail).figure(figure, rows).input(input),
+            Shape::Write { stage, counter, .. } => StageDoc::new(stage, detail).counter(counter, rows).input(input),
         }
     }
 }

@@ -9,10 +9,10 @@ use crate::{Error, Result};
 
 pub struct Arrival {
     pub position: Position,
-    /// Of the next record.
+    /// Position of the next record.
     pub next: Position,
     record: Record,
-    /// Databases and collections that it tells of, each once.
+    /// Databases and collections that it is about, each once.
     places: Vec<(String, String)>,
 }
 
@@ -29,8 +29,8 @@ impl Arrival {
         Arrival { position, next, record, places }
     }
 
-    /// Whether anybody is to be told of it.
-    pub fn is_told(&self) -> bool {
+    /// Returns true if it contains events for subscribers.
+    pub fn has_events(&self) -> bool {
         !self.record.notes.is_empty()
     }
 
@@ -38,7 +38,7 @@ impl Arrival {
         self.places.iter().map(|(db, collection)| (db.as_str(), collection.as_str()))
     }
 
-    /// It tells of a command in `db.$cmd`.
+    /// Returns true if it contains a command in `db.$cmd`.
     pub fn changes_catalogue(&self) -> bool {
         self.places.iter().any(|(_, collection)| collection == "$cmd")
     }

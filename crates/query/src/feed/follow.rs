@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arbor_base::Position;
 use arbor_txn::History;
 
-use super::{Arrival, Feed, Interest, Subscription, Taken, Woken};
+use super::{Arrival, Feed, FeedBatch, Interest, Subscription, Woken};
 use crate::Result;
 
 pub struct Follow {
@@ -15,13 +15,13 @@ pub struct Follow {
     /// The time of the last record before the position.
     time: u64,
     taken: std::vec::IntoIter<Arc<Arrival>>,
-    /// Where the follower stands once `taken` is used up, and the time there.
-    behind_taken: (Position, Option<u64>),
+    /// Position of the follower once `taken` is used up, and the time there.
+    after_taken: (Position, Option<u64>),
     /// Reads what the feed has forgotten.
     history: Option<History>,
 }
 
-/// What comes next.
+/// Outcome of one step of a follower.
 pub enum Next {
     Record(Arc<Arrival>),
     /// A record that is of no interest was passed over; more may follow.
@@ -38,12 +38,12 @@ impl Follow {
             position: from,
             time,
             taken: Vec::new().into_iter(),
-            behind_taken: (from, None),
+            after_taken: (from, None),
             history: None,
         })
     }
 
-    /// Everything that was committed up to this time has been looked at.
+    /// Everything that was committed up to this time has been examined.
     pub fn time(&self) -> u64 {
         self.time
     }
@@ -61,23 +61,23 @@ impl Follow {
         if let Some(record) = self.taken.next() {
             return Ok(self.hand_out(record));
         }
-        self.stand_at(self.behind_taken.0, self.behind_taken.1);
+        self.move_to(self.after_taken.0, self.after_taken.1);
         if self.history.is_some() {
             return self.next_of_log();
         }
         match self.feed().take(&self.subscription.waiter, self.position)? {
-            Taken::Behind(from) => {
-                self.stand_at(from, None);
+            FeedBatch::Forgotten(from) => {
+                self.move_to(from, None);
                 self.history = Some(self.feed().transactions.history(from));
                 self.next_of_log()
             }
-            Taken::Records { records, upto, time } => {
+            FeedBatch::Records { records, upto, time } => {
                 self.taken = records.into_iter();
-                self.behind_taken = (upto, time);
+                self.after_taken = (upto, time);
                 match self.taken.next() {
                     Some(record) => Ok(self.hand_out(record)),
                     None => {
-                        self.stand_at(upto, time);
+                        self.move_to(upto, time);
                         Ok(Next::Nothing)
                     }
                 }
@@ -86,11 +86,11 @@ impl Follow {
     }
 
     fn hand_out(&mut self, record: Arc<Arrival>) -> Next {
-        self.stand_at(record.next, Some(record.last_time()));
+        self.move_to(record.next, Some(record.last_time()));
         Next::Record(record)
     }
 
-    fn stand_at(&mut self, position: Position, time: Option<u64>) {
+    fn move_to(&mut self, position: Position, time: Option<u64>) {
         self.position = self.position.max(position);
         self.time = self.time.max(time.unwrap_or(0));
     }
@@ -103,14 +103,14 @@ impl Follow {
             return Ok(if self.feed().keeps(self.position) { Next::Passed } else { Next::Nothing });
         };
         let arrival = Arrival::new(position, history.position(), record);
-        self.behind_taken = (arrival.next, Some(arrival.last_time()));
+        self.after_taken = (arrival.next, Some(arrival.last_time()));
         if self.feed().keeps(arrival.next) {
             self.history = None;
         }
-        if arrival.is_told() && self.subscription.waiter.interest.covers(&arrival) {
+        if arrival.has_events() && self.subscription.waiter.interest.covers(&arrival) {
             return Ok(self.hand_out(Arc::new(arrival)));
         }
-        self.stand_at(arrival.next, Some(arrival.last_time()));
+        self.move_to(arrival.next, Some(arrival.last_time()));
         Ok(Next::Passed)
     }
 }

@@ -1,4 +1,4 @@
-//! What was committed last, read from the log once for all who follow it.
+//! The feed of committed records: the log is read once for all followers.
 //!
 //! ```text
 //! log ──> txn::History ──> Feed::run (one thread) ──> the newest records, decoded
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A follower keeps a position and a [`Subscription`]. While nothing that interests it is committed the feed only moves
-//! on; the follower is neither woken nor does it look at records of others: a thousand idle change streams cost nothing
-//! but their timeouts. Who is too far behind for the records that are kept here reads the log itself ([`Follow`]).
+//! on; the follower is neither woken nor does it read unrelated records: a thousand idle change streams cost nothing
+//! but their timeouts. A follower that has fallen behind the records kept here reads the log directly ([`Follow`]).
 //!
 //! | file | holds |
 //! |---|---|
@@ -15,7 +15,7 @@
 //! | `subscription.rs`, `subscribers.rs` | [`Subscription`]: interest, and waiting |
 //! | `follow.rs` | [`Follow`]: the records from a position on, wherever they are |
 //!
-//! F1: every record behind a subscriber's position that interests it is at or behind the position where it was hit.
+//! F1: every record after a subscriber's position that interests it is at or after the position where it was hit.
 //! F2: without subscribers nothing is read and nothing kept.
 
 mod arrival;
@@ -35,19 +35,19 @@ pub use arrival::{Arrival, damaged};
 pub use follow::{Follow, Next};
 use subscribers::Subscribers;
 use subscription::Waiter;
-pub use subscription::{Interest, Poke, Subscription, Woken};
+pub use subscription::{Interest, Subscription, WakeHandle, Woken};
 
 use crate::Result;
 
-/// Records are kept up to so many bytes...
+/// Maximum size of the records that are kept...
 const KEPT_BYTES_MAX: usize = 16 << 20;
-/// ...and so many of them.
+/// ...and their maximum number.
 const KEPT_RECORDS_MAX: usize = 8192;
-/// How long the thread sleeps at a time while nothing is committed.
+/// Maximum sleep of the thread at a time while nothing is committed.
 const NAP: Duration = Duration::from_secs(1);
-/// What is committed is on the disk long before this.
+/// Upper bound of the time until a commit is on disk.
 const SYNC_MAX: Duration = Duration::from_secs(10);
-/// So many records are handed out under one lock.
+/// Maximum number of records handed out under one lock.
 const TAKEN_MAX: usize = 256;
 
 /// Names the deployment in resume tokens: those of another one are refused.
@@ -69,23 +69,23 @@ struct State {
     subscribers: Subscribers,
     /// The thread reads, and what follows is true.
     active: bool,
-    /// Behind the last record that was read.
+    /// After the last record that was read.
     tail: Position,
     /// The time of that record; 0 before the first one.
     time: u64,
     kept: VecDeque<Arc<Arrival>>,
     kept_bytes: usize,
-    /// Everything from here on up to the tail is kept, if anybody is to be told of it.
+    /// All records with events from here up to the tail are kept.
     kept_from: Position,
     stopped: bool,
 }
 
-/// What a follower is to look at next.
-enum Taken {
+/// Next records of a follower.
+enum FeedBatch {
     /// These, and nothing else before `upto`; `time` is that of the last record before it, if the feed knows it.
     Records { records: Vec<Arc<Arrival>>, upto: Position, time: Option<u64> },
-    /// From this position on what is in the log: the feed has forgotten it.
-    Behind(Position),
+    /// The feed has forgotten the records from this position on: they must be read from the log.
+    Forgotten(Position),
 }
 
 impl Feed {
@@ -126,17 +126,17 @@ impl Feed {
         }
     }
 
-    /// Ends the thread, and wakes everybody.
+    /// Ends the thread, and wakes all waiters.
     pub fn stop(&self) {
         self.lock().stopped = true;
         self.begun.notify_all();
         self.wake_all();
     }
 
-    /// Wakes all who wait: something happened that is not in the log (a cursor or an operation was killed).
+    /// Wakes all waiters: something happened that is not in the log (a cursor or an operation was killed).
     pub fn wake_all(&self) {
         let waiters = self.lock().subscribers.all();
-        waiters.iter().for_each(|waiter| waiter.poke());
+        waiters.iter().for_each(|waiter| waiter.interrupt());
     }
 
     /// Behind all that is committed now, and the time of the last record of it.
@@ -156,7 +156,7 @@ impl Feed {
         Ok(published.next())
     }
 
-    /// Whoever subscribes is told of all records of interest from `from` on.
+    /// Subscribes to all records of interest from `from` on.
     fn subscribe(self: &Arc<Self>, interest: Interest, from: Position) -> Result<Subscription> {
         let waiter = Arc::new(Waiter::new(interest, from));
         let end = if self.lock().active { None } else { Some(self.readable_end()?) };
@@ -229,7 +229,7 @@ impl Feed {
         !state.active || state.stopped
     }
 
-    /// The log cannot be read: the followers are to read it themselves, and to meet the error.
+    /// Gives up because the log cannot be read: the followers are to read it themselves, and get the error.
     fn give_up(&self) {
         let mut state = self.lock();
         Feed::deactivate(&mut state);
@@ -239,7 +239,7 @@ impl Feed {
         all.iter().for_each(|waiter| waiter.wake());
     }
 
-    /// Answers whether the thread goes on.
+    /// Returns true if the thread continues.
     fn publish(&self, arrival: Arrival) -> bool {
         let mut state = self.lock();
         if state.subscribers.is_empty() {
@@ -249,19 +249,19 @@ impl Feed {
         state.tail = arrival.next;
         state.time = arrival.last_time();
         let mut concerned = Vec::new();
-        if arrival.is_told() {
+        if arrival.has_events() {
             concerned = state.subscribers.concerned(&arrival);
             concerned.iter().for_each(|waiter| waiter.mark(arrival.position));
             state.keep(Arc::new(arrival));
         }
-        let goes_on = state.active && !state.stopped;
+        let continues = state.active && !state.stopped;
         drop(state);
         concerned.iter().for_each(|waiter| waiter.wake());
-        goes_on
+        continues
     }
 
-    /// What the follower that stands at `from` is to look at next.
-    fn take(&self, waiter: &Waiter, from: Position) -> Result<Taken> {
+    /// Returns the next records of the follower at position `from`.
+    fn take(&self, waiter: &Waiter, from: Position) -> Result<FeedBatch> {
         let mut state = self.lock();
         if !state.active {
             self.activate(&mut state, self.readable_end()?);
@@ -273,11 +273,11 @@ impl Feed {
         };
         let Some(hit) = waiter.hit_at() else {
             let (upto, time) = end(&state);
-            return Ok(Taken::Records { records: Vec::new(), upto, time });
+            return Ok(FeedBatch::Records { records: Vec::new(), upto, time });
         };
         let start = from.max(hit);
         if start < state.kept_from {
-            return Ok(Taken::Behind(start));
+            return Ok(FeedBatch::Forgotten(start));
         }
         let first = state.kept.partition_point(|arrival| arrival.position < start);
         let mut interesting =
@@ -293,10 +293,10 @@ impl Feed {
                 end(&state)
             }
         };
-        Ok(Taken::Records { records, upto, time })
+        Ok(FeedBatch::Records { records, upto, time })
     }
 
-    /// Whether everything from this position on is kept here.
+    /// Returns true if everything from this position on is kept here.
     fn keeps(&self, position: Position) -> bool {
         let state = self.lock();
         state.active && position >= state.kept_from

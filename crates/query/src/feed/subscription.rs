@@ -20,7 +20,7 @@ pub enum Interest {
 }
 
 impl Interest {
-    /// A change of the catalogue interests everybody: it may concern a collection under another name.
+    /// A change of the catalogue interests every subscriber: it may concern a collection under another name.
     pub fn covers(&self, arrival: &Arrival) -> bool {
         arrival.changes_catalogue()
             || match self {
@@ -38,14 +38,14 @@ pub(super) struct Waiter {
     pub interest: Interest,
     /// The first record of interest that was not taken; changed under the feed's lock.
     hit: AtomicU64,
-    poked: AtomicBool,
+    interrupted: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
 
 impl Waiter {
-    /// Told of everything from `from` on.
+    /// A subscriber to everything from `from` on.
     pub fn new(interest: Interest, from: Position) -> Waiter {
-        Waiter { interest, hit: AtomicU64::new(from.0), poked: AtomicBool::new(false), waker: Mutex::default() }
+        Waiter { interest, hit: AtomicU64::new(from.0), interrupted: AtomicBool::new(false), waker: Mutex::default() }
     }
 
     pub fn hit_at(&self) -> Option<Position> {
@@ -65,8 +65,8 @@ impl Waiter {
         self.hit.store(NOT_HIT, Ordering::Release);
     }
 
-    pub fn poke(&self) {
-        self.poked.store(true, Ordering::Release);
+    pub fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Release);
         self.wake();
     }
 
@@ -78,7 +78,7 @@ impl Waiter {
     }
 
     fn is_ready(&self) -> bool {
-        self.hit_at().is_some() || self.poked.swap(false, Ordering::AcqRel)
+        self.hit_at().is_some() || self.interrupted.swap(false, Ordering::AcqRel)
     }
 }
 
@@ -93,7 +93,7 @@ impl Subscription {
         Subscription { feed, waiter }
     }
 
-    /// Resolves once there is something to look at, or somebody was killed. One at a time.
+    /// Resolves once there are records to read, or after a kill. One at a time.
     pub fn woken(&self) -> Woken {
         Woken { waiter: self.waiter.clone(), at_once: false }
     }
@@ -106,11 +106,11 @@ impl Drop for Subscription {
 }
 
 /// Wakes one follower out of turn.
-pub struct Poke(Arc<Waiter>);
+pub struct WakeHandle(Arc<Waiter>);
 
-impl Poke {
-    pub fn poke(&self) {
-        self.0.poke();
+impl WakeHandle {
+    pub fn wake(&self) {
+        self.0.interrupt();
     }
 }
 
@@ -128,7 +128,7 @@ impl Future for Woken {
             return Poll::Ready(());
         }
         *self.waiter.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
-        // it may have come between the look and the registration
+        // it may have come between the check and the registration
         if self.waiter.is_ready() { Poll::Ready(()) } else { Poll::Pending }
     }
 }
@@ -142,11 +142,11 @@ impl Wake for Unpark {
 }
 
 impl Woken {
-    pub fn poke(&self) -> Poke {
-        Poke(self.waiter.clone())
+    pub fn handle(&self) -> WakeHandle {
+        WakeHandle(self.waiter.clone())
     }
 
-    /// Resolves at once if there is something to look at already.
+    /// Resolves at once if `at_once`, as there are records to read already.
     pub(crate) fn or_at_once(self, at_once: bool) -> Woken {
         Woken { at_once: self.at_once || at_once, ..self }
     }

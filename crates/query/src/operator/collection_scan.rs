@@ -55,7 +55,7 @@ impl Operator for CollectionScan {
             .with_some("filter", self.filter.as_ref().map(filter_doc::of_filter).as_ref())
             .tally(&self.tally)
             .with("direction", self.walk.direction().name())
-            .figure("docsExamined", self.examined)
+            .counter("docsExamined", self.examined)
             .finish()
     }
 }

@@ -1,6 +1,6 @@
 //! PROJECTION_COVERED: documents made from index keys alone.
 //!
-//! A key says null for a field that is missing. Only the document can tell the two apart, so entries with a null are
+//! A key has null for a missing field. Only the document can distinguish the two, so entries with a null are
 //! fetched.
 
 use arbor_bson::keystring;

@@ -40,7 +40,7 @@ impl DistinctScan {
         Ok(None)
     }
 
-    /// Null may stand for a field that is missing.
+    /// Returns true if the value exists: null may also be the key of a missing field.
     fn is_present(&self, value: &Value, run: &mut Run<'_>) -> Result<bool> {
         if !matches!(value, Value::Null | Value::Undefined) {
             return Ok(true);

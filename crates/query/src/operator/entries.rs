@@ -20,13 +20,13 @@ impl Entries {
         }
     }
 
-    /// The scan that stands on the current entry.
+    /// Returns the scan that is on the current entry.
     pub fn scan(&self) -> Result<&IndexScan> {
         let scan = match self {
             Entries::Scan(scan) => Some(scan),
             Entries::Merged(merge) => merge.scan(),
         };
-        scan.ok_or_else(|| Error::internal("no index scan stands on an entry"))
+        scan.ok_or_else(|| Error::internal("no index scan is on an entry"))
     }
 
     pub fn suspend(&mut self, run: &mut Run<'_>) {

@@ -71,15 +71,15 @@ impl Operator for Fetch {
         StageDoc::new("FETCH", detail)
             .with_some("filter", filter.as_ref())
             .tally(&self.tally)
-            .figure("docsExamined", self.examined)
+            .counter("docsExamined", self.examined)
             .input(self.entries.explain(detail))
     }
 }
 
-/// The document of the entry on which the scan stands.
+/// Returns the document of the scan's current entry.
 pub fn record_of_entry<'r>(scan: &IndexScan, run: &'r mut Run<'_>) -> Result<Cow<'r, [u8]>> {
     let (view, collection) = (run.view, run.collection()?);
-    let Some(entry) = scan.entry(run) else { return Err(Error::internal("an index scan stands nowhere")) };
+    let Some(entry) = scan.entry(run) else { return Err(Error::internal("an index scan has no current entry")) };
     let entry: &'r EntryCursor<'_> = entry;
     let held = match entry {
         EntryCursor::Records(records) => Some(records.doc()),

@@ -72,6 +72,6 @@ impl Operator for FlowRows {
 
     fn explain(&self, detail: Detail) -> DocBuf {
         let stage = StageDoc::new(self.name, detail).tally(&self.tally);
-        stage.figure("maxUsedMemBytes", self.bytes_most as u64).input(self.input.explain(detail))
+        stage.counter("maxUsedMemBytes", self.bytes_most as u64).input(self.input.explain(detail))
     }
 }

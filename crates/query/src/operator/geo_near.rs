@@ -1,12 +1,12 @@
 //! GEO_NEAR_2DSPHERE, GEO_NEAR_2D: documents by their distance, ring by ring around the point.
 //!
-//! A ring's documents are read through the index, sorted in memory and answered before the next ring is looked at, so that
-//! a limit reads no more than it needs. The cover of a ring holds more than the ring: what lies nearer was answered
-//! before, what lies farther is met again. A ring without much in it is followed by a wider one; one with too much is
-//! begun again, narrower.
+//! A ring's documents are read through the index, sorted in memory and returned before the next ring is read, so that
+//! a limit reads no more than it needs. The cover of a ring holds more than the ring: nearer documents were returned
+//! before, farther ones are found again. A ring without much in it is followed by a wider one; one with too much is
+//! restarted, narrower.
 //!
 //! N1: a document whose nearest place is at distance `d` is found by the ring around `d`, since the cell of that place
-//! meets the ring; it is answered there and nowhere else.
+//! intersects the ring; it is returned there and nowhere else.
 
 use std::sync::Arc;
 use std::vec::IntoIter;
@@ -65,7 +65,7 @@ impl GeoNear {
         }
     }
 
-    /// Looks at the next ring.
+    /// Reads the next ring.
     fn look(&mut self, run: &mut Run<'_>) -> Result<()> {
         run.interrupt.check()?;
         let farthest = self.access.farthest();
@@ -124,7 +124,7 @@ impl GeoNear {
         Ok(Some(found))
     }
 
-    /// What MongoDB calls it.
+    /// Returns MongoDB's name of the stage.
     fn stage_name(&self) -> &'static str {
         match self.access.shape.geo.as_ref().and_then(|geo| geo.grid.as_ref()) {
             Some(_) => "GEO_NEAR_2D",
@@ -162,7 +162,7 @@ impl Operator for GeoNear {
             .with("keyPattern", &self.access.shape.key_pattern())
             .with("indexName", &self.access.shape.name)
             .with("indexVersion", 2i32)
-            .figure("docsExamined", self.examined);
+            .counter("docsExamined", self.examined);
         match (detail, self.scans.is_empty()) {
             (Detail::Execution, false) => stage.inputs(self.scans.iter().cloned()),
             _ => match self.access.ring(self.done, self.done + self.width) {

@@ -15,7 +15,7 @@ pub struct GroupRows {
     group: Group,
     state: State,
     memory: Memory,
-    /// Of the groups in memory.
+    /// Memory of the groups that are not on disk.
     allowance: Allowance,
     spills: u64,
     bytes_most: usize,
@@ -173,7 +173,7 @@ impl Operator for GroupRows {
     fn explain(&self, detail: Detail) -> DocBuf {
         StageDoc::new("GROUP", detail)
             .tally(&self.tally)
-            .figure("maxUsedMemBytes", self.bytes_most as u64)
+            .counter("maxUsedMemBytes", self.bytes_most as u64)
             .disk_use(self.spills)
             .input(self.input.explain(detail))
     }

@@ -20,7 +20,7 @@ pub struct IndexScan {
     bounds: Bounds,
     /// Documents answered so far, when one may have several keys inside the bounds.
     seen: Option<HashSet<Vec<u8>>>,
-    /// Where the next step goes, if not to the next entry.
+    /// Target of the next step, if it is not the next entry.
     skip: Option<Vec<u8>>,
     keys_examined: u64,
     seeks: u64,
@@ -92,11 +92,11 @@ impl IndexScan {
             Bounds::Range(span) => (&span.low, span.high.as_deref()),
             Bounds::Components { low, high, .. } => (low, high.as_deref()),
         };
-        let mut stands = match self.skip.take() {
+        let mut found = match self.skip.take() {
             Some(target) => self.walk.seek(run, &target)?,
             None => self.walk.step(run, low, high)?,
         };
-        while stands {
+        while found {
             let Some(entry) = self.walk.entry(run) else { return Ok(false) };
             let verdict = match &self.bounds {
                 Bounds::Range(span) => in_range(span, entry.position(), backward),
@@ -117,7 +117,7 @@ impl IndexScan {
                     self.seeks += 1;
                     self.tally.passed_over();
                     run.tick()?;
-                    stands = self.walk.seek(run, &target)?;
+                    found = self.walk.seek(run, &target)?;
                 }
             }
         }
@@ -137,8 +137,8 @@ impl IndexScan {
     }
 
     /// On the entry that was found last, in a new run.
-    pub fn stand_again(&mut self, run: &mut Run<'_>) -> Result<()> {
-        self.walk.stand_again(run)
+    pub fn reposition(&mut self, run: &mut Run<'_>) -> Result<()> {
+        self.walk.reposition(run)
     }
 
     pub fn suspend(&mut self, run: &mut Run<'_>) {
@@ -154,12 +154,12 @@ impl IndexScan {
         self.stage_doc(stage, detail, None, &self.tally)
     }
 
-    /// Of a clustering index, whose documents are filtered where they are found.
+    /// Explains a clustering index, whose documents are filtered where they are found.
     pub fn explain_alone(&self, detail: Detail, filter: Option<&DocBuf>, tally: &Tally) -> DocBuf {
         self.stage_doc("IXSCAN", detail, filter, tally)
     }
 
-    /// Of the records of a clustered collection, from the lowest to the highest `_id`.
+    /// Explains the records of a clustered collection, from the lowest to the highest `_id`.
     pub fn explain_clustered(&self, detail: Detail, filter: Option<&DocBuf>, tally: &Tally, examined: u64) -> DocBuf {
         let bounds = self.access.intervals.first().filter(|bounds| !bounds.is_full());
         let ends = bounds.and_then(|bounds| Some((bounds.as_slice().first()?, bounds.as_slice().last()?)));
@@ -169,7 +169,7 @@ impl IndexScan {
             .with("direction", self.access.direction.name())
             .with_some("minRecord", ends.map(|(lowest, _)| lowest.low.value.as_ref()))
             .with_some("maxRecord", ends.map(|(_, highest)| highest.high.value.as_ref()))
-            .figure("docsExamined", examined)
+            .counter("docsExamined", examined)
             .finish()
     }
 
@@ -195,10 +195,11 @@ impl IndexScan {
             .with("indexVersion", 2i32)
             .with("direction", self.access.direction.name())
             .with("indexBounds", &self.bounds_doc())
-            .figure("keysExamined", self.keys_examined)
-            .figure("seeks", self.seeks + 1);
+            .counter("keysExamined", self.keys_examined)
+            .counter("seeks", self.seeks + 1);
         if self.seen.is_some() {
-            stage = stage.figure("dupsTested", self.tally.advanced + self.dropped).figure("dupsDropped", self.dropped);
+            stage =
+                stage.counter("dupsTested", self.tally.advanced + self.dropped).counter("dupsDropped", self.dropped);
         }
         stage.finish()
     }
@@ -209,7 +210,7 @@ impl IndexScan {
         let shape = &self.access.shape;
         let simple = Collation::simple();
         for (part, intervals) in shape.parts.iter().zip(&self.access.intervals) {
-            // the direction in which the values of this component are met
+            // the direction in which the values of this component are visited
             let collation = if part.path == WILDCARD_PATH { &simple } else { &shape.collation };
             let texts: ArrayBuf = intervals.texts(backward != part.descending, collation).iter().collect();
             doc.append(&part.path, &texts);

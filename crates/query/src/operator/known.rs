@@ -1,4 +1,4 @@
-//! What `$meta` may ask of a found document beside scores and distances: what it was sorted by, and the key of its record.
+//! Metadata of a found document for `$meta`, other than scores and distances: its sort key, and the key of its record.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `$lookup`: each row with the documents of another collection that belong to it. With an `$unwind` of these behind it, a row
-//! for each of them: the array that they would stand in is never made.
+//! `$lookup`: each row with the documents of another collection that belong to it. With an `$unwind` of these after it, a row
+//! for each of them: the array that would hold them is never made.
 
 use std::iter::Enumerate;
 use std::vec::IntoIter;
@@ -20,7 +20,7 @@ pub struct LookupRows {
     settings: Settings,
     state: State,
     rows: u64,
-    /// What the other collection was asked for.
+    /// Reads from the other collection.
     examined: Examined,
     scans: u64,
     tally: Tally,
@@ -140,9 +140,9 @@ impl Operator for LookupRows {
             .with("as", self.lookup.into.as_str())
             .with_some("unwinding", unwinding.as_ref())
             .with_some("strategy", self.strategy())
-            .figure("totalDocsExamined", self.examined.documents)
-            .figure("totalKeysExamined", self.examined.keys)
-            .figure("collectionScans", self.scans)
+            .counter("totalDocsExamined", self.examined.documents)
+            .counter("totalKeysExamined", self.examined.keys)
+            .counter("collectionScans", self.scans)
             .with_some("indexesUsed", self.indexes_used(detail).as_ref())
             .input(self.input.explain(detail))
     }

@@ -1,7 +1,7 @@
 //! Streaming operators: each pulls rows from the one below it.
 //!
 //! O1: an operator borrows nothing between two batches. What it reads through lives in the [`Run`]; before a run ends
-//! with rows left, [`Operator::suspend`] is called, and the next run goes on behind the last row.
+//! with rows left, [`Operator::suspend`] is called, and the next run continues after the last row.
 
 mod collection_scan;
 mod count_scan;
@@ -89,7 +89,7 @@ pub use unwind::UnwindRows;
 pub trait Operator: Send {
     fn next(&mut self, run: &mut Run<'_>) -> Result<Option<Row>>;
 
-    /// Notes the place to go on from; called before a run ends early.
+    /// Saves the position to continue from; called before a run ends early.
     fn suspend(&mut self, run: &mut Run<'_>);
 
     /// Known to have no more rows without being asked for one.
@@ -102,7 +102,7 @@ pub trait Operator: Send {
         false
     }
 
-    /// How many rows there are in all, where that is known once the first one is out.
+    /// Returns the total number of rows, where that is known once the first one is out.
     fn rows_in_all(&self) -> Option<u64> {
         None
     }

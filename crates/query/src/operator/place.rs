@@ -1,4 +1,4 @@
-//! Where a leaf stands between two rows, and between two batches.
+//! Position of a leaf between two rows, and between two batches.
 
 use super::run::EntryCursor;
 use super::{Run, Slot};
@@ -8,7 +8,7 @@ use crate::plan::{Direction, IndexSource};
 #[derive(Debug)]
 pub enum Place {
     Start,
-    /// The run's cursor stands on the last row.
+    /// The run's cursor is on the last row.
     On,
     /// No cursor; the last row had this key.
     Behind(Vec<u8>),
@@ -40,7 +40,7 @@ impl Walk {
     /// To the next entry in scan direction. The first one is at or after `low`, or backward, before `high`.
     pub fn step(&mut self, run: &mut Run<'_>, low: &[u8], high: Option<&[u8]>) -> Result<bool> {
         let backward = self.direction.is_backward();
-        let stands = match std::mem::replace(&mut self.place, Place::Ended) {
+        let found = match std::mem::replace(&mut self.place, Place::Ended) {
             Place::Ended => return Ok(false),
             Place::Start => {
                 let cursor = run.open(self.slot, self.source)?;
@@ -63,29 +63,29 @@ impl Walk {
                 None => false,
             },
         };
-        Ok(self.stands(stands))
+        Ok(self.set_found(found))
     }
 
     /// Skips ahead: forward to the first entry at or after `target`, backward to the last one before it.
     pub fn seek(&mut self, run: &mut Run<'_>, target: &[u8]) -> Result<bool> {
         let backward = self.direction.is_backward();
-        let stands = match run.cursor(self.slot) {
+        let found = match run.cursor(self.slot) {
             Some(cursor) if backward => cursor.seek_before(target)?,
             Some(cursor) => cursor.seek(target)?,
             None => false,
         };
-        Ok(self.stands(stands))
+        Ok(self.set_found(found))
     }
 
     /// Opens the cursor on the last row again if the run that read it has ended.
-    pub fn stand_again(&mut self, run: &mut Run<'_>) -> Result<()> {
+    pub fn reposition(&mut self, run: &mut Run<'_>) -> Result<()> {
         let Place::Behind(key) = &self.place else { return Ok(()) };
-        let stands = run.open(self.slot, self.source)?.seek(key)?;
-        self.stands(stands);
+        let found = run.open(self.slot, self.source)?.seek(key)?;
+        self.set_found(found);
         Ok(())
     }
 
-    /// The cursor on the current entry. None: it stands nowhere.
+    /// Returns the cursor on the current entry. None: it is on no entry.
     pub fn entry<'r, 'v>(&self, run: &'r mut Run<'v>) -> Option<&'r mut EntryCursor<'v>> {
         match self.place {
             Place::On => run.cursor(self.slot),
@@ -103,8 +103,8 @@ impl Walk {
         }
     }
 
-    fn stands(&mut self, stands: bool) -> bool {
-        self.place = if stands { Place::On } else { Place::Ended };
-        stands
+    fn set_found(&mut self, found: bool) -> bool {
+        self.place = if found { Place::On } else { Place::Ended };
+        found
     }
 }

@@ -1,4 +1,4 @@
-//! What the client asked to see of each document.
+//! The client's projection of each document.
 
 use arbor_bson::DocBuf;
 use arbor_lang::{Filter, Input, Projection};

@@ -9,7 +9,7 @@ use crate::explain::filter_doc;
 
 pub struct RecordFetch {
     id_key: Option<Vec<u8>>,
-    /// What the query says beyond the `_id`.
+    /// Conditions of the query other than the `_id`.
     filter: Option<Filter>,
     examined: u64,
     tally: Tally,
@@ -44,8 +44,8 @@ impl Operator for RecordFetch {
         StageDoc::new("IDHACK", detail)
             .with_some("filter", self.filter.as_ref().map(filter_doc::of_filter).as_ref())
             .tally(&self.tally)
-            .figure("keysExamined", self.examined)
-            .figure("docsExamined", self.examined)
+            .counter("keysExamined", self.examined)
+            .counter("docsExamined", self.examined)
             .finish()
     }
 }

@@ -1,4 +1,4 @@
-//! `showRecordId`: the key of each record beside its document.
+//! `showRecordId`: the key of each record, added to its document.
 
 use arbor_bson::{DocBuf, ValueRef};
 

@@ -1,4 +1,4 @@
-//! A way to the documents that a trial began: first the rows that it found there.
+//! A candidate plan that a trial began: first the rows that it found there.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::Result;
 pub struct Resumed {
     input: Box<dyn Operator>,
     found: VecDeque<Row>,
-    /// What finding them took, until it is counted.
+    /// Reads that the trial made for them, until they are counted.
     examined: Option<Examined>,
 }
 

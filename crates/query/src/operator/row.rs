@@ -1,4 +1,4 @@
-//! What passes between operators.
+//! The row that operators pass on.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub struct Row {
     pub document: DocBuf,
     /// Key of the record in the primary tree; empty when the row is not a stored document any more.
     pub id_key: Vec<u8>,
-    /// What `$meta` reads; few rows have any.
+    /// Metadata for `$meta`; few rows have any.
     pub metadata: Option<Arc<Metadata>>,
 }
 
@@ -31,13 +31,13 @@ impl Row {
         Ok(Row::of(depth::checked(document)?))
     }
 
-    /// A document made from this row's: what is known about the one is known about the other. Errors: it nests deeper
+    /// A document made from this row's, with the same metadata. Errors: it nests deeper
     /// than any document may.
     pub fn made(&self, document: DocBuf) -> Result<Row> {
         Ok(Row { metadata: self.metadata.clone(), ..Row::computed(document)? })
     }
 
-    /// What filters and expressions look at.
+    /// Returns the input of filters and expressions.
     pub fn input(&self) -> Input<'_> {
         Input::new(self.document.as_doc(), self.metadata.as_deref())
     }
@@ -71,7 +71,7 @@ impl Row {
     }
 }
 
-/// What stands behind its length, and the rest.
+/// Splits off a part that follows its length; returns the part and the rest.
 fn take(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)

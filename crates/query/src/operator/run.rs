@@ -1,4 +1,4 @@
-//! What operators need while a batch is made, and no longer.
+//! State of operators that lasts while a batch is made, and no longer.
 //!
 //! Leaves own a numbered slot here for their cursor. The slot is filled on first use and vanishes with the run;
 //! [`super::Operator::suspend`] lets each leaf note its place first, and the next run seeks to it.
@@ -10,7 +10,7 @@ use arbor_txn::View;
 use crate::plan::IndexSource;
 use crate::{Error, Interrupt, Result};
 
-/// Rows between two looks at the clock.
+/// Rows between two checks of the clock.
 const TICKS_PER_CHECK: u32 = 128;
 
 pub struct Run<'v> {
@@ -25,7 +25,7 @@ pub struct Run<'v> {
     allowance: Option<u64>,
 }
 
-/// What was read.
+/// Number of keys and documents read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Examined {
     pub keys: u64,
@@ -39,7 +39,7 @@ pub struct Slot(pub usize);
 /// A cursor over the records or over a secondary index.
 pub enum EntryCursor<'v> {
     Records(RecordCursor<'v>),
-    /// Of a capped collection.
+    /// Cursor over a capped collection.
     Order(OrderCursor<'v>),
     Index(IndexCursor<'v>),
 }
@@ -89,7 +89,7 @@ impl EntryCursor<'_> {
         }
     }
 
-    /// The document, where it stands beside the key.
+    /// Returns the document, if the entry holds it.
     pub fn doc(&self) -> Option<Doc<'_>> {
         match self {
             EntryCursor::Records(cursor) => Some(cursor.doc()),
@@ -115,7 +115,7 @@ impl<'v> Run<'v> {
         self.allowance = Some(rows);
     }
 
-    /// How much was used since.
+    /// Returns how much of it was used since.
     pub fn allowance_used(&self, allowed: u64) -> u64 {
         allowed - self.allowance.unwrap_or(allowed)
     }

@@ -23,12 +23,12 @@ impl Sample {
     fn choose(&mut self, run: &mut Run<'_>) -> Result<Vec<Row>> {
         let mut random = rand::rng();
         let mut chosen: Vec<Row> = Vec::new();
-        let mut met = 0;
+        let mut seen = 0;
         while let Some(row) = self.input.next(run)? {
             run.tick()?;
-            met += 1;
-            // a place in a random order of all rows met; rows that fall behind the sample's end are dropped
-            let place = random.random_range(0..met);
+            seen += 1;
+            // a place in a random order of all rows seen; rows that fall past the sample's end are dropped
+            let place = random.random_range(0..seen);
             if chosen.len() < self.size {
                 chosen.push(row);
                 let last = chosen.len() - 1;

@@ -23,12 +23,12 @@ pub struct Sharing {
 /// Rows that were collected; copies share them.
 #[derive(Clone)]
 pub struct Shared {
-    rows: Arc<Kept>,
+    rows: Arc<MemoryRows>,
     rest: Option<Spool>,
 }
 
 /// The rows in memory.
-struct Kept {
+struct MemoryRows {
     rows: Vec<Row>,
     _allowance: Allowance,
 }
@@ -60,7 +60,7 @@ impl Sharing {
 
     pub fn finish(self) -> Result<Shared> {
         let rest = self.rest.map(SpoolWriter::finish).transpose()?;
-        Ok(Shared { rows: Arc::new(Kept { rows: self.rows, _allowance: self.allowance }), rest })
+        Ok(Shared { rows: Arc::new(MemoryRows { rows: self.rows, _allowance: self.allowance }), rest })
     }
 }
 
@@ -71,7 +71,7 @@ impl Shared {
 }
 
 pub struct SharedRows {
-    rows: Arc<Kept>,
+    rows: Arc<MemoryRows>,
     at: usize,
     rest: Option<SpoolReader>,
     tally: Tally,

@@ -20,7 +20,7 @@ pub struct Sort {
     order: Order,
     limit: Option<u64>,
     memory: Memory,
-    /// Of the rows in memory.
+    /// Memory of the rows that are not on disk.
     allowance: Allowance,
     state: State,
     /// Bytes of the rows in memory, and of all.
@@ -31,7 +31,7 @@ pub struct Sort {
     tally: Tally,
 }
 
-/// What rows are sorted by.
+/// Sort key of the rows.
 enum Order {
     Pattern(SortPattern),
     Arranged(Arrange),
@@ -262,7 +262,7 @@ impl Operator for Sort {
             .with("memLimit", int(self.memory.bytes_max as u64).as_ref())
             .with_some("limitAmount", self.limit.map(int).as_ref())
             .with("type", "simple")
-            .figure("totalDataSizeSorted", self.bytes_in_all)
+            .counter("totalDataSizeSorted", self.bytes_in_all)
             .disk_use(self.spills)
             .input(self.input.explain(detail))
     }

@@ -1,6 +1,6 @@
 //! SORT_MERGE: the entries of several index scans, each in the order of the sort, merged into one order.
 //!
-//! What is compared are the bytes of index keys: those of each field sorted by, turned over where the index has the
+//! The bytes of index keys are compared: those of each field sorted by, inverted where the index has the
 //! other direction. So no document is read before its turn.
 
 use std::cmp::Reverse;
@@ -17,11 +17,11 @@ use crate::{Error, Result};
 pub struct SortMerge {
     inputs: Vec<Input>,
     pattern: SortPattern,
-    /// Inputs whose next entry is not looked at yet.
+    /// Inputs whose next entry is not read yet.
     pending: Vec<usize>,
-    /// The entries on which the others stand, smallest first.
+    /// The current entries of the others, smallest first.
     heads: BinaryHeap<Reverse<(Vec<u8>, usize)>>,
-    /// The input with the entry that was answered last.
+    /// The input with the entry that was returned last.
     current: Option<usize>,
     /// Documents answered so far, when several inputs may find one.
     seen: Option<HashSet<Vec<u8>>>,
@@ -58,7 +58,7 @@ impl SortMerge {
             self.fill(run)?;
             let Some(Reverse((_, at))) = self.heads.pop() else { return Ok(self.tally.answer(None::<()>).is_some()) };
             let Some(input) = self.inputs.get_mut(at) else { return Ok(false) };
-            input.scan.stand_again(run)?;
+            input.scan.reposition(run)?;
             self.current = Some(at);
             let mut id_key = || input.scan.entry(run).map(|entry| entry.id_key().to_vec()).unwrap_or_default();
             if self.seen.as_mut().is_none_or(|seen| seen.insert(id_key())) {
@@ -83,7 +83,7 @@ impl SortMerge {
         Ok(())
     }
 
-    /// The scan that stands on the current entry.
+    /// Returns the scan that is on the current entry.
     pub fn scan(&self) -> Option<&IndexScan> {
         self.current.and_then(|at| self.inputs.get(at)).map(|input| &input.scan)
     }
@@ -100,7 +100,8 @@ impl SortMerge {
         let mut stage =
             StageDoc::new("SORT_MERGE", detail).tally(&self.tally).with("sortPattern", &pattern_doc(&self.pattern));
         if self.seen.is_some() {
-            stage = stage.figure("dupsTested", self.tally.advanced + self.dropped).figure("dupsDropped", self.dropped);
+            stage =
+                stage.counter("dupsTested", self.tally.advanced + self.dropped).counter("dupsDropped", self.dropped);
         }
         stage.inputs(self.inputs.iter().map(|input| input.scan.explain("IXSCAN", detail)))
     }
@@ -116,7 +117,9 @@ impl Input {
 
     /// The fields of the sort as bytes in its order.
     fn key(&self, pattern: &SortPattern, run: &mut Run<'_>) -> Result<Vec<u8>> {
-        let Some(entry) = self.scan.entry(run) else { return Err(Error::internal("an index scan stands nowhere")) };
+        let Some(entry) = self.scan.entry(run) else {
+            return Err(Error::internal("an index scan has no current entry"));
+        };
         let mut parts = Vec::with_capacity(self.descending.len());
         let mut rest = entry.position();
         for descending in &self.descending {

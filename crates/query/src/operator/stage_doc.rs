@@ -4,13 +4,13 @@ use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// What would be done.
+    /// The plan only.
     Plan,
-    /// And what it came to.
+    /// The plan and its execution statistics.
     Execution,
 }
 
-/// What an operator did so far.
+/// Counters of an operator so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub works: u64,
@@ -77,15 +77,15 @@ impl StageDoc {
         self
     }
 
-    /// A figure that only exists once the plan ran.
-    pub fn figure(self, name: &str, count: u64) -> StageDoc {
+    /// Adds a counter, which is shown only once the plan ran.
+    pub fn counter(self, name: &str, count: u64) -> StageDoc {
         if self.detail == Detail::Execution { self.with(name, int(count).as_ref()) } else { self }
     }
 
-    /// Whether it needed the disk, and how often.
+    /// Adds whether it spilled to disk, and how often.
     pub fn disk_use(self, spills: u64) -> StageDoc {
         let used = matches!(self.detail, Detail::Execution).then_some(spills > 0);
-        self.with_some("usedDisk", used).figure("spills", spills)
+        self.with_some("usedDisk", used).counter("spills", spills)
     }
 
     pub fn input(self, stage: DocBuf) -> DocBuf {

@@ -1,6 +1,6 @@
 //! TEXT_MATCH: the documents of a text search, in the order of their keys.
 //!
-//! The entries of each term stand in the order of the records, so the scans of all terms are merged: a document comes once,
+//! The entries of each term are in the order of the records, so the scans of all terms are merged: a document comes once,
 //! with the sum of its scores, and nothing is held but one entry per term. A search of very many terms reads them one after
 //! the other instead and holds the scores of all documents, up to a limit.
 
@@ -23,7 +23,7 @@ use crate::{Error, Result};
 const SCANS_MAX: usize = 128;
 /// Memory of the scores of a search that is not merged. COMPAT: that of MongoDB's TEXT_OR.
 const BYTES_MAX: usize = 100 << 20;
-/// Memory of one score beside the record's key.
+/// Memory of one score in addition to the record's key.
 const SCORE_BYTES: usize = 64;
 
 pub struct TextMatch {
@@ -120,12 +120,12 @@ impl TextMatch {
             .with("negatedPhrases", &list(&query.negated_phrases))
     }
 
-    /// What finds the documents: TEXT_OR with scores, FETCH without.
+    /// Returns the stage that finds the documents: TEXT_OR with scores, FETCH without.
     fn fetched(&self, detail: Detail) -> DocBuf {
         let name = if self.access.scored { "TEXT_OR" } else { "FETCH" };
         let stage = StageDoc::new(name, detail)
             .with_some("filter", self.filter.as_ref().map(filter_doc::of_filter).as_ref())
-            .figure("docsExamined", self.examined);
+            .counter("docsExamined", self.examined);
         let mut scans = self.scans(detail);
         match (self.access.scored, scans.len()) {
             (true, _) => stage.inputs(scans),
@@ -176,21 +176,21 @@ fn collect(access: &TextAccess, run: &mut Run<'_>) -> Result<IntoIter<(Vec<u8>, 
     };
     let index = index.ok_or_else(|| Error::internal("a search in an index that does not exist"))?;
     let mut cursor = IndexCursor::new(run.view, index)?;
-    let (mut begin, mut stands) = (true, true);
+    let (mut begin, mut found) = (true, true);
     let mut scores = Scores::default();
     for span in &access.spans {
         run.tick()?;
         if begin || cursor.position() < span.low.as_slice() {
-            stands = cursor.seek(&span.low)?;
+            found = cursor.seek(&span.low)?;
             begin = false;
         }
-        while stands && span.high.as_deref().is_none_or(|high| cursor.position() < high) {
+        while found && span.high.as_deref().is_none_or(|high| cursor.position() < high) {
             run.tick()?;
             run.examined.keys += 1;
             scores.add(cursor.id_key(), text_score(cursor.type_bits()))?;
-            stands = cursor.next()?;
+            found = cursor.next()?;
         }
-        if !stands {
+        if !found {
             break;
         }
     }
@@ -250,7 +250,7 @@ impl Operator for TextMatch {
             .with("indexName", &self.access.shape.name)
             .with("parsedTextQuery", &self.parsed())
             .with("textIndexVersion", 3i32)
-            .figure("docsRejected", self.rejected)
+            .counter("docsRejected", self.rejected)
             .input(self.fetched(detail))
     }
 }

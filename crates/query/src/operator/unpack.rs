@@ -48,7 +48,7 @@ impl Operator for UnpackRows {
     fn explain(&self, detail: Detail) -> DocBuf {
         StageDoc::new("UNPACK_BUCKET", detail)
             .tally(&self.tally)
-            .figure("nBucketsUnpacked", self.buckets)
+            .counter("nBucketsUnpacked", self.buckets)
             .input(self.input.explain(detail))
     }
 }

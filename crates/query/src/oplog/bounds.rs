@@ -1,4 +1,4 @@
-//! What a filter says about `ts`: the part of the log that has to be read.
+//! Bounds on `ts` from a filter: the part of the log that has to be read.
 
 use arbor_bson::{Doc, Timestamp, ValueRef};
 
@@ -16,7 +16,7 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// What the filter lets through stands within them.
+    /// Returns bounds that contain every entry that matches the filter.
     pub fn of(filter: Doc<'_>) -> Bounds {
         let mut bounds = Bounds::default();
         bounds.narrow(filter);

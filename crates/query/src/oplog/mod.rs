@@ -1,4 +1,4 @@
-//! `local.oplog.rs`: the log as MongoDB's oplog, a capped collection that nobody can write.
+//! `local.oplog.rs`: the log as MongoDB's oplog, a read-only capped collection.
 //!
 //! Entries are made from the records when they are read; times find their place in the log by bisection, so a query that
 //! bounds `ts` reads no more than it answers.
@@ -29,7 +29,7 @@ use crate::{AggregateSpec, Cursor, Error, FindSpec, Interrupt, Result, Scope};
 
 const NAME: &str = "local.oplog.rs";
 
-/// Whether the name is that of the oplog, and there is one.
+/// Returns true if the name is that of the oplog, and there is one.
 pub fn is_oplog(store: &Store, namespace: &Namespace) -> bool {
     namespace.as_str() == NAME && store.transactions().retention().is_some()
 }

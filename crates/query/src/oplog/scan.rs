@@ -23,7 +23,7 @@ pub struct OplogScan {
     transactions: Arc<Transactions>,
     term: i64,
     direction: Direction,
-    /// What is left to be read: from here...
+    /// Range that is left to read: from here...
     from: Position,
     /// ...up to here, exclusive.
     to: Position,

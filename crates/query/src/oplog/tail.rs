@@ -16,7 +16,7 @@ use crate::{Interrupt, Result};
 
 /// A batch looks for entries no longer than this.
 const SEARCH_MAX: Duration = Duration::from_secs(1);
-/// Entries passed over between two looks at the clock.
+/// Entries skipped between two checks of the clock.
 const STEPS_PER_CHECK: u32 = 64;
 
 pub struct OplogTail {
@@ -48,7 +48,7 @@ impl OplogTail {
         })
     }
 
-    /// Resolves once the next batch may have entries. None: nobody waits for that.
+    /// Resolves once the next batch may have entries. None: the cursor does not wait.
     pub fn woken(&self) -> Option<Woken> {
         self.awaits.then(|| self.follow.woken().or_at_once(!self.ready.is_empty()))
     }

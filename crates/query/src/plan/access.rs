@@ -1,4 +1,4 @@
-//! The ways to the documents of a collection.
+//! Access paths to the documents of a collection.
 
 use arbor_lang::Filter;
 
@@ -64,11 +64,11 @@ pub enum ScanRange {
     Keys(Span),
 }
 
-/// One complete way to the documents of a query, in its order.
+/// One complete candidate plan of a query, in its order.
 #[derive(Clone, Debug)]
 pub struct Solution {
     pub access: Access,
-    /// What the access does not make sure of.
+    /// Filter of the conditions that the access does not guarantee.
     pub residual: Option<Filter>,
     /// The access does not give the order that is asked for.
     pub sorts: bool,
@@ -81,7 +81,7 @@ impl Solution {
         Solution { access, residual, sorts: false, covered: None }
     }
 
-    /// Tells it from the other ways to the documents of a query.
+    /// Returns a name that is unique among the candidate plans of a query.
     pub fn name(&self) -> String {
         let scans = |all: &mut dyn Iterator<Item = &IndexAccess>| -> String {
             all.map(|access| format!(" {} {}", access.shape.name, access.direction.name())).collect()
@@ -101,12 +101,12 @@ impl Solution {
     }
 }
 
-/// What the planner came to.
+/// Result of planning.
 #[derive(Clone, Debug)]
 pub struct Plans {
     pub winner: Solution,
     pub rejected: Vec<Solution>,
-    /// Of all, the winner first. Empty: there was nothing to compare.
+    /// Costs of all, the winner first. Empty: there was nothing to compare.
     pub costs: Vec<Cost>,
 }
 

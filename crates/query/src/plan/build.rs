@@ -1,4 +1,4 @@
-//! From a chosen way to operators.
+//! Building operators from a chosen plan.
 
 use super::access::{Access, Branch, IndexAccess, Merge, Solution};
 use super::decide::Decision;
@@ -30,13 +30,13 @@ pub fn operator(solution: &Solution, query: &Query, settings: &Settings, slots: 
     above(rows, solution, query, settings)
 }
 
-/// The same from a decision.
+/// Like [`operator`], but from a decision.
 pub fn decided(decision: &mut Decision, query: &Query, settings: &Settings, slots: &mut Slots) -> Box<dyn Operator> {
     let rows = decision.begun.take().unwrap_or_else(|| rows(&decision.winner, query, slots));
     above(rows, &decision.winner, query, settings)
 }
 
-/// What stands above the rows: sort, skip, limit, projection.
+/// Adds the operators above the rows: sort, skip, limit, projection.
 fn above(mut root: Box<dyn Operator>, solution: &Solution, query: &Query, settings: &Settings) -> Box<dyn Operator> {
     if let Some(pattern) = query.sort.as_ref().filter(|_| solution.sorts) {
         root = Box::new(Sort::new(root, pattern.clone(), query.sort_limit(), settings.sort_memory()));

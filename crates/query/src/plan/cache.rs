@@ -1,12 +1,12 @@
-//! The plan cache: which way won the trial, for each shape of query.
+//! The plan cache: the candidate plan that won the trial, for each shape of query.
 //!
-//! What statistics decide is decided anew for each query, constants and all; only the outcome of trials is kept. An entry
-//! names the way and never is one: bounds are always those of the query at hand, so a cached choice cannot change a
+//! Decisions by statistics are made again for each query, constants and all; only the outcome of trials is kept. An entry
+//! names a plan and never contains one: bounds are always those of the query at hand, so a cached choice cannot change a
 //! result.
 //!
 //! C1: an entry holds for one state of the collection: its tree, its indexes, and about the number of documents that it
-//! had. What does not fit any more is dropped when it is met. C2: a query that takes [`REPLAN_FACTOR`] times the works of
-//! the trial that made the entry holds a new one.
+//! had. An entry that does not fit any more is dropped on lookup. C2: a query that takes [`REPLAN_FACTOR`] times the works of
+//! the trial that made the entry starts a new trial.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -32,8 +32,8 @@ pub struct PlanCache {
 #[derive(Clone, Debug)]
 pub struct CachedPlan {
     pub shape: ShapeHash,
-    /// The way that won, by [`super::Solution::name`].
-    pub way: String,
+    /// Name of the plan that won, by [`super::Solution::name`].
+    pub plan: String,
     pub works: u64,
     state: CollectionState,
     created_ms: i64,
@@ -41,7 +41,7 @@ pub struct CachedPlan {
     details: DocBuf,
 }
 
-/// What an entry depends on.
+/// State of the collection that an entry depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectionState {
     indexes: u64,
@@ -58,7 +58,7 @@ impl CollectionState {
         Ok(CollectionState { indexes: hasher.finish(), documents: arbor_store::count(view, collection)? })
     }
 
-    /// The same indexes, and neither twice nor half as many documents.
+    /// Returns true if the indexes are unchanged, and there are neither twice nor half as many documents.
     fn holds(&self, now: &CollectionState) -> bool {
         let (few, many) = (self.documents.min(now.documents), self.documents.max(now.documents));
         self.indexes == now.indexes && many <= few.saturating_mul(2).saturating_add(1000)
@@ -71,12 +71,12 @@ impl PlanCache {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The way that won last time, and the works that it took.
+    /// Returns the name of the plan that won last time, and the works that it took.
     pub fn find(&self, namespace: &Namespace, key: ShapeHash, now: &CollectionState) -> Option<(String, u64)> {
         let mut entries = self.entries();
         let place = (namespace.clone(), key);
         match entries.get(&place) {
-            Some(entry) if entry.state.holds(now) => Some((entry.way.clone(), entry.works)),
+            Some(entry) if entry.state.holds(now) => Some((entry.plan.clone(), entry.works)),
             Some(_) => {
                 entries.remove(&place);
                 None
@@ -112,9 +112,9 @@ impl PlanCache {
 }
 
 impl CachedPlan {
-    pub fn new(shape: ShapeHash, way: String, works: u64, state: CollectionState, details: DocBuf) -> CachedPlan {
+    pub fn new(shape: ShapeHash, plan: String, works: u64, state: CollectionState, details: DocBuf) -> CachedPlan {
         let created_ms = crate::database::now_ms();
-        CachedPlan { shape, way, works, state, created_ms, details }
+        CachedPlan { shape, plan, works, state, created_ms, details }
     }
 
     fn stats(&self, key: ShapeHash) -> DocBuf {

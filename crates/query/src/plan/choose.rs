@@ -1,8 +1,8 @@
-//! Choosing the way to the documents.
+//! Generation and choice of candidate plans.
 //!
 //! An index is a candidate when its first component is bounded or when it gives the order. Candidates are sorted by an
 //! estimate of what they read, from a few reads of the engine; with one candidate nothing is estimated. A collection
-//! scan is the last resort, as in MongoDB. Where estimates cannot tell, [`super::decide`] has the last word.
+//! scan is the last resort, as in MongoDB. Where estimates are inconclusive, [`super::decide`] decides.
 
 use std::collections::HashSet;
 
@@ -72,7 +72,7 @@ struct Candidate {
     bounds: IndexBounds,
     /// It gives the order that is asked for in this direction.
     order: Option<Direction>,
-    /// Where only several scans that are merged give that order: their bounds.
+    /// Bounds of the scans, if only several merged scans give that order.
     merged: Vec<IndexBounds>,
 }
 
@@ -214,8 +214,8 @@ impl Planner<'_> {
 
     // ---- cost
 
-    /// Cheapest first. A candidate alone has no cost, nor have others beside one that finds one document at most: what
-    /// they read need not be known, and to ask for it may cost more than to read the document.
+    /// Sorts candidates by cost, cheapest first. A single candidate has no cost, nor have others if one finds at most one document:
+    /// their reads need not be known, and estimating them may cost more than reading the document.
     fn by_cost(&self, mut candidates: Vec<Candidate>) -> Result<Vec<(Option<Cost>, Candidate)>> {
         candidates.sort_by_key(|candidate| !candidate.finds_one());
         if candidates.len() < 2 || candidates.first().is_some_and(Candidate::finds_one) {
@@ -249,12 +249,12 @@ impl Planner<'_> {
             reads,
             settled,
             sorts,
-            wanted: self.query.sort_limit(),
+            rows: self.query.sort_limit(),
             scans: candidate.merged.len(),
         })
     }
 
-    /// Index keys inside the bounds, as far as their ranges tell.
+    /// Estimates the index keys inside the bounds from the engine's range statistics.
     fn keys(&self, candidate: &Candidate) -> Result<f64> {
         let (shape, bounds) = (&candidate.shape, &candidate.bounds);
         let tree = match shape.source {
@@ -304,7 +304,7 @@ impl Planner<'_> {
         }))
     }
 
-    /// When the best way to each branch gives the order: all of them merged. What the scans do not settle is asked of
+    /// If the best plan of each branch gives the order: all of them merged. Conditions that the scans do not settle are checked on
     /// each document once, by the filter as a whole.
     fn merged_or(&self, branches: &[Node], others: &[Node]) -> Result<Option<Solution>> {
         let Some(sort) = &self.query.sort else { return Ok(None) };
@@ -361,11 +361,11 @@ impl Planner<'_> {
         wildcards.find(|index| fits(index)).map(|index| index.name.as_str())
     }
 
-    /// The best way to use this wildcard index.
+    /// Returns the best use of this wildcard index.
     fn wildcard(&self, name: &str) -> Result<Plans> {
-        let ways = wildcard::candidates(self.collection, &Readings::new(&self.query.filter)).into_iter();
-        let ways = ways.filter(|(shape, _)| shape.name == name);
-        let candidates = ways.map(|(shape, bounds)| self.with_bounds(shape, bounds)).collect();
+        let found = wildcard::candidates(self.collection, &Readings::new(&self.query.filter)).into_iter();
+        let found = found.filter(|(shape, _)| shape.name == name);
+        let candidates = found.map(|(shape, bounds)| self.with_bounds(shape, bounds)).collect();
         self.plans(self.by_cost(candidates)?).ok_or_else(|| {
             let message = "error processing query: planner returned error :: caused by :: No query solutions";
             Error::new(Code::NO_QUERY_EXECUTION_PLANS, message)
@@ -414,7 +414,7 @@ fn index_access(shape: IndexShape, bounds: IndexBounds, direction: Direction) ->
     matches!(&access.range, ScanRange::Components(keys) if !keys.is_empty()).then_some(access)
 }
 
-/// Of a statement with this collation.
+/// Returns the filter of one branch, with the statement's collation.
 fn branch_filter(branch: &Node, others: &[Node], collation: &Collation) -> Filter {
     Filter::from_root(Node::And(conjuncts(branch).iter().chain(others).cloned().collect()), collation)
 }

@@ -1,7 +1,7 @@
-//! What a way to the documents costs, in index keys read.
+//! Cost of a candidate plan, in index keys read.
 //!
-//! How many entries lie inside the bounds is asked of the engine. How many of the documents behind them match is not known
-//! before some were read: without a trial it is guessed, with one it is measured.
+//! The engine estimates how many entries are inside the bounds. How many of the documents they lead to match is unknown
+//! until some were read: without a trial it is guessed, with one it is measured.
 
 /// Fetching a document.
 const FETCH_COST: f64 = 4.0;
@@ -10,13 +10,13 @@ const FETCH_COST: f64 = 4.0;
 const CLUSTERING_COST: f64 = 1.1;
 /// Keeping a row in a sort.
 const SORT_COST: f64 = 4.0;
-/// With a limit, and a filter behind the scan, so many rows are thought to be read for one that is kept.
+/// Assumed number of rows read for one that is kept, with a limit and a filter above the scan.
 const ROWS_PER_HIT: f64 = 10.0;
-/// What one component behind the first range is thought to leave of the keys; at least this.
+/// Assumed share of the keys that one component after the first range leaves; at least this.
 const NARROWED: f64 = 0.7;
 const NARROWED_LEAST: f64 = 0.1;
 
-/// What one entry is read from.
+/// Source that one entry is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
     /// The key is enough.
@@ -30,22 +30,22 @@ pub enum Reads {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// Entries inside the bounds, as far as ranges of keys tell.
+    /// Estimated entries inside the bounds.
     pub keys: f64,
-    /// Components behind the first range that are bounded.
+    /// Components after the first range that are bounded.
     pub narrowing: usize,
     pub reads: Reads,
     /// The bounds settle the whole filter: every entry is a row.
     pub settled: bool,
-    /// All rows are read before the first is answered.
+    /// All rows are read before the first is returned.
     pub sorts: bool,
-    /// Rows that are asked for; None: all.
-    pub wanted: Option<u64>,
+    /// Rows that are requested; None: all.
+    pub rows: Option<u64>,
     /// Scans that are merged, each of which reads one key ahead.
     pub scans: usize,
 }
 
-/// What a trial has seen.
+/// Measurements of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     pub works: u64,
@@ -77,16 +77,16 @@ impl Cost {
             true => works,
             false => (self.keys * NARROWED.powi(self.narrowing as i32)).max(works),
         };
-        let read = match self.wanted {
-            Some(wanted) if !self.sorts => keys.min(wanted as f64 / hits),
+        let read = match self.rows {
+            Some(rows) if !self.sorts => keys.min(rows as f64 / hits),
             _ => keys,
         };
         read * self.row() + if self.sorts { read * hits * SORT_COST } else { 0.0 }
     }
 
     fn of(&self, keys: f64, rows_per_hit: f64) -> f64 {
-        let read = match self.wanted {
-            Some(wanted) if !self.sorts => keys.min(wanted as f64 * rows_per_hit),
+        let read = match self.rows {
+            Some(rows) if !self.sorts => keys.min(rows as f64 * rows_per_hit),
             _ => keys,
         };
         read * (self.row() + if self.sorts { SORT_COST } else { 0.0 }) + self.scans as f64
@@ -111,14 +111,14 @@ mod tests {
         reads: Reads::KeyAndDocument,
         settled: false,
         sorts: false,
-        wanted: Some(10),
+        rows: Some(10),
         scans: 0,
     };
 
     #[test]
     fn a_limit_helps_as_far_as_documents_match() {
         assert_eq!((SCAN.least(), SCAN.guessed(), SCAN.most()), (50.0, 500.0, 500_000.0));
-        let all = Cost { wanted: None, ..SCAN };
+        let all = Cost { rows: None, ..SCAN };
         assert_eq!((all.least(), all.guessed(), all.most()), (500_000.0, 500_000.0, 500_000.0));
         let settled = Cost { settled: true, ..SCAN };
         assert_eq!((settled.least(), settled.most()), (50.0, 50.0));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_tells_how_many_match() {
+    fn a_trial_measures_how_many_match() {
         let none = Measured { works: 1000, advanced: 0, ended: false };
         assert_eq!(SCAN.measured(&none), 100_000.0);
         let half = Measured { advanced: 500, ..none };

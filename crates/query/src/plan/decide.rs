@@ -1,7 +1,7 @@
-//! The decision among the ways that the planner found.
+//! The decision among the candidate plans.
 //!
-//! Statistics of the ranges decide when one way is cheaper than all others whatever share of documents matches. Otherwise
-//! the ways that may be best are tried, or the plan cache knows which one won for queries of this shape.
+//! Statistics of the ranges decide when one plan is cheaper than all others whatever share of documents matches. Otherwise
+//! the plans that may be best are tried, or the plan cache has the one that won for queries of this shape.
 
 use arbor_bson::{ArrayBuf, DocBuf};
 use arbor_store::Collection;
@@ -18,47 +18,47 @@ use crate::explain::filter_doc;
 use crate::operator::{Examined, Operator, int, pattern_doc};
 use crate::{Database, Interrupt, Result};
 
-/// A way may be the best one when at its best it costs less than this many times what another one costs at its worst.
+/// A plan may be the best one when at its best it costs less than this many times what another one costs at its worst.
 const NEAR: f64 = 2.0;
-/// Ways on trial.
+/// Maximum number of plans in a trial.
 const CONTENDERS_MAX: usize = 8;
 /// Works that a cached plan has at least before it is doubted.
 const REPLAN_WORKS_MIN: u64 = 1000;
 
-/// The way to go, perhaps begun.
+/// The chosen plan, possibly started by a trial.
 pub struct Decision {
     pub winner: Solution,
     pub rejected: Vec<Solution>,
     /// Its rows, when a trial has begun it.
     pub begun: Option<Box<dyn Operator>>,
-    /// What the ways did in the trial, the winner first. Empty: there was none.
-    pub trial: Vec<Tried>,
+    /// Results of the trial, the winner first. Empty: there was none.
+    pub trial: Vec<TrialResult>,
 }
 
-/// What one way did in a trial.
-pub struct Tried {
-    /// Of the best way 2, of others less.
+/// Result of one plan in a trial.
+pub struct TrialResult {
+    /// Score: 2 for the best plan, less for others.
     pub score: f64,
     pub returned: u64,
     pub examined: Examined,
     pub stage: DocBuf,
 }
 
-/// What a decision needs beside the query.
+/// Environment of a decision.
 pub struct Decider<'d> {
     pub view: &'d dyn View,
     pub collection: &'d Collection,
     pub interrupt: &'d Interrupt,
     /// None: nothing is remembered, and nothing kept.
     pub cache: Option<&'d PlanCache>,
-    /// What costs no more than this is not worth a trial.
+    /// Maximum cost of a plan that is taken without a trial.
     pub trial_cost_min: f64,
 }
 
-/// A way that was on trial.
+/// A plan that was on trial.
 struct Judged {
-    /// Place among all ways.
-    way: usize,
+    /// Position among all candidate plans.
+    plan: usize,
     cost: f64,
     contender: Contender,
 }
@@ -88,28 +88,28 @@ impl<'d> Decider<'d> {
     }
 
     fn by_trial(&self, plans: &Plans, mut rivals: Vec<usize>, query: &Query, slots: &mut Slots) -> Result<Decision> {
-        let ways: Vec<&Solution> = plans.all().collect();
+        let solutions: Vec<&Solution> = plans.all().collect();
         let (shape, key) = hashes(query, plans);
         let state = CollectionState::of(self.view, self.collection)?;
         let known = self.cache.and_then(|cache| cache.find(&self.collection.namespace, key, &state));
         let mut head_start = 0;
         if let Some((name, works)) = known
-            && let Some(at) = rivals.iter().position(|rival| ways[*rival].name() == name)
+            && let Some(at) = rivals.iter().position(|rival| solutions[*rival].name() == name)
         {
             rivals.swap(0, at);
             head_start = works.saturating_mul(REPLAN_FACTOR).clamp(REPLAN_WORKS_MIN, WORKS_MAX);
         }
-        let contenders: Vec<&Solution> = rivals.iter().map(|rival| ways[*rival]).collect();
+        let contenders: Vec<&Solution> = rivals.iter().map(|rival| solutions[*rival]).collect();
         let trial = Trial { query, view: self.view, collection: self.collection, interrupt: self.interrupt };
         let tried = trial.run(&contenders, slots, head_start)?.into_iter().zip(&rivals);
-        let mut judged: Vec<Judged> = tried.map(|(contender, way)| judge(plans, *way, contender)).collect();
-        // a cached way that did well ran alone
+        let mut judged: Vec<Judged> = tried.map(|(contender, plan)| judge(plans, *plan, contender)).collect();
+        // a cached plan that did well ran alone
         if judged.iter().skip(1).any(|other| other.contender.works > 0) {
             judged.sort_by(|a, b| a.cost.total_cmp(&b.cost));
             if let (Some(cache), Some(best)) = (self.cache, judged.first()) {
                 let entry = CachedPlan::new(
                     shape,
-                    ways[best.way].name(),
+                    solutions[best.plan].name(),
                     best.contender.works,
                     state,
                     remembered(query, &judged),
@@ -121,22 +121,22 @@ impl<'d> Decider<'d> {
     }
 }
 
-/// The places of the ways of which each may be the best one; fewer than two: no trial is needed.
+/// Returns the positions of the plans that may be the best one; fewer than two: no trial is needed.
 fn rivals(plans: &Plans, cost_min: f64) -> Vec<usize> {
     let sure = plans.costs.iter().map(|cost| cost.most()).fold(f64::INFINITY, f64::min);
     if plans.costs.len() < 2 || sure <= cost_min {
         return Vec::new();
     }
     let near = plans.costs.iter().enumerate().filter(|(_, cost)| cost.least() < NEAR * sure);
-    near.map(|(way, _)| way).take(CONTENDERS_MAX).collect()
+    near.map(|(plan, _)| plan).take(CONTENDERS_MAX).collect()
 }
 
-fn judge(plans: &Plans, way: usize, contender: Contender) -> Judged {
-    let cost = match (plans.costs.get(way), contender.measured()) {
+fn judge(plans: &Plans, plan: usize, contender: Contender) -> Judged {
+    let cost = match (plans.costs.get(plan), contender.measured()) {
         (Some(cost), Some(measured)) => cost.measured(&measured),
         _ => f64::INFINITY,
     };
-    Judged { way, cost, contender }
+    Judged { plan, cost, contender }
 }
 
 /// The shape of a query, and the key of its entry in the plan cache.
@@ -154,7 +154,7 @@ impl Decision {
 
     /// The first one has won.
     fn of(plans: &Plans, judged: Vec<Judged>) -> Decision {
-        let best = judged.first().map_or(0, |best| best.way);
+        let best = judged.first().map_or(0, |best| best.plan);
         let lowest = judged.first().map_or(1.0, |best| best.cost);
         let trial = judged.iter().map(|one| one.shown(lowest)).collect();
         let mut rejected: Vec<Solution> = plans.all().cloned().collect();
@@ -165,8 +165,8 @@ impl Decision {
 }
 
 impl Judged {
-    fn shown(&self, lowest: f64) -> Tried {
-        Tried {
+    fn shown(&self, lowest: f64) -> TrialResult {
+        TrialResult {
             score: 1.0 + lowest.max(1.0) / self.cost.max(1.0),
             returned: self.contender.returned(),
             examined: self.contender.examined,
@@ -175,7 +175,7 @@ impl Judged {
     }
 }
 
-impl Tried {
+impl TrialResult {
     /// As `creationExecStats` and `allPlansExecution` have it.
     pub fn doc(&self) -> DocBuf {
         DocBuf::new()
@@ -188,7 +188,7 @@ impl Tried {
     }
 }
 
-pub fn tried_docs(tried: &[Tried]) -> ArrayBuf {
+pub fn trial_docs(tried: &[TrialResult]) -> ArrayBuf {
     let mut docs = ArrayBuf::new();
     for one in tried {
         docs.push(&one.doc());
@@ -202,8 +202,8 @@ fn remembered(query: &Query, judged: &[Judged]) -> DocBuf {
         .with("sort", &query.sort.as_ref().map(pattern_doc).unwrap_or_default())
         .with("projection", &query.projection.as_ref().map(|shown| shown.spec.clone()).unwrap_or_default());
     let lowest = judged.first().map_or(1.0, |best| best.cost);
-    let tried: Vec<Tried> = judged.iter().map(|one| one.shown(lowest)).collect();
-    let stats = tried_docs(&tried);
+    let tried: Vec<TrialResult> = judged.iter().map(|one| one.shown(lowest)).collect();
+    let stats = trial_docs(&tried);
     let scores: ArrayBuf = tried.iter().map(|one| one.score).collect();
     let plan = judged.first().map(|best| best.contender.plan()).unwrap_or_default();
     details(&asked, &plan, &stats, &scores)

@@ -10,7 +10,7 @@ use super::query::Query;
 use super::sort_order::Direction;
 
 /// A scan whose entries have exactly the values that the matching documents have at `key`, in the first component.
-/// Values null need a look at the document, which may lack the field.
+/// Null values require reading the document, which may lack the field.
 pub fn distinct_access(collection: &Collection, key: &str, query: &Query) -> Option<IndexAccess> {
     if query.hint.is_some() {
         return None;
@@ -18,7 +18,7 @@ pub fn distinct_access(collection: &Collection, key: &str, query: &Query) -> Opt
     let readings = Readings::new(&query.filter);
     let settled = conjuncts(query.filter.root()).len();
     IndexShape::of(collection).into_iter().find_map(|shape| {
-        // what stands in an index with a collation are no values
+        // an index with a collation stores no values
         let first = shape.parts.first().filter(|_| shape.collation.is_simple())?;
         if shape.source == IndexSource::Records || first.path != key || !first.is_plain() || first.is_multikey() {
             return None;

@@ -16,7 +16,7 @@ pub fn intervals(shape: &IndexShape, kind: FieldKind, test: &GeoTest) -> Option<
     }
 }
 
-/// What is inside the cells, and the larger cells around them.
+/// Returns intervals of everything inside the cells, and of the larger cells around them.
 pub fn of_cells(cells: &[i64]) -> Intervals {
     let mut intervals: Vec<Interval> = Vec::new();
     let mut around: Vec<i64> = Vec::new();

@@ -16,7 +16,7 @@ pub fn implies(query: &Filter, filter: &Filter) -> bool {
     nodes_imply(query.root(), filter.root(), Texts::of(filter.collation(), query.collation()))
 }
 
-/// Requires simplified trees. `texts`: how strings of the query stand to those of the filter.
+/// Requires simplified trees. `texts`: relation of the query's collation to the filter's.
 fn nodes_imply(query: &Node, filter: &Node, texts: Texts<'_>) -> bool {
     match filter {
         Node::AlwaysTrue => true,
@@ -43,34 +43,34 @@ fn of_query(query: &Node, filter: &Node, texts: Texts<'_>) -> bool {
     })
 }
 
-/// A predicate of the query lies inside what the filter admits.
+/// Returns true if a predicate of the query is contained in the filter.
 fn of_predicates(query: &[Predicate], filter: &Node, texts: Texts<'_>) -> bool {
     if let Node::Exists { path } = filter {
         return query.iter().any(|own| own.path == path.as_str() && own.proves_field());
     }
-    let wanted = predicates(filter, texts);
-    let [wanted] = wanted.as_slice() else { return false };
-    if !wanted.whole || wanted.bounds.exact != Exact::Always {
+    let required = predicates(filter, texts);
+    let [required] = required.as_slice() else { return false };
+    if !required.whole || required.bounds.exact != Exact::Always {
         return false;
     }
-    let outside = wanted.bounds.intervals.complement();
+    let outside = required.bounds.intervals.complement();
     query.iter().any(|own| {
         let inside = own.bounds.intervals.intersect(&outside).as_slice().is_empty();
-        own.path == wanted.path && !own.bounds.single_key_only && inside
+        own.path == required.path && !own.bounds.single_key_only && inside
     })
 }
 
-/// What has a type is there.
+/// Returns true if `filter` is `$exists` of the field that `part` checks the type of: a value with a type exists.
 fn is_existence(filter: &Node, part: &Node) -> bool {
     matches!((filter, part), (Node::Exists { path }, Node::Type { path: own, .. }) if path.as_str() == own.as_str())
 }
 
-/// Whether it may depend on a collation.
+/// Returns true if the node may depend on a collation.
 fn compares(node: &Node) -> bool {
     !matches!(node, Node::Exists { .. } | Node::Type { .. } | Node::Regex { .. } | Node::Mod { .. } | Node::Size { .. })
 }
 
-/// The same predicate: what a node says stands whole in its debug form.
+/// Returns true if both are the same predicate; the debug form of a node is complete.
 fn same(part: &Node, filter: &Node) -> bool {
     std::mem::discriminant(part) == std::mem::discriminant(filter) && format!("{part:?}") == format!("{filter:?}")
 }

@@ -2,8 +2,8 @@
 //!
 //! H1: a hashed component is bounded by single values only, and settles nothing.
 //! M1: on a component with arrays two predicates may be true through two different keys, so only one of them bounds the
-//! scan, unless one `$elemMatch` holds both and no array stands below its elements.
-//! M2: of two components below one array only the first is bounded, unless the predicates of both stand in one
+//! scan, unless one `$elemMatch` holds both and there is no array below its elements.
+//! M2: of two components below one array only the first is bounded, unless the predicates of both are in one
 //! `$elemMatch` at exactly the path that they share: two predicates may be true through two different elements.
 
 use arbor_bson::Value;
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn inside_elements_ranges_intersect_when_no_array_stands_below() {
+    fn inside_elements_ranges_intersect_when_there_is_no_array_below() {
         let same = [predicate("a.b", Compare::Gt, 1, Some((1, "a"))), predicate("a.b", Compare::Lt, 5, Some((1, "a")))];
         check("a.b**", &same, &[&["(1, 5)"]]);
         check("a.b*", &same, &[&["(1, inf.0]"]]);

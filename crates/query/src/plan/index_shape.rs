@@ -14,18 +14,18 @@ pub struct IndexShape {
     pub parts: Vec<IndexPart>,
     pub unique: bool,
     pub sparse: bool,
-    /// How strings compare in it: their keys stand in it.
+    /// Collation of its strings, which are stored as sort keys.
     pub collation: Collation,
     /// The filter of the documents that it holds; `None`: it holds all.
     pub partial: Option<Arc<PartialFilter>>,
     /// Its entries hold the documents.
     pub clustering: bool,
-    /// Of an index of places.
+    /// Key generator of a geospatial index.
     pub geo: Option<Arc<GeoKeys>>,
     pub source: IndexSource,
 }
 
-/// Where the keys are.
+/// Location of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexSource {
     /// The tree of records: its keys are the `_id`s and its values the documents.
@@ -51,7 +51,7 @@ impl IndexPart {
         self.kind == FieldKind::Plain
     }
 
-    /// What stands in the index `shape` for this component, as clients see it.
+    /// Returns a value stored in the index `shape` for this component, as clients see it.
     pub fn shown(&self, value: &Value, shape: &IndexShape) -> Value {
         if self.path == super::WILDCARD_PATH { value.clone() } else { shape.collation.shown(value) }
     }
@@ -61,19 +61,19 @@ impl IndexPart {
         self.arrays != 0
     }
 
-    /// The beginnings of the path at which arrays stand, as explain shows them.
+    /// Returns the prefixes of the path that lead to arrays, as explain shows them.
     pub fn array_paths(&self) -> ArrayBuf {
         let ends = self.path.match_indices('.').map(|(at, _)| at).chain([self.path.len()]);
         let paths = ends.enumerate().filter(|(name, _)| self.arrays.checked_shr(*name as u32).unwrap_or(0) & 1 == 1);
         paths.filter_map(|(_, end)| self.path.get(..end)).collect()
     }
 
-    /// Arrays stand only at the first `components` names of the path.
+    /// Returns true if there are arrays only at the first `components` names of the path.
     pub fn arrays_within(&self, components: usize) -> bool {
         self.arrays.checked_shr(components as u32).unwrap_or(0) == 0
     }
 
-    /// No arrays stand at the first `components` names of the path.
+    /// Returns true if there are no arrays at the first `components` names of the path.
     pub fn arrays_behind(&self, components: usize) -> bool {
         self.arrays.trailing_zeros() as usize >= components
     }
@@ -107,17 +107,17 @@ impl IndexShape {
         IndexShape::those(collection, |_| true)
     }
 
-    fn those(collection: &Collection, wanted: impl Fn(&Index) -> bool) -> Vec<IndexShape> {
+    fn those(collection: &Collection, accepts: impl Fn(&Index) -> bool) -> Vec<IndexShape> {
         let secondary = collection.indexes.iter().enumerate();
         // other indexes have no order of their own, see [`super::wildcard`]
         let secondary = secondary
-            .filter(|(_, index)| (index.generator.is_fields() || index.generator.geo().is_some()) && wanted(index));
+            .filter(|(_, index)| (index.generator.is_fields() || index.generator.geo().is_some()) && accepts(index));
         std::iter::once(IndexShape::primary(collection))
             .chain(secondary.map(|(at, index)| IndexShape::of_index(at, index)))
             .collect()
     }
 
-    /// Of one index, whichever kind it is.
+    /// Returns the shape of one index of any kind.
     pub fn of_index(at: usize, index: &Index) -> IndexShape {
         let part = |(field, key): (usize, &arbor_store::KeyField)| IndexPart {
             path: key.path.clone(),

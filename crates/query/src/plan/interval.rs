@@ -33,7 +33,7 @@ impl Endpoint {
         self.order(other).then(self.inclusive.cmp(&other.inclusive))
     }
 
-    /// The same place seen from the other side.
+    /// Returns the same end as the bound of the complement.
     fn flipped(&self) -> Endpoint {
         Endpoint { value: self.value.clone(), inclusive: !self.inclusive }
     }
@@ -78,7 +78,7 @@ impl Interval {
         }
     }
 
-    /// `self` begins no later than `next`: do they overlap or meet?
+    /// Returns true if the two overlap or are adjacent. Requires that `self` begins no later than `next`.
     fn reaches(&self, next: &Interval) -> bool {
         match self.high.order(&next.low) {
             Ordering::Less => false,
@@ -115,7 +115,7 @@ fn endpoint_text(value: &Value, collation: &Collation) -> String {
     }
 }
 
-/// Ordered and disjoint; intervals that meet are one.
+/// Ordered and disjoint; adjacent intervals are merged.
 #[derive(Clone, Debug, Default)]
 pub struct Intervals(Vec<Interval>);
 
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn unions_merge_what_meets() {
+    fn unions_merge_adjacent_intervals() {
         check(set(&["[1,2)", "[2,3]", "(5,6)", "[6,6]", "[9,8]", "(7,7)"]), &["[1, 3]", "(5, 6]"]);
         check(set(&["[1,2)", "(2,3]"]), &["[1, 2)", "(2, 3]"]);
         check(set(&["[1,9]", "[2,3]"]).union(&set(&["(9,10]"])), &["[1, 10]"]);

@@ -4,8 +4,8 @@
 //! `p <= key < successor(p)`. Every interval of values is therefore a half-open span of bytes, whichever of its ends are
 //! included.
 //!
-//! A key whose components all lie in one of their spans is inside. For any other key [`KeyBounds::check`] names the
-//! next place in scan direction where a key may be inside, so that a scan skips what lies between.
+//! A key whose components are each in one of their spans is inside. For any other key [`KeyBounds::check`] names the
+//! next place in scan direction where a key may be inside, so that a scan skips the keys in between.
 
 use arbor_bson::Value;
 use arbor_bson::keystring::{KeyBuilder, component_len, successor};
@@ -40,7 +40,7 @@ pub struct KeyBounds {
     components: Vec<Component>,
 }
 
-/// What a scan does at a key.
+/// Action of a scan at a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     Inside,
@@ -68,7 +68,7 @@ impl KeyBounds {
         self.components.iter().any(|component| component.spans.is_empty())
     }
 
-    /// Where a forward scan begins.
+    /// Returns the key at which a forward scan begins.
     pub fn first(&self) -> Vec<u8> {
         let mut key = Vec::new();
         self.push_lows(&mut key, 0);
@@ -88,7 +88,7 @@ impl KeyBounds {
         successor(&prefix)
     }
 
-    /// When the keys inside are one range of keys: its ends. Then no key needs [`KeyBounds::check`].
+    /// Returns the ends if the keys inside are one range of keys. Then no key needs [`KeyBounds::check`].
     pub fn contiguous(&self) -> Option<Span> {
         let ranged = self.components.iter().position(|c| !matches!(c.spans.as_slice(), [only] if only.point));
         let ranged = ranged.unwrap_or(self.components.len());
@@ -131,7 +131,7 @@ impl KeyBounds {
         Verdict::Inside
     }
 
-    /// `key` lies between the spans `at - 1` and `at` of a component that begins at `offset`.
+    /// Skips a `key` between the spans `at - 1` and `at` of a component that begins at `offset`.
     fn skip(&self, key: &[u8], offset: usize, index: usize, at: usize, backward: bool) -> Verdict {
         let component = &self.components[index];
         let prefix = key.get(..offset).unwrap_or_default();
@@ -239,7 +239,7 @@ mod tests {
         builder.finish().bytes
     }
 
-    /// A scan over all keys `(0..9, 0..9)` with [`KeyBounds::check`] and seeks: what it finds and the keys it looks at.
+    /// A scan over all keys `(0..9, 0..9)` with [`KeyBounds::check`] and seeks: its result and the number of keys it reads.
     fn scan(components: &[(&str, bool)], backward: bool) -> (Vec<(i32, i32)>, usize) {
         let bounds = bounds(components);
         let descending: Vec<bool> = components.iter().map(|(_, descending)| *descending).collect();

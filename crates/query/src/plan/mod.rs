@@ -1,4 +1,4 @@
-//! Planning: from a filter, a sort and the indexes of a collection to the way the documents are found.
+//! Planning: from a filter, a sort and the indexes of a collection to a plan.
 //!
 //! | file | holds |
 //! |---|---|
@@ -7,16 +7,16 @@
 //! | `index_shape.rs`, `index_bounds.rs` | an index as planned with; its bounds for a filter |
 //! | `implication.rs` | whether a query implies the filter of a partial index |
 //! | `sort_order.rs`, `sort_merge.rs` | whether a scan gives the order that is asked for, or several that are merged |
-//! | `query.rs`, `choose.rs`, `access.rs` | a parsed query; the choice among indexes; the ways to choose from |
+//! | `query.rs`, `choose.rs`, `access.rs` | a parsed query; the choice among indexes; the candidate plans |
 //! | `text.rs` | searches in the text index |
 //! | `wildcard.rs` | wildcard indexes as indexes of single paths |
 //! | `texts.rs` | strings under the collation of an index |
-//! | `cost.rs`, `decide.rs`, `trial.rs` | what a way costs; the decision among ways, by trial where costs are near |
-//! | `shape.rs`, `cache.rs` | queries without their constants; the ways that won, by shape |
+//! | `cost.rs`, `decide.rs`, `trial.rs` | the cost of a plan; the decision among candidates, by trial where costs are near |
+//! | `shape.rs`, `cache.rs` | queries without their constants; the plans that won, by shape |
 //! | `geo.rs`, `near.rs` | places as bounds; documents by distance |
 //! | `distinct.rs` | the index that answers `distinct` alone |
 //! | `usage.rs` | noting which indexes are used |
-//! | `build.rs` | from the chosen way to operators |
+//! | `build.rs` | from the chosen plan to operators |
 
 mod access;
 mod build;
@@ -49,7 +49,7 @@ pub use access::{Access, IndexAccess, ScanRange, Solution};
 pub use build::{Slots, decided, index_scan, operator, skip_and_limit};
 pub use cache::PlanCache;
 pub use choose::{by_index, plan};
-pub use decide::{Decider, Decision, hashes, tried_docs};
+pub use decide::{Decider, Decision, hashes, trial_docs};
 pub use distinct::distinct_access;
 pub use index_shape::{IndexShape, IndexSource};
 pub use key_bounds::{KeyBounds, Span, Verdict};

@@ -1,4 +1,4 @@
-//! The way to documents by their distance: an index of places, read ring by ring.
+//! Documents by their distance: a geospatial index, read ring by ring.
 
 use arbor_lang::Code;
 use arbor_lang::geo::{Grid, Near, NearFrom, cell_range};
@@ -19,7 +19,7 @@ use crate::{Error, Result};
 
 /// Keys that the first ring should have.
 const FIRST_RING_KEYS: u64 = 32;
-/// Where nothing is known about the index, the first ring reaches this share of the whole way.
+/// First ring's share of the maximum distance, where nothing is known about the index.
 const FIRST_RING_SHARE: f64 = 1e-5;
 
 #[derive(Clone, Debug)]
@@ -28,14 +28,14 @@ pub struct NearAccess {
     pub near: Near,
     /// The component that holds the places.
     part: usize,
-    /// Of the other components.
+    /// Intervals of the other components.
     intervals: Vec<Intervals>,
-    /// How far the first ring reaches.
+    /// Width of the first ring.
     pub first_width: f64,
 }
 
 impl NearAccess {
-    /// What has a place between two distances, and more. None: nothing can.
+    /// Returns a scan of everything between two distances, and more. None: nothing can be there.
     pub fn ring(&self, near: f64, far: f64) -> Option<IndexAccess> {
         let own = match self.grid() {
             Some(grid) => of_grid(self.near.grid_ranges(grid, near, far)?),
@@ -113,7 +113,7 @@ pub fn plan(view: &dyn View, collection: &Collection, query: &Query, near: &Near
     };
     let shapes = IndexShape::of(collection).into_iter().filter(|shape| fits_hint(shape, query.hint.as_ref()));
     let readings = Readings::new(&query.filter);
-    let way = |shape: IndexShape| {
+    let candidate = |shape: IndexShape| {
         let usable = |kind: FieldKind| serves(kind, &near);
         let part = shape.parts.iter().position(|part| part.path == near.path.as_str() && usable(part.kind))?;
         let bounds = IndexBounds::of(&shape, &readings.of(&shape.collation));
@@ -122,10 +122,10 @@ pub fn plan(view: &dyn View, collection: &Collection, query: &Query, near: &Near
         let rank = (open_before, kind_rank(&shape, part), std::cmp::Reverse(bounded));
         shape.holds_all_of(&query.filter).then_some((rank, shape, part, bounds))
     };
-    let mut ways: Vec<_> = shapes.filter_map(way).collect();
-    ways.sort_by_key(|(rank, ..)| *rank);
-    let mut ways = ways.into_iter();
-    let Some((_, shape, part, bounds)) = ways.next() else { return Err(no_index(collection)) };
+    let mut candidates: Vec<_> = shapes.filter_map(candidate).collect();
+    candidates.sort_by_key(|(rank, ..)| *rank);
+    let mut candidates = candidates.into_iter();
+    let Some((_, shape, part, bounds)) = candidates.next() else { return Err(no_index(collection)) };
     let mut settled = bounds.settled;
     settled.extend(conjuncts(query.filter.root()).iter().position(is_near));
     let mut access = NearAccess { shape, near, part, intervals: bounds.intervals, first_width: 0.0 };
@@ -141,7 +141,7 @@ fn is_near(node: &arbor_lang::matcher::Node) -> bool {
     matches!(node, arbor_lang::matcher::Node::Near(_))
 }
 
-/// Whether distances can be found with components of this kind.
+/// Returns true if distances can be found with components of this kind.
 fn serves(kind: FieldKind, near: &Near) -> bool {
     match near.from {
         NearFrom::Metres(_) => kind == FieldKind::Sphere,

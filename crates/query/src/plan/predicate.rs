@@ -1,4 +1,4 @@
-//! What a filter says about single paths, read off its tree for the planner.
+//! Predicates on single paths, extracted from a filter's tree for the planner.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -63,7 +63,7 @@ pub fn predicates(root: &Node, texts: Texts<'_>) -> Vec<Predicate> {
     collector.found
 }
 
-/// Where in nested `$elemMatch`es a node stands.
+/// Position of a node in nested `$elemMatch`es.
 #[derive(Clone, Default)]
 struct Place {
     prefix: String,
@@ -168,7 +168,7 @@ impl Collector<'_> {
             bounds.exact = Exact::Never;
         }
         if path.split('.').any(|name| name.bytes().all(|b| b.is_ascii_digit())) {
-            // a number in a path is a position in an array or a name: the filter looks at both, a key is of one
+            // a number in a path is a position in an array or a name: the filter tries both, a key is of one
             bounds.exact = Exact::Never;
             bounds.single_key_only |= !bounds.needs_field;
         }

@@ -25,7 +25,7 @@ pub struct Query {
     pub return_key: bool,
     /// The scores of a text search are asked for.
     pub scored: bool,
-    /// What a row was sorted by, and the key of its record, are asked for.
+    /// The sort key of a row, and the key of its record, are requested.
     pub shows_sort_key: bool,
     pub shows_record_id: bool,
 }

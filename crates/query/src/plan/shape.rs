@@ -15,7 +15,7 @@ use crate::operator::pattern_doc;
 pub struct ShapeHash(pub u32);
 
 impl ShapeHash {
-    /// Of a `find` by its documents.
+    /// Returns the hash of a `find` by its documents.
     pub fn of_find(
         filter: Doc<'_>,
         sort: Option<Doc<'_>>,
@@ -42,9 +42,9 @@ impl ShapeHash {
         hash(&text)
     }
 
-    /// With the ways that there are to its documents.
-    pub fn with(self, ways: &[String]) -> ShapeHash {
-        hash(&(self, ways))
+    /// Adds the names of the candidate plans.
+    pub fn with(self, plans: &[String]) -> ShapeHash {
+        hash(&(self, plans))
     }
 
     pub fn text(self) -> String {

@@ -49,7 +49,7 @@ mod tests {
         DocBuf::new().with("$in", &values.into_iter().collect::<ArrayBuf>())
     }
 
-    /// How many scans, if they give the order.
+    /// Checks the number of scans, if they give the order.
     #[track_caller]
     fn check(index: &str, filter: &DocBuf, sort: &[(&str, i32)], expected: Option<(usize, Direction)>) {
         let filter = Filter::parse(filter.as_doc(), &Context::new(0)).unwrap();

@@ -53,7 +53,7 @@ pub fn direction(shape: &IndexShape, bounds: &IndexBounds, sort: &[SortPart]) ->
     Some(found.unwrap_or_default())
 }
 
-/// An array sorts by its smallest element (descending, its largest), and a scan of the whole index meets that element
+/// An array sorts by its smallest element (descending, its largest), and a scan of the whole index finds that element
 /// first. Below an array the keys of elements without the field differ from sort keys, so no dotted path.
 fn gives_order_of_arrays(at: usize, path: &str, bounds: &IndexBounds) -> bool {
     at == 0 && !path.contains('.') && bounds.intervals.iter().all(|intervals| intervals.is_full())

@@ -1,6 +1,6 @@
 //! `$text`: the text index and the ranges of the terms that are searched.
 //!
-//! T1: each field before the text in the index is one value, by an equality beside `$text`. T2: under `$or`, every other
+//! T1: each field before the text in the index is one value, by an equality next to `$text`. T2: under `$or`, every other
 //! branch has an index. The keys are those of the simple collation. T3: a partial index is used only if the query implies its filter; there is no other way.
 
 use std::sync::Arc;
@@ -44,10 +44,10 @@ impl TextAccess {
     }
 }
 
-/// Plans a branch of an `$or` beside the given conjuncts; `None`: no index answers it.
+/// Plans a branch of an `$or` together with the given conjuncts; `None`: no index can be used.
 type PlanBranch<'p> = dyn Fn(&Node, &[Node]) -> Result<Option<Branch>> + 'p;
 
-/// `branch` plans another branch of an `$or` that `$text` stands in.
+/// `branch` plans another branch of an `$or` that contains `$text`.
 pub fn plan(collection: &Collection, query: &Query, text: &TextNode, branch: &PlanBranch<'_>) -> Result<Plans> {
     if query.hint.is_some() || query.min.is_some() || query.max.is_some() {
         return Err(Error::bad_value("text and hint not allowed in same query"));

@@ -1,4 +1,4 @@
-//! What the keys of an index say about strings.
+//! Strings in the keys of an index.
 //!
 //! X1: an index with a collation holds keys in the place of strings ([`Collation::index_value`]); values in its bounds are
 //! brought into that form. X2: only when a statement has the collation of the index do its comparisons of strings say
@@ -20,7 +20,7 @@ impl<'c> Texts<'c> {
         Texts { index, same: index == statement }
     }
 
-    /// A value of the statement as it stands in the index. None: nothing is known about it.
+    /// Returns a value of the statement as the index stores it. None: nothing is known about it.
     pub fn value<'v>(self, value: &'v Value) -> Option<Cow<'v, Value>> {
         match value.as_ref() {
             own if !Collation::touches(own) => Some(Cow::Borrowed(value)),
@@ -30,7 +30,7 @@ impl<'c> Texts<'c> {
         }
     }
 
-    /// Strings with a common beginning stand together.
+    /// Returns true if strings with a common prefix are adjacent.
     pub fn has_prefixes(self) -> bool {
         self.index.is_simple()
     }

@@ -1,8 +1,8 @@
-//! A trial of several ways to the documents: each runs in turns for a bounded number of works, and what is measured
-//! decides.
+//! A trial of several candidate plans: each runs in slices for a bounded number of works, and the measurements
+//! decide.
 //!
-//! T1: the winner goes on where the trial left it. The rows that it has found already come first, so that none is lost or
-//! comes twice. T2: what a way reads here counts as read by the statement only if the way wins.
+//! T1: the winner continues where the trial left it. The rows that it has found already come first, so that none is lost or
+//! comes twice. T2: the reads of a plan here count as read by the statement only if the plan wins.
 
 use std::collections::VecDeque;
 
@@ -17,16 +17,16 @@ use super::query::Query;
 use crate::operator::{Detail, Examined, Operator, Resumed, Row, Run};
 use crate::{Error, Interrupt, Result};
 
-/// Works of one turn.
-const TURN: u64 = 128;
-/// A way that found so many rows has shown enough. COMPAT: MongoDB's internalQueryPlanEvaluationMaxResults.
+/// Works of one slice.
+const SLICE_WORKS: u64 = 128;
+/// Number of rows after which a plan has shown enough. COMPAT: MongoDB's internalQueryPlanEvaluationMaxResults.
 const ROWS_MAX: usize = 101;
-/// And so many bytes.
+/// Size of these rows after which it has.
 const BYTES_MAX: usize = 4 << 20;
-/// Works of one way in all. COMPAT: MongoDB's internalQueryPlanEvaluationWorks.
+/// Works of one plan in all. COMPAT: MongoDB's internalQueryPlanEvaluationWorks.
 pub const WORKS_MAX: u64 = 10_000;
 
-/// One way on trial.
+/// One plan on trial.
 pub struct Contender {
     operator: Box<dyn Operator>,
     found: VecDeque<Row>,
@@ -37,7 +37,7 @@ pub struct Contender {
     failed: Option<Error>,
 }
 
-/// What all share.
+/// Input shared by all contenders.
 pub struct Trial<'t> {
     pub query: &'t Query,
     pub view: &'t dyn View,
@@ -46,22 +46,25 @@ pub struct Trial<'t> {
 }
 
 impl Trial<'_> {
-    /// The first way alone, up to `head_start` works. When that is not enough, all of them.
-    pub fn run(&self, ways: &[&Solution], slots: &mut Slots, head_start: u64) -> Result<Vec<Contender>> {
-        let mut contenders: Vec<Contender> = ways.iter().map(|way| Contender::new(way, self.query, slots)).collect();
+    /// Runs the first plan alone, up to `head_start` works. When that is not enough, all of them.
+    pub fn run(&self, solutions: &[&Solution], slots: &mut Slots, head_start: u64) -> Result<Vec<Contender>> {
+        let mut contenders: Vec<Contender> =
+            solutions.iter().map(|solution| Contender::new(solution, self.query, slots)).collect();
         let mut run = Run::new(self.view, Some(self.collection), self.interrupt, slots.count());
         if let Some(first) = contenders.first_mut() {
             while first.works < head_start && !first.is_through(self.query) {
-                first.turn(self.query, &mut run)?;
+                first.run_slice(self.query, &mut run)?;
             }
         }
         let through = |contender: &Contender| contender.is_through(self.query);
         while !contenders.iter().any(through) {
-            // those that are behind take their turns first
+            // those with the fewest works run first
             let fewest = contenders.iter().filter(|one| one.failed.is_none()).map(|one| one.works).min();
             let Some(fewest) = fewest.filter(|fewest| *fewest < WORKS_MAX) else { break };
-            for contender in contenders.iter_mut().filter(|one| one.works < fewest + TURN && one.failed.is_none()) {
-                contender.turn(self.query, &mut run)?;
+            for contender in
+                contenders.iter_mut().filter(|one| one.works < fewest + SLICE_WORKS && one.failed.is_none())
+            {
+                contender.run_slice(self.query, &mut run)?;
             }
         }
         contenders.iter_mut().for_each(|contender| contender.operator.suspend(&mut run));
@@ -75,9 +78,9 @@ impl Trial<'_> {
 }
 
 impl Contender {
-    fn new(way: &Solution, query: &Query, slots: &mut Slots) -> Contender {
+    fn new(solution: &Solution, query: &Query, slots: &mut Slots) -> Contender {
         Contender {
-            operator: rows(way, query, slots),
+            operator: rows(solution, query, slots),
             found: VecDeque::new(),
             bytes: 0,
             works: 0,
@@ -87,9 +90,9 @@ impl Contender {
         }
     }
 
-    fn turn(&mut self, query: &Query, run: &mut Run<'_>) -> Result<()> {
+    fn run_slice(&mut self, query: &Query, run: &mut Run<'_>) -> Result<()> {
         let before = run.examined;
-        run.allow(TURN);
+        run.allow(SLICE_WORKS);
         while !self.is_through(query) {
             match self.operator.next(run) {
                 Ok(Some(row)) => {
@@ -100,13 +103,13 @@ impl Contender {
                 Err(Error::Paused) => break,
                 Err(error) => {
                     run.interrupt.check()?;
-                    // another way may not come to the document that this one cannot do
+                    // another plan may not reach the document on which this one fails
                     self.failed = Some(error);
                     break;
                 }
             }
         }
-        self.works += run.allowance_used(TURN).max(1);
+        self.works += run.allowance_used(SLICE_WORKS).max(1);
         self.examined.keys += run.examined.keys - before.keys;
         self.examined.documents += run.examined.documents - before.documents;
         Ok(())
@@ -114,8 +117,8 @@ impl Contender {
 
     /// It has shown enough.
     fn is_through(&self, query: &Query) -> bool {
-        let wanted = query.sort_limit().map_or(ROWS_MAX, |limit| ROWS_MAX.min(limit.max(1) as usize));
-        self.ended || self.found.len() >= wanted || self.bytes >= BYTES_MAX
+        let rows_max = query.sort_limit().map_or(ROWS_MAX, |limit| ROWS_MAX.min(limit.max(1) as usize));
+        self.ended || self.found.len() >= rows_max || self.bytes >= BYTES_MAX
     }
 
     pub fn measured(&self) -> Option<Measured> {

@@ -5,7 +5,7 @@ use arbor_store::Collection;
 use super::access::{Access, IndexAccess, Solution};
 use super::index_shape::IndexSource;
 
-/// To be called once for each execution of a way. Each index counts once for each scan of it.
+/// To be called once for each execution of a plan. Each index counts once for each scan of it.
 pub fn note_use(collection: &Collection, solution: &Solution) {
     match &solution.access {
         Access::Record { .. } => collection.usage.id_index.note(),

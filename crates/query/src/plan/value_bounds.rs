@@ -10,7 +10,7 @@ use arbor_lang::stop;
 use super::interval::{Endpoint, Interval, Intervals};
 use super::texts::Texts;
 
-/// When a key inside means that its document matches.
+/// Condition under which a key inside means that its document matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exact {
     Never,
@@ -144,8 +144,8 @@ pub fn complement(bounds: &Bounds) -> Option<Bounds> {
 
 /// `{ $ne: null }` and `$nin` with a null: `others` are the bounds of the other values.
 ///
-/// Undefined stays inside, since it is the key of an empty array, which is not null. Below an array a null key may stand
-/// for an element that has no such field and is not null either, hence `single_key_only`.
+/// Undefined stays inside, since it is the key of an empty array, which is not null. Below an array a null key may come
+/// from an element that has no such field and is not null either, hence `single_key_only`.
 pub fn complement_of_null(others: Option<&Bounds>) -> Option<Bounds> {
     let mut excluded = Intervals::point(Value::Null);
     if let Some(others) = others {

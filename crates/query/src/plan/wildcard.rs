@@ -3,7 +3,7 @@
 //!
 //! W1: only predicates that need the field, and whose values are no documents or arrays, since those have no keys.
 //! W2: nothing is settled, since a name with a dot in it makes keys that look like those of another path.
-//! W3: a number in a path may be a position in an array, which keys do not tell.
+//! W3: a number in a path may be a position in an array, which keys do not record.
 //! W4: in a compound index every document has a key, and what bounds the other fields bounds the scan as in any index.
 
 use arbor_bson::{DocBuf, Value};
@@ -19,7 +19,7 @@ pub const PATH: &str = "$_path";
 /// The component with the value, of any path.
 const VALUE: &str = "$_value";
 
-/// Every way to answer something of the filter with a wildcard index. The bounds of all narrow.
+/// Returns every use of a wildcard index for a part of the filter. The bounds of all narrow.
 pub fn candidates(collection: &Collection, readings: &Readings) -> Vec<(IndexShape, IndexBounds)> {
     let mut found = Vec::new();
     for (at, index) in collection.indexes.iter().enumerate().filter(|(_, index)| !index.hidden) {
@@ -85,7 +85,7 @@ fn by_first_fields(
     Some((shape, bounds))
 }
 
-/// It is about a field beside the wildcard.
+/// Returns true if it is about a field other than the wildcard.
 fn is_other(wildcard: &Wildcard, predicate: &Predicate) -> bool {
     let (before, behind) = wildcard.others();
     before.iter().chain(behind).any(|field| field.path == predicate.path)

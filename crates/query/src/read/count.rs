@@ -4,7 +4,7 @@ use crate::operator::{CountScan, Operator, RecordCount, Run};
 use crate::plan::{self, Access, Query, Slots, Solution};
 use crate::{AggregateSpec, CountSpec, Interrupt, Result, Scope, Settings, aggregate};
 
-/// How many documents a query finds. Without a filter the collection's counter knows; exact index bounds are counted
+/// Counts the documents that a query finds. Without a filter the collection's counter knows; exact index bounds are counted
 /// without reading documents.
 pub fn count(scope: &Scope<'_>, spec: &CountSpec<'_>, interrupt: &Interrupt) -> Result<u64> {
     interrupt.check()?;
@@ -35,7 +35,7 @@ fn count_view(scope: &Scope<'_>, spec: &CountSpec<'_>, interrupt: &Interrupt) ->
     Ok(count.unwrap_or(0) as u64)
 }
 
-/// As many rows as there are documents; no document is read unless one must be looked at.
+/// Returns an operator with one row per document; documents are read only if the index does not settle the filter.
 pub fn counting_operator(
     settings: &Settings,
     solution: &Solution,

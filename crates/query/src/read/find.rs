@@ -61,7 +61,7 @@ pub fn query_of(scope: &Scope<'_>, spec: &FindSpec<'_>) -> Result<Query> {
     let context = scope.context(&spec.namespace, spec.collation.as_ref(), spec.let_variables)?;
     let mut query = Query::parse(spec.filter, spec.hint, &context)?;
     query.sort_by(spec.sort, &context)?;
-    // COMPAT: a projection beside returnKey is parsed and has no effect
+    // COMPAT: a projection together with returnKey is parsed and has no effect
     query.show(spec.projection, &context)?;
     query.projection = query.projection.filter(|_| !spec.return_key);
     query.return_key = spec.return_key;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use arbor_bson::{DocBuf, ValueRef, identical};
 use arbor_lang::{Code, text};
 
-use super::event::{Teller, Told};
+use super::event::{EventBuilder, StreamEvent};
 use super::images::Images;
 use super::options::Options;
 use super::pipeline::Stages;
@@ -19,16 +19,16 @@ use crate::cursor::Filler;
 use crate::feed::{Arrival, Follow, Next, Woken, damaged};
 use crate::{Database, Error, Interrupt, Result};
 
-/// A batch looks for events no longer than this, and then answers those that it has.
+/// A batch looks for events no longer than this, and then returns those that it has.
 const SEARCH_MAX: Duration = Duration::from_secs(1);
-/// Records or events passed over between two looks at the clock.
+/// Records or events skipped between two checks of the clock.
 const STEPS_PER_CHECK: u32 = 64;
 
 pub struct ChangeStream {
     follow: Follow,
-    teller: Teller,
+    builder: EventBuilder,
     stages: Stages,
-    /// What comes up to here was seen.
+    /// Everything up to here was seen.
     after: Token,
     /// The event of `after` has still to come by.
     awaits_event: bool,
@@ -37,7 +37,7 @@ pub struct ChangeStream {
     ready: VecDeque<DocBuf>,
     /// The invalidate event is made: nothing follows.
     ended: bool,
-    /// Whoever resumes here misses nothing.
+    /// Position from which a resumed stream misses nothing.
     resume: Token,
 }
 
@@ -53,7 +53,7 @@ impl ChangeStream {
         let images = Images { store: database.store.clone(), expiry: database.images_expiry.clone() };
         Ok(ChangeStream {
             follow,
-            teller: Teller { target, options, images },
+            builder: EventBuilder { target, options, images },
             stages,
             after: start.after,
             awaits_event: start.is_event,
@@ -125,7 +125,7 @@ impl ChangeStream {
         }
     }
 
-    /// Tells the next change of the current record.
+    /// Emits the next change of the current record.
     fn step(&mut self) -> Result<()> {
         let Some((arrival, at)) = self.current.take() else { return Ok(()) };
         let Some(event) = arbor_oplog::event_at(arrival.record(), at).map_err(damaged)? else { return Ok(()) };
@@ -134,51 +134,51 @@ impl ChangeStream {
             false => (arrival.record().stamp.time + at as u64, 0),
         };
         let token = Token::of_event(time, index, self.after.deployment);
-        let told = match self.is_seen(token) {
+        let events = match self.is_seen(token) {
             true => Vec::new(),
-            false => self.teller.tell(token, &event)?,
+            false => self.builder.build(token, &event)?,
         };
-        for told in told {
-            self.take(told)?;
+        for event in events {
+            self.take(event)?;
         }
         self.current = Some((arrival, at + 1));
         Ok(())
     }
 
-    /// Whether the change and all that may be told of it comes before what was seen.
+    /// Returns true if all events of the change come before what was seen.
     fn is_seen(&self, token: Token) -> bool {
         let last = Token { of_invalidate: true, fragment: u16::MAX, ..token };
         last <= self.after
     }
 
-    fn take(&mut self, told: Told) -> Result<()> {
+    fn take(&mut self, event: StreamEvent) -> Result<()> {
         if self.awaits_event {
-            if told.token.is_same_event(&self.after) {
+            if event.token.is_same_event(&self.after) {
                 self.awaits_event = false;
-            } else if told.token > self.after {
+            } else if event.token > self.after {
                 return Err(not_found());
             }
         }
-        let whole_was_seen = told.token.is_same_event(&self.after) && self.after.fragment == 0;
-        if whole_was_seen || (told.token < self.after && !told.token.is_same_event(&self.after)) {
-            self.ended |= told.is_last && !whole_was_seen;
+        let whole_was_seen = event.token.is_same_event(&self.after) && self.after.fragment == 0;
+        if whole_was_seen || (event.token < self.after && !event.token.is_same_event(&self.after)) {
+            self.ended |= event.is_last && !whole_was_seen;
             return Ok(());
         }
-        let id = told.token.to_doc();
-        let Some(doc) = self.stages.apply(told.doc)? else {
-            self.ended |= told.is_last;
+        let id = event.token.to_doc();
+        let Some(doc) = self.stages.apply(event.doc)? else {
+            self.ended |= event.is_last;
             return Ok(());
         };
         if !doc.get("_id").is_some_and(|own| identical(own, ValueRef::from(&id))) {
             return Err(modified_id(&id, &doc));
         }
-        let pieces = if self.stages.splits { split(told.token, doc)? } else { vec![(told.token, doc)] };
+        let pieces = if self.stages.splits { split(event.token, doc)? } else { vec![(event.token, doc)] };
         let after = self.after;
-        if after.fragment > 0 && told.token.is_same_event(&after) && pieces.len() < usize::from(after.fragment) {
+        if after.fragment > 0 && event.token.is_same_event(&after) && pieces.len() < usize::from(after.fragment) {
             return Err(not_split());
         }
         self.ready.extend(pieces.into_iter().filter(|(token, _)| *token > after).map(|(_, doc)| doc));
-        self.ended |= told.is_last;
+        self.ended |= event.is_last;
         Ok(())
     }
 }

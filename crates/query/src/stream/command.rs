@@ -15,27 +15,27 @@
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_oplog::Event;
 
-use super::event::{Head, Teller, Told, namespace, split};
+use super::event::{EventBuilder, Head, StreamEvent, namespace, split};
 use super::target::Target;
 use super::token::Token;
 
-pub fn tell(teller: &Teller, token: Token, event: &Event<'_>, command: Doc<'_>) -> Vec<Told> {
+pub fn build(builder: &EventBuilder, token: Token, event: &Event<'_>, command: Doc<'_>) -> Vec<StreamEvent> {
     let (db, _) = split(event.place.namespace);
     let Some((name, target)) = command.first() else { return Vec::new() };
-    let told = match (name, target) {
-        ("dropDatabase", _) => database_dropped(teller, token, event, db),
-        ("renameCollection", ValueRef::String(from)) => renamed(teller, token, event, from, command),
-        (_, ValueRef::String(collection)) if teller.target.covers(db, collection, &teller.options) => {
-            of_collection(teller, token, event, command, (db, collection))
+    let outcome = match (name, target) {
+        ("dropDatabase", _) => database_dropped(builder, token, event, db),
+        ("renameCollection", ValueRef::String(from)) => renamed(builder, token, event, from, command),
+        (_, ValueRef::String(collection)) if builder.target.covers(db, collection, &builder.options) => {
+            of_collection(builder, token, event, command, (db, collection))
         }
         _ => None,
     };
-    let Some((doc, is_last)) = told else { return Vec::new() };
-    let mut all = vec![Told { token, doc, is_last: false }];
+    let Some((doc, is_last)) = outcome else { return Vec::new() };
+    let mut all = vec![StreamEvent { token, doc, is_last: false }];
     if is_last {
         let token = Token { of_invalidate: true, ..token };
-        let doc = teller.head(&Head { token, kind: "invalidate", event });
-        all.push(Told { token, doc, is_last: true });
+        let doc = builder.head(&Head { token, kind: "invalidate", event });
+        all.push(StreamEvent { token, doc, is_last: true });
     }
     all
 }
@@ -43,45 +43,51 @@ pub fn tell(teller: &Teller, token: Token, event: &Event<'_>, command: Doc<'_>) 
 /// The event, and whether it ends the stream.
 type Outcome = Option<(DocBuf, bool)>;
 
-fn database_dropped(teller: &Teller, token: Token, event: &Event<'_>, db: &str) -> Outcome {
+fn database_dropped(builder: &EventBuilder, token: Token, event: &Event<'_>, db: &str) -> Outcome {
     // a stream of a collection has ended with that
-    if !teller.target.covers_database(db) || matches!(teller.target, Target::Collection(_)) {
+    if !builder.target.covers_database(db) || matches!(builder.target, Target::Collection(_)) {
         return None;
     }
-    let doc = teller.head(&Head { token, kind: "dropDatabase", event }).with("ns", &namespace((db, "")));
-    Some((doc, matches!(teller.target, Target::Database(_))))
+    let doc = builder.head(&Head { token, kind: "dropDatabase", event }).with("ns", &namespace((db, "")));
+    Some((doc, matches!(builder.target, Target::Database(_))))
 }
 
-fn renamed(teller: &Teller, token: Token, event: &Event<'_>, from: &str, command: Doc<'_>) -> Outcome {
+fn renamed(builder: &EventBuilder, token: Token, event: &Event<'_>, from: &str, command: Doc<'_>) -> Outcome {
     let Some(ValueRef::String(to)) = command.get("to") else { return None };
     let covers = |full: &str| {
         let (db, collection) = split(full);
-        teller.target.covers(db, collection, &teller.options)
+        builder.target.covers(db, collection, &builder.options)
     };
     if !covers(from) && !covers(to) {
         return None;
     }
     let target = namespace(split(to));
-    let mut doc = teller.head(&Head { token, kind: "rename", event }).with("ns", &namespace(split(from)));
+    let mut doc = builder.head(&Head { token, kind: "rename", event }).with("ns", &namespace(split(from)));
     doc.append("to", &target);
-    if teller.options.expanded {
+    if builder.options.expanded {
         let mut description = DocBuf::new().with("to", &target);
         if let Some(dropped) = command.get("dropTarget").filter(|dropped| !matches!(dropped, ValueRef::Bool(false))) {
             description.append("dropTarget", dropped);
         }
         doc.append("operationDescription", &description);
     }
-    Some((doc, matches!(teller.target, Target::Collection(_))))
+    Some((doc, matches!(builder.target, Target::Collection(_))))
 }
 
-fn of_collection(teller: &Teller, token: Token, event: &Event<'_>, command: Doc<'_>, place: (&str, &str)) -> Outcome {
-    let head = |kind| teller.head(&Head { token, kind, event }).with("ns", &namespace(place));
+fn of_collection(
+    builder: &EventBuilder,
+    token: Token,
+    event: &Event<'_>,
+    command: Doc<'_>,
+    place: (&str, &str),
+) -> Outcome {
+    let head = |kind| builder.head(&Head { token, kind, event }).with("ns", &namespace(place));
     let rest = || command.iter().skip(1).filter(|(name, _)| *name != "o2").collect::<DocBuf>();
     let name = command.first().map_or("", |(name, _)| name);
     if name == "drop" {
-        return Some((head("drop"), matches!(teller.target, Target::Collection(_))));
+        return Some((head("drop"), matches!(builder.target, Target::Collection(_))));
     }
-    if !teller.options.expanded {
+    if !builder.options.expanded {
         return None;
     }
     let doc = match name {

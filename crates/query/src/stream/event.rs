@@ -1,4 +1,4 @@
-//! What one change is told as.
+//! Building change events.
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
 use arbor_oplog::{Event, Kind, Retry, delta};
@@ -10,15 +10,15 @@ use super::target::Target;
 use super::token::Token;
 use crate::Result;
 
-/// What makes events of changes.
-pub struct Teller {
+/// Builder of the events of changes.
+pub struct EventBuilder {
     pub target: Target,
     pub options: Options,
     pub images: Images,
 }
 
-/// An event as the client gets it, if the stages behind let it.
-pub struct Told {
+/// An event as the client gets it, unless the stages after it drop it.
+pub struct StreamEvent {
     pub token: Token,
     pub doc: DocBuf,
     /// Nothing follows it.
@@ -32,19 +32,19 @@ pub struct Head<'e> {
     pub event: &'e Event<'e>,
 }
 
-impl Teller {
+impl EventBuilder {
     /// The events of one change, in order; mostly one or none.
-    pub fn tell(&self, token: Token, event: &Event<'_>) -> Result<Vec<Told>> {
+    pub fn build(&self, token: Token, event: &Event<'_>) -> Result<Vec<StreamEvent>> {
         match event.change.kind {
             Kind::Noop(_) => Ok(Vec::new()),
-            Kind::Command(command) => Ok(command::tell(self, token, event, command)),
+            Kind::Command(command) => Ok(command::build(self, token, event, command)),
             _ => {
                 let (db, collection) = split(event.place.namespace);
                 if !self.target.covers(db, collection, &self.options) {
                     return Ok(Vec::new());
                 }
                 let doc = self.change_of_document(token, event)?;
-                Ok(vec![Told { token, doc, is_last: false }])
+                Ok(vec![StreamEvent { token, doc, is_last: false }])
             }
         }
     }

@@ -35,7 +35,7 @@ impl Images {
         }
     }
 
-    /// The same of the document before an update, a replacement or a delete.
+    /// Like `after_update`, but for the document before an update, a replacement or a delete.
     pub fn before<'e>(&self, shown: Image, event: &Event<'e>) -> Result<Option<Option<Doc<'e>>>> {
         let kept = event.change.before.filter(|_| self.is_kept(event));
         match shown {

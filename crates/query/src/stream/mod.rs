@@ -5,8 +5,8 @@
 //!                                  └─> the stages behind $changeStream (pipeline.rs) ──> split (split.rs) ──> batches
 //! ```
 //!
-//! A stream keeps no snapshot and no thread, only a position in the log; what it has answered up to is told by the resume
-//! token of each batch.
+//! A stream keeps no snapshot and no thread, only a position in the log; the resume token of each batch records how far it
+//! has got.
 //!
 //! | file | holds |
 //! |---|---|
@@ -45,7 +45,7 @@ use crate::{AggregateSpec, Cursor, Database, Error, Result, Scope};
 
 const NAME: &str = "$changeStream";
 
-/// Whether the pipeline begins with `$changeStream`.
+/// Returns true if the pipeline begins with `$changeStream`.
 pub fn is_change_stream(spec: &AggregateSpec<'_>) -> bool {
     matches!(spec.pipeline.get(0).and_then(only_field), Some((NAME, _)))
 }

@@ -10,17 +10,17 @@ use crate::{Error, Result};
 
 const SPLIT: &str = "$changeStreamSplitLargeEvent";
 
-/// Stages that look at one event at a time.
+/// Stages that process one event at a time.
 const ALLOWED: &[&str] =
     &["$addFields", "$match", "$project", "$redact", "$replaceRoot", "$replaceWith", "$set", "$unset", SPLIT];
 
 pub struct Stages {
-    each: Vec<Each>,
+    stages: Vec<EventStage>,
     /// Events too large for one document are answered in fragments.
     pub splits: bool,
 }
 
-enum Each {
+enum EventStage {
     Pure(Stage),
     Redact(Box<dyn Flow>),
 }
@@ -38,25 +38,25 @@ impl Stages {
             stages.pop();
         }
         let rest: ArrayBuf = stages.into_iter().collect();
-        let each = Stage::parse_pipeline(rest.as_array(), context)?.into_iter().map(|stage| match stage {
-            Stage::Flow(stage) => Each::Redact(stage.start()),
-            other => Each::Pure(other),
+        let stages = Stage::parse_pipeline(rest.as_array(), context)?.into_iter().map(|stage| match stage {
+            Stage::Flow(stage) => EventStage::Redact(stage.start()),
+            other => EventStage::Pure(other),
         });
-        Ok(Stages { each: each.collect(), splits })
+        Ok(Stages { stages: stages.collect(), splits })
     }
 
     /// None: the event is not shown.
     pub fn apply(&mut self, event: DocBuf) -> Result<Option<DocBuf>> {
         let mut event = event;
-        for stage in &mut self.each {
+        for stage in &mut self.stages {
             event = match stage {
-                Each::Pure(Stage::Match(filter)) => match filter.matches(event.as_doc())? {
+                EventStage::Pure(Stage::Match(filter)) => match filter.matches(event.as_doc())? {
                     true => event,
                     false => return Ok(None),
                 },
-                Each::Pure(Stage::Map(map)) => map.apply(event.as_doc())?,
-                Each::Pure(other) => return Err(not_permitted(other.name())),
-                Each::Redact(flow) => {
+                EventStage::Pure(Stage::Map(map)) => map.apply(event.as_doc())?,
+                EventStage::Pure(other) => return Err(not_permitted(other.name())),
+                EventStage::Redact(flow) => {
                     flow.feed(event)?;
                     match flow.next()? {
                         Some(event) => event,

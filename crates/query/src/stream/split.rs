@@ -6,7 +6,7 @@ use arbor_lang::Code;
 use super::token::Token;
 use crate::{Error, Result};
 
-/// Room for what each fragment has beside its fields.
+/// Space of each fragment in addition to its fields.
 const FRAME_BYTES: usize = 512;
 
 /// The event itself when it fits; else its fragments, small fields first.

@@ -1,4 +1,4 @@
-//! Where in the log a stream begins.
+//! Start position of a stream in the log.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct Start {
     pub position: Position,
     /// The time of the last record before the position, or an earlier one.
     pub time: u64,
-    /// What comes up to here was seen.
+    /// Everything up to here was seen.
     pub after: Token,
     /// The event of the token has to come by.
     pub is_event: bool,
@@ -35,11 +35,11 @@ impl Start {
             let message = "Invalid resume token: it is of another deployment";
             return Err(Error::new(Code::INVALID_RESUME_TOKEN, message));
         }
-        let wanted = if after.end { after.time.saturating_add(1) } else { after.time };
-        if oldest(feed)? > wanted {
+        let from = if after.end { after.time.saturating_add(1) } else { after.time };
+        if oldest(feed)? > from {
             return Err(lost());
         }
-        let history = feed.transactions().history_at(wanted).map_err(trimmed)?;
+        let history = feed.transactions().history_at(from).map_err(trimmed)?;
         let time = after.time.saturating_sub(u64::from(!after.end));
         Ok(Start { position: history.position(), time, after, is_event: !after.end })
     }

@@ -1,4 +1,4 @@
-//! What a stream watches.
+//! Target of a stream.
 
 use arbor_lang::Code;
 use arbor_store::Namespace;
@@ -56,7 +56,7 @@ impl Target {
         }
     }
 
-    /// Whether changes in this collection are watched.
+    /// Returns true if changes in this collection are watched.
     pub fn covers(&self, db: &str, collection: &str, options: &Options) -> bool {
         match self {
             Target::Collection(own) => own.db() == db && own.collection() == collection,
@@ -65,7 +65,7 @@ impl Target {
         }
     }
 
-    /// Whether something that happens to the whole database is watched.
+    /// Returns true if changes of the database as a whole are watched.
     pub fn covers_database(&self, db: &str) -> bool {
         match self {
             Target::Collection(own) => own.db() == db,

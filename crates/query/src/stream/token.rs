@@ -31,7 +31,7 @@ const CHECKED: usize = SIZE - 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token {
     pub time: u64,
-    /// Of which event. None: everything of that time was seen.
+    /// Everything of that time was seen; else only one event, given by the fields that follow.
     pub end: bool,
     pub index: u32,
     pub of_invalidate: bool,
@@ -49,7 +49,7 @@ impl Token {
         Token { end: false, index, ..Token::end_of(time, deployment) }
     }
 
-    /// Whether both are of the same event; not of an event and its invalidate.
+    /// Returns true if both are of the same event; an event and its invalidate differ.
     pub fn is_same_event(&self, other: &Token) -> bool {
         let event = |token: &Token| (token.time, token.end, token.index, token.of_invalidate);
         event(self) == event(other)

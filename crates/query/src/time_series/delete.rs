@@ -1,4 +1,4 @@
-//! Deleting measurements: their buckets are written anew without them, and go when none is left.
+//! Deleting measurements: their buckets are rewritten without them, and go when none is left.
 
 use std::ops::ControlFlow;
 

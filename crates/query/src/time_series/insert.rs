@@ -2,7 +2,7 @@
 //!
 //! A measurement belongs to one window of time and one owner; of the buckets of these the last one takes it, until it is
 //! full. Nothing is remembered between statements: the bucket is found by its `_id` (B1), in the transaction that writes
-//! it, so two that write into one bucket at the same time meet a conflict, and the later one runs again.
+//! it, so two concurrent writes into one bucket conflict, and the later one runs again.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -71,7 +71,7 @@ pub fn insert(
     Ok(outcome)
 }
 
-/// How many of the first ones go into one transaction: as many as stay within bounds on bytes and on buckets, since each bucket is
+/// Returns how many of the first ones go into one transaction: as many as stay within bounds on bytes and on buckets, since each bucket is
 /// written whole.
 fn group_of(measurements: &[(usize, Measurement<'_>)]) -> usize {
     let (mut buckets, mut bytes) = (HashSet::new(), 0);
@@ -162,9 +162,9 @@ impl<'p> Packer<'p> {
         let first_key = id_key(ValueRef::ObjectId(first));
         let behind = id_key(ValueRef::ObjectId(bucket_id(measurement.window, owner, BEHIND_ALL)));
         let mut cursor = RecordCursor::new(txn, self.buckets)?;
-        let mut stands = cursor.seek_before(&behind)?;
+        let mut found = cursor.seek_before(&behind)?;
         let mut last = None;
-        while stands && cursor.id_key() >= first_key.as_slice() {
+        while found && cursor.id_key() >= first_key.as_slice() {
             let doc = cursor.doc();
             if let Some(ValueRef::ObjectId(id)) = doc.get("_id") {
                 last = last.max(Some(u32::from_be_bytes([0, id.0[9], id.0[10], id.0[11]])));
@@ -178,7 +178,7 @@ impl<'p> Packer<'p> {
                 self.note_number(first.0, last);
                 return Ok(Open { bucket, stored: Some(doc.to_buf()) });
             }
-            stands = cursor.prev()?;
+            found = cursor.prev()?;
         }
         self.note_number(first.0, last);
         self.next_bucket(measurement)

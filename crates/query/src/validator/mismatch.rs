@@ -13,7 +13,7 @@ pub fn of_filter(filter: &Filter, source: Doc<'_>, doc: Doc<'_>) -> Result<DocBu
     of_node(filter.root(), &Written { source, collation: filter.collation() }, doc)
 }
 
-/// What the nodes were written as.
+/// Source of the nodes, as the client wrote it.
 struct Written<'w> {
     source: Doc<'w>,
     collation: &'w Collation,
@@ -108,7 +108,7 @@ fn reason(node: &Node) -> &'static str {
     }
 }
 
-/// A predicate about one path, with the values that it looked at.
+/// A predicate about one path, with the values that it read.
 fn of_leaf(node: &Node, reason: &str, specified_as: &DocBuf, doc: Doc<'_>) -> DocBuf {
     let operator = match specified_as.as_doc().first() {
         Some((_, ValueRef::Document(operators))) => operators.first().map_or("", |(name, _)| name),

@@ -52,7 +52,7 @@ impl Validator {
         Ok(Some(Validator { filter: parse(source, &collection.collation)?, source: source.to_buf(), level, action }))
     }
 
-    /// What is wrong with a document that takes the place of `old`; None: nothing that counts.
+    /// Describes why a document that replaces `old` fails; None: it passes, or the failure does not count.
     pub fn mismatch(&self, old: Option<Doc<'_>>, new: Doc<'_>) -> Result<Option<DocBuf>> {
         if self.filter.matches(new)? {
             return Ok(None);
@@ -92,7 +92,7 @@ pub fn check_validator(namespace: &Namespace, validator: Doc<'_>) -> Result<()> 
     parse(validator, &Collation::simple()).map(drop)
 }
 
-/// How many documents of a collection its validator would not let in.
+/// Counts the documents of a collection that fail its validator.
 pub fn count_mismatches(database: &Database, namespace: &Namespace, interrupt: &Interrupt) -> Result<u64> {
     let Some((collection, view)) = database.snapshot(namespace)? else { return Ok(0) };
     let Some(validator) = Validator::of(&collection)? else { return Ok(0) };

@@ -30,7 +30,7 @@ pub fn expire(
     delete_all(scope, Some(collection), &query, interrupt)
 }
 
-/// The same for what a clustered collection says about its `_id`s, and the buckets of a time series about their times.
+/// Like [`expire`], for the expiration of a clustered collection by its `_id`s, and of a time series' buckets by their times.
 pub fn expire_clustered(
     scope: &Scope<'_>,
     namespace: &Namespace,

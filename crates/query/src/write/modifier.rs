@@ -9,7 +9,7 @@ use super::new_document::check_id;
 use super::object_id::new_object_id;
 use crate::{Error, Result};
 
-/// What an update statement says about documents, before it is parsed.
+/// Update part of an update statement, before it is parsed.
 pub struct Modification<'m> {
     pub update: ValueRef<'m>,
     pub array_filters: &'m [Doc<'m>],
@@ -40,7 +40,7 @@ impl Modifier {
         Ok(Modifier { update })
     }
 
-    /// What the readers of the history are told.
+    /// Returns the kind of change that readers of the history get.
     pub fn update_kind(&self) -> UpdateKind {
         if self.update.is_replacement() { UpdateKind::Replacement } else { UpdateKind::Update }
     }

@@ -35,7 +35,7 @@ pub fn prepare(doc: Doc<'_>) -> Result<Cow<'_, [u8]>> {
     Ok(Cow::Owned(stored.into_bytes()))
 }
 
-/// What may not be an `_id`.
+/// Checks that a value may be an `_id`.
 pub fn check_id(id: ValueRef<'_>) -> Result<()> {
     let refused = match id {
         ValueRef::Array(_) => "array",

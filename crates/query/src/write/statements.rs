@@ -15,7 +15,7 @@ const GROUP_MAX: usize = 256;
 /// A transaction that grew beyond this takes no further statement.
 const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Whether a transaction takes no further document: entries of indexes may be far larger than the documents. An open one
+/// Returns true if a transaction takes no further document: entries of indexes may be far larger than the documents. An open one
 /// takes everything.
 pub fn is_full(txn: &Transaction) -> bool {
     !txn.is_open() && txn.size_bytes() > GROUP_BYTES_MAX
@@ -29,7 +29,7 @@ pub fn with_collation<'c>(context: &'c Context, collation: Option<&Collation>) -
     }
 }
 
-/// What happened to statement `index`.
+/// Outcome of statement `index`.
 pub struct Done<T> {
     pub index: usize,
     pub result: Result<T>,
@@ -42,9 +42,9 @@ impl<T> Done<T> {
     }
 }
 
-/// What a statement about one document answers.
+/// Result of a statement about one document.
 pub trait Answer: Sized {
-    /// What a retry is told. None: it changed nothing and may run again.
+    /// Returns the reply to a retry. None: it changed nothing and may run again.
     fn executed(&self) -> Option<Executed>;
 
     fn again(executed: Executed) -> Result<Self>;

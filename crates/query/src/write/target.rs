@@ -1,7 +1,7 @@
 //! The documents that a write statement is about.
 //!
 //! W1: a statement about one document finds and changes it in one transaction. W2: a statement about many reads from
-//! one snapshot that its own writes do not change (no document is met twice), and looks at each document again in the
+//! one snapshot that its own writes do not change (no document is found twice), and checks each document again in the
 //! transaction that changes it: one that changed in between counts only if it still matches.
 
 use std::ops::ControlFlow;

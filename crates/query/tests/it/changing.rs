@@ -1,4 +1,4 @@
-//! Reads beside changes of the catalogue.
+//! Reads concurrent with changes of the catalogue.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +8,7 @@ use arbor_query::{CountSpec, Interrupt};
 use arbor_store::{IndexSelection, Namespace};
 
 /// Runs `change` again and again while `read` does the same.
-fn beside(rounds: usize, mut change: impl FnMut(), read: impl Fn() + Sync) {
+fn during(rounds: usize, mut change: impl FnMut(), read: impl Fn() + Sync) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -36,7 +36,7 @@ fn replaced_under(read: impl Fn(&Rig) -> usize + Sync) {
         rig.fill_into(other.as_str(), &[one()]);
         rig.database.store.rename(&other, &rig.ns, true).unwrap();
     };
-    beside(300, replace, || assert_eq!(read(&rig), 1));
+    during(300, replace, || assert_eq!(read(&rig), 1));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn an_index_may_be_dropped_under_its_readers() {
         rig.index("a");
         rig.database.store.drop_indexes(&rig.ns, &IndexSelection::All).unwrap();
     };
-    beside(300, change, || {
+    during(300, change, || {
         assert_eq!(rig.run(&rig.find_spec(&DocBuf::new().with("a", 1i32))).len(), 1);
     });
 }

@@ -1,4 +1,4 @@
-//! What a statement waits for before it is acknowledged.
+//! Durability that a statement waits for before it is acknowledged.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -34,9 +34,9 @@ fn check(rig: &Rig, spec: FindSpec<'_>, expected: &str, keys: i32, docs: i32) ->
     let explained = rig.explain(spec);
     assert_eq!(stages(at(&explained, "queryPlanner.winningPlan")), expected, "{}", explained.as_doc());
     assert_eq!(stages(at(&explained, "executionStats.executionStages")), expected);
-    let figure = |name: &str| at(&explained, &format!("executionStats.{name}")).to_string();
-    assert_eq!(figure("totalKeysExamined"), keys.to_string(), "{}", explained.as_doc());
-    assert_eq!(figure("totalDocsExamined"), docs.to_string(), "{}", explained.as_doc());
+    let counter = |name: &str| at(&explained, &format!("executionStats.{name}")).to_string();
+    assert_eq!(counter("totalKeysExamined"), keys.to_string(), "{}", explained.as_doc());
+    assert_eq!(counter("totalDocsExamined"), docs.to_string(), "{}", explained.as_doc());
     explained
 }
 
@@ -111,8 +111,8 @@ fn counts_and_writes() {
             hint: None,
             collation: None,
         }));
-        let figure = at(&doc, "executionStats.totalDocsExamined").to_string();
-        (stages(at(&doc, "queryPlanner.winningPlan")), figure)
+        let counter = at(&doc, "executionStats.totalDocsExamined").to_string();
+        (stages(at(&doc, "queryPlanner.winningPlan")), counter)
     };
     assert_eq!(count(&doc("a", 3i32)), ("COUNT/COUNT_SCAN".to_owned(), "0".to_owned()));
     assert_eq!(count(&DocBuf::new()), ("COUNT/RECORD_STORE_COUNT".to_owned(), "0".to_owned()));

@@ -186,15 +186,15 @@ fn a_union_reads_both_in_batches() {
     assert_eq!(rig.aggregate(&[union.clone(), doc("$count", "n")]), ["{ n: 300 }"]);
     let stages: ArrayBuf = [&union].into_iter().collect();
     let mut cursor = arbor_query::aggregate(&rig.scope(), &rig.pipeline(&stages), &Interrupt::never()).unwrap();
-    let mut met = 0;
+    let mut read = 0;
     loop {
         let batch = cursor.next_batch(BatchLimit::docs(7), &Interrupt::never()).unwrap();
-        met += batch.docs.len();
+        read += batch.docs.len();
         if batch.exhausted {
             break;
         }
     }
-    assert_eq!(met, 300);
+    assert_eq!(read, 300);
 }
 
 #[test]

@@ -178,13 +178,17 @@ fn check(rig: &Rig, field: &str, test: &str, indexes: &[(&str, &str)], seed: u64
             found.sort();
             found
         };
-        let wanted = find(Some(Hint::Pattern(natural.as_doc())));
-        assert_eq!(find(None), wanted, "seed {seed}: {text}");
+        let expected = find(Some(Hint::Pattern(natural.as_doc())));
+        assert_eq!(find(None), expected, "seed {seed}: {text}");
         for (name, _) in indexes {
             let usable = rig.run(&FindSpec { hint: Some(Hint::Name(name)), ..rig.find_spec(&filter) });
-            assert!(usable.len() == wanted.len(), "seed {seed}, index {name}: {text}\n{wanted:?}\n{:?}", ids(&usable));
+            assert!(
+                usable.len() == expected.len(),
+                "seed {seed}, index {name}: {text}\n{expected:?}\n{:?}",
+                ids(&usable)
+            );
         }
-        hits += wanted.len();
+        hits += expected.len();
     }
     hits
 }
@@ -199,25 +203,25 @@ fn check_near(rig: &Rig, field: &str, operators: &str, seed: u64) -> usize {
         let filter = doc(&text);
         let rest = doc(&format!("{{{}}}", more.trim_start_matches(", ")));
         let accepted = rig.ids(&rest);
-        let mut wanted: Vec<f64> = all
+        let mut expected: Vec<f64> = all
             .iter()
             .filter(|doc| accepted.contains(&ids(std::slice::from_ref(*doc))[0]))
             .filter_map(|doc| near.find(doc.as_doc()).map(|found| found.distance))
             .collect();
-        wanted.sort_by(f64::total_cmp);
+        expected.sort_by(f64::total_cmp);
         let distances = |docs: &[DocBuf]| -> Vec<f64> {
             docs.iter().map(|doc| near.find(doc.as_doc()).unwrap().distance).collect()
         };
-        assert_eq!(distances(&rig.find(&filter)), wanted, "seed {seed}: {text}");
+        assert_eq!(distances(&rig.find(&filter)), expected, "seed {seed}: {text}");
         let batches = rig.run_in_batches(&rig.find_spec(&filter), 7);
-        assert_eq!(distances(&batches), wanted, "seed {seed}: {text}");
+        assert_eq!(distances(&batches), expected, "seed {seed}: {text}");
         let first = rig.run(&FindSpec { limit: Some(5), skip: 2, ..rig.find_spec(&filter) });
         assert_eq!(
             distances(&first),
-            wanted.iter().skip(2).take(5).copied().collect::<Vec<_>>(),
+            expected.iter().skip(2).take(5).copied().collect::<Vec<_>>(),
             "seed {seed}: {text}"
         );
-        found += wanted.len();
+        found += expected.len();
     }
     found
 }
@@ -266,7 +270,7 @@ fn a_limit_reads_little_and_plans_say_how() {
     assert_eq!(show(at(&plan, "queryPlanner.winningPlan.inputStage.stage")), "\"IXSCAN\"");
     let ValueRef::Int32(examined) = at(&plan, "executionStats.totalDocsExamined") else { panic!("{plan:?}") };
     assert!((4..100).contains(&examined), "{examined}");
-    // whoever sorts gets that order
+    // an explicit sort gives that order
     let sort = doc("{_id: -1}");
     let sorted = rig.run(&FindSpec { sort: Some(sort.as_doc()), limit: Some(3), ..rig.find_spec(&near) });
     assert_eq!(ids(&sorted), ["2499", "2498", "2497"]);

@@ -22,7 +22,7 @@ const HASHED: &[&str] = &["#a", "#b", "x,#a.b", "#c,x", "#x,b", "-x,#b"];
 const CLUSTERING: &[&str] = &["a", "b,-x", "a.b", "-a.c,x", "x,b,a"];
 const PARTIAL: &[&str] = &["a", "-b", "x,a.b", "c,a", "x", "a.b,a.c"];
 
-/// What documents and indexes a run has.
+/// Documents and indexes of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Documents without arrays, so that no index is multikey.
@@ -32,9 +32,9 @@ enum Kind {
     Clustering,
     /// Each index holds the documents of a random filter.
     Partial,
-    /// Of documents with arrays or without.
+    /// An index over documents with arrays or without.
     Wildcard,
-    /// The same beside other fields.
+    /// Like `Wildcard`, with other fields.
     CompoundWildcard,
     /// Indexes, statements and collections of several collations, with arrays or without.
     Collated,

@@ -1,4 +1,4 @@
-//! `$text`: what the index finds is what a look at every document finds, with the same scores. A failure prints its seed.
+//! `$text`: the index finds what a scan of all documents finds, with the same scores. A failure prints its seed.
 
 use crate::support;
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ impl Random {
     }
 }
 
-/// Scores by `_id`, from a look at every document.
+/// Scores by `_id`, from a scan of all documents.
 fn expected(
     docs: &[DocBuf],
     fields: &Arc<TextFields>,
@@ -86,8 +86,8 @@ fn expected(
 ) -> BTreeMap<String, String> {
     let matcher = TextMatcher::new(fields.clone(), &TextPredicate::parse(operand.into()).unwrap());
     let scored = docs.iter().filter_map(|doc| {
-        let wanted = kind.is_none_or(|kind| matches!(doc.get("kind"), Some(ValueRef::Int32(own)) if own == kind));
-        let score = matcher.score(doc.as_doc()).unwrap().filter(|_| wanted)?;
+        let kind_matches = kind.is_none_or(|kind| matches!(doc.get("kind"), Some(ValueRef::Int32(own)) if own == kind));
+        let score = matcher.score(doc.as_doc()).unwrap().filter(|_| kind_matches)?;
         Some((doc.get("_id").unwrap().to_string(), format!("{score:.9}")))
     });
     scored.collect()

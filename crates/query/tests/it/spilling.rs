@@ -80,7 +80,7 @@ fn a_sort_gives_its_memory_back_between_batches() {
     assert_eq!(all, expected);
 }
 
-/// Of one batch, or of all that follow.
+/// Returns the ids of one batch, or of all that follow.
 fn ids_of(cursor: &mut Cursor, docs: usize) -> Vec<String> {
     let mut ids = Vec::new();
     loop {
@@ -168,13 +168,17 @@ fn a_partition_that_does_not_fit_is_refused() {
     let running = DocBuf::new().with("$sum", 1i32).with("window", &doc("documents", &bounds));
     let running = DocBuf::new().with("sortBy", &doc("_id", 1i32)).with("output", &doc("n", &running));
     let last = [doc("$setWindowFields", &running), doc("$skip", 2999i32), doc("$project", &doc("n", 1i32))];
-    assert_eq!(rig.aggregate(&last), ["{ _id: 2999, n: 3000 }"], "nothing looks ahead, so rows go on at once");
+    assert_eq!(
+        rig.aggregate(&last),
+        ["{ _id: 2999, n: 3000 }"],
+        "no function reads ahead, so rows are passed on at once"
+    );
     let parted = doc("$setWindowFields", &DocBuf::new().with("partitionBy", "$k").with("output", &output));
     assert_eq!(rig.aggregate(&[parted, doc("$match", &doc("n", 6i32)), doc("$count", "c")]), ["{ c: 3000 }"]);
 }
 
 #[test]
-fn explain_tells_of_the_disk() {
+fn explain_reports_disk_use() {
     let rig = filled(SMALL, SMALL);
     let explain = |stages: &[DocBuf]| {
         let pipeline: ArrayBuf = stages.iter().collect();

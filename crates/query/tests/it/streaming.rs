@@ -66,7 +66,7 @@ impl Watched {
     }
 }
 
-/// What comes until nothing more comes for a while; the first event has time on a busy machine.
+/// Returns the events until no more come for a while; the first event has time on a busy machine.
 fn events(cursor: &mut Cursor) -> Vec<DocBuf> {
     try_events(cursor, Duration::from_secs(5)).unwrap()
 }
@@ -97,7 +97,7 @@ fn try_events(cursor: &mut Cursor, patience: Duration) -> Result<Vec<DocBuf>> {
     }
 }
 
-/// Waits until there are so many.
+/// Waits until there are `count` events.
 fn awaited(cursor: &mut Cursor, count: usize) -> Vec<DocBuf> {
     let until = Instant::now() + Duration::from_secs(20);
     let mut all = try_events(cursor, QUIET).unwrap();
@@ -134,7 +134,7 @@ fn id_of(event: &DocBuf) -> DocBuf {
 }
 
 #[test]
-fn every_change_of_the_collection_is_told_once_and_in_order() {
+fn every_change_of_the_collection_is_emitted_once_and_in_order() {
     let own = watched();
     own.insert(0);
     let mut stream = own.watch("{}");
@@ -191,7 +191,7 @@ fn a_stream_resumes_behind_any_of_its_tokens() {
 }
 
 #[test]
-fn small_batches_tell_where_to_resume() {
+fn small_batches_return_resume_tokens() {
     let own = watched();
     let mut stream = own.watch("{}");
     (0..5).for_each(|id| own.insert(id));

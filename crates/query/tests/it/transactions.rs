@@ -82,7 +82,7 @@ fn code<T>(result: Result<T>) -> i32 {
 }
 
 #[test]
-fn every_statement_sees_what_the_transaction_wrote_and_nobody_else_does() {
+fn only_the_transaction_sees_its_writes() {
     let rig = rig();
     rig.fill(&[doc("{_id: 1, n: 1}"), doc("{_id: 2, n: 2}")]);
     rig.index("n");
@@ -111,7 +111,7 @@ fn every_statement_sees_what_the_transaction_wrote_and_nobody_else_does() {
     let distinct =
         DistinctSpec { namespace: rig.ns.clone(), key: "n", query: every.as_doc(), hint: None, collation: None };
     assert_eq!(arbor_query::distinct(own, &distinct, &NEVER()).unwrap().len(), 2);
-    // nobody else sees any of it, before the commit or with a snapshot from before
+    // no other reader sees any of it, before the commit or with a snapshot from before
     let before = begin(&rig);
     let theirs = ["{ _id: 1, n: 1 }", "{ _id: 2, n: 2 }"];
     assert_eq!(find(&rig, &within(&rig, &before), "{}"), theirs);
@@ -141,7 +141,7 @@ fn a_cursor_keeps_what_it_began_with() {
 }
 
 #[test]
-fn an_update_of_many_meets_no_document_twice() {
+fn an_update_of_many_changes_no_document_twice() {
     let rig = rig();
     let docs: Vec<DocBuf> = (0..2500).map(|id| DocBuf::new().with("_id", id).with("n", id)).collect();
     rig.fill(&docs[..1500]);
@@ -396,7 +396,7 @@ fn any_statement(rig: &Rig, scope: &Scope<'_>, dice: &mut Dice) -> String {
     }
 }
 
-/// The same statements in one transaction and one by one.
+/// Runs equal statements in one transaction and one by one.
 #[test]
 fn statements_answer_the_same_in_a_transaction_and_by_themselves() {
     for seed in 0..6 {

@@ -28,7 +28,7 @@ fn spec<'s>(rig: &Rig, filter: &'s DocBuf, sort: &'s DocBuf, limit: u64) -> Find
     FindSpec { sort: Some(sort.as_doc()), limit: Some(limit), ..rig.find_spec(filter) }
 }
 
-fn way(explained: &DocBuf) -> String {
+fn plan_name(explained: &DocBuf) -> String {
     let text = at(explained, "queryPlanner.winningPlan").to_string();
     let name = text.split("indexName: \"").nth(1).and_then(|rest| rest.split('"').next());
     name.unwrap_or("none").to_owned()
@@ -40,7 +40,7 @@ fn a_trial_finds_out_whether_the_order_or_the_filter_pays() {
     for (early, expected) in [(true, "sorted"), (false, "rare")] {
         let rig = filled(early);
         let explained = rig.explain(spec(&rig, &filter, &sort, 20));
-        assert_eq!(way(&explained), expected, "{}", explained.as_doc());
+        assert_eq!(plan_name(&explained), expected, "{}", explained.as_doc());
         let ValueRef::Array(tried) = at(&explained, "executionStats.allPlansExecution") else { panic!("no trial") };
         assert_eq!(tried.iter().count(), 2);
         assert!(at(&explained, "executionStats.allPlansExecution.0.score").to_string().starts_with('2'));
@@ -121,7 +121,7 @@ fn a_value_for_each_field_of_a_unique_index_needs_no_trial() {
     // There is none: by its estimate the index of the order alone would be as good.
     let filter = DocBuf::new().with("sorted", 7000i32).with("rare", 7i32).with("odd", 1i32);
     let explained = rig.explain(rig.find_spec(&filter));
-    assert_eq!(way(&explained), "odd,rare,sorted", "{}", explained.as_doc());
+    assert_eq!(plan_name(&explained), "odd,rare,sorted", "{}", explained.as_doc());
     assert_eq!(rig.run(&rig.find_spec(&filter)).len(), 0);
     assert_eq!(rig.database.plan_cache.stats(&rig.ns).len(), 0);
 }

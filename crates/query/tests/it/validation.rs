@@ -58,13 +58,13 @@ fn moderate_lets_what_was_wrong_stay_wrong() {
 #[test]
 fn a_warning_is_given_once_for_each_document() {
     let mut rig = validated("strict", "warn");
-    let (send, told) = std::sync::mpsc::channel();
+    let (send, reported) = std::sync::mpsc::channel();
     let send = std::sync::Mutex::new(send);
     rig.database.on_mismatch = Some(Box::new(move |namespace, info| {
         send.lock().unwrap().send(format!("{namespace} {}", at(info, "failingDocumentId"))).unwrap();
     }));
     rig.fill(&[number(1, 1), number(2, 9), number(3, 2)]);
-    assert_eq!(told.try_iter().collect::<Vec<_>>(), ["db.c 1", "db.c 3"]);
+    assert_eq!(reported.try_iter().collect::<Vec<_>>(), ["db.c 1", "db.c 3"]);
     let off = validated("off", "error");
     off.fill(&[number(1, 1)]);
 }

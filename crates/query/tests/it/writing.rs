@@ -30,9 +30,9 @@ fn one_document_or_all() {
     rig.check_valid();
 }
 
-/// An update that moves documents forward in the very index that finds them meets each of them once.
+/// An update that moves documents forward in the very index that finds them changes each of them once.
 #[test]
-fn no_document_is_met_twice() {
+fn no_document_is_updated_twice() {
     let rig = rig();
     numbers(&rig, 3000);
     rig.index("a");
@@ -159,7 +159,7 @@ fn concurrent_updates_of_one_document_all_count() {
     assert_eq!(rig.docs(), ["{ _id: 0, a: 0, n: 200 }"]);
 }
 
-/// Of clients that upsert the same document at once one inserts it.
+/// If several clients upsert one document at once, exactly one inserts it.
 #[test]
 fn concurrent_upserts_make_one_document() {
     let rig = Arc::new(rig());

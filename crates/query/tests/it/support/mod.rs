@@ -17,7 +17,7 @@ use arbor_txn::{Durability, Retention};
 pub struct Rig {
     pub database: Database,
     pub ns: Namespace,
-    /// What statements ask for; `None`: nothing.
+    /// Collation of the statements; `None`: they name none.
     pub collation: Option<Collation>,
 }
 
@@ -197,7 +197,7 @@ impl Rig {
         }
     }
 
-    /// How strings compare in its statements.
+    /// Returns the collation of its statements.
     pub fn effective_collation(&self) -> Collation {
         let own = || self.database.store.collection(&self.ns).map(|own| own.collation.clone()).unwrap_or_default();
         self.collation.clone().unwrap_or_else(own)
