@@ -1,6 +1,6 @@
 //! The hash of a value in a hashed index: the first 8 bytes, little-endian, of MD5 over the value's canonical form.
 //!
-//! | value | what is hashed, behind the seed 0 (4 bytes) |
+//! | value | what is hashed, after the seed 0 (4 bytes) |
 //! |---|---|
 //! | any | the canonical type (i32); below the top, the field's name with its NUL |
 //! | numbers | cut to a whole one, as i64: 2.3, 2 and NumberDecimal("2.9") hash alike, NaN as 0 |

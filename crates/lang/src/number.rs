@@ -1,4 +1,4 @@
-//! Numbers of any BSON type, asked of a value.
+//! Conversions of a value to numbers, for all BSON types.
 
 use arbor_bson::{Number, ValueRef};
 

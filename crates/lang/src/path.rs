@@ -72,7 +72,7 @@ impl Path {
         self.components.iter().zip(&other.components).all(|(a, b)| a.name == b.name)
     }
 
-    /// Visits what the path leads to in `doc` until `visit` answers true; answers whether it did.
+    /// Visits what the path leads to in `doc` until `visit` returns true; returns whether it did.
     ///
     /// A document on the way that lacks the next field gives one visit with no value, as does a scalar in the place of
     /// a document; an element of an array that is no document gives none.

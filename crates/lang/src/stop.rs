@@ -78,7 +78,7 @@ pub fn tick_for(bytes: usize) -> Result<()> {
     if before / TICKS_PER_CHECK == after / TICKS_PER_CHECK { Ok(()) } else { ask() }
 }
 
-/// As [`slice::sort_by`], and asks between its parts.
+/// Like [`slice::sort_by`], but runs the check between its parts.
 pub fn sort_by<T>(values: &mut [T], mut compare: impl FnMut(&T, &T) -> Ordering) -> Result<()> {
     const PART_LEN: usize = 4096;
     // a part is gone over about as often as it can be halved

@@ -128,7 +128,7 @@ impl Cursor {
         }
     }
 
-    /// From where a change stream is resumed so that nothing behind the last batch is missed.
+    /// Returns the position from which a resumed change stream misses nothing after the last batch.
     pub fn resume_token(&self) -> Option<DocBuf> {
         match &self.source {
             Source::Stream(stream) => Some(stream.resume_token()),
@@ -334,7 +334,7 @@ impl Filler {
         self.reservation.cover(REPLY_COPIES * bytes);
     }
 
-    /// Answers whether the source ended.
+    /// Returns true if the source ended.
     pub(crate) fn fill(&mut self, mut next: impl FnMut() -> Result<Option<DocBuf>>) -> Result<bool> {
         while self.docs.len() < self.limit.docs {
             let doc = match self.waiting.take() {

@@ -123,7 +123,7 @@ impl Database {
         }
     }
 
-    /// Waits until a commit is as durable as the client asked for. None: everything that was committed before the call is.
+    /// Waits until a commit is as durable as the client requested. None: everything that was committed before the call is.
     pub fn make_durable(&self, durability: Durability, commit: Option<Position>) -> Result<()> {
         match durability {
             Durability::Applied => Ok(()),

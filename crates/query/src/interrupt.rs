@@ -1,4 +1,4 @@
-//! Stopping work that takes too long or is killed. Every loop that may run long asks [`Interrupt::check`] now and then.
+//! Stopping work that takes too long or is killed. Every loop that may run long calls [`Interrupt::check`] periodically.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! From a statement to its documents: planner, executor, write statements, pipelines, cursors, explain.
 //!
-//! `command` builds a spec and calls one function; the answer is a [`Cursor`] or an outcome that it formats.
+//! `command` builds a spec and calls one function; the result is a [`Cursor`] or an outcome that it formats.
 //!
 //! | module | holds |
 //! |---|---|
@@ -18,7 +18,7 @@
 //! | `aggregate` | pipelines |
 //! | `tail` | tailable cursors |
 //! | [`oplog`], [`stream`] | `local.oplog.rs`, change streams |
-//! | [`feed`] | what was committed last, for those who follow it |
+//! | [`feed`] | committed records, for their followers |
 //! | `time_series` | statements that write into time series |
 //! | `validator` | what a collection says about its documents, and why one does not fit |
 //! | `view` | statements over views become pipelines |

@@ -52,7 +52,7 @@ pub struct DeleteOutcome {
 
 #[derive(Clone, Debug, Default)]
 pub struct FindAndModifyOutcome {
-    /// The document before or after the change, projected; None: nothing to answer (`value: null`).
+    /// The document before or after the change, projected; None: nothing to return (`value: null`).
     pub value: Option<DocBuf>,
     /// Documents found or upserted (0 or 1).
     pub n: u64,

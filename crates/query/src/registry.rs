@@ -92,7 +92,7 @@ pub struct CursorInfo {
 }
 
 impl CursorRegistry {
-    /// Answers the cursor's id, never 0.
+    /// Registers a cursor; returns its id, never 0.
     pub fn insert(&self, mut cursor: Cursor, options: CursorOptions) -> i64 {
         let entry = Entry {
             namespace: cursor.namespace().clone(),
@@ -175,7 +175,7 @@ impl CursorRegistry {
         })
     }
 
-    /// Closes idle cursors; the server calls it now and then. Answers how many.
+    /// Closes idle cursors; the server calls it periodically. Returns how many.
     pub fn reap(&self, now: Instant, timeout: Duration) -> usize {
         self.kill_where(|entry| {
             let idle = now.saturating_duration_since(entry.last_used);

@@ -76,7 +76,7 @@ impl StatementNumbers<'_> {
     }
 
     /// Those of the statements from `first` on.
-    pub fn behind(self, first: usize) -> Self {
+    pub fn starting_at(self, first: usize) -> Self {
         match self {
             StatementNumbers::From(number) => StatementNumbers::From(number.saturating_add(first as i32)),
             StatementNumbers::Listed(numbers) => StatementNumbers::Listed(numbers.get(first..).unwrap_or_default()),
@@ -132,8 +132,8 @@ impl<'a> Scope<'a> {
         matches!(self.place, Place::Now)
     }
 
-    /// Statements that the journal knows are answered and not run; what the others do is recorded there, in the transaction
-    /// that does it. They are numbered from 0 on.
+    /// Statements whose outcome is in the journal are not run again; the outcomes of the others are recorded there, each in the
+    /// transaction of its statement. They are numbered from 0 on.
     pub fn retryable(self, journal: &'a dyn StatementJournal) -> Scope<'a> {
         Scope { retries: Some(Retries { journal, numbers: StatementNumbers::From(0) }), ..self }
     }
@@ -146,7 +146,7 @@ impl<'a> Scope<'a> {
     /// The statements are those of the command from `first` on.
     pub fn from_statement(self, first: usize) -> Scope<'a> {
         Scope {
-            retries: self.retries.map(|retries| Retries { numbers: retries.numbers.behind(first), ..retries }),
+            retries: self.retries.map(|retries| Retries { numbers: retries.numbers.starting_at(first), ..retries }),
             ..self
         }
     }
@@ -248,7 +248,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The end of a statement that changes something: what it committed is as durable as the client asked for.
+    /// The end of a statement that changes something: what it committed is as durable as the client requested.
     pub(crate) fn make_durable(&self, durability: Durability) -> Result<()> {
         match self.place {
             Place::Now | Place::At(_) => {

@@ -58,8 +58,8 @@ impl Scope<'_> {
         Source::of(&self.store, namespace)
     }
 
-    /// Returns what is behind a name other than a collection's, as a view.
-    pub(crate) fn view_behind(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {
+    /// Resolves a name other than a collection's as a view.
+    pub(crate) fn resolved_view(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {
         self.source(namespace).as_view(&self.store, namespace)
     }
 }

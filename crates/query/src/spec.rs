@@ -34,7 +34,7 @@ pub struct FindSpec<'a> {
     pub let_variables: Option<Doc<'a>>,
     /// Adds `{ $recordId: .. }` to each document: the key of the record.
     pub show_record_id: bool,
-    /// Answers the index keys in place of the documents.
+    /// Returns the index keys in place of the documents.
     pub return_key: bool,
     /// A cursor over a capped collection continues with documents that are inserted later.
     pub tailable: bool,
@@ -195,7 +195,7 @@ pub enum Change<'a> {
     Update {
         update: ValueRef<'a>,
         upsert: bool,
-        /// Answers the document after the update.
+        /// Returns the document after the update.
         return_new: bool,
         array_filters: Vec<Doc<'a>>,
     },

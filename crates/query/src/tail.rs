@@ -25,9 +25,9 @@ pub struct Tail {
     namespace: Namespace,
     uuid: Uuid,
     query: Query,
-    /// Documents still to be passed over.
+    /// Documents still to be skipped.
     skip: u64,
-    /// Documents still to be answered; None: any number.
+    /// Documents still to be returned; None: any number.
     left: Option<u64>,
     /// Position of the last document. None: there was none.
     after: Option<Vec<u8>>,
@@ -75,7 +75,7 @@ fn check(collection: &Collection, spec: &FindSpec<'_>) -> Result<()> {
 }
 
 impl Tail {
-    /// Answers whether nothing can follow: a tail that began over an empty collection, or reached its limit, is dead.
+    /// Returns true if nothing can follow: a tail that began over an empty collection, or reached its limit, is dead.
     pub(crate) fn fill(&mut self, filler: &mut Filler, interrupt: &Interrupt) -> Result<bool> {
         let interrupt = interrupt.without_deadline();
         let until = self.patience.filter(|_| self.started).map(|patience| Instant::now() + patience);

@@ -1,4 +1,4 @@
-//! Statements over views: the name is followed to the collection behind it, and the statement becomes a pipeline there.
+//! Statements over views: the name is resolved to the underlying collection, and the statement becomes a pipeline there.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{AggregateSpec, CountSpec, DistinctSpec, Error, ExplainSpec, FindSpec
 
 /// A view with all views below it.
 pub struct ResolvedView {
-    /// The collection behind it, which need not exist.
+    /// The underlying collection, which need not exist.
     pub namespace: Namespace,
     /// The stages of all views on the way, the innermost first.
     pub stages: ArrayBuf,
@@ -28,7 +28,7 @@ impl ResolvedView {
         ResolvedView { namespace: namespace.clone(), stages: ArrayBuf::new(), collation: Collation::simple() }
     }
 
-    /// Follows a view to the collection behind it.
+    /// Resolves a view to its underlying collection.
     pub fn of(store: &Store, mut view: Arc<ViewDefinition>) -> Result<ResolvedView> {
         let collation = view.collation.clone();
         let mut on_way = Vec::new();
@@ -96,7 +96,7 @@ impl ResolvedView {
         self.followed_by(stages.iter().map(ValueRef::from))
     }
 
-    /// The documents whose values are asked for.
+    /// Returns stages for the documents whose values are requested.
     pub fn distinct_stages(&self, spec: &DistinctSpec<'_>) -> ArrayBuf {
         self.followed_by([&stage("$match", spec.query)].map(ValueRef::from))
     }
@@ -114,7 +114,7 @@ impl ResolvedView {
         }
     }
 
-    /// A pipeline over the collection behind the view.
+    /// Returns a pipeline over the underlying collection.
     pub fn spec<'s>(&self, pipeline: &'s ArrayBuf) -> AggregateSpec<'s> {
         AggregateSpec {
             namespace: self.namespace.clone(),

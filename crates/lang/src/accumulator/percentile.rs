@@ -1,7 +1,7 @@
 //! `$percentile`: `{ input, p: [0.5, ..], method: "approximate" }`, and `$median`, which is the one of 0.5: the least
 //! number that so great a share of the numbers do not exceed. Other values do not count; null without any number.
 //!
-//! All numbers are kept as doubles (8 bytes each), so the answers are exact where MongoDB's may be near.
+//! All numbers are kept as doubles (8 bytes each), so the results are exact where MongoDB's may be approximate.
 
 use arbor_bson::{ArrayBuf, Doc, Number, Value, ValueRef};
 
@@ -16,7 +16,7 @@ pub struct Percentile {
 }
 
 impl Percentile {
-    /// The input and what is asked of it.
+    /// Parses the input and the percentiles.
     pub fn parse(name: &str, operand: ValueRef, context: &Context) -> Result<(Expression, Percentile)> {
         let (input, percentile) = Percentile::read(name, operand, context)?;
         Ok((Expression::parse(input, context)?, percentile))
@@ -62,7 +62,7 @@ impl Percentile {
         Box::new(Numbers { percentile: self.clone(), numbers: Vec::new() })
     }
 
-    /// The answer for these numbers, in any order.
+    /// Returns the result for these numbers, in any order.
     pub fn of(&self, mut numbers: Vec<f64>) -> Value {
         numbers.sort_unstable_by(f64::total_cmp);
         self.at_ranks(numbers.len(), |rank| numbers.get(rank).copied())

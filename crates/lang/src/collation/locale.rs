@@ -1,4 +1,4 @@
-//! Names of locales as MongoDB has them, `de_AT@collation=phonebook`, and the tailorings behind them.
+//! Names of locales as MongoDB has them, `de_AT@collation=phonebook`, and their tailorings.
 
 use arbor_bson::Doc;
 

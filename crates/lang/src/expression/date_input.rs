@@ -1,4 +1,4 @@
-//! The date and the time zone that date operators are given, and the operators that answer one part of a date.
+//! The date and the time zone of date operators, and the operators that return one part of a date.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ pub fn zone_of(operator: &str, zone: Option<&Expression>, environment: &Environm
     }
 }
 
-/// An operator that answers one part of a date, null for null.
+/// An operator that returns one part of a date, null for null.
 struct DatePart {
     input: DateInput,
     part: fn(&Zoned) -> Value,

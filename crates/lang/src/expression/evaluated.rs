@@ -66,7 +66,7 @@ impl<'a> Evaluated<'a> {
         self.into_value().map_or(Evaluated::Missing, Evaluated::Owned)
     }
 
-    /// Missing, null or undefined: what most operators answer with null.
+    /// Returns true for missing, null and undefined, for which most operators return null.
     pub fn is_nullish(&self) -> bool {
         matches!(self.get(), None | Some(ValueRef::Null | ValueRef::Undefined))
     }

@@ -10,7 +10,7 @@ use crate::Context;
 use crate::notation::{read, show};
 use arbor_bson::{Doc, Value, ValueRef};
 
-/// Runs the example lines of a text; answers how many there were and what went wrong.
+/// Runs the example lines of a text; returns how many there were and what failed.
 pub fn run(text: &str) -> (usize, Vec<String>) {
     let lines = text.lines().map(str::trim).filter(|line| line.contains(" => "));
     let results: Vec<_> = lines.map(check).collect();

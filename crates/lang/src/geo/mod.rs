@@ -15,7 +15,7 @@
 //! G2: a cover holds the leaf cell of every point of its region, also of points on an edge of a cell: cells
 //! count as larger by [`cell::MARGIN`]. So two geometries that intersect have covers of which one cell contains another.
 //! G3: the sides of an edge are computed with plain doubles. That is enough, since callers have excluded points on the
-//! boundary (G1), and since one vertex is asked once for both of its edges.
+//! boundary (G1), and since one vertex is tested once for both of its edges.
 
 mod arc;
 mod cap;

@@ -1,4 +1,4 @@
-//! Table-style checks: schema, value, answer.
+//! Table-style checks: schema, value, result.
 
 use super::*;
 use crate::notation::{doc, read, show};

@@ -36,7 +36,7 @@ impl In {
 
     /// A list of plain values, in any order.
     pub fn of_values(path: Path, mut values: Vec<Value>, collation: &Collation) -> In {
-        // cut short when the statement is to stop, as the loop of who asks is
+        // cut short when the statement is to stop, as the caller's loop is
         let _sorted = sort_by(&mut values, |a, b| collation.compare(a.as_ref(), b.as_ref()));
         In::of_sorted(path, values, collation)
     }

@@ -1,4 +1,4 @@
-//! Table-style checks of all operators: filter, document, expected answer.
+//! Table-style checks of all operators: filter, document, expected result.
 
 use super::*;
 use crate::notation::{doc, read};

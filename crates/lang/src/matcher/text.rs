@@ -42,7 +42,7 @@ pub fn index_required() -> Error {
     Error::new(Code::INDEX_NOT_FOUND, "text index required for $text query")
 }
 
-/// One `$text` at most, and none where its opposite is asked for.
+/// Checks that there is at most one `$text`, and none under a negation.
 pub(super) fn check(root: &Node, has_text: bool) -> Result<()> {
     if !has_text {
         return Ok(());

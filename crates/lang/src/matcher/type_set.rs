@@ -34,7 +34,7 @@ const TYPES: [(Type, i32, &str); 21] = [
     (Type::MaxKey, 127, "maxKey"),
 ];
 
-/// The alias of a type, as `$type` (the expression) answers it.
+/// The alias of a type, as `$type` (the expression) returns it.
 pub fn alias(ty: Type) -> &'static str {
     TYPES.iter().find(|(known, ..)| *known == ty).map_or("missing", |(_, _, alias)| alias)
 }

@@ -48,7 +48,7 @@ fn check_name(name: &str) -> Result<()> {
 pub struct FieldStates(Vec<Box<dyn State>>);
 
 impl FieldStates {
-    /// Feeds a document; answers by how much the memory held grew and shrank.
+    /// Feeds a document; returns the memory held after it and before it.
     pub fn add<'d>(&mut self, fields: &Fields, input: impl Into<Input<'d>>) -> Result<(usize, usize)> {
         let input = input.into();
         let (mut before, mut after) = (0, 0);

@@ -154,7 +154,7 @@ impl Filling {
         }
     }
 
-    /// Closes the current bucket; `next` is the first value behind it.
+    /// Closes the current bucket; `next` is the first value after it.
     fn close(&mut self, next: Option<ValueRef>) {
         let Some(bucket) = self.current.take() else { return };
         let max = match (self.stage.granularity, next) {

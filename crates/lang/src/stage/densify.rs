@@ -155,7 +155,7 @@ fn require<'v>(of: &str, spec: Doc<'v>, name: &str) -> Result<ValueRef<'v>> {
 }
 
 impl Densify {
-    /// The place that many steps behind another one.
+    /// Returns the place that many steps after another one.
     fn point(&self, base: Place, steps: i64) -> Result<Place> {
         match (base, self.unit) {
             (Place::Date(millis), Some(unit)) => {

@@ -13,7 +13,7 @@ pub trait FlowStage: std::fmt::Debug + Send + Sync {
     fn start(&self) -> Box<dyn Flow>;
 }
 
-/// One run of such a stage. Call `next` until it answers none, then feed, and so on; `end` after the last document.
+/// One run of such a stage. Call `next` until it returns none, then feed, and so on; `end` after the last document.
 pub trait Flow: Send {
     /// Says how many documents will come, where the stage below knows it (a sort does).
     fn expect(&mut self, _documents: u64) {}

@@ -148,7 +148,7 @@ impl FlowStage for SetWindowFields {
 /// One partition after the other.
 struct Partitions {
     stage: SetWindowFields,
-    /// Rows that are kept behind the current one. None: all.
+    /// Rows that are kept before the current one. None: all.
     look_back: Option<usize>,
     rows: Rows,
     key: Vec<u8>,

@@ -76,7 +76,7 @@ fn documents_of(pipeline: &ArrayBuf, context: &Context) -> Option<Result<(Vec<Do
     Some(documents::parse(spec, context).map(|documents| (documents, rest)))
 }
 
-/// Answers what went wrong.
+/// Returns what failed.
 pub fn try_line(line: &str) -> std::result::Result<(), String> {
     let (pipeline, rest) = read(line);
     let Value::Array(pipeline) = pipeline else { panic!("{line}") };

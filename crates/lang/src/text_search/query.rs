@@ -106,7 +106,7 @@ fn plain<'s>(text: &'s str, found: &mut Vec<Piece<'s>>) {
     for chunk in text.split_whitespace().take_while(|_| stop::tick().is_ok()) {
         match chunk.strip_prefix('-') {
             Some(negated) => {
-                // only the first word behind the hyphen
+                // only the first word after the hyphen
                 let negated = negated.trim_start_matches('-');
                 let end = negated.find('-').unwrap_or(negated.len());
                 let (first, others) = negated.split_at(end);

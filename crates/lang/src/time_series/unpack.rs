@@ -48,7 +48,7 @@ impl Unpack {
     }
 
     /// Pushes the measurements; what is no bucket has none.
-    /// Errors: a bucket that somebody else made, whose measurements are far larger than it.
+    /// Errors: a foreign bucket whose measurements are far larger than the bucket itself.
     pub fn apply(&self, bucket: Doc<'_>, out: &mut Vec<DocBuf>) -> Result<()> {
         let Some(ValueRef::Document(data)) = bucket.get("data") else { return Ok(()) };
         let Some(ValueRef::Document(times)) = data.get(&self.time_field) else { return Ok(()) };

@@ -113,7 +113,7 @@ impl<'a> Run<'a> {
         Ok(position.to_string().into())
     }
 
-    /// Applies the trees to one field (or position) of `slot`; answers whether that changed.
+    /// Applies the trees to one field (or position) of `slot`; returns true if that changed.
     fn field(&mut self, name: Cow<'a, str>, trees: &Group<'a>, slot: &mut Slot<'a>) -> Result<bool> {
         if !slot.is_document() && !slot.is_array() {
             return self.blocked(&name, trees, slot);

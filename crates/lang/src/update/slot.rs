@@ -58,7 +58,7 @@ impl<'a> Fields<'a> {
         self.fields.get_mut(at).map(|field| &mut field.value)
     }
 
-    /// Adds a field behind the others; returns its place.
+    /// Appends a field; returns its position.
     pub(super) fn push(&mut self, name: Cow<'a, str>, value: Slot<'a>) -> usize {
         let at = self.fields.len();
         if let Some(places) = &mut self.places {

@@ -92,7 +92,7 @@ impl Bounds {
 
     /// Returns how many rows back the last row of the window is, and the first one (none: at the begin). None: the window may
     /// extend past its row, or peers of the row may belong to it.
-    pub fn behind(&self) -> Option<(usize, Option<usize>)> {
+    pub fn rows_back(&self) -> Option<(usize, Option<usize>)> {
         match self {
             Bounds::Documents(low, Some(high)) if *high <= 0 => {
                 Some((high.unsigned_abs() as usize, low.map(|low| low.unsigned_abs() as usize)))
@@ -151,7 +151,7 @@ fn check_order(wrong: bool, bounds: ValueRef) -> Result<()> {
 pub struct Window {
     bounds: Bounds,
     low: usize,
-    /// Behind the last row.
+    /// After the last row.
     high: usize,
 }
 

@@ -33,7 +33,7 @@ impl WindowFunction for Covariance {
     }
 
     fn look_back(&self) -> Option<usize> {
-        self.bounds.behind().map(|(last, _)| last)
+        self.bounds.rows_back().map(|(last, _)| last)
     }
 }
 

@@ -67,7 +67,7 @@ impl WindowFunction for Derivative {
     }
 
     fn look_back(&self) -> Option<usize> {
-        self.bounds.behind().and_then(|(_, first)| first)
+        self.bounds.rows_back().and_then(|(_, first)| first)
     }
 }
 

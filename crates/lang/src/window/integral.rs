@@ -29,7 +29,7 @@ impl WindowFunction for Integral {
     }
 
     fn look_back(&self) -> Option<usize> {
-        self.bounds.behind().map(|(last, _)| last + 1)
+        self.bounds.rows_back().map(|(last, _)| last + 1)
     }
 }
 

@@ -7,7 +7,7 @@
 //! | `sliding.rs` | accumulators over windows that move |
 //! | the others | the functions, one file each |
 //!
-//! W1: a [`Column`] is asked for its rows in order, each once, so windows only move forward.
+//! W1: a [`Column`] computes its rows in order, each once, so windows only move forward.
 
 mod bounds;
 mod covariance;

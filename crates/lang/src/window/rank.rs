@@ -1,5 +1,5 @@
 //! `$rank`, `$denseRank`, `$documentNumber`: `{}`; the place of a row in its partition. Rows that sort alike have the same
-//! rank; behind them `$rank` leaves a gap and `$denseRank` does not.
+//! rank; after them `$rank` leaves a gap and `$denseRank` does not.
 
 use std::sync::Arc;
 

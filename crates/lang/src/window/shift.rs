@@ -1,4 +1,4 @@
-//! `$shift`: `{ output, by, default }`; the value of the row that many places behind this one, or before.
+//! `$shift`: `{ output, by, default }`; the value of the row that many places after this one, or before.
 
 use std::sync::Arc;
 

@@ -208,7 +208,7 @@ fn shaped(random: &mut Random) -> DocBuf {
     }
 }
 
-/// Answers how many documents came out.
+/// Returns how many documents came out.
 fn run_flow(stage: &dyn FlowStage, input: &[DocBuf]) -> Result<usize, arbor_lang::Error> {
     let (mut flow, mut count) = (stage.start(), 0);
     flow.expect(input.len() as u64);

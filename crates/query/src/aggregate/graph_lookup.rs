@@ -3,7 +3,7 @@
 //! `{ $graphLookup: { from, startWith: <expression>, connectFromField, connectToField, as, maxDepth, depthField,
 //! restrictSearchWithMatch } }`. Each step is one query for all values that the step before found first, an `$in`
 //! on `connectToField`, so that an index there is used. A document is found once, however many paths lead to it, and a
-//! value is asked for once, so cycles end. The other collection is read in the snapshot of the whole pipeline.
+//! value is queried once, so cycles end. The other collection is read in the snapshot of the whole pipeline.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct GraphLookup {
     connect_from: Path,
     connect_to: Path,
     into: Path,
-    /// Steps behind the first one.
+    /// Steps after the first one.
     max_depth: u64,
     depth_field: Option<Path>,
     restriction: Filter,
@@ -159,16 +159,16 @@ struct Reached {
     found: ArrayBuf,
     /// Keys of the documents found.
     documents: HashSet<Vec<u8>>,
-    /// Keys of the values that were asked for, or will be.
+    /// Keys of the values that were queried, or will be.
     values: HashSet<Vec<u8>>,
-    /// Values to be asked for in the next step, with their keys.
+    /// Values to query in the next step, with their keys.
     ahead: Vec<(Vec<u8>, Value)>,
     bytes: usize,
     allowance: Allowance,
     collation: Collation,
 }
 
-/// Values that one query asks for.
+/// Maximum number of values in one query.
 const STEP_VALUES_MAX: usize = 10_000;
 
 /// Memory of a value in addition to its bytes: places in a table and in a list that may be half empty, and three allocations.

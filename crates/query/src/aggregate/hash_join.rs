@@ -1,7 +1,7 @@
 //! `$lookup` without an index: the other collection is read once, into memory, and its documents are found by a hash of
 //! the foreign field's values.
 //!
-//! The table only proposes: each document that it finds is asked the same filter that a scan would ask, so that missing
+//! The table only finds candidates: each is checked by the same filter that a scan would use, so that missing
 //! fields, arrays and numbers of several types are equal exactly when they are for a query.
 
 use std::collections::HashMap;
@@ -50,7 +50,7 @@ impl HashJoin {
         Ok(Some(HashJoin { documents, places, collation: collation.clone(), _allowance: allowance }))
     }
 
-    /// The documents that match, in the order of the collection. Requires that `filter` asks for one of `values`. None:
+    /// The documents that match, in the order of the collection. Requires that `filter` selects one of `values`. None:
     /// they are more than `bytes_max`.
     pub fn find(&self, filter: &Filter, values: &[Value], bytes_max: usize) -> Result<Option<ArrayBuf>> {
         let found = values.iter().filter_map(|value| self.places.get(&key(Some(value.as_ref()), &self.collation)));

@@ -162,7 +162,7 @@ impl Merge {
         }
     }
 
-    /// Answers how many documents were written, and why the next one was not.
+    /// Returns how many documents were written, and why the next one was not.
     fn write_group(
         &self,
         scope: &Scope<'_>,

@@ -118,8 +118,8 @@ pub fn start(
     Ok(RunningPlan { view, collection, root, slots: slots.count() })
 }
 
-/// A pipeline over documents that the caller has: what a stage that asks the server (`$currentOp`, `$collStats`) found.
-/// `spec.pipeline` holds the stages behind that one.
+/// A pipeline over documents of the caller: the output of a stage about the server (`$currentOp`, `$collStats`).
+/// `spec.pipeline` holds the stages after that one.
 pub fn aggregate_documents(
     scope: &Scope<'_>,
     spec: &AggregateSpec<'_>,
@@ -135,7 +135,7 @@ pub fn aggregate_documents(
     written(scope, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
 }
 
-/// Writes the documents where the pipeline says so; then there are none to answer.
+/// Writes the documents where the pipeline says so; then there are none to return.
 pub fn written(
     scope: &Scope<'_>,
     spec: &AggregateSpec<'_>,

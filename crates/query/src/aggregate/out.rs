@@ -1,7 +1,7 @@
 //! `$out`: the documents of a pipeline become a collection, in the place of the one that was there.
 //!
 //! `{ $out: "c" }` or `{ $out: { db: "d", coll: "c" } }`. They are written to a collection of another name, with the
-//! options and the indexes of the old one, which then takes its name in one step: who reads sees the old documents or
+//! options and the indexes of the old one, which then takes its name in one step: readers see the old documents or
 //! the new ones, and an error leaves the old ones. What a crash leaves is dropped at the next start.
 
 use arbor_bson::ValueRef;

@@ -108,7 +108,7 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// With one more `$match` behind all stages.
+    /// Adds a `$match` after all stages.
     pub fn filtered(mut self, filter: Filter) -> Pipeline {
         if !filter.matches_everything() {
             self.steps.push_back(Step::Pure(Stage::Match(filter)));
@@ -243,7 +243,7 @@ impl Pipeline {
     }
 }
 
-/// Rows that a sort has to keep for the `$skip`s and the `$limit` right behind it.
+/// Returns the number of rows that a sort has to keep for the `$skip`s and the `$limit` right after it.
 fn sort_limit(behind: &VecDeque<Step>) -> Option<u64> {
     let mut skipped = 0u64;
     for step in behind {

@@ -8,7 +8,7 @@ use arbor_lang::{Filter, Stage};
 use super::step::Step;
 use crate::plan::{Query, conjuncts};
 
-/// Moves stages from the front of `steps` into the query; answers how many.
+/// Moves stages from the front of `steps` into the query; returns how many.
 pub fn push_down(steps: &mut VecDeque<Step>, query: &mut Query) -> usize {
     let mut taken = 0;
     while let Some(Step::Pure(stage)) = steps.front() {
@@ -45,7 +45,7 @@ fn narrow_buckets(steps: &mut VecDeque<Step>, query: &mut Query) {
     }
 }
 
-/// Answers whether the query does the stage now.
+/// Returns true if the query now does the stage.
 fn take(stage: &Stage, query: &mut Query) -> bool {
     let unlimited = query.skip == 0 && query.limit.is_none();
     match stage {

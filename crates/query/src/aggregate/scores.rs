@@ -8,7 +8,7 @@ use super::step::{Step, only_field};
 use crate::plan::score_required;
 use crate::{Error, Result};
 
-/// Stages behind which nothing is known of the documents in front of them.
+/// Stages whose output does not carry the metadata of their input.
 const FORGETFUL: &[&str] = &["$bucket", "$bucketAuto", "$count", "$facet", "$group", "$sortByCount"];
 
 /// Refuses `$text` in any stage, or in any but the first.

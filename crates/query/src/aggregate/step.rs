@@ -19,7 +19,7 @@ pub enum Step {
     UnionWith(Box<Inner>),
     Facet(Facet),
     GraphLookup(Box<GraphLookup>),
-    /// Buckets of a time series become measurements; with the number of `$match`es behind it that have narrowed the query.
+    /// Buckets of a time series become measurements; with the number of `$match`es after it that have narrowed the query.
     Unpack(Unpack, usize),
 }
 

@@ -1,4 +1,4 @@
-//! `$unionWith`: behind the documents of the pipeline those of another one.
+//! `$unionWith`: the documents of the pipeline, then those of another one.
 //!
 //! `{ $unionWith: "other" }`, `{ $unionWith: { coll: "other", pipeline: [..] } }`, or without `coll` over the documents
 //! of a `$documents` stage. Both are read in the snapshot of the whole pipeline.

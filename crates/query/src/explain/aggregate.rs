@@ -64,7 +64,7 @@ fn operators_of(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, stage: Doc<
     Ok(Step::parse_all(alone.as_array(), &around)?.len())
 }
 
-/// Runs the pipeline; answers what each operator above the query did, the first one first. Nothing is written.
+/// Runs the pipeline; returns the statistics of each operator above the query, the first one first. Nothing is written.
 fn executed(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, pipeline: &Pipeline) -> Result<Vec<DocBuf>> {
     let steps = pipeline.steps();
     let RunningPlan { view, collection, mut root, slots } =

@@ -28,7 +28,7 @@ pub fn explain(
     interrupt: &Interrupt,
 ) -> Result<DocBuf> {
     let explainer = Explainer { scope, verbosity, interrupt };
-    if let Some(view) = scope.view_behind(spec.namespace())? {
+    if let Some(view) = scope.resolved_view(spec.namespace())? {
         let stages = view.explained_stages(spec)?;
         return aggregate::explain(&explainer, &view.spec(&stages));
     }

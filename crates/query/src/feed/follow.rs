@@ -10,7 +10,7 @@ use crate::Result;
 
 pub struct Follow {
     subscription: Subscription,
-    /// Behind everything that was handed out.
+    /// After everything that was handed out.
     position: Position,
     /// The time of the last record before the position.
     time: u64,
@@ -24,7 +24,7 @@ pub struct Follow {
 /// Outcome of one step of a follower.
 pub enum Next {
     Record(Arc<Arrival>),
-    /// A record that is of no interest was passed over; more may follow.
+    /// A record that is of no interest was skipped; more may follow.
     Passed,
     /// Nothing, now.
     Nothing,

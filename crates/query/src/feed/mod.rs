@@ -139,7 +139,7 @@ impl Feed {
         waiters.iter().for_each(|waiter| waiter.interrupt());
     }
 
-    /// Behind all that is committed now, and the time of the last record of it.
+    /// Returns the position after the last commit, and the time of its record.
     pub fn now(&self) -> Result<(Position, u64)> {
         let next = self.readable_end()?;
         let last = self.transactions.history(Position(next.0 - 1)).read()?;
@@ -147,7 +147,7 @@ impl Feed {
         Ok((next, if time > 0 || next == Position(1) { time } else { self.transactions.time() }))
     }
 
-    /// Behind all that is committed now, once the history shows it.
+    /// Returns the position after the last commit, once the history shows it.
     pub fn readable_end(&self) -> Result<Position> {
         let published = self.transactions.read()?.position();
         if published > Position::default() {
@@ -183,14 +183,14 @@ impl Feed {
         }
     }
 
-    /// Nothing is read any more; what is asked for later is read from the log.
+    /// Stops reading; later requests are served from the log.
     fn deactivate(state: &mut State) {
         state.active = false;
         state.kept.clear();
         state.kept_bytes = 0;
     }
 
-    /// Blocks until the feed is to read; answers from where. None: it is stopped.
+    /// Blocks until the feed is to read; returns the start position. None: it is stopped.
     fn wait_for_subscriber(&self) -> Option<Position> {
         let mut state = self.lock();
         while !state.stopped && !state.active {
@@ -220,7 +220,7 @@ impl Feed {
         }
     }
 
-    /// Answers whether the thread has nothing to do any more.
+    /// Returns true if the thread has nothing to do any more.
     fn rest(&self) -> bool {
         let mut state = self.lock();
         if state.subscribers.is_empty() {

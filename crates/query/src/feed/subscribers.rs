@@ -1,4 +1,4 @@
-//! The subscribers by what interests them: a record asks only for those whom it may concern.
+//! The subscribers by interest: a record is matched only with those that it may concern.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Rows that are there already: what a stage that asks the server has found.
+//! Rows that exist already: the output of a stage about the server.
 
 use std::vec::IntoIter;
 

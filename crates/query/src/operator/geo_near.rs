@@ -33,7 +33,7 @@ pub struct GeoNear {
     slot: Slot,
     access: Box<NearAccess>,
     filter: Option<Filter>,
-    /// Everything nearer was answered.
+    /// Everything nearer was returned.
     done: f64,
     width: f64,
     ended: bool,

@@ -50,7 +50,7 @@ impl GroupRows {
         }
     }
 
-    /// Answers what the results come from.
+    /// Reads the input; returns the state that yields the results.
     fn collect(&mut self, run: &mut Run<'_>) -> Result<State> {
         let State::Collecting(groups) = &mut self.state else { return Err(Error::internal("$group has ended")) };
         let mut sorter: Option<Sorter> = None;

@@ -18,7 +18,7 @@ pub struct IndexScan {
     access: IndexAccess,
     walk: Walk,
     bounds: Bounds,
-    /// Documents answered so far, when one may have several keys inside the bounds.
+    /// Documents returned so far, when one may have several keys inside the bounds.
     seen: Option<HashSet<Vec<u8>>>,
     /// Target of the next step, if it is not the next entry.
     skip: Option<Vec<u8>>,
@@ -67,7 +67,7 @@ impl IndexScan {
         &self.access
     }
 
-    /// To the next entry; answers whether there is one.
+    /// Moves to the next entry; returns false if there is none.
     pub fn advance(&mut self, run: &mut Run<'_>) -> Result<bool> {
         while self.advance_to_key(run)? {
             let Some(seen) = &mut self.seen else { return Ok(self.found(true)) };
@@ -102,7 +102,7 @@ impl IndexScan {
                 Bounds::Range(span) => in_range(span, entry.position(), backward),
                 Bounds::Components { bounds, .. } => bounds.check(entry.position(), backward),
             };
-            // COMPAT: the key behind the end of a plain range is not counted, since MongoDB stops the cursor before it
+            // COMPAT: the key after the end of a plain range is not counted, since MongoDB stops the cursor before it
             if !matches!((&verdict, &self.bounds), (Verdict::Done, Bounds::Range(_))) {
                 self.keys_examined += 1;
                 run.examined.keys += 1;

@@ -10,7 +10,7 @@ use crate::Result;
 
 pub struct Known {
     input: Box<dyn Operator>,
-    /// The order whose values are asked for.
+    /// The order whose values are requested.
     sort: Option<SortPattern>,
     record_id: bool,
 }

@@ -92,7 +92,7 @@ pub trait Operator: Send {
     /// Saves the position to continue from; called before a run ends early.
     fn suspend(&mut self, run: &mut Run<'_>);
 
-    /// Known to have no more rows without being asked for one.
+    /// Returns true if it is known to have no more rows, without a call of `next`.
     fn is_done(&self) -> bool {
         false
     }

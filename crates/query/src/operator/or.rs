@@ -1,4 +1,4 @@
-//! Union of inputs; a document that several of them find is answered once.
+//! Union of inputs; a document that several of them find is returned once.
 
 use std::collections::HashSet;
 

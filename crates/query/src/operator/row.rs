@@ -48,7 +48,7 @@ impl Row {
         size_of::<Row>() + self.document.as_bytes().len() + self.id_key.len() + metadata
     }
 
-    /// As it is kept on disk: the record's key and the metadata, each behind its length (u32, little-endian), then the
+    /// As it is kept on disk: the record's key and the metadata, each after its length (u32, little-endian), then the
     /// document. No metadata has length 0.
     pub fn encode(&self) -> Vec<u8> {
         let metadata = self.metadata.as_ref().map_or(&[][..], |metadata| metadata.as_bytes());

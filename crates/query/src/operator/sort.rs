@@ -165,7 +165,7 @@ struct Best {
 }
 
 impl Best {
-    /// Answers the entry that had to go.
+    /// Returns the entry that had to go.
     fn add(&mut self, entry: Entry) -> Option<Entry> {
         if self.limit == usize::MAX {
             self.all.push(entry);

@@ -23,7 +23,7 @@ pub struct SortMerge {
     heads: BinaryHeap<Reverse<(Vec<u8>, usize)>>,
     /// The input with the entry that was returned last.
     current: Option<usize>,
-    /// Documents answered so far, when several inputs may find one.
+    /// Documents returned so far, when several inputs may find one.
     seen: Option<HashSet<Vec<u8>>>,
     dropped: u64,
     tally: Tally,

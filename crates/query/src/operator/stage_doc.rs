@@ -19,7 +19,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts one answer of `next` and passes it on.
+    /// Counts one result of `next` and passes it on.
     pub fn answer<T>(&mut self, row: Option<T>) -> Option<T> {
         self.works += 1;
         match row.is_some() {
@@ -105,7 +105,7 @@ impl StageDoc {
     }
 }
 
-/// A count as the smallest integer type that holds it, as MongoDB answers counts.
+/// A count as the smallest integer type that holds it, as MongoDB returns counts.
 pub fn int(count: u64) -> arbor_bson::Value {
     match i32::try_from(count) {
         Ok(small) => arbor_bson::Value::Int32(small),

@@ -1,7 +1,7 @@
 //! `local.oplog.rs`: the log as MongoDB's oplog, a read-only capped collection.
 //!
 //! Entries are made from the records when they are read; times find their place in the log by bisection, so a query that
-//! bounds `ts` reads no more than it answers.
+//! bounds `ts` reads no more than it returns.
 //!
 //! | file | holds |
 //! |---|---|

@@ -60,7 +60,7 @@ impl OplogScan {
         })
     }
 
-    /// Makes entries ready; answers whether there were records left.
+    /// Makes entries ready; returns true if there were records left.
     fn read(&mut self) -> Result<bool> {
         match self.direction {
             Direction::Forward => self.read_next(),

@@ -23,7 +23,7 @@ pub struct OplogTail {
     follow: Follow,
     query: Query,
     term: i64,
-    /// Entries still to be passed over, and to be answered.
+    /// Entries still to be skipped, and to be returned.
     skip: u64,
     left: Option<u64>,
     ready: VecDeque<DocBuf>,
@@ -53,7 +53,7 @@ impl OplogTail {
         self.awaits.then(|| self.follow.woken().or_at_once(!self.ready.is_empty()))
     }
 
-    /// Answers whether nothing can follow.
+    /// Returns true if nothing can follow.
     pub(crate) fn fill(&mut self, filler: &mut Filler, interrupt: &Interrupt) -> Result<bool> {
         let interrupt = interrupt.without_deadline();
         let until = Instant::now() + SEARCH_MAX;

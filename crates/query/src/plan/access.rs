@@ -22,7 +22,7 @@ pub enum Access {
     Index(IndexAccess),
     /// Union of index scans.
     Or(Vec<Branch>),
-    /// Index scans in the order that is asked for, merged.
+    /// Index scans in the requested order, merged.
     Merge(Merge),
     /// By distance, through an index of places.
     Near(Box<NearAccess>),
@@ -32,7 +32,7 @@ pub enum Access {
     TextOr(Box<TextAccess>, Option<Filter>, Vec<Branch>),
 }
 
-/// Index scans that each give the order that is asked for.
+/// Index scans that each give the requested order.
 #[derive(Clone, Debug)]
 pub struct Merge {
     pub scans: Vec<IndexAccess>,
@@ -70,7 +70,7 @@ pub struct Solution {
     pub access: Access,
     /// Filter of the conditions that the access does not guarantee.
     pub residual: Option<Filter>,
-    /// The access does not give the order that is asked for.
+    /// The access does not give the requested order.
     pub sorts: bool,
     /// Fields of a projection that the index holds, with their components: no document is read.
     pub covered: Option<Vec<(String, usize)>>,

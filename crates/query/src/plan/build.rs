@@ -64,7 +64,7 @@ pub fn skip_and_limit(mut root: Box<dyn Operator>, query: &Query) -> Box<dyn Ope
     }
 }
 
-/// The rows in the order of the access: documents, or the keys that found them. A sort behind keys finds no documents any
+/// The rows in the order of the access: documents, or the keys that found them. A sort above keys finds no documents any
 /// more: [`crate::find`] refuses that.
 pub fn rows(solution: &Solution, query: &Query, slots: &mut Slots) -> Box<dyn Operator> {
     if !query.return_key {

@@ -66,11 +66,11 @@ struct Planner<'p> {
     query: &'p Query,
 }
 
-/// One index that could answer the query.
+/// One index that the query could use.
 struct Candidate {
     shape: IndexShape,
     bounds: IndexBounds,
-    /// It gives the order that is asked for in this direction.
+    /// It gives the requested order in this direction.
     order: Option<Direction>,
     /// Bounds of the scans, if only several merged scans give that order.
     merged: Vec<IndexBounds>,
@@ -126,7 +126,7 @@ impl Planner<'_> {
         Some(Plans { winner, rejected: solutions.collect(), costs })
     }
 
-    /// Every index, whether it can answer the query or not.
+    /// Every index, usable for the query or not.
     fn candidates(&self, readings: &Readings) -> impl Iterator<Item = Candidate> {
         let fixed = IndexShape::of(self.collection).into_iter().map(|shape| self.candidate(shape, readings));
         let wildcards = wildcard::candidates(self.collection, readings).into_iter();

@@ -1,4 +1,4 @@
-//! The index that answers `distinct` alone.
+//! `distinct` from an index alone.
 
 use arbor_store::Collection;
 

@@ -57,7 +57,7 @@ impl IndexBounds {
         bounds
     }
 
-    /// P1: an index of places has the documents that have a place, so it is complete only for who asks for one. Of several
+    /// P1: an index of places has the documents that have a place, so it is complete only for predicates on one. Of several
     /// tests the one with the fewest ranges bounds the scan: two may be true of two places.
     fn place(&mut self, shape: &IndexShape, part: &IndexPart, predicates: &[Predicate]) {
         let own = predicates.iter().filter(|p| p.path == part.path).filter_map(|p| p.geo.as_ref());
@@ -109,7 +109,7 @@ fn chosen_on_arrays<'p>(
     let allowed = |candidate: &Predicate| {
         used.iter().zip(&shape.parts).all(|(chosen, other)| {
             let shared = shared_names(&part.path, &other.path);
-            let independent = chosen.is_empty() || (part.arrays_behind(shared) && other.arrays_behind(shared));
+            let independent = chosen.is_empty() || (part.arrays_after(shared) && other.arrays_after(shared));
             independent || chosen.iter().all(|p| same_element(p, candidate, shared))
         })
     };

@@ -74,7 +74,7 @@ impl IndexPart {
     }
 
     /// Returns true if there are no arrays at the first `components` names of the path.
-    pub fn arrays_behind(&self, components: usize) -> bool {
+    pub fn arrays_after(&self, components: usize) -> bool {
         self.arrays.trailing_zeros() as usize >= components
     }
 }

@@ -6,7 +6,7 @@
 //! | `interval.rs`, `key_bounds.rs` | intervals of values; the same as spans of key bytes |
 //! | `index_shape.rs`, `index_bounds.rs` | an index as planned with; its bounds for a filter |
 //! | `implication.rs` | whether a query implies the filter of a partial index |
-//! | `sort_order.rs`, `sort_merge.rs` | whether a scan gives the order that is asked for, or several that are merged |
+//! | `sort_order.rs`, `sort_merge.rs` | whether a scan, or several merged ones, give the requested order |
 //! | `query.rs`, `choose.rs`, `access.rs` | a parsed query; the choice among indexes; the candidate plans |
 //! | `text.rs` | searches in the text index |
 //! | `wildcard.rs` | wildcard indexes as indexes of single paths |
@@ -14,7 +14,7 @@
 //! | `cost.rs`, `decide.rs`, `trial.rs` | the cost of a plan; the decision among candidates, by trial where costs are near |
 //! | `shape.rs`, `cache.rs` | queries without their constants; the plans that won, by shape |
 //! | `geo.rs`, `near.rs` | places as bounds; documents by distance |
-//! | `distinct.rs` | the index that answers `distinct` alone |
+//! | `distinct.rs` | `distinct` from an index alone |
 //! | `usage.rs` | noting which indexes are used |
 //! | `build.rs` | from the chosen plan to operators |
 

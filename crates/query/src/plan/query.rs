@@ -23,7 +23,7 @@ pub struct Query {
     pub show_record_id: bool,
     /// The keys that found the documents, in the place of these.
     pub return_key: bool,
-    /// The scores of a text search are asked for.
+    /// The scores of a text search are requested.
     pub scored: bool,
     /// The sort key of a row, and the key of its record, are requested.
     pub shows_sort_key: bool,
@@ -72,7 +72,7 @@ impl Query {
         Ok(query)
     }
 
-    /// `{ $natural: n }` is a sort that asks for a scan in a direction.
+    /// `{ $natural: n }` is a sort that requests a scan in a direction.
     pub fn sort_by(&mut self, sort: Option<Doc<'_>>, context: &Context) -> Result<()> {
         let Some(sort) = sort.filter(|sort| !sort.is_empty()) else { return Ok(()) };
         self.check_score(sort)?;
@@ -99,7 +99,7 @@ impl Query {
         Ok(())
     }
 
-    /// Notes whether a sort or a projection asks for the score. Errors: nothing is searched.
+    /// Records whether a sort or a projection requests the score. Errors: nothing is searched.
     fn check_score(&mut self, spec: Doc<'_>) -> Result<()> {
         if mentions(ValueRef::Document(spec), MetaKind::TextScore) {
             self.filter.text().ok_or_else(score_required)?;

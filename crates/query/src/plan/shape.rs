@@ -1,4 +1,4 @@
-//! The shape of a query: what it asks without the constants. Queries of one shape share an entry of the plan cache.
+//! The shape of a query: the query without its constants. Queries of one shape share an entry of the plan cache.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -25,7 +25,7 @@ impl Direction {
 
 /// The direction in which the scan gives the order; None: it does not.
 ///
-/// Components that the bounds hold to one value are passed over.
+/// Components that the bounds restrict to one value are skipped.
 pub fn direction(shape: &IndexShape, bounds: &IndexBounds, sort: &[SortPart]) -> Option<Direction> {
     let mut found = None;
     let mut at = 0;

@@ -29,7 +29,7 @@ pub struct TextAccess {
     pub prefix: DocBuf,
     /// The entries of each term, in the order of the search's terms.
     pub spans: Vec<Span>,
-    /// The scores are asked for.
+    /// The scores are requested.
     pub scored: bool,
 }
 

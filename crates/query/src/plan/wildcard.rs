@@ -106,7 +106,7 @@ fn existence(
         return None;
     }
     let text = |end: &str| Value::String(format!("{path}{end}"));
-    // '/' is the character behind '.'
+    // '/' is the character after '.'
     let below = Interval::new(Endpoint::included(text(".")), Endpoint::excluded(text("/")));
     let paths = Intervals::of(vec![Interval::point(text("")), below]);
     let shape = shape(at, index, wildcard, path, u64::MAX);

@@ -26,7 +26,7 @@ pub fn count(scope: &Scope<'_>, spec: &CountSpec<'_>, interrupt: &Interrupt) -> 
 
 /// Nothing is in what does not exist.
 fn count_view(scope: &Scope<'_>, spec: &CountSpec<'_>, interrupt: &Interrupt) -> Result<u64> {
-    let Some(view) = scope.view_behind(&spec.namespace)? else { return Ok(0) };
+    let Some(view) = scope.resolved_view(&spec.namespace)? else { return Ok(0) };
     view.check_collation(&spec.namespace, spec.collation.as_ref())?;
     let stages = view.count_stages(spec);
     let behind = AggregateSpec { hint: spec.hint, ..view.spec(&stages) };

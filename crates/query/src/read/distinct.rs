@@ -44,7 +44,7 @@ pub fn distinct(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Interrup
 
 /// Nothing is in what does not exist.
 fn distinct_of_view(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Interrupt) -> Result<ArrayBuf> {
-    let Some(view) = scope.view_behind(&spec.namespace)? else { return Ok(ArrayBuf::new()) };
+    let Some(view) = scope.resolved_view(&spec.namespace)? else { return Ok(ArrayBuf::new()) };
     let mut values = Values { collation: view.collation.clone(), ..Values::default() };
     view.check_collation(&spec.namespace, spec.collation.as_ref())?;
     let stages = view.distinct_stages(spec);
@@ -72,7 +72,7 @@ struct Values {
     collation: Collation,
 }
 
-/// The answer is one document.
+/// The result is one document.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Values {

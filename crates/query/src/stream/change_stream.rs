@@ -64,7 +64,7 @@ impl ChangeStream {
         })
     }
 
-    /// Answers whether nothing can follow.
+    /// Returns true if nothing can follow.
     pub(crate) fn fill(&mut self, filler: &mut Filler, interrupt: &Interrupt) -> Result<bool> {
         let interrupt = interrupt.without_deadline();
         let until = Instant::now() + SEARCH_MAX;

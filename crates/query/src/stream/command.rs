@@ -10,7 +10,7 @@
 //! | `renameCollection` | rename | rename |
 //! | `dropDatabase` | dropDatabase | dropDatabase |
 //!
-//! Behind what ends the thing that is watched comes `invalidate`, and then nothing.
+//! An event that ends the watched object is followed by `invalidate`, and then nothing.
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_oplog::Event;

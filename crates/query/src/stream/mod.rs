@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! feed::Follow ──> records ──> one event each change (event.rs, command.rs, images.rs)
-//!                                  └─> the stages behind $changeStream (pipeline.rs) ──> split (split.rs) ──> batches
+//!                                  └─> the stages after $changeStream (pipeline.rs) ──> split (split.rs) ──> batches
 //! ```
 //!
 //! A stream keeps no snapshot and no thread, only a position in the log; the resume token of each batch records how far it
@@ -10,12 +10,12 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `options.rs`, `target.rs` | what a stream is asked for |
+//! | `options.rs`, `target.rs` | options and target of a stream |
 //! | `token.rs` | resume tokens, with their bytes |
 //! | `start.rs` | where in the log a stream begins |
 //! | `event.rs`, `command.rs` | changes of documents, and of the catalogue, as events |
 //! | `images.rs` | documents before and after a change |
-//! | `pipeline.rs`, `split.rs` | the stages behind `$changeStream` |
+//! | `pipeline.rs`, `split.rs` | the stages after `$changeStream` |
 //! | `change_stream.rs` | the source of a cursor |
 
 mod change_stream;

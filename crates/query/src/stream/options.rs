@@ -12,7 +12,7 @@ use crate::{Error, Result};
 pub enum Image {
     #[default]
     Off,
-    /// The document as it is when the event is answered.
+    /// The document as it is when the event is returned.
     Lookup,
     WhenAvailable,
     Required,

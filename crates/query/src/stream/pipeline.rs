@@ -1,4 +1,4 @@
-//! The stages behind `$changeStream`: each takes one event and gives one or none.
+//! The stages after `$changeStream`: each takes one event and gives one or none.
 
 use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
 use arbor_lang::stage::Flow;
@@ -16,7 +16,7 @@ const ALLOWED: &[&str] =
 
 pub struct Stages {
     stages: Vec<EventStage>,
-    /// Events too large for one document are answered in fragments.
+    /// Events too large for one document are returned in fragments.
     pub splits: bool,
 }
 

@@ -7,7 +7,7 @@
 //! | 9 | 1 | version, 1 |
 //! | 10 | 1 | kind: 0x40 an event, 0x80 the end of all events of that time |
 //! | 11 | 4 | which event of that time, big-endian: above 0 inside transactions |
-//! | 15 | 1 | 1: the invalidate event behind it |
+//! | 15 | 1 | 1: the invalidate event after it |
 //! | 16 | 2 | which fragment of a split event, from 1, big-endian; 0: it is whole |
 //! | 18 | 12 | the deployment |
 //! | 30 | 4 | CRC32C of the bytes before, big-endian |

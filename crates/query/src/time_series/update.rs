@@ -105,7 +105,7 @@ fn over_buckets(unpack: &Unpack, change: Doc<'_>) -> Option<DocBuf> {
     Some(renamed)
 }
 
-/// Answers how many measurements are in the buckets that matched, and in those that changed.
+/// Returns how many measurements are in the buckets that matched, and in those that changed.
 fn run(
     scope: &Scope<'_>,
     buckets: &Collection,

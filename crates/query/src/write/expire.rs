@@ -10,7 +10,7 @@ use super::delete::delete_all;
 use crate::plan::{ChosenIndex, Query};
 use crate::{Interrupt, Result, Scope};
 
-/// Deletes at most `documents_max` documents that have expired at `now_ms`; answers how many. Fewer than that: there are
+/// Deletes at most `documents_max` documents that have expired at `now_ms`; returns how many. Fewer than that: there are
 /// no more. Nothing is done for an index that is not there any more.
 pub fn expire(
     scope: &Scope<'_>,

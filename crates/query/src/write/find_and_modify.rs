@@ -12,7 +12,7 @@ use crate::plan::{Query, ShownAs};
 use crate::source::Source;
 use crate::{Change, Error, Executed, FindAndModifyOutcome, FindAndModifySpec, Interrupt, Result, Scope};
 
-/// Changes or removes the first document of a query and answers it, before or after.
+/// Changes or removes the first document of a query and returns it, before or after.
 pub fn find_and_modify(
     scope: &Scope<'_>,
     spec: &FindAndModifySpec<'_>,

@@ -147,7 +147,7 @@ fn run_group<S, T: Answer>(
     scope.write(work)
 }
 
-/// Answers the errors in order; `take` gets the other answers.
+/// Returns the errors in order; `take` gets the results of the others.
 pub fn settle<T>(done: Vec<Done<T>>, mut take: impl FnMut(usize, T)) -> Vec<WriteError> {
     let mut errors = Vec::new();
     for Done { index, result } in done {

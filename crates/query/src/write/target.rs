@@ -58,8 +58,8 @@ impl<'t> Targets<'t> {
         Ok(Targets { scope, collection, filter: &query.filter, interrupt, view, root, slots: slots.count() })
     }
 
-    /// Changes the documents, many in one transaction. `change` adds to what was counted so far, which this answers, and may
-    /// end the statement. It may run again for a document, with what was counted before the transaction began.
+    /// Changes the documents, many in one transaction. `change` adds to the counters so far, which this returns, and may
+    /// end the statement. It may run again for a document, with the counters from before the transaction.
     pub fn change_all<T: Clone>(
         mut self,
         mut counted: T,

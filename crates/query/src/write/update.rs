@@ -168,7 +168,7 @@ impl Updater<'_> {
     }
 }
 
-/// Answers the `_id`.
+/// Returns the `_id`.
 fn upsert(txn: &mut Transaction, collection: &Validated<'_>, parsed: &Parsed) -> Result<Value> {
     let document = parsed.modifier.upserted(&parsed.query.filter)?;
     collection.insert(txn, document.as_doc())?;

@@ -1,4 +1,4 @@
-//! Metamorphic: whatever index a query uses, its answer is that of the filter applied to every document.
+//! Metamorphic: whatever index a query uses, its result is that of the filter applied to every document.
 //!
 //! Random documents (few values, all kinds of nesting) and random filters; each filter runs without a hint, with each
 //! index hinted and with a collection scan, unsorted and sorted. A failure prints its seed, filter and plan;
@@ -240,7 +240,7 @@ fn partial_filter(random: &mut Random) -> DocBuf {
     }
 }
 
-/// The indexes of a run; answers the names of those that hold all documents.
+/// Creates the indexes of a run; returns the names of those that hold all documents.
 fn make_indexes(rig: &Rig, random: &mut Random, kind: Kind) -> Vec<&'static str> {
     let (fields, options): (&[&str], &[(&str, bool)]) = match kind {
         Kind::Plain | Kind::Arrays => (INDEXES, &[]),
@@ -375,7 +375,7 @@ fn check(rig: &Rig, docs: &[DocBuf], indexes: &[&str], filter: &DocBuf, sort: &[
     assert_eq!(rig.count(filter), expected.len() as u64, "count: seed {seed}, filter {}", filter.as_doc());
 }
 
-/// A filter and a sort that call for scans that are merged; answers whether the planner chose so.
+/// Runs a filter and a sort that suit merged scans; returns true if the planner chose them.
 fn check_merge(rig: &Rig, docs: &[DocBuf], indexes: &[&str], random: &mut Random, seed: u64) -> bool {
     let (before, after) = random.pick(&[("a", "b"), ("b", "a"), ("x", "a.b"), ("x", "b"), ("b", "x"), ("a.b", "a.c")]);
     let among = doc(before, &doc("$in", &random.list()));

@@ -1,4 +1,4 @@
-//! Statements that are sent again are answered from the journal and not run.
+//! Statements that are sent again get their reply from the journal and are not run.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -354,7 +354,7 @@ impl Dice {
     }
 }
 
-/// One statement that the dice choose; the answer as text.
+/// Runs one random statement; returns the result as text.
 fn any_statement(rig: &Rig, scope: &Scope<'_>, dice: &mut Dice) -> String {
     let (id, n) = (dice.below(30), dice.below(20));
     let filter = match dice.below(4) {

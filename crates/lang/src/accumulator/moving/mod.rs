@@ -34,7 +34,7 @@ pub use ranked::Ranked;
 
 /// The rows of a window, first in, first out.
 pub trait Moving: std::fmt::Debug + Send {
-    /// Adds a row behind the others.
+    /// Adds a row after the others.
     fn enter(&mut self, value: Evaluated, root: Doc) -> Result<()>;
 
     /// Lets the oldest row go.

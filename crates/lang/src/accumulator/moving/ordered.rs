@@ -92,7 +92,7 @@ impl Moving for Ordered {
         let left_out = if self.end.bottom { self.values.len().saturating_sub(n) } else { 0 };
         match left_out {
             0 => Value::Array(self.values.values().take(n).collect::<ArrayBuf>()),
-            // from the end, so that those left out are not passed over
+            // from the end, so that those left out are not visited
             _ => {
                 let last: Vec<&Value> = self.values.values().rev().take(n).collect();
                 Value::Array(last.into_iter().rev().collect::<ArrayBuf>())

@@ -9,7 +9,7 @@ use crate::Result;
 use crate::accumulator::percentile::{Percentile, number_of};
 use crate::expression::Evaluated;
 
-/// Numbers of a chunk; a full one becomes two. Few chunks are passed over, and few numbers moved within one.
+/// Maximum numbers of a chunk; a full one is split in two. Few chunks are skipped, and few numbers moved within one.
 const CHUNK_MAX: usize = 1024;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! `$convert`: a value in another type, with answers for null and for failures.
+//! `$convert`: a value in another type, with results for null and for failures.
 //!
 //! ```text
 //! { $convert: { input: "5", to: "int" } } => 5

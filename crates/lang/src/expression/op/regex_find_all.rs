@@ -34,7 +34,7 @@ pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result
     })
 }
 
-/// The characters before a byte, counted from the last one that was asked for.
+/// The characters before a byte, counted from the last requested one.
 #[derive(Default)]
 struct Counted {
     bytes: usize,
