@@ -71,6 +71,7 @@ impl Validator<'_> {
             return Err(self.wrong(Problem::TrailingBytes));
         }
         while !self.open.is_empty() {
+            self.pass_plain();
             if self.at == self.end {
                 self.close_document()?;
             } else {
@@ -78,6 +79,23 @@ impl Validator<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Passes the elements up to the next one that is not plain: names of ASCII, and values of which every byte is allowed. Errors
+    /// are left to [`Validator::element`].
+    ///
+    /// PERF: a message may have 24 million of them; 48 MB of nulls took 200 ms element by element.
+    fn pass_plain(&mut self) {
+        let Some(within) = self.bytes.get(..self.end) else { return };
+        while let Some((ty, rest)) = within.get(self.at..).and_then(<[u8]>::split_first)
+            && let Some(value_bytes) = plain_bytes(*ty)
+        {
+            let mut seen = 0;
+            let name = rest.iter().inspect(|byte| seen |= **byte).position(|byte| *byte == 0);
+            let next = name.map(|len| self.at + 1 + len + 1 + value_bytes);
+            let Some(next) = next.filter(|next| *next <= self.end && seen.is_ascii()) else { return };
+            self.at = next;
+        }
     }
 
     fn wrong(&self, problem: Problem) -> Error {
@@ -215,6 +233,19 @@ impl Validator<'_> {
             return Err(self.wrong(Problem::Length));
         }
         Ok(())
+    }
+}
+
+/// Size of a value of which any bytes are valid.
+#[inline]
+fn plain_bytes(ty: u8) -> Option<usize> {
+    match ty {
+        0x06 | 0x0A | 0x7F | 0xFF => Some(0),
+        0x10 => Some(4),
+        0x01 | 0x09 | 0x11 | 0x12 => Some(8),
+        0x07 => Some(12),
+        0x13 => Some(16),
+        _ => None,
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use arbor_base::memory::Reservation;
 use arbor_bson::{ArrayBuf, Code, Doc, DocBuf, ValueRef};
 use arbor_engine::{Error as EngineError, MemberState};
+use arbor_lang::stop;
 use arbor_protocol::fail_points::{Effect, TimeLimit};
 use arbor_protocol::generic::{self, Generic};
 use arbor_protocol::metrics::{Class, Kind};
@@ -150,7 +151,7 @@ impl Commands {
         let outcome = match (refused, expired) {
             (Some(refused), _) => Err(refused),
             (None, true) => Err(arbor_query::Error::TimeExpired.into()),
-            (None, false) => call.interrupt.clone().guard(|| run(&mut call)),
+            (None, false) => call.interrupt.clone().guard(|| run(&mut call).and_then(|()| whole(info))),
         };
         let wait_until = call.wait_until.filter(|_| outcome.is_ok());
         let (mut reply, reply_memory, plan) = (call.reply, call.reply_memory, call.plan);
@@ -387,5 +388,13 @@ fn check_target(info: &CommandInfo, request: &Incoming<'_>) -> Result<()> {
         Ok(namespace) => Ok(arbor_query::check_writable(&namespace)?),
         // The command says what is wrong with the name.
         Err(_) => Ok(()),
+    }
+}
+
+/// Refuses the result of an interrupted read, which may come from a truncated key or bounds.
+fn whole(info: &CommandInfo) -> Result<()> {
+    match info.class {
+        Class::Read => Ok(stop::ended().map_err(arbor_query::Error::from)?),
+        _ => Ok(()),
     }
 }

@@ -26,8 +26,8 @@
 //! - A snapshot is a transaction: WiredTiger keeps every version that it may need, in its cache and, when that is full,
 //!   in `WiredTigerLAS.wt`. A snapshot that is held for long beside many writes costs cache, then disk, then speed.
 //!   When a transaction is rolled back again and again because of them, the cache grows until they are gone: what the log has
-//!   must be applied. Past states, which are held only in case that somebody asks, are given up long before
-//!   (`Capabilities::held_snapshot_bytes_max`).
+//!   must be applied. Past states, which are held only in case that somebody asks, and the views of cursors that wait for their
+//!   clients are given up long before (`Capabilities::held_snapshot_bytes_max`).
 //! - A block with a wrong checksum ends WiredTiger (it panics, in its word): the call answers the error that names the
 //!   file, and every later one that the engine is poisoned, until the process is started again. No damage that the tests
 //!   found ends the process or prints anything.

@@ -13,9 +13,18 @@ const SCANNED_MAX: usize = 8;
 #[derive(Clone)]
 pub(crate) struct ByName<T> {
     entries: Vec<(Box<str>, T)>,
-    /// Positions in `entries`; empty while these are few. Of equal names the first one.
-    places: HashTable<usize>,
+    /// Empty while the entries are few. Of equal names the first one.
+    places: HashTable<Place>,
     hasher: DefaultHashBuilder,
+}
+
+/// The position of a name.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Hash of the name: a growing table would hash all names again at once, 100 ms for a million of them.
+    hash: u64,
+    /// In `entries`.
+    at: usize,
 }
 
 impl<T> ByName<T> {
@@ -68,20 +77,16 @@ impl<T> ByName<T> {
         if self.places.is_empty() {
             return self.entries.iter().position(|(known, _)| **known == *name);
         }
-        let is_it = |at: &usize| self.entries.get(*at).is_some_and(|(known, _)| **known == *name);
-        self.places.find(self.hasher.hash_one(name), is_it).copied()
+        let is_it = |place: &Place| self.entries.get(place.at).is_some_and(|(known, _)| **known == *name);
+        self.places.find(self.hasher.hash_one(name), is_it).map(|place| place.at)
     }
 
     fn index(&mut self, at: usize) {
         let ByName { entries, places, hasher } = self;
         let Some((name, _)) = entries.get(at) else { return };
-        let name_of = |at: &usize| entries.get(*at).map_or("", |(name, _)| &**name);
-        let entry = places.entry(
-            hasher.hash_one(&**name),
-            |other| name_of(other) == &**name,
-            |at| hasher.hash_one(name_of(at)),
-        );
-        entry.or_insert(at);
+        let hash = hasher.hash_one(&**name);
+        let is_it = |other: &Place| entries.get(other.at).is_some_and(|(known, _)| known == name);
+        places.entry(hash, is_it, |place| place.hash).or_insert(Place { hash, at });
     }
 }
 

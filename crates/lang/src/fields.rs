@@ -3,6 +3,9 @@
 use arbor_bson::{Doc, ValueRef};
 use hashbrown::HashMap;
 
+use crate::Result;
+use crate::stop::tick;
+
 /// Maximum number of fields found by linear search: hashing all names costs as much as some searches.
 const SEARCHES_MAX: usize = 32;
 
@@ -16,13 +19,13 @@ pub(crate) enum Fields<'d> {
 }
 
 impl<'d> Fields<'d> {
-    /// Prepares a document for this many searches.
+    /// Prepares a document for this many searches. Errors: the statement is to stop.
     #[inline]
-    pub fn of(doc: Doc<'d>, searches: usize) -> Fields<'d> {
+    pub fn of(doc: Doc<'d>, searches: usize) -> Result<Fields<'d>> {
         if searches <= SEARCHES_MAX || doc.as_bytes().len() < HASHED_BYTES_MIN {
-            return Fields::Plain(doc);
+            return Ok(Fields::Plain(doc));
         }
-        Fields::Hashed(hashed(doc))
+        hashed(doc).map(Fields::Hashed)
     }
 
     #[inline]
@@ -35,12 +38,14 @@ impl<'d> Fields<'d> {
 }
 
 #[cold]
-fn hashed(doc: Doc<'_>) -> HashMap<&str, ValueRef<'_>> {
-    let mut fields = HashMap::new();
+fn hashed(doc: Doc<'_>) -> Result<HashMap<&str, ValueRef<'_>>> {
+    // a table that grows hashes all of its names again, which nothing can interrupt
+    let mut fields = HashMap::with_capacity(doc.iter().count());
     for (name, value) in doc {
+        tick()?;
         fields.entry(name).or_insert(value);
     }
-    fields
+    Ok(fields)
 }
 
 #[cfg(test)]
@@ -55,7 +60,7 @@ mod tests {
             doc.append("b", n);
         }
         for searches in [1, 1000] {
-            let fields = Fields::of(doc.as_doc(), searches);
+            let fields = Fields::of(doc.as_doc(), searches).unwrap();
             assert_eq!(matches!(fields, Fields::Hashed(_)), searches > SEARCHES_MAX);
             assert!(matches!(fields.get("b"), Some(ValueRef::Int32(1))) && fields.get("c").is_none());
         }

@@ -1,6 +1,6 @@
 //! A result that is handed out batch by batch.
 //!
-//! C1: a cursor owns its snapshot and its operators; engine cursors exist only while a batch is made (see
+//! C1: a cursor owns its view (see [`crate::running_plan`]) and its operators; engine cursors exist only while a batch is made (see
 //! [`crate::operator`]), so that nothing borrows between batches and a cursor may move between threads.
 
 use std::collections::VecDeque;
@@ -11,12 +11,11 @@ use std::time::Duration;
 use arbor_base::memory::{self, Class, Reservation};
 use arbor_bson::{ArrayBuf, Doc, DocBuf, INTERNAL_SIZE_MAX, ValueRef};
 use arbor_lang::Code;
-use arbor_store::{Collection, Namespace};
-use arbor_txn::ReadView;
+use arbor_store::Namespace;
 
 use crate::feed::Woken;
-use crate::operator::{Operator, Run};
 use crate::oplog::OplogTail;
+use crate::running_plan::RunningPlan;
 use crate::stream::ChangeStream;
 use crate::tail::Tail;
 use crate::{Error, Interrupt, Result};
@@ -85,16 +84,6 @@ enum Source {
     Oplog(Box<OplogTail>),
     /// Result of a query for one `_id`.
     Document(Option<DocBuf>),
-}
-
-/// Operators with what they read from.
-pub(crate) struct RunningPlan {
-    pub view: ReadView,
-    /// None: it does not exist.
-    pub collection: Option<Arc<Collection>>,
-    pub root: Box<dyn Operator>,
-    /// Number of leaves.
-    pub slots: usize,
 }
 
 impl Cursor {
@@ -210,17 +199,16 @@ impl Cursor {
                 filler.fill(|| Ok(doc.take()))?;
                 doc.is_none()
             }
-            Source::Plan(RunningPlan { view, collection, root, slots }) => {
-                let mut run = Run::new(view, collection.as_deref(), interrupt, *slots);
+            Source::Plan(plan) => {
+                plan.resume(&self.namespace)?;
+                let (mut run, root) = plan.run(interrupt);
                 let ended = filler.fill(|| Ok(root.next(&mut run)?.map(|row| row.document)))?;
                 let exhausted = ended || root.is_done();
                 if !exhausted {
                     root.suspend(&mut run);
                 }
                 drop(run);
-                if root.has_read_all() {
-                    *view = view.released();
-                }
+                plan.release_if_read();
                 exhausted
             }
         };
@@ -234,6 +222,13 @@ impl Cursor {
         let Filler { docs, mut reservation, .. } = filler;
         reservation.shrink_to(REPLY_COPIES * docs.as_array().as_bytes().len());
         Ok(Batch { docs, exhausted: exhausted && self.waiting.is_none(), reservation })
+    }
+
+    /// Called when the cursor begins to wait for its client.
+    pub(crate) fn rest(&mut self) {
+        if let Source::Plan(plan) = &mut self.source {
+            plan.put_aside();
+        }
     }
 
     /// With this cursor's kill flag and what is left of its time.

@@ -42,6 +42,7 @@ pub mod outcome;
 mod plan;
 mod read;
 pub mod registry;
+mod running_plan;
 pub mod scope;
 mod source;
 pub mod spec;

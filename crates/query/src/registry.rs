@@ -94,6 +94,7 @@ pub struct CursorInfo {
 impl CursorRegistry {
     /// Registers a cursor; returns its id, never 0.
     pub fn insert(&self, mut cursor: Cursor, options: CursorOptions) -> i64 {
+        cursor.rest();
         let entry = Entry {
             namespace: cursor.namespace().clone(),
             options,
@@ -228,6 +229,7 @@ impl CheckedOut<'_> {
 
     /// Gives the cursor back for the next batch.
     pub fn keep(mut self) {
+        self.cursor().rest();
         let mut entries = self.registry.entries();
         if let Some(entry) = entries.by_id.get_mut(&self.id) {
             entry.cursor = self.cursor.take();

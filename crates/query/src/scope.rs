@@ -161,6 +161,15 @@ impl<'a> Scope<'a> {
         Ok(found)
     }
 
+    /// Returns true if reads see the newest state, and no state was promised.
+    pub(crate) fn reads_now(&self) -> bool {
+        matches!(self.place, Place::Now)
+    }
+
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        matches!(self.place, Place::Transaction(_))
+    }
+
     /// Returns the state that reads see.
     pub(crate) fn view(&self) -> Result<ReadView> {
         match self.place {

@@ -270,7 +270,8 @@ impl Drop for Publishing<'_> {
 }
 
 impl Collection {
-    fn is_whole_in(&self, view: &ReadView) -> bool {
+    /// Returns true if all of its trees exist in this view.
+    pub fn is_whole_in(&self, view: &ReadView) -> bool {
         self.trees().all(|tree| view.cursor(tree).is_ok())
     }
 }

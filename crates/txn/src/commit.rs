@@ -36,6 +36,7 @@ use arbor_log::Log;
 use hashbrown::DefaultHashBuilder;
 
 use crate::active::{ActiveTransactions, Ticket};
+use crate::aside::AsideViews;
 use crate::chain::PIECE_BYTES_MAX;
 use crate::claims::{Claims, OwnClaims};
 use crate::clock::Clock;
@@ -67,6 +68,7 @@ pub(crate) struct CommitPath {
     retention: Option<Mutex<Retention>>,
     /// Together with `retention`.
     past: Option<Past>,
+    aside: AsideViews,
     history_window_ms: AtomicU64,
     queue: Queue<Request, Outcome>,
     committed: Mutex<Committed>,
@@ -113,6 +115,7 @@ impl CommitPath {
             engine,
             log,
             past: options.history.map(|_| Past::default()),
+            aside: AsideViews::default(),
             history_window_ms: AtomicU64::new(options.history_window.as_millis() as u64),
             retention: options.history.map(Mutex::new),
             options,
@@ -157,6 +160,10 @@ impl CommitPath {
 
     pub fn set_retention(&self, new: Retention) {
         self.retention.iter().for_each(|retention| *lock(retention) = new);
+    }
+
+    pub fn aside(&self) -> &AsideViews {
+        &self.aside
     }
 
     pub fn past(&self) -> Option<&Past> {

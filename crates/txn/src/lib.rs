@@ -20,6 +20,7 @@
 //! | `claims.rs`, `stale.rs` | what open transactions are about to write; those that are open for long |
 //! | `commit.rs` with `commit/`, `group.rs`, `queue.rs`, `conflict.rs`, `active.rs` | the commit path |
 //! | `follower.rs` | following the log from a snapshot on |
+//! | `aside.rs` | views of idle cursors, which the writer may release |
 //! | `past.rs`, `held_states.rs` | views of past states; the states that are held for them |
 //! | `history.rs`, `commit_waiters.rs` | reading the log as a history, from a time on; waiting for more of it |
 //! | `record.rs`, `chain.rs`, `clock.rs` | byte layout of log records, of those split across several, and their stamps |
@@ -46,6 +47,7 @@
 //! ```
 
 mod active;
+mod aside;
 pub mod chain;
 mod checkpoint;
 mod claims;
@@ -81,6 +83,7 @@ mod written;
 
 pub use arbor_base::Durability;
 pub use arbor_engine::{Cursor, RangeEstimate, TreeOptions};
+pub use aside::Aside;
 pub use checkpoint::CheckpointStats;
 pub use clock::Stamp;
 pub use commit_waiters::PositionReached;

@@ -57,8 +57,9 @@ impl CommitPath {
     /// Releases the states whose snapshots take memory that the writer needs. Called before each group of commits; an
     /// engine that keeps what its snapshots show in its cache makes no progress otherwise.
     pub fn release_states(&self) {
-        let Some(past) = self.past() else { return };
         let written = self.log_written();
+        self.aside().release(written, || self.engine().capabilities().held_snapshot_bytes_max);
+        let Some(past) = self.past() else { return };
         if written < past.checked_at.load(Ordering::Relaxed) + CHECK_LOG_BYTES {
             return;
         }

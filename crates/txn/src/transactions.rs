@@ -12,7 +12,7 @@ use crate::checkpoint::{CheckpointStats, Checkpoints};
 use crate::commit::CommitPath;
 use crate::recovery;
 use crate::{
-    CounterId, Durability, Error, Follower, History, Options, PositionReached, ReadView, Result, Retention,
+    Aside, CounterId, Durability, Error, Follower, History, Options, PositionReached, ReadView, Result, Retention,
     Transaction, View,
 };
 
@@ -49,6 +49,13 @@ impl Transactions {
     /// A snapshot of the last published commit. Takes no lock and touches no counter that threads share here.
     pub fn read(&self) -> Result<ReadView> {
         Ok(ReadView::new(self.path.engine().snapshot()?))
+    }
+
+    /// Returns a place for a view that is taken now and that the writer may release while it is idle. `None`: no view costs the engine
+    /// memory.
+    pub fn aside(&self) -> Option<Aside> {
+        self.path.engine().capabilities().held_snapshot_bytes_max?;
+        Some(self.path.aside().place(self.path.log_written()))
     }
 
     /// The present state, and its time: [`Transactions::view_at`] shows the same state again while the history window lasts

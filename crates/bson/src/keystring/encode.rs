@@ -10,6 +10,9 @@ pub struct Key {
     pub type_bits: Vec<u8>,
 }
 
+/// Bytes of one component between two calls of `proceed`.
+const PART_BYTES: usize = 64 << 10;
+
 /// Builds a key component by component; may be cleared and used again without a new allocation.
 #[derive(Clone, Default)]
 pub struct KeyBuilder {
@@ -34,10 +37,22 @@ impl KeyBuilder {
     /// [`KeyBuilder::push`] with the keys of another order in the place of strings, at any depth: those are what is had
     /// back from the key.
     pub fn push_by<O: TextOrder>(&mut self, order: &O, value: ValueRef<'_>, descending: bool) -> &mut KeyBuilder {
+        self.push_while(order, value, descending, |_| true)
+    }
+
+    /// [`KeyBuilder::push_by`] that asks after each part of a large value, with its bytes, if it is to proceed. False leaves a truncated key,
+    /// which must not be used.
+    pub fn push_while<O: TextOrder>(
+        &mut self,
+        order: &O,
+        value: ValueRef<'_>,
+        descending: bool,
+        proceed: impl FnMut(usize) -> bool,
+    ) -> &mut KeyBuilder {
         let start = self.bytes.len();
         match value {
             ValueRef::Document(_) | ValueRef::Array(_) | ValueRef::JavaScriptWithScope { .. } => {
-                self.nested(value, order);
+                self.nested(value, order, proceed);
             }
             scalar => self.scalar(scalar, order),
         }
@@ -136,9 +151,18 @@ impl KeyBuilder {
     }
 
     /// Walks with a stack on the heap, whatever the depth.
-    fn nested(&mut self, value: ValueRef<'_>, strings: &impl TextOrder) {
+    fn nested(&mut self, value: ValueRef<'_>, strings: &impl TextOrder, mut proceed: impl FnMut(usize) -> bool) {
         let mut open: Vec<Open<'_>> = self.head(value, strings).into_iter().collect();
+        // every element adds a byte at least, so this bounds the elements between two questions as well
+        let mut asked_at = self.bytes.len();
         while let Some(innermost) = open.last_mut() {
+            let grown = self.bytes.len() - asked_at;
+            if grown >= PART_BYTES {
+                asked_at += grown;
+                if !proceed(grown) {
+                    return;
+                }
+            }
             let Some((name, value)) = innermost.elements.next() else {
                 self.bytes.push(END);
                 open.pop();
@@ -209,4 +233,31 @@ fn binary(out: &mut Vec<u8>, subtype: u8, bytes: &[u8]) {
     }
     out.push(subtype);
     out.extend_from_slice(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ArrayBuf;
+
+    #[test]
+    fn the_key_of_a_large_value_is_truncated_on_request() {
+        let array: ArrayBuf = vec![ValueRef::Null; 1_000_000].into_iter().collect();
+        let (value, mut parts) = (ValueRef::Array(array.as_array()), Vec::new());
+        let mut whole = KeyBuilder::new();
+        whole.push_while(&ByBytes, value, false, |bytes| {
+            parts.push(bytes);
+            true
+        });
+        assert_eq!(whole.finish(), key_of(value));
+        assert!(parts.len() == 1_000_000 / PART_BYTES && parts.iter().all(|bytes| *bytes < 2 * PART_BYTES));
+
+        let mut left = 3;
+        let mut cut = KeyBuilder::new();
+        cut.push_while(&ByBytes, value, false, |_| {
+            left -= 1;
+            left > 0
+        });
+        assert!((3 * PART_BYTES..4 * PART_BYTES).contains(&cut.len()), "{}", cut.len());
+    }
 }

@@ -23,12 +23,12 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arbor_bson::keystring::{self, Key, KeyBuilder};
-use arbor_bson::{Doc, DocBuf, TextOrder, Value, ValueRef, compare_by};
+use arbor_bson::{ByBytes, Doc, DocBuf, TextOrder, Value, ValueRef, compare_by};
 use icu_collator::CollatorBorrowed;
 
 use self::options::Options;
 pub(crate) use self::value_set::ValueSet;
-use crate::Result;
+use crate::{Result, stop};
 
 /// Rules for comparing strings. Cheap to clone; the default is the simple (binary) collation.
 #[derive(Clone, Debug, Default)]
@@ -95,16 +95,19 @@ impl Collation {
         }
     }
 
-    /// Appends the component of a value to a key; equal values have equal components.
+    /// Appends the component of a value to a key; equal values have equal components. Cut short when the statement is to stop
+    /// ([`stop::ended`]).
     #[inline]
     pub fn push_key(&self, builder: &mut KeyBuilder, value: ValueRef, descending: bool) {
+        // a part may have one element for each of its bytes: about 2 ms of work
+        let proceed = |_| stop::check().is_ok();
         match &self.0 {
-            None => builder.push(value, descending),
-            Some(rules) => builder.push_by(&**rules, value, descending),
+            None => builder.push_while(&ByBytes, value, descending, proceed),
+            Some(rules) => builder.push_while(&**rules, value, descending, proceed),
         };
     }
 
-    /// The key of one value, ascending.
+    /// The key of one value, ascending; see [`Collation::push_key`].
     pub fn key_of(&self, value: ValueRef) -> Key {
         let mut builder = KeyBuilder::new();
         self.push_key(&mut builder, value, false);

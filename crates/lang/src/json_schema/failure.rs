@@ -8,6 +8,7 @@ use super::test::{is_additional, matching, missing, repeated_item};
 use super::{Allowed, Dependency, Measure, Rule, Schema, Test};
 use crate::fields::Fields;
 use crate::matcher::Regex;
+use crate::stop::tick;
 use crate::{Result, text};
 
 impl Schema {
@@ -54,7 +55,7 @@ impl Rule {
                 Ok(specified().with("reason", reason).with("numProperties", count))
             }
             (Test::UniqueItems, _) => {
-                let twice = repeated_item(value).unwrap_or(ValueRef::Null);
+                let twice = repeated_item(value)?.unwrap_or(ValueRef::Null);
                 Ok(considered("found a duplicate item")?.with("duplicatedValue", twice))
             }
             (Test::EachItem(schema), ValueRef::Array(items)) => {
@@ -104,14 +105,12 @@ impl Rule {
 /// Failures of the rules about the properties of a document.
 fn of_properties(test: &Test, named: DocBuf, specified: impl Fn() -> DocBuf, doc: Doc<'_>) -> Result<DocBuf> {
     match test {
-        Test::Required(names) => {
-            let missing: ArrayBuf = missing(names, doc).into_iter().collect();
-            Ok(specified().with("missingProperties", &missing))
-        }
+        Test::Required(names) => Ok(specified().with("missingProperties", &missing(names, doc)?)),
         Test::Properties(properties) => {
             let mut failed = ArrayBuf::new();
-            let fields = Fields::of(doc, properties.len());
+            let fields = Fields::of(doc, properties.len())?;
             for (name, schema) in properties {
+                tick()?;
                 if let Some(value) = fields.get(name)
                     && !schema.matches(value)?
                 {
@@ -126,17 +125,15 @@ fn of_properties(test: &Test, named: DocBuf, specified: impl Fn() -> DocBuf, doc
         }
         Test::Dependencies(dependencies) => {
             let mut failed = ArrayBuf::new();
-            let fields = Fields::of(doc, dependencies.len());
+            let fields = Fields::of(doc, dependencies.len())?;
             for (name, dependency) in dependencies {
+                tick()?;
                 if fields.get(name).is_none() || dependency.holds(doc)? {
                     continue;
                 }
                 let entry = DocBuf::new().with("conditionalProperty", name.as_str());
                 failed.push(&match dependency {
-                    Dependency::Properties(names) => {
-                        let missing: ArrayBuf = missing(names, doc).into_iter().collect();
-                        entry.with("missingProperties", &missing)
-                    }
+                    Dependency::Properties(names) => entry.with("missingProperties", &missing(names, doc)?),
                     Dependency::Schema(schema) => entry.with("details", &schema.failures(ValueRef::Document(doc))?),
                 });
             }
@@ -150,6 +147,7 @@ fn by_pattern(patterns: &[(Regex, Schema)], doc: Doc<'_>) -> Result<ArrayBuf> {
     let mut failed = ArrayBuf::new();
     for (name, value) in doc {
         for (regex, schema) in patterns {
+            tick()?;
             if regex.is_match(name)? && !schema.matches(value)? {
                 let start = DocBuf::new().with("propertyName", name).with("regexMatched", regex.pattern.as_str());
                 failed.push(&schema.described(start, value)?);
@@ -167,6 +165,7 @@ fn additional(
 ) -> Result<DocBuf> {
     let mut further = Vec::new();
     for (name, value) in doc {
+        tick()?;
         if is_additional(name, names, patterns)? {
             further.push((name, value));
         }

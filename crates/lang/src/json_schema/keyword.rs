@@ -48,8 +48,10 @@ impl<'k> Keyword<'k> {
 
     /// Strings, at least one and none twice.
     pub fn names(self) -> Result<Vec<String>> {
-        let (mut names, mut known) = (Vec::new(), HashSet::new());
-        for value in self.filled_array()?.iter() {
+        let array = self.filled_array()?;
+        // a set that grows hashes all of its names again, which nothing can interrupt
+        let (mut names, mut known) = (Vec::new(), HashSet::with_capacity(array.len()));
+        for value in array.iter() {
             let ValueRef::String(name) = value else {
                 let found = text::type_name(Some(value));
                 return Err(

@@ -246,7 +246,7 @@ fn enumeration(keyword: Keyword<'_>) -> Result<Test> {
     let mut keys = HashSet::new();
     for value in keyword.filled_array()?.iter() {
         tick()?;
-        if !keys.insert(unordered_key(value)) {
+        if !keys.insert(unordered_key(value)?) {
             return Err(keyword.wrong("array cannot contain duplicate values"));
         }
     }

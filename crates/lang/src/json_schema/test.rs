@@ -7,7 +7,7 @@ use arbor_bson::{ArrayBuf, DEPTH_MAX, Doc, Number, Value, ValueRef, keystring};
 use super::{Allowed, Dependency, Measure, Rule, Schema, Test};
 use crate::fields::Fields;
 use crate::matcher::{Compare, Regex, holds};
-use crate::stop::tick;
+use crate::stop::{ended, sort_by, tick, tick_for};
 use crate::{Collation, Result, number};
 
 impl Rule {
@@ -24,8 +24,8 @@ impl Rule {
                 None => true,
             }),
             (Test::Pattern(regex), ValueRef::String(text)) => regex.is_match(text),
-            (Test::Enum(keys), value) => Ok(keys.contains(&unordered_key(value))),
-            (Test::UniqueItems, ValueRef::Array(_)) => Ok(repeated_item(value).is_none()),
+            (Test::Enum(keys), value) => Ok(keys.contains(&unordered_key(value)?)),
+            (Test::UniqueItems, ValueRef::Array(_)) => Ok(repeated_item(value)?.is_none()),
             (Test::EachItem(schema), ValueRef::Array(items)) => all(items.iter(), |item| schema.matches(item)),
             (Test::Items(schemas), ValueRef::Array(items)) => {
                 all(items.iter().zip(schemas), |(item, schema)| schema.matches(item))
@@ -35,7 +35,7 @@ impl Rule {
             }
             (Test::Required(names), ValueRef::Document(doc)) => has_all(names, doc),
             (Test::Properties(properties), ValueRef::Document(doc)) => {
-                let fields = Fields::of(doc, properties.len());
+                let fields = Fields::of(doc, properties.len())?;
                 all(properties.iter(), |(name, schema)| {
                     fields.get(name).map_or(Ok(true), |value| schema.matches(value))
                 })
@@ -47,7 +47,7 @@ impl Rule {
                 all(doc.iter(), |(name, value)| Ok(!is_additional(name, names, patterns)? || allowed.allows(value)?))
             }
             (Test::Dependencies(dependencies), ValueRef::Document(doc)) => {
-                let fields = Fields::of(doc, dependencies.len());
+                let fields = Fields::of(doc, dependencies.len())?;
                 all(dependencies.iter(), |(name, dependency)| Ok(fields.get(name).is_none() || dependency.holds(doc)?))
             }
             (Test::AllOf(schemas), value) => all(schemas.iter(), |schema| schema.matches(value)),
@@ -113,6 +113,7 @@ fn all<T>(items: impl Iterator<Item = T>, mut holds: impl FnMut(T) -> Result<boo
 pub fn matching(schemas: &[Schema], value: ValueRef<'_>) -> Result<Vec<usize>> {
     let mut found = Vec::new();
     for (at, schema) in schemas.iter().enumerate() {
+        tick()?;
         if schema.matches(value)? {
             found.push(at);
         }
@@ -121,13 +122,21 @@ pub fn matching(schemas: &[Schema], value: ValueRef<'_>) -> Result<Vec<usize>> {
 }
 
 fn has_all(names: &[String], doc: Doc<'_>) -> Result<bool> {
-    let fields = Fields::of(doc, names.len());
+    let fields = Fields::of(doc, names.len())?;
     all(names.iter(), |name| Ok(fields.get(name).is_some()))
 }
 
-pub fn missing<'n>(names: &'n [String], doc: Doc<'_>) -> Vec<&'n str> {
-    let fields = Fields::of(doc, names.len());
-    names.iter().map(String::as_str).filter(|name| fields.get(name).is_none()).collect()
+/// Those of the names that the document does not have.
+pub fn missing(names: &[String], doc: Doc<'_>) -> Result<ArrayBuf> {
+    let fields = Fields::of(doc, names.len())?;
+    let mut missing = ArrayBuf::new();
+    for name in names {
+        tick()?;
+        if fields.get(name).is_none() {
+            missing.push(name.as_str());
+        }
+    }
+    Ok(missing)
 }
 
 pub fn is_additional(name: &str, names: &HashSet<String>, patterns: &[Regex]) -> Result<bool> {
@@ -150,32 +159,45 @@ fn is_multiple(value: ValueRef<'_>, divisor: &Value) -> bool {
 }
 
 /// Returns the first item that occurs earlier in the array, whatever the order of fields in documents.
-pub fn repeated_item(value: ValueRef<'_>) -> Option<ValueRef<'_>> {
-    let ValueRef::Array(items) = value else { return None };
+pub fn repeated_item(value: ValueRef<'_>) -> Result<Option<ValueRef<'_>>> {
+    let ValueRef::Array(items) = value else { return Ok(None) };
     let mut seen = HashSet::new();
-    items.iter().find(|item| !seen.insert(unordered_key(*item)))
+    for item in items.iter() {
+        tick()?;
+        if !seen.insert(unordered_key(item)?) {
+            return Ok(Some(item));
+        }
+    }
+    Ok(None)
 }
 
 /// Equal for values that compare equal when the order of fields does not count.
-pub fn unordered_key(value: ValueRef<'_>) -> Vec<u8> {
-    keystring::key_of(sorted(value, DEPTH_MAX).as_ref()).bytes
+pub fn unordered_key(value: ValueRef<'_>) -> Result<Vec<u8>> {
+    let key = match value {
+        ValueRef::Document(_) | ValueRef::Array(_) => {
+            Collation::simple().key_of(sorted(value, DEPTH_MAX)?.as_ref()).bytes
+        }
+        scalar => return Ok(keystring::key_of(scalar).bytes),
+    };
+    ended().map(|()| key)
 }
 
 /// Returns the value with the fields of all documents in it in order of their names, up to `levels` deep: deeper ones are of
 /// versions that did not limit them, and stay as they are.
-fn sorted(value: ValueRef<'_>, levels: usize) -> Value {
-    let Some(levels) = levels.checked_sub(1) else { return value.to_value() };
+fn sorted(value: ValueRef<'_>, levels: usize) -> Result<Value> {
+    tick_for(value.content_bytes())?;
+    let Some(levels) = levels.checked_sub(1) else { return Ok(value.to_value()) };
     match value {
         ValueRef::Document(doc) => {
-            let mut fields: Vec<(&str, Value)> =
-                doc.iter().map(|(name, value)| (name, sorted(value, levels))).collect();
-            fields.sort_by_key(|(name, _)| *name);
-            Value::Document(fields.iter().map(|(name, value)| (name, value)).collect())
+            let each = doc.iter().map(|(name, value)| Ok((name, sorted(value, levels)?)));
+            let mut fields = each.collect::<Result<Vec<(&str, Value)>>>()?;
+            sort_by(&mut fields, |(a, _), (b, _)| a.cmp(b))?;
+            Ok(Value::Document(fields.iter().map(|(name, value)| (name, value)).collect()))
         }
         ValueRef::Array(items) => {
-            let items: Vec<Value> = items.iter().map(|item| sorted(item, levels)).collect();
-            Value::Array(items.iter().collect::<ArrayBuf>())
+            let items = items.iter().map(|item| sorted(item, levels)).collect::<Result<Vec<Value>>>()?;
+            Ok(Value::Array(items.iter().collect::<ArrayBuf>()))
         }
-        other => other.to_value(),
+        other => Ok(other.to_value()),
     }
 }

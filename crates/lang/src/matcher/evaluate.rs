@@ -3,7 +3,7 @@
 
 use arbor_bson::{Doc, ValueRef};
 
-use super::{In, Node, array, compare, modulo};
+use super::{In, Node, array, compare, equalities, modulo};
 use crate::fields::Fields;
 use crate::path::Leaf;
 use crate::stop::{ended, tick};
@@ -22,7 +22,7 @@ impl<'m> State<'m> {
         State { metadata: None, position: None, error: None, collation }
     }
 
-    fn fail<T: Default>(&mut self, result: Result<T>) -> T {
+    pub fn fail<T: Default>(&mut self, result: Result<T>) -> T {
         result.unwrap_or_else(|error| {
             self.error.get_or_insert(error);
             T::default()
@@ -30,7 +30,7 @@ impl<'m> State<'m> {
     }
 
     /// Counts one step and returns true if the match is to continue. After an error the outcome is ignored: any value may be returned.
-    fn continues(&mut self) -> bool {
+    pub fn continues(&mut self) -> bool {
         if self.error.is_none() {
             self.error = tick().err();
         }
@@ -40,13 +40,22 @@ impl<'m> State<'m> {
 
 /// Returns true if each of the predicates evaluates to `hold`.
 fn all(nodes: &[Node], doc: Doc, state: &mut State, hold: bool) -> bool {
+    if nodes.len() < equalities::RUN_MIN {
+        return nodes.iter().all(|node| node.matches_document(doc, state) == hold);
+    }
     let fields = match Fields::of(doc, nodes.len()) {
-        Fields::Plain(_) => return nodes.iter().all(|node| node.matches_document(doc, state) == hold),
-        fields => fields,
+        Ok(fields) => fields,
+        Err(error) => return state.fail(Err(error)),
     };
-    nodes.iter().all(|node| match node.place() {
-        Some((path, leaf)) => node.matches_path(path, leaf, fields.get(path.head()), state) == hold,
-        None => node.matches_document(doc, state) == hold,
+    let in_turn = |nodes: &[Node], state: &mut State| {
+        nodes.iter().all(|node| match node.place() {
+            Some((path, leaf)) => node.matches_path(path, leaf, fields.get(path.head()), state) == hold,
+            None => node.matches_document(doc, state) == hold,
+        })
+    };
+    nodes.chunk_by(equalities::belong_together).all(|run| match equalities::path_of(run).filter(|_| hold) {
+        Some(path) => equalities::all_hold(path, run, fields.get(path.head()), state),
+        None => in_turn(run, state),
     })
 }
 
@@ -110,7 +119,7 @@ impl Node {
     }
 
     /// `head`: the field that the path begins with.
-    fn matches_path(&self, path: &Path, leaf: Leaf, head: Option<ValueRef>, state: &mut State) -> bool {
+    pub(super) fn matches_path(&self, path: &Path, leaf: Leaf, head: Option<ValueRef>, state: &mut State) -> bool {
         path.visit_from(head, leaf, &mut |visit| {
             if !state.continues() {
                 return true;

@@ -3,6 +3,7 @@
 mod array;
 mod bits;
 mod compare;
+mod equalities;
 mod evaluate;
 mod large;
 mod membership;

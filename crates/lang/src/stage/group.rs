@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::accumulated::{FieldStates, Fields};
 use crate::expression::Environment;
-use crate::{Collation, Context, Error, Expression, Input, Result};
+use crate::{Collation, Context, Error, Expression, Input, Result, stop};
 
 #[derive(Clone, Debug)]
 pub struct Group {
@@ -75,6 +75,9 @@ impl Group {
 /// a list that may be half empty, and the accumulators' own allocations.
 const GROUP_BYTES: usize = 256;
 
+/// Keys from this length on may have been cut short, when the statement is to stop.
+const LARGE_KEY_BYTES: usize = 32 << 10;
+
 /// The groups collected so far. Feed documents with `add`, take the results with `finish`.
 pub struct GroupState {
     group: Group,
@@ -105,6 +108,10 @@ impl GroupState {
         let environment = Environment::new(input);
         let id = self.group.id.eval_in(&environment)?;
         self.group.collation.push_key(self.key.clear(), id.or_null(), false);
+        if self.key.len() >= LARGE_KEY_BYTES {
+            // it may be cut short
+            stop::ended()?;
+        }
         let at = match self.by_key.get(self.key.bytes()) {
             Some(at) => *at,
             None => {

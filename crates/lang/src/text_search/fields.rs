@@ -7,6 +7,7 @@ use arbor_bson::{Doc, Elements, ValueRef};
 
 use super::language::Language;
 use super::score::{self, TermScores};
+use crate::stop::tick;
 use crate::{Error, Result};
 
 /// A path and how much its words count.
@@ -75,6 +76,7 @@ impl TextFields {
         let mut path = String::new();
         let mut open = vec![self.open(doc, self.default_language, 0)?];
         while let Some(innermost) = open.last_mut() {
+            tick()?;
             path.truncate(innermost.path_len);
             let Some((name, value)) = innermost.elements.next() else {
                 open.pop();

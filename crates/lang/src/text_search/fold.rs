@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use unicode_normalization::UnicodeNormalization;
 
+use crate::stop::check;
+
 /// In lower case. Turkish has an i of its own.
 pub fn lower(text: &str, turkish: bool) -> Cow<'_, str> {
     if turkish && text.contains(['I', 'İ']) {
@@ -16,12 +18,20 @@ pub fn lower(text: &str, turkish: bool) -> Cow<'_, str> {
     Cow::Owned(text.to_lowercase())
 }
 
-/// Without accents and other marks on letters.
+/// Letters between two checks for an interrupt.
+const PART_LETTERS: usize = 16 << 10;
+
+/// Without accents and other marks on letters. Cut short when the statement is to stop.
 pub fn without_accents(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(text.nfd().filter(|c| !is_accent(*c)).nfc().collect())
+    let mut letters = 0;
+    let proceed = |_: &char| {
+        letters += 1;
+        letters % PART_LETTERS != 0 || check().is_ok()
+    };
+    Cow::Owned(text.nfd().take_while(proceed).filter(|c| !is_accent(*c)).nfc().collect())
 }
 
 /// Marks that change how a letter sounds and not which letter it is. Vowel signs of Indic scripts are letters.

@@ -63,7 +63,7 @@ impl TextQuery {
             &mut query.negated_phrases,
         ] {
             let _sorted = stop::sort_by(list, |a, b| a.cmp(b));
-            list.dedup();
+            list.dedup_by(|a, b| stop::tick().is_ok() && a == b);
         }
         query
     }

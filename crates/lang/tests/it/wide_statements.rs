@@ -6,12 +6,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ObjectId, Value, ValueRef};
+use arbor_lang::json_schema::Schema;
 use arbor_lang::metadata::{self, MetaKind};
 use arbor_lang::projection::ProjectionKind;
 use arbor_lang::stage::GroupState;
 use arbor_lang::stop::stoppable;
 use arbor_lang::text_search::{Language, TextFields, TextMatcher, TextPredicate, Weight};
-use arbor_lang::{Context, Error, Expression, Filter, Projection, Result, Stage, Update};
+use arbor_lang::{Context, Error, Expression, Filter, Projection, Result, SortPattern, Stage, Update};
 
 /// Processor time of this thread, which other threads of the machine have no part in.
 fn thread_nanos() -> u64 {
@@ -184,8 +185,10 @@ const WORKS: &[(&str, Work)] = &[
         let branches: Vec<DocBuf> = (0..n).map(|n| one("x", n as i32)).collect();
         filter(&one("x", 1), &one("$or", &branches.iter().collect::<ArrayBuf>()))
     }),
-    // each value looks through the array of the document: n times m steps, which can be interrupted
-    ("$all", |n| filter(&one("x", &names(20)), &one("x", &one("$all", &names(n))))),
+    ("$all", |n| filter(&one("x", &names(n)), &one("x", &one("$all", &names(n))))),
+    ("$all of what is not there", |n| {
+        filter(&one("x", &numbers(n)), &one("x", &one("$all", &(0..n as i32).collect::<ArrayBuf>())))
+    }),
     ("$type", |n| filter(&one("x", 1), &one("x", &one("$type", &vec![2; 10 * n].into_iter().collect::<ArrayBuf>())))),
     ("$bitsAllSet", |n| filter(&one("x", 1), &one("x", &one("$bitsAllSet", &numbers(5 * n))))),
     ("$geoWithin", |n| geo("$geoWithin", "Polygon", n)),
@@ -206,6 +209,30 @@ const WORKS: &[(&str, Work)] = &[
     ("a name that is looked for", |n| {
         metadata::mentions((&fields(20 * n, 1)).into(), MetaKind::TextScore);
         arbor_lang::stop::ended()
+    }),
+    ("required of what is not there", |n| {
+        let required = one("required", &names(n));
+        Schema::parse((&required).into())?.explain(fields(n, 1).as_doc()).map(drop)?;
+        Schema::parse((&required).into())?.explain(one("x", 1).as_doc()).map(drop)
+    }),
+    ("uniqueItems", |n| schema(&one("x", &names(n)), "properties", (&one("x", &one("uniqueItems", true))).into())),
+    ("enum of documents", |n| {
+        let known: ArrayBuf = [&fields(n, 1)].into_iter().collect();
+        schema(&one("x", &fields(n, 2)), "properties", (&one("x", &one("enum", &known))).into())
+    }),
+    ("a key of a sort", |n| {
+        drop(SortPattern::parse(one("x", 1).as_doc(), &context())?.key(one("x", &nulls(40 * n)).as_doc()));
+        drop(SortPattern::parse(one("x", 1).as_doc(), &context())?.key(one("x", &fields(4 * n, 1)).as_doc()));
+        arbor_lang::stop::ended()
+    }),
+    ("_id of a group", |n| stage(&one("x", &fields(10 * n, 1)), "$group", (&one("_id", "$x")).into())),
+    ("accents", |n| {
+        let weights = vec![Weight { path: "x".to_owned(), weight: 1.0 }];
+        let english = Language::of_name("english").ok_or_else(|| Error::bad_value("no English"))?;
+        let texts = TextFields::new(weights, english, "language");
+        let predicate = TextPredicate::parse((&one("$search", "\"élan vital\"")).into())?;
+        let matcher = TextMatcher::new(Arc::new(texts), &predicate);
+        matcher.verify(one("x", &*"é ".repeat(20 * n)).as_doc()).map(drop)
     }),
     ("required", |n| schema(&fields(n, 1), "required", (&names(n)).into())),
     ("properties", |n| schema(&fields(n, 1), "properties", (&fields(n, &one("bsonType", "int"))).into())),
@@ -309,6 +336,12 @@ fn the_work_stops_when_the_check_fails() {
 /// A message may have 100 times as many fields. The longest gap was 28 ms in a debug build on a busy machine (2026-11-23); the bound
 /// is four times that. A quick part that never checks is for the test above to find.
 const LARGE: usize = 12_000;
+
+/// The variable WIDE_FIELDS asks for as many as a message may have: `WIDE_FIELDS=700000 cargo test --release -p arbor-lang --test it no_part`
+/// prints the longest times.
+fn large() -> usize {
+    std::env::var("WIDE_FIELDS").ok().and_then(|text| text.parse().ok()).unwrap_or(LARGE)
+}
 const GAP_NANOS_MAX: u64 = 120_000_000;
 
 /// The longest time of the processor between two checks. The statement is made before the first.
@@ -330,9 +363,10 @@ fn no_part_of_the_work_is_long() {
     let mut gaps = Vec::new();
     for (name, work) in WORKS {
         // the best of some: another process may empty the caches
-        let gap = (0..3).map(|_| longest_gap(*work, LARGE)).find(|gap| *gap <= GAP_NANOS_MAX);
+        let gap = (0..3).map(|_| longest_gap(*work, large())).find(|gap| *gap <= GAP_NANOS_MAX);
+        println!("{name}: {:?} ms", gap.map(|gap| gap / 1_000_000));
         if gap.is_none() {
-            gaps.push(format!("{name}: {} ms without a check", longest_gap(*work, LARGE) / 1_000_000));
+            gaps.push(format!("{name}: {} ms without a check", longest_gap(*work, large()) / 1_000_000));
         }
     }
     assert!(gaps.is_empty(), "{gaps:#?}");

@@ -33,9 +33,9 @@ mod union_with;
 use arbor_bson::{DocBuf, ValueRef};
 use arbor_lang::Code;
 
-use crate::cursor::RunningPlan;
 use crate::operator::{Documents, Eof, Operator};
 use crate::plan::{self, Decider, Slots};
+use crate::running_plan::RunningPlan;
 use crate::source::Source;
 use crate::{AggregateSpec, Cursor, Error, Interrupt, Result, Scope, oplog, stream};
 
@@ -93,7 +93,7 @@ pub fn start(
         }
         let source = Box::new(Documents::new(documents.clone()));
         let root = pipeline.above(source, &settings);
-        return Ok(RunningPlan { view: scope.view()?, collection: None, root, slots: 0 });
+        return Ok(RunningPlan::new(scope.view()?, None, root, 0).releasable(scope));
     }
     if spec.collectionless {
         return Err(needs_collection(spec));
@@ -115,7 +115,7 @@ pub fn start(
         }
     };
     let root = pipeline.above(source, &settings);
-    Ok(RunningPlan { view, collection, root, slots: slots.count() })
+    Ok(RunningPlan::new(view, collection, root, slots.count()).releasable(scope))
 }
 
 /// A pipeline over documents of the caller: the output of a stage about the server (`$currentOp`, `$collStats`).
@@ -131,7 +131,7 @@ pub fn aggregate_documents(
     let sink = pipeline.sink.clone();
     let settings = scope.settings.with_disk_use(spec.allow_disk_use);
     let root = pipeline.above(Box::new(Documents::new(documents)), &settings);
-    let plan = RunningPlan { view: scope.view()?, collection: None, root, slots: 0 };
+    let plan = RunningPlan::new(scope.view()?, None, root, 0).releasable(scope);
     written(scope, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
 }
 

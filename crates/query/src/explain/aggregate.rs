@@ -4,8 +4,7 @@ use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 
 use super::{Explainer, Shape};
 use crate::aggregate::{Pipeline, Step, Surroundings, start};
-use crate::cursor::RunningPlan;
-use crate::operator::{Detail, Run};
+use crate::operator::Detail;
 use crate::plan::{Decider, Query, Slots};
 use crate::{AggregateSpec, Result, Verbosity};
 
@@ -67,9 +66,8 @@ fn operators_of(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, stage: Doc<
 /// Runs the pipeline; returns the statistics of each operator above the query, the first one first. Nothing is written.
 fn executed(explainer: &Explainer<'_>, spec: &AggregateSpec<'_>, pipeline: &Pipeline) -> Result<Vec<DocBuf>> {
     let steps = pipeline.steps();
-    let RunningPlan { view, collection, mut root, slots } =
-        start(explainer.scope, spec, pipeline.clone(), true, explainer.interrupt)?;
-    let mut run = Run::new(&view, collection.as_deref(), explainer.interrupt, slots);
+    let mut plan = start(explainer.scope, spec, pipeline.clone(), true, explainer.interrupt)?;
+    let (mut run, root) = plan.run(explainer.interrupt);
     while root.next(&mut run)?.is_some() {
         explainer.interrupt.check()?;
     }

@@ -50,6 +50,10 @@ impl Operator for CollectionScan {
         self.walk.is_ended()
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        true
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         StageDoc::new("COLLSCAN", detail)
             .with_some("filter", self.filter.as_ref().map(filter_doc::of_filter).as_ref())

@@ -29,6 +29,10 @@ impl Operator for CountScan {
         self.scan.is_done()
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        true
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         self.scan.explain("COUNT_SCAN", detail)
     }

@@ -69,6 +69,10 @@ impl Operator for Covered {
         self.scan.is_done()
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        true
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         StageDoc::new("PROJECTION_COVERED", detail)
             .tally(&self.tally)

@@ -30,6 +30,10 @@ impl Operator for Documents {
         self.documents.len() == 0
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        true
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         StageDoc::new("QUEUED_DATA", detail).tally(&self.tally).finish()
     }

@@ -21,6 +21,10 @@ impl Operator for Eof {
         true
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        true
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         StageDoc::new("EOF", detail).tally(&self.tally).finish()
     }

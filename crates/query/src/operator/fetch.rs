@@ -58,6 +58,10 @@ impl Operator for Fetch {
         self.entries.is_done()
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        matches!(self.entries, Entries::Scan(_))
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         let filter = self.filter.as_ref().map(filter_doc::of_filter);
         if let Entries::Scan(scan) = &self.entries

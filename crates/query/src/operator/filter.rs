@@ -38,6 +38,10 @@ impl Operator for FilterRows {
         self.input.is_done()
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        self.input.can_change_snapshot()
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         let filter = filter_doc::of_filter(&self.filter);
         StageDoc::new("MATCH", detail).with("filter", &filter).tally(&self.tally).input(self.input.explain(detail))

@@ -70,6 +70,10 @@ impl Operator for FlowRows {
         }
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        self.input.can_change_snapshot()
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         let stage = StageDoc::new(self.name, detail).tally(&self.tally);
         stage.counter("maxUsedMemBytes", self.bytes_most as u64).input(self.input.explain(detail))

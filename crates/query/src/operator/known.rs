@@ -54,6 +54,10 @@ impl Operator for Known {
         self.input.has_read_all()
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        self.input.can_change_snapshot()
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         self.input.explain(detail)
     }

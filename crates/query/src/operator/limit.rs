@@ -36,6 +36,10 @@ impl Operator for Limit {
         self.input.has_read_all()
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        self.input.can_change_snapshot()
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         let stage = StageDoc::new("LIMIT", detail).tally(&self.tally);
         stage.with("limitAmount", int(self.limit).as_ref()).input(self.input.explain(detail))

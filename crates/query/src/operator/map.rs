@@ -33,6 +33,10 @@ impl Operator for MapRows {
         self.input.is_done()
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        self.input.can_change_snapshot()
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         StageDoc::new("PROJECTION_DEFAULT", detail).tally(&self.tally).input(self.input.explain(detail))
     }

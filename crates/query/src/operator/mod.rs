@@ -102,6 +102,12 @@ pub trait Operator: Send {
         false
     }
 
+    /// Returns true if the next batch may be read from a newer snapshot: between two batches the operator keeps a key to continue after, and
+    /// nothing that has to match later reads.
+    fn can_change_snapshot(&self) -> bool {
+        false
+    }
+
     /// Returns the total number of rows, where that is known once the first one is out.
     fn rows_in_all(&self) -> Option<u64> {
         None

@@ -46,6 +46,10 @@ impl Operator for Or {
         }
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        self.inputs.iter().all(|input| input.can_change_snapshot())
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         let mut stage = StageDoc::new("OR", detail).tally(&self.tally);
         if detail == Detail::Execution {

@@ -42,6 +42,10 @@ impl Operator for Project {
         self.input.has_read_all()
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        self.input.can_change_snapshot()
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         let name = if is_simple(&self.projection) { "PROJECTION_SIMPLE" } else { "PROJECTION_DEFAULT" };
         StageDoc::new(name, detail).tally(&self.tally).with("transformBy", &self.spec).input(self.input.explain(detail))

@@ -40,6 +40,10 @@ impl Operator for Resumed {
         self.found.is_empty() && self.input.is_done()
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        self.input.can_change_snapshot()
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         self.input.explain(detail)
     }

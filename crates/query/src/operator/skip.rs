@@ -40,6 +40,10 @@ impl Operator for Skip {
         self.input.is_done()
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        self.input.can_change_snapshot()
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         let stage = StageDoc::new("SKIP", detail).tally(&self.tally);
         stage.with("skipAmount", int(self.skip).as_ref()).input(self.input.explain(detail))

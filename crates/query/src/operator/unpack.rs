@@ -45,6 +45,10 @@ impl Operator for UnpackRows {
         self.waiting.len() == 0 && self.input.is_done()
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        self.input.can_change_snapshot()
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         StageDoc::new("UNPACK_BUCKET", detail)
             .tally(&self.tally)

@@ -54,6 +54,10 @@ impl Operator for UnwindRows {
         self.waiting.as_ref().is_none_or(|(_, elements)| elements.len() == 0) && self.input.is_done()
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        self.input.can_change_snapshot()
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         StageDoc::new("UNWIND", detail).tally(&self.tally).input(self.input.explain(detail))
     }

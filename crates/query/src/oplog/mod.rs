@@ -22,8 +22,8 @@ use scan::OplogScan;
 pub use tail::OplogTail;
 
 use crate::aggregate::{Pipeline, only_field, written};
-use crate::cursor::RunningPlan;
 use crate::plan::Query;
+use crate::running_plan::RunningPlan;
 use crate::view::ResolvedView;
 use crate::{AggregateSpec, Cursor, Error, FindSpec, Interrupt, Result, Scope};
 
@@ -89,7 +89,7 @@ fn directed(
     };
     let scan = OplogScan::new(&scope.feed, bounds, direction)?;
     let root = pipeline.above(Box::new(scan), &settings);
-    let plan = RunningPlan { view: scope.transactions.read()?, collection: None, root, slots: 0 };
+    let plan = RunningPlan::new(scope.transactions.read()?, None, root, 0).releasable(scope);
     written(scope, spec, sink, Cursor::over_plan(spec.namespace.clone(), plan), interrupt)
 }
 

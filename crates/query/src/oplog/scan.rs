@@ -139,6 +139,10 @@ impl Operator for OplogScan {
         self.history = None;
     }
 
+    fn can_change_snapshot(&self) -> bool {
+        true
+    }
+
     fn explain(&self, detail: Detail) -> DocBuf {
         StageDoc::new("COLLSCAN", detail).tally(&self.tally).finish()
     }

@@ -8,8 +8,8 @@ use arbor_lang::projection::ProjectionKind;
 use arbor_lang::{Context, Filter, MetaKind, Projection};
 use arbor_store::Namespace;
 
-use crate::cursor::RunningPlan;
 use crate::plan::{self, Access, Decider, Query, Slots};
+use crate::running_plan::RunningPlan;
 use crate::source::Source;
 use crate::tail::tail;
 use crate::view::ResolvedView;
@@ -53,7 +53,7 @@ pub fn find(scope: &Scope<'_>, spec: &FindSpec<'_>, interrupt: &Interrupt) -> Re
         return Err(arbor_lang::Error::not_implemented("returnKey with a sort that no index gives").into());
     }
     let root = plan::decided(&mut decision, &query, &settings, &mut slots);
-    let plan = RunningPlan { view, collection: Some(collection), root, slots: slots.count() };
+    let plan = RunningPlan::new(view, Some(collection), root, slots.count()).releasable(scope);
     Ok(Cursor::over_plan(spec.namespace.clone(), plan))
 }
 

@@ -16,4 +16,5 @@ mod support;
 mod transactions;
 mod trying;
 mod validation;
+mod waiting_cursors;
 mod writing;

@@ -20,7 +20,7 @@
 
 use arbor_bson::keystring::{Key, KeyBuilder};
 use arbor_bson::{Array, Doc, ValueRef};
-use arbor_lang::Collation;
+use arbor_lang::{Collation, stop};
 
 use crate::{Direction, Error, FieldKind, Index, KeyField, Result, hash_of};
 
@@ -39,7 +39,12 @@ impl Index {
     pub(crate) fn keys_of(&self, doc: Doc<'_>) -> Result<Keys> {
         match &self.partial {
             Some(partial) if !partial.matches(doc)? => Ok(Keys::none(self.key_pattern.len())),
-            _ => self.generator.keys(&self.key_pattern, self.sparse, &self.collation, doc),
+            _ => {
+                let keys = self.generator.keys(&self.key_pattern, self.sparse, &self.collation, doc)?;
+                // a key of a large value is cut short when the statement is to stop, and must not be written
+                stop::ended()?;
+                Ok(keys)
+            }
         }
     }
 }
@@ -161,6 +166,7 @@ impl<'p> Generator<'p> {
     }
 
     fn expand_element<'d>(&mut self, steps: &[Step<'d, 'p>], element: Element<'d>) -> Result<()> {
+        stop::tick()?;
         let inner: Result<Vec<Step>> = steps.iter().map(|step| Ok(step.enter(element)?.walk())).collect();
         self.expand(&inner?)
     }
@@ -227,6 +233,7 @@ impl<'p> Generator<'p> {
                 }
             }
         }
+        stop::tick_for(self.builder.len())?;
         self.keys.push(self.builder.finish());
         if self.keys.len() > KEYS_PER_DOCUMENT_MAX {
             return Err(Error::TooManyKeys { keys_max: KEYS_PER_DOCUMENT_MAX });

@@ -21,7 +21,7 @@
 
 use arbor_bson::keystring::{self, Key, KeyBuilder};
 use arbor_bson::{Doc, Elements, Value, ValueRef};
-use arbor_lang::Collation;
+use arbor_lang::{Collation, stop};
 
 use crate::index::keys::{self, KEYS_PER_DOCUMENT_MAX, Keys};
 use crate::index::refusal::{cannot, number};
@@ -313,6 +313,7 @@ impl Walk<'_> {
             self.builder.push(shown, false);
             self.collation.push_key(&mut self.builder, value, self.scope.descending);
             push_all(&mut self.builder, behind, last);
+            stop::tick_for(self.builder.len())?;
             self.found.push(Found { path: path.to_owned(), around, key: self.builder.finish() });
         }
         if self.found.len() > KEYS_PER_DOCUMENT_MAX {

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use arbor_bson::keystring::{self, Key};
 use arbor_bson::{Doc, DocBuf, Value, ValueRef, identical};
-use arbor_lang::Collation;
+use arbor_lang::{Collation, stop};
 use arbor_oplog::{Change, Kind};
 use arbor_txn::{Transaction, View};
 
@@ -21,6 +21,7 @@ use crate::{Collection, Error, Index, IndexCursor, IndexSpec, Result, capped, no
 pub fn insert(txn: &mut Transaction, collection: &Collection, doc: Doc<'_>) -> Result<()> {
     let id = checked_id(doc)?;
     let id_key = collection.id_key(id);
+    stop::ended()?;
     capped::check_fits(collection, doc)?;
     if txn.get(collection.tree, &id_key)?.is_some() {
         return Err(duplicate_id(collection, id));
@@ -69,6 +70,7 @@ pub fn update(
     kind: UpdateKind,
 ) -> Result<()> {
     let id_key = collection.id_key(checked_id(new)?);
+    stop::ended()?;
     txn.claim(collection.tree, &id_key)?;
     let mut changes = Vec::new();
     for index in &collection.indexes {
@@ -112,6 +114,7 @@ pub fn delete(txn: &mut Transaction, collection: &Collection, old: Doc<'_>) -> R
 /// Like [`delete`], but the caller chooses whether the history shows the deletion.
 pub(crate) fn delete_with(txn: &mut Transaction, collection: &Collection, old: Doc<'_>, emit: Emit) -> Result<()> {
     let id_key = collection.id_key(checked_id(old)?);
+    stop::ended()?;
     txn.claim(collection.tree, &id_key)?;
     let mut changes = Vec::with_capacity(collection.indexes.len());
     for index in &collection.indexes {

@@ -29,7 +29,7 @@ pub(super) fn moved<'a>(number: usize, run: &Run<'a>) -> Option<Slot<'a>> {
 /// The values to move, by the number of the rename. Errors: a path that leads through an array.
 pub(in crate::update) fn renamed<'a>(renames: &[Rename], doc: Doc<'a>) -> Result<Vec<Option<ValueRef<'a>>>> {
     // two paths each
-    let fields = Fields::of(doc, 2 * renames.len());
+    let fields = Fields::of(doc, 2 * renames.len())?;
     renames.iter().map(|rename| tick().and_then(|()| rename.value(doc, &fields))).collect()
 }
 
