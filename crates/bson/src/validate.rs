@@ -84,7 +84,7 @@ impl Validator<'_> {
     /// Passes the elements up to the next one that is not plain: names of ASCII, and values of which every byte is allowed. Errors
     /// are left to [`Validator::element`].
     ///
-    /// PERF: a message may have 24 million of them; 48 MB of nulls took 200 ms element by element.
+    /// PERF: a message may have 24 million of them. A ping with 14 MB of nulls took 34 ms of processor time without this, and takes 22 (2026-11-23).
     fn pass_plain(&mut self) {
         let Some(within) = self.bytes.get(..self.end) else { return };
         while let Some((ty, rest)) = within.get(self.at..).and_then(<[u8]>::split_first)
