@@ -43,7 +43,7 @@ export async function open(browser, url, { scheme = 'light', width = 1200, scrip
 
 export const report = (directory, name) => pathToFileURL(join(directory, name, 'report.html')).href;
 
-// What stands in a figure's drawing: counts of SVG elements filled or stroked with a series' colour, its texts, and whether it has faults.
+// Contents of a chart's drawing: counts of SVG elements filled or stroked with a series' colour, its texts, and whether it has faults.
 export function drawing(page, id) {
   return page.evaluate(id => {
     const plot = document.querySelector(id.startsWith('#') ? id : `#figure-${id} .plot`);

@@ -107,16 +107,16 @@ test('every chart has a table behind it', async () => {
 
 test('the theme is the chosen one, and is remembered', async () => {
   const { page, faults, close } = await open(browser, report(directory, '004-ycsb'));
-  const look = () => page.evaluate(() => [getComputedStyle(document.body).backgroundColor, document.querySelector('#figure-throughput svg text').getAttribute('fill')]);
-  const auto = await look();
+  const colours = () => page.evaluate(() => [getComputedStyle(document.body).backgroundColor, document.querySelector('#figure-throughput svg text').getAttribute('fill')]);
+  const auto = await colours();
   await page.click('#theme');
-  assert.deepEqual([await page.textContent('#theme'), await look()], ['Theme: light', auto]);
+  assert.deepEqual([await page.textContent('#theme'), await colours()], ['Theme: light', auto]);
   await page.click('#theme');
-  const dark = await look();
+  const dark = await colours();
   assert.equal(await page.textContent('#theme'), 'Theme: dark');
   assert.ok(dark[0] !== auto[0] && dark[1] !== auto[1], `${dark}`);
   await page.reload();
-  assert.deepEqual(await look(), dark);
+  assert.deepEqual(await colours(), dark);
   assert.deepEqual(faults, []);
   await close();
 });

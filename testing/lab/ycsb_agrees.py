@@ -1,15 +1,15 @@
-"""Two YCSB clients that share no line, `arbor lab` and ycsb.py, on the same servers: do they say the same?
+"""Compares two YCSB clients that share no code, `arbor lab` and ycsb.py, on the same servers.
 
 * The operations' proportions agree within 1 percentage point (three standard deviations, where operations are few), as each client counts them and as the
-  server counts what it is asked (opcounters).
+  server counts requests (opcounters).
 * The documents have one shape: names of fields, types, lengths, form of the key.
 * The ranking of engines agrees within 20 %: a table per workload has each engine's rate relative to the first engine's, by
-  both clients. What is compared is operations per second of the server's CPU, because on one machine a Python client takes
-  most of the processors itself: a ratio of throughputs says more about Python than about the engines. Throughputs stand
-  beside it.
+  both clients. Rates are operations per second of the server's CPU, because on one machine a Python client takes
+  most of the processors itself: a ratio of throughputs says more about Python than about the engines. Throughputs are
+  printed as well.
 
-All servers run from the begin, and rounds go through workloads, engines and clients in turn, so that a drift of the
-machine meets all of them. Of the rounds the best counts: what else runs on a machine makes a round dearer, never cheaper.
+All servers run from the beginning, and rounds go through workloads, engines and clients in turn, so that a drift of the
+machine affects all of them. The best round counts: other load on the machine makes a round more expensive, never cheaper.
 
     ARBOR=.../release/arbor python testing/lab/ycsb_agrees.py [--engines ftree,lmdb] [--seconds 3]
 """
@@ -87,8 +87,8 @@ UNITS = ("read", "update", "insert", "scan", "read_modify_write")
 
 
 def results(directory):
-    """Operations by kind and the figures of the measured step."""
-    counts, figures = dict.fromkeys(UNITS, 0.0), {}
+    """Returns operations by kind and the metrics of the measured step."""
+    counts, metrics = dict.fromkeys(UNITS, 0.0), {}
     with open(directory / "series.csv", newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["phase"] == "run"]
     # Rates of intervals that are equally long.
@@ -98,15 +98,15 @@ def results(directory):
             counts[kind] += float(row["value"])
     for name in ("per_second", "server_cpu_us_per_unit", "client_cpu_us_per_unit"):
         found = re.findall(rf"^\s+{name}: (\S+)$", (directory / "run.yaml").read_text(), re.MULTILINE)
-        figures[name] = float(found[-1]) if found else None
+        metrics[name] = float(found[-1]) if found else None
     # Reads and updates of read-modify-writes count as such too.
     for part in ("read", "update"):
         counts[part] = max(counts[part] - counts["read_modify_write"], 0.0)
-    return figures | {"mix": shares(counts), "count": sum(counts.values())}
+    return metrics | {"mix": shares(counts), "count": sum(counts.values())}
 
 
 def shape(uri):
-    """Every form of document that occurs."""
+    """Returns every form of document that occurs."""
     forms = set()
     for record in MongoClient(uri)["ycsb"]["usertable"].find().limit(200):
         key = record.pop("_id")
@@ -137,7 +137,7 @@ CLIENTS = ("lab", "pymongo")
 
 
 class Contest:
-    """The servers, and what each client has seen of each: figures of all rounds by (workload, engine, client)."""
+    """The servers, and each client's metrics of all rounds by (workload, engine, client)."""
 
     def __init__(self, servers, arguments, directory, verdict):
         self.servers, self.arguments, self.directory, self.verdict = servers, arguments, directory, verdict
@@ -149,13 +149,13 @@ class Contest:
         for number in range(self.arguments.rounds):
             for workload, (engine, server) in itertools.product(self.arguments.workloads, self.servers.items()):
                 for client in CLIENTS if number % 2 == 0 else reversed(CLIENTS):
-                    figures = observed(server.uri, lambda: self.measure(client, server.uri, workload, self.arguments.seconds))
-                    self.seen[workload, engine, client].append(figures)
-                    print(f"     round {number + 1} {workload} {engine} {client}: {figures['per_second']:.0f}/s, "
-                          f"{figures['server_cpu_us_per_unit']:.1f} us of the server each", flush=True)
+                    metrics = observed(server.uri, lambda: self.measure(client, server.uri, workload, self.arguments.seconds))
+                    self.seen[workload, engine, client].append(metrics)
+                    print(f"     round {number + 1} {workload} {engine} {client}: {metrics['per_second']:.0f}/s, "
+                          f"{metrics['server_cpu_us_per_unit']:.1f} us of the server each", flush=True)
 
     def load(self, engine, uri):
-        """Both clients load, one after the other; what the second leaves is run on."""
+        """Loads by both clients, one after the other; the runs use the second's data."""
         shapes = []
         for client in CLIENTS:
             self.measure(client, uri, self.arguments.workloads[0], 1, load=True)
@@ -177,13 +177,13 @@ class Contest:
     def rate(self, workload, engine, client):
         """Operations per second of the server's CPU, and throughput, of the best round."""
         rounds = self.seen[workload, engine, client]
-        return (max(1e6 / max(figures["server_cpu_us_per_unit"] or 0.0, 1e-3) for figures in rounds),
-                max(figures["per_second"] for figures in rounds))
+        return (max(1e6 / max(metrics["server_cpu_us_per_unit"] or 0.0, 1e-3) for metrics in rounds),
+                max(metrics["per_second"] for metrics in rounds))
 
     def table(self, workload):
         """Rates relative to the first engine's by both clients, and whether they agree."""
         first = next(iter(self.servers))
-        print(f"\nworkload {workload}: per second of the server's CPU, relative to {first} (throughput beside it)")
+        print(f"\nworkload {workload}: per second of the server's CPU, relative to {first} (and throughput)")
         print(f"{'engine':12}{'lab':>8}{'pymongo':>9}{'differ':>9}   {'lab ops/s':>12}{'pymongo ops/s':>16}")
         for engine in self.servers:
             own = [self.rate(workload, engine, client) for client in CLIENTS]

@@ -1,4 +1,4 @@
-//! Writes runs of made-up figures, one of each kind of experiment, and draws their reports: for the tests of the pages.
+//! Writes runs of made-up metrics, one of each kind of experiment, and draws their reports: for the tests of the pages.
 //!
 //!     cargo run -p arbor-lab --example sample_runs -- DIRECTORY
 //!     cargo run -p arbor-lab --example sample_runs -- --live PORT      # plays a run on a live page until its input ends
@@ -49,7 +49,7 @@ struct Plan {
     events: Vec<Event>,
 }
 
-/// A step of a system, told by its mean rate and what happens to it.
+/// A step of a system, described by its mean rate and the events during it.
 struct Step {
     name: String,
     phase: Phase,
@@ -86,7 +86,7 @@ fn record(experiment: &str, about: &str, unit: &str, kinds: &[&str], systems: &[
         started: "2026-11-21T12:00:00Z".to_owned(),
         ended: Some("2026-11-21T12:34:00Z".to_owned()),
         ending: Ending::Complete,
-        remarks: vec!["These figures are made up; nothing was measured.".to_owned()],
+        remarks: vec!["These numbers are made up; nothing was measured.".to_owned()],
         systems: systems.iter().map(system).collect(),
         text: format!("name: {experiment}\n"),
     }
@@ -239,7 +239,7 @@ fn play(port: u16) -> Outcome<()> {
     let plan = ladder();
     let live = Live::start(port, &plan.record.experiment)?;
     println!("{}", live.url());
-    live.tell(&News::Begin { experiment: &plan.record.experiment, about: &plan.record.about });
+    live.publish(&News::Begin { experiment: &plan.record.experiment, about: &plan.record.about });
     let mut estimate = Estimate::new(plan.record.systems.len(), Duration::ZERO);
     let seconds = plan.steps.iter().map(|(_, step)| u64::from(step.seconds)).sum();
     estimate.planned(Duration::from_secs(seconds));
@@ -248,21 +248,21 @@ fn play(port: u16) -> Outcome<()> {
         let Some(name) = plan.record.systems.get(*system).map(|system| system.name.as_str()) else { continue };
         let begun = event(name, EventKind::Phase, 0.0, None, &format!("step {}", step.name));
         estimate.event(&begun);
-        live.tell(&News::Event(&begun));
+        live.publish(&News::Event(&begun));
         for second in 1..=step.seconds {
             if input.next().is_none() {
-                live.tell(&News::End { ending: "interrupted", report: "lab-results/sample/report.html" });
+                live.publish(&News::End { ending: "interrupted", report: "lab-results/sample/report.html" });
                 return Ok(());
             }
             let points = points(name, step, 0.0, second, &plan.record.kinds, &plan.record.unit);
             let (clients, phase, unit, elapsed_s) =
                 (step.clients, step.phase.name(), &plan.record.unit, f64::from(second));
             let moment = Moment { system: name, step: &step.name, clients, phase, unit, elapsed_s, points: &points };
-            live.tell(&News::Interval(&moment, &estimate));
+            live.publish(&News::Interval(&moment, &estimate));
         }
         let measured = measured(step, 0.0, &plan.record.kinds, &plan.record.unit);
         estimate.step(name, &measured);
-        live.tell(&News::Step { system: name, step: &measured });
+        live.publish(&News::Step { system: name, step: &measured });
     }
     Ok(())
 }
@@ -297,25 +297,25 @@ fn measured(step: &Step, begin_s: f64, kinds: &[String], unit: &str) -> StepReco
         LatencyRow { kind: kind.clone(), clock, count, mean, p50, p90, p95, p99, p999, max }
     };
     let rows = clocks.iter().flat_map(|clock| kinds.iter().enumerate().map(|each| latency(each, *clock)));
-    let mut figures =
+    let mut metrics =
         BTreeMap::from([("data_bytes", 245e6), ("storage_bytes", 130e6), ("index_bytes", 22e6), ("du_bytes", 190e6)]);
     if step.phase == Phase::Run {
         let clients = step.clients as f64;
-        figures.extend([
+        metrics.extend([
             ("per_second", step.rate),
             ("cpu_per_unit", 215.0 + clients),
             ("context_switches_per_unit", 4.5 - clients / 40.0),
         ]);
-        figures.extend([
+        metrics.extend([
             ("server_cpu_us_per_unit", 31.0),
             ("reads_per_unit", 1.612),
             ("read_kb_per_unit", 14.588),
             ("write_kb_per_unit", 2.495),
         ]);
     } else if step.phase == Phase::Load {
-        figures.extend([("per_second", step.rate), ("documents", step.rate * f64::from(step.seconds))]);
+        metrics.extend([("per_second", step.rate), ("documents", step.rate * f64::from(step.seconds))]);
     } else {
-        figures.insert("serve_s", f64::from(step.seconds));
+        metrics.insert("serve_s", f64::from(step.seconds));
     }
     let errors = if step.clients == 112 {
         vec![ErrorCount { code: "11000".to_owned(), count: 3, first: "E11000 duplicate key".to_owned() }]
@@ -331,7 +331,7 @@ fn measured(step: &Step, begin_s: f64, kinds: &[String], unit: &str) -> StepReco
         begin_s,
         end_s: begin_s + f64::from(step.seconds),
         unit: unit.to_owned(),
-        figures: figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        metrics: metrics.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         latencies: if step.phase == Phase::Run { rows.collect() } else { Vec::new() },
         errors,
         ..StepRecord::default()
@@ -385,7 +385,7 @@ fn histograms(writer: &mut Writer, system: &str, step: &Step, begin: f64, kinds:
     for kind in kinds {
         let mut histogram = Histogram::<u64>::new(3)?;
         for n in 1..20_000_u32 {
-            // an exponential distribution, told by its quantiles
+            // an exponential distribution, given by its quantiles
             let quantile = f64::from(n) / 20_000.0;
             histogram.record((-(1.0 - quantile).ln() * micros * 1000.0).max(1.0) as u64)?;
         }

@@ -1,4 +1,4 @@
-//! What stops an experiment. Errors of single operations do not: they are counted in the result.
+//! Errors that stop an experiment. Errors of single operations do not: they are counted in the result.
 
 use std::path::PathBuf;
 

@@ -6,11 +6,11 @@
 //! | `target` | what executes operations: a MongoDB server over the lean client, managed Arbor servers, the bare echo |
 //! | `observe` | CPU, context switches and sizes from the operating system |
 //! | `run` | phases, client counts, the global schedule, intervals, histograms |
-//! | `results` | a run as files, written as it goes on and read back: run.yaml, series.csv, hist.hlog, events, tables |
+//! | `results` | a run as files, written during the run and read back: run.yaml, series.csv, hist.hlog, events, tables |
 //! | `report` | what is drawn from a run's files: tables in the founding texts' forms, the page with charts, the index page |
-//! | `live` | the page that shows a run while it goes on |
+//! | `live` | the page that shows a run in progress |
 //! | `query` | single shapes of queries, timed and explained |
-//! | `set` | what a replica set of one member costs |
+//! | `replset` | what a replica set of one member costs |
 //! | `kv` | the storage engines alone, side by side |
 //! | `experiment` | the experiments (one YAML file each in `experiments/`) and how one is carried out |
 //! | `cli` | `arbor lab ...` |
@@ -26,10 +26,10 @@ pub mod kv;
 pub mod live;
 pub mod observe;
 mod query;
+mod replset;
 pub mod report;
 pub mod results;
 pub mod run;
-mod set;
 pub mod target;
 pub mod workload;
 

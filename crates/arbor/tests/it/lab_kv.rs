@@ -32,7 +32,7 @@ fn engines_take_turns_in_processes_of_their_own() {
 #[test]
 fn unknown_phases_and_engines_are_named() {
     for (arguments, expected) in [
-        (["--only", "frob"], "\"frob\" is no phase; known are load-seq"),
+        (["--only", "frob"], "unknown phase \"frob\"; known are load-seq"),
         (["--engines", "paper"], "\"paper\" is not in this build; known are "),
         (["--peer", "paper"], "\"paper\" is not among --engines"),
     ] {

@@ -54,8 +54,8 @@ fn a_killed_server_returns_and_the_run_can_be_repeated() {
     let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(names, ["load", "sync1-c2", "sync1-recovery-c2", "sync30-c2", "sync30-recovery-c2"]);
     for step in steps.iter().filter(|step| step.phase == Phase::Recovery) {
-        let seconds = step.figure("serve_s").unwrap();
-        assert!(seconds > 0.0 && seconds <= step.figure("answer_s").unwrap(), "{step:?}");
+        let seconds = step.metric("serve_s").unwrap();
+        assert!(seconds > 0.0 && seconds <= step.metric("answer_s").unwrap(), "{step:?}");
     }
     let count = |kind| run.events.iter().filter(|event| event.kind == kind).count();
     assert_eq!((count(EventKind::Kill), count(EventKind::Serving)), (2, 2));

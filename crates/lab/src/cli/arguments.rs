@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction, Command};
 
-use crate::{kv, report, set};
+use crate::{kv, replset, report};
 
 /// Bytes of a point query's reply on a sysbench document, for `lab echo` without a server to ask.
 const POINT_REPLY_BYTES: &str = "330";
@@ -10,25 +10,25 @@ const POINT_REPLY_BYTES: &str = "330";
 /// The subcommand `lab`, for the binary to mount.
 pub fn command() -> Command {
     Command::new("lab")
-        .about("The laboratory: run the founding experiments, with their tables and charts")
+        .about("Benchmarks: run the founding experiments, with their tables and charts")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(run())
         .subcommand(Command::new("list").about("List the experiments"))
         .subcommand(
             Command::new("describe")
-                .about("What an experiment is for, what to expect, how long it takes, how much disk it needs")
+                .about("Show an experiment's purpose, expected result, duration and disk space")
                 .arg(experiment()),
         )
         .subcommand(report::arguments::command())
         .subcommand(
             Command::new("compare")
-                .about("Compare runs step by step: same, better, worse, or too few data to tell")
+                .about("Compare runs step by step: same, better, worse, or too few data for a verdict")
                 .arg(directories("Directories of runs; the first is what the others are compared with")),
         )
         .subcommand(replay())
         .subcommand(echo())
-        .subcommand(set::arguments::arguments())
+        .subcommand(replset::arguments::arguments())
         .subcommand(kv::arguments::command())
         .subcommand(kv::arguments::engine_command())
 }
@@ -53,7 +53,7 @@ fn directories(help: &'static str) -> Arg {
     Arg::new("directory").required(true).value_name("DIR").action(ArgAction::Append).num_args(1..).help(help)
 }
 
-/// Where managed servers come from, and where their data goes.
+/// Adds the binary of managed servers and the parent of their data directories.
 pub(crate) fn servers(command: Command) -> Command {
     command.arg(option("binary", "FILE", "Binary that managed servers run (this one)")).arg(option(
         "data",
@@ -62,12 +62,12 @@ pub(crate) fn servers(command: Command) -> Command {
     ))
 }
 
-/// Where a run is told of, and its servers.
+/// Adds where results are written, the live page, and the arguments of managed servers.
 fn results(command: Command) -> Command {
     let command = command.arg(option("out", "DIR", "Directory for the results (lab-results/NAME-TIME)")).arg(option(
         "live",
         "PORT",
-        "A page at http://127.0.0.1:PORT that shows the run while it goes on",
+        "Serve a page at http://127.0.0.1:PORT that shows the run in progress",
     ));
     servers(command)
 }
@@ -78,7 +78,7 @@ fn steps(command: Command) -> Command {
         .arg(list("clients", "N[,N]", "Client counts, one step each"))
         .arg(option("seconds", "S", "Measured seconds per step"))
         .arg(option("warm", "S", "Seconds per step before measuring"))
-        .arg(option("steady", "S", "The warm-up goes on until the rate is steady, at most so long"))
+        .arg(option("steady", "S", "Extend the warm-up until the rate is steady, up to S seconds"))
         .arg(option("interval", "S", "Seconds per row of series.csv"))
         .arg(option("repeats", "N", "Repeats of each step, in random order"))
         .arg(option("rate", "R", "Operations per second of all clients together, by one schedule (a gate)"))
@@ -116,7 +116,7 @@ fn run() -> Command {
                 .default_value("small"),
         )
         .arg(
-            option("mode", "compat|fixed", "As the original did, or as its author meant (what the experiment says)")
+            option("mode", "compat|fixed", "As the original did, or as its author intended (the experiment's own)")
                 .value_parser(["compat", "fixed"]),
         )
         .arg(option("set", "NAME=VALUE", "A setting of the workload; may be repeated").action(ArgAction::Append))
@@ -125,20 +125,20 @@ fn run() -> Command {
         .arg(option("batch", "N", "--set batch=N: documents per insert while loading"))
         .arg(option("range", "N", "--set range_size=N: documents per range"))
         .arg(option("rounds", "N", "Rounds of all client counts, one after the other on the same data"))
-        .arg(list("cache-mb", "MB[,MB]", "Cache sizes; the server is started again for each"))
+        .arg(list("cache-mb", "MB[,MB]", "Cache sizes; the server is restarted for each"))
         .arg(option(
             "memory",
             "TIMES",
             "Memory of the server with its page cache, in multiples of its cache (cgroup); 0: no limit",
         ))
-        .arg(list("syncdelay", "S[,S]", "Seconds between checkpoints; the server is started again for each"))
+        .arg(list("syncdelay", "S[,S]", "Seconds between checkpoints; the server is restarted for each"))
         .arg(option("loaders", "N", "Streams that load at the same time (8)"))
         .arg(option("documents", "N", "query: documents of the data set (1000000)"))
         .arg(list("shape", "TEXT[,TEXT]", "query: only shapes with this in their names"))
         .arg(switch("profile", "query: share of planning, engine and execution in the server's time, by perf"))
         .arg(switch("no-echo", "001-point-queries: leave out the bare TCP echo"))
         .arg(switch("drop", "Replace the collections of another run on a running server"))
-        .arg(switch("keep", "Leave the data directories of managed servers"))
+        .arg(switch("keep", "Keep the data directories of managed servers"))
         .arg(
             option("server-arg", "ARG", "Passed on to managed servers; may be repeated")
                 .action(ArgAction::Append)
@@ -149,7 +149,7 @@ fn run() -> Command {
 
 fn replay() -> Command {
     let command = Command::new("replay")
-        .about("Run again exactly what a directory says was run: same experiment, sizes, seed, schedule, systems")
+        .about("Repeat the run of a directory: same experiment, sizes, seed, schedule, systems")
         .arg(directories("Directory of a run"))
         .arg(switch("drop", "Replace the collections of another run on a running server"));
     results(command)

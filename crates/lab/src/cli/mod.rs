@@ -17,9 +17,9 @@ use crate::compare;
 use crate::experiment::{self, describe, find};
 use crate::kv::{self, KvEngine};
 use crate::query;
+use crate::replset;
 use crate::report;
 use crate::results::{Ending, Run};
-use crate::set;
 use crate::{Error, Result};
 
 /// Runs what the arguments ask for; `engines` are those of this build.
@@ -45,7 +45,7 @@ fn dispatch(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
             print!("{}", compare::compare(&runs)?);
             Ok(Ending::Complete)
         }
-        Some(("set", matches)) => set::arguments::run(matches),
+        Some(("replset", matches)) => replset::arguments::run(matches),
         Some(("kv", matches)) => kv::arguments::run(matches, engines),
         Some(("kv-engine", matches)) => kv::arguments::run_engine(matches, engines).map(|()| Ending::Complete),
         _ => {
@@ -85,9 +85,22 @@ pub(crate) fn texts(matches: &ArgMatches, name: &str) -> Vec<String> {
 }
 
 pub(crate) fn parse<T: FromStr>(name: &str, text: &str) -> Result<T> {
-    text.trim().parse().map_err(|_| Error::Usage(format!("--{name}: {text:?} is no number it takes")))
+    text.trim().parse().map_err(|_| Error::Usage(format!("--{name}: invalid number {text:?}")))
 }
 
 pub(crate) fn number<T: FromStr>(matches: &ArgMatches, name: &str) -> Result<Option<T>> {
     text(matches, name).map(|text| parse(name, text)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_former_name_of_replset_works() {
+        for name in ["set", "replset"] {
+            let matches = command().try_get_matches_from(["lab", name]).unwrap();
+            assert_eq!(matches.subcommand_name(), Some("replset"));
+        }
+    }
 }

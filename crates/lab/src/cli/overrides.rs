@@ -1,4 +1,4 @@
-//! What the command line changes in an experiment.
+//! Command-line overrides of an experiment.
 
 use std::path::PathBuf;
 
@@ -54,10 +54,10 @@ pub(super) fn plan(experiment: Experiment, matches: &ArgMatches, built_in: &[KvE
 
 fn driver(name: &str) -> Result<Driver> {
     serde_json::from_value(Value::String(name.to_owned()))
-        .map_err(|_| Error::Usage(format!("--driver: lean and official are known, not {name:?}")))
+        .map_err(|_| Error::Usage(format!("--driver: unknown driver {name:?}; known are lean and official")))
 }
 
-/// Those of this build, and MariaDB's that can be started here where the experiment runs on them.
+/// Returns the engines of this build, and those of MariaDB that can be started here if the experiment supports them.
 fn all_engines(experiment: &Experiment, built_in: &[KvEngine]) -> Vec<String> {
     let own = built_in.iter().map(|engine| engine.name.to_owned());
     let mariadb = MARIADB.iter().filter(|(_, mariadb)| experiment.mysql && mariadb.missing().is_none());
@@ -77,7 +77,7 @@ fn workload_settings(plan: &mut Plan, matches: &ArgMatches) -> Result<()> {
     }
     for text in texts(matches, "set") {
         let (name, value) =
-            text.split_once('=').ok_or_else(|| Error::Usage(format!("--set: {text:?} is no NAME=VALUE")))?;
+            text.split_once('=').ok_or_else(|| Error::Usage(format!("--set: expected NAME=VALUE, not {text:?}")))?;
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         plan.parameters.settings.insert(name.to_owned(), value);
     }
@@ -102,7 +102,7 @@ fn server_options(plan: &mut Plan, matches: &ArgMatches) -> Result<()> {
     Ok(())
 }
 
-/// What `run` and `echo` have in common.
+/// Applies the options that `run` and `echo` share.
 pub(super) fn step_options(plan: &mut Plan, matches: &ArgMatches) -> Result<()> {
     let parameters = &mut plan.parameters;
     let clients = texts(matches, "clients");
@@ -128,7 +128,7 @@ fn quantity(name: &str, text: &str) -> Result<f64> {
     if number.is_finite() && (0.0..1e9).contains(&number) {
         Ok(number)
     } else {
-        Err(Error::Usage(format!("--{name}: {text} is no number it takes")))
+        Err(Error::Usage(format!("--{name}: invalid number {text}")))
     }
 }
 

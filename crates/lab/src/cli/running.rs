@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::overrides::{self, setup};
 use super::{directories, number, text};
-use crate::experiment::{Book, KV, Parameters, Plan, Scale, built_in, carry_out, echo_only, find, read};
+use crate::experiment::{KV, Parameters, Plan, RunLog, Scale, built_in, carry_out, echo_only, find, read};
 use crate::kv::{self, KvEngine};
 use crate::live::{Estimate, Live, News, Watcher};
 use crate::report::{self, Progress};
@@ -29,12 +29,12 @@ fn once(plan: &Plan, matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endin
     let interrupt = Interrupt::by_signals()?;
     let live = live(&plan.experiment.name, matches)?;
     let ending = perform(plan, &directory, live.as_ref(), engines, &interrupt)?;
-    told(live.as_ref(), ending, &directory.join(report::HTML));
+    publish_end(live.as_ref(), ending, &directory.join(report::HTML));
     Ok(ending)
 }
 
 /// Every experiment, one directory each, and an index. Those that need shards run only against targets. With the directory of
-/// a run that was broken off it goes on: what was carried out to its end is not run again.
+/// an aborted run it continues that run: experiments that completed are not run again.
 pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
     let interrupt = Interrupt::by_signals()?;
     let root = out(matches, "all");
@@ -42,7 +42,7 @@ pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endi
     for experiment in built_in()? {
         let needs_shards = experiment.sharded && text(matches, "target").is_none();
         if needs_shards {
-            eprintln!("{}: left out, it needs a sharded cluster (--target)", experiment.name);
+            eprintln!("{}: skipped, it needs a sharded cluster (--target)", experiment.name);
         } else {
             let name = experiment.name.clone();
             let named = |error| match error {
@@ -76,17 +76,18 @@ pub(super) fn run_all(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endi
         if directory.join("run.yaml").is_file() {
             directories.push(directory);
             if let Err(error) = report::draw_index(&root, "All experiments", &directories) {
-                eprintln!("the index is not drawn: {error}");
+                eprintln!("cannot draw the index: {error}");
                 ending = Ending::Partial;
             }
         }
     }
     println!("index: {}", root.join(report::INDEX).display());
-    told(live.as_ref(), ending, &root.join(report::INDEX));
+    publish_end(live.as_ref(), ending, &root.join(report::INDEX));
     Ok(ending)
 }
 
-/// The directory of an experiment in that of all, and how it ended if it was carried out. What was broken off stays beside.
+/// Returns the directory of an experiment below that of all, and how it ended if it was carried out. An aborted run keeps
+/// its directory; its repetition gets a new one.
 fn place(root: &Path, name: &str) -> Result<(PathBuf, Option<Ending>)> {
     let mut directory = root.join(name);
     let mut number = 1;
@@ -101,7 +102,7 @@ fn place(root: &Path, name: &str) -> Result<(PathBuf, Option<Ending>)> {
     Ok((directory, None))
 }
 
-/// What a directory says was run, again.
+/// Repeats the run that a directory records.
 pub(super) fn replay(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Ending> {
     let directory = directories(matches).swap_remove(0);
     let record = Run::read(&directory)?.record;
@@ -109,7 +110,7 @@ pub(super) fn replay(matches: &ArgMatches, engines: &[KvEngine]) -> Result<Endin
     let experiment = read(&file, &record.text)?;
     let scale = if record.scale == Scale::Full.name() { Scale::Full } else { Scale::Small };
     let mut plan = Plan::of(experiment, scale, setup(matches)?);
-    let wrong = |error| Error::Usage(format!("{file}: its parameters are not this version's: {error}"));
+    let wrong = |error| Error::Usage(format!("{file}: its parameters are of another version: {error}"));
     plan.parameters = serde_json::from_value::<Parameters>(record.parameters).map_err(wrong)?;
     plan.setup.arguments = plan.parameters.server_arguments.clone();
     plan.command_line = std::env::args().collect();
@@ -127,12 +128,12 @@ pub(super) fn run_echo(matches: &ArgMatches) -> Result<Ending> {
     let directory = out(matches, "echo");
     let interrupt = Interrupt::by_signals()?;
     let live = live("echo", matches)?;
-    let mut book = Book::open(&directory, &plan, watchers(&plan, live.as_ref()))?;
-    echo_only(&plan, bytes, &mut book, &interrupt);
-    let ending = book.close(interrupt.is_set());
-    drop(book);
+    let mut log = RunLog::open(&directory, &plan, watchers(&plan, live.as_ref()))?;
+    echo_only(&plan, bytes, &mut log, &interrupt);
+    let ending = log.close(interrupt.is_set());
+    drop(log);
     draw(&directory)?;
-    told(live.as_ref(), ending, &directory.join(report::HTML));
+    publish_end(live.as_ref(), ending, &directory.join(report::HTML));
     Ok(ending)
 }
 
@@ -147,15 +148,15 @@ fn perform(
         return kv::run_as_experiment(plan, directory, engines, interrupt);
     }
     allow_many_connections();
-    let mut book = Book::open(directory, plan, watchers(plan, live))?;
-    carry_out(plan, &mut book, interrupt);
-    let ending = book.close(interrupt.is_set());
-    drop(book);
+    let mut log = RunLog::open(directory, plan, watchers(plan, live))?;
+    carry_out(plan, &mut log, interrupt);
+    let ending = log.close(interrupt.is_set());
+    drop(log);
     draw(directory)?;
     Ok(ending)
 }
 
-/// The live page, where one is wanted.
+/// Starts the live page if one is requested.
 fn live(title: &str, matches: &ArgMatches) -> Result<Option<Arc<Live>>> {
     let Some(port) = number::<u16>(matches, "live")? else { return Ok(None) };
     let live = Live::start(port, title)?;
@@ -163,22 +164,22 @@ fn live(title: &str, matches: &ArgMatches) -> Result<Option<Arc<Live>>> {
     Ok(Some(Arc::new(live)))
 }
 
-/// Those who watch beside the files: the terminal, the live page.
+/// Returns the observers other than the files: the terminal, the live page.
 fn watchers(plan: &Plan, live: Option<&Arc<Live>>) -> Vec<Box<dyn Watch>> {
     let estimate = || Estimate::new(plan.systems(), Duration::from_secs_f64(plan.parameters.warm_s));
     let mut watchers: Vec<Box<dyn Watch>> = vec![Box::new(Progress::new(&plan.experiment.name, estimate()))];
     if let Some(live) = live {
-        live.tell(&News::Begin { experiment: &plan.experiment.name, about: &plan.experiment.about });
+        live.publish(&News::Begin { experiment: &plan.experiment.name, about: &plan.experiment.about });
         watchers.push(Box::new(Watcher::new(Arc::clone(live), estimate())));
     }
     watchers
 }
 
-/// Tells the live page where the report is.
-fn told(live: Option<&Arc<Live>>, ending: Ending, page: &Path) {
+/// Publishes the end of the run, and where the report is, on the live page.
+fn publish_end(live: Option<&Arc<Live>>, ending: Ending, page: &Path) {
     if let Some(live) = live {
         let report = page.display().to_string();
-        live.tell(&News::End { ending: report::ending(ending), report: &report });
+        live.publish(&News::End { ending: report::ending(ending), report: &report });
     }
 }
 
@@ -203,7 +204,7 @@ fn out(matches: &ArgMatches, name: &str) -> PathBuf {
 /// A thousand clients are a thousand sockets, here and in the servers we start, which inherit the limit.
 fn allow_many_connections() {
     let limit = getrlimit(Resource::Nofile);
-    // Where that is refused, connecting says so.
+    // If that is refused, connecting reports it.
     let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
 }
 
@@ -212,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_broken_off_is_run_again_beside_it() {
+    fn an_aborted_run_is_repeated_in_a_new_directory() {
         let root = tempfile::tempdir().unwrap();
         let ended = |directory: &str, ending: &str| {
             std::fs::create_dir_all(root.path().join(directory)).unwrap();

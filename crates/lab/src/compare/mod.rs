@@ -1,15 +1,15 @@
-//! `arbor lab compare A B...`: is B the same as A, better, worse, or are there too few data to tell?
+//! `arbor lab compare A B...`: is B the same as A, better, worse, or are there too few data for a verdict?
 //!
-//! What is compared is one figure of steps of the same system and name: units per second, and p99 of the unit. A run's
+//! Each comparison is of one metric of steps of the same system and name: units per second, and p99 of the unit. A run's
 //! samples are its repeats where there are at least five of them; otherwise the steady part of its intervals in ten
 //! batches, since neighbouring intervals are not independent and means of batches nearly are (batch means, Law & Kelton).
-//! The difference has a 95 % confidence interval after Welch, who does not ask for equal variances, and an effect size
+//! The difference has a 95 % confidence interval by Welch's test, which does not require equal variances, and an effect size
 //! (Hedges' g: the difference in standard deviations). Verdicts:
 //!
 //! | verdict | when |
 //! |---|---|
-//! | better, worse | the whole interval lies beyond a difference of [`MARGIN`] |
-//! | same | the whole interval lies within a difference of [`SAME`] |
+//! | better, worse | the whole interval is beyond a difference of [`MARGIN`] |
+//! | same | the whole interval is within a difference of [`SAME`] |
 //! | too few data | anything else: the interval is too wide to say either |
 
 mod samples;
@@ -23,7 +23,7 @@ use statistics::{Difference, difference};
 use crate::results::Run;
 use crate::{Error, Result};
 
-/// A difference below this part is nobody's concern.
+/// A smaller relative difference is not reported as better or worse.
 const MARGIN: f64 = 0.01;
 /// A difference within this part is none.
 const SAME: f64 = 0.05;
@@ -46,7 +46,7 @@ impl Verdict {
         }
     }
 
-    /// Of a relative difference that is better when it points to `direction`.
+    /// Judges a relative difference that is better when it points to `direction`.
     fn of(difference: &Difference, direction: Direction) -> Verdict {
         let (low, high) = difference.interval;
         let (low, high) = if direction == Direction::Up { (low, high) } else { (-high, -low) };
@@ -64,7 +64,7 @@ impl Verdict {
 pub struct Compared {
     pub system: String,
     pub step: String,
-    pub figure: String,
+    pub metric: String,
     pub base: f64,
     pub other: f64,
     /// `None`: too few samples to say anything.
@@ -85,7 +85,7 @@ pub fn compare_two(base: &Run, other: &Run) -> Vec<Compared> {
             other: statistics::mean(&theirs.values),
             system: ours.system,
             step: ours.step,
-            figure: ours.figure,
+            metric: ours.metric,
             difference,
             verdict,
         });
@@ -123,7 +123,7 @@ pub fn compare(runs: &[Run]) -> Result<String> {
 }
 
 fn line_of(line: &Compared) -> String {
-    let place = format!("{} {} {}", line.system, line.step, line.figure);
+    let place = format!("{} {} {}", line.system, line.step, line.metric);
     let numbers = match &line.difference {
         Some(difference) => format!(
             "{:+7.1} % [{:+.1}, {:+.1}], g {:+.1}",
@@ -137,7 +137,7 @@ fn line_of(line: &Compared) -> String {
     format!("  {place:44} {:>12.1} {:>12.1} {numbers:40} {}", line.base, line.other, line.verdict.name())
 }
 
-/// Runs of different plans can be compared, but whoever reads must know.
+/// Appends a note for each difference between the plans; runs of different plans can be compared, but the reader must know.
 fn differences_of_plans(base: &Run, other: &Run, text: &mut String) {
     let (a, b) = (&base.record, &other.record);
     for (what, a, b) in [

@@ -1,4 +1,4 @@
-//! What of a run is compared.
+//! The samples of a run that are compared.
 
 use std::collections::BTreeMap;
 
@@ -12,29 +12,29 @@ pub enum Direction {
     Down,
 }
 
-/// Samples of one figure of one step.
+/// Samples of one metric of one step.
 #[derive(Clone, Debug)]
 pub struct Samples {
     pub system: String,
-    /// Without the repeat.
+    /// Name without the repeat.
     pub step: String,
-    pub figure: String,
+    pub metric: String,
     pub direction: Direction,
     pub values: Vec<f64>,
 }
 
 impl Samples {
     pub fn is_same_as(&self, other: &Samples) -> bool {
-        (&self.system, &self.step, &self.figure) == (&other.system, &other.step, &other.figure)
+        (&self.system, &self.step, &self.metric) == (&other.system, &other.step, &other.metric)
     }
 }
 
-/// So many repeats are samples themselves.
+/// From this many repeats on, each repeat is a sample.
 const REPEATS_MIN: usize = 5;
 /// Means of batches of intervals, when they are not.
 const BATCHES: usize = 10;
 
-/// Of all steps of a run, in its order; loads too.
+/// Returns the samples of all steps of a run, in its order; loads too.
 pub fn samples(run: &Run) -> Vec<Samples> {
     let mut all = Vec::new();
     for system in &run.record.systems {
@@ -64,15 +64,15 @@ fn without_repeat(name: &str) -> String {
 
 fn of_group(run: &Run, system: &str, step: &str, steps: &[&StepRecord]) -> Vec<Samples> {
     let Some(first) = steps.first() else { return Vec::new() };
-    let sample = |figure: &str, direction, values| Samples {
+    let sample = |metric: &str, direction, values| Samples {
         system: system.to_owned(),
         step: step.to_owned(),
-        figure: figure.to_owned(),
+        metric: metric.to_owned(),
         direction,
         values,
     };
     if first.phase == Phase::Recovery {
-        let seconds = steps.iter().filter_map(|step| step.figure("serve_s")).collect();
+        let seconds = steps.iter().filter_map(|step| step.metric("serve_s")).collect();
         return vec![sample("seconds to serve", Direction::Down, seconds)];
     }
     let mut all = Vec::new();
@@ -92,17 +92,17 @@ fn of_group(run: &Run, system: &str, step: &str, steps: &[&StepRecord]) -> Vec<S
 fn batches(run: &Run, system: &str, steps: &[&StepRecord], series: &str) -> Vec<f64> {
     let mut values = Vec::new();
     for step in steps {
-        let steady = step.begin_s + step.figure("steady_from_s").unwrap_or(0.0);
+        let steady = step.begin_s + step.metric("steady_from_s").unwrap_or(0.0);
         // Sums of all kinds where the unit is none of them (any operation counts).
         let mut by_time: BTreeMap<u64, f64> = BTreeMap::new();
         let named = format!("{series}.{}", step.unit);
         let exact = run.points(system, &step.name, &named).next().is_some();
         let points = run.series.iter().filter(|point| point.system == system && point.step == step.name);
-        let wanted = points.filter(|point| {
+        let selected = points.filter(|point| {
             let fits = if exact { point.series == named } else { series == "ops" && point.series.starts_with("ops.") };
             fits && point.t_s > steady
         });
-        for point in wanted {
+        for point in selected {
             *by_time.entry((point.t_s * 1000.0) as u64).or_default() += point.value;
         }
         values.extend(by_time.into_values());

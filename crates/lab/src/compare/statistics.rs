@@ -1,11 +1,11 @@
 //! Means, their difference, and how certain it is.
 
-/// Of `other` against `base`.
+/// Difference of `other` from `base`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
-    /// As a part of the base's mean.
+    /// Part of the base's mean.
     pub relative: f64,
-    /// Of `relative`, with 95 % confidence.
+    /// 95 % confidence interval of `relative`.
     pub interval: (f64, f64),
     /// Hedges' g: the difference in standard deviations, corrected for few samples.
     pub effect: f64,

@@ -27,7 +27,7 @@ const BUILT_IN: [(&str, &str); 12] = built_in![
     "sysbench",
 ];
 
-/// What experiments were called before they had numbers.
+/// Former names of experiments, from before they had numbers.
 const FORMER: [(&str, &str); 1] = [("pointquery", "001-point-queries")];
 
 /// The experiments that are built in and whose workloads are.
@@ -40,12 +40,12 @@ pub fn find(name: &str) -> Result<Experiment> {
     if name.ends_with(".yaml") || name.ends_with(".yml") {
         return read(name, &std::fs::read_to_string(name).map_err(Error::file(name))?);
     }
-    let wanted = FORMER.iter().find(|(former, _)| *former == name).map_or(name, |(_, now)| now);
-    match BUILT_IN.iter().find(|(each, _)| *each == wanted) {
+    let name_now = FORMER.iter().find(|(former, _)| *former == name).map_or(name, |(_, now)| now);
+    match BUILT_IN.iter().find(|(each, _)| *each == name_now) {
         Some((name, text)) => read(&format!("{name}.yaml"), text),
         None => {
             let names = BUILT_IN.map(|(name, _)| name).join(", ");
-            Err(Error::Usage(format!("there is no experiment {name:?}; there are {names}, query, and files *.yaml")))
+            Err(Error::Usage(format!("unknown experiment {name:?}; known are {names}, query, and files *.yaml")))
         }
     }
 }

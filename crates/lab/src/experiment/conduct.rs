@@ -1,10 +1,10 @@
-//! How a plan is carried out: for each system start, load, then at each station step by step, sizes, stop. What fails on
-//! one system is kept in its record; the others go on.
+//! Carrying out a plan: for each system start, load, then at each station step by step, sizes, stop. A failure on one
+//! system is kept in its record; the other systems continue.
 
 use std::collections::BTreeMap;
 
-use super::book::Book;
 use super::plan::{Plan, Station, StepPlan};
+use super::run_log::RunLog;
 use crate::observe::disk_use;
 use crate::results::{EventKind, Phase, StepRecord};
 use crate::run::{
@@ -17,9 +17,9 @@ use crate::workload::Workload;
 use crate::{Error, Result};
 
 /// Carries out the plan on all its systems.
-pub fn carry_out(plan: &Plan, book: &mut Book, interrupt: &Interrupt) {
-    book.planned(plan.estimate().steps);
-    let mut conductor = Conductor { plan, book, interrupt, reply_bytes: None };
+pub fn carry_out(plan: &Plan, log: &mut RunLog, interrupt: &Interrupt) {
+    log.planned(plan.estimate().steps);
+    let mut conductor = Conductor { plan, log, interrupt, reply_bytes: None };
     for engine in &plan.parameters.engines {
         for driver in &plan.parameters.drivers {
             conductor.system(&driver.named(engine), |conductor, system| conductor.managed(engine, *driver, system));
@@ -37,20 +37,20 @@ pub fn carry_out(plan: &Plan, book: &mut Book, interrupt: &Interrupt) {
 }
 
 /// The echo alone: the bound of what any server on this runtime could reach.
-pub fn echo_only(plan: &Plan, reply_bytes: usize, book: &mut Book, interrupt: &Interrupt) {
-    let mut conductor = Conductor { plan, book, interrupt, reply_bytes: None };
+pub fn echo_only(plan: &Plan, reply_bytes: usize, log: &mut RunLog, interrupt: &Interrupt) {
+    let mut conductor = Conductor { plan, log, interrupt, reply_bytes: None };
     conductor.system(target::echo::NAME, |conductor, system| conductor.echo(reply_bytes, system));
 }
 
 struct Conductor<'a> {
     plan: &'a Plan,
-    book: &'a mut Book,
+    log: &'a mut RunLog,
     interrupt: &'a Interrupt,
-    /// Of a point query's reply, for the echo to send as much.
+    /// Bytes of a point query's reply, for the echo to send as many.
     reply_bytes: Option<usize>,
 }
 
-/// What one system goes through: a workload per phase, since a workload remembers what it has inserted.
+/// Progress of one system through the plan: a workload per phase, since a workload remembers what it has inserted.
 struct Course {
     system: String,
     phase: String,
@@ -58,26 +58,26 @@ struct Course {
 }
 
 impl Conductor<'_> {
-    /// Measures one system by `measure` and keeps whatever it brought.
+    /// Measures one system by `measure`; a failure is recorded and keeps the results so far.
     fn system(&mut self, name: &str, measure: impl FnOnce(&mut Self, &str) -> Result<()>) {
         if self.interrupt.is_set() {
             return;
         }
-        self.book.begin(name);
+        self.log.begin(name);
         if let Err(error) = measure(self, name) {
-            self.book.fail(&error.to_string());
+            self.log.fail(&error.to_string());
         }
     }
 
     fn context<'a>(&'a mut self, system: &'a str, step: &'a str) -> Context<'a> {
-        self.book.context(system, step, self.interrupt)
+        self.log.context(system, step, self.interrupt)
     }
 
     fn managed(&mut self, engine: &str, driver: Driver, system: &str) -> Result<()> {
         self.plan.check_disk()?;
         let stations = self.plan.stations(engine);
         let Some(first) = stations.first() else { return Ok(()) };
-        self.book.tell(system, EventKind::Phase, "starting");
+        self.log.report(system, EventKind::Phase, "starting");
         let mut managed = Managed::start(engine, driver, &self.plan.setup, &first.flags)?;
         let mut course = self.course(system)?;
         let outcome = self.stations(&mut managed, &stations, &mut course);
@@ -90,10 +90,10 @@ impl Conductor<'_> {
                 break;
             }
             if n > 0 {
-                self.book.tell(&course.system, EventKind::Phase, "starting again with other flags");
+                self.log.report(&course.system, EventKind::Phase, "starting again with other flags");
                 managed.restart(&station.flags)?;
             }
-            managed.remarks().iter().for_each(|remark| self.book.remark(remark));
+            managed.remarks().iter().for_each(|remark| self.log.remark(remark));
             if n == 0 {
                 self.load(managed.target(), course)?;
             }
@@ -111,8 +111,9 @@ impl Conductor<'_> {
         let target = target::open(text, driver)?;
         let stations = self.plan.stations("");
         if stations.len() > 1 || self.plan.experiment.recovery {
-            self.book
-                .remark(&format!("{system} was not started by the laboratory: its cache and checkpoints are its own"));
+            self.log.remark(&format!(
+                "{system} was not started by the laboratory: its cache and checkpoints were not configured"
+            ));
         }
         let station = Station { flags: Default::default(), words: Vec::new(), settings: BTreeMap::new() };
         let mut course = self.course(system)?;
@@ -123,7 +124,7 @@ impl Conductor<'_> {
     fn echo(&mut self, reply_bytes: usize, system: &str) -> Result<()> {
         let setup = &self.plan.setup;
         let echo = Echo::start(&setup.binary, &setup.root, reply_bytes)?;
-        self.book.about(echo.about()?);
+        self.log.about(echo.about()?);
         let mut course = self.course(system)?;
         let station = Station { flags: Default::default(), words: Vec::new(), settings: BTreeMap::new() };
         for step in self.plan.steps(&station) {
@@ -139,14 +140,14 @@ impl Conductor<'_> {
 
     /// The first load of a system, and what follows it once.
     fn load(&mut self, target: &dyn Target, course: &mut Course) -> Result<()> {
-        self.book.about(target.about()?);
+        self.log.about(target.about()?);
         if prepare(target, &*course.workload, self.plan.drop)? {
             self.fill(target, course, "load")?;
         } else {
-            self.book.tell(&course.system, EventKind::Phase, "collections are there, not loaded again");
+            self.log.report(&course.system, EventKind::Phase, "collections are there, not loaded again");
         }
         if self.plan.experiment.scan && !self.interrupt.is_set() {
-            self.book.tell(&course.system, EventKind::Phase, "reading everything once");
+            self.log.report(&course.system, EventKind::Phase, "reading everything once");
             scan(target, &*course.workload, self.interrupt)?;
         }
         if self.plan.parameters.echo {
@@ -156,12 +157,12 @@ impl Conductor<'_> {
     }
 
     fn fill(&mut self, target: &dyn Target, course: &Course, step: &str) -> Result<()> {
-        self.book.tell(&course.system, EventKind::Phase, "loading");
+        self.log.report(&course.system, EventKind::Phase, "loading");
         let threads = self.plan.parameters.loaders;
         let loaded = load(target, &*course.workload, threads, &mut self.context(&course.system, step))?;
         // A workload whose load is its run has none of its own.
         if loaded.documents > 0 || loaded.failure.is_some() {
-            self.book.add(load_record(step, BTreeMap::new(), &loaded));
+            self.log.add(load_record(step, BTreeMap::new(), &loaded));
         }
         match loaded.failure {
             Some(failure) => {
@@ -184,7 +185,7 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// Turns to the step's phase: its workload, on data that is there or loaded anew.
+    /// Switches to the step's phase: its workload, on existing or reloaded data.
     fn enter(&mut self, target: &dyn Target, step: &StepPlan, course: &mut Course) -> Result<()> {
         if step.phase.name != course.phase {
             course.workload = self.plan.workload(&step.phase)?;
@@ -197,18 +198,18 @@ impl Conductor<'_> {
         resume(target, &*course.workload)
     }
 
-    /// Runs one step and enters what came of it; gives why it ended early when nobody answered any more.
+    /// Runs one step and records its result; returns why it ended early if the server no longer answered.
     fn step(&mut self, target: &dyn Target, step: &StepPlan, course: &mut Course) -> Result<Option<String>> {
         let (plan, system) = (self.plan, course.system.clone());
-        self.book.tell(&system, EventKind::Phase, &format!("{}: {} clients", step.name, step.clients));
+        self.log.report(&system, EventKind::Phase, &format!("{}: {} clients", step.name, step.clients));
         let mut context = self.context(&system, &step.name);
         let ran = run_step(target, &*course.workload, step.clients, &plan.pace(), &mut context)?;
-        tell_stalls(&ran, &mut context);
-        // A step that was cut off in its first moments says nothing.
+        report_stalls(&ran, &mut context);
+        // A step that was interrupted in its first moments has no result.
         if ran.recorder.total_count() > 0 || ran.recorder.error_count() > 0 {
             let mut record = step_record(&step.name, step.repeat, step.settings.clone(), &ran);
             measure_sizes(target, &*course.workload, &mut record);
-            self.book.add(record);
+            self.log.add(record);
         }
         Ok(ran.deserted)
     }
@@ -229,9 +230,9 @@ impl Conductor<'_> {
             resume(managed.target(), &*course.workload)?;
             let mut context = self.context(&system, "");
             let text = format!("serves {:.2} s after it was started again", to_serve.as_secs_f64());
-            context.tell_span(EventKind::Serving, (begin_s, begin_s + to_serve.as_secs_f64()), &text);
+            context.report_span(EventKind::Serving, (begin_s, begin_s + to_serve.as_secs_f64()), &text);
             let answered_s = context.now() - begin_s;
-            self.book.add(StepRecord {
+            self.log.add(StepRecord {
                 name: step.name.replacen(&format!("c{}", step.clients), &format!("recovery-c{}", step.clients), 1),
                 phase: Phase::Recovery,
                 clients: step.clients,
@@ -240,7 +241,7 @@ impl Conductor<'_> {
                 begin_s,
                 end_s: begin_s + answered_s,
                 unit: "recovery".to_owned(),
-                figures: BTreeMap::from([
+                metrics: BTreeMap::from([
                     ("serve_s".to_owned(), to_serve.as_secs_f64()),
                     ("answer_s".to_owned(), answered_s),
                 ]),
@@ -251,18 +252,18 @@ impl Conductor<'_> {
     }
 }
 
-/// What the server and the file system say of the data's size now. A server that is gone says nothing.
+/// Records the data's size as the server and the file system report it now. A server that is gone reports nothing.
 fn measure_sizes(target: &dyn Target, workload: &dyn Workload, record: &mut StepRecord) {
     let sizes = target.connect().ok().and_then(|mut session| session.sizes(workload.database()).ok());
-    add_sizes(&mut record.figures, sizes.unwrap_or_default(), target.directory().map(disk_use));
+    add_sizes(&mut record.metrics, sizes.unwrap_or_default(), target.directory().map(disk_use));
 }
 
-fn tell_stalls(step: &Step, context: &mut Context<'_>) {
+fn report_stalls(step: &Step, context: &mut Context<'_>) {
     let rates: Vec<f64> = step.rates.iter().map(|(_, rate)| *rate).collect();
     for stall in stalls(&rates) {
         let (begin, end) = step.span(stall.begin, stall.end);
         let depth = (stall.depth * 100.0).round();
         let text = format!("{}: {:.1} s at {depth:.0} % of the median rate or less", context.step, end - begin);
-        context.tell_span(EventKind::Stall, (begin, end), &text);
+        context.report_span(EventKind::Stall, (begin, end), &text);
     }
 }

@@ -23,19 +23,19 @@ pub struct Experiment {
     /// One line for `arbor lab list`.
     pub about: String,
     pub founding_text: Option<String>,
-    /// Who runs it and why, for `arbor lab describe`.
+    /// Purpose and audience, for `arbor lab describe`.
     pub purpose: String,
-    /// What a repetition should show.
+    /// Result that a repetition should show.
     pub expected: String,
     pub workload: String,
     pub mode: Mode,
     /// Read everything once before the steps.
     pub scan: bool,
-    /// It runs on MySQL and MariaDB too.
+    /// Also runs on MySQL and MariaDB.
     pub mysql: bool,
-    /// After each step the server is killed (-9) and the time to its first answer taken.
+    /// After each step the server is killed (-9) and the time to its first reply measured.
     pub recovery: bool,
-    /// Needs shards behind the server.
+    /// Requires a sharded cluster.
     pub sharded: bool,
     /// Flags of Arbor by engine.
     pub flags: BTreeMap<String, Vec<String>>,
@@ -59,10 +59,10 @@ impl Scale {
     }
 }
 
-/// What one scale says.
+/// Parameters of one scale.
 #[derive(Clone, Debug, Default)]
 pub struct Size {
-    /// As far as the file decides them; systems are the command line's.
+    /// Parameters set by the file; systems come from the command line.
     pub parameters: Parameters,
     /// Estimates for `describe` and for the check before a load.
     pub disk_mb: u64,
@@ -102,12 +102,12 @@ pub fn read(file: &str, text: &str) -> Result<Experiment> {
     let workload = top.required("workload")?.to_owned();
     let name = top.required("name")?.to_owned();
     if name.is_empty() || !name.chars().all(|char| char.is_alphanumeric() || "-_.".contains(char)) {
-        return Err(top.wrong("name", "letters, digits, '-', '_' and '.' are wanted: a directory is called by it"));
+        return Err(top.wrong("name", "expected letters, digits, '-', '_' and '.': the name is also a directory name"));
     }
     let mode = match top.text("mode")? {
         None | Some("compat") => Mode::Compat,
         Some("fixed") => Mode::Fixed,
-        Some(_) => return Err(top.wrong("mode", "compat or fixed is wanted")),
+        Some(_) => return Err(top.wrong("mode", "expected compat or fixed")),
     };
     let size = |name| size(&top, name, &workload, mode);
     Ok(Experiment {
@@ -183,10 +183,10 @@ fn size(top: &Section<'_>, name: &str, workload: &str, mode: Mode) -> Result<Siz
         ..Parameters::default()
     };
     if parameters.clients.iter().any(|clients| !(1..=10_000).contains(clients)) {
-        return Err(size.wrong("clients", "numbers from 1 to 10000 are wanted"));
+        return Err(size.wrong("clients", "expected numbers from 1 to 10000"));
     }
     if !parameters.clients.is_empty() && parameters.seconds <= 0.0 {
-        return Err(size.wrong("seconds", "how long is a step?"));
+        return Err(size.wrong("seconds", "must be above 0"));
     }
     if workload != KV {
         // Whatever the workload refuses is refused here, with its line.
@@ -214,7 +214,7 @@ fn script(size: &Section<'_>) -> Result<Vec<Scripted>> {
         section.only(&["at", "kind", "text", "database", "command"])?;
         let kind = section.required("kind")?;
         let kind: EventKind = serde_json::from_value(Value::String(kind.to_owned()))
-            .map_err(|_| section.wrong("kind", "checkpoint, move_chunk, engine_switch or note is wanted"))?;
+            .map_err(|_| section.wrong("kind", "expected checkpoint, move_chunk, engine_switch or note"))?;
         let command = section.section("command")?.ok_or_else(|| section.wrong("command", "is missing"))?.entries()?;
         Ok(Scripted {
             at: Duration::from_secs_f64(section.quantity("at")?.unwrap_or(0.0)),
@@ -244,19 +244,19 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_line() {
         for (from, to, expect) in [
-            ("about: b", "colour: b", "x.yaml:2: there is no key \"colour\""),
+            ("about: b", "colour: b", "x.yaml:2: unknown key \"colour\""),
             ("about: b\n", "", "x.yaml:1: about: is missing"),
-            ("pointquery", "frob", "there is no workload \"frob\""),
+            ("pointquery", "frob", "unknown workload \"frob\""),
             ("tables: 2", "tabels: 2", "x.yaml:5: workload pointquery: unknown field `tabels`"),
-            ("[1, 4]", "[1, a]", "x.yaml:6: clients: a list of whole numbers"),
-            ("[1, 4]", "[0]", "x.yaml:6: clients: numbers from 1"),
-            ("seconds: 3", "seconds: -3", "x.yaml:7: seconds: a number from 0 on"),
-            ("seconds: 3", "seconds: 1e300", "x.yaml:7: seconds: a number from 0 on"),
-            ("name: a", "name: ../a", "x.yaml:1: name: letters"),
-            ("  seconds: 3\n", "", "seconds: how long is a step?"),
-            ("full: {}", "full: 1", "x.yaml:8: a mapping is wanted"),
+            ("[1, 4]", "[1, a]", "x.yaml:6: clients: expected a list of integers"),
+            ("[1, 4]", "[0]", "x.yaml:6: clients: expected numbers from 1"),
+            ("seconds: 3", "seconds: -3", "x.yaml:7: seconds: expected a number of at least 0"),
+            ("seconds: 3", "seconds: 1e300", "x.yaml:7: seconds: expected a number of at least 0"),
+            ("name: a", "name: ../a", "x.yaml:1: name: expected letters"),
+            ("  seconds: 3\n", "", "seconds: must be above 0"),
+            ("full: {}", "full: 1", "x.yaml:8: expected a mapping"),
             ("full: {}", "full: {phases: [{name: a, settings: {frob: 1}}]}", "unknown field `frob`"),
-            ("full: {}", "full: {script: [{at: 1, kind: frob}]}", "x.yaml:8: kind: checkpoint, move_chunk"),
+            ("full: {}", "full: {script: [{at: 1, kind: frob}]}", "x.yaml:8: kind: expected checkpoint, move_chunk"),
             ("name: a", "name: [a", "x.yaml:"),
             ("name: a", "- a", "x.yaml:"),
         ] {

@@ -1,4 +1,4 @@
-//! env.json: the machine, as far as it bears on the figures.
+//! env.json: the machine, as far as it affects the measurements.
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ fn memory_bytes() -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Its kind, and how it is mounted: the longest mount point that the directory lies below.
+/// Returns the type and mount options of the longest mount point above the directory.
 fn filesystem(directory: &Path) -> Option<String> {
     let directory = directory.canonicalize().ok()?;
     let mounts = std::fs::read_to_string("/proc/mounts").ok()?;

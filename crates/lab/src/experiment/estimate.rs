@@ -1,4 +1,4 @@
-//! How long a run takes and how much disk it needs, before it begins.
+//! Estimates of a run's time and disk space, before it begins.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use crate::{Error, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// Of one system at a time.
+    /// Disk space of one system; systems run one at a time.
     pub disk_bytes: u64,
-    /// Of the steps of all systems.
+    /// Time of the steps of all systems.
     pub steps: Duration,
     /// With loads.
     pub total: Duration,

@@ -7,9 +7,8 @@
 //! | `parameters` | everything that decides what is sent to the servers: of a scale, and of a run |
 //! | `plan`, `estimate` | one at a scale with overrides: stations, steps, how long, how much disk |
 //! | `conduct` | system by system: start, load, steps, kill, sizes, stop |
-//! | `book`, `environment` | the record of it, written as it goes on |
+//! | `run_log`, `environment` | the record of it, written during the run |
 
-mod book;
 mod catalog;
 mod conduct;
 mod definition;
@@ -17,11 +16,11 @@ mod environment;
 mod estimate;
 mod parameters;
 mod plan;
+mod run_log;
 mod section;
 
 use std::path::PathBuf;
 
-pub use book::Book;
 pub use catalog::{built_in, describe, find, list};
 pub use conduct::{carry_out, echo_only};
 pub use definition::{Experiment, KV, Scale, Size, read};
@@ -30,8 +29,9 @@ pub use estimate::Estimate;
 pub(crate) use estimate::check_room;
 pub use parameters::{Parameters, PhasePlan};
 pub use plan::{Plan, Station, StepPlan};
+pub use run_log::RunLog;
 
-/// Where managed servers live unless told otherwise.
+/// Returns the default parent of managed servers' data directories.
 pub fn default_root() -> PathBuf {
     std::env::temp_dir()
 }

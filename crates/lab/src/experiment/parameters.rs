@@ -14,7 +14,7 @@ pub struct Parameters {
     /// Running servers: `[NAME=]URI`.
     pub targets: Vec<String>,
     pub drivers: Vec<Driver>,
-    /// Of the workload.
+    /// Settings of the workload.
     pub settings: Map<String, Value>,
     pub mode: String,
     pub seed: u64,
@@ -37,7 +37,7 @@ pub struct Parameters {
     /// Measure the bare TCP echo as well.
     pub echo: bool,
     pub server_arguments: Vec<String>,
-    /// Of `arbor lab kv`.
+    /// Arguments of `arbor lab kv`.
     pub arguments: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct Parameters {
 pub struct PhasePlan {
     pub name: String,
     pub settings: Map<String, Value>,
-    /// Drop the data and load it anew before.
+    /// Drop and reload the data first.
     pub reload: bool,
 }
 

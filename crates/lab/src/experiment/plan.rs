@@ -1,4 +1,4 @@
-//! What a run is told: an experiment at a scale, with what the command line overrides in its [`Parameters`]; run.yaml keeps
+//! The plan of a run: an experiment at a scale, with the command line's overrides in its [`Parameters`]; run.yaml keeps
 //! those, so that a run can be repeated exactly.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub struct Plan {
     pub setup: Setup,
     /// Replace collections that are there with other contents.
     pub drop: bool,
-    /// What was typed.
+    /// Command line as typed.
     pub command_line: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl Plan {
         if self.parameters.phases.is_empty() { vec![PhasePlan::default()] } else { self.parameters.phases.clone() }
     }
 
-    /// Everything the plan says makes sense; a first look before servers are started.
+    /// Checks the settings of the plan before servers are started.
     pub fn check(&self) -> Result<()> {
         if self.experiment.workload == KV {
             return Ok(());
@@ -175,7 +175,7 @@ impl Plan {
         }
     }
 
-    /// In words.
+    /// Describes the schedule of operations.
     pub fn schedule(&self) -> String {
         let arrival = if self.parameters.poisson { "Poisson" } else { "constant" };
         self.parameters.rate.map_or("closed loop".to_owned(), |rate| format!("open, {arrival}, {rate}/s"))

@@ -5,7 +5,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::{Error, Result};
 
-/// A mapping and where it stands.
+/// A mapping and its position in a file.
 #[derive(Clone, Copy)]
 pub(super) struct Section<'a> {
     /// The file, for messages.
@@ -19,7 +19,7 @@ pub(super) fn parse<'a>(file: &str, text: &'a str) -> Result<MarkedYaml<'a>> {
         .map_err(|error| Error::Usage(format!("{file}:{}: {}", error.marker().line(), error.info())))?;
     match (documents.pop(), documents.is_empty()) {
         (Some(document), true) => Ok(document),
-        _ => Err(Error::Usage(format!("{file}: an experiment is one YAML document"))),
+        _ => Err(Error::Usage(format!("{file}: expected a single YAML document"))),
     }
 }
 
@@ -27,7 +27,7 @@ impl<'a> Section<'a> {
     pub fn of(file: &'a str, node: &'a MarkedYaml<'a>) -> Result<Section<'a>> {
         let section = Section { file, node };
         if section.node.data.as_mapping().is_none() {
-            return Err(section.wrong_at(node, "a mapping is wanted here"));
+            return Err(section.wrong_at(node, "expected a mapping"));
         }
         Ok(section)
     }
@@ -41,8 +41,8 @@ impl<'a> Section<'a> {
         self.wrong_at(self.get(key).unwrap_or(self.node), &format!("{key}: {what}"))
     }
 
-    /// Something wrong that somebody else found; where the text names a key of this mapping in backquotes or quotes,
-    /// that key's line is named.
+    /// Returns the error of another parser with its line: if the text names a key of this mapping in backquotes or quotes,
+    /// the line is that of the key.
     pub fn wrong_within(&self, text: &str) -> Error {
         let words = text.split(['`', '"']).skip(1).step_by(2);
         let named = words.filter_map(|word| self.get(word)).next();
@@ -54,7 +54,7 @@ impl<'a> Section<'a> {
         for key in self.node.data.as_mapping().into_iter().flatten().map(|(key, _)| key) {
             let name = key.data.as_str().unwrap_or("?");
             if !known.contains(&name) {
-                let what = format!("there is no key {name:?} here; there are {}", known.join(", "));
+                let what = format!("unknown key {name:?}; known are {}", known.join(", "));
                 return Err(self.wrong_at(key, &what));
             }
         }
@@ -79,13 +79,13 @@ impl<'a> Section<'a> {
         let Some(node) = self.get(key) else { return Ok(&[]) };
         match &node.data {
             YamlData::Sequence(list) => Ok(list),
-            _ => Err(self.wrong(key, "a list is wanted")),
+            _ => Err(self.wrong(key, "expected a list")),
         }
     }
 
     pub fn text(&self, key: &str) -> Result<Option<&'a str>> {
         let Some(node) = self.get(key) else { return Ok(None) };
-        node.data.as_str().map(Some).ok_or_else(|| self.wrong(key, "a text is wanted"))
+        node.data.as_str().map(Some).ok_or_else(|| self.wrong(key, "expected a string"))
     }
 
     pub fn required(&self, key: &str) -> Result<&'a str> {
@@ -94,33 +94,33 @@ impl<'a> Section<'a> {
 
     pub fn flag(&self, key: &str) -> Result<bool> {
         let Some(node) = self.get(key) else { return Ok(false) };
-        node.data.as_bool().ok_or_else(|| self.wrong(key, "true or false is wanted"))
+        node.data.as_bool().ok_or_else(|| self.wrong(key, "expected true or false"))
     }
 
     pub fn number<T: TryFrom<i64>>(&self, key: &str) -> Result<Option<T>> {
         let Some(node) = self.get(key) else { return Ok(None) };
-        whole(node).map(Some).ok_or_else(|| self.wrong(key, "a whole number that fits is wanted"))
+        whole(node).map(Some).ok_or_else(|| self.wrong(key, "expected an integer in range"))
     }
 
     pub fn numbers<T: TryFrom<i64>>(&self, key: &str) -> Result<Vec<T>> {
         let numbers = self.list(key)?.iter().map(whole);
-        numbers.collect::<Option<_>>().ok_or_else(|| self.wrong(key, "a list of whole numbers is wanted"))
+        numbers.collect::<Option<_>>().ok_or_else(|| self.wrong(key, "expected a list of integers"))
     }
 
     /// Seconds, rates, factors: above zero or zero.
     pub fn quantity(&self, key: &str) -> Result<Option<f64>> {
         let Some(node) = self.get(key) else { return Ok(None) };
-        quantity(node).map(Some).ok_or_else(|| self.wrong(key, "a number from 0 on is wanted"))
+        quantity(node).map(Some).ok_or_else(|| self.wrong(key, "expected a number of at least 0"))
     }
 
     pub fn quantities(&self, key: &str) -> Result<Vec<f64>> {
         let numbers = self.list(key)?.iter().map(quantity);
-        numbers.collect::<Option<_>>().ok_or_else(|| self.wrong(key, "a list of numbers from 0 on is wanted"))
+        numbers.collect::<Option<_>>().ok_or_else(|| self.wrong(key, "expected a list of numbers of at least 0"))
     }
 
     pub fn texts(&self, key: &str) -> Result<Vec<String>> {
         let texts = self.list(key)?.iter().map(|node| node.data.as_str().map(str::to_owned));
-        texts.collect::<Option<_>>().ok_or_else(|| self.wrong(key, "a list of texts is wanted"))
+        texts.collect::<Option<_>>().ok_or_else(|| self.wrong(key, "expected a list of strings"))
     }
 
     /// Names and values in the order of the file.
@@ -128,8 +128,11 @@ impl<'a> Section<'a> {
         let entries = self.node.data.as_mapping().into_iter().flatten();
         entries
             .map(|(key, node)| {
-                let name = key.data.as_str().ok_or_else(|| self.wrong_at(key, "a key is a text"))?;
-                Ok((name.to_owned(), value(node).ok_or_else(|| self.wrong(name, "tags and aliases are not taken"))?))
+                let name = key.data.as_str().ok_or_else(|| self.wrong_at(key, "a key must be a string"))?;
+                Ok((
+                    name.to_owned(),
+                    value(node).ok_or_else(|| self.wrong(name, "tags and aliases are not supported"))?,
+                ))
             })
             .collect()
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::{ArgMatches, Command};
 
 use super::child::{self, EngineProcess};
-use super::conduct::{Outcome, Runner, Told, conduct};
+use super::conduct::{Outcome, PhaseObserver, Runner, conduct};
 use super::{KvEngine, KvOptions, Phase, summary};
 use crate::cli::{list, number, option, parse, switch, text, texts};
 use crate::experiment::{check_room, default_root};
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 
 /// Bytes on disk at most for a byte of a row: B-trees that are loaded in random order, and the log.
 const DISK_BYTES: u64 = 5;
-/// Cache of a cold run unless another is given, and the memory beside it.
+/// Cache of a cold run unless another is given, and the memory in addition to it.
 const COLD_CACHE_MB: u64 = 256;
 const COLD_REST_MB: u64 = 128;
 
@@ -25,13 +25,13 @@ pub(crate) fn command() -> Command {
         .about("Measure the storage engines alone, side by side: loads, gets, scans, range deletes, reopening")
         .arg(list("engines", "E[,E]", "Engines, in the order of their turns (all of this build)").alias("engine"))
         .arg(list("only", "PHASE[,PHASE]", "Only these phases, and the load that they need (all)"))
-        .arg(option("peer", "E", "Engine that the others are compared with (the last of --engines)"))
+        .arg(option("peer", "E", "Engine to compare the others with (the last of --engines)"))
         .arg(option("rows", "N", "Rows of a load (1000000)"))
         .arg(option("value-bytes", "N", "Bytes of a value, half of them zeros (120)"))
         .arg(option("batch", "N", "Puts per batch (100)"))
-        .arg(option("calls", "N", "Operations of each phase behind the loads, at most (rows / 5)").alias("reads"))
-        .arg(option("seconds", "S", "Seconds of each such phase, at most (60)"))
-        .arg(option("load-seconds", "S", "Seconds of a load, at most; the rest is put in key order (600)"))
+        .arg(option("calls", "N", "Maximum operations of each phase after the loads (rows / 5)").alias("reads"))
+        .arg(option("seconds", "S", "Maximum seconds of each such phase (60)"))
+        .arg(option("load-seconds", "S", "Maximum seconds of a load; the rest is put in key order (600)"))
         .arg(option("idle", "S", "Idle seconds before scan-100-idle (5)"))
         .arg(list("threads", "N[,N]", "Thread counts of get (1,2,4)"))
         .arg(option("kill-rows", "N", "Rows of the load that kill -9 ends (rows, 4000000 at most)"))
@@ -40,14 +40,14 @@ pub(crate) fn command() -> Command {
             "Bound the memory of each engine with its page cache (cgroup), or direct I/O where there is none",
         ))
         .arg(option("cache-mb", "MB", "Cache of engines that have one (1024; with --cold 256)"))
-        .arg(option("memory-mb", "MB", "With --cold: the bound (the cache and 128)"))
+        .arg(option("memory-mb", "MB", "With --cold: the memory limit (the cache and 128)"))
         .arg(switch("log", "Batches go through the log, which is synced every 100 ms"))
         .arg(option("seed", "N", "Seed of the random numbers (1)"))
         .arg(option("data", "DIR", "Directory that the data directories are made in (the temporary directory)"))
-        .arg(option("out", "FILE", "The figures as JSON"))
+        .arg(option("out", "FILE", "Write the statistics as JSON to this file"))
 }
 
-/// What the processes of the engines run.
+/// Returns the hidden command that the processes of the engines run.
 pub(crate) fn engine_command() -> Command {
     let given = |name| option(name, "", "").required(true);
     Command::new(child::COMMAND).hide(true).args([given("engine"), given("options"), given("directory")])
@@ -92,7 +92,7 @@ pub(super) fn measure(
     engines: &[KvEngine],
     directory: &Path,
     interrupt: &Interrupt,
-    told: Told<'_>,
+    observer: PhaseObserver<'_>,
 ) -> Result<Outcome> {
     let options = options(matches)?;
     let row = DISK_BYTES * (options.value_bytes as u64 + 8);
@@ -103,7 +103,7 @@ pub(super) fn measure(
     let start = |options: &KvOptions, engine, directory: &Path| -> Result<Box<dyn Runner>> {
         Ok(Box::new(EngineProcess::start(options, engine, directory, interrupt)?))
     };
-    conduct(&options, engines, &phases, directory, &start, interrupt, told)
+    conduct(&options, engines, &phases, directory, &start, interrupt, observer)
 }
 
 /// Serves one engine of `lab kv`.
@@ -151,9 +151,9 @@ fn options(matches: &ArgMatches) -> Result<KvOptions> {
 fn record(options: &KvOptions, outcome: &Outcome) -> serde_json::Value {
     let engines = outcome.parts.iter().map(|part| {
         let phases = part
-            .figures
+            .statistics
             .iter()
-            .map(|(phase, figures)| serde_json::json!({ "phase": phase.to_string(), "figures": figures }));
+            .map(|(phase, statistics)| serde_json::json!({ "phase": phase.to_string(), "figures": statistics }));
         serde_json::json!({ "engine": part.engine.name, "failure": part.failure, "phases": phases.collect::<Vec<_>>() })
     });
     serde_json::json!({

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 use serde::{Deserialize, Serialize};
 
 use super::session::Session;
-use super::{Figures, KvEngine, KvOptions, Phase};
+use super::{KvEngine, KvOptions, Phase, PhaseStatistics};
 use crate::run::Interrupt;
 use crate::target::memory_limit::MemoryLimit;
 use crate::{Error, Result};
@@ -24,32 +24,32 @@ pub(super) const COMMAND: &str = "kv-engine";
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
-    Figures(Figures),
+    PhaseStatistics(PhaseStatistics),
     /// The engine cannot do this.
     Absent,
     Failed(String),
 }
 
 impl Answer {
-    pub fn of(outcome: Result<Option<Figures>>) -> Answer {
+    pub fn of(outcome: Result<Option<PhaseStatistics>>) -> Answer {
         match outcome {
-            Ok(Some(figures)) => Answer::Figures(figures),
+            Ok(Some(statistics)) => Answer::PhaseStatistics(statistics),
             Ok(None) => Answer::Absent,
             Err(error) => Answer::Failed(error.to_string()),
         }
     }
 }
 
-/// The process's side: answers until its input ends.
+/// Serves phases until the input ends: the process's side.
 pub(super) fn serve(options: &KvOptions, engine: KvEngine, directory: &Path) -> Result<()> {
-    // A conductor that died would leave this process stopped for ever.
+    // If the conductor died, this process would stay stopped permanently.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from)?;
     let mut session = Session::new(options, engine, directory);
     for line in std::io::stdin().lines() {
         let phase: Phase = line?.parse().map_err(Error::Usage)?;
         say(&Answer::of(session.run(phase)))?;
         if phase == Phase::KillLoad {
-            // The load goes on until the process is killed.
+            // The load continues until the process is killed.
             session.overwrite()?;
         }
     }
@@ -73,7 +73,7 @@ pub(super) struct EngineProcess {
     limit: Option<MemoryLimit>,
 }
 
-/// How soon an interrupt is noticed while a phase goes on.
+/// Interval at which an interrupt is checked during a phase.
 const SLICE: Duration = Duration::from_millis(100);
 
 impl EngineProcess {
@@ -129,14 +129,14 @@ impl EngineProcess {
         Ok(Error::Engine(format!("the engine's process ended: {status}{why}")))
     }
 
-    /// Until its next turn.
+    /// Stops the process until its next turn.
     pub fn rest(&self) {
         self.signal(Signal::STOP);
     }
 
     fn signal(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // A process that ended meanwhile is found by its missing answer.
+            // A process that has ended is detected by its missing answer.
             let _ = kill_process(pid, signal);
         }
     }

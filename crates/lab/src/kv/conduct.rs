@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::child::{Answer, EngineProcess};
-use super::{Figures, KvEngine, KvOptions, Phase};
+use super::{KvEngine, KvOptions, Phase, PhaseStatistics};
 use crate::run::Interrupt;
 use crate::{Error, Result};
 
-/// What a run brought.
+/// Result of a run.
 pub(super) struct Outcome {
     pub parts: Vec<Part>,
     /// The phase that Ctrl-C ended.
@@ -18,7 +18,7 @@ pub(super) struct Outcome {
 pub(super) struct Part {
     pub engine: KvEngine,
     /// `None`: the engine cannot do this phase, or broke down in it.
-    pub figures: Vec<(Phase, Option<Figures>)>,
+    pub statistics: Vec<(Phase, Option<PhaseStatistics>)>,
     pub failure: Option<String>,
 }
 
@@ -41,14 +41,14 @@ impl Runner for EngineProcess {
 /// Makes the runner of an engine that works in a directory.
 pub(super) type Start<'s> = &'s dyn Fn(&KvOptions, KvEngine, &Path) -> Result<Box<dyn Runner + 's>>;
 
-struct Place<'s> {
+struct EngineRun<'s> {
     part: Part,
     directory: PathBuf,
     runner: Option<Box<dyn Runner + 's>>,
 }
 
-/// Whoever is told of each phase that an engine has gone through.
-pub(super) type Told<'t> = &'t mut dyn FnMut(KvEngine, Phase, &Figures);
+/// Callback for each phase that an engine has completed.
+pub(super) type PhaseObserver<'t> = &'t mut dyn FnMut(KvEngine, Phase, &PhaseStatistics);
 
 /// Runs the phases below `directory`, which is left as it was. An engine that fails stays out of what follows; an interrupt
 /// ends the run, and what was measured is kept.
@@ -59,40 +59,40 @@ pub(super) fn conduct(
     directory: &Path,
     start: Start<'_>,
     interrupt: &Interrupt,
-    told: Told<'_>,
+    observer: PhaseObserver<'_>,
 ) -> Result<Outcome> {
-    let mut places = Vec::new();
+    let mut runs = Vec::new();
     for engine in engines {
-        let number = places.len();
+        let number = runs.len();
         let directory = directory.join(format!("arbor-kv-{}-{}-{number}", engine.name, std::process::id()));
         std::fs::create_dir_all(&directory).map_err(Error::file(&directory))?;
-        let part = Part { engine: *engine, figures: Vec::new(), failure: None };
-        places.push(Place { part, directory, runner: None });
+        let part = Part { engine: *engine, statistics: Vec::new(), failure: None };
+        runs.push(EngineRun { part, directory, runner: None });
     }
     let mut interrupted = None;
     for phase in phases {
-        for place in places.iter_mut().filter(|place| place.part.failure.is_none()) {
-            if interrupted.is_none() && !place.take_turn(options, *phase, start, interrupt, told) {
+        for run in runs.iter_mut().filter(|run| run.part.failure.is_none()) {
+            if interrupted.is_none() && !run.take_turn(options, *phase, start, interrupt, observer) {
                 interrupted = Some(*phase);
             }
         }
     }
-    for place in &mut places {
-        place.runner = None;
-        std::fs::remove_dir_all(&place.directory).map_err(Error::file(&place.directory))?;
+    for run in &mut runs {
+        run.runner = None;
+        std::fs::remove_dir_all(&run.directory).map_err(Error::file(&run.directory))?;
     }
-    Ok(Outcome { parts: places.into_iter().map(|place| place.part).collect(), interrupted })
+    Ok(Outcome { parts: runs.into_iter().map(|run| run.part).collect(), interrupted })
 }
 
-impl<'s> Place<'s> {
-    /// False when an interrupt kept it from its end.
+impl<'s> EngineRun<'s> {
+    /// Runs one phase; returns false if it was interrupted.
     fn take_turn(
         &mut self,
         options: &KvOptions,
         phase: Phase,
         start: Start<'s>,
         interrupt: &Interrupt,
-        told: Told<'_>,
+        observer: PhaseObserver<'_>,
     ) -> bool {
         if interrupt.is_set() {
             return false;
@@ -102,24 +102,24 @@ impl<'s> Place<'s> {
             phase => self.run(options, phase, start),
         };
         let name = self.part.engine.name;
-        let figures = match outcome {
+        let statistics = match outcome {
             // A process that was ended for it has not failed.
             Ok(Answer::Failed(_)) | Err(_) if interrupt.is_set() => return false,
-            Ok(Answer::Figures(figures)) => {
-                let note = if figures.note.is_empty() { String::new() } else { format!(" ({})", figures.note) };
-                eprintln!("{name:10} {phase}: {:.0}/s, {:.3} s{note}", figures.rate(), figures.seconds);
-                told(self.part.engine, phase, &figures);
-                Some(figures)
+            Ok(Answer::PhaseStatistics(statistics)) => {
+                let note = if statistics.note.is_empty() { String::new() } else { format!(" ({})", statistics.note) };
+                eprintln!("{name:10} {phase}: {:.0}/s, {:.3} s{note}", statistics.rate(), statistics.seconds);
+                observer(self.part.engine, phase, &statistics);
+                Some(statistics)
             }
             Ok(Answer::Absent) => None,
             Ok(Answer::Failed(reason)) => self.failed(phase, reason),
             Err(error) => self.failed(phase, error.to_string()),
         };
-        self.part.figures.push((phase, figures));
+        self.part.statistics.push((phase, statistics));
         true
     }
 
-    fn failed(&mut self, phase: Phase, reason: String) -> Option<Figures> {
+    fn failed(&mut self, phase: Phase, reason: String) -> Option<PhaseStatistics> {
         eprintln!("{:10} {phase}: {reason}", self.part.engine.name);
         self.part.failure = Some(format!("{phase}: {reason}"));
         self.runner = None;
@@ -136,7 +136,7 @@ impl<'s> Place<'s> {
         answer
     }
 
-    /// In a directory and with processes of its own; the rows of the other phases go first.
+    /// Runs in processes and a directory of its own; the rows of the other phases are removed first.
     fn kill_and_reopen(&mut self, options: &KvOptions, start: Start<'s>) -> Result<Answer> {
         self.runner = None;
         let rows = self.directory.join("rows");
@@ -145,7 +145,7 @@ impl<'s> Place<'s> {
         }
         let mut loading = start(options, self.part.engine, &self.directory)?;
         match loading.run(Phase::KillLoad)? {
-            Answer::Figures(_) => drop(loading),
+            Answer::PhaseStatistics(_) => drop(loading),
             other => return Ok(other),
         }
         start(options, self.part.engine, &self.directory)?.run(Phase::KillReopen)
@@ -163,9 +163,9 @@ mod tests {
 
     use super::super::KvSettings;
 
-    struct Here<'o>(Session<'o>);
+    struct InProcess<'o>(Session<'o>);
 
-    impl Runner for Here<'_> {
+    impl Runner for InProcess<'_> {
         fn run(&mut self, phase: Phase) -> Result<Answer> {
             Ok(Answer::of(self.0.run(phase)))
         }
@@ -187,7 +187,7 @@ mod tests {
         run_until(options, only, usize::MAX).parts
     }
 
-    /// Interrupted after so many phases.
+    /// Like `run`, but interrupted after `phases_until` phases.
     fn run_until(options: &KvOptions, only: &[&str], phases_until: usize) -> Outcome {
         let model = KvEngine { name: "model", open: open_model };
         let other = KvEngine { name: "other", open: |_, _| Ok(Arc::new(ModelEngine::new())) };
@@ -196,17 +196,17 @@ mod tests {
         let phases = Phase::chosen(options, &only).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let start = |_: &KvOptions, engine, directory: &Path| -> Result<Box<dyn Runner + '_>> {
-            Ok(Box::new(Here(Session::new(options, engine, directory))))
+            Ok(Box::new(InProcess(Session::new(options, engine, directory))))
         };
-        let (interrupt, mut told) = (Interrupt::default(), 0);
-        let mut tell = |_: KvEngine, _: Phase, _: &Figures| {
-            told += 1;
-            if told == phases_until {
+        let (interrupt, mut phases_run) = (Interrupt::default(), 0);
+        let mut observer = |_: KvEngine, _: Phase, _: &PhaseStatistics| {
+            phases_run += 1;
+            if phases_run == phases_until {
                 interrupt.set();
             }
         };
         let engines = [model, other, broken];
-        let outcome = conduct(options, &engines, &phases, directory.path(), &start, &interrupt, &mut tell).unwrap();
+        let outcome = conduct(options, &engines, &phases, directory.path(), &start, &interrupt, &mut observer).unwrap();
         assert_eq!(directory.path().read_dir().unwrap().count(), 0, "the data is removed");
         outcome
     }
@@ -226,18 +226,19 @@ mod tests {
     }
 
     #[test]
-    fn every_phase_has_figures() {
+    fn every_phase_has_statistics() {
         for log in [false, true] {
             let options = KvOptions { log, ..small() };
             let parts = run(&options, &[]);
             assert_eq!(parts[0].failure, None);
-            let names: Vec<String> = parts[0].figures.iter().map(|(phase, _)| phase.to_string()).collect();
+            let names: Vec<String> = parts[0].statistics.iter().map(|(phase, _)| phase.to_string()).collect();
             assert_eq!(names, Phase::all(&options).iter().map(Phase::to_string).collect::<Vec<_>>());
-            for (phase, figures) in &parts[0].figures {
-                let figures = figures.as_ref().unwrap_or_else(|| panic!("{phase}"));
-                assert!(figures.operations > 0 && figures.seconds > 0.0, "{phase}: {figures:?}");
+            for (phase, statistics) in &parts[0].statistics {
+                let statistics = statistics.as_ref().unwrap_or_else(|| panic!("{phase}"));
+                assert!(statistics.operations > 0 && statistics.seconds > 0.0, "{phase}: {statistics:?}");
             }
-            let note = |phase| parts[0].figures.iter().find(|(own, _)| *own == phase).unwrap().1.clone().unwrap().note;
+            let note =
+                |phase| parts[0].statistics.iter().find(|(own, _)| *own == phase).unwrap().1.clone().unwrap().note;
             assert_eq!(note(Phase::KillReopen), "300 rows were logged, 301 operations replayed");
             assert_eq!(parts[2].failure.as_deref(), Some("load-seq: it does not open"));
         }
@@ -246,7 +247,7 @@ mod tests {
     #[test]
     fn an_interrupt_keeps_what_was_measured() {
         let outcome = run_until(&small(), &["load-rand", "get", "overwrite"], 3);
-        let measured = outcome.parts.iter().map(|part| part.figures.iter().filter(|(_, f)| f.is_some()).count());
+        let measured = outcome.parts.iter().map(|part| part.statistics.iter().filter(|(_, f)| f.is_some()).count());
         assert_eq!(measured.collect::<Vec<_>>(), [2, 1, 0]);
         assert_eq!((outcome.interrupted, &outcome.parts[1].failure), (Some(Phase::Get(1)), &None));
     }
@@ -254,7 +255,7 @@ mod tests {
     #[test]
     fn what_an_engine_cannot_do_is_absent() {
         let parts = run(&small(), &["increment", "rmw"]);
-        assert!(matches!(parts[1].figures.as_slice(), [_, (_, Some(_)), (Phase::Increment, None)]));
+        assert!(matches!(parts[1].statistics.as_slice(), [_, (_, Some(_)), (Phase::Increment, None)]));
         assert_eq!(parts[1].failure, None);
     }
 
@@ -262,7 +263,7 @@ mod tests {
     fn a_load_that_finds_no_time_is_completed_in_key_order() {
         let options = KvOptions { load_seconds: 0, ..small() };
         let parts = run(&options, &["load-rand", "scan-full"]);
-        let [(_, Some(load)), (_, Some(scan))] = parts[0].figures.as_slice() else { panic!() };
+        let [(_, Some(load)), (_, Some(scan))] = parts[0].statistics.as_slice() else { panic!() };
         assert_eq!((load.operations, scan.operations), (0, 500));
         assert_eq!(load.note, "0 rows in random order, the rest in key order");
     }

@@ -1,4 +1,4 @@
-//! The log beside an engine, as the commit path has it: a batch is appended, then applied; synced every 100 ms.
+//! The log next to an engine, as the commit path has it: a batch is appended, then applied; synced every 100 ms.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn log_error(error: arbor_log::Error) -> Error {
 }
 
 impl Journal {
-    /// Opens or makes the log in a directory, beside an engine that makes nothing durable that the log has not.
+    /// Opens or creates the log in a directory; the engine then makes nothing durable before the log has.
     pub fn open(directory: &Path, engine: &dyn Engine) -> Result<Journal> {
         std::fs::create_dir_all(directory).map_err(Error::file(directory))?;
         let options = LogOptions { first_position: engine.applied().next(), ..LogOptions::default() };
@@ -41,12 +41,12 @@ impl Journal {
         self.log.append(&[&record::of_ops(ops)]).map_err(log_error)
     }
 
-    /// What the engine does not need any more goes.
+    /// Drops the part of the log that the engine has made durable.
     pub fn trim(&self, engine: &dyn Engine) -> Result<()> {
         self.log.trim(engine.durable()).map_err(log_error)
     }
 
-    /// Applies what the engine has not. Answers the number of operations.
+    /// Applies the operations that the engine lacks. Returns their number.
     pub fn replay(&self, engine: &dyn Engine) -> Result<u64> {
         let mut reader = self.log.read(engine.applied().next());
         let (mut group, mut bytes, mut operations) = (Vec::new(), 0, 0);

@@ -1,4 +1,4 @@
-//! What one phase cost.
+//! The cost of one phase.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ impl Tally {
         Tally { operations: 0, calls, begun, per_second: Vec::new() }
     }
 
-    /// Runs one call, which answers how many operations it was.
+    /// Runs and measures one call, which returns its number of operations.
     pub fn call(&mut self, call: impl FnOnce() -> Result<u64>) -> Result<()> {
         let begin = Instant::now();
         let operations = call()?;
@@ -62,11 +62,11 @@ impl Clock {
         Ok(Clock { begun: Instant::now(), cpu_s: observe::own_cpu_seconds(), device: DeviceBytes::of_this_process()? })
     }
 
-    pub fn stop(self, tally: Tally, disk_bytes: u64, rows: u64) -> Result<Figures> {
+    pub fn stop(self, tally: Tally, disk_bytes: u64, rows: u64) -> Result<PhaseStatistics> {
         let elapsed = self.begun.elapsed();
         let device = DeviceBytes::of_this_process()?;
         let call_us = |quantile| tally.calls.value_at_quantile(quantile) as f64 / 1e3;
-        Ok(Figures {
+        Ok(PhaseStatistics {
             operations: tally.operations,
             seconds: elapsed.as_secs_f64(),
             mean_us: tally.calls.mean() / 1e3,
@@ -96,10 +96,10 @@ fn whole_seconds(mut per_second: Vec<u64>, elapsed: Duration) -> Vec<u64> {
 
 /// The record of one phase of one engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
+pub struct PhaseStatistics {
     pub operations: u64,
     pub seconds: f64,
-    /// Of a call, which may be several operations.
+    /// Mean time of a call, which may be several operations.
     pub mean_us: f64,
     pub p50_us: f64,
     pub p90_us: f64,
@@ -107,14 +107,14 @@ pub struct Figures {
     pub p99_us: f64,
     pub p999_us: f64,
     pub max_ms: f64,
-    /// Of the whole process with its background threads.
+    /// CPU time of the whole process with its background threads.
     pub cpu_s: f64,
-    /// What the process made the device read and write. A page that is changed twice before it is written counts once.
+    /// Device reads and writes that the process caused. A page that is changed twice before it is written counts once.
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// Of the engine's directory, after the phase.
+    /// Disk space of the engine's directory, after the phase.
     pub disk_bytes: u64,
-    /// In the engine, after the phase.
+    /// Rows in the engine after the phase.
     pub rows: u64,
     /// Resident memory at most during the phase; mapped files count.
     pub peak_bytes: u64,
@@ -123,10 +123,10 @@ pub struct Figures {
     pub note: String,
 }
 
-/// Seconds below which the figures over seconds say nothing.
+/// Shorter phases have no meaningful statistics over seconds.
 const SECONDS_MIN: usize = 3;
 
-impl Figures {
+impl PhaseStatistics {
     pub const COLUMNS: [&'static str; 15] = [
         "ops/s",
         "p50 us",
@@ -162,10 +162,10 @@ impl Figures {
         seconds.iter().sum::<u64>() as f64 / seconds.len().max(1) as f64
     }
 
-    /// Figures over the whole seconds as parts of their mean: the slowest one, the deviation, the last fifth.
+    /// PhaseStatistics over the whole seconds as parts of their mean: the slowest one, the deviation, the last fifth.
     fn steadiness(&self) -> Option<(f64, f64, f64)> {
         let seconds = self.per_second.as_slice();
-        let mean = Figures::mean(seconds);
+        let mean = PhaseStatistics::mean(seconds);
         if seconds.len() < SECONDS_MIN || mean == 0.0 {
             return None;
         }
@@ -173,7 +173,7 @@ impl Figures {
         let squares = seconds.iter().map(|operations| (*operations as f64 - mean).powi(2)).sum::<f64>();
         let deviation = (squares / seconds.len() as f64).sqrt();
         let last = &seconds[seconds.len() - (seconds.len() / 5).max(1)..];
-        Some((slowest / mean, deviation / mean, Figures::mean(last) / mean))
+        Some((slowest / mean, deviation / mean, PhaseStatistics::mean(last) / mean))
     }
 
     pub fn cells(&self) -> Vec<String> {
@@ -217,7 +217,7 @@ mod tests {
         other.call(|| Ok(10)).unwrap();
         tally.add(other);
         assert_eq!((tally.operations, tally.per_second.clone()), (40, vec![40]));
-        let figures = Figures {
+        let statistics = PhaseStatistics {
             operations: 40,
             seconds: 4.2,
             cpu_s: 4e-5,
@@ -225,18 +225,18 @@ mod tests {
             disk_bytes: 800,
             rows: 10,
             per_second: whole_seconds(vec![20, 10, 5, 5, 3], Duration::from_millis(4200)),
-            ..Figures::default()
+            ..PhaseStatistics::default()
         };
-        assert_eq!(figures.per_second.len(), 4);
-        let (slowest, deviation, last) = figures.steadiness().unwrap();
+        assert_eq!(statistics.per_second.len(), 4);
+        let (slowest, deviation, last) = statistics.steadiness().unwrap();
         assert_eq!((slowest, last), (0.5, 0.5));
         assert!((deviation - 0.612).abs() < 0.001, "{deviation}");
-        let cells = figures.cells();
-        assert_eq!(cells.len(), Figures::COLUMNS.len());
+        let cells = statistics.cells();
+        assert_eq!(cells.len(), PhaseStatistics::COLUMNS.len());
         assert_eq!(
             (cells[0].as_str(), cells[8].as_str(), cells[10].as_str(), cells[12].as_str()),
             ("10", "1.00", "2", "80")
         );
-        assert_eq!(Figures { per_second: vec![1, 2], ..figures }.steadiness(), None);
+        assert_eq!(PhaseStatistics { per_second: vec![1, 2], ..statistics }.steadiness(), None);
     }
 }

@@ -1,12 +1,12 @@
-//! `arbor lab kv`: the storage engines alone, side by side, behind their common trait. No protocol, no planner, and a log
+//! `arbor lab kv`: the storage engines alone, side by side, under their common trait. No protocol, no planner, and a log
 //! only when asked for: what one engine costs more than another here is the engine's own.
 //!
 //! Every engine has a process of its own ([`child`]), in a memory cgroup when the run is cold. The
-//! processes take turns phase by phase, and those whose turn it is not are stopped, so drifts of the machine meet all.
+//! processes take turns phase by phase, and those not in turn are stopped, so drifts of the machine affect all alike.
 //!
 //! | phase | what one operation is |
 //! |---|---|
-//! | load-seq | put of a new key, ascending, in batches; into a directory of its own that goes afterwards |
+//! | load-seq | put of a new key, ascending, in batches; into a directory of its own that is removed afterwards |
 //! | load-rand | put of a new key in random order, in batches |
 //! | scan-100-loaded, -idle, -cold | seek to a random key and read 100 rows, counted in rows: right after the load, after some idle seconds, with caches dropped |
 //! | scan-full | reads the whole tree; counted in rows |
@@ -15,7 +15,7 @@
 //! | overwrite | put of an existing random key, in batches |
 //! | rmw | upsert: get and put of an existing random key, in batches |
 //! | increment | update message to an existing random key, in batches, nothing read; `-` for engines without messages |
-//! | mixed-x4 | gets and puts of random keys in turn by 4 threads; puts that meet are applied as one batch |
+//! | mixed-x4 | gets and puts of random keys in turn by 4 threads; concurrent puts are applied as one batch |
 //! | get-cold-xN | as get, with caches dropped; a tenth of the calls go before unmeasured |
 //! | delete-range | one range delete of a tenth of the rows |
 //! | space-back | a checkpoint, then the wait until four fifths of that tenth's bytes are free |
@@ -23,7 +23,8 @@
 //! | reopen | opens the directory again after a checkpoint |
 //! | reopen-kill | opens log and engine again after kill -9 during a random load, and replays what was not durable |
 //!
-//! Latencies are per call: a batch, a get, a scan. A checkpoint thread runs beside the writing phases, as under a server.
+//! Latencies are per call: a batch, a get, a scan. A checkpoint thread runs concurrently with the writing phases, as under
+//! a server.
 //! Caches are dropped by a checkpoint, closing, forgetting the files' pages (fadvise) and opening again.
 
 pub(crate) mod arguments;
@@ -48,21 +49,21 @@ use arbor_engine::{Engine, UpdateFunction};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use experiment::run_as_experiment;
-pub use measure::Figures;
+pub use measure::PhaseStatistics;
 pub use phase::Phase;
 pub use update::Increment;
 
 /// An engine in a directory, or why it does not open.
 pub type Opened = std::result::Result<Arc<dyn Engine>, String>;
 
-/// How an engine is opened; crate `arbor` knows which there are.
+/// An engine's name and how to open it; crate `arbor` lists those of the build.
 #[derive(Clone, Copy)]
 pub struct KvEngine {
     pub name: &'static str,
     pub open: fn(&Path, &KvSettings) -> Opened,
 }
 
-/// What every engine takes as far as it has a meaning there.
+/// Settings passed to every engine; each applies those that it supports.
 pub struct KvSettings {
     pub cache_bytes: u64,
     pub direct_io: bool,
@@ -88,7 +89,7 @@ pub struct KvOptions {
     /// Memory of an engine's process with its page cache.
     pub memory_bytes: Option<u64>,
     pub direct_io: bool,
-    /// Whether batches go through the log first, which is synced every 100 ms.
+    /// Batches go through the log first, which is synced every 100 ms.
     pub log: bool,
     /// Rows of the load that kill -9 ends.
     pub kill_rows: u64,
@@ -116,7 +117,7 @@ impl Default for KvOptions {
 }
 
 impl KvOptions {
-    /// One line that says what was measured.
+    /// Returns a title: what was measured, in one line.
     fn heading(&self) -> String {
         let mut text = format!(
             "{} rows, keys of 8 bytes, values of {} (half zeros), batches of {}, seed {}, cache {} MB",

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::KvOptions;
 
-/// How a read phase finds the caches.
+/// State of the caches at the beginning of a read phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scan {
     Loaded,
@@ -39,7 +39,7 @@ pub enum Phase {
 const MIXED_THREADS: usize = 4;
 
 impl Phase {
-    /// All that a run goes through.
+    /// Returns all phases of a run.
     pub fn all(options: &KvOptions) -> Vec<Phase> {
         let mut phases = vec![Phase::LoadSeq, Phase::LoadRand, Phase::Scan(Scan::Loaded), Phase::Scan(Scan::Idle)];
         phases.push(Phase::ScanFull);
@@ -50,12 +50,12 @@ impl Phase {
         phases
     }
 
-    /// Those that `only` names, whole or without the number of threads, and the load that they need.
+    /// Returns the phases that `only` names, with or without the number of threads, and the load that they need.
     pub fn chosen(options: &KvOptions, only: &[String]) -> Result<Vec<Phase>, String> {
         let all = Phase::all(options);
         if let Some(unknown) = only.iter().find(|name| !all.iter().any(|phase| phase.is_named(name))) {
             let known = all.iter().map(Phase::to_string).collect::<Vec<_>>().join(", ");
-            return Err(format!("{unknown:?} is no phase; known are {known}"));
+            return Err(format!("unknown phase {unknown:?}; known are {known}"));
         }
         let mut chosen = all;
         if !only.is_empty() {
@@ -73,7 +73,7 @@ impl Phase {
         own == name || own.rsplit_once("-x").is_some_and(|(stem, _)| stem == name)
     }
 
-    /// Whether its seconds tell more than its rate.
+    /// Returns true if its time is more informative than its rate.
     pub fn by_time(&self) -> bool {
         use Phase::{Checkpoint, DeleteRange, KillReopen, Reopen, SpaceBack};
         matches!(self, DeleteRange | SpaceBack | Checkpoint | Reopen | KillReopen)

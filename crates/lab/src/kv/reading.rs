@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use arbor_engine::Engine;
 use rand::RngExt;
 
-use super::Figures;
+use super::PhaseStatistics;
 use super::measure::{Clock, Tally, engine as engine_error};
 use super::rows::{key, random};
 use super::session::{SCAN_ROWS, Session, TREE};
 use crate::{Error, Result};
 
-/// Calls between two looks at the clock.
+/// Calls between two checks of the clock.
 const CALLS_PER_LOOK: u64 = 64;
 
 pub(super) fn get(engine: &dyn Engine, key: &[u8]) -> Result<u64> {
@@ -24,17 +24,17 @@ pub(super) fn scan_some(engine: &dyn Engine, row: u64) -> Result<u64> {
     scan(engine, &key(row), SCAN_ROWS)
 }
 
-/// Reads up to `limit` rows from a key on and answers how many there were.
+/// Reads up to `limit` rows from a key on and returns how many there were.
 pub(super) fn scan(engine: &dyn Engine, from: &[u8], limit: u64) -> Result<u64> {
     let read = || {
         let snapshot = engine.snapshot()?;
         let mut cursor = snapshot.cursor(TREE)?;
         let (mut rows, mut bytes) = (0, 0);
-        let mut stands = cursor.seek(from)?;
-        while stands && rows < limit {
+        let mut positioned = cursor.seek(from)?;
+        while positioned && rows < limit {
             bytes += cursor.value().len();
             rows += 1;
-            stands = rows < limit && cursor.next()?;
+            positioned = rows < limit && cursor.next()?;
         }
         std::hint::black_box(bytes);
         Ok(rows)
@@ -48,7 +48,7 @@ impl Session<'_> {
         &self,
         threads: usize,
         call: impl Fn(&dyn Engine, u64) -> Result<u64> + Sync,
-    ) -> Result<Figures> {
+    ) -> Result<PhaseStatistics> {
         let clock = Clock::start()?;
         let tally =
             self.calls(threads, self.options.calls, clock.begun, &|engine, random_row, _| call(engine, random_row))?;

@@ -35,7 +35,7 @@ impl Order {
         self.walk(n, |order, x| order.mix(x))
     }
 
-    /// When a row comes.
+    /// Returns the position of a row in the order.
     pub fn turn(&self, row: u64) -> u64 {
         self.walk(row, |order, x| order.unmix(x))
     }
@@ -71,7 +71,7 @@ impl Order {
     }
 }
 
-/// Of an odd number, modulo 2^64: each step of Newton's doubles the bits that are right.
+/// Returns the inverse of an odd number modulo 2^64: each of Newton's steps doubles the number of correct bits.
 const fn inverse(odd: u64) -> u64 {
     let mut inverse = odd;
     let mut step = 0;
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// Of a random order of n rows about half are followed by a higher one, and neighbours are far apart.
+    /// In a random order of n rows about half are followed by a higher one, and neighbours are far apart.
     #[test]
     fn the_order_looks_random() {
         for rows in [100_000u64, 1_000_000, 2_654_435] {

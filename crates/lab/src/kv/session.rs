@@ -13,24 +13,24 @@ use super::journal::Journal;
 use super::measure::{Clock, Tally, engine as engine_error};
 use super::phase::Scan;
 use super::rows::{key, missing_key};
-use super::{Figures, Increment, KvEngine, KvOptions, KvSettings, Phase, reading};
+use super::{Increment, KvEngine, KvOptions, KvSettings, Phase, PhaseStatistics, reading};
 use crate::observe::disk_use;
 use crate::{Error, Result};
 
 pub(super) const TREE: TreeId = TreeId(12);
 pub(super) const SCAN_ROWS: u64 = 100;
-/// How long freed space is waited for.
+/// Timeout of the wait for freed space.
 const SPACE_BACK_MAX: Duration = Duration::from_secs(60);
 
 pub(super) struct Session<'o> {
     pub options: &'o KvOptions,
     engine: KvEngine,
     directory: PathBuf,
-    /// Nothing before the load.
+    /// `None` before the load.
     pub open: Option<Open>,
-    /// In the tree.
+    /// Rows in the tree.
     pub rows: u64,
-    /// In use before the range delete.
+    /// Disk space in use before the range delete.
     before_delete_bytes: u64,
 }
 
@@ -81,8 +81,8 @@ impl<'o> Session<'o> {
     }
 
     /// `None`: the engine cannot do this.
-    pub fn run(&mut self, phase: Phase) -> Result<Option<Figures>> {
-        let figures = match phase {
+    pub fn run(&mut self, phase: Phase) -> Result<Option<PhaseStatistics>> {
+        let statistics = match phase {
             Phase::LoadSeq => self.load_sequential()?,
             Phase::LoadRand => {
                 self.open = Some(self.open_in("rows", self.options.log)?);
@@ -113,7 +113,7 @@ impl<'o> Session<'o> {
             Phase::KillLoad => self.kill_load()?,
             Phase::KillReopen => self.kill_reopen()?,
         };
-        Ok(Some(figures))
+        Ok(Some(statistics))
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -129,12 +129,12 @@ impl<'o> Session<'o> {
     }
 
     /// Ends a phase that worked in a directory.
-    pub fn finish(&self, clock: Clock, tally: Tally, name: &str, rows: u64) -> Result<Figures> {
+    pub fn finish(&self, clock: Clock, tally: Tally, name: &str, rows: u64) -> Result<PhaseStatistics> {
         clock.stop(tally, disk_use(&self.path(name).join("engine")).actual_bytes, rows)
     }
 
-    /// One call, which answers how many operations it was.
-    fn once(&self, call: impl FnOnce(&Open) -> Result<u64>) -> Result<Figures> {
+    /// Measures one call, which returns its number of operations.
+    fn once(&self, call: impl FnOnce(&Open) -> Result<u64>) -> Result<PhaseStatistics> {
         let open = self.open()?;
         let clock = Clock::start()?;
         let mut tally = Tally::new(clock.begun);
@@ -160,7 +160,7 @@ impl<'o> Session<'o> {
         Ok(())
     }
 
-    fn delete_range(&mut self) -> Result<Figures> {
+    fn delete_range(&mut self) -> Result<PhaseStatistics> {
         self.before_delete_bytes = self.used_bytes()?;
         let tenth = self.options.rows / 10;
         let (from, to) = (key(tenth * 4).to_vec(), Some(key(tenth * 5).to_vec()));
@@ -177,10 +177,10 @@ impl<'o> Session<'o> {
         Ok(disk_use(&self.path("rows").join("engine")).actual_bytes.saturating_sub(free))
     }
 
-    fn space_back(&self) -> Result<Figures> {
+    fn space_back(&self) -> Result<PhaseStatistics> {
         let aim = self.before_delete_bytes - self.before_delete_bytes / 10 * 4 / 5;
         let mut back = false;
-        let mut figures = self.once(|open| {
+        let mut statistics = self.once(|open| {
             let begun = Instant::now();
             open.checkpoint()?;
             while !back && begun.elapsed() < SPACE_BACK_MAX {
@@ -192,12 +192,12 @@ impl<'o> Session<'o> {
             Ok(1)
         })?;
         if !back {
-            figures.note = format!("space not back within {} s", SPACE_BACK_MAX.as_secs());
+            statistics.note = format!("space not back within {} s", SPACE_BACK_MAX.as_secs());
         }
-        Ok(figures)
+        Ok(statistics)
     }
 
-    fn reopen(&mut self) -> Result<Figures> {
+    fn reopen(&mut self) -> Result<PhaseStatistics> {
         self.open()?.checkpoint()?;
         self.open = None;
         let clock = Clock::start()?;

@@ -1,24 +1,24 @@
 //! The tables of a run: one per engine, and all engines side by side.
 
 use super::conduct::Part;
-use super::{Figures, KvOptions, Phase};
+use super::{KvOptions, Phase, PhaseStatistics};
 use crate::report::Table;
 
 /// A row per phase of one engine.
 pub(super) fn of_engine(options: &KvOptions, part: &Part) -> Table {
     let title = format!("{}: {}", part.engine.name, options.heading());
-    let mut table = Table::new(&title, "phase", Figures::COLUMNS.map(str::to_owned));
-    for (phase, figures) in &part.figures {
-        match figures {
-            Some(figures) if figures.note.is_empty() => table.row(figures.cells(), &phase.to_string()),
-            Some(figures) => table.row(figures.cells(), &format!("{phase}: {}", figures.note)),
+    let mut table = Table::new(&title, "phase", PhaseStatistics::COLUMNS.map(str::to_owned));
+    for (phase, statistics) in &part.statistics {
+        match statistics {
+            Some(statistics) if statistics.note.is_empty() => table.row(statistics.cells(), &phase.to_string()),
+            Some(statistics) => table.row(statistics.cells(), &format!("{phase}: {}", statistics.note)),
             None => table.row(["-".to_owned()], &phase.to_string()),
         }
     }
     table
 }
 
-/// Engine by phase: operations per second (seconds where those tell more), each engine against the peer, and CPU.
+/// Engine by phase: operations per second (seconds where those are more informative), each engine against the peer, and CPU.
 pub(super) fn side_by_side(options: &KvOptions, parts: &[Part], peer: &str) -> Table {
     let others: Vec<&Part> = parts.iter().filter(|part| part.engine.name != peer).collect();
     let peer = parts.iter().find(|part| part.engine.name == peer);
@@ -35,7 +35,7 @@ pub(super) fn side_by_side(options: &KvOptions, parts: &[Part], peer: &str) -> T
         if let Some(peer) = peer {
             cells.extend(others.iter().map(|part| ratio(phase, find(part, phase), find(peer, phase))));
         }
-        let cpu = |part| find(part, phase).map_or_else(absent, |figures| format!("{:.2}", figures.cpu_us()));
+        let cpu = |part| find(part, phase).map_or_else(absent, |statistics| format!("{:.2}", statistics.cpu_us()));
         cells.extend(parts.iter().map(cpu));
         table.row(cells, &phase.to_string());
     }
@@ -47,24 +47,24 @@ fn absent() -> String {
 }
 
 fn phases(parts: &[Part]) -> Vec<Phase> {
-    let longest = parts.iter().max_by_key(|part| part.figures.len());
-    longest.into_iter().flat_map(|part| part.figures.iter().map(|(phase, _)| *phase)).collect()
+    let longest = parts.iter().max_by_key(|part| part.statistics.len());
+    longest.into_iter().flat_map(|part| part.statistics.iter().map(|(phase, _)| *phase)).collect()
 }
 
-fn find(part: &Part, phase: Phase) -> Option<&Figures> {
-    part.figures.iter().find(|(own, _)| *own == phase).and_then(|(_, figures)| figures.as_ref())
+fn find(part: &Part, phase: Phase) -> Option<&PhaseStatistics> {
+    part.statistics.iter().find(|(own, _)| *own == phase).and_then(|(_, statistics)| statistics.as_ref())
 }
 
-fn speed(phase: Phase, figures: Option<&Figures>) -> String {
-    match figures {
+fn speed(phase: Phase, statistics: Option<&PhaseStatistics>) -> String {
+    match statistics {
         None => absent(),
-        Some(figures) if phase.by_time() => format!("{:.3} s", figures.seconds),
-        Some(figures) => format!("{:.0}", figures.rate()),
+        Some(statistics) if phase.by_time() => format!("{:.3} s", statistics.seconds),
+        Some(statistics) => format!("{:.0}", statistics.rate()),
     }
 }
 
-/// How many times better.
-fn ratio(phase: Phase, own: Option<&Figures>, peer: Option<&Figures>) -> String {
+/// Returns the factor by which `own` is better than `peer`.
+fn ratio(phase: Phase, own: Option<&PhaseStatistics>, peer: Option<&PhaseStatistics>) -> String {
     let (Some(own), Some(peer)) = (own, peer) else { return absent() };
     let ratio = if phase.by_time() { peer.seconds / own.seconds } else { own.rate() / peer.rate() };
     format!("{ratio:.2}")
@@ -75,20 +75,20 @@ mod tests {
     use super::super::KvEngine;
     use super::*;
 
-    fn part(name: &'static str, figures: Vec<(Phase, Option<Figures>)>) -> Part {
-        Part { engine: KvEngine { name, open: |_, _| Err(String::new()) }, figures, failure: None }
+    fn part(name: &'static str, statistics: Vec<(Phase, Option<PhaseStatistics>)>) -> Part {
+        Part { engine: KvEngine { name, open: |_, _| Err(String::new()) }, statistics, failure: None }
     }
 
-    fn figures(operations: u64, seconds: f64) -> Option<Figures> {
-        Some(Figures { operations, seconds, cpu_s: 1e-3, ..Figures::default() })
+    fn statistics(operations: u64, seconds: f64) -> Option<PhaseStatistics> {
+        Some(PhaseStatistics { operations, seconds, cpu_s: 1e-3, ..PhaseStatistics::default() })
     }
 
     #[test]
-    fn engines_stand_beside_each_other() {
+    fn engines_are_side_by_side() {
         let (get, reopen) = (Phase::Get(1), Phase::Reopen);
         let parts = [
-            part("a", vec![(get, figures(300, 1.0)), (reopen, figures(1, 0.5))]),
-            part("b", vec![(get, figures(200, 1.0)), (reopen, figures(1, 2.0)), (Phase::Increment, None)]),
+            part("a", vec![(get, statistics(300, 1.0)), (reopen, statistics(1, 0.5))]),
+            part("b", vec![(get, statistics(200, 1.0)), (reopen, statistics(1, 2.0)), (Phase::Increment, None)]),
         ];
         let table = side_by_side(&KvOptions::default(), &parts, "b");
         assert_eq!(table.columns.join(" "), "a b a/b a cpu us b cpu us");

@@ -1,4 +1,4 @@
-//! What update messages mean here.
+//! Meaning of update messages in this benchmark.
 
 use arbor_engine::UpdateFunction;
 

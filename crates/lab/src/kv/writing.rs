@@ -8,16 +8,16 @@ use arbor_engine::Op;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use super::Figures;
+use super::PhaseStatistics;
 use super::measure::{Clock, Tally, engine as engine_error};
 use super::reading;
 use super::rows::{Order, key, random, value};
 use super::session::{Open, Session, TREE};
 use crate::{Error, Result};
 
-/// As under a server at `--syncdelay 60`, shorter because phases are.
+/// Shorter than a server's `--syncdelay 60`, because phases are.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
-/// How often the log is cut behind what the engine made durable by itself.
+/// Interval at which the log is trimmed up to what the engine made durable by itself.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 /// Puts per batch where nothing is measured.
 const FILL_BATCH: usize = 1000;
@@ -27,7 +27,7 @@ fn put(row: u64, value: Vec<u8>) -> Op {
 }
 
 impl Session<'_> {
-    pub(super) fn load_sequential(&self) -> Result<Figures> {
+    pub(super) fn load_sequential(&self) -> Result<PhaseStatistics> {
         let open = self.open_in("sequential", self.options.log)?;
         open.create()?;
         let (bytes, mut random) = (self.options.value_bytes, random(self.options.seed));
@@ -36,36 +36,36 @@ impl Session<'_> {
             Ok(put(n, value(&mut random, bytes)))
         })?;
         open.checkpoint()?;
-        let figures = self.finish(clock, tally, "sequential", loaded);
+        let statistics = self.finish(clock, tally, "sequential", loaded);
         drop(open);
         let path = self.path("sequential");
         std::fs::remove_dir_all(&path).map_err(Error::file(&path))?;
-        figures
+        statistics
     }
 
     /// Loads all rows; those that find no time are put in key order afterwards and not measured.
-    pub(super) fn load_random(&mut self, rows: u64, seconds: u64) -> Result<Figures> {
+    pub(super) fn load_random(&mut self, rows: u64, seconds: u64) -> Result<PhaseStatistics> {
         let (bytes, mut random, order) = (self.options.value_bytes, random(self.options.seed), Order::of(rows));
         let clock = Clock::start()?;
         let open = self.open()?;
         let (tally, loaded) =
             self.batches(open, &clock, rows, seconds, |_, n| Ok(put(order.row(n), value(&mut random, bytes))))?;
-        let mut figures = self.finish(clock, tally, "rows", loaded)?;
+        let mut statistics = self.finish(clock, tally, "rows", loaded)?;
         if loaded < rows {
-            figures.note = format!("{loaded} rows in random order, the rest in key order");
+            statistics.note = format!("{loaded} rows in random order, the rest in key order");
             let rest = (0..rows).filter(|row| order.turn(*row) >= loaded);
             fill(open, rest.map(|row| put(row, value(&mut random, bytes))))?;
         }
         self.rows = rows;
-        Ok(figures)
+        Ok(statistics)
     }
 
-    pub(super) fn overwrite(&self) -> Result<Figures> {
+    pub(super) fn overwrite(&self) -> Result<PhaseStatistics> {
         let bytes = self.options.value_bytes;
         self.change(move |_, row, random| Ok(put(row, value(random, bytes))))
     }
 
-    pub(super) fn read_modify_write(&self) -> Result<Figures> {
+    pub(super) fn read_modify_write(&self) -> Result<PhaseStatistics> {
         self.change(|open, row, _| {
             let snapshot = open.engine.snapshot().map_err(engine_error)?;
             let stored = snapshot.get(TREE, &key(row)).map_err(engine_error)?;
@@ -77,13 +77,13 @@ impl Session<'_> {
         })
     }
 
-    pub(super) fn increment(&self) -> Result<Figures> {
+    pub(super) fn increment(&self) -> Result<PhaseStatistics> {
         let one = 1u64.to_le_bytes();
         self.change(move |_, row, _| Ok(Op::Update { tree: TREE, key: key(row).to_vec(), update: one.to_vec() }))
     }
 
     /// Changes random rows in batches.
-    fn change(&self, mut op: impl FnMut(&Open, u64, &mut SmallRng) -> Result<Op>) -> Result<Figures> {
+    fn change(&self, mut op: impl FnMut(&Open, u64, &mut SmallRng) -> Result<Op>) -> Result<PhaseStatistics> {
         let (rows, mut random) = (self.options.rows, random(self.options.seed + 1));
         let open = self.open()?;
         let clock = Clock::start()?;
@@ -94,7 +94,7 @@ impl Session<'_> {
         self.finish(clock, tally, "rows", self.rows)
     }
 
-    /// `count` operations in batches until the time is up. Answers how many there were.
+    /// Runs up to `count` operations in batches until the time is up. Returns how many there were.
     fn batches(
         &self,
         open: &Open,
@@ -121,8 +121,8 @@ impl Session<'_> {
         Ok((tally, next))
     }
 
-    /// Gets and puts in turn. An engine takes batches from one thread at a time, so puts that meet go together.
-    pub(super) fn mixed(&self, threads: usize) -> Result<Figures> {
+    /// Gets and puts in turn. An engine takes batches from one thread at a time, so concurrent puts are combined.
+    pub(super) fn mixed(&self, threads: usize) -> Result<PhaseStatistics> {
         let open = self.open()?;
         let combined = Combined::new(open);
         let bytes = self.options.value_bytes;
@@ -139,7 +139,7 @@ impl Session<'_> {
     }
 }
 
-/// Puts from many threads: who gets the writer applies what all have handed in.
+/// Puts from many threads: the thread that gets the writer applies the operations of all.
 struct Combined<'e> {
     open: &'e Open,
     /// Operations, and how many were ever handed in.
@@ -189,7 +189,7 @@ fn fill(open: &Open, mut ops: impl Iterator<Item = Op>) -> Result<()> {
     })
 }
 
-/// Runs `work` beside a thread that makes checkpoints and cuts the log.
+/// Runs `work` concurrently with a thread that makes checkpoints and trims the log.
 pub(super) fn with_checkpoints(open: &Open, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

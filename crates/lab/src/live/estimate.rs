@@ -1,6 +1,6 @@
-//! How much of a run is done and how long the rest takes.
+//! Estimates of how much of a run is done and how long the rest takes.
 //!
-//! The steps' lengths are planned; what lies between them (loads, warm-ups, starts) is not. Systems that have not begun
+//! The steps' lengths are planned; the time between them (loads, warm-ups, starts) is not. Systems that have not begun
 //! are taken to need as much of that as those before them.
 
 use std::time::{Duration, Instant};
@@ -11,17 +11,17 @@ use crate::run::{Interval, Watch};
 #[derive(Clone, Debug)]
 pub struct Estimate {
     began: Instant,
-    /// How many there will be.
+    /// Number of systems in the run.
     systems_planned: usize,
-    /// Of each step, before what is measured of it.
+    /// Time of each step before its measured part.
     warm: Duration,
-    /// Of the steps of all systems, with their warm-ups.
+    /// Time of the steps of all systems, with their warm-ups.
     planned: Option<Duration>,
-    /// Of steps that are over.
+    /// Time of completed steps.
     finished: Duration,
-    /// Of the step that runs.
+    /// Time of the current step so far.
     running: Duration,
-    /// Those that have begun.
+    /// Systems that have begun.
     systems: Vec<String>,
 }
 

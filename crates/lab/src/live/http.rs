@@ -18,12 +18,12 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// A silent connection is checked so often.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// What the threads of one live page share.
+/// State shared by the threads of one live page.
 #[derive(Debug)]
 pub struct Server {
     pub hub: Hub,
     page: String,
-    /// Tells runs on the same port apart.
+    /// Distinguishes runs on the same port.
     run: u64,
     /// Connections that are served.
     pub pages: AtomicUsize,
@@ -82,7 +82,7 @@ impl Server {
         }
     }
 
-    /// All lines after the one that was `seen`, then each as it comes, until the run is over or the page goes away.
+    /// Sends all lines after the one that was `seen`, then each new one, until the run is over or the page is closed.
     fn events(&self, out: &mut impl Write, seen: &str) -> std::io::Result<()> {
         write!(
             out,
@@ -118,7 +118,7 @@ fn page(title: &str) -> String {
     shell(&Shell { title, body: &body, data: "null", script, live: true })
 }
 
-/// What a request asks for.
+/// A parsed request.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Request {
     method: String,
@@ -195,8 +195,8 @@ mod tests {
             assert!(ask(&live, request, "\r\n\r\n").starts_with(&format!("HTTP/1.1 {expect}\r\n")), "{request}");
         }
         assert!(!page("a <b> c").contains("a <b> c"));
-        live.tell(&News::Begin { experiment: "first", about: "" });
-        live.tell(&News::End { ending: "complete", report: "x" });
+        live.publish(&News::Begin { experiment: "first", about: "" });
+        live.publish(&News::End { ending: "complete", report: "x" });
         let request = |more: &str| format!("GET /events HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
         let run = live.server.run;
         let all = ask(&live, &request(""), &format!("id: {run}-2\ndata: {{"));
@@ -214,7 +214,7 @@ mod tests {
         let port = live.address.port();
         let error = Live::start(port, "y").unwrap_err().to_string();
         assert!(error.starts_with("--live: 127.0.0.1:"), "{error}");
-        live.tell(&News::End { ending: "complete", report: "x" });
+        live.publish(&News::End { ending: "complete", report: "x" });
         std::thread::scope(|scope| {
             let page = scope.spawn(|| ask(&live, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n", "\"end\""));
             assert!(page.join().unwrap().contains("complete"));

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Beyond so many lines of intervals every second of the older half is forgotten: a run of days stays small.
+/// Above this many interval lines every second one of the older half is dropped: a run of days stays small.
 const INTERVALS_MAX: usize = 20_000;
 
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Hub {
         self.grown.notify_all();
     }
 
-    /// What came after line `seen`; waits for it, at most `wait`, and is empty then. `None` when no more will come.
+    /// Returns the lines after `seen`, waiting up to `wait` for one; empty after that time. `None` when no more will come.
     pub fn after(&self, seen: u64, wait: Duration) -> Option<Vec<Line>> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.grown.wait_timeout_while(lines, wait, |lines| lines.last <= seen && !lines.closed);

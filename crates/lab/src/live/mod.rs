@@ -1,10 +1,10 @@
 //! The live page: what a run does while it does it, on 127.0.0.1 (`--live PORT`).
 //!
-//! A run tells `Live` its news; each is one line of JSON in the `Hub`, which every open page gets from its beginning and
+//! A run publishes its news to `Live`; each is one line of JSON in the `Hub`, which every open page gets from its beginning and
 //! then as it grows, as server-sent events. A page that loses its connection asks for what it has not seen; one that
 //! outlives its run follows the next one on the same port.
 //!
-//! Threads: one that accepts, one per open page (a few); the run's own thread only appends a line. Nobody waits for a page.
+//! Threads: one that accepts, one per open page (a few); the run's own thread only appends a line. No thread waits for a page.
 
 mod estimate;
 mod http;
@@ -50,12 +50,12 @@ impl Live {
         format!("http://{}/", self.address)
     }
 
-    pub fn tell(&self, news: &News<'_>) {
+    pub fn publish(&self, news: &News<'_>) {
         self.server.hub.add(news.line(), news.is_interval());
     }
 }
 
-/// Open pages have so long to read the last lines.
+/// Time that open pages have to read the last lines.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 impl Drop for Live {

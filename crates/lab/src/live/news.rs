@@ -1,4 +1,4 @@
-//! What a run tells its live page, as JSON; `assets/live.js` reads it.
+//! Messages from a run to its live page, as JSON; `assets/live.js` reads them.
 
 use serde_json::{Value, json};
 
@@ -13,9 +13,9 @@ pub struct Moment<'a> {
     pub clients: usize,
     pub phase: &'a str,
     pub unit: &'a str,
-    /// Since the step's measured part began.
+    /// Seconds since the step's measured part began.
     pub elapsed_s: f64,
-    /// The interval's figures as series.csv has them.
+    /// The interval's metrics as series.csv has them.
     pub points: &'a [Point],
 }
 

@@ -1,4 +1,4 @@
-//! What a run tells everybody who watches, told to its live page.
+//! Observer that publishes a run's progress on its live page.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,16 +35,16 @@ impl Watch for Watcher {
             elapsed_s: interval.elapsed.as_secs_f64(),
             points: &points(interval),
         };
-        self.live.tell(&News::Interval(&moment, &self.estimate));
+        self.live.publish(&News::Interval(&moment, &self.estimate));
     }
 
     fn event(&mut self, event: &Event) {
         self.estimate.event(event);
-        self.live.tell(&News::Event(event));
+        self.live.publish(&News::Event(event));
     }
 
     fn step(&mut self, system: &str, step: &StepRecord) {
         self.estimate.step(system, step);
-        self.live.tell(&News::Step { system, step });
+        self.live.publish(&News::Step { system, step });
     }
 }

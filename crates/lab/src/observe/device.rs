@@ -10,7 +10,7 @@ pub struct Device {
     minor: u32,
 }
 
-/// Since boot.
+/// Counters since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
     pub reads: u64,
@@ -34,7 +34,7 @@ impl DeviceCounters {
 const SECTOR_BYTES: u64 = 512;
 
 impl Device {
-    /// `None` where the directory lies on no block device that the kernel counts: tmpfs, overlays, network.
+    /// Returns `None` if the directory is on no block device that the kernel counts: tmpfs, overlays, network.
     pub fn below(directory: &Path) -> Option<Device> {
         let number = std::fs::metadata(directory).ok()?.dev();
         let device = Device { major: rustix::fs::major(number), minor: rustix::fs::minor(number) };
@@ -43,17 +43,17 @@ impl Device {
 
     pub fn counters(self) -> std::io::Result<DeviceCounters> {
         let text = std::fs::read_to_string("/proc/diskstats")?;
-        find(&text, self).ok_or_else(|| std::io::Error::other("/proc/diskstats does not know the device"))
+        find(&text, self).ok_or_else(|| std::io::Error::other("the device is not in /proc/diskstats"))
     }
 
-    /// As the kernel calls it: `sda2`.
+    /// Returns the kernel's name: `sda2`.
     pub fn name(self) -> Option<String> {
         let text = std::fs::read_to_string("/proc/diskstats").ok()?;
         line(&text, self).and_then(|mut words| words.next()).map(str::to_owned)
     }
 }
 
-/// The words behind the device's numbers.
+/// Returns the words after the device's numbers in /proc/diskstats.
 fn line(text: &str, device: Device) -> Option<impl Iterator<Item = &str>> {
     text.lines().find_map(|line| {
         let mut words = line.split_whitespace();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_on_no_device_has_none() {
+    fn a_path_on_no_device_has_no_counters() {
         assert_eq!(Device::below(Path::new("/proc")), None);
         assert_eq!(Device::below(Path::new("/nonexistent")), None);
     }

@@ -15,7 +15,7 @@ pub struct HostCounters {
 impl HostCounters {
     pub(super) fn read() -> std::io::Result<HostCounters> {
         HostCounters::parse(&std::fs::read_to_string("/proc/stat")?)
-            .ok_or_else(|| std::io::Error::other("/proc/stat has an unknown form"))
+            .ok_or_else(|| std::io::Error::other("unknown format of /proc/stat"))
     }
 
     fn parse(text: &str) -> Option<HostCounters> {

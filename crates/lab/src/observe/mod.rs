@@ -1,4 +1,4 @@
-//! What the machine did meanwhile: CPU and context switches of the host as vmstat counts them, CPU of server and
+//! Resource usage of the machine: CPU and context switches of the host as vmstat counts them, CPU of server and
 //! generator, reads and writes of the device and of the server's process, memory, bytes on disk. All from /proc, on one
 //! clock.
 
@@ -17,7 +17,7 @@ pub use process::{
     DeviceBytes, cpu_seconds, forget_peak_memory, is_running, own_cpu_seconds, peak_memory_bytes, resident_bytes,
 };
 
-/// What is looked at beside the host: the server's process and the device below its data directory, where they are known.
+/// Objects sampled in addition to the host: the server's process and the device below its data directory, if known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Observed {
     pub process: Option<u32>,
@@ -36,7 +36,7 @@ pub struct Sample {
     at: Instant,
     host: HostCounters,
     device: Option<DeviceCounters>,
-    /// A server that died meanwhile has no figures; the run notices by itself.
+    /// `None` if the server died meanwhile; the run detects that by itself.
     server: Option<ServerCounters>,
     client_cpu_s: f64,
 }
@@ -58,7 +58,7 @@ impl ServerCounters {
     }
 }
 
-/// What happened between two samples. What is not known is `None`.
+/// Resource usage between two samples. `None`: not known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub seconds: f64,
@@ -66,13 +66,13 @@ pub struct Usage {
     pub user_percent: f64,
     pub system_percent: f64,
     pub context_switches: f64,
-    /// Of the device below the data directory.
+    /// Counters of the device below the data directory.
     pub device: Option<DeviceCounters>,
     /// CPU seconds of the server's process.
     pub server_cpu_s: Option<f64>,
-    /// What the server's process caused to be read and written.
+    /// Reads and writes that the server's process caused.
     pub server_device: Option<DeviceBytes>,
-    /// Of the server's process, at the end.
+    /// Resident memory of the server's process, at the end.
     pub resident_bytes: Option<u64>,
     /// CPU seconds of this process.
     pub client_cpu_s: f64,

@@ -12,12 +12,12 @@ impl DeviceBytes {
         DeviceBytes::read("/proc/self/io")
     }
 
-    /// Refused by the kernel for processes of others.
+    /// Reads the counters of a process. Errors: the process belongs to another user.
     pub fn of_process(pid: u32) -> std::io::Result<DeviceBytes> {
         DeviceBytes::read(&format!("/proc/{pid}/io"))
     }
 
-    /// A process of the same number that began anew counts from nothing.
+    /// Returns the difference from `earlier`. A restarted process with the same number counts from zero.
     pub fn since(self, earlier: DeviceBytes) -> DeviceBytes {
         DeviceBytes {
             read: self.read.saturating_sub(earlier.read),
@@ -57,7 +57,7 @@ fn memory_bytes(status: &str, name: &str) -> Option<u64> {
     value.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// Where the system does not allow that, the peak stays the one since the process began.
+/// Resets the peak of resident memory. If the system does not allow that, it remains the peak since the process began.
 pub fn forget_peak_memory() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
@@ -65,17 +65,17 @@ pub fn forget_peak_memory() {
 /// User and system CPU seconds of a process since it started, its ended children not included.
 pub fn cpu_seconds(pid: u32) -> std::io::Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let ticks = cpu_ticks(&text).ok_or_else(|| std::io::Error::other("/proc/PID/stat has an unknown form"))?;
+    let ticks = cpu_ticks(&text).ok_or_else(|| std::io::Error::other("unknown format of /proc/PID/stat"))?;
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Whether a process goes on: one that has ended and was not waited for does not.
+/// Returns true if a process is running: an ended one that was not waited for is not.
 pub fn is_running(pid: u32) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     text.rsplit_once(')').is_some_and(|(_, fields)| !fields.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Fields 14 and 15. The name in field 2 may hold blanks and brackets, so counting starts behind the last bracket.
+/// Returns the sum of fields 14 and 15. The name in field 2 may contain blanks and brackets, so counting starts after the last bracket.
 fn cpu_ticks(text: &str) -> Option<u64> {
     let (_, fields) = text.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);

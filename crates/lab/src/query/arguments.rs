@@ -22,22 +22,23 @@ use crate::{Error, Result};
 
 const DOCUMENTS: u64 = 1_000_000;
 const SECONDS: f64 = 2.0;
-/// Of a document on disk with its indexes, at most.
+/// Maximum bytes of a document on disk with its indexes.
 const DOCUMENT_BYTES: u64 = 2500;
 
-/// Complete when every shape could be run on every server, and none scans what an index answers. An interrupt ends the run
-/// behind the shape under way; what was measured is kept.
+/// Measures all shapes on every server. Complete if all could be run, and no plan scans a collection that has an index for the
+/// query. An interrupt ends the run
+/// after the current shape; what was measured is kept.
 pub fn run(matches: &ArgMatches) -> Result<Ending> {
     let documents = number(matches, "documents")?.unwrap_or(DOCUMENTS);
     if !(10_000..=100_000_000).contains(&documents) {
         return Err(Error::Usage("--documents takes numbers from 10000 to 100000000".to_owned()));
     }
-    let wanted = texts(matches, "shape");
+    let selected = texts(matches, "shape");
     let mut shapes = Shape::all(documents)?;
-    shapes.retain(|shape| wanted.is_empty() || wanted.iter().any(|part| shape.name.contains(part.as_str())));
+    shapes.retain(|shape| selected.is_empty() || selected.iter().any(|part| shape.name.contains(part.as_str())));
     let seconds = number(matches, "seconds")?.unwrap_or(SECONDS);
     let measured =
-        Duration::try_from_secs_f64(seconds).map_err(|_| Error::Usage(format!("--seconds: {seconds} is no time")))?;
+        Duration::try_from_secs_f64(seconds).map_err(|_| Error::Usage(format!("--seconds: invalid time {seconds}")))?;
     let (profiled, drop, interrupt) = (matches.get_flag("profile"), matches.get_flag("drop"), Interrupt::by_signals()?);
     let run = Run { shapes, documents, measured, profiled, drop, interrupt };
     let (mut engines, targets) = (texts(matches, "engine"), texts(matches, "target"));
@@ -118,7 +119,7 @@ impl Run {
         Ok(measured)
     }
 
-    /// The data set is loaded. Errors: the database has other data, which is somebody's unless `--drop` says otherwise.
+    /// Returns true if the data set is loaded. Errors: the database has other data and `--drop` was not given.
     fn is_there(&self, client: &mut Client) -> std::result::Result<bool, arbor_client::ClientError> {
         let mut count = |name: &str| {
             let reply = client.command(DATABASE, &DocBuf::new().with("count", name))?;

@@ -65,7 +65,7 @@ fn small(n: u64, documents: u64) -> DocBuf {
         .with("n", (random % 1_000_003) as i32)
 }
 
-/// Makes all collections anew.
+/// Drops and creates all collections.
 pub fn load(client: &mut Client, documents: u64, mut progress: impl FnMut(&str)) -> Result<Vec<String>, ClientError> {
     client.command(DATABASE, &DocBuf::new().with("dropDatabase", 1))?;
     for (name, fields) in
@@ -85,7 +85,7 @@ pub fn load(client: &mut Client, documents: u64, mut progress: impl FnMut(&str))
         progress(kind);
         let built = index(client, "docs", [(field, Value::String(kind.to_owned()))].into_iter().collect());
         match built {
-            // a server that lacks the kind answers so; its shapes are left out
+            // a server that lacks this kind of index returns an error; its shapes are left out
             Err(error) if error.is_answer() => missing.push(format!("no {kind} index: {error}")),
             other => other?,
         }

@@ -1,4 +1,4 @@
-//! Running one shape: a warm run, then as many as fit into the time; the median is what is told.
+//! Running one shape: a warm run, then as many as fit into the time; the median is reported.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::observe::cpu_seconds;
 const RUNS_MAX: usize = 2000;
 
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct ShapeStatistics {
     pub seconds: f64,
     /// Processor time of the server per run, where its process is known.
     pub cpu_seconds: Option<f64>,
@@ -22,38 +22,38 @@ pub struct Figures {
     /// Documents that came back.
     pub returned: u64,
     pub documents: u64,
-    /// What stands at the bottom of the plan: `IXSCAN k`, `COLLSCAN`.
+    /// Leaf stage of the plan: `IXSCAN k`, `COLLSCAN`.
     pub plan: String,
-    /// It reads everything although an index would answer.
+    /// The plan scans the collection although an index could serve the query.
     pub scans: bool,
     pub shares: Option<Shares>,
-    /// It could not be run.
+    /// Why it could not be run.
     pub failure: Option<String>,
 }
 
-impl Figures {
+impl ShapeStatistics {
     pub fn per_second(&self) -> f64 {
         self.documents as f64 / self.seconds.max(1e-9)
     }
 }
 
-/// How long one shape is measured, and of which process the profile is taken.
+/// Measuring time of one shape, and the process to profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     pub measured: Duration,
-    /// Of the server, where it is on this machine.
+    /// Process of the server, if it is on this machine.
     pub process: Option<u32>,
     pub profiled: bool,
 }
 
-pub fn measure(client: &mut Client, shape: &Shape, pace: Pace) -> Figures {
+pub fn measure(client: &mut Client, shape: &Shape, pace: Pace) -> ShapeStatistics {
     match try_measure(client, shape, pace) {
-        Ok(figures) => figures,
-        Err(error) => Figures { failure: Some(error.to_string()), ..Figures::default() },
+        Ok(statistics) => statistics,
+        Err(error) => ShapeStatistics { failure: Some(error.to_string()), ..ShapeStatistics::default() },
     }
 }
 
-fn try_measure(client: &mut Client, shape: &Shape, pace: Pace) -> Result<Figures, ClientError> {
+fn try_measure(client: &mut Client, shape: &Shape, pace: Pace) -> Result<ShapeStatistics, ClientError> {
     let plan = explained(client, shape)?;
     let mut returned = once(client, shape)?.1;
     let profile = pace.process.filter(|_| pace.profiled).and_then(Profile::start);
@@ -74,7 +74,7 @@ fn try_measure(client: &mut Client, shape: &Shape, pace: Pace) -> Result<Figures
     };
     let seconds = times.get(times.len() / 2).copied().unwrap_or_default();
     let scans = plan.contains("COLLSCAN") && !shape.scans;
-    Ok(Figures {
+    Ok(ShapeStatistics {
         seconds,
         cpu_seconds: used,
         runs: times.len(),

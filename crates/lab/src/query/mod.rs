@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `shapes.yaml`, `shape.rs` | the commands |
 //! | `dataset.rs` | the collections, the same bytes on every server |
-//! | `measure.rs` | time of a shape, and whether it scans what an index answers |
-//! | `profile.rs` | where the server's time goes: planning, engine, execution |
+//! | `measure.rs` | time of a shape, and whether it scans although there is an index |
+//! | `profile.rs` | shares of the server's time: planning, engine, execution |
 //! | `table.rs` | what is printed and written |
 //! | `arguments.rs` | the command line |
 

@@ -1,4 +1,4 @@
-//! Where a server's time goes, from `perf` on its process: each sample belongs to the crate of the function it fell into.
+//! Shares of a server's time, from `perf` on its process: each sample belongs to the crate of the function it fell into.
 //!
 //! Without `perf`, or of a server that is not on this machine, there are no shares.
 

@@ -1,4 +1,4 @@
-//! One shape: a command and what its figures are of. `shapes.yaml` is read into these.
+//! One shape: a command and the unit of its statistics. `shapes.yaml` is read into these.
 
 use arbor_bson::{ArrayBuf, DocBuf, Value};
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
@@ -7,10 +7,10 @@ use crate::{Error, Result};
 
 const SHAPES: &str = include_str!("shapes.yaml");
 
-/// How many documents a run of the shape is about.
+/// Number of documents that a run of the shape counts for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Counts {
-    /// As many as come back.
+    /// The number of returned documents.
     Returned,
     Documents(u64),
 }
@@ -20,14 +20,14 @@ pub struct Shape {
     pub name: String,
     pub command: DocBuf,
     pub counts: Counts,
-    /// No index answers it.
+    /// There is no index for it.
     pub scans: bool,
-    /// It takes documents away that must be put back before each run.
+    /// It deletes documents, which are inserted again before each run.
     pub refills: bool,
 }
 
 impl Shape {
-    /// All shapes for a data set of so many documents.
+    /// Returns all shapes for a data set of `documents` documents.
     pub fn all(documents: u64) -> Result<Vec<Shape>> {
         let loaded = Yaml::load_from_str(SHAPES).map_err(|error| Error::Usage(format!("shapes.yaml: {error}")))?;
         let shapes = loaded.first().and_then(Yaml::as_vec).ok_or_else(|| bad("no list"))?;

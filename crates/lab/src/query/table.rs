@@ -1,8 +1,8 @@
-//! What a run prints and writes.
+//! Printed and written results of a run.
 
 use serde_json::{Value, json};
 
-use super::measure::Figures;
+use super::measure::ShapeStatistics;
 use super::shape::Shape;
 use crate::report::Table;
 
@@ -12,31 +12,31 @@ pub struct Measured {
     pub documents: u64,
     pub load_seconds: Option<f64>,
     pub notes: Vec<String>,
-    pub shapes: Vec<(Shape, Figures)>,
+    pub shapes: Vec<(Shape, ShapeStatistics)>,
 }
 
 pub fn text(measured: &Measured) -> String {
     let columns = ["ms", "cpu ms", "k docs/s", "runs", "plan%", "engine%", "exec%", "other%"].map(str::to_owned);
     let title = format!("{}: query shapes over {} documents", measured.system, measured.documents);
     let mut table = Table::new(&title, "shape, leaves of its plan", columns);
-    for (shape, figures) in &measured.shapes {
-        if let Some(failure) = &figures.failure {
+    for (shape, statistics) in &measured.shapes {
+        if let Some(failure) = &statistics.failure {
             table.row(["-".to_owned()], &format!("{}: {failure}", shape.name));
             continue;
         }
         let share = |part: f64| format!("{part:.0}");
-        let shares = figures.shares.map_or_else(
+        let shares = statistics.shares.map_or_else(
             || vec![String::new(); 4],
             |shares| [shares.planning, shares.engine, shares.execution, shares.other].map(share).to_vec(),
         );
         let head = [
-            format!("{:.3}", figures.seconds * 1e3),
-            figures.cpu_seconds.map_or_else(String::new, |seconds| format!("{:.2}", seconds * 1e3)),
-            format!("{:.1}", figures.per_second() / 1e3),
-            figures.runs.to_string(),
+            format!("{:.3}", statistics.seconds * 1e3),
+            statistics.cpu_seconds.map_or_else(String::new, |seconds| format!("{:.2}", seconds * 1e3)),
+            format!("{:.1}", statistics.per_second() / 1e3),
+            statistics.runs.to_string(),
         ];
-        let mark = if figures.scans { "  SCANS WHAT AN INDEX ANSWERS" } else { "" };
-        table.row(head.into_iter().chain(shares), &format!("{}: {}{mark}", shape.name, shown(&figures.plan)));
+        let mark = if statistics.scans { "  SCANS WHAT AN INDEX ANSWERS" } else { "" };
+        table.row(head.into_iter().chain(shares), &format!("{}: {}{mark}", shape.name, shown(&statistics.plan)));
     }
     let notes: String = measured.notes.iter().map(|note| format!("{note}\n")).collect();
     format!("{table}{notes}")
@@ -53,8 +53,8 @@ pub fn csv(all: &[Measured]) -> String {
         .to_owned();
     let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
     for measured in all {
-        for (shape, figures) in &measured.shapes {
-            let shares = figures.shares.map_or_else(
+        for (shape, statistics) in &measured.shapes {
+            let shares = statistics.shares.map_or_else(
                 || ",,,".to_owned(),
                 |s| format!("{:.2},{:.2},{:.2},{:.2}", s.planning, s.engine, s.execution, s.other),
             );
@@ -63,14 +63,14 @@ pub fn csv(all: &[Measured]) -> String {
                 quoted(&measured.system),
                 measured.documents,
                 quoted(&shape.name),
-                figures.seconds,
-                figures.cpu_seconds.map_or_else(String::new, |seconds| format!("{seconds:.6}")),
-                figures.per_second(),
-                figures.runs,
-                figures.returned,
-                figures.scans,
-                quoted(&figures.plan),
-                quoted(figures.failure.as_deref().unwrap_or_default()),
+                statistics.seconds,
+                statistics.cpu_seconds.map_or_else(String::new, |seconds| format!("{seconds:.6}")),
+                statistics.per_second(),
+                statistics.runs,
+                statistics.returned,
+                statistics.scans,
+                quoted(&statistics.plan),
+                quoted(statistics.failure.as_deref().unwrap_or_default()),
             ));
         }
     }
@@ -78,18 +78,18 @@ pub fn csv(all: &[Measured]) -> String {
 }
 
 pub fn manifest(all: &[Measured]) -> Value {
-    let shape = |(shape, figures): &(Shape, Figures)| {
+    let shape = |(shape, statistics): &(Shape, ShapeStatistics)| {
         json!({
             "name": shape.name,
-            "seconds": figures.seconds,
-            "cpu_seconds": figures.cpu_seconds,
-            "documents_per_second": figures.per_second(),
-            "runs": figures.runs,
-            "returned": figures.returned,
-            "plan": figures.plan,
-            "scans": figures.scans,
-            "failure": figures.failure,
-            "shares": figures.shares.map(|s| {
+            "seconds": statistics.seconds,
+            "cpu_seconds": statistics.cpu_seconds,
+            "documents_per_second": statistics.per_second(),
+            "runs": statistics.runs,
+            "returned": statistics.returned,
+            "plan": statistics.plan,
+            "scans": statistics.scans,
+            "failure": statistics.failure,
+            "shares": statistics.shares.map(|s| {
                 json!({"planning": s.planning, "engine": s.engine, "execution": s.execution, "other": s.other})
             }),
         })

@@ -1,4 +1,4 @@
-//! What the rounds of an experiment have done to each system: its last round as a part of its first, and of the last
+//! Effect of an experiment's rounds on each system: its last round as a part of its first, and of the last
 //! round of the fastest. The founding text's rows follow from its own rounds.
 
 use super::chart::ROUND;
@@ -21,7 +21,7 @@ pub fn table(grid: &Grid<'_>, published: Option<&Published>) -> Option<Table> {
     let held = label(&at);
     let place = if held.is_empty() { held } else { format!(" ({held})") };
     let title = format!("the last round as a part of the first, and of the fastest system's last{place}");
-    let rate = |system: &str, round: Option<&String>| grid.figure(system, &with(&at, rounds, round?), "per_second");
+    let rate = |system: &str, round: Option<&String>| grid.metric(system, &with(&at, rounds, round?), "per_second");
     let (first, last) = (rounds.values.first(), rounds.values.last());
     let ends = |name| Some(Ends { name, first: rate(name, first)?, last: rate(name, last)? });
     let mut table = Table::new(&title, "", ["of its first", "of the fastest"].map(str::to_owned));

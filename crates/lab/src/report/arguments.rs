@@ -22,7 +22,7 @@ pub fn command() -> Command {
             Arg::new("index")
                 .long("index")
                 .value_name("DIR")
-                .help("Directory for the index page (where the first run's directory lies)"),
+                .help("Directory for the index page (the parent of the first run's directory)"),
         )
         .arg(Arg::new("text").long("text").action(ArgAction::SetTrue).help("Print the text report"))
 }

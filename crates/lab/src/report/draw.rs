@@ -24,7 +24,7 @@ pub fn draw(directory: &Path) -> Result<Run> {
     Ok(run)
 }
 
-/// Writes one page over runs that are drawn, in `directory`; answers where that is.
+/// Writes one page over drawn runs in `directory`; returns its path.
 pub fn draw_index(directory: &Path, title: &str, runs: &[PathBuf]) -> Result<PathBuf> {
     let drawn = runs.iter().map(|run| Run::read(run)).collect::<Result<Vec<Run>>>()?;
     let links: Vec<String> = runs.iter().map(|run| link(directory, &run.join(HTML))).collect();
@@ -34,7 +34,7 @@ pub fn draw_index(directory: &Path, title: &str, runs: &[PathBuf]) -> Result<Pat
     Ok(path)
 }
 
-/// A page's address as seen from `directory`: relative where it lies below.
+/// Returns a page's address as seen from `directory`: relative if it is below it.
 fn link(directory: &Path, page: &Path) -> String {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let (directory, page) = (absolute(directory), absolute(page));

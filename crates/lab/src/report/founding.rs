@@ -1,4 +1,4 @@
-//! The tables of a run in the founding texts' forms, with the published rows beside ours where their columns agree.
+//! The tables of a run in the founding texts' forms, with the published rows after ours where their columns agree.
 
 use super::ageing;
 use super::chart::{COSTS, SIZES, cost_title, last_sized};
@@ -26,13 +26,13 @@ pub fn tables(run: &Run) -> Vec<Table> {
     tables.extend(load(record));
     tables.extend(recovery(record));
     if let Some(published) = Published::about(&record.experiment) {
-        beside(&mut tables, published);
+        add_published(&mut tables, published);
     }
     tables
 }
 
 /// Adds the published rows to tables about the same with the same columns.
-fn beside(tables: &mut [Table], published: &Published) {
+fn add_published(tables: &mut [Table], published: &Published) {
     for theirs in &published.tables {
         if let Some(ours) = tables.iter_mut().find(|ours| ours.is_like(theirs)) {
             ours.rows.extend(theirs.rows.iter().cloned());
@@ -68,12 +68,12 @@ fn or_absent(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
     value.map_or_else(absent, show)
 }
 
-/// A table per choice with a figure of each system across one dimension.
+/// Returns a table per choice with a metric of each system across one dimension.
 fn across(
     grid: &Grid<'_>,
     dimension: &Dimension,
     title: &str,
-    figure: &str,
+    metric: &str,
     show: impl Fn(f64) -> String,
 ) -> Vec<Table> {
     let table = |at: &Choice| {
@@ -81,7 +81,7 @@ fn across(
         let title = if held.is_empty() { title.to_owned() } else { format!("{title} ({held})") };
         let mut table = Table::new(&title, &grid::title(&dimension.name), dimension.values.iter().cloned());
         for system in grid.systems() {
-            let cell = |value: &String| grid.figure(system, &with(at, dimension, value), figure);
+            let cell = |value: &String| grid.metric(system, &with(at, dimension, value), metric);
             let cells: Vec<Option<f64>> = dimension.values.iter().map(cell).collect();
             if cells.iter().any(Option::is_some) {
                 table.row(cells.into_iter().map(|cell| or_absent(cell, &show)), system);
@@ -107,15 +107,15 @@ fn turned(table: &Table) -> Table {
     turned
 }
 
-/// The rate and the costs of each system where nothing differs between steps, in one table: a line per figure.
+/// Returns the rate and the costs of each system where nothing differs between steps, in one table: a line per metric.
 fn alone(grid: &Grid<'_>, record: &Record) -> Option<Table> {
     let unit = record.unit.replace('_', " ");
     let rate = ("per_second", format!("{} per second", plural(&record.unit)));
-    let costs = COSTS.iter().map(|(figure, title)| (*figure, cost_title(title, &unit)));
+    let costs = COSTS.iter().map(|(metric, title)| (*metric, cost_title(title, &unit)));
     let mut table = Table::new("rate and cost", "", grid.systems().map(str::to_owned));
-    for (figure, title) in [rate].into_iter().chain(costs) {
+    for (metric, title) in [rate].into_iter().chain(costs) {
         let cells: Vec<Option<f64>> =
-            grid.systems().map(|system| grid.figure(system, &Choice::new(), figure)).collect();
+            grid.systems().map(|system| grid.metric(system, &Choice::new(), metric)).collect();
         if cells.iter().any(Option::is_some) {
             table.row(cells.into_iter().map(|cell| or_absent(cell, short)), &title);
         }
@@ -133,7 +133,7 @@ fn rates(grid: &Grid<'_>, record: &Record) -> Vec<Table> {
     tables.map(|table| table.about("rate")).collect()
 }
 
-/// So many intervals have a tenth that says something.
+/// With fewer intervals a tenth of them is not meaningful.
 const INTERVALS_MIN: usize = 20;
 
 /// The exit throughput, of which iiBench is about: how fast it still is when the data has grown.
@@ -164,22 +164,22 @@ fn rounds(grid: &Grid<'_>, record: &Record) -> Vec<Table> {
     tables.map(|table| table.about("rounds").form(Form::Lines)).collect()
 }
 
-/// The costs that do not stand in the table of disk I/O.
+/// Returns tables of the costs that are not in the table of disk I/O.
 fn costs(grid: &Grid<'_>, record: &Record) -> Vec<Table> {
-    let about = |figure: &str| match figure {
+    let about = |metric: &str| match metric {
         "cpu_per_unit" => "cpu",
         "context_switches_per_unit" => "switches",
         _ => "cost",
     };
-    let of = |(figure, title): &(&str, &str)| {
+    let of = |(metric, title): &(&str, &str)| {
         let title = cost_title(title, &record.unit.replace('_', " "));
-        let across = |dimension: &Dimension| across(grid, dimension, &title, figure, short);
+        let across = |dimension: &Dimension| across(grid, dimension, &title, metric, short);
         let tables = grid.dimensions().first().map(across).unwrap_or_default();
-        tables.into_iter().map(|table| table.about(about(figure))).collect::<Vec<Table>>()
+        tables.into_iter().map(|table| table.about(about(metric))).collect::<Vec<Table>>()
     };
     COSTS
         .iter()
-        .filter(|(figure, _)| !figure.starts_with("read") && !figure.starts_with("write"))
+        .filter(|(metric, _)| !metric.starts_with("read") && !metric.starts_with("write"))
         .flat_map(of)
         .collect()
 }
@@ -189,7 +189,7 @@ fn share_of_echo(grid: &Grid<'_>) -> Option<Table> {
     let clients = grid.dimensions().iter().find(|dimension| dimension.name == CLIENTS)?;
     grid.systems().find(|system| *system == echo::NAME)?;
     let at = |value: &String| with(&Choice::new(), clients, value);
-    let rate = |system: &str, value: &String| grid.figure(system, &at(value), "per_second");
+    let rate = |system: &str, value: &String| grid.metric(system, &at(value), "per_second");
     let mut table = Table::new("part of the echo's rate", CLIENTS, clients.values.iter().cloned());
     for system in grid.systems().filter(|system| *system != echo::NAME) {
         let share = |value: &String| Some(rate(system, value)? / rate(echo::NAME, value).filter(|rate| *rate > 0.0)?);
@@ -224,7 +224,7 @@ fn published_columns(run: &Run, about: &str) -> Option<&'static [String]> {
     Some(&Published::about(&run.record.experiment)?.table(about)?.columns)
 }
 
-/// How many operations founding text 000 shows.
+/// Number of operations that founding text 000 shows.
 const FREQUENT: usize = 3;
 
 /// The operations that the founding text shows, or the most frequent ones.
@@ -278,7 +278,7 @@ fn io(run: &Run) -> Option<Table> {
     let place = place_of(run, &last);
     let mut table = Table::new(&title, "", columns.iter().map(|(_, name)| format!("{name}/{unit}")));
     for (system, step) in last {
-        let cells: Vec<Option<f64>> = columns.iter().map(|(figure, _)| step.figure(figure)).collect();
+        let cells: Vec<Option<f64>> = columns.iter().map(|(metric, _)| step.metric(metric)).collect();
         if cells.iter().any(Option::is_some) {
             let cells = cells.into_iter().map(|cell| or_absent(cell, |value| format!("{value:.3}")));
             table.row(cells, &name_at(&place, system, step));
@@ -333,12 +333,12 @@ fn p99_table(run: &Run, system: &SystemRecord) -> Option<Table> {
 fn sizes(record: &Record) -> Option<Table> {
     let sized: Vec<(&SystemRecord, &StepRecord)> =
         record.systems.iter().filter_map(|system| Some((system, last_sized(&system.steps)?))).collect();
-    let known = |figure: &str| sized.iter().any(|(_, step)| step.figure(figure).is_some());
-    let columns: Vec<&(&str, &str)> = SIZES.iter().filter(|(figure, _)| known(figure)).collect();
+    let known = |metric: &str| sized.iter().any(|(_, step)| step.metric(metric).is_some());
+    let columns: Vec<&(&str, &str)> = SIZES.iter().filter(|(metric, _)| known(metric)).collect();
     let mut table =
         Table::new("size on disk at the end, bytes", "system", columns.iter().map(|(_, name)| (*name).to_owned()));
     for (system, step) in &sized {
-        table.row(columns.iter().map(|(figure, _)| or_absent(step.figure(figure), grouped)), &system.name);
+        table.row(columns.iter().map(|(metric, _)| or_absent(step.metric(metric), grouped)), &system.name);
     }
     (!table.rows.is_empty()).then(|| table.about("sizes").form(Form::Ruled))
 }
@@ -368,8 +368,8 @@ fn load(record: &Record) -> Option<Table> {
     let mut table = Table::new("load", "", columns);
     for system in &record.systems {
         for step in system.steps.iter().filter(|step| step.phase == Phase::Load) {
-            let documents = step.figure("documents").or(step.figure("units"));
-            let per_document = |figure: &str| Some(step.figure(figure)? / documents.filter(|count| *count > 0.0)?);
+            let documents = step.metric("documents").or(step.metric("units"));
+            let per_document = |metric: &str| Some(step.metric(metric)? / documents.filter(|count| *count > 0.0)?);
             let whole = |value: f64| format!("{value:.0}");
             let own = [
                 or_absent(documents, whole),
@@ -377,7 +377,7 @@ fn load(record: &Record) -> Option<Table> {
                 or_absent(step.per_second(), whole),
             ];
             table.row(
-                own.into_iter().chain(sizes.map(|(figure, _)| or_absent(per_document(figure), whole))),
+                own.into_iter().chain(sizes.map(|(metric, _)| or_absent(per_document(metric), whole))),
                 &system.name,
             );
         }
@@ -389,7 +389,7 @@ fn recovery(record: &Record) -> Option<Table> {
     let mut table = Table::new("seconds from kill -9 to the first answer", "", ["seconds".to_owned()]);
     for system in &record.systems {
         for step in system.steps.iter().filter(|step| step.phase == Phase::Recovery) {
-            let seconds = step.figure("serve_s").unwrap_or(step.end_s - step.begin_s);
+            let seconds = step.metric("serve_s").unwrap_or(step.end_s - step.begin_s);
             let held = label(&grid::settings(step));
             let name = if held.is_empty() { system.name.clone() } else { format!("{}, {held}", system.name) };
             table.row([format!("{seconds:.2}")], &name);

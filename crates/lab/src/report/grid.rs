@@ -1,4 +1,4 @@
-//! The measured steps of a run by what tells them apart: the number of clients, and every setting that takes more than
+//! The measured steps of a run by what distinguishes them: the number of clients, and every setting that takes more than
 //! one value (cache size, workload, checkpoint interval).
 //!
 //! A chart or table has one dimension across; the others are held at a `Choice` each.
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::results::{Phase, Record, StepRecord};
 
-/// What the number of clients is called among the dimensions.
+/// Name of the dimension of client counts.
 pub const CLIENTS: &str = "clients";
 
 /// One thing that differs between steps, with its values in order.
@@ -53,7 +53,7 @@ impl<'a> Grid<'a> {
         self.systems.iter().map(|(name, _)| *name)
     }
 
-    /// Those with more than one value; clients first.
+    /// Returns the dimensions with more than one value; clients first.
     pub fn dimensions(&self) -> &[Dimension] {
         &self.dimensions
     }
@@ -78,14 +78,15 @@ impl<'a> Grid<'a> {
 
     /// A system's steps at `at`, several where a step was repeated.
     pub fn steps(&self, system: &str, at: &Choice) -> Vec<&'a StepRecord> {
-        let is_at = |step: &&&StepRecord| at.iter().all(|(name, wanted)| value(step, name).as_ref() == Some(wanted));
+        let is_at =
+            |step: &&&StepRecord| at.iter().all(|(name, expected)| value(step, name).as_ref() == Some(expected));
         let steps = self.systems.iter().filter(|(name, _)| *name == system).flat_map(|(_, steps)| steps);
         steps.filter(is_at).copied().collect()
     }
 
-    /// The mean of a figure over the repeats.
-    pub fn figure(&self, system: &str, at: &Choice, name: &str) -> Option<f64> {
-        let values: Vec<f64> = self.steps(system, at).iter().filter_map(|step| step.figure(name)).collect();
+    /// Returns the mean of a metric over the repeats.
+    pub fn metric(&self, system: &str, at: &Choice, name: &str) -> Option<f64> {
+        let values: Vec<f64> = self.steps(system, at).iter().filter_map(|step| step.metric(name)).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 }
@@ -115,7 +116,7 @@ pub fn settings(step: &StepRecord) -> Choice {
     step.settings.keys().filter_map(|name| Some((name.clone(), value(step, name)?))).collect()
 }
 
-/// What tells a step from others, for people.
+/// Returns a readable label that distinguishes a step from others.
 pub fn label_of_step(step: &StepRecord) -> String {
     let mut held = settings(step);
     held.insert(CLIENTS.to_owned(), step.clients.to_string());

@@ -1,4 +1,4 @@
-//! What stands above and below the figures of every report: what was run, where, and what to be careful with.
+//! The text above and below the tables of every report: what was run, where, and which caveats apply.
 
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ impl Heading {
     }
 }
 
-/// What client code drove the systems that say so.
+/// Returns the client drivers of the systems that name one.
 fn drivers(systems: &[SystemRecord]) -> String {
     let said = systems.iter().filter_map(|system| Some((&system.name, system.about.get("driver")?.as_str()?)));
     said.map(|(name, driver)| format!("{name} by {driver}")).collect::<Vec<_>>().join("; ")
@@ -39,18 +39,18 @@ fn drivers(systems: &[SystemRecord]) -> String {
 
 pub fn ending(ending: Ending) -> &'static str {
     match ending {
-        Ending::Running => "not ended: still going on, or the laboratory itself died",
+        Ending::Running => "not ended: still running, or the laboratory itself died",
         Ending::Complete => "complete",
         Ending::Partial => "partial: a system could not be measured to the end",
         Ending::Interrupted => "interrupted: what was measured until then is kept",
     }
 }
 
-/// What env.json says of the machine, in a line.
+/// Summarizes env.json's description of the machine in a line.
 fn machine(environment: &Value) -> String {
     let text = |name: &str| environment.get(name)?.as_str().map(str::to_owned);
     let number = |name: &str| environment.get(name)?.as_u64();
-    // what stands in brackets are mount options
+    // the part in brackets is mount options
     let filesystem = text("filesystem").map(|text| text.split(" (").next().unwrap_or_default().to_owned());
     let device =
         filesystem.map(|system| text("device").map_or(system.clone(), |device| format!("{system} on {device}")));
@@ -65,7 +65,7 @@ fn machine(environment: &Value) -> String {
     facts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// What a reader of the figures must know.
+/// Returns the caveats for a reader of the tables.
 pub fn remarks(run: &Run) -> Vec<String> {
     let mut remarks = run.record.remarks.clone();
     for system in &run.record.systems {

@@ -57,7 +57,7 @@ impl<'a> Measured<'a> {
         sums
     }
 
-    /// What happened to a system during a step: not that the step began.
+    /// Returns the events of a system during a step, other than the step's begin.
     pub fn events(&self, system: &str, step: &StepRecord) -> impl Iterator<Item = &'a Event> + '_ {
         let (system, begin, end) = (system.to_owned(), step.begin_s, step.end_s);
         self.run.events.iter().filter(move |event| {
@@ -67,7 +67,7 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// How several values become one.
+/// Aggregation of several values into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
     Mean,
@@ -75,7 +75,7 @@ pub enum Fold {
     Max,
 }
 
-/// More points than this are not told apart on a screen.
+/// More points than this cannot be distinguished on a screen.
 const POINTS_MAX: usize = 1200;
 
 /// Points of equal distance, few enough for a chart.
@@ -88,7 +88,7 @@ pub fn thin(points: &Points, fold: Fold) -> Points {
 pub fn bins(points: &Points, width: f64, fold: Fold) -> Points {
     let mut bins: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
     for (t, value) in points {
-        // a point stands at its interval's end, and belongs to the bin that ends there
+        // a point is at its interval's end, and belongs to the bin that ends there
         let bin = ((t / width - 1e-3).max(0.0)) as u64;
         let (sum, count) = bins.entry(bin).or_insert((0.0, 0));
         *sum = if fold == Fold::Max { sum.max(*value) } else { *sum + value };

@@ -1,4 +1,4 @@
-//! What is left of a run for people: tables in the founding texts' form, a page with charts. Everything is drawn from
+//! Readable results of a run: tables in the founding texts' form, a page with charts. Everything is drawn from
 //! `results::Run` alone.
 
 mod ageing;

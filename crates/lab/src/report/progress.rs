@@ -1,4 +1,4 @@
-//! One line on stderr while a run goes on: how much of it is done, how long the rest takes, what it does.
+//! One line on stderr during a run: how much of it is done, how long the rest takes, what it does.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct Progress {
     intervals: u64,
 }
 
-/// Without a terminal, one line out of so many.
+/// Without a terminal, one line in this many is printed.
 const SPARSE: u64 = 10;
 
 impl Progress {
@@ -54,7 +54,7 @@ impl Watch for Progress {
         };
     }
 
-    /// What happens beside the intervals stays on the terminal.
+    /// Prints an event; unlike the intervals it stays on the terminal.
     fn event(&mut self, event: &Event) {
         self.estimate.event(event);
         self.clear();
@@ -77,7 +77,7 @@ impl Drop for Progress {
     }
 }
 
-/// To stderr; who does not listen is no reason to stop measuring.
+/// Writes to stderr; a failure to write is no reason to stop measuring.
 fn say(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

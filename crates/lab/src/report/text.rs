@@ -33,12 +33,12 @@ fn events(run: &Run) -> Option<String> {
     (!events.is_empty()).then(|| format!("events, seconds since the run began\n{events}"))
 }
 
-fn lines(run: &Run, wanted: impl Fn(&Event) -> bool) -> String {
+fn lines(run: &Run, selected: impl Fn(&Event) -> bool) -> String {
     let line = |event: &Event| {
         let length = event.end_s.map_or(String::new(), |end| format!(" {:.1} s", end - event.t_s));
         format!("{:>9.1} {} {}{length}: {}\n", event.t_s, event.system, event.kind.name(), event.text)
     };
-    run.events.iter().filter(|event| wanted(event)).map(line).collect()
+    run.events.iter().filter(|event| selected(event)).map(line).collect()
 }
 
 fn remarks(run: &Run) -> Option<String> {

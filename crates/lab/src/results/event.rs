@@ -26,7 +26,7 @@ pub enum EventKind {
     Checkpoint,
     /// kill -9 of the server.
     Kill,
-    /// The server answers again.
+    /// The server replies again.
     Serving,
     MoveChunk,
     EngineSwitch,
@@ -38,7 +38,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// As it stands in the file.
+    /// Returns its name in the file.
     pub fn name(self) -> &'static str {
         match self {
             EventKind::Phase => "phase",

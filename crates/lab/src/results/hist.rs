@@ -112,7 +112,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Recorded>> {
     let mut all = Vec::new();
     let mut deserializer = Deserializer::new();
     for (n, line) in lines(&text).filter(|(_, line)| !line.starts_with(COLUMNS)) {
-        let wrong = || Error::results(path, format!("line {n} is no histogram"));
+        let wrong = || Error::results(path, format!("line {n} is not a histogram"));
         let line = format!("{line}\n");
         for entry in IntervalLogIterator::new(line.as_bytes()) {
             if let LogEntry::Interval(interval) = entry.map_err(|_| wrong())? {

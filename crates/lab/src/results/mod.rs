@@ -4,15 +4,15 @@
 //! | file | what | type |
 //! |---|---|---|
 //! | `run.yaml` | what was asked, what each step brought, how it ended | [`Record`] |
-//! | `series.csv` | one row per figure and interval: `system,step,clients,phase,t_s,series,value` | [`Point`] |
+//! | `series.csv` | one row per metric and interval: `system,step,clients,phase,t_s,series,value` | [`Point`] |
 //! | `hist.hlog` | HdrHistogram V2 log: a histogram per interval, tagged `system/step/kind[/response]`, nanoseconds | [`Recorded`] |
 //! | `events.ndjson` | checkpoints, kills, chunk moves, stalls: `{t_s, end_s, system, kind, text}` | [`Event`] |
 //! | `env.json` | machine, kernel, disk, limits | JSON |
-//! | `tables.json` | the founding text's tables with its numbers beside ours | [`Table`] |
+//! | `tables.json` | the founding text's tables with its numbers next to ours | [`Table`] |
 //!
 //! All times are seconds since the run began: one clock for series, histograms, events and steps.
 //!
-//! Series are written as the run goes on, so a run that dies leaves its past; `run.yaml` is there from the beginning and
+//! Series are written during the run, so a run that dies leaves its past; `run.yaml` exists from the beginning and
 //! says `running` until the end. What counts something is per second in `series.csv` (`ops.KIND`, `errors`, `ctx`,
 //! `cpu_us`, `reads`, `read_bytes`, `writes`, `write_bytes`), the rest is what was seen at the interval's end
 //! (`rss_bytes`, `backlog`, `server.NAME`) or a latency of the interval (`p99_us.KIND`, `response_p99_us.KIND`).
@@ -57,7 +57,11 @@ impl Run {
     pub fn read(directory: &Path) -> Result<Run> {
         let path = |name: &str| directory.join(name);
         if !path(writer::RECORD).is_file() {
-            return Err(Error::Usage(format!("{} holds no run: there is no {}", directory.display(), writer::RECORD)));
+            return Err(Error::Usage(format!(
+                "{} contains no run: there is no {}",
+                directory.display(),
+                writer::RECORD
+            )));
         }
         let environment = text(&path(writer::ENVIRONMENT))?;
         Ok(Run {

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::yaml;
 
-/// Of the files in a directory; a reader refuses what is newer.
+/// Format of the files in a directory; a reader refuses newer ones.
 pub const FORMAT: u32 = 1;
 
-/// How run.yaml is read best: what was asked, how it ended, then the systems; a step's name before its figures.
+/// Readable order of run.yaml: what was requested, how it ended, then the systems; a step's name before its metrics.
 const ORDER: [&str; 28] = [
     "format",
     "experiment",
@@ -66,14 +66,14 @@ pub struct Record {
     /// Every parameter of workload and run, as set.
     pub parameters: Value,
     pub arbor_version: String,
-    /// What was typed.
+    /// Command line as typed.
     pub command_line: Vec<String>,
     pub client_placement: String,
     pub started: String,
     #[serde(default)]
     pub ended: Option<String>,
     pub ending: Ending,
-    /// What a reader of the tables must know: limits that were not set, points that do not count.
+    /// Caveats for a reader of the tables: limits that were not set, points that do not count.
     #[serde(default)]
     pub remarks: Vec<String>,
     #[serde(default)]
@@ -85,12 +85,12 @@ pub struct Record {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
-    /// Still going on, or the laboratory itself died.
+    /// Still running, or the laboratory itself died.
     Running,
     Complete,
-    /// A system could not be measured to the end; its `failure` says why.
+    /// A system could not be measured to the end; its `failure` has the reason.
     Partial,
-    /// By Ctrl-C; what was measured is kept.
+    /// Ended by Ctrl-C; what was measured is kept.
     Interrupted,
 }
 
@@ -115,7 +115,7 @@ pub enum Phase {
     Load,
     #[default]
     Run,
-    /// From kill -9 to the first answer.
+    /// From kill -9 to the first reply.
     Recovery,
 }
 
@@ -131,7 +131,7 @@ impl Phase {
 
 /// One phase of one system at one number of clients (and cache size, repeat ...).
 ///
-/// Figures are named numbers, missing where they are not known: `per_second` (units; documents of a load), `units`,
+/// `metrics` are named numbers, missing where they are not known: `per_second` (units; documents of a load), `units`,
 /// `seconds`, `cpu_per_unit` ((us + sy) percent of the host / Q * 10^6), `context_switches_per_unit`, `reads_per_unit`,
 /// `read_kb_per_unit`, `writes_per_unit`, `write_kb_per_unit` (device), `server_read_kb_per_unit`,
 /// `server_write_kb_per_unit` (the server's process), `server_cpu_us_per_unit`, `client_cpu_us_per_unit`,
@@ -147,16 +147,16 @@ pub struct StepRecord {
     /// From 1.
     #[serde(default = "one")]
     pub repeat: u32,
-    /// What distinguishes the step beyond that: `cache_mb`, `syncdelay_s`, `workload` (A..F).
+    /// Further settings that distinguish the step: `cache_mb`, `syncdelay_s`, `workload` (A..F).
     #[serde(default)]
     pub settings: BTreeMap<String, Value>,
-    /// Of the measured part, on the run's clock.
+    /// Begin of the measured part, on the run's clock.
     pub begin_s: f64,
     pub end_s: f64,
     /// The kind that `per_second` counts.
     pub unit: String,
-    #[serde(default)]
-    pub figures: BTreeMap<String, f64>,
+    #[serde(default, rename = "figures")]
+    pub metrics: BTreeMap<String, f64>,
     #[serde(default)]
     pub latencies: Vec<LatencyRow>,
     #[serde(default)]
@@ -173,12 +173,12 @@ fn one() -> u32 {
 }
 
 impl StepRecord {
-    pub fn figure(&self, name: &str) -> Option<f64> {
-        self.figures.get(name).copied()
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        self.metrics.get(name).copied()
     }
 
     pub fn per_second(&self) -> Option<f64> {
-        self.figure("per_second")
+        self.metric("per_second")
     }
 
     pub fn latency(&self, kind: &str, clock: Clock) -> Option<&LatencyRow> {
@@ -190,14 +190,14 @@ impl StepRecord {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
-    /// From sending to the last byte of the answer.
+    /// From sending to the last byte of the reply.
     #[default]
     Service,
-    /// From when it was due by the schedule.
+    /// From the time it was due by the schedule.
     Response,
 }
 
-/// Of a whole step, in microseconds.
+/// Latencies of a whole step, in microseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 pub struct LatencyRow {
     pub kind: String,
@@ -225,7 +225,7 @@ pub(super) fn parse(text: &str) -> Result<Record, String> {
     match value.get("format").and_then(Value::as_u64) {
         Some(format) if format <= u64::from(FORMAT) => {}
         Some(format) => return Err(format!("format {format} is newer than this laboratory's {FORMAT}")),
-        None => return Err("it does not say its format".to_owned()),
+        None => return Err("there is no `format`".to_owned()),
     }
     serde_json::from_value(value).map_err(|error| error.to_string())
 }

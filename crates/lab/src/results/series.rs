@@ -1,4 +1,4 @@
-//! series.csv: `system,step,clients,phase,t_s,series,value`, a row per figure and interval.
+//! series.csv: `system,step,clients,phase,t_s,series,value`, a row per metric and interval.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -58,7 +58,7 @@ impl SeriesFile {
     }
 }
 
-/// At most three digits behind the point, none when they are zero.
+/// Returns a number with at most three digits after the point, without trailing zeros.
 fn short(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -77,7 +77,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Point>> {
         Some((n, _)) => return Err(Error::results(path, format!("line {n}: the header is not {HEADER}"))),
     }
     lines
-        .map(|(n, line)| point(line).ok_or_else(|| Error::results(path, format!("line {n} is no point: {line:?}"))))
+        .map(|(n, line)| point(line).ok_or_else(|| Error::results(path, format!("line {n} is not a point: {line:?}"))))
         .collect()
 }
 

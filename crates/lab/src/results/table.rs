@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::text;
 use crate::{Error, Result};
 
-/// How the founding text that a table comes from would print it.
+/// Layout in which the founding text of a table would print it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
@@ -24,12 +24,12 @@ pub enum Form {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
-    /// What the table is about, the same word in every experiment and in the published tables: `rate`, `cpu`,
+    /// Subject of the table, the same word in every experiment and in the published tables: `rate`, `cpu`,
     /// `switches`, `rounds`, `ageing`, `response`, `io`, `sizes`, `load`, `recovery`; empty for others.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub about: String,
     pub title: String,
-    /// What the columns (`NameLast`) or the rows (`NameFirst`, `Ruled`) are; stands in the corner of the header.
+    /// Name of the columns (`NameLast`) or of the rows (`NameFirst`, `Ruled`); printed in the corner of the header.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub legend: String,
     #[serde(default)]
@@ -42,7 +42,7 @@ pub struct Table {
 pub struct Row {
     pub name: String,
     pub cells: Vec<String>,
-    /// Not measured here: a number of a founding text.
+    /// A number of a founding text, not measured here.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub published: bool,
 }
@@ -66,7 +66,7 @@ impl Table {
         self.rows.push(Row { name: name.to_owned(), cells: cells.into_iter().collect(), published: false });
     }
 
-    /// Whether the rows of both can stand in one table.
+    /// Returns true if the rows of both fit into one table.
     pub fn is_like(&self, other: &Table) -> bool {
         self.about == other.about && self.columns == other.columns
     }

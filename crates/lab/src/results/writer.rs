@@ -1,4 +1,4 @@
-//! The directory of a run while it goes on.
+//! The directory of a run in progress.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -29,11 +29,11 @@ impl Writer {
     /// Makes the directory. One that holds a run already is refused: results are never mixed.
     pub fn create(directory: &Path, record: &Record, environment: &Value) -> Result<Writer> {
         if directory.exists() && !directory.is_dir() {
-            return Err(Error::Usage(format!("{} is no directory; results need one", directory.display())));
+            return Err(Error::Usage(format!("{} is not a directory", directory.display())));
         }
         std::fs::create_dir_all(directory).map_err(Error::file(directory))?;
         if directory.join(RECORD).exists() {
-            return Err(Error::Usage(format!("{} holds the results of another run", directory.display())));
+            return Err(Error::Usage(format!("{} contains the results of another run", directory.display())));
         }
         let events = directory.join(EVENTS);
         let writer = Writer {

@@ -87,7 +87,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Scalars, what is empty, and lists of scalars stand on one line.
+/// Returns true for scalars, empty values, and lists of scalars, which are written on one line.
 fn is_inline(value: &Value) -> bool {
     is_scalar_list(value) || is_empty(value)
 }
@@ -96,7 +96,7 @@ fn is_scalar_list(value: &Value) -> bool {
     matches!(value, Value::Array(list) if list.iter().all(|item| !item.is_array() && !item.is_object()))
 }
 
-/// Several lines that a literal block says as they are.
+/// Returns true for several lines that a literal block can represent unchanged.
 fn is_literal(text: &str) -> bool {
     let ends = text.ends_with('\n') && !text.ends_with("\n\n") && text.lines().count() > 1;
     ends && !text.starts_with([' ', '\n']) && text.chars().all(|c| c == '\n' || !c.is_control())

@@ -1,4 +1,4 @@
-//! What was counted, as results: an interval's points of series.csv, a step's record in run.yaml.
+//! Conversion of counters to results: an interval's points of series.csv, a step's record in run.yaml.
 
 use std::collections::BTreeMap;
 
@@ -66,11 +66,11 @@ fn point(interval: &Interval, series: String, value: f64) -> Point {
     }
 }
 
-/// What a measured step is in run.yaml. `settings`: what distinguishes it beyond its clients.
+/// Returns the record of a measured step for run.yaml. `settings`: what distinguishes it beyond its clients.
 pub fn step_record(name: &str, repeat: u32, settings: BTreeMap<String, Value>, step: &Step) -> StepRecord {
     let units = step.units();
-    let mut figures = usage_figures(&step.usage, units);
-    figures.extend([
+    let mut metrics = usage_metrics(&step.usage, units);
+    metrics.extend([
         ("per_second".to_owned(), units / step.usage.seconds.max(1e-9)),
         ("misses".to_owned(), step.recorder.misses() as f64),
         ("errors".to_owned(), step.recorder.error_count() as f64),
@@ -78,13 +78,13 @@ pub fn step_record(name: &str, repeat: u32, settings: BTreeMap<String, Value>, s
     ]);
     let rates: Vec<f64> = step.rates.iter().map(|(_, rate)| *rate).collect();
     let stalled: f64 = stalls(&rates).iter().map(|stall| step.span(stall.begin, stall.end)).map(|(a, b)| b - a).sum();
-    figures.insert("stalled_s".to_owned(), stalled);
+    metrics.insert("stalled_s".to_owned(), stalled);
     let steady = steady_from(&rates);
     if let Some((_, end)) = steady.map(|n| step.span(0, n)) {
-        figures.insert("steady_from_s".to_owned(), (end - step.begin_s).max(0.0));
+        metrics.insert("steady_from_s".to_owned(), (end - step.begin_s).max(0.0));
     }
-    figures.extend(step.backlog.map(|backlog| ("backlog".to_owned(), backlog)));
-    figures.extend(step.resident_max_bytes.map(|bytes| ("rss_peak_bytes".to_owned(), bytes as f64)));
+    metrics.extend(step.backlog.map(|backlog| ("backlog".to_owned(), backlog)));
+    metrics.extend(step.resident_max_bytes.map(|bytes| ("rss_peak_bytes".to_owned(), bytes as f64)));
     StepRecord {
         name: name.to_owned(),
         phase: Phase::Run,
@@ -94,7 +94,7 @@ pub fn step_record(name: &str, repeat: u32, settings: BTreeMap<String, Value>, s
         begin_s: step.begin_s,
         end_s: step.end_s,
         unit: step.unit.name().to_owned(),
-        figures,
+        metrics,
         latencies: latencies(&step.recorder),
         errors: errors(&step.recorder),
         interrupted: step.interrupted,
@@ -124,15 +124,15 @@ fn marks(step: &Step, unsteady: bool) -> Vec<String> {
     marks
 }
 
-/// What a load is in run.yaml.
+/// Returns the record of a load for run.yaml.
 pub fn load_record(name: &str, settings: BTreeMap<String, Value>, load: &Loaded) -> StepRecord {
     let documents = load.documents as f64;
-    let mut figures = usage_figures(&load.usage, documents);
-    figures.insert("per_second".to_owned(), load.documents_per_second());
-    figures.insert("errors".to_owned(), load.recorder.error_count() as f64);
-    add_sizes(&mut figures, load.sizes.1, load.disk);
+    let mut metrics = usage_metrics(&load.usage, documents);
+    metrics.insert("per_second".to_owned(), load.documents_per_second());
+    metrics.insert("errors".to_owned(), load.recorder.error_count() as f64);
+    add_sizes(&mut metrics, load.sizes.1, load.disk);
     let log = load.log_bytes_per_document().filter(|bytes| bytes.is_finite());
-    figures.extend(log.map(|bytes| ("log_bytes_per_unit".to_owned(), bytes)));
+    metrics.extend(log.map(|bytes| ("log_bytes_per_unit".to_owned(), bytes)));
     StepRecord {
         name: name.to_owned(),
         phase: Phase::Load,
@@ -142,7 +142,7 @@ pub fn load_record(name: &str, settings: BTreeMap<String, Value>, load: &Loaded)
         begin_s: load.begin_s,
         end_s: load.end_s,
         unit: "document".to_owned(),
-        figures,
+        metrics,
         latencies: latencies(&load.recorder),
         errors: errors(&load.recorder),
         interrupted: load.interrupted,
@@ -151,7 +151,7 @@ pub fn load_record(name: &str, settings: BTreeMap<String, Value>, load: &Loaded)
 }
 
 /// Sizes at the end of a step, of the server's saying and of the file system's.
-pub fn add_sizes(figures: &mut BTreeMap<String, f64>, sizes: Sizes, disk: Option<DiskUse>) {
+pub fn add_sizes(metrics: &mut BTreeMap<String, f64>, sizes: Sizes, disk: Option<DiskUse>) {
     let said = [
         ("documents", sizes.documents),
         ("data_bytes", sizes.data_bytes),
@@ -163,14 +163,14 @@ pub fn add_sizes(figures: &mut BTreeMap<String, f64>, sizes: Sizes, disk: Option
         ("du_bytes", disk.map(|disk| disk.actual_bytes as f64)),
         ("apparent_bytes", disk.map(|disk| disk.apparent_bytes as f64)),
     ];
-    figures.extend(said.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    metrics.extend(said.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
 }
 
 /// The formulas of spec/workloads.md 1.1.
-fn usage_figures(usage: &Usage, units: f64) -> BTreeMap<String, f64> {
+fn usage_metrics(usage: &Usage, units: f64) -> BTreeMap<String, f64> {
     let rate = units / usage.seconds.max(1e-9);
     let device = usage.device;
-    let figures = [
+    let metrics = [
         ("seconds", Some(usage.seconds)),
         ("units", Some(units)),
         ("cpu_percent", Some(usage.user_percent + usage.system_percent)),
@@ -187,7 +187,7 @@ fn usage_figures(usage: &Usage, units: f64) -> BTreeMap<String, f64> {
         ("rss_bytes", usage.resident_bytes.map(|bytes| bytes as f64)),
     ];
     // Of nothing done there is nothing per unit.
-    let known = figures.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let known = metrics.into_iter().filter_map(|(name, value)| Some((name, value?)));
     known.filter(|(_, value)| value.is_finite()).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_those_of_the_founding_texts() {
+    fn metrics_are_those_of_the_founding_texts() {
         let mut recorder = Recorder::default();
         (0..1000).for_each(|_| recorder.record(Kind::POINT_QUERY, 50_000, None));
         let device = DeviceCounters { reads: 2000, read_bytes: 4096 * 1000, writes: 10, write_bytes: 1024 * 500 };
@@ -259,18 +259,18 @@ mod tests {
             ("write_kb_per_unit", 0.5),
             ("server_cpu_us_per_unit", 500.0),
         ] {
-            let figure = record.figure(name).unwrap();
-            assert!((figure - expect).abs() < 1e-6 * expect, "{name}: {figure}");
+            let metric = record.metric(name).unwrap();
+            assert!((metric - expect).abs() < 1e-6 * expect, "{name}: {metric}");
         }
-        assert_eq!(record.figure("server_read_kb_per_unit"), None);
+        assert_eq!(record.metric("server_read_kb_per_unit"), None);
         assert_eq!(record.latency("point_query", Clock::Service).unwrap().count, 1000);
     }
 
     #[test]
-    fn a_step_without_a_unit_has_no_figures_per_unit() {
+    fn a_step_without_a_unit_has_no_metrics_per_unit() {
         let usage = Usage { seconds: 1.0, user_percent: 1.0, ..Usage::default() };
         let record = step_record("c2", 1, BTreeMap::new(), &step(Recorder::default(), usage, Vec::new()));
-        assert_eq!((record.figure("per_second"), record.figure("cpu_per_unit")), (Some(0.0), None));
+        assert_eq!((record.metric("per_second"), record.metric("cpu_per_unit")), (Some(0.0), None));
     }
 
     #[test]
@@ -283,6 +283,6 @@ mod tests {
             "{record:?}"
         );
         // Rates of 10 to 200: the first five are below half of the median, 110.
-        assert!((record.figure("stalled_s").unwrap() - 2.5).abs() < 1e-9, "{record:?}");
+        assert!((record.metric("stalled_s").unwrap() - 2.5).abs() < 1e-9, "{record:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Where a step belongs, the run's clock, and whom to tell.
+//! The system and step that are running, the run's clock, and the observer of events.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ pub struct Context<'a> {
     pub system: &'a str,
     /// The step's, unique within the system.
     pub step: &'a str,
-    /// When the run's clock began.
+    /// Begin of the run's clock.
     pub began: Instant,
     pub interrupt: &'a Interrupt,
     pub watch: &'a mut dyn Watch,
@@ -27,13 +27,13 @@ impl Context<'_> {
     }
 
     /// Something that happens now.
-    pub fn tell(&mut self, kind: EventKind, text: &str) {
+    pub fn report(&mut self, kind: EventKind, text: &str) {
         let (t_s, system, text) = (self.now(), self.system.to_owned(), text.to_owned());
         self.watch.event(&Event { t_s, end_s: None, system, kind, text });
     }
 
     /// Something that began at `t_s` and is over.
-    pub fn tell_span(&mut self, kind: EventKind, (t_s, end_s): (f64, f64), text: &str) {
+    pub fn report_span(&mut self, kind: EventKind, (t_s, end_s): (f64, f64), text: &str) {
         let (system, text) = (self.system.to_owned(), text.to_owned());
         self.watch.event(&Event { t_s, end_s: Some(end_s), system, kind, text });
     }

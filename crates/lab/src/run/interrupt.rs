@@ -13,7 +13,7 @@ use crate::target::process::kill_all;
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
-/// How soon a wait notices.
+/// Interval at which a wait checks for an interrupt.
 const SLICE: Duration = Duration::from_millis(50);
 /// Signals closer together are one: a terminal and `timeout` may both pass it on.
 const AGAIN: Duration = Duration::from_millis(500);

@@ -10,17 +10,17 @@ use crate::target::{Failure, Session, Sizes, Statistics, Target};
 use crate::workload::{Client, Found, Kind, Unit, Workload};
 use crate::{Error, Result};
 
-/// What a load brought.
+/// Result of a load.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     pub documents: u64,
-    /// On the run's clock.
+    /// Begin on the run's clock.
     pub begin_s: f64,
     pub end_s: f64,
     pub threads: usize,
     pub usage: Usage,
     pub recorder: Recorder,
-    /// Before and after, as the server says.
+    /// Sizes before and after, as the server reports them.
     pub sizes: (Sizes, Sizes),
     /// The data directory after the load.
     pub disk: Option<DiskUse>,
@@ -45,23 +45,22 @@ fn failed(target: &dyn Target) -> impl Fn(Failure) -> Error {
     move |failure| Error::Usage(format!("{name}: {failure}"))
 }
 
-/// Makes the collections, or finds that they are there. True when they have to be loaded. Collections with other
-/// contents are dropped only when `drop_existing` says so: the server may be somebody's.
+/// Creates the collections unless they exist. Returns true if they have to be loaded. Collections with other
+/// contents are dropped only if `drop_existing`: they may belong to someone else.
 pub fn prepare(target: &dyn Target, workload: &dyn Workload, drop_existing: bool) -> Result<bool> {
     let failed = failed(target);
     let mut session = target.connect()?;
     let collections = workload.collections();
     let found = find(&mut *session, workload).map_err(&failed)?;
-    let loaded = collections.iter().zip(&found).all(|(wanted, found)| wanted.documents.contains(&found.documents));
+    let loaded = collections.iter().zip(&found).all(|(expected, found)| expected.documents.contains(&found.documents));
     let empty = found.iter().all(|found| found.documents == 0);
     if loaded && !empty && !drop_existing {
         return Ok(false);
     }
     if !empty && !drop_existing {
-        let differences = collections
-            .iter()
-            .zip(&found)
-            .map(|(wanted, found)| format!("{}.{} holds {} documents", wanted.database, wanted.name, found.documents));
+        let differences = collections.iter().zip(&found).map(|(expected, found)| {
+            format!("{}.{} holds {} documents", expected.database, expected.name, found.documents)
+        });
         return Err(Error::Usage(format!(
             "{}: {}, which is not what this load makes; --drop replaces them",
             target.name(),
@@ -79,13 +78,13 @@ fn find(session: &mut dyn Session, workload: &dyn Workload) -> std::result::Resu
     workload.collections().iter().map(|collection| session.find(collection)).collect()
 }
 
-/// Tells the workload what it starts from.
+/// Passes the state of the collections to the workload.
 pub fn resume(target: &dyn Target, workload: &dyn Workload) -> Result<()> {
     workload.resume(&find(&mut *target.connect()?, workload).map_err(failed(target))?);
     Ok(())
 }
 
-/// Loads all collections by the workload's streams. A load that fails halfway is a result that says so.
+/// Loads all collections by the workload's streams. A load that fails halfway returns a result with the failure.
 pub fn load(target: &dyn Target, workload: &dyn Workload, threads: usize, context: &mut Context<'_>) -> Result<Loaded> {
     let failed = failed(target);
     let mut sizer = target.connect()?;

@@ -7,10 +7,10 @@
 //! | `script` | what is done to the server at set times of a step |
 //! | `recorder`, `account` | latencies of every operation; what was counted as results |
 //! | `trend` | when a step was steady, and where it stalled |
-//! | `context` | where a step belongs, the run's clock, whom to tell |
+//! | `context` | the running system and step, the run's clock, the observer of events |
 //!
 //! Client threads run a workload as fast as they can, or by one global schedule; each records into a slot of its own.
-//! The thread that started them wakes once per interval, empties the slots, samples the machine and tells the observers
+//! The thread that started them wakes once per interval, empties the slots, samples the machine and notifies the observers
 //! of the run (files, progress line, live page). Nothing is shared between client threads but the schedule.
 
 mod account;
@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use crate::results::{Event, StepRecord};
 
-/// Told what happens while it happens.
+/// An observer of a run in progress.
 pub trait Watch {
     /// Before the first system: how long the steps of all systems take together, loads not counted.
     fn planned(&mut self, _steps: Duration) {}

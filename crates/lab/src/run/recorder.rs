@@ -13,7 +13,7 @@ const NANOSECONDS_MAX: u64 = 2 * 3600 * 1_000_000_000;
 /// Latencies of one kind.
 #[derive(Clone, Debug)]
 pub struct Latencies {
-    /// From sending to the last byte of the answer.
+    /// From sending to the last byte of the reply.
     pub service: Histogram<u64>,
     /// From the time the operation was due; only with a schedule.
     pub response: Option<Histogram<u64>>,
@@ -54,7 +54,7 @@ impl Latencies {
     }
 }
 
-/// What one client, or a whole step, has recorded.
+/// Measurements of one client, or of a whole step.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     /// Few, in the order of their first operation: looking through them costs less than any map.
@@ -124,7 +124,7 @@ impl Recorder {
         self.latencies(kind).map_or(0, |latencies| latencies.service.len())
     }
 
-    /// Of all kinds together.
+    /// Returns the count of all kinds together.
     pub fn total_count(&self) -> u64 {
         self.kinds.iter().map(|(_, latencies)| latencies.service.len()).sum()
     }

@@ -1,7 +1,7 @@
 //! One global schedule for a rate limit (spec/workloads.md 1.3).
 //!
 //! A token is the time at which an operation is due; workers take the next one and wait for it. A token is never lost:
-//! when the server is slow, tokens lie in the past and the time they lay there is part of the response time. So nothing
+//! when the server is slow, tokens are in the past and the time since then is part of the response time. So nothing
 //! hides that the rate was not held (coordinated omission).
 
 use std::sync::{Mutex, PoisonError};

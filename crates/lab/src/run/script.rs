@@ -1,4 +1,4 @@
-//! What is done to the server at set times of a step: chunks moved, an engine switched, a checkpoint asked for.
+//! Commands sent to the server at set times of a step: chunks moved, an engine switched, a checkpoint requested.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ pub type Script = Vec<Scripted>;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scripted {
-    /// Since the measured part began.
+    /// Time since the measured part began.
     pub at: Duration,
     pub kind: EventKind,
     pub text: String,
@@ -22,7 +22,7 @@ pub struct Scripted {
     pub database: String,
 }
 
-/// What came of one: when, how long, what went wrong.
+/// Result of one command: times and failure.
 #[derive(Clone, Debug)]
 pub(super) struct Done {
     pub scripted: Scripted,
@@ -31,14 +31,14 @@ pub(super) struct Done {
     pub failure: Option<String>,
 }
 
-/// Carries a script out over a connection of its own, from `start` on, until told to stop.
+/// Carries a script out over a connection of its own, from `start` on, until `stopped`.
 pub(super) fn perform(
     script: &Script,
     target: &dyn Target,
     start: Instant,
     stopped: impl Fn() -> bool,
     interrupt: &Interrupt,
-    tell: impl Fn(Done),
+    report: impl Fn(Done),
 ) {
     for scripted in script {
         let due = start + scripted.at;
@@ -52,6 +52,6 @@ pub(super) fn perform(
         let outcome = target.connect().map_err(|error| error.to_string()).and_then(|mut session| {
             session.command(&scripted.database, &scripted.command).map_err(|failure| failure.to_string())
         });
-        tell(Done { scripted: scripted.clone(), begun, ended: Instant::now(), failure: outcome.err() });
+        report(Done { scripted: scripted.clone(), begun, ended: Instant::now(), failure: outcome.err() });
     }
 }

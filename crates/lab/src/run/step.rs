@@ -16,15 +16,15 @@ use crate::target::{Statistics, Target};
 use crate::workload::{Kind, Place, Workload};
 use crate::{Error, Result};
 
-/// How long and how hard.
+/// Times and rate of a step.
 #[derive(Clone, Debug)]
 pub struct Pace {
     pub warm: Duration,
-    /// The warm-up goes on until the rate is steady, at most so long.
+    /// The warm-up continues until the rate is steady, up to this time.
     pub steady_within: Option<Duration>,
     pub measured: Duration,
     pub interval: Duration,
-    /// Units per second of all clients together; `None`: each client as fast as answers come (a closed loop).
+    /// Units per second of all clients together; `None`: each client as fast as replies arrive (a closed loop).
     pub rate: Option<(f64, Arrival)>,
     pub seed: u64,
     pub script: Script,
@@ -32,22 +32,22 @@ pub struct Pace {
     pub kill_at_end: bool,
 }
 
-/// What one interval brought.
+/// Measurements of one interval.
 #[derive(Clone, Debug)]
 pub struct Interval {
     pub system: String,
     pub step: String,
     pub phase: Phase,
     pub clients: usize,
-    /// On the run's clock.
+    /// Begin on the run's clock.
     pub begin_s: f64,
     pub end_s: f64,
-    /// Since the step's measured part began, at the interval's end.
+    /// Time since the step's measured part began, at the interval's end.
     pub elapsed: Duration,
-    /// Of the measured part as planned; zero when the end is not a time.
+    /// Planned length of the measured part; zero when the end is not a time.
     pub planned: Duration,
     pub unit: Kind,
-    /// What one of the unit counts for.
+    /// Rows that one unit counts for.
     pub unit_rows: u64,
     /// Loaded in the interval.
     pub documents: u64,
@@ -66,11 +66,11 @@ impl Interval {
     }
 }
 
-/// What a step brought, all intervals together.
+/// Measurements of a step, all intervals together.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub clients: usize,
-    /// Of the measured part, on the run's clock.
+    /// Begin of the measured part, on the run's clock.
     pub begin_s: f64,
     pub end_s: f64,
     pub unit: Kind,
@@ -113,7 +113,7 @@ impl Step {
     }
 }
 
-/// So many intervals in a row without a single success and without a connection: the server is gone.
+/// After this time without a single success and without a connection the server counts as gone.
 const DESERTED_AFTER: Duration = Duration::from_secs(10);
 
 /// Error numbers of a server without space, MongoDB's and MariaDB's.
@@ -149,7 +149,10 @@ pub fn run_step(
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     stop.store(true, Ordering::Relaxed);
-                    return Err(Error::Usage(format!("{} client threads run, no more: {error}", threads.len())));
+                    return Err(Error::Usage(format!(
+                        "only {} client threads could be started: {error}",
+                        threads.len()
+                    )));
                 }
             }
         }
@@ -187,10 +190,10 @@ pub fn run_step(
 /// thousand that alone would be a tenth of a processor. Above this many clients some share one.
 const SLOTS_MAX: usize = 64;
 
-/// Files that the laboratory, or a server that inherits its limit, has open beside the clients' connections.
+/// Files that the laboratory, or a server that inherits its limit, has open in addition to the clients' connections.
 const OTHER_FILES: u64 = 64;
 
-/// A server without room for one more socket leaves the client that asks for it waiting: better said before.
+/// Returns an error if the file limit is too low: a server out of sockets leaves the connecting client waiting.
 fn has_room_for(connections: usize) -> Result<()> {
     let needed = connections as u64 + OTHER_FILES;
     match getrlimit(Resource::Nofile).current {
@@ -211,9 +214,9 @@ struct Collector<'a> {
     schedule: Option<&'a Schedule>,
     observed: Observed,
     statistics: Option<Box<dyn Statistics>>,
-    /// How many the server had counted at the last look.
+    /// Number of checkpoints in the server's last sample.
     checkpoints: Option<f64>,
-    /// How long nothing has succeeded.
+    /// Time since an operation has succeeded.
     silent: Duration,
 }
 
@@ -261,10 +264,10 @@ impl Collector<'_> {
             deserted = self.deserted(&interval);
             context.watch.interval(&interval);
             last = now;
-            tell_script(done, context);
+            report_script(done, context);
         }
         if let Some(process) = self.observed.process.filter(|_| pace.kill_at_end && deserted.is_none()) {
-            context.tell(EventKind::Kill, "kill -9");
+            context.report(EventKind::Kill, "kill -9");
             signal(process, Signal::KILL);
         }
         Ok(Step {
@@ -285,7 +288,7 @@ impl Collector<'_> {
 
     fn interval(&mut self, [first, last, now]: [Sample; 3], planned: Duration, context: &mut Context<'_>) -> Interval {
         let statistics = self.statistics.as_mut().map_or_else(Vec::new, |statistics| statistics.read());
-        self.tell_checkpoints(&statistics, context);
+        self.report_checkpoints(&statistics, context);
         Interval {
             system: context.system.to_owned(),
             step: context.step.to_owned(),
@@ -306,18 +309,19 @@ impl Collector<'_> {
     }
 
     /// A server that counts its checkpoints has made one when the count has grown.
-    fn tell_checkpoints(&mut self, statistics: &[(String, f64)], context: &mut Context<'_>) {
+    fn report_checkpoints(&mut self, statistics: &[(String, f64)], context: &mut Context<'_>) {
         let of = |name: &str| statistics.iter().find(|(each, _)| each == name).map(|(_, value)| *value);
         let Some(count) = of(CHECKPOINTS) else { return };
         if let Some(before) = self.checkpoints.filter(|before| count > *before) {
             let (end, took) = (context.now(), of(CHECKPOINT_MS).unwrap_or(0.0) / 1000.0);
             let text = format!("{:.0} checkpoints, the last took {took:.3} s", count - before);
-            context.tell_span(EventKind::Checkpoint, ((end - took).max(0.0), end), &text);
+            context.report_span(EventKind::Checkpoint, ((end - took).max(0.0), end), &text);
         }
         self.checkpoints = Some(count);
     }
 
-    /// Why the step ends here: the server's process is gone, its disk is full, or nothing succeeds and nobody takes a
+    /// Returns why the step ends here: the server's process is gone, its disk is full, or nothing succeeds and no connection is
+    /// accepted.
     /// connection.
     fn deserted(&mut self, interval: &Interval) -> Option<String> {
         if self.observed.process.is_some_and(|process| !is_running(process)) {
@@ -353,18 +357,18 @@ impl Collector<'_> {
     }
 }
 
-/// What Arbor's serverStatus calls them, below `engine`.
+/// Names in Arbor's serverStatus, below `engine`.
 const CHECKPOINTS: &str = "engine.checkpoint.count";
 const CHECKPOINT_MS: &str = "engine.checkpoint.lastMillis";
 
-fn tell_script(done: &mpsc::Receiver<Done>, context: &mut Context<'_>) {
+fn report_script(done: &mpsc::Receiver<Done>, context: &mut Context<'_>) {
     for each in done.try_iter() {
         let span = (context.seconds(each.begun), context.seconds(each.ended));
         let text = match each.failure {
             Some(failure) => format!("{}: failed: {failure}", each.scripted.text),
             None => each.scripted.text,
         };
-        context.tell_span(each.scripted.kind, span, &text);
+        context.report_span(each.scripted.kind, span, &text);
     }
 }
 

@@ -1,6 +1,6 @@
-//! What a series of intervals says beyond its mean: from when on it was steady, and where it stalled.
+//! Trend of a series of intervals: from when on it was steady, and where it stalled.
 
-/// A stretch of intervals far below the usual rate. Indices into the series, `end` behind the last.
+/// A stretch of intervals far below the usual rate. Indices into the series, `end` after the last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stall {
     pub begin: usize,
@@ -35,7 +35,7 @@ pub fn stalls(rates: &[f64]) -> Vec<Stall> {
 
 /// The first interval of the steady part: where cutting off the beginning makes the mean of the rest most certain (MSER,
 /// White 1997: the least marginal standard error). `None` when that is not within the first half, or there are too few
-/// intervals to tell.
+/// intervals.
 pub fn steady_from(rates: &[f64]) -> Option<usize> {
     if rates.len() < 2 * INTERVALS_MIN {
         return None;

@@ -9,22 +9,22 @@ use crate::Result;
 use crate::target::{Failure, Session, Target};
 use crate::workload::{Answer, Client, Kind, Operation, Unit};
 
-/// Between attempts to connect again after a broken connection.
+/// Delay between attempts to connect again after a broken connection.
 const RECONNECT: Duration = Duration::from_millis(100);
 
-/// What a client thread needs. All of it is shared between threads.
+/// Inputs of a client thread. All of it is shared between threads.
 pub(super) struct Worker<'a> {
     pub target: &'a dyn Target,
     pub unit: Kind,
     pub schedule: Option<&'a Schedule>,
     pub stop: &'a AtomicBool,
     pub interrupt: &'a Interrupt,
-    /// Taken by this thread, at times by one that shares it, and once per interval by the collecting thread.
+    /// Locked by this thread, at times by one that shares it, and once per interval by the collecting thread.
     pub slot: &'a Mutex<Recorder>,
 }
 
 impl Worker<'_> {
-    /// Runs units until told to stop.
+    /// Runs units until stopped.
     pub fn run(&self, mut client: Box<dyn Client>, mut session: Box<dyn Session>) -> Result<()> {
         while !self.stopped() {
             let due = self.schedule.map(Schedule::take);
@@ -72,7 +72,7 @@ impl Worker<'_> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives also when the answer was there. `due` for the operation that a unit begins with: its response time counts
+    /// Returns the outcome and the time of the reply. `due` for the operation that a unit begins with: its response time counts
     /// from then.
     fn execute(
         &self,
@@ -98,7 +98,7 @@ impl Worker<'_> {
         (outcome, ended)
     }
 
-    /// A unit ends with the answer to its last operation.
+    /// Records a unit, which ends with the reply to its last operation.
     fn unit_done(&self, kinds: &[Kind], begun: Instant, ended: Instant, due: Option<Instant>) {
         if kinds.is_empty() {
             return;
@@ -109,7 +109,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Connects again; false when told to stop before that worked.
+    /// Connects again; returns false if stopped before that worked.
     fn reconnect(&self, session: &mut Box<dyn Session>) -> bool {
         while !self.stopped() {
             if let Ok(fresh) = self.target.connect() {

@@ -23,33 +23,33 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_secs(2 * 3600);
 /// A process that is killed closes its connections first; after this long its end is seen.
 const END_VISIBLE: Duration = Duration::from_secs(1);
 
-/// How managed servers are started.
+/// Start settings of managed servers.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Arbor's binary.
     pub binary: PathBuf,
     /// Each server gets a new directory in here.
     pub root: PathBuf,
-    /// Passed on to Arbor behind our own arguments.
+    /// Passed on to Arbor after our own arguments.
     pub arguments: Vec<String>,
     /// Leave the directory when the server has stopped.
     pub keep: bool,
 }
 
-/// What an experiment varies by starting a server anew.
+/// Flags that an experiment varies by restarting a server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flags {
-    /// Of the engine, where it has one.
+    /// Cache of the engine, if it has one.
     pub cache_mb: Option<u64>,
     /// Seconds between checkpoints.
     pub syncdelay_s: Option<f64>,
-    /// Of the process with its page cache, by a cgroup.
+    /// Memory of the process with its page cache, limited by a cgroup.
     pub memory_mb: Option<u64>,
-    /// Of the experiment for this engine.
+    /// Arguments of the experiment for this engine.
     pub arguments: Vec<String>,
 }
 
-/// What a managed server is.
+/// Server software.
 #[derive(Clone, Debug)]
 enum Software {
     /// With this storage engine.
@@ -73,7 +73,7 @@ pub struct Managed {
     process: Option<Process>,
     limit: Option<MemoryLimit>,
     keep: bool,
-    /// Of Arbor, by our own client; nobody's for MariaDB.
+    /// Connection to Arbor by our own client; unused for MariaDB.
     mongodb: MongoDb,
     target: Box<dyn Target>,
     remarks: Vec<String>,
@@ -124,7 +124,7 @@ impl Managed {
         &*self.target
     }
 
-    /// What could not be set as asked, in sentences.
+    /// Returns settings that could not be applied as requested, in sentences.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
@@ -141,14 +141,14 @@ impl Managed {
         self.process.as_mut().map_or(Ok(()), Process::kill)
     }
 
-    /// Starts it after [`Managed::kill`]; gives the time until it has answered a client.
+    /// Starts it after [`Managed::kill`]; returns the time until it has replied to a client.
     pub fn recover(&mut self, flags: &Flags) -> Result<Duration> {
         self.process = None;
         self.limit = None;
         self.launch(flags, RECOVERY_TIMEOUT)
     }
 
-    /// What came of working with it: a server that ended by itself says why better than the operations that met its end.
+    /// Replaces the outcome by the server's exit reason if it exited by itself: that explains more than the operations' errors.
     pub fn explained<T>(&mut self, outcome: Result<T>) -> Result<T> {
         let asked = Instant::now();
         loop {
@@ -162,7 +162,7 @@ impl Managed {
         }
     }
 
-    /// How it ended, when it has ended by itself.
+    /// Returns how it ended, if it has ended by itself.
     fn ended(&mut self) -> Option<String> {
         let process = self.process.as_mut()?;
         let status = process.ended().ok().flatten()?;
@@ -212,7 +212,7 @@ impl Managed {
         if let (Software::Arbor(engine), Some(_)) = (&self.software, flags.cache_mb)
             && cache_flag(engine).is_none()
         {
-            self.remarks.push(format!("{engine} has no cache of its own: only the limit of its memory bounds it"));
+            self.remarks.push(format!("{engine} has no cache of its own: it is bounded by the memory limit only"));
         }
         Ok(took)
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// A group that goes when this is dropped; the processes in it must have ended.
+/// A cgroup that is removed when this is dropped; the processes in it must have ended.
 #[derive(Debug)]
 pub(crate) struct MemoryLimit {
     path: PathBuf,
@@ -37,7 +37,7 @@ impl MemoryLimit {
         Some(group)
     }
 
-    /// Whether this user may make such groups here.
+    /// Returns true if this user may make such groups here.
     pub fn possible() -> bool {
         MemoryLimit::new(&format!("arbor-lab-{}", std::process::id()), 1 << 30).is_some()
     }
@@ -59,7 +59,7 @@ impl MemoryLimit {
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        // An ended process may stand in the group for a moment more.
+        // An ended process may be in the group for a moment more.
         for _ in 0..20 {
             if std::fs::remove_dir(&self.path).is_ok() {
                 return;

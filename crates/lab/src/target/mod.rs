@@ -1,4 +1,4 @@
-//! What executes a workload's operations.
+//! Systems that execute a workload's operations.
 //!
 //! A [`Target`] is one system under test, a row of the tables; a [`Session`] is one client's connection to it.
 
@@ -39,7 +39,7 @@ pub trait Target: Send + Sync {
         None
     }
 
-    /// A look at the server's own counters, over a connection of its own; `None` where there are none to look at.
+    /// Returns a reader of the server's own counters, over a connection of its own; `None` if it has none.
     fn statistics(&self) -> Option<Box<dyn Statistics>> {
         None
     }
@@ -47,7 +47,7 @@ pub trait Target: Send + Sync {
 
 /// The server's own counters.
 pub trait Statistics: Send {
-    /// By name, dots between levels. A server that does not answer has none.
+    /// Returns the counters by name, with dots between levels; empty if the server does not reply.
     fn read(&mut self) -> Vec<(String, f64)>;
 }
 
@@ -64,7 +64,7 @@ pub trait Session: Send {
     /// Drops it, if it is there.
     fn remove(&mut self, collection: &Collection) -> std::result::Result<(), Failure>;
 
-    /// What the server holds of it.
+    /// Returns what the server holds of it.
     fn find(&mut self, collection: &Collection) -> std::result::Result<Found, Failure>;
 
     /// Reads every document once.
@@ -81,7 +81,7 @@ pub trait Session: Send {
 /// An operation that did not succeed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What failures are counted by: the server's error number, or the sort of I/O error.
+    /// Key by which failures are counted: the server's error number, or the kind of I/O error.
     pub code: String,
     pub message: String,
     /// The session is of no more use.
@@ -89,7 +89,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// `who` has no way to execute what was asked.
+    /// Returns the failure of a target `who` that cannot execute an operation.
     pub fn unsupported(who: &str) -> Failure {
         let message = format!("{who} does not execute such operations");
         Failure { code: "unsupported".to_owned(), message, broken: false }
@@ -102,7 +102,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// What the server says about its storage; `None` where it says nothing.
+/// Storage sizes reported by the server; `None` where it reports nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sizes {
     pub documents: Option<f64>,
@@ -111,9 +111,9 @@ pub struct Sizes {
     pub index_bytes: Option<f64>,
     /// Appended to the log since the server started.
     pub log_bytes: Option<f64>,
-    /// What the engine's files take, all databases together.
+    /// Bytes of the engine's files, all databases together.
     pub engine_bytes: Option<f64>,
-    /// What of that holds nothing at present and will be used again.
+    /// Bytes of these that are free at present and will be reused.
     pub engine_free_bytes: Option<f64>,
 }
 
@@ -129,7 +129,7 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// What a system is called that is driven so.
+    /// Returns the name of a system with this driver.
     pub fn named(self, system: &str) -> String {
         match self {
             Driver::Lean => system.to_owned(),
@@ -146,7 +146,7 @@ fn split(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// What the system at `[NAME=]URI` is called.
+/// Returns the name of the system at `[NAME=]URI`.
 pub fn name_of(text: &str) -> String {
     let (name, uri) = split(text);
     let host = uri.split_once("://").map_or(uri, |(_, rest)| rest);
@@ -171,7 +171,7 @@ pub fn check(text: &str) -> Result<()> {
     match uri.split_once("://") {
         _ if mysql::is_uri(uri) => Ok(()),
         Some((scheme, _)) if scheme != "mongodb" => {
-            Err(Error::Usage(format!("{uri}: mongodb://, mysql:// and mysql+handler:// are known")))
+            Err(Error::Usage(format!("{uri}: unknown scheme; known are mongodb://, mysql:// and mysql+handler://")))
         }
         _ => mongodb::MongoDb::parse(text).map(|_| ()),
     }

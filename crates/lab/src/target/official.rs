@@ -1,7 +1,7 @@
 //! The crate `mongodb` in place of our own client, to see what a full driver costs: one client object for all threads,
 //! documents in its own types, its pool and its runtime between thread and socket. In builds with the feature
 //! `official-driver` only; it executes sysbench's statements and YCSB's. What is not measured (making, loading, counting)
-//! goes the lean way.
+//! is done by our own client.
 
 #[cfg(feature = "official-driver")]
 mod driver;

@@ -30,7 +30,7 @@ pub(crate) fn kill_all() {
     }
 }
 
-/// To a process that we have started, or that serves us on this machine.
+/// Signals a process that we have started, or that serves us on this machine.
 pub(crate) fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         // It may have ended by itself.
@@ -47,7 +47,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Output is appended to `log`: a server that is started again goes on in it.
+    /// Starts the process. Output is appended to `log`, also by a server that is started again.
     pub(crate) fn start(name: &str, command: &mut Command, log: &Path) -> Result<Process> {
         let output = File::options().create(true).append(true).open(log).map_err(Error::file(log))?;
         let errors = output.try_clone().map_err(Error::file(log))?;
@@ -62,7 +62,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Waits until `ready` says so; an end of the process, or too long a wait, is the error.
+    /// Waits until `ready` returns true. Errors: the process ends, or the timeout passes.
     pub(crate) fn wait_until(&mut self, timeout: Duration, ready: impl Fn() -> bool) -> Result<()> {
         let started = Instant::now();
         loop {
@@ -79,7 +79,7 @@ impl Process {
         }
     }
 
-    /// How it ended, when it has.
+    /// Returns how it ended, if it has.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         let status = self.child.try_wait()?;
         if status.is_some() {
@@ -93,7 +93,7 @@ impl Process {
         Error::Start { name: self.name.clone(), reason, log: self.log.clone() }
     }
 
-    /// The end of a sentence on how it ended: what it said last.
+    /// Returns the last lines of its output, as the end of an error message.
     pub(crate) fn last_lines(&self) -> String {
         let lines = last_lines(&tail(&self.log).unwrap_or_default());
         if lines.is_empty() { String::new() } else { format!("; its last lines: {}", lines.join(" | ")) }
@@ -124,7 +124,7 @@ impl Process {
     }
 }
 
-/// So much of a log's end is looked at, and shown of it, and of a line.
+/// Limits of error messages: bytes read from the log's end, lines shown, characters of a line.
 const TAIL_BYTES: u64 = 1 << 16;
 const LAST_LINES: usize = 5;
 const LINE_CHARS: usize = 200;
@@ -138,14 +138,15 @@ fn tail(log: &Path) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// In their order, without empty ones.
+/// Returns the last lines in their order, without empty ones.
 fn last_lines(log: &str) -> Vec<String> {
     let mut lines: Vec<String> = log.lines().rev().filter_map(words).take(LAST_LINES).collect();
     lines.reverse();
     lines
 }
 
-/// What a line of a log says: one of MongoDB's form by its message and error. Who connected says nothing of an end.
+/// Returns the text of a log line: one of MongoDB's form by its message and error. Messages about connections are left out;
+/// they do not explain an exit.
 fn words(line: &str) -> Option<String> {
     let entry: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
     if entry["c"] == "NETWORK" && entry["s"] == "I" {
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_early_end_is_told_with_its_last_lines() {
+    fn an_early_exit_is_reported_with_its_last_lines() {
         let directory = tempfile::tempdir().unwrap();
         let mut process = shell("echo first; echo no such engine; echo; exit 3", directory.path());
         let error = process.wait_until(Duration::from_secs(20), || false).unwrap_err().to_string();

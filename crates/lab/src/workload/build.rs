@@ -33,7 +33,7 @@ pub fn build(name: &str, mode: Mode, settings: &Map<String, Value>) -> Result<Bo
             })
         }
         "ycsb" => Box::new(Ycsb::new(mode, &read(name, settings)?)?),
-        _ => return Err(format!("there is no workload {name:?}; there are {}", NAMES.join(", "))),
+        _ => return Err(format!("unknown workload {name:?}; known are {}", NAMES.join(", "))),
     })
 }
 
@@ -91,7 +91,7 @@ mod tests {
             let error = built(name, json!({"frob": 1})).err().unwrap();
             assert!(error.contains("frob") && error.contains(name), "{error}");
         }
-        assert!(built("frob", json!({})).err().unwrap().contains("there is no workload \"frob\""));
+        assert!(built("frob", json!({})).err().unwrap().contains("unknown workload \"frob\""));
     }
 
     #[test]

@@ -7,14 +7,14 @@ pub struct Collection {
     pub database: &'static str,
     pub name: String,
     pub indexes: Vec<Index>,
-    /// With so many documents it is the collection of an earlier load. A workload whose load is its run takes any number.
+    /// Number of documents that identifies the collection of an earlier load. A workload whose load is its run takes any number.
     pub documents: RangeInclusive<u64>,
-    /// Its `_id`s are numbers of a sequence that the run goes on with ([`Found::last_id`]).
+    /// Its `_id`s are numbers of a sequence that the run continues ([`Found::last_id`]).
     pub sequence: bool,
     pub sharding: Option<Sharding>,
 }
 
-/// How a collection lies on shards before it is loaded.
+/// Distribution of a collection over shards before it is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sharding {
     pub key: [&'static str; 2],
@@ -28,7 +28,7 @@ pub struct Sharding {
 pub struct Index {
     pub fields: Vec<&'static str>,
     pub unique: bool,
-    /// Made when the load is over.
+    /// Made after the load.
     pub after_load: bool,
 }
 
@@ -45,13 +45,13 @@ impl Index {
         Index { after_load: true, ..self }
     }
 
-    /// As drivers call it: `a_1_b_1`.
+    /// Returns the name that drivers give it: `a_1_b_1`.
     pub fn name(&self) -> String {
         self.fields.iter().map(|field| format!("{field}_1")).collect::<Vec<_>>().join("_")
     }
 }
 
-/// What a server holds of a collection.
+/// Contents of a collection on a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     pub documents: u64,

@@ -1,5 +1,5 @@
 //! iiBench (spec/workloads.md section 6): sustained insertion of purchases under secondary indexes with random keys, and
-//! range queries on those indexes beside it. The load is the run: collections begin empty and grow from step to step.
+//! range queries on those indexes at the same time. The load is the run: collections begin empty and grow from step to step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,20 +78,20 @@ pub enum Version {
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     version: Version,
-    /// Writers end when so many rows are inserted; 0: with the time of the step.
+    /// Writers end after this many rows; 0: with the time of the step.
     rows: u64,
     batch: usize,
-    /// The first so many of the three.
+    /// Number of indexes, the first ones of the three.
     indexes: usize,
     char_fields: usize,
     char_length: usize,
     percent_compressible: usize,
-    /// Threads that query beside the writers.
+    /// Threads that query concurrently with the writers.
     query_threads: usize,
     query_limit: u32,
-    /// From the begin of one query of a thread to the next; 0: no pause.
+    /// Time from the begin of one query of a thread to the next; 0: no pause.
     query_every_ms: u64,
-    /// Queries wait for so many rows.
+    /// Queries wait for this many rows.
     query_begin: u64,
 }
 
@@ -120,7 +120,7 @@ pub struct Iibench {
     shared: Arc<Shared>,
 }
 
-/// What the threads have in common.
+/// State shared by the threads.
 #[derive(Debug)]
 struct Shared {
     pool: String,
@@ -215,7 +215,7 @@ fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64)
 }
 
-/// Not rounded, and higher for higher customers.
+/// Returns a price, not rounded, and higher for higher customers.
 fn price(customer: i32, random: &mut Random) -> f64 {
     (random.unit() * 500.0 + f64::from(customer)) / 100.0
 }
@@ -225,12 +225,12 @@ struct Writer {
     shared: Arc<Shared>,
     random: Random,
     mode: Mode,
-    /// Of each purchase of the batch.
+    /// Texts of each purchase of the batch.
     texts: Vec<Vec<String>>,
 }
 
 impl Writer {
-    /// How many rows the next batch has. The original drops what does not fill one.
+    /// Returns the number of rows of the next batch. The original drops rows that do not fill one.
     fn take(&self) -> usize {
         let Settings { rows, batch, .. } = *self.settings;
         let taken = self.shared.taken.fetch_add(batch as u64, Ordering::Relaxed);

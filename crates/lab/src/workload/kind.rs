@@ -1,4 +1,4 @@
-//! What is measured apart from each other. Every workload has names of its own.
+//! Kinds of operations that are measured separately. Every workload has names of its own.
 
 /// The name of a sort of operation, or of a unit of several. Two kinds are the same when their names are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -7,7 +7,7 @@ pub struct Kind(&'static str);
 impl Kind {
     /// The unit of sysbench and its relatives.
     pub const TRANSACTION: Kind = Kind("transaction");
-    /// Any operation of a workload whose operations stand alone (LinkBench, YCSB).
+    /// Any operation of a workload without transactions (LinkBench, YCSB).
     pub const OPERATION: Kind = Kind("operation");
     /// One batch of a load.
     pub const INSERT_BATCH: Kind = Kind("insert_batch");

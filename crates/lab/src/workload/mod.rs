@@ -1,4 +1,4 @@
-//! What is done to a server: operations and the order and distribution they come in. Nothing here touches a socket, so
+//! Workloads: operations and the order and distribution they come in. Nothing here touches a socket, so
 //! the same workload runs against every target and is tested by looking at what it produces.
 //!
 //! | file | what |
@@ -42,12 +42,12 @@ pub use row::{C_BYTES, PAD_BYTES, Row, Rows, fill_groups};
 pub use statement::{Columns, Range, Statement};
 pub use tables::{Shape, Tables};
 
-/// How faithful to the originals (spec/workloads.md, "Two modes everywhere").
+/// Faithfulness to the originals (spec/workloads.md, "Two modes everywhere").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// What the original did, its slips included.
+    /// As the original did it, including its defects.
     Compat,
-    /// What its author meant.
+    /// As its author intended it.
     Fixed,
 }
 
@@ -60,13 +60,13 @@ impl Mode {
     }
 }
 
-/// One experiment's stream of work against one system. What goes on from step to step (the next key to insert) is kept
+/// One experiment's stream of work against one system. State that continues from step to step (the next key to insert) is kept
 /// inside, so every system gets a workload of its own.
 pub trait Workload: Send + Sync {
     /// The kind whose rate is the headline: a query, a whole transaction, any operation.
     fn unit(&self) -> Kind;
 
-    /// What one of the unit counts for: the rows of a batch where rows are the headline. A rate limit is said in these.
+    /// Returns the rows that one unit counts for: those of a batch where rows are the headline. Rate limits are in rows.
     fn unit_rows(&self) -> u64 {
         1
     }
@@ -80,14 +80,14 @@ pub trait Workload: Send + Sync {
     /// The database whose size is the workload's.
     fn database(&self) -> &'static str;
 
-    /// What is made before the load.
+    /// Returns the collections that are made before the load.
     fn collections(&self) -> Vec<Collection>;
 
-    /// The load, as streams that run at the same time, at most `threads` (a stream of nodes beside those of links may
-    /// be one more); each ends with [`Unit::Finished`]. The rows of its answers are the documents loaded.
+    /// Returns the load, as concurrent streams, at most `threads` (a stream of nodes in addition to those of links may
+    /// be one more); each ends with [`Unit::Finished`]. The rows of their answers are the documents loaded.
     fn loaders(&self, threads: usize) -> Vec<Box<dyn Client>>;
 
-    /// Told before the steps what the collections hold, in the order of [`Workload::collections`].
+    /// Receives, before the steps, what the collections hold, in the order of [`Workload::collections`].
     fn resume(&self, _found: &[Found]) {}
 
     /// Client threads of a step with `clients`: more where some of them only watch (iiBench's queries).
@@ -95,7 +95,7 @@ pub trait Workload: Send + Sync {
         clients
     }
 
-    /// Whether a rate limit holds this client back; not one that only watches.
+    /// Returns true if a rate limit holds this client back; false for one that only watches.
     fn is_scheduled(&self, _place: Place) -> bool {
         true
     }
@@ -107,13 +107,13 @@ pub trait Workload: Send + Sync {
 /// Which thread of a step a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// From 0.
+    /// Number of the thread, from 0.
     pub number: usize,
-    /// Of all threads, [`Workload::threads`].
+    /// Number of all threads, [`Workload::threads`].
     pub of: usize,
 }
 
-/// How a unit ended.
+/// Outcome of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Everything was executed. The time of the whole is recorded under these kinds; none when the one operation is it.
@@ -124,7 +124,7 @@ pub enum Unit {
     Finished,
 }
 
-/// What a stream hands its operations to; `None` when the operation failed.
+/// Callback that executes a stream's operations; `None` when the operation failed.
 pub type Execute<'a> = dyn FnMut(&Operation<'_>) -> Option<Answer> + 'a;
 
 /// One client's stream.

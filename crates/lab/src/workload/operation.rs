@@ -10,11 +10,11 @@ use super::{Kind, Statement};
 pub enum Operation<'a> {
     /// About sysbench's tables.
     Sysbench(Statement<'a>),
-    /// What Percona's sysbench says otherwise about them.
+    /// Statements that Percona's sysbench words differently.
     Percona(PerconaStatement<'a>),
     /// sysbench's statements on a sharded collection; their table is the first part of the key.
     Sharded(Statement<'a>),
-    /// About LinkBench's graph, kept as the store says.
+    /// About LinkBench's graph in the store's schema.
     Link(Store, LinkOperation<'a>),
     /// About YCSB's records.
     Ycsb(YcsbOperation<'a>),
@@ -22,7 +22,7 @@ pub enum Operation<'a> {
     Iibench(IibenchOperation<'a>),
 }
 
-/// What an operation brought.
+/// Result of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Read or changed.

@@ -68,7 +68,7 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Sharded {
     settings: Settings,
-    /// What a table is there is a collection number here.
+    /// Statements of sysbench; its table numbers are collection numbers here.
     sysbench: Sysbench,
 }
 
@@ -149,7 +149,7 @@ impl Workload for Sharded {
     }
 }
 
-/// The transactions of sysbench, said of the sharded collection.
+/// The transactions of sysbench on the sharded collection.
 struct Stream {
     sysbench: Box<dyn Client>,
 }

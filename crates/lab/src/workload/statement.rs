@@ -2,7 +2,7 @@
 
 use super::{Kind, Row};
 
-/// What a point query fetches.
+/// Columns that a point query fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Columns {
     All,

@@ -10,7 +10,7 @@ use super::{
     Workload, fill_groups,
 };
 
-/// How many statements of each sort one transaction has.
+/// Statements of each kind in one transaction.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mix {
@@ -42,7 +42,7 @@ impl Default for Mix {
     }
 }
 
-/// What a transaction is made of, in the order of its statements.
+/// Kinds of a transaction's statements, in their order.
 pub const KINDS: [Kind; 10] = [
     Kind::TRANSACTION,
     Kind::POINT_QUERY,

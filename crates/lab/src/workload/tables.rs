@@ -22,7 +22,7 @@ pub struct Tables {
     pub batch: u32,
 }
 
-/// A table of so many rows more or less is one that was loaded: runs remove and insert.
+/// A table within this many rows of the number counts as loaded: runs remove and insert.
 const SLACK: u64 = 1000;
 
 impl Tables {
@@ -68,7 +68,7 @@ struct Loader {
     tables: Tables,
     next: Arc<AtomicU32>,
     table: u32,
-    /// Of `table`, not inserted yet.
+    /// Rows of `table` that are not inserted yet.
     rows: Option<std::iter::Take<Rows>>,
     batch: Vec<Row>,
 }

@@ -2,7 +2,7 @@
 
 use super::Random;
 
-/// From so many items on the sum is replaced by LinkBench's integral.
+/// From this many items on the sum is replaced by LinkBench's integral.
 const EXACT_MAX: u64 = 100_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -11,12 +11,12 @@ pub struct Zipf {
     zetan: f64,
     alpha: f64,
     eta: f64,
-    /// Below it, a draw times zetan is rank 1.
+    /// A draw times zetan below this is rank 1.
     second: f64,
 }
 
 impl Zipf {
-    /// As LinkBench computes it: from 100,000 items on with an estimate of the normalizing sum.
+    /// Computes the distribution as LinkBench does: from 100,000 items on with an estimate of the normalizing sum.
     pub fn linkbench(items: u64, shape: f64) -> Zipf {
         let n = items as f64;
         let zetan = match items < EXACT_MAX {
@@ -26,7 +26,7 @@ impl Zipf {
         Zipf::with_sum(items, shape, zetan)
     }
 
-    /// With the normalizing sum itself.
+    /// Computes the distribution with the exact normalizing sum.
     pub fn summed(items: u64, shape: f64) -> Zipf {
         Zipf::with_sum(items, shape, zeta(items, shape))
     }
@@ -38,7 +38,7 @@ impl Zipf {
         Zipf { items: n, zetan, alpha: 1.0 / (1.0 - shape), eta, second }
     }
 
-    /// The same over more items, as YCSB grows it: the sum grows, `eta` keeps the first count.
+    /// Grows the distribution to more items as YCSB does: the sum grows, `eta` keeps the first count.
     pub fn grown(self, items: u64, shape: f64) -> Zipf {
         let added: f64 = (self.items as u64 + 1..=items).map(|i| (i as f64).powf(-shape)).sum();
         Zipf { items: items as f64, zetan: self.zetan + added, ..self }
@@ -105,8 +105,8 @@ impl ExactZipf {
     }
 }
 
-/// The sum of `i^-shape` for i in `1..=n`: the first terms, then the Euler-Maclaurin formula (go-ycsb's issue 301: nobody
-/// should add 10^10 terms).
+/// Returns the sum of `i^-shape` for i in `1..=n`: the first terms, then the Euler-Maclaurin formula (go-ycsb issue 301: adding
+/// 10^10 terms takes too long).
 pub fn zeta(n: u64, shape: f64) -> f64 {
     const FIRST: u64 = 1000;
     if n <= FIRST {

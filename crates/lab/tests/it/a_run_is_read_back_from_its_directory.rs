@@ -1,4 +1,4 @@
-//! What a run writes is what a reader gets, also after a crash in the middle of a line.
+//! A run reads back as it was written, also after a crash in the middle of a line.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn record() -> Record {
         begin_s: 12.5,
         end_s: 17.5,
         unit: "transaction".to_owned(),
-        figures: BTreeMap::from([("per_second".to_owned(), 1234.5), ("read_kb_per_unit".to_owned(), 0.25)]),
+        metrics: BTreeMap::from([("per_second".to_owned(), 1234.5), ("read_kb_per_unit".to_owned(), 0.25)]),
         latencies: vec![LatencyRow {
             kind: "transaction".to_owned(),
             count: 6172,
@@ -95,6 +95,9 @@ fn everything_comes_back() {
         [(EventKind::Kill, None), (EventKind::Stall, Some(3.5))]
     );
     assert_eq!(run.histograms.len(), 4);
+    // The key of `metrics` in files of earlier versions.
+    let text = std::fs::read_to_string(directory.path().join("run.yaml")).unwrap();
+    assert!(text.contains("figures:\n") && !text.contains("metrics:"), "{text}");
 
     let run = Run::read(directory.path()).unwrap();
     let all = run.histogram("ftree", "c16-r2", "transaction", Clock::Service).unwrap();
@@ -118,7 +121,7 @@ fn the_record_and_tables_are_replaced_at_the_end() {
     writer.tables(&tables).unwrap();
     let run = Run::read(directory.path()).unwrap();
     assert_eq!((run.record, run.tables), (record, tables));
-    // Nothing half-written lies about.
+    // Nothing half-written is left.
     let names =
         std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(!names.into_iter().any(|name| name.ends_with(".new")));

@@ -1,7 +1,7 @@
-//! Experiments, small, against a stand-in that keeps documents in a map: what is sent is understood, what comes back is
-//! counted, the files of the run hold it; and what goes wrong is told and leaves what was measured.
+//! Small experiments against a mock server that keeps documents in a map: requests are understood, replies are
+//! counted, the files of the run contain both; failures are reported and keep what was measured.
 
-use crate::stand_in;
+use crate::mock_server;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
-use arbor_lab::experiment::{Book, Parameters, PhasePlan, Plan, Scale, carry_out, find, read};
+use arbor_lab::experiment::{Parameters, PhasePlan, Plan, RunLog, Scale, carry_out, find, read};
 use arbor_lab::results::{Clock, Ending, Event, Phase, Run, StepRecord};
 use arbor_lab::run::{Interrupt, Interval, Watch};
 use arbor_lab::target::Driver;
@@ -20,7 +20,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A table of so many documents takes no more.
+/// Capacity of a table in documents.
 const FULL: usize = 20_000;
 
 type Tables = Arc<Mutex<BTreeMap<String, BTreeMap<i64, DocBuf>>>>;
@@ -28,7 +28,7 @@ type Tables = Arc<Mutex<BTreeMap<String, BTreeMap<i64, DocBuf>>>>;
 fn start() -> (String, Tables) {
     let tables = Tables::default();
     let shared = tables.clone();
-    (stand_in::start(move |command| answer(command, &shared)), tables)
+    (mock_server::start(move |command| answer(command, &shared)), tables)
 }
 
 /// With TLS and a certificate by an authority whose own is left at `authority`.
@@ -46,7 +46,7 @@ fn start_with_tls(authority: &Path) -> String {
     let config = Arc::new(config.unwrap());
     let tables = Tables::default();
     let channel = move |socket| StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), socket);
-    stand_in::start_over(channel, move |command| answer(command, &tables))
+    mock_server::start_over(channel, move |command| answer(command, &tables))
 }
 
 fn integer(value: Option<ValueRef<'_>>) -> i64 {
@@ -190,7 +190,7 @@ fn plan(experiment: &str, address: &str) -> Plan {
     let setup = Setup { binary: "/nonexistent".into(), root: std::env::temp_dir(), arguments: Vec::new(), keep: false };
     let mut plan = Plan::of(find(experiment).unwrap(), Scale::Small, setup);
     let parameters = &mut plan.parameters;
-    parameters.targets = vec![format!("stand-in=mongodb://{address}")];
+    parameters.targets = vec![format!("mock=mongodb://{address}")];
     for (name, value) in [("tables", 2), ("docs", 2000), ("batch", 100)] {
         parameters.settings.insert(name.to_owned(), value.into());
     }
@@ -208,10 +208,10 @@ fn carried_out(plan: &Plan) -> Run {
 
 fn carried_out_until(plan: &Plan, interrupt: &Interrupt, watchers: Vec<Box<dyn Watch>>) -> Run {
     let directory = tempfile::tempdir().unwrap();
-    let mut book = Book::open(&directory.path().join("run"), plan, watchers).unwrap();
-    carry_out(plan, &mut book, interrupt);
-    book.close(interrupt.is_set());
-    Run::read(book.directory()).unwrap()
+    let mut log = RunLog::open(&directory.path().join("run"), plan, watchers).unwrap();
+    carry_out(plan, &mut log, interrupt);
+    log.close(interrupt.is_set());
+    Run::read(log.directory()).unwrap()
 }
 
 fn failure(run: &Run, system: usize) -> &str {
@@ -232,26 +232,26 @@ fn point_queries() {
     let run = carried_out(&plan("001-point-queries", &address));
     assert_eq!((failure(&run, 0), run.record.ending), ("none", Ending::Complete));
     assert_eq!(tables_of_server.lock().unwrap().values().map(BTreeMap::len).collect::<Vec<_>>(), [2000, 2000]);
-    assert_eq!(steps(&run, Phase::Load)[0].figure("units"), Some(4000.0));
+    assert_eq!(steps(&run, Phase::Load)[0].metric("units"), Some(4000.0));
     let measured = steps(&run, Phase::Run);
     assert_eq!(measured.iter().map(|step| step.name.as_str()).collect::<Vec<_>>(), ["c1", "c3"]);
     for step in &measured {
-        let figure = |name: &str| step.figure(name).unwrap_or_else(|| panic!("{name}: {step:?}"));
-        assert!(figure("per_second") > 100.0 && figure("cpu_per_unit") > 0.0, "{step:?}");
-        assert!(figure("context_switches_per_unit") > 0.0, "{step:?}");
-        assert_eq!((figure("errors"), figure("misses")), (0.0, 0.0));
+        let metric = |name: &str| step.metric(name).unwrap_or_else(|| panic!("{name}: {step:?}"));
+        assert!(metric("per_second") > 100.0 && metric("cpu_per_unit") > 0.0, "{step:?}");
+        assert!(metric("context_switches_per_unit") > 0.0, "{step:?}");
+        assert_eq!((metric("errors"), metric("misses")), (0.0, 0.0));
         // Three intervals (two where the machine is busy), each with its own histogram; all together are the step.
-        assert!(run.points("stand-in", &step.name, "ops.point_query").count() >= 2);
-        let histogram = run.histogram("stand-in", &step.name, "point_query", Clock::Service).unwrap();
+        assert!(run.points("mock", &step.name, "ops.point_query").count() >= 2);
+        let histogram = run.histogram("mock", &step.name, "point_query", Clock::Service).unwrap();
         let row = step.latency("point_query", Clock::Service).unwrap();
-        assert_eq!((histogram.len(), figure("units")), (row.count, row.count as f64));
+        assert_eq!((histogram.len(), metric("units")), (row.count, row.count as f64));
         assert!((histogram.value_at_quantile(0.99) as f64 / 1000.0 - row.p99).abs() < 1.0 + row.p99 * 0.01);
     }
 
     // The second time the tables are there.
     let run = carried_out(&plan("001-point-queries", &address));
     assert!(steps(&run, Phase::Load).is_empty() && has_event(&run, "not loaded again"));
-    // Tables with other contents are nobody's to drop.
+    // Tables with other contents are not dropped.
     let mut other = plan("001-point-queries", &address);
     other.parameters.settings.insert("docs".to_owned(), 50_000.into());
     let run = carried_out(&other);
@@ -274,16 +274,16 @@ fn a_server_with_tls() {
         assert_eq!(failure(&run, number), "none", "{}", system.name);
         let measured: Vec<_> = system.steps.iter().filter(|step| step.phase == Phase::Run).collect();
         assert_eq!(measured.len(), 2);
-        assert!(measured.iter().all(|step| step.figure("errors") == Some(0.0) && step.per_second().unwrap() > 10.0));
+        assert!(measured.iter().all(|step| step.metric("errors") == Some(0.0) && step.per_second().unwrap() > 10.0));
     }
     assert_eq!(run.record.systems.len(), plan.parameters.drivers.len());
 
     for (options, expect) in [
-        ("", "closes connections without an answer; it may want TLS (tls=true)"),
+        ("", "closes connections without a reply; it may require TLS (tls=true)"),
         ("/?tls=true&tlsCAFile=/nowhere", "tlsCAFile /nowhere: No such file"),
         ("/?tls=true&tlsAllowInvalidHostnames=true", "tlsCAFile"),
     ] {
-        plan.parameters.targets = vec![format!("stand-in=mongodb://{address}{options}")];
+        plan.parameters.targets = vec![format!("mock=mongodb://{address}{options}")];
         let run = carried_out(&plan);
         assert!(failure(&run, 0).contains(expect), "{}", failure(&run, 0));
     }
@@ -298,7 +298,7 @@ fn sysbench_transactions() {
         assert!(count("transaction") > 0);
         // Ten point queries and one of each other statement to a transaction; those under way at the ends may differ,
         // and a table's row may be missing or there twice because remove and insert are two statements.
-        let slack = 2 * step.clients as u64 + step.figure("errors").unwrap() as u64;
+        let slack = 2 * step.clients as u64 + step.metric("errors").unwrap() as u64;
         assert!(count("point_query").abs_diff(10 * count("transaction")) <= 10 * slack);
         assert!(count("insert").abs_diff(count("transaction")) <= slack);
     }
@@ -318,7 +318,7 @@ fn a_rate_is_held_and_response_times_are_recorded() {
     let row = |clock| measured[0].latency("point_query", clock).unwrap();
     assert_eq!(row(Clock::Response).count, row(Clock::Service).count);
     assert!(row(Clock::Response).mean >= row(Clock::Service).mean);
-    assert!(run.histogram("stand-in", "c2", "point_query", Clock::Response).is_some());
+    assert!(run.histogram("mock", "c2", "point_query", Clock::Response).is_some());
 }
 
 #[test]
@@ -328,9 +328,9 @@ fn a_load_alone() {
     assert_eq!(failure(&run, 0), "none");
     let loads = steps(&run, Phase::Load);
     assert_eq!((loads.len(), run.record.systems[0].steps.len()), (1, 1));
-    assert_eq!((loads[0].figure("units"), loads[0].latencies[0].count), (Some(4000.0), 40));
-    assert!(loads[0].figure("storage_bytes").is_some());
-    assert!(run.points("stand-in", "load", "ops.document").next().is_some());
+    assert_eq!((loads[0].metric("units"), loads[0].latencies[0].count), (Some(4000.0), 40));
+    assert!(loads[0].metric("storage_bytes").is_some());
+    assert!(run.points("mock", "load", "ops.document").next().is_some());
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn an_interrupt_keeps_what_was_measured() {
 }
 
 #[test]
-fn a_server_that_does_not_start_is_reported_and_the_next_goes_on() {
+fn a_failed_start_is_reported_and_the_next_server_runs() {
     let (address, _) = start();
     let mut plan = plan("load", &address);
     plan.parameters.engines = vec!["nothing".to_owned()];
@@ -374,14 +374,14 @@ fn a_server_that_does_not_start_is_reported_and_the_next_goes_on() {
 }
 
 #[test]
-fn nobody_listens() {
+fn a_refused_connection_is_reported() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let run = carried_out(&plan("load", &address.to_string()));
-    assert!(failure(&run, 0).starts_with(&format!("stand-in ({address}): ")), "{}", failure(&run, 0));
+    assert!(failure(&run, 0).starts_with(&format!("mock ({address}): ")), "{}", failure(&run, 0));
     assert!(has_event(&run, "refused"), "{:?}", run.events);
 }
 
-/// What answers every connection by some bytes, and closes it.
+/// Starts a server that replies to every connection with some bytes, and closes it.
 fn stranger(bytes: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -396,10 +396,10 @@ fn stranger(bytes: &'static [u8]) -> String {
 }
 
 #[test]
-fn a_server_that_refuses_is_told_and_the_next_goes_on() {
+fn a_refusing_server_is_reported_and_the_next_server_runs() {
     let (address, _) = start();
     for (bytes, expect) in [
-        (&b""[..], "closes connections without an answer"),
+        (&b""[..], "closes connections without a reply"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak MongoDB's protocol"),
     ] {
         let mut plan = plan("load", &address);
@@ -444,7 +444,7 @@ fn a_disk_that_fills_during_a_step_ends_it_and_leaves_what_was_measured() {
     let measured = steps(&run, Phase::Run);
     assert_eq!((measured.len(), run.record.ending), (1, Ending::Partial));
     let marked = measured[0].marks.iter().any(|mark| mark.contains("disk is full"));
-    assert!(measured[0].figure("units").unwrap() > 0.0 && marked, "{:?}", measured[0]);
+    assert!(measured[0].metric("units").unwrap() > 0.0 && marked, "{:?}", measured[0]);
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn a_disk_that_fills_during_the_load_leaves_what_was_loaded() {
     let run = carried_out(&plan);
     assert!(failure(&run, 0).contains("no space left"), "{}", failure(&run, 0));
     let loads = steps(&run, Phase::Load);
-    assert_eq!(loads[0].figure("units"), Some(FULL as f64));
+    assert_eq!(loads[0].metric("units"), Some(FULL as f64));
     assert!(loads[0].marks[0].contains("no space left"));
     assert_eq!(tables.lock().unwrap()["sbtest1"].len(), FULL);
 }

@@ -44,7 +44,7 @@ fn step(name: &str, clients: usize, rate: f64, settings: &[(&str, Value)]) -> St
         begin_s: 0.0,
         end_s: 10.0,
         unit: "point_query".to_owned(),
-        figures: BTreeMap::from([("per_second".to_owned(), rate), ("cpu_per_unit".to_owned(), 215.0)]),
+        metrics: BTreeMap::from([("per_second".to_owned(), rate), ("cpu_per_unit".to_owned(), 215.0)]),
         ..StepRecord::default()
     }
 }
@@ -61,7 +61,7 @@ fn written(record: &Record, fill: impl FnOnce(&mut Writer)) -> Run {
     Run::read(directory.path()).unwrap()
 }
 
-/// Where a text stands, for checks of order.
+/// Returns the offset of a text, for checks of order.
 fn place(text: &str, part: &str) -> usize {
     text.find(part).unwrap_or_else(|| panic!("{part:?} is not in:\n{text}"))
 }
@@ -157,7 +157,7 @@ fn a_failed_system_its_stalls_and_marks_are_said() {
     place(&text, "stalls\n      3.0 ftree stall 2.5 s: 30 % of the median\n");
 }
 
-/// What the page says outside of the charts library.
+/// Returns the page without the charts library.
 fn without_library(page: &str) -> String {
     let library = include_str!("../../assets/echarts.min.js");
     assert!(page.contains(library), "the library is part of the page");
@@ -195,7 +195,7 @@ fn a_page_needs_nothing_else_and_trusts_nothing() {
 }
 
 #[test]
-fn the_index_lies_beside_its_runs() {
+fn the_index_is_in_the_directory_of_its_runs() {
     let directory = tempfile::tempdir().unwrap();
     let run = |name: &str| {
         let path = directory.path().join(name);

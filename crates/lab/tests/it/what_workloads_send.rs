@@ -60,7 +60,7 @@ fn link(data: &[u8]) -> Link<'_> {
     Link { id1: 1, link_type: FIRST_LINK_TYPE, id2: 2, data, time: 3, version: 0 }
 }
 
-/// What one operation of LinkBench sends.
+/// Returns the commands that one operation of LinkBench sends.
 fn sent(schema: Schema, mode: Mode, answers: Answers, operation: LinkOperation<'_>) -> Vec<String> {
     let mut capture = Capture::new(answers);
     let store = Store { schema, mode, transactions: false };

@@ -1,9 +1,9 @@
-//! What a query costs, across the first dimension: the tables of founding texts 000 and 001 as charts.
+//! Cost of a query across the first dimension: the tables of founding texts 000 and 001 as charts.
 
-use super::{Axis, Chart, Figure, Series, Shape};
+use super::{Axis, Chart, ChartGroup, Series, Shape};
 use crate::report::grid::{Grid, title, with};
 
-/// Figures and their titles; `{}` is the unit.
+/// Metrics and their titles; `{}` is the unit.
 pub const COSTS: [(&str, &str); 9] = [
     ("cpu_per_unit", "(CPU_utilization / QPS) * 1,000,000"),
     ("context_switches_per_unit", "context switch per {}"),
@@ -16,28 +16,28 @@ pub const COSTS: [(&str, &str); 9] = [
     ("server_write_kb_per_unit", "written by the server's process, KB/{}"),
 ];
 
-/// A figure's title for a unit; transactions are counted in TPS.
+/// Returns a metric's title for a unit; transactions are counted in TPS.
 pub fn cost_title(title: &str, unit: &str) -> String {
     let title = if unit == "transaction" { title.replace("QPS", "TPS") } else { title.to_owned() };
     title.replace("{}", unit)
 }
 
 /// Bars of one cost at a time.
-pub fn costs(grid: &Grid<'_>, unit: &str) -> Option<Figure> {
+pub fn costs(grid: &Grid<'_>, unit: &str) -> Option<ChartGroup> {
     let dimension = grid.dimensions().first()?;
     let at = grid.choices(dimension).pop()?;
-    let chart = |(figure, name): &(&str, &str)| {
+    let chart = |(metric, name): &(&str, &str)| {
         let name = cost_title(name, unit);
         let x = Axis::categories(&title(&dimension.name), &dimension.values);
         let mut chart = Chart::new(Shape::Bars, &name, x, Axis::of(&name));
         for system in grid.systems() {
-            let cost = |value: &String| grid.figure(system, &with(&at, dimension, value), figure);
+            let cost = |value: &String| grid.metric(system, &with(&at, dimension, value), metric);
             let points = dimension.values.iter().enumerate().filter_map(|(n, value)| Some((n as f64, cost(value)?)));
             chart.series.push(Series::of(system, points));
         }
         chart
     };
     let caption = "Counted on the whole host, clients included, where it does not say otherwise.";
-    Figure::of("costs", &format!("What a {unit} costs"), caption, "cost", COSTS.iter().map(chart).collect())
-        .map(Figure::first_chosen)
+    ChartGroup::of("costs", &format!("What a {unit} costs"), caption, "cost", COSTS.iter().map(chart).collect())
+        .map(ChartGroup::first_chosen)
 }

@@ -1,17 +1,17 @@
-//! Bars of one figure across a dimension: clients (founding text 001), cache sizes, workloads.
+//! Bars of one metric across a dimension: clients (founding text 001), cache sizes, workloads.
 
-use super::{Axis, Chart, Figure, Series, Shape};
+use super::{Axis, Chart, ChartGroup, Series, Shape};
 use crate::report::Table;
 use crate::report::grid::{CLIENTS, Choice, Dimension, Grid, label, title, with};
 
-/// A figure with bars of `per_second` for each dimension.
-pub fn ladders(grid: &Grid<'_>, unit: &str) -> Vec<Figure> {
+/// Returns a chart group with bars of `per_second` for each dimension.
+pub fn ladders(grid: &Grid<'_>, unit: &str) -> Vec<ChartGroup> {
     let of = |dimension: &Dimension| {
         let chart = |at: &_| {
             let x = Axis::categories(&title(&dimension.name), &dimension.values);
             let mut chart = Chart::new(Shape::Bars, label(at), x, Axis::of(&format!("{unit} per second")));
             for system in grid.systems() {
-                let at_value = |value: &String| grid.figure(system, &with(at, dimension, value), "per_second");
+                let at_value = |value: &String| grid.metric(system, &with(at, dimension, value), "per_second");
                 let bars = dimension.values.iter().enumerate();
                 let points = bars.filter_map(|(n, value)| Some((n as f64, at_value(value)?)));
                 chart.series.push(Series::of(system, points));
@@ -20,7 +20,7 @@ pub fn ladders(grid: &Grid<'_>, unit: &str) -> Vec<Figure> {
         };
         let charts = grid.choices(dimension).iter().map(chart).collect();
         let name = if dimension.name == CLIENTS { "clients".to_owned() } else { dimension.name.replace('_', " ") };
-        Figure::of(
+        ChartGroup::of(
             &format!("ladder-{}", dimension.name),
             &format!("{unit} per second by {name}"),
             "The mean of the whole step, and of its repeats.",
@@ -35,14 +35,14 @@ pub fn ladders(grid: &Grid<'_>, unit: &str) -> Vec<Figure> {
 }
 
 /// One bar per system, where nothing differs between steps.
-fn alone(grid: &Grid<'_>, unit: &str) -> Option<Figure> {
+fn alone(grid: &Grid<'_>, unit: &str) -> Option<ChartGroup> {
     let x = Axis::categories("", &[String::new()]);
     let mut chart = Chart::new(Shape::Bars, "", x, Axis::of(&format!("{unit} per second")));
     for system in grid.systems() {
-        let bar = grid.figure(system, &Choice::new(), "per_second").map(|rate| (0.0, rate));
+        let bar = grid.metric(system, &Choice::new(), "per_second").map(|rate| (0.0, rate));
         chart.series.push(Series::of(system, bar));
     }
-    Figure::of(
+    ChartGroup::of(
         "ladder",
         &format!("{unit} per second"),
         "The mean of the whole step, and of its repeats.",
@@ -52,13 +52,13 @@ fn alone(grid: &Grid<'_>, unit: &str) -> Option<Figure> {
 }
 
 /// The founding text's own bars: a table whose columns are client counts.
-pub fn published_ladder(table: &Table) -> Option<Figure> {
+pub fn published_ladder(table: &Table) -> Option<ChartGroup> {
     let x = Axis::categories(&table.legend, &table.columns);
     let mut chart = Chart::new(Shape::Bars, "", x, Axis::of(&table.title));
     for row in &table.rows {
         let points = (0..table.columns.len()).filter_map(|column| Some((column as f64, row.number(column)?)));
         chart.series.push(Series { published: true, ..Series::of(&row.name, points) });
     }
-    let figure = Figure::of(&format!("published-{}", table.about), &table.title, "", "", vec![chart])?;
-    Some(Figure { published: true, ..figure })
+    let group = ChartGroup::of(&format!("published-{}", table.about), &table.title, "", "", vec![chart])?;
+    Some(ChartGroup { published: true, ..group })
 }

@@ -1,7 +1,7 @@
 //! Latencies over time and as a whole.
 
 use super::over_time::{Place, marks, places};
-use super::{Axis, Chart, Figure, Series, Shape};
+use super::{Axis, Chart, ChartGroup, Series, Shape};
 use crate::report::measured::{Fold, Measured, thin};
 use crate::results::{Clock, Phase};
 
@@ -9,7 +9,7 @@ use crate::results::{Clock, Phase};
 const OVER_TIME: [(&str, &str, bool); 2] = [("p50_us", "p50", false), ("p99_us", "p99", true)];
 
 /// p50 and p99 of each interval: for each kind at the largest step, for the unit at every step.
-pub fn latency_over_time(measured: &Measured<'_>) -> Option<Figure> {
+pub fn latency_over_time(measured: &Measured<'_>) -> Option<ChartGroup> {
     let places: Vec<Place<'_>> = places(measured).into_iter().filter(|place| place.phase == Phase::Run).collect();
     let (last, others) = places.split_last()?;
     let kinds = kinds(measured, last);
@@ -17,7 +17,7 @@ pub fn latency_over_time(measured: &Measured<'_>) -> Option<Figure> {
     let mut charts: Vec<Chart> = kinds.iter().map(|kind| over_time(measured, last, kind)).collect();
     charts.extend(others.iter().map(|place| over_time(measured, place, headline)));
     let caption = "Response times count from when an operation was due, where a schedule says so; others from sending.";
-    Figure::of("latency", "Latency over time", caption, "operation", charts).map(Figure::first_chosen)
+    ChartGroup::of("latency", "Latency over time", caption, "operation", charts).map(ChartGroup::first_chosen)
 }
 
 /// The kinds of a step, the headline first: the unit, or the most frequent.
@@ -56,18 +56,18 @@ fn over_time(measured: &Measured<'_>, place: &Place<'_>, kind: &str) -> Chart {
     chart
 }
 
-/// What is read off the histograms.
+/// Quantiles read off the histograms.
 const QUANTILES: [f64; 14] =
     [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99995, 0.99999, 0.999999];
 
 /// The whole distribution of each kind at the largest step.
-pub fn percentiles(measured: &Measured<'_>) -> Option<Figure> {
+pub fn percentiles(measured: &Measured<'_>) -> Option<ChartGroup> {
     let place = places(measured).into_iter().rfind(|place| place.phase == Phase::Run)?;
     let charts = kinds(measured, &place).iter().map(|kind| distribution(measured, &place, kind)).collect();
     let caption = "How slow the slowest part is: nine in ten operations are faster than the line at 90 %. The scale \
                    stretches towards 100 %.";
     let title = format!("Latency by percentile, {}", place.label);
-    Figure::of("percentiles", &title, caption, "operation", charts).map(Figure::first_chosen)
+    ChartGroup::of("percentiles", &title, caption, "operation", charts).map(ChartGroup::first_chosen)
 }
 
 fn distribution(measured: &Measured<'_>, place: &Place<'_>, kind: &str) -> Chart {

@@ -1,5 +1,5 @@
-//! Charts as data. A page embeds them as JSON, `assets/report.js` draws them; the same data stands in a table behind
-//! each chart for those who cannot see it, and for copying.
+//! Charts as data. A page embeds them as JSON, `assets/report.js` draws them; the same data is in a table below
+//! each chart, for accessibility and for copying.
 
 mod costs;
 mod ladder;
@@ -21,7 +21,7 @@ pub use timeline::timeline;
 
 use serde::Serialize;
 
-/// What is drawn.
+/// Form of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
@@ -53,7 +53,7 @@ pub struct Axis {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Series {
     pub name: String,
-    /// What gives the colour: one system has one colour on a page.
+    /// Decides the colour: one system has one colour on a page.
     pub system: String,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub published: bool,
@@ -80,7 +80,7 @@ pub struct Mark {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chart {
     pub shape: Shape,
-    /// What is chosen when a figure has several charts: `16 clients`.
+    /// Label of the choice in a group of several charts: `16 clients`.
     pub label: String,
     pub x: Axis,
     pub y: Axis,
@@ -101,13 +101,13 @@ impl Chart {
 
 /// A place on the page for one chart, or for one of several that the reader chooses.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figure {
+pub struct ChartGroup {
     /// Unique on the page.
     pub id: String,
     pub title: String,
-    /// What to look for.
+    /// Explanation for the reader.
     pub caption: String,
-    /// What the choice is: `step`.
+    /// Name of the choice: `step`.
     pub choose: &'static str,
     pub charts: Vec<Chart>,
     pub published: bool,
@@ -115,12 +115,12 @@ pub struct Figure {
     pub first_chosen: bool,
 }
 
-impl Figure {
+impl ChartGroup {
     /// `None` when nothing would be drawn.
-    pub fn of(id: &str, title: &str, caption: &str, choose: &'static str, charts: Vec<Chart>) -> Option<Figure> {
+    pub fn of(id: &str, title: &str, caption: &str, choose: &'static str, charts: Vec<Chart>) -> Option<ChartGroup> {
         let charts: Vec<Chart> = charts.into_iter().filter(|chart| !chart.is_empty()).collect();
         let (id, title, caption) = (id.to_owned(), title.to_owned(), caption.to_owned());
-        (!charts.is_empty()).then_some(Figure {
+        (!charts.is_empty()).then_some(ChartGroup {
             id,
             title,
             caption,
@@ -132,9 +132,9 @@ impl Figure {
     }
 }
 
-impl Figure {
-    pub fn first_chosen(self) -> Figure {
-        Figure { first_chosen: true, ..self }
+impl ChartGroup {
+    pub fn first_chosen(self) -> ChartGroup {
+        ChartGroup { first_chosen: true, ..self }
     }
 }
 

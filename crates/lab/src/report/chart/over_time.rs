@@ -1,6 +1,6 @@
 //! Lines over the time of a step, one per system, with what happened meanwhile as marks.
 
-use super::{Axis, Chart, Figure, Mark, Series, Shape};
+use super::{Axis, Chart, ChartGroup, Mark, Series, Shape};
 use crate::report::founding::plural;
 use crate::report::grid::label_of_step;
 use crate::report::measured::{Fold, Measured, Points, thin};
@@ -35,11 +35,11 @@ pub fn places<'a>(measured: &Measured<'a>) -> Vec<Place<'a>> {
 }
 
 /// Throughput in each interval.
-pub fn throughput(measured: &Measured<'_>) -> Option<Figure> {
+pub fn throughput(measured: &Measured<'_>) -> Option<ChartGroup> {
     let charts = places(measured).iter().map(|place| chart(measured, place)).collect();
     let caption = "Mean of each interval. Marks: what happened to the system of that colour; areas are stalls and \
                    events with a length.";
-    Figure::of("throughput", "Throughput over time", caption, "step", charts)
+    ChartGroup::of("throughput", "Throughput over time", caption, "step", charts)
 }
 
 fn chart(measured: &Measured<'_>, place: &Place<'_>) -> Chart {
@@ -53,7 +53,7 @@ fn chart(measured: &Measured<'_>, place: &Place<'_>) -> Chart {
     chart
 }
 
-/// What happened during a step, in seconds since it began.
+/// Returns the events during a step, in seconds since it began.
 pub fn marks(measured: &Measured<'_>, system: &str, step: &StepRecord) -> Vec<Mark> {
     let mark = |event: &crate::results::Event| Mark {
         begin: event.t_s - step.begin_s,
@@ -65,8 +65,8 @@ pub fn marks(measured: &Measured<'_>, system: &str, step: &StepRecord) -> Vec<Ma
     measured.events(system, step).map(mark).collect()
 }
 
-/// What the machine and the server did: a chart per series.
-pub fn resources(measured: &Measured<'_>) -> Option<Figure> {
+/// Returns the resource usage of machine and server: a chart per series.
+pub fn resources(measured: &Measured<'_>) -> Option<ChartGroup> {
     let place = places(measured).into_iter().rfind(|place| place.phase == Phase::Run)?;
     let mut names: Vec<&str> = place
         .steps
@@ -78,17 +78,17 @@ pub fn resources(measured: &Measured<'_>) -> Option<Figure> {
     names.dedup();
     let charts = names.iter().filter_map(|name| resource(measured, &place, name)).collect();
     let title = format!("Machine and server over time, {}", place.label);
-    Figure::of(
+    ChartGroup::of(
         "resources",
         &title,
         "From /proc and from what the server says of itself, on the same clock.",
-        "figure",
+        "metric",
         charts,
     )
-    .map(Figure::first_chosen)
+    .map(ChartGroup::first_chosen)
 }
 
-/// One series of all systems. One that never changes says nothing, and a counter says most by how fast it grows.
+/// Returns one series of all systems. Series that never change are left out, and counters are shown as rates.
 fn resource(measured: &Measured<'_>, place: &Place<'_>, name: &str) -> Option<Chart> {
     let of = place.steps.iter().map(|(system, step)| (*system, *step, measured.points(system, step, name)));
     let mut all: Vec<(&str, &StepRecord, Points)> = of.collect();

@@ -1,9 +1,9 @@
 //! Sizes on disk at the end of the run.
 
-use super::{Axis, Chart, Figure, Series, Shape};
+use super::{Axis, Chart, ChartGroup, Series, Shape};
 use crate::results::{Record, StepRecord};
 
-/// Figures of a step and what they are called.
+/// Metrics of a step and their labels.
 pub const SIZES: [(&str, &str); 7] = [
     ("data_bytes", "data"),
     ("storage_bytes", "storage size"),
@@ -16,20 +16,20 @@ pub const SIZES: [(&str, &str); 7] = [
 
 /// The last step of a system that knows a size.
 pub fn last_sized(steps: &[StepRecord]) -> Option<&StepRecord> {
-    steps.iter().rev().find(|step| SIZES.iter().any(|(figure, _)| step.figure(figure).is_some()))
+    steps.iter().rev().find(|step| SIZES.iter().any(|(metric, _)| step.metric(metric).is_some()))
 }
 
-pub fn sizes(record: &Record) -> Option<Figure> {
+pub fn sizes(record: &Record) -> Option<ChartGroup> {
     let steps: Vec<(&str, &StepRecord)> =
         record.systems.iter().filter_map(|system| Some((system.name.as_str(), last_sized(&system.steps)?))).collect();
-    let known = SIZES.iter().filter(|(figure, _)| steps.iter().any(|(_, step)| step.figure(figure).is_some()));
+    let known = SIZES.iter().filter(|(metric, _)| steps.iter().any(|(_, step)| step.metric(metric).is_some()));
     let known: Vec<&(&str, &str)> = known.collect();
     let names: Vec<String> = known.iter().map(|(_, name)| (*name).to_owned()).collect();
     let mut chart = Chart::new(Shape::Bars, "", Axis::categories("", &names), Axis::of("MB"));
     for (system, step) in steps {
-        let megabytes = |figure: &str| Some(step.figure(figure)? / 1e6);
-        let points = known.iter().enumerate().filter_map(|(n, (figure, _))| Some((n as f64, megabytes(figure)?)));
+        let megabytes = |metric: &str| Some(step.metric(metric)? / 1e6);
+        let points = known.iter().enumerate().filter_map(|(n, (metric, _))| Some((n as f64, megabytes(metric)?)));
         chart.series.push(Series::of(system, points));
     }
-    Figure::of("sizes", "Size on disk at the end", "1 MB is 1,000,000 bytes.", "", vec![chart])
+    ChartGroup::of("sizes", "Size on disk at the end", "1 MB is 1,000,000 bytes.", "", vec![chart])
 }

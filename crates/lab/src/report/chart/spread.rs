@@ -2,7 +2,7 @@
 //!
 //! "A single number is not interesting, the trend is interesting": each dot is the throughput of one interval.
 
-use super::{Axis, Chart, Figure, Series, Shape};
+use super::{Axis, Chart, ChartGroup, Series, Shape};
 use crate::report::grid::{Choice, Dimension, Grid, label, title, with};
 use crate::report::measured::{Fold, Measured, bins};
 use crate::results::StepRecord;
@@ -13,14 +13,14 @@ const INTERVAL_S: f64 = 10.0;
 const INTERVALS_MIN: f64 = 5.0;
 
 /// Box, jitter and scatter plots across each dimension; across systems alone where nothing else differs.
-pub fn spreads(measured: &Measured<'_>, grid: &Grid<'_>, unit: &str) -> Vec<Figure> {
+pub fn spreads(measured: &Measured<'_>, grid: &Grid<'_>, unit: &str) -> Vec<ChartGroup> {
     let alone = Dimension { name: String::new(), values: vec![String::new()] };
     let dimensions = if grid.dimensions().is_empty() { std::slice::from_ref(&alone) } else { grid.dimensions() };
     let dimensions = dimensions.iter().filter(|dimension| dimension.name != super::rounds::ROUND);
     dimensions.flat_map(|dimension| of_dimension(measured, grid, dimension, unit)).collect()
 }
 
-fn of_dimension(measured: &Measured<'_>, grid: &Grid<'_>, dimension: &Dimension, unit: &str) -> Vec<Figure> {
+fn of_dimension(measured: &Measured<'_>, grid: &Grid<'_>, dimension: &Dimension, unit: &str) -> Vec<ChartGroup> {
     let spread = Spread { measured, grid, dimension, unit };
     let by = match dimension.name.as_str() {
         "" => String::new(),
@@ -29,19 +29,19 @@ fn of_dimension(measured: &Measured<'_>, grid: &Grid<'_>, dimension: &Dimension,
     let numeric = dimension.values.len() > 1 && dimension.values.iter().all(|value| value.parse::<f64>().is_ok());
     let choices = grid.choices(dimension);
     let seconds = spread.interval_s(choices.last());
-    let figure = |shape: Shape, name: &str, caption: &str| {
+    let group = |shape: Shape, name: &str, caption: &str| {
         let charts = choices.iter().map(|at| spread.chart(shape, at)).collect();
         let id = format!("{}-{}", name.replace(' ', "-"), dimension.name);
         let title = format!("{unit} per second in {seconds}-second intervals{by}: {name}");
-        Figure::of(id.trim_end_matches('-'), &title, caption, "at", charts)
+        ChartGroup::of(id.trim_end_matches('-'), &title, caption, "at", charts)
     };
     let boxes = "Box: the middle half of the intervals, with the median. Whiskers reach the farthest interval within \
                  1.5 times the box, dots are farther.";
     [
-        figure(Shape::Boxes, "box plot", boxes),
-        figure(Shape::Jitter, "jitter plot", "A dot per interval; its place sideways means nothing."),
+        group(Shape::Boxes, "box plot", boxes),
+        group(Shape::Jitter, "jitter plot", "A dot per interval; its place sideways means nothing."),
         numeric
-            .then(|| figure(Shape::Scatter, "scatter plot", "A dot per interval; the line joins the medians."))
+            .then(|| group(Shape::Scatter, "scatter plot", "A dot per interval; the line joins the medians."))
             .flatten(),
     ]
     .into_iter()
@@ -71,7 +71,7 @@ impl Spread<'_> {
         steps.iter().flat_map(of_step).collect()
     }
 
-    /// What an interval is at a choice, for the title.
+    /// Returns the interval at a choice, for the title.
     fn interval_s(&self, at: Option<&Choice>) -> String {
         let steps = at.into_iter().flat_map(|at| {
             let step = |system| self.grid.steps(system, at).last().map(|step| (system, *step));
@@ -124,7 +124,7 @@ pub fn intervals(measured: &Measured<'_>, system: &str, step: &StepRecord) -> Ve
     binned.into_iter().map(|(_, value)| value).collect()
 }
 
-/// What a box shows.
+/// Numbers that a box plot shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Quartiles {
     low: f64,

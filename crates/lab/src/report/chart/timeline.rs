@@ -1,9 +1,9 @@
 //! Events with a length as bars: chunk moves, switches of engine, checkpoints, recoveries, stalls.
 
-use super::{Axis, Chart, Figure, Series, Shape};
+use super::{Axis, Chart, ChartGroup, Series, Shape};
 use crate::results::{Event, EventKind, Phase, Run, StepRecord};
 
-pub fn timeline(run: &Run) -> Option<Figure> {
+pub fn timeline(run: &Run) -> Option<ChartGroup> {
     let systems: Vec<(&str, &StepRecord)> = run
         .record
         .systems
@@ -32,5 +32,5 @@ pub fn timeline(run: &Run) -> Option<Figure> {
         }
         chart.series.push(series);
     }
-    Figure::of("timeline", "Time line of events", "", "", vec![chart])
+    ChartGroup::of("timeline", "Time line of events", "", "", vec![chart])
 }

@@ -17,7 +17,7 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// JSON that can stand in a script element: nothing in it closes the element.
+/// Returns JSON that can be embedded in a script element: nothing in it closes the element.
 pub fn in_script(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
@@ -56,7 +56,7 @@ pub fn list(items: &[String]) -> String {
     format!("<ul>{items}</ul>\n")
 }
 
-/// Text as it stands, folded away.
+/// Returns preformatted text, collapsed.
 pub fn folded(summary: &str, text: &str) -> String {
     let (summary, text) = (escaped(summary), escaped(text));
     format!("<details><summary>{summary}</summary><pre tabindex=\"0\">{text}</pre></details>\n")

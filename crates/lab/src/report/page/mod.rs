@@ -1,7 +1,7 @@
 //! report.html: one page that needs nothing else. Text and tables are in the page as such; charts are drawn by
 //! `assets/report.js` with the embedded ECharts from JSON that the page carries.
 
-mod figures;
+mod charts;
 mod html;
 mod index;
 mod sections;
@@ -15,20 +15,20 @@ use super::heading::{Heading, ending};
 use super::measured::Measured;
 use super::published::Published;
 use crate::results::{Ending, Run};
-use figures::Figures;
+use charts::ChartData;
 use sections::Section;
 
 /// The whole page of a run.
 pub fn page(run: &Run) -> String {
     let measured = Measured::of(run);
-    let mut figures = Figures::default();
-    let sections = sections::all(&measured, Published::about(&run.record.experiment), &mut figures);
+    let mut charts = ChartData::default();
+    let sections = sections::all(&measured, Published::about(&run.record.experiment), &mut charts);
     let body = format!("{}{}<main>{}</main>\n", header(run), navigation(&sections), contents(&sections));
     let systems: Vec<&str> = run.record.systems.iter().map(|system| system.name.as_str()).collect();
     shell(&Shell {
         title: &run.record.experiment,
         body: &body,
-        data: &figures.json(&systems),
+        data: &charts.json(&systems),
         script: include_str!("../../../assets/report.js"),
         live: false,
     })

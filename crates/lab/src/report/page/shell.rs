@@ -6,7 +6,7 @@ use super::html::escaped;
 /// Apache ECharts; see assets/NOTICE.
 const ECHARTS: &str = include_str!("../../../assets/echarts.min.js");
 const STYLE: &str = include_str!("../../../assets/report.css");
-/// How each shape of chart is drawn, and the switch of themes: the report's and the live page's.
+/// Drawing of each shape of chart, and the switch of themes: the report's and the live page's.
 const CHARTS: &str = include_str!("../../../assets/charts.js");
 
 #[derive(Debug)]
@@ -15,9 +15,9 @@ pub struct Shell<'a> {
     pub body: &'a str,
     /// JSON for the script, already fit for a script element.
     pub data: &'a str,
-    /// Without one, the page has no charts.
+    /// Script of the charts; without one, the page has no charts.
     pub script: &'a str,
-    /// Whether it hears from the server it came from: the live page.
+    /// The page receives events from its server: the live page.
     pub live: bool,
 }
 

@@ -1,6 +1,6 @@
-//! What the founding texts published, as data: their tables and what their authors concluded.
+//! Published results of the founding texts, as data: their tables and their authors' conclusions.
 //!
-//! The numbers come from other machines and other years. A report shows them beside ours, marked as theirs, so that the
+//! The numbers come from other machines and other years. A report shows them next to ours, marked as theirs, so that the
 //! shape can be compared; the height cannot.
 
 use std::sync::LazyLock;
@@ -21,7 +21,7 @@ pub struct Published {
     /// Machine and sizes, in a line.
     pub setting: String,
     pub tables: Vec<Table>,
-    /// What a repetition should show, in sentences.
+    /// Results that a repetition should show, in sentences.
     pub shape: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ static ALL: LazyLock<Vec<Published>> = LazyLock::new(|| {
 });
 
 impl Published {
-    /// What was published about an experiment; its name may carry more behind (`001-point-queries-small`).
+    /// Returns what was published about an experiment; its name may have a suffix (`001-point-queries-small`).
     pub fn about(experiment: &str) -> Option<&'static Published> {
         let named = |text: &&Published| text.experiments.iter().any(|name| experiment.starts_with(name.as_str()));
         ALL.iter().find(named)
@@ -44,7 +44,7 @@ impl Published {
         &ALL
     }
 
-    /// The tables that do not stand in ours: about something else, or with other columns.
+    /// Returns the tables that ours do not include: about something else, or with other columns.
     pub fn apart<'a>(&'a self, ours: &'a [Table]) -> impl Iterator<Item = &'a Table> {
         self.tables.iter().filter(|theirs| !ours.iter().any(|ours| ours.is_like(theirs)))
     }

@@ -10,7 +10,7 @@ use crate::workload::iibench::{COLLECTION, DATABASE, IibenchOperation, Purchase,
 
 type Result<T> = std::result::Result<T, Failure>;
 
-/// What a connection keeps for iiBench.
+/// Connection state of iiBench.
 #[derive(Default)]
 pub(super) struct Iibench {
     ids: ObjectIds,
@@ -36,7 +36,7 @@ impl Iibench {
     }
 }
 
-/// What the client of 2023 asks for, whichever index it reads.
+/// Fields that the client of 2023 requests, whichever index it reads.
 const ALL: [&str; 4] = ["dateandtime", "customerid", "cashregisterid", "price"];
 
 fn document(purchase: &Purchase<'_>, ids: &mut ObjectIds) -> DocBuf {

@@ -22,7 +22,7 @@ type Result<T> = std::result::Result<T, Failure>;
 const ATTEMPTS: u32 = 16;
 const WAIT_MS: u64 = 20;
 
-/// What a connection keeps for LinkBench.
+/// Connection state of LinkBench.
 #[derive(Default)]
 pub(super) struct LinkBench {
     ids: ObjectIds,
@@ -152,7 +152,7 @@ impl Graph<'_> {
         }
     }
 
-    /// One update statement; gives how many documents it matched or inserted, and whether it inserted.
+    /// Runs one update statement; returns how many documents it matched or inserted, and whether it inserted.
     fn update(&mut self, collection: &str, query: &DocBuf, change: &DocBuf, upsert: bool) -> Result<(u64, bool)> {
         let mut statement = DocBuf::new().with("q", query).with("u", change);
         if upsert {

@@ -59,26 +59,26 @@ impl MongoDb {
         &self.address
     }
 
-    /// Who the clients say they are.
+    /// Returns the credentials of the clients.
     #[cfg(feature = "official-driver")]
     pub(super) fn credential(&self) -> Option<&arbor_client::Credential> {
         self.options.credential.as_ref()
     }
 
-    /// What the clients' TLS is like.
+    /// Returns the TLS options of the clients.
     #[cfg(feature = "official-driver")]
     pub(super) fn tls(&self) -> Option<&arbor_client::TlsOptions> {
         self.options.tls.as_ref().map(arbor_client::Tls::options)
     }
 
-    /// The same, run by a process of this machine on a directory of this machine.
+    /// Sets the server's process and data directory, both on this machine.
     pub fn local(mut self, process: u32, directory: Option<&Path>) -> MongoDb {
         self.process = Some(process);
         self.directory = directory.map(Path::to_owned);
         self
     }
 
-    /// Finds out the process of a server on this machine, so that its CPU time can be told from the rest.
+    /// Looks up the process of a server on this machine, so that its CPU time can be counted apart.
     pub fn discover(mut self) -> Result<MongoDb> {
         if self.address.starts_with("127.0.0.1:") || self.address.starts_with("localhost:") {
             let mut client = self.client()?;
@@ -92,20 +92,20 @@ impl MongoDb {
         Client::connect_with(&self.address, self.options.clone()).map_err(|source| self.refused(source))
     }
 
-    /// Why there is no connection, with the address it was wanted to.
+    /// Returns why a connection failed, with its address.
     fn refused(&self, source: ClientError) -> Error {
         let server =
             if self.name == self.address { self.name.clone() } else { format!("{} ({})", self.name, self.address) };
         match source {
             ClientError::Frame(what) => {
-                Error::Server { server, reason: format!("what answers does not speak MongoDB's protocol: {what}") }
+                Error::Server { server, reason: format!("the server does not speak MongoDB's protocol: {what}") }
             }
             ClientError::Io(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                Error::Server { server, reason: "it takes connections and does not answer".to_owned() }
+                Error::Server { server, reason: "it accepts connections and does not reply".to_owned() }
             }
             ClientError::Io(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                let wants_tls = if self.options.tls.is_none() { "; it may want TLS (tls=true)" } else { "" };
-                Error::Server { server, reason: format!("it closes connections without an answer{wants_tls}") }
+                let wants_tls = if self.options.tls.is_none() { "; it may require TLS (tls=true)" } else { "" };
+                Error::Server { server, reason: format!("it closes connections without a reply{wants_tls}") }
             }
             source => Error::Client { server, source },
         }
@@ -240,9 +240,9 @@ impl Session for Connection {
             ..Sizes::default()
         };
         let status = self.client.command("admin", &DocBuf::new().with("serverStatus", 1))?;
-        sizes.log_bytes = figure(status.doc, "arborLog", "bytes");
-        sizes.engine_bytes = figure(status.doc, "engine", "diskBytes");
-        sizes.engine_free_bytes = figure(status.doc, "engine", "freeBytes");
+        sizes.log_bytes = metric(status.doc, "arborLog", "bytes");
+        sizes.engine_bytes = metric(status.doc, "engine", "diskBytes");
+        sizes.engine_free_bytes = metric(status.doc, "engine", "freeBytes");
         Ok(sizes)
     }
 
@@ -253,10 +253,10 @@ impl Session for Connection {
     }
 }
 
-/// Those that are made before the load, or those after it.
+/// Creates the indexes that are made before the load, or those made after it.
 fn create_indexes(client: &mut Client, collection: &Collection, after_load: bool) -> std::result::Result<(), Failure> {
-    let wanted = collection.indexes.iter().filter(|index| index.after_load == after_load);
-    let indexes: Vec<DocBuf> = wanted.map(index_document).collect();
+    let indexes = collection.indexes.iter().filter(|index| index.after_load == after_load);
+    let indexes: Vec<DocBuf> = indexes.map(index_document).collect();
     if !indexes.is_empty() {
         let command = DocBuf::new().with("createIndexes", collection.name.as_str()).with("indexes", &array(&indexes));
         client.command(collection.database, &command)?;
@@ -283,17 +283,17 @@ fn array(docs: &[DocBuf]) -> ArrayBuf {
 }
 
 /// A number of a section of serverStatus that only Arbor has.
-fn figure(status: Doc<'_>, section: &str, field: &str) -> Option<f64> {
+fn metric(status: Doc<'_>, section: &str, field: &str) -> Option<f64> {
     let Some(ValueRef::Document(section)) = status.get(section) else { return None };
     match section.get(field)? {
-        ValueRef::Int64(figure) => Some(figure as f64),
-        ValueRef::Int32(figure) => Some(figure.into()),
-        ValueRef::Double(figure) => Some(figure),
+        ValueRef::Int64(metric) => Some(metric as f64),
+        ValueRef::Int32(metric) => Some(metric.into()),
+        ValueRef::Double(metric) => Some(metric),
         _ => None,
     }
 }
 
-/// Runs update statements as a document sequence, unordered, and gives how many documents they matched or inserted.
+/// Runs update statements as a document sequence, unordered, and returns how many documents they matched or inserted.
 fn update_many(
     client: &mut Client,
     database: &str,
@@ -305,7 +305,7 @@ fn update_many(
     written(reply)
 }
 
-/// Inserts `documents` as a document sequence and gives how many went in.
+/// Inserts `documents` as a document sequence and returns how many were inserted.
 fn insert_many(
     client: &mut Client,
     database: &str,
@@ -326,7 +326,7 @@ fn write(client: &mut Client, command: &[u8]) -> std::result::Result<u64, Failur
     written(client.call(command)?)
 }
 
-/// What a write statement changed, or the first error in its reply.
+/// Returns the number of rows that a write statement changed, or the first error in its reply.
 fn written(reply: Reply<'_>) -> std::result::Result<u64, Failure> {
     match reply.first_write_error() {
         Some(error) => Err(error.into()),

@@ -24,7 +24,7 @@ fn between(ids: Range) -> DocBuf {
     doc().with("_id", &doc().with("$gte", ids.from).with("$lte", ids.to))
 }
 
-/// Without the ends.
+/// Returns a filter of the range without its ends.
 fn inside(ids: Range) -> DocBuf {
     doc().with("_id", &doc().with("$gt", ids.from).with("$lt", ids.to))
 }
@@ -75,7 +75,7 @@ pub(super) fn execute(client: &mut Client, statement: &PerconaStatement<'_>) -> 
     }
 }
 
-/// Reads one document of a range and gives the cursor up.
+/// Reads one document of a range and closes the cursor.
 fn first_of(client: &mut Client, table: &str, ids: Range, by_k: bool) -> Result<u64> {
     let projection = doc().with("c", 1).with("_id", 0);
     let mut find = doc().with("find", table).with("filter", &between(ids)).with("projection", &projection);

@@ -8,7 +8,7 @@ use crate::target::Statistics;
 
 /// Sections that say something about storage; the engine's own is added by its name.
 const SECTIONS: [&str; 5] = ["engine", "arborLog", "mem", "connections", "opLatencies"];
-/// An engine has hundreds of counters. Those whose names hold one of these words tell why a server is slow.
+/// An engine has hundreds of counters. Those whose names contain one of these words explain why a server is slow.
 const WORDS: [&str; 8] = ["cache", "checkpoint", "compact", "flush", "stall", "evict", "dirty", "pending"];
 const ENGINE_COUNTERS_MAX: usize = 40;
 
@@ -56,7 +56,7 @@ fn flatten(path: &str, doc: Doc<'_>, numbers: &mut Vec<(String, f64)>) {
     }
 }
 
-/// A command whose fields stand in this order: whole numbers that fit are int32.
+/// Returns a command with its fields in this order: whole numbers that fit are int32.
 pub(super) fn command_of(fields: &[(String, Value)]) -> DocBuf {
     document(fields.iter().map(|(name, value)| (name.as_str(), value)))
 }

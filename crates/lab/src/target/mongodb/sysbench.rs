@@ -79,10 +79,10 @@ pub fn loaded_document(row: &Row) -> DocBuf {
     DocBuf::new().with("_id", row.id).with("k", row.k).with("c", row.c.as_str()).with("pad", row.pad.as_str())
 }
 
-/// What a connection keeps for sysbench.
+/// Connection state of sysbench.
 #[derive(Default)]
 pub(super) struct Sysbench {
-    /// By table number, made when first used.
+    /// Templates by table number, made on first use.
     templates: Vec<Option<Box<Templates>>>,
     documents: Vec<DocBuf>,
 }
@@ -119,7 +119,7 @@ impl Sysbench {
     }
 }
 
-/// The templates of a table; free of `self` so that the client can be borrowed beside them.
+/// Returns the templates of a table; not a method, so that the client can be borrowed at the same time.
 fn templates_of(all: &mut Vec<Option<Box<Templates>>>, table: u32) -> &mut Templates {
     let index = table as usize;
     if all.len() <= index {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_the_commands_they_stand_for() {
+    fn templates_equal_the_commands_they_replace() {
         let mut templates = Templates::of_table(3);
         let expected = DocBuf::new()
             .with("find", "sbtest3")

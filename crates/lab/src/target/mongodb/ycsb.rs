@@ -10,7 +10,7 @@ use crate::workload::ycsb::{COLLECTION, DATABASE, Record, YcsbOperation};
 
 type Result<T> = std::result::Result<T, Failure>;
 
-/// Templates by the lengths of what stands in their holes: keys are of few lengths, so few are made.
+/// Templates by the lengths of the values in their holes: keys are of few lengths, so few are made.
 struct Shapes<const HOLES: usize>(Vec<([usize; HOLES], Template)>);
 
 impl<const HOLES: usize> Default for Shapes<HOLES> {
@@ -32,7 +32,7 @@ impl<const HOLES: usize> Shapes<HOLES> {
     }
 }
 
-/// What a connection keeps for YCSB.
+/// Connection state of YCSB.
 #[derive(Default)]
 pub(super) struct Ycsb {
     documents: Vec<DocBuf>,

@@ -45,7 +45,7 @@ impl MySql {
         MySql { process: Some(process), directory: Some(directory.to_owned()), ..self }
     }
 
-    /// By its pid file, when we may read that.
+    /// Returns the server's process from its pid file, if readable.
     fn server_process(&self) -> Option<u32> {
         let file: Option<String> = self.connection().ok()?.query_first("SELECT @@pid_file").ok()?;
         std::fs::read_to_string(file?).ok()?.trim().parse().ok()

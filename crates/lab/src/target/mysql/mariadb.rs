@@ -17,12 +17,12 @@ pub const MARIADB: [(&str, MariaDb); 4] = [
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MariaDb {
-    /// As SQL calls it.
+    /// Engine name in SQL.
     engine: &'static str,
     handler: bool,
 }
 
-/// Where Debian's packages put them.
+/// Paths of Debian's packages.
 const SERVER: &str = "/usr/sbin/mariadbd";
 const INSTALL: &str = "/usr/bin/mariadb-install-db";
 const PLUGINS: &str = "/usr/lib/mysql/plugin";
@@ -79,7 +79,7 @@ impl MariaDb {
 
     /// Durability as of the other systems: written at each commit, synced about once a second.
     pub fn command(self, data: &Path, port: u16, flags: &Flags) -> Result<Command> {
-        let beside = data.parent().unwrap_or(data);
+        let parent = data.parent().unwrap_or(data);
         let mut command = Command::new(SERVER);
         command.args(["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve", "--skip-log-bin"]);
         command.args([PAGE, CONNECTIONS, "--performance-schema=OFF", "--innodb-flush-method=O_DIRECT"]);
@@ -88,7 +88,7 @@ impl MariaDb {
         command.arg(path_argument("--datadir=", data));
         // A socket's path has to be short.
         command.arg(path_argument("--socket=", &std::env::temp_dir().join(format!("arbor-lab-{port}.sock"))));
-        command.arg(path_argument("--pid-file=", &beside.join("pid"))).args(as_root());
+        command.arg(path_argument("--pid-file=", &parent.join("pid"))).args(as_root());
         if self.engine == "ROCKSDB" {
             command.arg(path_argument("--plugin-dir=", &MariaDb::plugins()));
             command.args(["--plugin-load-add=ha_rocksdb", "--rocksdb-flush-log-at-trx-commit=2"]);
@@ -120,7 +120,7 @@ fn path_argument(name: &str, path: &Path) -> std::ffi::OsString {
     argument
 }
 
-/// The server refuses to run as root unless told.
+/// Returns the flag that the server requires to run as root.
 fn as_root() -> Option<&'static str> {
     rustix::process::geteuid().is_root().then_some("--user=root")
 }

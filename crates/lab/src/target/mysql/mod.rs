@@ -1,4 +1,4 @@
-//! MySQL and MariaDB, for founding text 001 (SELECT beside HANDLER) and sysbench.
+//! MySQL and MariaDB, for founding text 001 (SELECT against HANDLER) and sysbench.
 //!
 //! The client is the crate `mysql`, not `mysql_async`: a client thread of the laboratory is one blocking connection, as
 //! of sysbench's C client, and a runtime between thread and socket would measure itself (spec/workloads.md 4.3). It is
@@ -17,7 +17,7 @@ pub use mariadb::{MARIADB, MariaDb};
 use super::Target;
 use crate::Result;
 
-/// Whether a target's URI is one for this client.
+/// Returns true if a target's URI is one for this client.
 pub fn is_uri(uri: &str) -> bool {
     uri.starts_with("mysql://") || uri.starts_with("mysql+handler://")
 }

@@ -14,7 +14,7 @@ pub(super) struct Connection {
     connection: Conn,
     engine: Option<&'static str>,
     handler: bool,
-    /// By table and text, in which `{}` is the table's name.
+    /// Prepared statements by table and text, in which `{}` is the table's name.
     prepared: HashMap<(u32, &'static str), Prepared>,
     /// Tables whose handler is open.
     opened: Vec<u32>,
@@ -33,7 +33,7 @@ const DELETE: &str = "DELETE FROM {} WHERE id = ?";
 const INSERT: &str = "INSERT INTO {} (id, k, c, pad) VALUES (?, ?, ?, ?)";
 const REPLACE: &str = "REPLACE INTO {} (id, k, c, pad) VALUES (?, ?, ?, ?)";
 
-/// In the database that every connection selects by naming it.
+/// Returns the table's name qualified with its database.
 fn table_name(table: u32) -> String {
     format!("sbtest.sbtest{table}")
 }

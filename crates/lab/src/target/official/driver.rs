@@ -86,7 +86,8 @@ fn login(credential: &Credential) -> Login {
     login.mechanism(mechanism).build()
 }
 
-/// With rustls the driver knows no names to pass over, and takes the authorities of a list in it for the system's.
+/// Returns TLS options. With rustls the driver cannot skip host names only, and has a compiled-in list of authorities
+/// instead of the system's.
 fn secrecy(options: &TlsOptions) -> Result<Tls> {
     if options.trust == Trust::AnyName {
         let missing = "the official driver has no tlsAllowInvalidHostnames; tlsAllowInvalidCertificates it has";

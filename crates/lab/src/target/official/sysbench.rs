@@ -9,7 +9,7 @@ use crate::workload::{Columns, Range, Row, Statement, Tables};
 /// One thread's handles of sysbench's tables.
 pub(super) struct Sysbench {
     database: Database,
-    /// By table number.
+    /// Collection handles by table number.
     tables: Vec<Option<Handle<Document>>>,
 }
 

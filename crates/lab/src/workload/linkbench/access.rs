@@ -65,7 +65,7 @@ impl OperationMix {
     }
 }
 
-/// What a link operation does with its second id.
+/// Purpose of the second id of a link operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Add,
@@ -186,7 +186,7 @@ impl Access {
         }
     }
 
-    /// How many links a multiget asks for: geometric; the original begins at 2 (compat trap 3).
+    /// Returns the number of links of a multiget: geometric; the original begins at 2 (compat trap 3).
     fn multiget_count(&self, random: &mut Random) -> u64 {
         let steps = (1.0 - random.unit()).ln() / (1.0 - MULTIGET).ln();
         match self.mode {

@@ -1,9 +1,9 @@
-//! How many links a node was loaded with: LinkBench's "real" distribution (spec/workloads.md 7.5).
+//! Number of links that a node was loaded with: LinkBench's "real" distribution (spec/workloads.md 7.5).
 
 use super::shuffler::Shuffler;
 use crate::workload::Mode;
 
-/// Links of a node and the percentage of nodes with at most so many. Between the points the share of nodes with more
+/// Links of a node and the percentage of nodes with at most that number. Between the points the share of nodes with more
 /// falls along a straight line on logarithmic axes, which repeats the mean of LinkBench's 19,951 points within 0.4 %.
 const POINTS: [(u32, f64); 44] = [
     (0, 45.331606),
@@ -55,12 +55,12 @@ const POINTS: [(u32, f64); 44] = [
 /// LinkBench's seed for out-degrees; correlated access uses it too, so that busy nodes have many links.
 pub const SEED: i64 = 20343988438726021;
 
-/// How a node's links are shared out among link types.
+/// Distribution of a node's links over link types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// LinkBench and LinkBenchX: what is left over is reckoned as `total - total / types` (compat trap 2).
     Original,
-    /// What was meant: `total % types` types get one more.
+    /// The intended rule: `total % types` types get one more.
     Meant,
     /// The maintained fork: every type the same, at least one.
     Equal,
@@ -102,7 +102,7 @@ impl Degrees {
         Degrees { nodes, types, most: u64::MAX, sharing, shuffler: Shuffler::new(SEED, nodes) }
     }
 
-    /// The table without its tail: who has more links than `most` there has so many.
+    /// Cuts the tail off the table: nodes with more than `most` links get `most`.
     pub fn at_most(self, most: u64) -> Degrees {
         Degrees { most, ..self }
     }
@@ -136,7 +136,7 @@ impl Degrees {
         ((from + part * (to - from)).exp().ceil() as u64).min(value.into())
     }
 
-    /// All links of all nodes. Ranks of equal totals stand together, so few of them are looked at.
+    /// Returns all links of all nodes. Ranks of equal totals are contiguous, so few of them are computed.
     pub fn sum(&self) -> u64 {
         self.runs().map(|(total, count)| count * self.of_all_types(total)).sum()
     }

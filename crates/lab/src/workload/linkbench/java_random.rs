@@ -24,7 +24,7 @@ impl JavaRandom {
         loop {
             let bits = self.bits(31);
             let value = bits % bound;
-            // Java's overflow is its test whether the draw lies in the last, incomplete run of `bound` numbers.
+            // Java's test by overflow: true unless the draw is in the last, incomplete run of `bound` numbers.
             if bits.wrapping_sub(value).wrapping_add(bound - 1) >= 0 {
                 return value;
             }

@@ -56,7 +56,7 @@ impl Client for Nodes {
     }
 }
 
-/// Where a stream of links is.
+/// Position of a stream of links.
 #[derive(Clone, Copy, Debug)]
 struct At {
     id1: i64,
@@ -80,7 +80,7 @@ struct Links {
     batch: Batch,
 }
 
-/// What waits to be inserted. Data lies apart from the links, because links borrow it.
+/// Rows to be inserted. Data is separate from the links, because links borrow it.
 #[derive(Default)]
 struct Batch {
     links: Vec<Link<'static>>,

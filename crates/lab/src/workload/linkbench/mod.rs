@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 
 use super::{Client, Collection, Found, Index, Kind, Mode, Place, Workload};
 
-/// As experiments set it; what is not said follows the store.
+/// Settings of an experiment; the defaults follow from the store.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -42,7 +42,7 @@ pub struct Settings {
     /// The first id beyond the loaded ones.
     maxid1: Option<i64>,
     link_type_count: Option<i64>,
-    /// Links of one node at most, of all types together. Ours: the original takes what its table of degrees says.
+    /// Limit of the links of one node, of all types together. Ours: the original has only its table of degrees.
     links_max: Option<u64>,
     /// The proportions of operations: of 2011 or of 2017.
     mix: Option<OperationMix>,

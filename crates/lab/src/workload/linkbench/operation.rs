@@ -1,4 +1,4 @@
-//! What LinkBench asks of a graph store (spec/workloads.md 7.2, 7.7).
+//! LinkBench's operations on a graph store (spec/workloads.md 7.2, 7.7).
 
 use serde::{Deserialize, Serialize};
 

@@ -103,7 +103,7 @@ impl Requester {
         let operation = Operation::Link(self.plan.store, LinkOperation::GetLinkList(list));
         let Some(answer) = execute(&operation) else { return Unit::Abandoned };
         let more = answer.rows >= LIST_LIMIT as u64;
-        // The last row was read already: the next part begins behind it.
+        // The last row was read already: the next part begins after it.
         let rest = List { time_max: answer.last_time, offset: 1, ..list };
         match (at, more) {
             (Some(at), true) => self.history[at] = rest,

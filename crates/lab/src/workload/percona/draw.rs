@@ -19,8 +19,8 @@ pub enum Distribution {
 const ITERATIONS: u64 = 12;
 
 impl Distribution {
-    /// A number in `from..=to`. `special` gives 0 when there is no more than one, which is how a run on one table goes
-    /// to a table that does not exist.
+    /// Returns a number in `from..=to`. `special` returns 0 if there is only one, which is how a run on one table addresses
+    /// a table that does not exist.
     pub fn draw(self, from: u64, to: u64, random: &mut Random) -> u64 {
         let count = to.saturating_sub(from) + 1;
         match self {

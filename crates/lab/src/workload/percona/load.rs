@@ -14,7 +14,7 @@ pub(super) fn streams(percona: &Percona, threads: usize) -> Vec<Box<dyn Client>>
     (0..threads).map(|_| Box::new(loader()) as Box<dyn Client>).collect()
 }
 
-/// What the templates of the original's script were indented by: texts of loaded rows and of those of the run.
+/// Indentation of the templates in the original's script: texts of loaded rows and of those of the run.
 pub(super) const LOAD_INDENT: usize = 1;
 pub(super) const RUN_INDENT: usize = 5;
 

@@ -64,7 +64,7 @@ pub enum PerconaStatement<'a> {
         table: u32,
         row: &'a Row,
     },
-    /// As pipelines: the sum of k, the range ordered by c, the distinct values of c in falling order.
+    /// Sum of k. This and the next two are pipelines: the range ordered by c, the distinct values of c in descending order.
     Sum {
         table: u32,
         ids: Range,
@@ -99,7 +99,7 @@ impl PerconaStatement<'_> {
     }
 }
 
-/// As experiments set it.
+/// Settings of an experiment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -139,7 +139,7 @@ pub struct Percona {
 impl Percona {
     pub fn new(mode: Mode, settings: &Settings) -> Result<Percona, String> {
         let (tool, default) = (settings.tool.unwrap_or(Tool::Sbp), Mix::default());
-        // The 2016 default distribution is what a run without options got; nobody meant it.
+        // The 2016 default distribution is what a run without options got; it was not intended.
         let special = (tool, mode) == (Tool::Sbp, Mode::Compat);
         let distribution = if special { Distribution::Special } else { Distribution::Uniform };
         let percona = Percona {

@@ -8,7 +8,7 @@ use crate::workload::{
 
 pub(super) struct Stream {
     percona: Percona,
-    /// From 0; ids of inserts differ by it.
+    /// Number from 0; ids of inserts differ by it.
     thread: u32,
     random: Random,
     text: String,

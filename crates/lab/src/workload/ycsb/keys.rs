@@ -41,7 +41,7 @@ impl KeyCounter {
         KeyCounter { next: AtomicU64::new(first), acknowledged: AtomicU64::new(first), pending: Mutex::default() }
     }
 
-    /// Goes on behind the `count` keys that are there.
+    /// Continues after the `count` existing keys.
     pub fn resume(&self, count: u64) {
         self.next.fetch_max(count, Ordering::Relaxed);
         self.acknowledged.fetch_max(count, Ordering::Relaxed);
@@ -51,7 +51,7 @@ impl KeyCounter {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The key is in the database, or never will be: either way the ones behind it need not wait.
+    /// Marks the key as in the database or abandoned: in both cases later keys need not wait for it.
     pub fn acknowledge(&self, key: u64) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.insert(key);

@@ -1,7 +1,7 @@
 //! YCSB, workloads A to F (founding text 004, spec/workloads.md section 8): one collection of records of ten binary
 //! fields, read, updated, inserted, scanned and modified in the proportions of the stock files.
 //!
-//! A timed run knows no operation count, so the key space does not follow from one: inserts go on behind the keys that
+//! A timed run knows no operation count, so the key space does not follow from one: inserts continue after the keys that
 //! the collection holds when a run begins (YCSB begins again at `recordcount` and collides with its own last run).
 
 mod choice;

@@ -1,4 +1,4 @@
-//! What YCSB asks of a key-value store of records (spec/workloads.md 8.5).
+//! YCSB's operations on a key-value store of records (spec/workloads.md 8.5).
 
 use crate::workload::Kind;
 

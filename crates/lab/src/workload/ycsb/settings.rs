@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::workload::Mode;
 
-/// As experiments set it; what is not said comes from the stock file.
+/// Settings of an experiment; the defaults come from the stock file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -12,7 +12,7 @@ pub struct Settings {
     workload: Option<Letter>,
     /// Loaded records.
     records: Option<u64>,
-    /// Operations that scrambled Zipf makes room for; only D and E, which insert, look at it.
+    /// Operations that scrambled Zipf makes room for; read only by D and E, which insert.
     operationcount: Option<u64>,
     fieldcount: Option<u32>,
     fieldlength: Option<u32>,
@@ -159,7 +159,7 @@ impl Plan {
         Ok(self)
     }
 
-    /// Of reads, updates, inserts, scans and read-modify-writes.
+    /// Returns the proportions of reads, updates, inserts, scans and read-modify-writes.
     pub fn proportions(&self) -> [f64; 5] {
         [
             self.readproportion,

@@ -1,4 +1,4 @@
-//! A server of a few lines that keeps what it is sent, and answers as if it held what was asked for, or nothing.
+//! A mock server that keeps the requests it receives, and replies as if it held the requested data, or nothing.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
@@ -9,9 +9,9 @@ use arbor_lab::target::{Session, Target};
 use arbor_lab::workload::{Client, Mode, Place, Unit, Workload, build};
 use arbor_wire::Command;
 
-use crate::stand_in;
+use crate::mock_server;
 
-/// What the server says to every command.
+/// Behaviour of the server's replies to every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
     /// Queries find something visible, updates match.
@@ -31,7 +31,7 @@ impl Capture {
     pub fn new(answers: Answers) -> Capture {
         let commands = Arc::new(Mutex::new(Vec::new()));
         let (nothing, kept) = (answers == Answers::Nothing, commands.clone());
-        let address = stand_in::start(move |command| {
+        let address = mock_server::start(move |command| {
             let whole = whole(command);
             let reply = answer(whole.as_doc(), nothing);
             kept.lock().unwrap().push(whole);
@@ -53,7 +53,7 @@ impl Capture {
         })
     }
 
-    /// What was sent since the last time.
+    /// Returns the commands sent since the last call.
     pub fn taken(&mut self) -> Vec<DocBuf> {
         std::mem::take(&mut *self.commands.lock().unwrap())
     }

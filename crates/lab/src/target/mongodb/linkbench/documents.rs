@@ -24,7 +24,7 @@ impl Id {
     }
 }
 
-/// How a schema names links and counts.
+/// Key documents of links and counts in a schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keys(pub(super) Schema);
 
@@ -81,7 +81,7 @@ impl Keys {
     }
 }
 
-/// What of a link is not its identity.
+/// Returns the fields of a link that are not its identity.
 pub(super) fn link_fields(link: &Link<'_>, visibility: i32) -> DocBuf {
     let fields = DocBuf::new().with("visibility", visibility).with("data", binary(link.data));
     fields.with("time", link.time).with("version", link.version)

@@ -59,7 +59,7 @@ impl Graph<'_> {
         Ok(1)
     }
 
-    /// Two commands: the count made anew, then what is left of its increments.
+    /// Sends two commands: one replaces the count, the other applies the rest of its increments.
     fn replace_count(&mut self, link: &Link<'_>) -> Result<()> {
         let key = self.keys.count(link.id1, link.link_type);
         let bare = self.keys.count(link.id1, link.link_type).with("time", link.time);

@@ -60,12 +60,12 @@ impl Graph<'_> {
         }
     }
 
-    /// Commits, or gives up what failed.
+    /// Commits, or aborts after a failure.
     pub(super) fn end<T>(&mut self, outcome: Result<T>) -> Result<T> {
         let Some(transaction) = &mut self.transaction else { return outcome };
         match &outcome {
             Ok(_) => transaction.finish("commitTransaction", self.client)?,
-            // The server has ended it already in most cases; what it answers changes nothing.
+            // The server has aborted it already in most cases; its reply does not matter.
             Err(failure) if !failure.broken => drop(transaction.finish("abortTransaction", self.client)),
             Err(_) => {}
         }

@@ -1,11 +1,11 @@
-//! The command line of `arbor lab set`, and the order of what is measured.
+//! The command line of `arbor lab replset`, and the order of what is measured.
 
 use std::time::Duration;
 
 use clap::{ArgMatches, Command};
 
 use super::delivery::{self, Delivery};
-use super::load::{self, Figures, Load};
+use super::load::{self, Load, LoadStatistics};
 use super::member;
 use super::work::{Acknowledged, Work};
 use crate::cli::{list, number, option, servers, setup, texts};
@@ -19,7 +19,7 @@ const SECONDS: f64 = 5.0;
 const REPEATS: u32 = 3;
 const RATE: f64 = 5000.0;
 
-/// What is compared on a set.
+/// Operations compared on a replica set.
 const WORKS: [Work; 6] = [
     Work::Insert(1),
     Work::InsertTransaction(1),
@@ -29,16 +29,17 @@ const WORKS: [Work; 6] = [
     Work::UpdateTransaction(10),
 ];
 
-/// What is compared between a server alone and a set.
+/// Operations compared between a standalone server and a replica set.
 const LOGGED: [Work; 3] = [Work::Insert(1), Work::Insert(100), Work::Updates(1)];
 
 pub fn arguments() -> Command {
-    let command = Command::new("set")
+    let command = Command::new("replset")
+        .alias("set")
         .about("Measure what a replica set of one member costs: transactions, its oplog, its change streams")
         .arg(list("engine", "E[,E]", "Storage engines; servers are started for each (ftree)"))
         .arg(list("clients", "N[,N]", "Client counts (1, 16)"))
-        .arg(option("seconds", "S", "Measured seconds of each figure (5)"))
-        .arg(option("repeats", "N", "Rounds of the comparison with a server alone (3)"))
+        .arg(option("seconds", "S", "Measured seconds of each number (5)"))
+        .arg(option("repeats", "N", "Rounds of the comparison with a standalone server (3)"))
         .arg(option("rate", "R", "Writes per second while events are timed (5000)"));
     servers(command)
 }
@@ -49,7 +50,7 @@ struct Run {
     time: Duration,
     repeats: u32,
     rate: f64,
-    /// Looked at between two figures.
+    /// Checked between two measurements.
     interrupt: Interrupt,
 }
 
@@ -100,9 +101,9 @@ impl Run {
                     }
                     eprintln!("{engine}: {} by {clients}, {}", work.name(), acknowledged.name());
                     let load = Load { work, acknowledged, clients: *clients, first, time: self.time };
-                    let figures = load::run(managed.mongodb(), load)?;
+                    let statistics = load::run(managed.mongodb(), load)?;
                     first += clients;
-                    table.row(cells(*clients, work, &figures), &work.name());
+                    table.row(cells(*clients, work, &statistics), &work.name());
                 }
             }
             println!("{table}");
@@ -110,7 +111,7 @@ impl Run {
         Ok(())
     }
 
-    /// The same writes to a server alone and to a set, in turns, both with `w: 1`.
+    /// Compares writes to a standalone server and to a set, in turns, both with `w: 1`.
     fn history(&self, engine: &str) -> Result<()> {
         let columns = ["clients", "alone/s", "set/s", "set/alone", "cpu us alone", "cpu us set"].map(str::to_owned);
         let title = format!("{engine}: inserts and updates without and with a history, medians of {}", self.repeats);
@@ -132,8 +133,10 @@ impl Run {
                         first += clients;
                     }
                 }
-                let [rates_alone, rates_set] = both.each_ref().map(|of| median(of.iter().map(Figures::per_second)));
-                let [cpu_alone, cpu_set] = both.each_ref().map(|of| median(of.iter().filter_map(Figures::cpu_micros)));
+                let [rates_alone, rates_set] =
+                    both.each_ref().map(|of| median(of.iter().map(LoadStatistics::per_second)));
+                let [cpu_alone, cpu_set] =
+                    both.each_ref().map(|of| median(of.iter().filter_map(LoadStatistics::cpu_micros)));
                 let row = [
                     clients.to_string(),
                     format!("{rates_alone:.0}"),
@@ -166,15 +169,15 @@ impl Run {
     }
 }
 
-fn cells(clients: u32, work: Work, figures: &Figures) -> [String; 7] {
+fn cells(clients: u32, work: Work, statistics: &LoadStatistics) -> [String; 7] {
     [
         clients.to_string(),
-        format!("{:.0}", figures.per_second()),
-        format!("{:.0}", figures.per_second() * work.documents() as f64),
-        format!("{:.0}", figures.micros_at(0.5)),
-        format!("{:.0}", figures.micros_at(0.99)),
-        format!("{:.0}", figures.times.max() as f64 / 1e3),
-        figures.cpu_micros().map_or_else(String::new, |micros| format!("{micros:.1}")),
+        format!("{:.0}", statistics.per_second()),
+        format!("{:.0}", statistics.per_second() * work.documents() as f64),
+        format!("{:.0}", statistics.micros_at(0.5)),
+        format!("{:.0}", statistics.micros_at(0.99)),
+        format!("{:.0}", statistics.times.max() as f64 / 1e3),
+        statistics.cpu_micros().map_or_else(String::new, |micros| format!("{micros:.1}")),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! A server of a few lines, whose answers are the test's.
+//! A mock server, whose replies are the test's.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use arbor_bson::DocBuf;
 use arbor_wire::{Command, Limits, Scratch, decode, frame_length};
 
-/// Starts it; it lives as long as the test. Answers its address.
+/// Starts the server, which lives as long as the test. Returns its address.
 pub fn start(answer: impl Fn(&Command<'_>) -> DocBuf + Send + Sync + 'static) -> String {
     start_over(|socket| socket, answer)
 }
 
-/// Over what `channel` makes of each socket.
+/// Like [`start`], but over the channel that `channel` makes of each socket.
 pub fn start_over<S: Read + Write>(
     channel: impl Fn(TcpStream) -> S + Send + Sync + 'static,
     answer: impl Fn(&Command<'_>) -> DocBuf + Send + Sync + 'static,

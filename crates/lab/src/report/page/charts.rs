@@ -3,31 +3,31 @@
 use serde_json::{Map, Number, Value, json};
 
 use super::html::{escaped, in_script};
-use crate::report::chart::Figure;
+use crate::report::chart::ChartGroup;
 
-/// The figures of a page, in the order they were placed.
+/// Chart groups of a page, in the order they were placed.
 #[derive(Debug, Default)]
-pub struct Figures {
+pub struct ChartData {
     data: Map<String, Value>,
 }
 
-impl Figures {
-    /// The place of a figure; its data is kept for the page's end.
-    pub fn place(&mut self, figure: &Figure) -> String {
-        let (id, title, caption) = (escaped(&figure.id), escaped(&figure.title), escaped(&figure.caption));
-        let chosen = if figure.first_chosen { 0 } else { figure.charts.len().saturating_sub(1) };
-        let charts = serde_json::to_value(&figure.charts).unwrap_or(Value::Null);
-        self.data.insert(figure.id.clone(), json!({ "chosen": chosen, "charts": rounded(charts) }));
-        let (class, theirs) = match figure.published {
+impl ChartData {
+    /// Returns the HTML of a chart group; its data is kept for the page's end.
+    pub fn place(&mut self, group: &ChartGroup) -> String {
+        let (id, title, caption) = (escaped(&group.id), escaped(&group.title), escaped(&group.caption));
+        let chosen = if group.first_chosen { 0 } else { group.charts.len().saturating_sub(1) };
+        let charts = serde_json::to_value(&group.charts).unwrap_or(Value::Null);
+        self.data.insert(group.id.clone(), json!({ "chosen": chosen, "charts": rounded(charts) }));
+        let (class, theirs) = match group.published {
             true => (" class=\"published\"", " <small>published, another machine</small>"),
             false => ("", ""),
         };
         format!(
             "<figure id=\"figure-{id}\"{class} data-figure=\"{id}\"><figcaption><h3>{title}{theirs}</h3><p>{caption}</p>\
              </figcaption>{}<div class=\"plot\"></div><noscript>The chart needs JavaScript; the tables do not.</noscript>\
-             <details class=\"data\"><summary>These figures as a table</summary><div class=\"scroll\" role=\"group\" \
+             <details class=\"data\"><summary>This data as a table</summary><div class=\"scroll\" role=\"group\" \
              tabindex=\"0\" aria-label=\"{title}\"></div></details></figure>\n",
-            choice(figure, chosen)
+            choice(group, chosen)
         )
     }
 
@@ -37,17 +37,17 @@ impl Figures {
     }
 }
 
-/// What the reader chooses among several charts.
-fn choice(figure: &Figure, chosen: usize) -> String {
-    if figure.charts.len() < 2 {
+/// Returns the selector of a group of several charts.
+fn choice(group: &ChartGroup, chosen: usize) -> String {
+    if group.charts.len() < 2 {
         return String::new();
     }
     let option = |(n, label): (usize, &str)| {
         let selected = if n == chosen { " selected" } else { "" };
         format!("<option value=\"{n}\"{selected}>{}</option>", escaped(label))
     };
-    let options: String = figure.charts.iter().map(|chart| chart.label.as_str()).enumerate().map(option).collect();
-    format!("<label>{} <select>{options}</select></label>", escaped(figure.choose))
+    let options: String = group.charts.iter().map(|chart| chart.label.as_str()).enumerate().map(option).collect();
+    format!("<label>{} <select>{options}</select></label>", escaped(group.choose))
 }
 
 /// Five digits are more than a chart shows.

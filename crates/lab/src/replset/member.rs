@@ -7,7 +7,7 @@ use arbor_bson::DocBuf;
 use crate::target::managed::{Managed, Setup};
 use crate::{Error, Result};
 
-/// How long a member may take to become primary.
+/// Timeout for a member to become primary.
 const PRIMARY_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub fn alone(engine: &str, setup: &Setup) -> Result<Managed> {

@@ -15,7 +15,7 @@ use crate::target::mongodb::MongoDb;
 use crate::{Error, Result};
 
 const COLLECTION: &str = "delivered";
-/// Clients that write: one alone does not reach the rate where an answer takes longer than a gap.
+/// Writing clients: one alone does not reach the rate if a reply takes longer than a gap.
 const WRITERS: usize = 4;
 
 pub struct Delivery {
@@ -26,7 +26,7 @@ pub struct Delivery {
     pub from_sent: Histogram<u64>,
 }
 
-/// Every event tells when its write was due and sent, in nanoseconds since `start`.
+/// Measures delivery; every event carries when its write was due and sent, in nanoseconds since `start`.
 pub fn run(target: &MongoDb, per_second: f64, time: Duration) -> Result<Delivery> {
     let failed = |source| Error::Client { server: target.name().to_owned(), source };
     let mut watcher = Watcher::open(target.client()?).map_err(failed)?;
@@ -95,7 +95,7 @@ impl Watcher {
         Ok(Watcher { client, cursor })
     }
 
-    /// Until the writers have ended and nothing more comes.
+    /// Reads events until the writers have ended and no more events arrive.
     fn follow(
         &mut self,
         start: Instant,

@@ -1,4 +1,4 @@
-//! `arbor lab set`: what a replica set of one member costs.
+//! `arbor lab replset`: what a replica set of one member costs.
 //!
 //! | file | holds |
 //! |---|---|

@@ -7,13 +7,13 @@ pub const DATABASE: &str = "lab_set";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// So many documents by one insert.
+    /// One insert of this many documents.
     Insert(usize),
-    /// A transaction with one insert of so many documents.
+    /// A transaction with one insert of this many documents.
     InsertTransaction(usize),
-    /// A transaction with so many updates, each a message of its own.
+    /// A transaction with this many updates, each a message of its own.
     UpdateTransaction(usize),
-    /// So many updates without a transaction, each a message of its own.
+    /// This many updates without a transaction, each a message of its own.
     Updates(usize),
 }
 
@@ -39,7 +39,7 @@ impl Work {
     }
 }
 
-/// What an answer waits for.
+/// Write concern of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledged {
     /// `w: 1`: the log's buffers.

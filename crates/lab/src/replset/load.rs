@@ -11,7 +11,7 @@ use crate::target::Target;
 use crate::target::mongodb::MongoDb;
 use crate::{Error, Result};
 
-pub struct Figures {
+pub struct LoadStatistics {
     pub seconds: f64,
     /// Nanoseconds of each piece of work.
     pub times: Histogram<u64>,
@@ -19,7 +19,7 @@ pub struct Figures {
     pub cpu_seconds: Option<f64>,
 }
 
-impl Figures {
+impl LoadStatistics {
     pub fn per_second(&self) -> f64 {
         self.times.len() as f64 / self.seconds
     }
@@ -48,7 +48,7 @@ pub struct Load {
     pub time: Duration,
 }
 
-pub fn run(target: &MongoDb, load: Load) -> Result<Figures> {
+pub fn run(target: &MongoDb, load: Load) -> Result<LoadStatistics> {
     let failed = |source| Error::Client { server: target.name().to_owned(), source };
     let mut workers = Vec::new();
     for number in load.first..load.first + load.clients {
@@ -69,7 +69,7 @@ pub fn run(target: &MongoDb, load: Load) -> Result<Figures> {
     for own in each {
         times += own?.map_err(failed)?;
     }
-    Ok(Figures { seconds, times, cpu_seconds: after.zip(before).map(|(after, before)| after - before) })
+    Ok(LoadStatistics { seconds, times, cpu_seconds: after.zip(before).map(|(after, before)| after - before) })
 }
 
 fn repeat(

@@ -1,4 +1,4 @@
-//! The record of a run while it goes on: its directory, and everybody who watches.
+//! The record of a run in progress: its directory, and its observers.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,15 +11,15 @@ use crate::Result;
 use crate::results::{Clock, Ending, Event, EventKind, HistogramLog, Record, StepRecord, SystemRecord, Writer};
 use crate::run::{Context, Interrupt, Interval, Watch, points};
 
-pub struct Book {
+pub struct RunLog {
     writer: Writer,
     record: Record,
     /// The run's clock.
     began: Instant,
     watchers: Vec<Box<dyn Watch>>,
-    /// What the server was busy with, for the stalls that fall into it.
+    /// Background work of the server, named as the cause of stalls at the same time.
     work: Vec<Event>,
-    /// A file could not be written; said once.
+    /// A file could not be written; reported once.
     failed: bool,
 }
 
@@ -27,9 +27,9 @@ fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-impl Book {
-    /// Makes the directory; from here on it says that a run is going on.
-    pub fn open(directory: &Path, plan: &Plan, watchers: Vec<Box<dyn Watch>>) -> Result<Book> {
+impl RunLog {
+    /// Makes the directory; from here on its record is marked as running.
+    pub fn open(directory: &Path, plan: &Plan, watchers: Vec<Box<dyn Watch>>) -> Result<RunLog> {
         let workload = plan.workload(&plan.phases().swap_remove(0))?;
         let mut kinds: Vec<String> = Vec::new();
         for phase in plan.phases() {
@@ -38,14 +38,14 @@ impl Book {
         }
         let mut seen = std::collections::BTreeSet::new();
         kinds.retain(|kind| seen.insert(kind.clone()));
-        let record = Record { unit: workload.unit().name().to_owned(), kinds, ..Book::record_of(plan) };
-        Book::with(directory, record, plan, watchers)
+        let record = Record { unit: workload.unit().name().to_owned(), kinds, ..RunLog::record_of(plan) };
+        RunLog::with(directory, record, plan, watchers)
     }
 
-    /// The same for a record that is not a workload's.
-    pub fn with(directory: &Path, record: Record, plan: &Plan, watchers: Vec<Box<dyn Watch>>) -> Result<Book> {
+    /// Like [`RunLog::open`], but for a record that is not a workload's.
+    pub fn with(directory: &Path, record: Record, plan: &Plan, watchers: Vec<Box<dyn Watch>>) -> Result<RunLog> {
         let writer = Writer::create(directory, &record, &environment(&plan.setup.root))?;
-        Ok(Book { writer, record, began: Instant::now(), watchers, work: Vec::new(), failed: false })
+        Ok(RunLog { writer, record, began: Instant::now(), watchers, work: Vec::new(), failed: false })
     }
 
     pub fn record_of(plan: &Plan) -> Record {
@@ -82,12 +82,12 @@ impl Book {
         &self.record
     }
 
-    /// For a step of the system that was begun last.
+    /// Returns the context of a step of the current system.
     pub fn context<'a>(&'a mut self, system: &'a str, step: &'a str, interrupt: &'a Interrupt) -> Context<'a> {
         Context { system, step, began: self.began, interrupt, watch: self }
     }
 
-    pub fn tell(&mut self, system: &str, kind: EventKind, text: &str) {
+    pub fn report(&mut self, system: &str, kind: EventKind, text: &str) {
         let t_s = self.began.elapsed().as_secs_f64();
         self.event(&Event { t_s, end_s: None, system: system.to_owned(), kind, text: text.to_owned() });
     }
@@ -127,7 +127,7 @@ impl Book {
         if let Some(record) = self.system(system) {
             record.failure = Some(why.to_owned());
         }
-        self.tell(system, EventKind::Failure, why);
+        self.report(system, EventKind::Failure, why);
         self.save();
     }
 
@@ -146,7 +146,7 @@ impl Book {
         }
     }
 
-    /// The last entry; gives how the run ended.
+    /// Writes the final record; returns how the run ended.
     pub fn close(&mut self, interrupted: bool) -> Ending {
         self.record.ended = Some(now());
         self.record.ending = match &self.record.systems {
@@ -205,7 +205,7 @@ fn with_cause(event: &Event, work: &[Event]) -> Event {
     event
 }
 
-impl Watch for Book {
+impl Watch for RunLog {
     fn planned(&mut self, steps: Duration) {
         self.watchers.iter_mut().for_each(|watcher| watcher.planned(steps));
     }
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stall_tells_what_ran_meanwhile() {
+    fn a_stall_names_concurrent_work() {
         let event = |kind, t_s, end_s, text: &str| Event {
             t_s,
             end_s,
@@ -245,11 +245,11 @@ mod tests {
             event(EventKind::Checkpoint, 4.5, Some(5.5), "a checkpoint"),
             event(EventKind::MoveChunk, 6.5, None, "a chunk"),
         ];
-        let told = |event: &Event| with_cause(event, &work).text;
-        assert_eq!(told(&event(EventKind::Stall, 5.0, Some(7.0), "1 s")), "1 s; meanwhile: a checkpoint, a chunk");
-        assert_eq!(told(&event(EventKind::Stall, 8.0, Some(9.0), "1 s")), "1 s");
-        assert_eq!(told(&event(EventKind::Note, 5.0, Some(7.0), "x")), "x");
+        let text_of = |event: &Event| with_cause(event, &work).text;
+        assert_eq!(text_of(&event(EventKind::Stall, 5.0, Some(7.0), "1 s")), "1 s; meanwhile: a checkpoint, a chunk");
+        assert_eq!(text_of(&event(EventKind::Stall, 8.0, Some(9.0), "1 s")), "1 s");
+        assert_eq!(text_of(&event(EventKind::Note, 5.0, Some(7.0), "x")), "x");
         let other = Event { system: "lmdb".to_owned(), ..event(EventKind::Stall, 5.0, Some(7.0), "1 s") };
-        assert_eq!(told(&other), "1 s");
+        assert_eq!(text_of(&other), "1 s");
     }
 }
