@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// True in debug builds, and with the feature `paranoid` (fuzzing, crash loops): [`paranoid!`](crate::paranoid) checks and
 /// [`sometimes!`](crate::sometimes) records.
@@ -45,14 +46,14 @@ impl Branch {
     pub fn reach(&self) {
         if !self.reached.load(Ordering::Relaxed) {
             self.reached.store(true, Ordering::Relaxed);
-            REACHED.lock().unwrap_or_else(PoisonError::into_inner).insert(self.name);
+            REACHED.lock().insert(self.name);
         }
     }
 }
 
 /// Panics if this process has not taken each of the named branches.
 pub fn assert_reached(names: &[&str]) {
-    let reached = REACHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let reached = REACHED.lock();
     let missing: Vec<&&str> = names.iter().filter(|name| !reached.contains(**name)).collect();
     assert!(!PARANOID || missing.is_empty(), "branches that no test took: {missing:?}");
 }

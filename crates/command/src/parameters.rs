@@ -1,9 +1,8 @@
 //! Server parameters: one table, set at the start with `--setParameter` and some of them later with `setParameter`. Those of
 //! log, checkpoints and engines are in `storage_parameters.rs`.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use arbor_bson::{Code, DocBuf, Value, ValueRef};
+use parking_lot::Mutex;
 
 use crate::{Error, Result, storage_parameters};
 
@@ -141,7 +140,7 @@ impl Parameters {
 
     pub fn get(&self, name: &str) -> Option<Value> {
         let (index, _) = index_of(name)?;
-        self.lock().get(index).cloned()
+        self.values.lock().get(index).cloned()
     }
 
     /// Every parameter with its value.
@@ -169,22 +168,18 @@ impl Parameters {
         }
         let wrong = || Error::bad_value(format!("invalid value for parameter [{name}]"));
         let value = row.kind.convert(value).ok_or_else(wrong)?;
-        let mut values = self.lock();
+        let mut values = self.values.lock();
         let slot = values.get_mut(index).ok_or_else(unknown)?;
         Ok(std::mem::replace(slot, value))
     }
 
     fn all_with(&self, show: impl Fn(&Row, &Value) -> Value) -> DocBuf {
-        let values = self.lock();
+        let values = self.values.lock();
         let mut doc = DocBuf::new();
         for (row, value) in ROWS.iter().zip(values.iter()) {
             doc.append(row.name, &show(row, value));
         }
         doc
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Value>> {
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

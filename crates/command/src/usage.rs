@@ -3,13 +3,14 @@
 //! A connection keeps the usage of the collection of its last command, so that the map is read only when it changes over.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_protocol::metrics::{Class, Kind};
 use arbor_store::{Namespace, Store};
+use parking_lot::RwLock;
 
 /// Latencies are counted by powers of two; the last bucket takes all above a day.
 const BUCKETS: usize = 38;
@@ -69,16 +70,16 @@ impl Usages {
 
     fn find(&self, store: &Store, db: &str, collection: &str) -> Option<Arc<Usage>> {
         let name = format!("{db}.{collection}");
-        if let Some(usage) = self.collections.read().unwrap_or_else(PoisonError::into_inner).get(&name) {
+        if let Some(usage) = self.collections.read().get(&name) {
             return Some(usage.clone());
         }
         store.collection(&Namespace::parse(&name).ok()?)?;
-        let mut collections = self.collections.write().unwrap_or_else(PoisonError::into_inner);
+        let mut collections = self.collections.write();
         Some(collections.entry(name.clone()).or_insert_with(|| Arc::new(Usage::new(name))).clone())
     }
 
     pub fn of(&self, namespace: &str) -> Option<Arc<Usage>> {
-        self.collections.read().unwrap_or_else(PoisonError::into_inner).get(namespace).cloned()
+        self.collections.read().get(namespace).cloned()
     }
 
     /// A collection was dropped or has another name.
@@ -91,7 +92,7 @@ impl Usages {
     }
 
     fn forget_where(&self, is_gone: impl Fn(&str) -> bool) {
-        let mut collections = self.collections.write().unwrap_or_else(PoisonError::into_inner);
+        let mut collections = self.collections.write();
         collections.retain(|name, usage| {
             let gone = is_gone(name);
             if gone {
@@ -104,7 +105,7 @@ impl Usages {
     /// `top.totals`.
     pub fn totals(&self) -> DocBuf {
         let mut totals = DocBuf::new().with("note", "all times in microseconds");
-        for (name, usage) in self.collections.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        for (name, usage) in self.collections.read().iter() {
             totals.append(name, &usage.to_doc());
         }
         totals

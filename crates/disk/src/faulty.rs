@@ -15,8 +15,9 @@ mod names;
 mod state;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 pub use state::CallCounts;
 
 use crate::{Disk, Error, File, Lock, OpenMode, Random, Result};
@@ -46,7 +47,7 @@ impl FaultyDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The n-th call from now (0 = the next) fails once.

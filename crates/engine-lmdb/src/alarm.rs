@@ -1,7 +1,8 @@
 //! Wakes the background thread.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 /// What the thread is wanted for.
 #[derive(Default)]
@@ -31,18 +32,15 @@ impl Alarm {
     }
 
     fn want(&self, set: impl FnOnce(&mut Wanted)) {
-        set(&mut self.lock());
+        set(&mut self.wanted.lock());
         self.changed.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until something is wanted and takes it.
     pub(crate) fn take(&self) -> Wanted {
         let idle = |wanted: &mut Wanted| !(wanted.sweep || wanted.checkpoint || wanted.stop);
-        let mut wanted = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = self.wanted.lock();
+        self.changed.wait_while(&mut wanted, idle);
         let taken = *wanted;
         *wanted = Wanted { stop: taken.stop, ..Wanted::default() };
         taken
@@ -51,6 +49,6 @@ impl Alarm {
     /// Rests, unless a stop or a checkpoint is wanted.
     pub(crate) fn rest(&self, time: Duration) {
         let quiet = |wanted: &mut Wanted| !(wanted.stop || wanted.checkpoint);
-        drop(self.changed.wait_timeout_while(self.lock(), time, quiet));
+        self.changed.wait_while_for(&mut self.wanted.lock(), quiet, time);
     }
 }

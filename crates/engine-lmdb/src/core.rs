@@ -6,12 +6,13 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use arbor_base::Position;
 use arbor_engine::{Barrier, Error, Result};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::alarm::Alarm;
 use crate::checkpoint::Checkpoint;
@@ -153,7 +154,7 @@ impl Core {
 
     pub(crate) fn lock_book(&self) -> MutexGuard<'_, Book> {
         // The book changes only after a commit, in steps that do not panic.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.book.lock()
     }
 
     /// Runs one write transaction. After an error nothing of it is applied.
@@ -207,7 +208,7 @@ impl Core {
 
     /// See [`checkpoint`](crate::checkpoint).
     pub(crate) fn checkpoint(&self) -> Result<Position> {
-        let mut pin = self.pin.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pin = self.pin.lock();
         let begin = Instant::now();
         let result = self.checkpoint_at(&mut pin);
         self.counters.checkpoint_ms.fetch_add(begin.elapsed().as_millis() as u64, Ordering::Relaxed);
@@ -225,7 +226,7 @@ impl Core {
         if pin.saved.as_ref() == Some(&checkpoint) {
             return Ok(checkpoint.position);
         }
-        let barrier = self.barrier.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let barrier = self.barrier.lock().clone();
         if let Some(barrier) = barrier {
             barrier(checkpoint.position)?;
         }

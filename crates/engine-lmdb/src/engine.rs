@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Barrier, Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeStats};
@@ -87,7 +87,7 @@ impl Engine for LmdbEngine {
     }
 
     fn set_barrier(&self, barrier: Barrier) {
-        *self.core.barrier.lock().unwrap_or_else(PoisonError::into_inner) = Some(barrier);
+        *self.core.barrier.lock() = Some(barrier);
     }
 
     fn durable(&self) -> Position {

@@ -7,10 +7,11 @@
 //! LMDB begins no transaction any more, not even a read, after it failed to write a meta page. Readers then share the
 //! transaction that the writer kept on the newest state ([`Readers::end_at`]).
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use arbor_base::Position;
 use arbor_engine::{Error, Result};
+use parking_lot::Mutex;
 
 use crate::raw::{Env, ReadTxn, Txn};
 
@@ -66,7 +67,7 @@ impl Readers {
 
 impl Reader {
     fn of(shard: &Arc<Shard>) -> Result<Reader> {
-        let begun = match shard.resting.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+        let begun = match shard.resting.lock().pop() {
             Some(mut txn) => txn.renew().map(|()| txn),
             None => ReadTxn::begin(&shard.env),
         };
@@ -103,7 +104,7 @@ impl Drop for Reader {
     fn drop(&mut self) {
         if let Some(mut txn) = self.own.take() {
             txn.reset();
-            let mut resting = self.shard.resting.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut resting = self.shard.resting.lock();
             if resting.len() < RESTING_MAX {
                 resting.push(txn);
             }

@@ -1,10 +1,10 @@
 //! A snapshot is an LMDB read transaction.
 
 use std::borrow::Cow;
-use std::sync::{Mutex, PoisonError};
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Cursor, Error, RangeEstimate, Result, Snapshot};
+use parking_lot::Mutex;
 
 use crate::cursor::LmdbCursor;
 use crate::estimate;
@@ -37,7 +37,7 @@ impl LmdbSnapshot {
     }
 
     fn content(&self, tree: TreeId) -> Result<Content> {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.lock();
         if let Some((_, content)) = recent.filter(|(recent, _)| *recent == tree) {
             return Ok(content);
         }

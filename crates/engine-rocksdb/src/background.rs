@@ -4,12 +4,13 @@
 //! returns behind a checkpoint only. Both threads end when the engine is dropped; a compaction that runs is cancelled.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arbor_engine::{Error, Result};
+use parking_lot::{Condvar, Mutex};
 
 use crate::engine::Core;
 use crate::sweep::Span;
@@ -32,29 +33,25 @@ struct Wanted {
 impl Alarm {
     /// The thread is to look for work.
     pub fn ring(&self) {
-        self.lock().look = true;
+        self.wanted.lock().look = true;
         self.changed.notify_one();
     }
 
     fn stop(&self) {
-        self.lock().stop = true;
+        self.wanted.lock().stop = true;
         self.changed.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until there may be work or the time has come. Answers `false` when the thread is to end.
     fn wait(&self, until: Option<Instant>) -> bool {
-        let mut wanted = self.lock();
+        let mut wanted = self.wanted.lock();
         while !(wanted.look || wanted.stop) {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            wanted = match left {
+            match left {
                 Some(Duration::ZERO) => break,
-                Some(left) => self.changed.wait_timeout(wanted, left).unwrap_or_else(PoisonError::into_inner).0,
-                None => self.changed.wait(wanted).unwrap_or_else(PoisonError::into_inner),
-            };
+                Some(left) => drop(self.changed.wait_for(&mut wanted, left)),
+                None => self.changed.wait(&mut wanted),
+            }
         }
         wanted.look = false;
         !wanted.stop
@@ -76,23 +73,20 @@ struct Queue {
 
 impl Compactor {
     pub fn add(&self, span: Span) {
-        self.lock().spans.push_back(span);
+        self.queue.lock().spans.push_back(span);
         self.changed.notify_one();
     }
 
     fn stop(&self) {
-        self.lock().stop = true;
+        self.queue.lock().stop = true;
         self.changed.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next range; `None` when the thread is to end.
     fn next(&self) -> Option<Span> {
         let idle = |queue: &mut Queue| queue.spans.is_empty() && !queue.stop;
-        let mut queue = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock();
+        self.changed.wait_while(&mut queue, idle);
         if queue.stop { None } else { queue.spans.pop_front() }
     }
 }

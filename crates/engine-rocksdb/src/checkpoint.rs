@@ -30,7 +30,6 @@
 //! for space after five seconds at the earliest, and wants as much as its memtable's limit.
 
 use std::ffi::CStr;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -50,7 +49,7 @@ const LOOK_EVERY_MAX: Duration = Duration::from_millis(5);
 
 impl Core {
     pub(crate) fn checkpoint(&self) -> Result<Position> {
-        let _one_at_a_time = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.flushing.lock();
         let begin = Instant::now();
         let result = self.flush();
         self.counters.checkpoint_ms.fetch_add(begin.elapsed().as_millis() as u64, Ordering::Relaxed);
@@ -95,7 +94,7 @@ impl Core {
     }
 
     pub(crate) fn wait_for_log(&self, position: Position) -> Result<()> {
-        let barrier = self.barrier.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let barrier = self.barrier.lock().clone();
         barrier.map_or(Ok(()), |barrier| barrier(position))
     }
 

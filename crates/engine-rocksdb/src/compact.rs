@@ -4,8 +4,6 @@
 //! the log is. So while a manual compaction runs, every write waits for the log first (`Core::lawful_flushes`); then a
 //! flush at any moment is lawful. One manual compaction at a time, so that cancelling one cancels no other.
 
-use std::sync::PoisonError;
-use std::sync::TryLockError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -33,10 +31,9 @@ impl Core {
     pub(crate) fn compact_span(&self, span: &Span, stop: &dyn Fn() -> bool) -> Result<()> {
         let _alone = loop {
             match self.compacting.try_lock() {
-                Ok(alone) => break alone,
-                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) if stop() => return Ok(()),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_EVERY),
+                Some(alone) => break alone,
+                None if stop() => return Ok(()),
+                None => std::thread::sleep(LOOK_EVERY),
             }
         };
         self.lawful_flushes.store(true, Ordering::SeqCst);
@@ -71,7 +68,7 @@ impl Core {
     }
 
     pub(crate) fn is_compacting(&self) -> bool {
-        matches!(self.compacting.try_lock(), Err(TryLockError::WouldBlock))
+        self.compacting.is_locked()
     }
 
     /// A step towards the return of space (see [`sweep`](crate::sweep)).
@@ -79,7 +76,7 @@ impl Core {
         if self.wants_sweep() {
             return self.checkpoint().map(drop);
         }
-        let _one_at_a_time = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.flushing.lock();
         self.sweep()
     }
 }

@@ -5,13 +5,14 @@
 //! own. Readers take `published` only.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{
     Barrier, Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeOptions, TreeStats,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::background::{Alarm, Background, Compactor};
 use crate::edit::{Book, Edit};
@@ -161,7 +162,7 @@ impl Core {
 
     pub fn lock_book(&self) -> MutexGuard<'_, Book> {
         // The book changes only after a write, in steps that do not panic.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.book.lock()
     }
 
     /// Makes one write. After an error nothing of it is applied; an error of the change itself leaves the engine usable.
@@ -248,7 +249,7 @@ impl Engine for RocksEngine {
     }
 
     fn set_barrier(&self, barrier: Barrier) {
-        *self.core.barrier.lock().unwrap_or_else(PoisonError::into_inner) = Some(barrier);
+        *self.core.barrier.lock() = Some(barrier);
     }
 
     fn durable(&self) -> Position {

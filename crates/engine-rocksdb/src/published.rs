@@ -6,10 +6,11 @@
 //! So taking a snapshot never waits for a write.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arbor_base::Position;
 use arbor_engine::{Error, Result};
+use parking_lot::Mutex;
 
 use crate::raw::{Db, RawSnapshot};
 use crate::records::{self, Trees};
@@ -37,19 +38,14 @@ impl Published {
         Published { states: Mutex::new(States { current: Arc::new(state), next: None, held: BTreeMap::new() }) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, States> {
-        // Each change is one assignment or one count.
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Called by the writer before it writes.
     pub fn announce(&self, state: State) {
-        self.lock().next = Some(Arc::new(state));
+        self.states.lock().next = Some(Arc::new(state));
     }
 
     /// Called by the writer after it wrote, or failed to.
     pub fn settle(&self, written: bool) {
-        let mut states = self.lock();
+        let mut states = self.states.lock();
         let next = states.next.take();
         if let (true, Some(next)) = (written, next) {
             states.current = next;
@@ -58,7 +54,7 @@ impl Published {
 
     /// Takes a snapshot and counts it as held.
     pub fn hold(&self, db: &Arc<Db>) -> Result<(RawSnapshot, Arc<State>)> {
-        let mut states = self.lock();
+        let mut states = self.states.lock();
         let snapshot = RawSnapshot::new(db);
         let generation = records::state(db, Some(&snapshot))?.map(|record| record.generation);
         let known = [Some(&states.current), states.next.as_ref()].into_iter().flatten();
@@ -72,7 +68,7 @@ impl Published {
     }
 
     pub fn release(&self, generation: u64) {
-        let mut states = self.lock();
+        let mut states = self.states.lock();
         if let Some(count) = states.held.get_mut(&generation) {
             *count -= 1;
             if *count == 0 {
@@ -83,6 +79,6 @@ impl Published {
 
     /// Whether a snapshot is held that shows a state before this generation.
     pub fn held_before(&self, generation: u64) -> bool {
-        self.lock().held.first_key_value().is_some_and(|(oldest, _)| *oldest < generation)
+        self.states.lock().held.first_key_value().is_some_and(|(oldest, _)| *oldest < generation)
     }
 }

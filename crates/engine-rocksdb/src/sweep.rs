@@ -11,7 +11,6 @@
 //! Who calls: [`background`](crate::background) makes the checkpoints that this needs soon after a drop, and its second
 //! thread compacts.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use arbor_engine::{Error, Result};
@@ -42,7 +41,7 @@ impl Span {
 impl Core {
     /// Requires: a checkpoint was just made, and no other is being made.
     pub(crate) fn sweep(&self) -> Result<()> {
-        let mut covered = self.covered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut covered = self.covered.lock();
         for content in covered.drain(..) {
             self.compactor.add(Span::within(content));
         }
@@ -73,7 +72,7 @@ impl Core {
 
     /// Whether a checkpoint would bring dropped trees or deleted ranges nearer to the return of their space.
     pub(crate) fn wants_sweep(&self) -> bool {
-        let covered = !self.covered.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let covered = !self.covered.lock().is_empty();
         let book = self.lock_book();
         let durable = self.flushed_generation.load(Ordering::Acquire);
         let fresh = book.doomed.iter().any(|(_, generation)| *generation > durable);

@@ -1,10 +1,11 @@
 //! The gate: what readers see of the members, and how a reader gets all of them at one position.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use arbor_base::Position;
 use arbor_engine::{Engine, Result};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::routes::{Index, Routes};
 use crate::snapshot::{MemberView, SetSnapshot};
@@ -61,12 +62,12 @@ impl Gate {
     }
 
     pub fn read(&self) -> RwLockReadGuard<'_, Members> {
-        self.members.read().unwrap_or_else(PoisonError::into_inner)
+        self.members.read()
     }
 
     /// No reader takes a snapshot as long as this is held. Requires the writer lock.
     pub fn close(&self) -> RwLockWriteGuard<'_, Members> {
-        self.members.write().unwrap_or_else(PoisonError::into_inner)
+        self.members.write()
     }
 
     pub fn has_waiting_readers(&self) -> bool {

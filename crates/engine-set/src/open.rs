@@ -5,8 +5,8 @@
 //! engine is wanted it is brought on from where it stands.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use arbor_base::Position;
 use arbor_engine::{Batch, Engine, Error, Result};
@@ -63,7 +63,7 @@ impl EngineSet {
         if let Some(found) = self.open_member(name)? {
             return Ok(found);
         }
-        let joining = lock(&self.joining);
+        let joining = self.joining.lock();
         match self.open_member(name)? {
             Some(found) => Ok(found),
             None => self.join(&joining, kind::find(&self.kinds, name)?),
@@ -80,7 +80,7 @@ impl EngineSet {
 
     fn join(&self, joining: &Joining, kind: &Kind) -> Result<Arc<dyn Engine>> {
         let member = open_kind(kind, &joining.directory)?;
-        if let Some(barrier) = lock(&self.barrier).clone() {
+        if let Some(barrier) = self.barrier.lock().clone() {
             member.engine.set_barrier(barrier);
         }
         bring_on(&member, self.applied())?;
@@ -93,14 +93,14 @@ impl EngineSet {
     }
 
     fn take_in(&self, member: MemberEngine) -> Result<()> {
-        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writer = self.writer.lock();
         let mut members = self.gate.close();
         if !self.is_several() {
             Arc::make_mut(&mut members.routes).trees = routes_of(&members.list)?;
             self.gate.set_position(self.home.applied());
         }
         // The barrier may have come since the member was opened.
-        if let Some(barrier) = lock(&self.barrier).clone() {
+        if let Some(barrier) = self.barrier.lock().clone() {
             member.engine.set_barrier(barrier);
         }
         members.list.push(member);

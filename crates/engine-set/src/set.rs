@@ -1,13 +1,14 @@
 //! The set as an engine.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{
     Barrier, Batch, Capabilities, Engine, EngineStats, Error, Member, MemberState, Op, Result, Snapshot, TreeOptions,
     TreeStats,
 };
+use parking_lot::Mutex;
 
 use crate::gate::{Gate, MemberEngine};
 use crate::kind::Kind;
@@ -29,10 +30,6 @@ pub struct EngineSet {
     pub(crate) joining: Mutex<Joining>,
     pub(crate) kinds: Vec<Kind>,
     default: &'static str,
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl EngineSet {
@@ -86,7 +83,7 @@ impl EngineSet {
 
     /// Brings members that were not concerned lately to the set's position (S2). Answers it.
     fn level(&self, list: &[MemberEngine]) -> Result<Position> {
-        let _writer = lock(&self.writer);
+        let _writer = self.writer.lock();
         let position = self.gate.position();
         for member in list.iter().filter(|member| member.engine.applied() < position) {
             member.engine.apply(&[Batch { position, ops: Vec::new() }])?;
@@ -121,7 +118,7 @@ impl Engine for EngineSet {
 
     fn apply(&self, batches: &[Batch]) -> Result<()> {
         // Keeps a new member from coming in between; nobody else waits for it.
-        let _writer = lock(&self.writer);
+        let _writer = self.writer.lock();
         if self.is_several() {
             return apply::apply(&self.gate, batches, self.lenient);
         }
@@ -158,7 +155,7 @@ impl Engine for EngineSet {
     }
 
     fn set_barrier(&self, barrier: Barrier) {
-        *lock(&self.barrier) = Some(barrier.clone());
+        *self.barrier.lock() = Some(barrier.clone());
         self.list().iter().for_each(|member| member.engine.set_barrier(barrier.clone()));
     }
 

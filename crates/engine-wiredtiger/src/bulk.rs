@@ -6,8 +6,6 @@
 //!
 //! A checkpoint that holds step 3 holds the table. After a crash before one, the table is an orphan and the tree is empty.
 
-use std::sync::PoisonError;
-
 use arbor_base::TreeId;
 use arbor_engine::{Result, limits};
 
@@ -39,7 +37,7 @@ pub fn load(core: &Core, tree: TreeId, rows: RowSource<'_>) -> Result<()> {
 
 /// Makes the table, and opens the cursor while no checkpoint looks at it.
 fn begin(core: &Core, session: &mut Session, tree: TreeId) -> Result<(Table, RowCursor)> {
-    let _no_checkpoint = core.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+    let _no_checkpoint = core.flushing.lock();
     let mut book = core.usable_book()?;
     check_empty(&mut book, tree)?;
     let options = records::options(&mut book.session, tree)?;
@@ -67,7 +65,7 @@ fn check_empty(book: &mut Book, tree: TreeId) -> Result<()> {
 fn fill(session: &mut Session, mut cursor: RowCursor, table: Table, rows: RowSource<'_>, core: &Core) -> Result<Tree> {
     let appended = append_all(session, &mut cursor, table, rows);
     // Closing writes the rest; a checkpoint must not meet that.
-    let _no_checkpoint = core.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+    let _no_checkpoint = core.flushing.lock();
     let closed = cursor.close(session);
     let tree = appended?;
     closed?;

@@ -10,7 +10,6 @@
 //! A checkpoint becomes durable as a whole: its last step renames `WiredTiger.turtle`, which names the metadata, which
 //! names the blocks of all tables. A crash before that leaves the one before.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -27,7 +26,7 @@ pub struct Stable {
 
 impl Core {
     pub fn checkpoint(&self) -> Result<Position> {
-        let mut session = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session = self.flushing.lock();
         let begin = Instant::now();
         drop(self.usable_book()?);
         let stable = self.stabilize()?;
@@ -46,7 +45,7 @@ impl Core {
     pub fn stabilize(&self) -> Result<Stable> {
         let state = self.published.committed();
         self.wait_for_log(state.applied)?;
-        let mut stable = self.stable.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stable = self.stable.lock();
         if stable.generation < state.generation {
             self.connection.set_stable(state.generation)?;
             *stable = Stable { generation: state.generation, position: state.applied };
@@ -55,7 +54,7 @@ impl Core {
     }
 
     fn wait_for_log(&self, position: Position) -> Result<()> {
-        let barrier = self.barrier.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let barrier = self.barrier.lock().clone();
         barrier.map_or(Ok(()), |barrier| barrier(position))
     }
 }

@@ -1,7 +1,5 @@
 //! Compaction: WiredTiger moves the blocks at the end of a file into its gaps and cuts the file.
 
-use std::sync::PoisonError;
-
 use arbor_base::TreeId;
 use arbor_engine::{Error, Result};
 
@@ -20,7 +18,7 @@ impl Core {
         while !stop() {
             let result = {
                 // WiredTiger makes checkpoints of its own in there.
-                let _one_at_a_time = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+                let _one_at_a_time = self.flushing.lock();
                 session.compact(table, SECONDS)
             };
             match result {

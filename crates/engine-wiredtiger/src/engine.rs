@@ -5,13 +5,14 @@
 //! take only their session and the short ones.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{
     Barrier, Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeOptions, TreeStats,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::checkpoint::Stable;
 use crate::edit::Book;
@@ -146,7 +147,7 @@ impl Core {
 
     pub fn lock_book(&self) -> MutexGuard<'_, Book> {
         // The book changes only after a commit, in steps that do not panic.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.book.lock()
     }
 
     /// Errors: writing is over.
@@ -190,7 +191,7 @@ impl Core {
             return Ok(());
         }
         // The writer changes the size itself; it waits for the thread that calls this.
-        let Ok(_book) = self.book.try_lock() else { return Ok(()) };
+        let Some(_book) = self.book.try_lock() else { return Ok(()) };
         let less = if extra < self.cache_bytes() / 16 { 0 } else { extra / 4 * 3 };
         self.extra_bytes.store(less, Ordering::Relaxed);
         Ok(self.resize_cache()?)
@@ -261,7 +262,7 @@ impl Engine for WiredTigerEngine {
     }
 
     fn set_barrier(&self, barrier: Barrier) {
-        *self.core.barrier.lock().unwrap_or_else(PoisonError::into_inner) = Some(barrier);
+        *self.core.barrier.lock() = Some(barrier);
     }
 
     fn durable(&self) -> Position {

@@ -5,9 +5,10 @@
 //! grown or shrunk by a half since.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arbor_engine::RangeEstimate;
+use parking_lot::Mutex;
 
 use crate::raw::{Called, RowCursor, Session, Table};
 use crate::records::Tree;
@@ -31,16 +32,16 @@ struct Sample {
 
 impl Samples {
     pub fn forget(&self, table: Table) {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner).remove(&table);
+        self.tables.lock().remove(&table);
     }
 
     fn of(&self, session: &mut Session, tree: &Tree) -> Called<Arc<Sample>> {
-        let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner).get(&tree.table).cloned();
+        let known = self.tables.lock().get(&tree.table).cloned();
         if let Some(known) = known.filter(|known| tree.keys.abs_diff(known.rows) <= known.rows / 2) {
             return Ok(known);
         }
         let sample = Arc::new(Sample { keys: take(session, tree.table)?, rows: tree.keys });
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner).insert(tree.table, sample.clone());
+        self.tables.lock().insert(tree.table, sample.clone());
         Ok(sample)
     }
 }

@@ -1,12 +1,13 @@
 //! The thread that moves the stable generation on between checkpoints (see `checkpoint.rs`): every second while there is
 //! something new, and sooner when much was written, so that little of the cache is bound by what is not stable.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arbor_engine::{Error, Result};
+use parking_lot::{Condvar, Mutex};
 
 use crate::engine::Core;
 
@@ -42,20 +43,16 @@ impl Pace {
     pub fn written(&self, bytes: u64) {
         let total = self.written_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if total >= self.wake_bytes.load(Ordering::Relaxed) {
-            self.lock().now = true;
+            self.wanted.lock().now = true;
             self.changed.notify_one();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the next turn. Answers `false` when the thread is to end.
     fn wait(&self) -> bool {
         let idle = |wanted: &mut Wanted| !(wanted.now || wanted.stop);
-        let waited = self.changed.wait_timeout_while(self.lock(), EVERY, idle);
-        let mut wanted = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let mut wanted = self.wanted.lock();
+        self.changed.wait_while_for(&mut wanted, idle, EVERY);
         wanted.now = false;
         self.written_bytes.store(0, Ordering::Relaxed);
         !wanted.stop
@@ -91,14 +88,14 @@ impl Pacer {
 
 impl Core {
     fn moved_on(&self) -> bool {
-        let stable = self.stable.lock().unwrap_or_else(PoisonError::into_inner).generation;
+        let stable = self.stable.lock().generation;
         self.published.committed().generation > stable
     }
 }
 
 impl Drop for Pacer {
     fn drop(&mut self) {
-        self.core.pace.lock().stop = true;
+        self.core.pace.wanted.lock().stop = true;
         self.core.pace.changed.notify_one();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was reported on its own.

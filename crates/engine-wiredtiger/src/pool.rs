@@ -1,8 +1,9 @@
 //! Sessions for snapshots. A session is used by one snapshot at a time and keeps its cursors for the next one.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arbor_engine::Result;
+use parking_lot::Mutex;
 
 use crate::raw::{Connection, Session};
 
@@ -32,14 +33,9 @@ impl Pool {
         Pool { connection: connection.clone(), idle: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Idle> {
-        // Each change is one push or one pop.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub fn take(&self) -> Result<Taken> {
         let (session, drops) = {
-            let mut idle = self.lock();
+            let mut idle = self.idle.lock();
             (idle.sessions.pop(), idle.drops)
         };
         let session = session.map_or_else(|| self.connection.session(), Ok)?;
@@ -49,7 +45,7 @@ impl Pool {
     /// Requires: no transaction, no cursors but the session's own.
     pub fn give_back(&self, taken: Taken) {
         let Taken { mut session, drops } = taken;
-        let mut idle = self.lock();
+        let mut idle = self.idle.lock();
         if idle.sessions.len() >= IDLE_MAX {
             // Closing it takes a while, and locks of WiredTiger.
             drop(idle);
@@ -63,7 +59,7 @@ impl Pool {
 
     /// Cursors of idle sessions, and of the others when they come back, no longer stand in the way of dropping tables.
     pub fn close_cursors(&self) {
-        let mut idle = self.lock();
+        let mut idle = self.idle.lock();
         idle.drops += 1;
         idle.sessions.iter_mut().for_each(Session::close_cursors);
     }

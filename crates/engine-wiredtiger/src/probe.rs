@@ -4,9 +4,9 @@
 //! table tells. What is in the log must apply, so a table is made and dropped for options that were not seen before.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 use arbor_engine::{Error, Result, TreeOptions};
+use parking_lot::Mutex;
 
 use crate::engine::Core;
 use crate::options::check_tree_options;
@@ -29,7 +29,7 @@ impl Core {
             return Ok(());
         }
         let config = self.options.create_config(options)?;
-        let mut passed = self.probes.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut passed = self.probes.passed.lock();
         if passed.contains(&config) {
             return Ok(());
         }

@@ -6,9 +6,10 @@
 //! record is that one or a later one.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arbor_base::TreeId;
+use parking_lot::Mutex;
 
 use crate::raw::Table;
 use crate::records::State;
@@ -34,42 +35,37 @@ impl Published {
         Published { inner: Mutex::new(Inner { committed: state, tables, held: BTreeMap::new() }) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Each change is one assignment or one count.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The newest committed state.
     pub fn committed(&self) -> State {
-        self.lock().committed
+        self.inner.lock().committed
     }
 
     /// Called by the writer before it commits another shape.
     pub fn announce(&self, shape: u64, tables: Tables) {
-        self.lock().tables.insert(shape, tables);
+        self.inner.lock().tables.insert(shape, tables);
     }
 
     /// Called by the writer after it committed.
     pub fn settle(&self, state: State) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.committed = state;
         inner.forget();
     }
 
     /// Holds the committed shape until [`Published::release`].
     pub fn hold(&self) -> u64 {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let shape = inner.committed.shape;
         *inner.held.entry(shape).or_default() += 1;
         shape
     }
 
     pub fn tables(&self, shape: u64) -> Option<Tables> {
-        self.lock().tables.get(&shape).cloned()
+        self.inner.lock().tables.get(&shape).cloned()
     }
 
     pub fn release(&self, shape: u64) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if let Some(count) = inner.held.get_mut(&shape) {
             *count -= 1;
             if *count == 0 {
@@ -81,11 +77,11 @@ impl Published {
 
     /// Whether a snapshot may be held that shows a shape before this one.
     pub fn held_before(&self, shape: u64) -> bool {
-        self.lock().oldest_held().is_some_and(|oldest| oldest < shape)
+        self.inner.lock().oldest_held().is_some_and(|oldest| oldest < shape)
     }
 
     pub fn held(&self) -> u64 {
-        self.lock().held.values().map(|count| *count as u64).sum()
+        self.inner.lock().held.values().map(|count| *count as u64).sum()
     }
 }
 

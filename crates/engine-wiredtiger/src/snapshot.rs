@@ -1,10 +1,11 @@
 //! A snapshot: a transaction of WiredTiger on a session of its own, with the tables of its moment.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{Cursor, Error, RangeEstimate, Result, Snapshot};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::cursor::WiredTigerCursor;
 use crate::engine::Reading;
@@ -42,7 +43,7 @@ impl WiredTigerSnapshot {
 
     pub fn lock(&self) -> Locked<'_> {
         // A panic inside leaves the session as it was between two of its calls.
-        Locked(self.taken.lock().unwrap_or_else(PoisonError::into_inner))
+        Locked(self.taken.lock())
     }
 
     fn table(&self, tree: TreeId) -> Result<Table> {
@@ -81,7 +82,7 @@ impl Locked<'_> {
 
 impl Drop for WiredTigerSnapshot {
     fn drop(&mut self) {
-        let taken = self.taken.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let taken = self.taken.get_mut().take();
         if let Some(mut taken) = taken {
             taken.session.rollback();
             self.reading.pool.give_back(taken);

@@ -10,9 +10,10 @@ mod cursor;
 mod snapshot;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arbor_base::{Position, TreeId};
+use parking_lot::Mutex;
 
 use self::snapshot::ModelSnapshot;
 use crate::{
@@ -64,42 +65,37 @@ impl ModelEngine {
 
     /// The engine as it reopens after a crash of this one: at its last checkpoint.
     pub fn crash(&self) -> ModelEngine {
-        self.at(self.lock().checkpointed.clone())
+        self.at(self.inner.lock().checkpointed.clone())
     }
 
     /// The engine as it reopens after a clean shutdown of this one: with everything that was applied.
     pub fn reopen(&self) -> ModelEngine {
-        self.at(self.lock().current.clone())
+        self.at(self.inner.lock().current.clone())
     }
 
     /// The engine as it reopens after only the process died: with everything that was applied, of which no more than the
     /// last checkpoint survives a power failure.
     pub fn kill_process(&self) -> ModelEngine {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let killed = self.at(inner.current.clone());
-        killed.lock().checkpointed = inner.checkpointed.clone();
+        killed.inner.lock().checkpointed = inner.checkpointed.clone();
         killed
     }
 
     /// The next call of `apply` changes nothing and answers this error. [`Error::Poisoned`] lasts, as in a real engine.
     pub fn fail_next_apply(&self, error: Error) {
-        self.lock().fail_next = Some(error);
+        self.inner.lock().fail_next = Some(error);
     }
 
     /// Returns how many snapshots were taken: each transaction takes one.
     pub fn snapshots_taken(&self) -> u64 {
-        self.lock().snapshots_taken
+        self.inner.lock().snapshots_taken
     }
 
     fn at(&self, state: State) -> ModelEngine {
         let inner = Inner { current: state.clone(), checkpointed: state, ..Inner::default() };
         let (updates, inner) = (self.updates.clone(), Mutex::new(inner));
         ModelEngine { updates, inner, held_snapshot_bytes_max: self.held_snapshot_bytes_max }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Every change is made by assigning a complete state, so a panic elsewhere leaves no half-made one.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -109,11 +105,11 @@ impl Engine for ModelEngine {
     }
 
     fn applied(&self) -> Position {
-        self.lock().current.position
+        self.inner.lock().current.position
     }
 
     fn apply(&self, batches: &[Batch]) -> Result<()> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if let Some(error) = inner.fail_next.take() {
             inner.poisoned = matches!(error, Error::Poisoned { .. });
             return Err(error);
@@ -130,21 +126,21 @@ impl Engine for ModelEngine {
     }
 
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.snapshots_taken += 1;
         Ok(Arc::new(ModelSnapshot::new(inner.current.clone())))
     }
 
     fn checkpoint(&self) -> Result<Position> {
         let (state, barrier) = {
-            let inner = self.lock();
+            let inner = self.inner.lock();
             (inner.current.clone(), inner.barrier.clone())
         };
         let position = state.position;
         if let Some(barrier) = barrier {
             barrier(position)?;
         }
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         // Another thread's checkpoint may have overtaken this one.
         if inner.checkpointed.position <= position {
             inner.checkpointed = state;
@@ -153,11 +149,11 @@ impl Engine for ModelEngine {
     }
 
     fn set_barrier(&self, barrier: Barrier) {
-        self.lock().barrier = Some(barrier);
+        self.inner.lock().barrier = Some(barrier);
     }
 
     fn durable(&self) -> Position {
-        self.lock().checkpointed.position
+        self.inner.lock().checkpointed.position
     }
 
     fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
@@ -167,7 +163,7 @@ impl Engine for ModelEngine {
             limits::check_ascending(loaded.last_key_value().map(|(last, _)| &**last), &key)?;
             loaded.insert(key.into(), value.into());
         }
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let mut state = inner.current.clone();
         let target = state.rows_mut(tree)?;
         limits::check_empty(tree, target.len() as u64)?;
@@ -177,18 +173,18 @@ impl Engine for ModelEngine {
     }
 
     fn trees(&self) -> Result<Vec<TreeId>> {
-        Ok(self.lock().current.trees.keys().copied().collect())
+        Ok(self.inner.lock().current.trees.keys().copied().collect())
     }
 
     fn stats(&self) -> Result<EngineStats> {
-        let trees = self.lock().current.trees.clone();
+        let trees = self.inner.lock().current.trees.clone();
         let bytes = trees.values().map(|rows| bytes_of(rows)).sum();
         let counters = vec![("trees", trees.len() as u64)];
         Ok(EngineStats { disk_bytes: bytes, free_bytes: 0, cache_bytes: bytes, counters })
     }
 
     fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
-        let rows = self.lock().current.rows(tree)?.clone();
+        let rows = self.inner.lock().current.rows(tree)?.clone();
         let bytes = bytes_of(&rows);
         Ok(TreeStats { keys: rows.len() as u64, data_bytes: bytes, disk_bytes: bytes, free_bytes: 0 })
     }
@@ -293,7 +289,7 @@ mod tests {
 
     impl Factory for Models {
         fn open(&self, dir: &Path) -> Box<dyn Engine> {
-            let mut engines = self.by_directory.lock().unwrap();
+            let mut engines = self.by_directory.lock();
             let new = || ModelEngine::with_updates(Arc::new(contract::Adder));
             let engine = Arc::new(engines.get(dir).map_or_else(new, |engine| engine.crash()));
             engines.insert(dir.to_owned(), engine.clone());

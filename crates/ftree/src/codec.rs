@@ -5,7 +5,8 @@
 //! small; zstd's contexts, 160 KB and more each, are shared: as many as there were threads that worked at once, and few kept.
 
 use std::cell::RefCell;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Codec, Error, Result};
 
@@ -96,7 +97,7 @@ fn with_contexts<T>(act: impl FnOnce(&mut Contexts) -> Option<T>) -> Option<T> {
 }
 
 fn spare() -> MutexGuard<'static, Vec<Contexts>> {
-    SPARE.lock().unwrap_or_else(PoisonError::into_inner)
+    SPARE.lock()
 }
 
 /// The raw bytes of a stored piece. Errors: `Corrupt` without a place, which the caller knows.

@@ -1,10 +1,11 @@
 //! What all threads and snapshots of a forest share.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arbor_disk::Lock;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::checkpoint::Checkpoints;
 use crate::flush::backlog::Backlog;
@@ -60,11 +61,7 @@ pub(crate) struct Dropped {
 
 impl Dropped {
     pub fn add(&self, tree: Arc<Tree>) {
-        self.lock().push(tree);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Tree>>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock().push(tree);
     }
 }
 
@@ -74,7 +71,7 @@ impl Core {
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writer.lock()
     }
 
     /// Whether nobody sees the tree any more, neither a snapshot nor who recovers to `at` or later.
@@ -86,9 +83,10 @@ impl Core {
     /// Lets go of trees that nobody sees. Their content goes with the last checkpoint that holds them.
     pub(crate) fn reap(&self) {
         let absorbed = self.backlog.absorbed();
-        let gone: Vec<Arc<Tree>> = self.dropped.lock().extract_if(.., |tree| self.is_unseen(tree, absorbed)).collect();
+        let gone: Vec<Arc<Tree>> =
+            self.dropped.list.lock().extract_if(.., |tree| self.is_unseen(tree, absorbed)).collect();
         if !gone.is_empty() {
-            let mut buffered = self.buffered.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut buffered = self.buffered.lock();
             gone.iter().for_each(|tree| drop(buffered.remove(&tree.serial)));
             drop(buffered);
             gone.iter().for_each(|tree| self.trees.remove(tree));
@@ -108,13 +106,13 @@ impl Core {
 
     /// The tree got messages.
     pub(crate) fn note_buffered(&self, tree: &Arc<Tree>) {
-        let mut buffered = self.buffered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffered = self.buffered.lock();
         buffered.entry(tree.serial).or_insert_with(|| tree.clone());
     }
 
     /// Living trees in which messages wait.
     pub(crate) fn buffered(&self) -> Vec<Arc<Tree>> {
-        let mut buffered = self.buffered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffered = self.buffered.lock();
         buffered.retain(|_, tree| tree.is_alive() && tree.root().totals().buffered_bytes > 0);
         buffered.values().cloned().collect()
     }

@@ -1,14 +1,15 @@
 //! The forest as an engine: opening, applying, checkpoints.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::{
     Barrier, Batch, Capabilities, Cursor, Engine, EngineStats, Snapshot, TreeOptions, TreeStats, UpdateFunction, limits,
 };
+use parking_lot::Mutex;
 
 use crate::checkpoint::{self, Captured, CapturedTree};
 use crate::core::{Core, Dropped};

@@ -5,8 +5,10 @@
 //! - Damage that a job meets puts that slot aside; only reads that need it fail.
 
 use std::collections::HashSet;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::tree::{Place, Tree};
 use crate::{Error, Result};
@@ -72,7 +74,7 @@ impl Health {
             Error::Io { .. } | Error::Poisoned { .. } => self.poison(error.to_string()),
             Error::Corrupt { .. } | Error::Other(_) if place.is_some() => {
                 self.damaged.fetch_add(1, Ordering::Relaxed);
-                self.lock().extend(place);
+                self.quarantine.lock().extend(place);
             }
             other => self.poison(other.to_string()),
         }
@@ -80,7 +82,7 @@ impl Health {
 
     pub fn is_put_aside(&self, key: &Key) -> bool {
         // Almost always nothing is.
-        self.damaged.load(Ordering::Relaxed) != 0 && self.lock().contains(key)
+        self.damaged.load(Ordering::Relaxed) != 0 && self.quarantine.lock().contains(key)
     }
 
     /// Level and lower bound of the slots of a tree that are put aside.
@@ -88,10 +90,6 @@ impl Health {
         if self.damaged.load(Ordering::Relaxed) == 0 {
             return Vec::new();
         }
-        self.lock().iter().filter(|key| key.0 == serial).map(|key| (key.1, key.2.clone())).collect()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<Key>> {
-        self.quarantine.lock().unwrap_or_else(PoisonError::into_inner)
+        self.quarantine.lock().iter().filter(|key| key.0 == serial).map(|key| (key.1, key.2.clone())).collect()
     }
 }

@@ -6,8 +6,10 @@
 //!   that `visible` keeps all that earlier and later readers need.
 //! - (P2) Registering writes nothing that threads share, unless more threads than shards are at it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::Seq;
 
@@ -88,7 +90,7 @@ impl Default for Snapshots {
 
 impl Shard {
     fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -205,7 +207,7 @@ mod tests {
                     while !done.load(Ordering::Relaxed) {
                         let registered = snapshots.register(&visible);
                         std::thread::yield_now();
-                        let kept = kept.lock().unwrap();
+                        let kept = kept.lock();
                         let (stripes, seen): &(Vec<Seq>, Seq) = &kept;
                         assert!(
                             registered.seq() >= *seen || stripes.contains(&registered.seq()),
@@ -217,7 +219,7 @@ mod tests {
             for _ in 0..merges {
                 visible.fetch_add(1, Ordering::Release);
                 let seen = Seq(visible.load(Ordering::Acquire));
-                let mut kept = kept.lock().unwrap();
+                let mut kept = kept.lock();
                 *kept = (snapshots.stripes(&visible), seen);
                 drop(kept);
             }

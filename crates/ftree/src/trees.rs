@@ -4,10 +4,11 @@
 //! that others read. Only the writer and the reaper change it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arbor_base::TreeId;
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
 use crate::Seq;
 use crate::tree::Tree;
@@ -67,7 +68,7 @@ impl Trees {
     }
 
     fn change(&self, id: TreeId, change: impl FnOnce(&mut Vec<Arc<Tree>>)) {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.changing.lock();
         let mut shard = Shard::clone(&self.shard(id).load());
         change(shard.entry(id).or_default());
         shard.retain(|_, incarnations| !incarnations.is_empty());

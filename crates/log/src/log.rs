@@ -2,12 +2,13 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arbor_base::Position;
 use arbor_disk::Disk;
+use parking_lot::{Mutex, RwLock};
 
 use crate::recovery::{Recovered, recover};
 use crate::shared::{Shared, SyncListener};
@@ -90,7 +91,7 @@ impl Log {
 
     /// Has `listener` called after every sync that made something durable, in the place of an earlier one.
     pub fn on_sync(&self, listener: SyncListener) {
-        *self.shared.listener.write().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+        *self.shared.listener.write() = Some(listener);
     }
 
     /// Returns the time from an append to the sync by the background thread.
@@ -162,7 +163,7 @@ impl Log {
 
     fn stop_syncer(&self) {
         self.shared.alarm.close();
-        let syncer = self.syncer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let syncer = self.syncer.lock().take();
         // What a listener drops may hold the last reference to the log: then it is the thread itself that ends it.
         let is_own = |syncer: &JoinHandle<()>| syncer.thread().id() == std::thread::current().id();
         if let Some(syncer) = syncer.filter(|syncer| !is_own(syncer)) {

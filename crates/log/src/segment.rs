@@ -9,9 +9,9 @@
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::sync::{Mutex, PoisonError};
 
 use arbor_disk::{Disk, File, OpenMode};
+use parking_lot::Mutex;
 
 use crate::error::Failure;
 use crate::format::{HeaderFault, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -114,7 +114,7 @@ impl Segment {
 
     /// Remembers the start of a record if it is far enough after the last remembered one.
     pub fn note(&self, position: u64, offset: u64) {
-        let mut landmarks = self.landmarks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut landmarks = self.landmarks.lock();
         let last = landmarks.last().map_or(SEGMENT_HEADER_BYTES as u64, |landmark| landmark.offset);
         if offset >= last + LANDMARK_DISTANCE_BYTES {
             landmarks.push(Landmark { position, offset });
@@ -123,7 +123,7 @@ impl Segment {
 
     /// Offset and position of a record at or before the record with this position.
     pub fn landmark_before(&self, position: u64) -> (u64, u64) {
-        let landmarks = self.landmarks.lock().unwrap_or_else(PoisonError::into_inner);
+        let landmarks = self.landmarks.lock();
         let behind = landmarks.partition_point(|landmark| landmark.position <= position);
         let nearest = behind.checked_sub(1).and_then(|at| landmarks.get(at));
         nearest.map_or((SEGMENT_HEADER_BYTES as u64, self.first()), |landmark| (landmark.offset, landmark.position))

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use arbor_base::Position;
 use arbor_disk::Disk;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::error::Failure;
 use crate::format::POSITION_MAX;
@@ -52,7 +53,7 @@ impl std::fmt::Debug for Shared {
 impl Shared {
     pub fn writer(&self) -> MutexGuard<'_, Writer> {
         // A panic inside the writer leaves it as before the append, or poisons the log; see `append`.
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writer.lock()
     }
 
     pub fn appended(&self) -> Position {
@@ -64,24 +65,24 @@ impl Shared {
     }
 
     pub(crate) fn segments(&self) -> Vec<Arc<Segment>> {
-        self.segments.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.segments.read().clone()
     }
 
     /// The segment that holds a position, `None` when it was trimmed.
     pub fn segment_holding(&self, position: u64) -> Option<Arc<Segment>> {
-        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let segments = self.segments.read();
         let behind = segments.partition_point(|segment| segment.first() <= position);
         segments.get(behind.checked_sub(1)?).cloned()
     }
 
     pub fn segment_after(&self, sequence: u64) -> Option<Arc<Segment>> {
-        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let segments = self.segments.read();
         let behind = segments.partition_point(|segment| segment.sequence() <= sequence);
         segments.get(behind).filter(|segment| segment.sequence() == sequence + 1).cloned()
     }
 
     pub fn is_last(&self, sequence: u64) -> bool {
-        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let segments = self.segments.read();
         segments.last().is_none_or(|last| last.sequence() == sequence)
     }
 
@@ -133,12 +134,12 @@ impl Shared {
     pub(crate) fn roll(&self, writer: &mut Writer) -> Result<()> {
         let mut prepared = self.prepared();
         writer.roll(prepared.take()).map_err(|failure| self.fail(failure))?;
-        self.segments.write().unwrap_or_else(PoisonError::into_inner).push(writer.segment.clone());
+        self.segments.write().push(writer.segment.clone());
         Ok(())
     }
 
     pub(crate) fn prepared(&self) -> MutexGuard<'_, Option<Segment>> {
-        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.prepared.lock()
     }
 
     /// Creates the next segment when the current one is half full, since creating takes two syncs.
@@ -167,7 +168,7 @@ impl Shared {
     }
 
     pub fn notify_listener(&self) {
-        let listener = self.listener.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let listener = self.listener.read().clone();
         if listener.is_some_and(|listener| listener(Position(self.sync.durable()))) {
             self.alarm.request();
         }
@@ -196,19 +197,19 @@ impl Shared {
 
     /// A segment leaves the list after its file is gone for good, so that a failure keeps the order of L5.
     pub(crate) fn trim(&self, before: u64) -> Result<()> {
-        let _one_at_a_time = self.trimming.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.trimming.lock();
         while let Some(oldest) = self.droppable(before) {
             self.require_sound()?;
             self.disk.remove(oldest.file.path())?;
             self.disk.sync_dir(&self.dir).map_err(|error| self.poison(error.to_string()))?;
-            self.segments.write().unwrap_or_else(PoisonError::into_inner).remove(0);
+            self.segments.write().remove(0);
         }
         Ok(())
     }
 
     /// The oldest segment, when all its records are before `before` and a later segment holds a durable one (L6).
     pub(crate) fn droppable(&self, before: u64) -> Option<Arc<Segment>> {
-        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let segments = self.segments.read();
         let second = segments.get(1)?.first();
         (second <= before && second <= self.sync.durable()).then(|| segments.first().cloned())?
     }

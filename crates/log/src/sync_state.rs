@@ -1,8 +1,9 @@
 //! State of syncing: the durable position, the leader, and the alarm that wakes the background thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::Result;
 
@@ -24,7 +25,7 @@ impl SyncState {
     }
 
     fn leading(&self) -> MutexGuard<'_, bool> {
-        self.leading.lock().unwrap_or_else(PoisonError::into_inner)
+        self.leading.lock()
     }
 
     /// Sleeps while another thread leads; returns whether the caller leads now (or else `position` is durable).
@@ -39,7 +40,7 @@ impl SyncState {
                 *leading = true;
                 return Ok(true);
             }
-            leading = self.done.wait(leading).unwrap_or_else(PoisonError::into_inner);
+            self.done.wait(&mut leading);
         }
     }
 }
@@ -78,7 +79,7 @@ impl Alarm {
     }
 
     pub fn interval(&self) -> Duration {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).interval
+        self.state.lock().interval
     }
 
     /// A shorter interval counts for what waits already.
@@ -87,7 +88,7 @@ impl Alarm {
     }
 
     fn change(&self, change: impl FnOnce(&mut AlarmState)) {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.state.lock());
         self.rung.notify_all();
     }
 
@@ -106,7 +107,7 @@ impl Alarm {
     /// Sleeps until a sync is due; false when the log closes.
     pub fn wait(&self) -> bool {
         let mut dirty_since = None;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         loop {
             let now = Instant::now();
             if state.dirty {
@@ -121,13 +122,10 @@ impl Alarm {
                 (state.dirty, state.requested) = (false, false);
                 return true;
             }
-            state = match deadline {
-                None => self.rung.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(now);
-                    self.rung.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            match deadline {
+                None => self.rung.wait(&mut state),
+                Some(deadline) => drop(self.rung.wait_until(&mut state, deadline)),
+            }
         }
     }
 }

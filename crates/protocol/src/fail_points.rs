@@ -2,10 +2,10 @@
 //! Only with `--setParameter enableTestCommands=1`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arbor_bson::{Code, Doc, DocBuf, ValueRef};
+use parking_lot::Mutex;
 
 use crate::arguments::Field;
 use crate::{Error, Result};
@@ -68,7 +68,7 @@ pub struct Effect {
 impl FailPoints {
     /// The `configureFailPoint` command. Answers how often the fail point was entered before.
     pub fn configure(&self, name: &str, body: Doc<'_>) -> Result<u64> {
-        let mut points = self.lock();
+        let mut points = self.points.lock();
         let Some(slot) = points.slot(name) else {
             return Err(Error::new(Code::FAIL_POINT_SET_FAILED, format!("{name} not found")));
         };
@@ -88,7 +88,7 @@ impl FailPoints {
         if !self.any.load(Ordering::Relaxed) {
             return None;
         }
-        let mut points = self.lock();
+        let mut points = self.points.lock();
         let fail = points.fail_command.as_mut()?;
         // Aliases of a command differ in case only: isMaster, ismaster.
         if !fail.data.commands.iter().any(|name| name.eq_ignore_ascii_case(command)) {
@@ -105,7 +105,7 @@ impl FailPoints {
         if !self.any.load(Ordering::Relaxed) {
             return TimeLimit::AsGiven;
         }
-        let mut points = self.lock();
+        let mut points = self.points.lock();
         if points.always_time_out.as_mut().is_some_and(FailPoint::enter) {
             TimeLimit::Expired
         } else if points.never_time_out.as_mut().is_some_and(FailPoint::enter) {
@@ -113,10 +113,6 @@ impl FailPoints {
         } else {
             TimeLimit::AsGiven
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Points> {
-        self.points.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

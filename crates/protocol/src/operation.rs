@@ -1,11 +1,12 @@
 //! Running operations. Each connection has one slot, written by that connection and read by `currentOp`; requests share no lock.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arbor_bson::{Doc, DocBuf, SessionId};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::log::{iso8601, now_ms};
 
@@ -123,7 +124,7 @@ impl Operations {
     fn kill_where(&self, chosen: impl Fn(&Operation) -> bool) -> usize {
         let mut count = 0;
         for slot in self.slots().values() {
-            let operation = lock(&slot.operation);
+            let operation = slot.operation.lock();
             if operation.running && chosen(&operation) {
                 operation.killed.store(true, Ordering::Relaxed);
                 count += 1;
@@ -141,7 +142,7 @@ impl Operations {
     pub fn running(&self) -> Running {
         let mut running = Running::default();
         for slot in self.slots().values() {
-            let operation = lock(&slot.operation);
+            let operation = slot.operation.lock();
             if operation.running {
                 running.total += 1;
                 running.readers += usize::from(matches!(operation.kind, "query" | "getmore"));
@@ -152,7 +153,7 @@ impl Operations {
     }
 
     fn slots(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Slot>>> {
-        lock(&self.slots)
+        self.slots.lock()
     }
 }
 
@@ -160,7 +161,7 @@ impl Slot {
     /// Begins an operation, which ends when [`Slot::end`] is called.
     pub fn begin(&self, begin: Begin<'_>) -> Begun {
         let now = Instant::now();
-        let mut operation = lock(&self.operation);
+        let mut operation = self.operation.lock();
         if begin.again && operation.running {
             return Begun { deadline: None, killed: operation.killed.clone() };
         }
@@ -178,22 +179,22 @@ impl Slot {
     }
 
     pub fn end(&self) {
-        lock(&self.operation).running = false;
+        self.operation.lock().running = false;
     }
 
     /// For operations that take long: `currentOp` shows it.
     pub fn set_progress(&self, message: &'static str, done: u64, total: u64) {
-        lock(&self.operation).progress = Some(Progress { message, done, total });
+        self.operation.lock().progress = Some(Progress { message, done, total });
     }
 
     pub fn set_client(&self, app_name: Option<String>, client: DocBuf) {
-        let mut about = lock(&self.about);
+        let mut about = self.about.lock();
         about.app_name = app_name;
         about.client = Some(client);
     }
 
     pub fn app_name(&self) -> Option<String> {
-        lock(&self.about).app_name.clone()
+        self.about.lock().app_name.clone()
     }
 
     /// Whose connection it is.
@@ -204,7 +205,7 @@ impl Slot {
     }
 
     fn append_client(&self, doc: &mut DocBuf, does: Option<&str>) {
-        let about = lock(&self.about);
+        let about = self.about.lock();
         match &about.name {
             Some(name) => drop(doc.append("desc", name)),
             None => {
@@ -222,7 +223,7 @@ impl Slot {
     }
 
     fn describe(&self, host: &str, idle: bool) -> Option<DocBuf> {
-        let operation = lock(&self.operation);
+        let operation = self.operation.lock();
         if !operation.running && !idle {
             return None;
         }
@@ -283,10 +284,6 @@ impl Progress {
 }
 
 /// A panic while one of these is held leaves it usable: every change is one assignment, insert or remove.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

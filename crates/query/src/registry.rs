@@ -4,13 +4,14 @@
 //! interrupts the batch.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use arbor_base::{Shares, Stamp};
 use arbor_lang::Code;
 use arbor_store::Namespace;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::feed::WakeHandle;
 use crate::{Cursor, Error, Result};
@@ -218,7 +219,7 @@ impl CursorRegistry {
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
         // every change is made in steps that do not panic
-        self.entries.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.entries.lock()
     }
 }
 

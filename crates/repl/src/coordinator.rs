@@ -5,9 +5,9 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use arbor_bson::{Doc, DocBuf, ValueRef};
+use parking_lot::Mutex;
 
 /// The newest agreement.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Coordinator for LocalFile {
     }
 
     fn replace(&self, next: &Agreement) -> io::Result<bool> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.writing.lock();
         let current = self.read()?.map_or(0, |agreement| agreement.revision);
         if next.revision != current + 1 {
             return Ok(false);

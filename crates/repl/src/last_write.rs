@@ -1,10 +1,9 @@
 //! The time of the member's last write.
 
-use std::sync::{Mutex, PoisonError};
-
 use arbor_base::Position;
 use arbor_bson::DocBuf;
 use arbor_protocol::cluster_time::timestamp;
+use parking_lot::Mutex;
 
 /// The time of a write and what the system's clock showed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +26,7 @@ impl LastSeen {
     /// Returns the time of the last write at or before a position that is on the disk. `read` is asked for it, with the time
     /// that was seen last, when the position is newer than the last one that was asked for.
     pub fn at(&self, position: Position, read: impl FnOnce(Option<OpTime>) -> OpTime) -> OpTime {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.lock();
         match *seen {
             Some((at, time)) if at >= position => time,
             before => {

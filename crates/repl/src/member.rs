@@ -1,8 +1,8 @@
 //! This server as a member of a replica set.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arbor_base::Position;
@@ -10,6 +10,7 @@ use arbor_bson::{Code, Doc};
 use arbor_protocol::write_concern::{WriteConcern, WriteConcernSpec};
 use arbor_protocol::{Error, Result};
 use arc_swap::{ArcSwap, ArcSwapOption};
+use parking_lot::Mutex;
 
 use crate::config::{Member, SetConfig, invalid};
 use crate::coordinator::{Agreement, Coordinator, LocalFile};
@@ -145,28 +146,28 @@ impl Replication {
 
     /// Returns true if the stepdown period has expired.
     pub fn may_resume_primary(&self, now: Instant) -> bool {
-        self.lock().stepped_down_until.is_some_and(|until| now >= until)
+        self.state.lock().stepped_down_until.is_some_and(|until| now >= until)
     }
 
     /// Extends the stepdown period.
     pub fn freeze(&self, time: Duration) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let until = Instant::now() + time.min(FREEZE_MAX);
         state.stepped_down_until = state.stepped_down_until.max(Some(until));
     }
 
     /// 1 as long as the set has one member.
     pub fn term(&self) -> i64 {
-        self.lock().term.max(EPOCH_OF_ONE)
+        self.state.lock().term.max(EPOCH_OF_ONE)
     }
 
     pub fn state(&self) -> MemberState {
-        self.lock().clone()
+        self.state.lock().clone()
     }
 
     /// Makes the first configuration, of what a client sent or, without it, of this member alone.
     pub fn initiate(&self, given: Option<Doc<'_>>) -> Result<()> {
-        if self.lock().config.is_some() {
+        if self.state.lock().config.is_some() {
             return Err(Error::new(Code::ALREADY_INITIALIZED, "already initialized"));
         }
         let config = match given {
@@ -196,7 +197,7 @@ impl Replication {
     /// Replaces the configuration.
     pub fn reconfigure(&self, doc: Doc<'_>, force: bool) -> Result<()> {
         let (revision, term, before) = {
-            let state = self.lock();
+            let state = self.state.lock();
             let before = state.config.clone().ok_or_else(not_yet_initialized)?;
             (state.revision, state.term, before)
         };
@@ -266,7 +267,7 @@ impl Replication {
 
     fn adopt(&self, agreement: &Agreement, config: SetConfig) {
         let own_index = if config.name == self.name { self.own_index(&config) } else { None };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.revision = agreement.revision;
         state.term = agreement.epoch;
         let config = Arc::new(config);
@@ -289,16 +290,12 @@ impl Replication {
 
     /// Puts the member into a role; returns the one before.
     pub fn set_role(&self, role: Role, election: Option<Election>, until: Option<Instant>) -> Role {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let before = std::mem::replace(&mut state.role, role);
         state.election = election;
         state.stepped_down_until = until;
         self.is_primary.store(role == Role::Primary, Ordering::Release);
         before
-    }
-
-    fn lock(&self) -> MutexGuard<'_, MemberState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,11 +9,12 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arbor_base::STATEMENT_STACK_BYTES;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// A thread that is idle for this long ends.
@@ -67,7 +68,7 @@ impl Pool {
     }
 
     fn hand(&self, job: Job) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         if let Some((_, idle)) = state.idle.pop() {
             // It waits until it is no longer among the idle.
             let _ = idle.send(Some(job));
@@ -91,7 +92,7 @@ impl Pool {
         let thread = std::thread::Builder::new().name("arbor-request".to_owned()).stack_size(STATEMENT_STACK_BYTES);
         let begun = thread.spawn(move || shared.serve(number));
         if begun.is_err() {
-            let mut state = self.shared.lock();
+            let mut state = self.shared.state.lock();
             state.threads -= 1;
             state.starting -= 1;
             let lost = if state.threads == 0 { std::mem::take(&mut state.queue) } else { VecDeque::new() };
@@ -102,13 +103,13 @@ impl Pool {
 
     #[cfg(test)]
     fn threads(&self) -> usize {
-        self.shared.lock().threads
+        self.shared.state.lock().threads
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.is_closed = true;
         let idle = std::mem::take(&mut state.idle);
         drop(state);
@@ -132,7 +133,7 @@ impl Shared {
             let Some(job) = job else { return };
             // A panic ends only the job; its waiter sees the dropped channel.
             let notify = catch_unwind(AssertUnwindSafe(job));
-            next = next_or_idle(&mut self.lock(), number, &sender);
+            next = next_or_idle(&mut self.state.lock(), number, &sender);
             if let Ok(notify) = notify {
                 notify();
             }
@@ -140,7 +141,7 @@ impl Shared {
     }
 
     fn first_or_idle(&self, number: u64, sender: &Sender<Option<Job>>) -> Next {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.starting -= 1;
         next_or_idle(&mut state, number, sender)
     }
@@ -153,7 +154,7 @@ impl Shared {
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let before = state.idle.len();
             state.idle.retain(|(idle, _)| *idle != number);
             if state.idle.len() < before || state.is_closed {
@@ -162,10 +163,6 @@ impl Shared {
             }
             // Somebody took it off the list a moment ago: a job is there.
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

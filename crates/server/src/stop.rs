@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::net::{Shutdown, shutdown};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -90,6 +91,6 @@ impl Stop {
 
     /// A panic while the map was locked leaves it usable: every change is one insert or remove.
     fn sockets(&self) -> MutexGuard<'_, HashMap<u64, Weak<TcpStream>>> {
-        self.0.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.sockets.lock()
     }
 }

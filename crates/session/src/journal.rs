@@ -6,10 +6,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use arbor_oplog::{Retry, SessionId, Statement};
 use arbor_txn::{Transaction, Transactions};
+use parking_lot::Mutex;
 
 use crate::row::{self, Ended, Row};
 use crate::rows::{self, TREE};
@@ -137,8 +138,8 @@ impl Journal {
         Ok(self.earlier.get_or_init(|| read))
     }
 
-    fn lock_retried(&self) -> std::sync::MutexGuard<'_, BTreeSet<i32>> {
-        self.retried.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_retried(&self) -> parking_lot::MutexGuard<'_, BTreeSet<i32>> {
+        self.retried.lock()
     }
 }
 

@@ -5,13 +5,14 @@
 
 use std::hash::BuildHasher;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arbor_oplog::SessionId;
 use arbor_txn::{Durability, Transaction, Transactions};
 use hashbrown::{DefaultHashBuilder, HashMap};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::journal::{Journal, Stored};
 use crate::open::OpenTransactions;
@@ -219,7 +220,7 @@ impl<T> Sessions<T> {
         let old = |entry: &Entry<T>| now.saturating_duration_since(entry.used) >= TIMEOUT;
         let mut expired = Vec::new();
         for shard in &self.shards {
-            let ids: Vec<SessionId> = lock(shard).iter().filter(|(_, entry)| old(entry)).map(|(id, _)| *id).collect();
+            let ids: Vec<SessionId> = shard.lock().iter().filter(|(_, entry)| old(entry)).map(|(id, _)| *id).collect();
             expired.extend(ids.into_iter().filter(|id| self.end(*id)));
         }
         if self.has_tree.load(Ordering::Acquire) {
@@ -234,7 +235,7 @@ impl<T> Sessions<T> {
     /// deleted.
     pub fn sweep(&self, wall: i64) -> Result<usize> {
         let oldest = wall - TIMEOUT.as_millis() as i64;
-        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut swept = self.swept.lock();
         let (mut old, mut last, mut seen) = (Vec::new(), None, 0);
         rows::each(&self.transactions.read()?, *swept, |id, row| {
             seen += 1;
@@ -270,7 +271,7 @@ impl<T> Sessions<T> {
     pub fn all(&self) -> Vec<Listed> {
         let mut all = Vec::with_capacity(self.len());
         for shard in &self.shards {
-            all.extend(lock(shard).iter().map(|(id, entry)| Listed { id: *id, idle: entry.used.elapsed() }));
+            all.extend(shard.lock().iter().map(|(id, entry)| Listed { id: *id, idle: entry.used.elapsed() }));
         }
         all
     }
@@ -381,7 +382,7 @@ impl<T> Sessions<T> {
         (0..SHARDS).any(|offset| {
             let number = (first + offset) % SHARDS;
             let shard = self.shards.get(number).expect("a number modulo SHARDS is below SHARDS");
-            let forgotten = forget_oldest(&mut lock(shard));
+            let forgotten = forget_oldest(&mut shard.lock());
             self.len.fetch_sub(forgotten, Ordering::Relaxed);
             forgotten > 0
         })
@@ -390,11 +391,11 @@ impl<T> Sessions<T> {
     fn shard(&self, id: SessionId) -> MutexGuard<'_, HashMap<SessionId, Entry<T>>> {
         let number = self.hasher.hash_one(id) as usize % SHARDS;
         let shard = self.shards.get(number).expect("a number modulo SHARDS is below SHARDS");
-        lock(shard)
+        shard.lock()
     }
 
     fn lock_open(&self) -> MutexGuard<'_, OpenTransactions<T>> {
-        lock(&self.open)
+        self.open.lock()
     }
 }
 
@@ -423,9 +424,4 @@ fn forget_oldest_of<T>(shard: &mut HashMap<SessionId, Entry<T>>, chosen: impl Fn
         !(old && entry.session.as_ref().is_none_or(|session| session.remove_idle()))
     });
     before - shard.len()
-}
-
-/// Every change of these maps is one insert or remove.
-fn lock<M>(mutex: &Mutex<M>) -> MutexGuard<'_, M> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,11 +4,12 @@
 //! S2: an open transaction is either with that operation ([`CheckedOut`]) or in the state, never in both.
 //! S3: a session is removed from the registry only while no operation has it; a caller that finds it removed looks it up again.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arbor_oplog::{Retry, SessionId};
 use arbor_txn::Transaction;
+use parking_lot::{Condvar, Mutex};
 
 use crate::journal::{self, Journal, Stored};
 use crate::machine::{Machine, Phase};
@@ -89,9 +90,9 @@ impl<T> Session<T> {
 
     /// Waits until no operation has the session, and acquires it. False: it was removed.
     pub fn acquire(&self, interrupted: &dyn Fn() -> bool) -> Result<bool> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while state.busy {
-            state = self.free.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+            self.free.wait_for(&mut state, PATIENCE);
             if state.busy && interrupted() {
                 return Err(Error::Interrupted);
             }
@@ -106,17 +107,17 @@ impl<T> Session<T> {
 
     /// Undoes [`Session::acquire`].
     pub fn release(&self) {
-        self.lock().busy = false;
+        self.state.lock().busy = false;
         self.free.notify_one();
     }
 
     pub fn is_loaded(&self) -> bool {
-        self.lock().stored.is_some()
+        self.state.lock().stored.is_some()
     }
 
     /// Loads the row, before the session's first operation.
     pub fn load(&self, row: Option<&Row>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let phase = |ended| match ended {
             Ended::Statements => Phase::Statements,
             Ended::Committed => Phase::Committed,
@@ -129,7 +130,7 @@ impl<T> Session<T> {
     /// Continues the transaction, or replaces it by a newer one. Returns the known state of the row, the open transaction to
     /// continue, and one that is over. Requires an acquired and loaded session.
     pub fn take(&self, number: i64, intent: Intent) -> Result<Admission<T>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let older = state.machine.number < number;
         let outcome = state.machine.take(self.id, number, intent)?;
         let stored = state.stored.unwrap_or(Stored { number: i64::MAX, further: true });
@@ -153,7 +154,7 @@ impl<T> Session<T> {
     /// Ends the open transaction, now or when its operation ends. Returns whether an operation has the session, and the
     /// transaction that was open.
     pub fn kill(&self, why: Kill) -> (bool, Option<Box<T>>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.busy {
             state.kill.get_or_insert(why);
             return (true, None);
@@ -164,7 +165,7 @@ impl<T> Session<T> {
 
     /// Removes the session, with its open transaction. False: an operation has it.
     pub fn remove(&self) -> (bool, Option<Box<T>>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.busy {
             return (false, None);
         }
@@ -175,20 +176,20 @@ impl<T> Session<T> {
 
     /// Returns true if no operation has it and no transaction is open: all of it can be read again from its row.
     pub fn is_idle(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         !state.busy && state.open.is_none()
     }
 
     /// Removes the session if it is idle; returns whether it was.
     pub fn remove_idle(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let idle = !state.busy && state.open.is_none();
         state.removed |= idle;
         idle
     }
 
     pub fn info(&self) -> Option<OpenTransactionInfo> {
-        let state = self.lock();
+        let state = self.state.lock();
         let open = state.open.as_ref()?;
         Some(OpenTransactionInfo {
             session: self.id,
@@ -199,11 +200,6 @@ impl<T> Session<T> {
             begun_wall: open.begun_wall,
             about: open.about.clone(),
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // every change of the state is whole before anything that could panic
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -301,7 +297,7 @@ impl<'s, T> CheckedOut<'s, T> {
             active_since: Some(now),
             about: about.into(),
         };
-        self.session.lock().open = Some(open);
+        self.session.state.lock().open = Some(open);
         self.sessions.opened(&self.session, owner);
         self.sessions.statistics().started.add(1);
     }
@@ -336,7 +332,7 @@ impl<'s, T> CheckedOut<'s, T> {
 
     /// Returns the reason for which the operation has to end, if it has to.
     pub fn kill_requested(&self) -> Option<Kill> {
-        self.session.lock().kill
+        self.session.state.lock().kill
     }
 
     fn is_of_transaction(&self) -> bool {
@@ -353,7 +349,7 @@ impl<'s, T> CheckedOut<'s, T> {
 
 impl<T> Drop for CheckedOut<'_, T> {
     fn drop(&mut self) {
-        let mut state = self.session.lock();
+        let mut state = self.session.state.lock();
         state.stored = Some(self.stored());
         let killed = state.kill.take().is_some();
         let mut over = None;

@@ -13,12 +13,12 @@
 //! time one gets a conflict and runs again, so positions are in the order of the commits, and a reader up to a
 //! position misses nothing before it.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arbor_base::TreeId;
 use arbor_bson::{Doc, ValueRef};
 use arbor_txn::{Cursor, Transaction, View};
+use parking_lot::{Condvar, Mutex};
 
 use crate::noting::Emit;
 use crate::{Collection, Error, RecordCursor, Result};
@@ -246,21 +246,16 @@ pub struct Arrivals {
 impl Arrivals {
     /// Writers that are done. To be read before the snapshot is taken.
     pub fn writes(&self) -> u64 {
-        *self.lock()
+        *self.writes.lock()
     }
 
     /// Waits until more than `seen` writers are done, or for `patience`.
     pub fn wait_beyond(&self, seen: u64, patience: Duration) {
-        let waited = self.changed.wait_timeout_while(self.lock(), patience, |writes| *writes <= seen);
-        drop(waited);
+        self.changed.wait_while_for(&mut self.writes.lock(), |writes| *writes <= seen, patience);
     }
 
     pub(crate) fn note(&self) {
-        *self.lock() += 1;
+        *self.writes.lock() += 1;
         self.changed.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -29,7 +29,7 @@ pub struct Collection {
     pub order: Option<TreeId>,
     /// Secondary indexes, ready ones only, in order of creation. The `_id` index is the tree of records itself.
     pub indexes: Vec<Arc<Index>>,
-    pub(crate) latch: Arc<Latch>,
+    pub(crate) latch: Latch,
     pub(crate) arrivals: Arc<Arrivals>,
     pub usage: Arc<CollectionUsage>,
 }

@@ -7,11 +7,12 @@
 //! A collection that the transaction creates has its row among the writes. Only the transaction sees it until the commit.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arbor_base::Position;
 use arbor_bson::{DocBuf, compare_docs};
 use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction};
+use parking_lot::{Mutex, MutexGuard};
 use uuid::Uuid;
 
 use crate::build::{Build, BuildSettings};
@@ -49,8 +50,7 @@ impl OpenTransaction {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // its holder panics only in a statement; the owner aborts the transaction then
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Works on the transaction itself. Not to be called inside of `work`, nor anything else of this type.
@@ -149,7 +149,7 @@ impl OpenTransaction {
     /// then.
     pub fn commit(self, durability: Durability) -> Result<Position> {
         let OpenTransaction { store, state } = self;
-        let State { txn, seen, created } = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let State { txn, seen, created } = state.into_inner();
         let written: Vec<_> = seen.into_values().filter(|seen| seen.written).map(|seen| seen.collection).collect();
         let several = (written.len() > 1).then(|| store.lock_several());
         let latches: Vec<_> = written.iter().map(|own| own.latch.read()).collect();

@@ -1,13 +1,14 @@
 //! [`Store`]: entry point to collections: lookups, holding one for a write, opening.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arbor_base::{Position, TreeId};
 use arbor_txn::{Durability, Error as TxnError, ReadView, Transaction, Transactions, View};
 use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::build::Builds;
 use crate::catalogue::{self, CATALOGUE, Catalogue};
@@ -134,7 +135,7 @@ impl Store {
             let collection = self.collection(namespace)?;
             let guard = collection.latch.read();
             let now = self.collection(namespace)?;
-            if Arc::ptr_eq(&collection.latch, &now.latch) {
+            if collection.latch.is(&now.latch) {
                 return Some(CollectionGuard { collection: now, _guard: guard });
             }
         }
@@ -156,7 +157,7 @@ impl Store {
             let collection = self.collection(namespace)?;
             let guard = collection.latch.write();
             let now = self.collection(namespace)?;
-            if Arc::ptr_eq(&collection.latch, &now.latch) {
+            if collection.latch.is(&now.latch) {
                 return Some((now, guard));
             }
         }
@@ -173,7 +174,7 @@ impl Store {
         let collection = self.collection(namespace).ok_or_else(missing)?;
         let Some(guard) = collection.latch.write_within(timeout) else { return Ok(None) };
         let now = self.collection(namespace).ok_or_else(missing)?;
-        Ok(Arc::ptr_eq(&collection.latch, &now.latch).then_some((now, guard)))
+        Ok(collection.latch.is(&now.latch).then_some((now, guard)))
     }
 
     /// Names in order.
@@ -204,11 +205,11 @@ impl Store {
 
     /// To be held by a thread that takes more than one latch, from before the first of them.
     pub(crate) fn lock_several(&self) -> MutexGuard<'_, ()> {
-        self.several.lock().unwrap_or_else(PoisonError::into_inner)
+        self.several.lock()
     }
 
     pub(crate) fn lock_changes(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.changing.lock()
     }
 
     /// Requires the lock of [`Store::lock_changes`].

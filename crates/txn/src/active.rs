@@ -5,9 +5,10 @@
 //! oldest; a ticket it does not see yet will therefore carry at least the position that it published last.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arbor_base::Position;
+use parking_lot::Mutex;
 
 const SHARDS: usize = 16;
 
@@ -20,12 +21,6 @@ pub(crate) struct ActiveTransactions {
 #[repr(align(64))]
 struct Shard(Mutex<BTreeMap<Position, usize>>);
 
-impl Shard {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Position, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Registration of one transaction; ends when dropped.
 pub(crate) struct Ticket {
     active: Arc<ActiveTransactions>,
@@ -36,7 +31,7 @@ pub(crate) struct Ticket {
 impl ActiveTransactions {
     pub fn register(self: &Arc<Self>, published: impl FnOnce() -> Position) -> Ticket {
         let shard = arbor_base::thread_number() % SHARDS;
-        let mut positions = self.shards[shard].lock();
+        let mut positions = self.shards[shard].0.lock();
         let position = published();
         *positions.entry(position).or_default() += 1;
         drop(positions);
@@ -45,14 +40,14 @@ impl ActiveTransactions {
 
     /// The oldest position that an active transaction may read at; `published` when there is none.
     pub fn oldest(&self, published: Position) -> Position {
-        let oldest_of = |shard: &Shard| shard.lock().first_key_value().map(|(position, _)| *position);
+        let oldest_of = |shard: &Shard| shard.0.lock().first_key_value().map(|(position, _)| *position);
         self.shards.iter().filter_map(oldest_of).min().unwrap_or(published).min(published)
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let mut positions = self.active.shards[self.shard].lock();
+        let mut positions = self.active.shards[self.shard].0.lock();
         if let Some(count) = positions.get_mut(&self.position) {
             *count -= 1;
             if *count == 0 {

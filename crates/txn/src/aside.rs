@@ -7,7 +7,9 @@
 //! [`Capabilities::held_snapshot_bytes_max`]: arbor_engine::Capabilities::held_snapshot_bytes_max
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::ReadView;
 
@@ -65,7 +67,7 @@ impl Aside {
 impl Place {
     fn lock(&self) -> MutexGuard<'_, State> {
         // it is whole at every moment
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Answers the view that was here. A view that is being read is released when it is put back.
@@ -105,7 +107,7 @@ impl AsideViews {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Place>>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.places.lock()
     }
 }
 

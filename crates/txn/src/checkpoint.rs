@@ -4,12 +4,13 @@
 //! (except what is held for its other readers, and the history that is to be kept). The log comes first, so that the engine does not
 //! survive a power failure at a position that the log never reached.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arbor_base::Position;
+use parking_lot::{Condvar, Mutex};
 
 use crate::commit::{CommitPath, log_error};
 use crate::follower::LogHolds;
@@ -45,10 +46,6 @@ pub(crate) struct Checkpoints {
     wake: Condvar,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn in_ms(interval: Duration) -> u64 {
     u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)
 }
@@ -72,7 +69,7 @@ impl Checkpoints {
     }
 
     pub fn stop(&self) {
-        *lock(&self.stop) = true;
+        *self.stop.lock() = true;
         self.wake.notify_all();
     }
 
@@ -81,7 +78,7 @@ impl Checkpoints {
     }
 
     pub fn stats(&self) -> CheckpointStats {
-        lock(&self.stats).clone()
+        self.stats.lock().clone()
     }
 
     pub fn interval(&self) -> Duration {
@@ -94,9 +91,9 @@ impl Checkpoints {
 
     fn run(&self) {
         let mut last = Instant::now();
-        let mut stop = lock(&self.stop);
+        let mut stop = self.stop.lock();
         while !*stop {
-            stop = self.wake.wait_timeout(stop, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            self.wake.wait_for(&mut stop, TICK);
             if *stop {
                 break;
             }
@@ -107,13 +104,13 @@ impl Checkpoints {
                 let _kept_in_stats = self.checkpoint();
                 last = Instant::now();
             }
-            stop = lock(&self.stop);
+            stop = self.stop.lock();
         }
     }
 
     fn is_due(&self, last: Instant) -> bool {
         let options = self.path.options();
-        let changed = self.path.engine().applied() > *lock(&self.running);
+        let changed = self.path.engine().applied() > *self.running.lock();
         let full = self.path.log_bytes().load(Ordering::Relaxed) >= options.checkpoint_log_bytes;
         let narrow = |space: &Space| {
             space.wants_checkpoint() || self.path.log_bytes().load(Ordering::Relaxed) >= space.log_bytes_max()
@@ -131,14 +128,14 @@ impl Checkpoints {
     }
 
     pub fn checkpoint(&self) -> Result<Position> {
-        let mut running = lock(&self.running);
+        let mut running = self.running.lock();
         let began = Instant::now();
         self.path.log_bytes().store(0, Ordering::Relaxed);
         let mut result = self.checkpoint_once();
         if matches!(result, Err(Error::OutOfSpace { .. })) && self.path.space_exhausted() {
             result = self.checkpoint_once();
         }
-        let mut stats = lock(&self.stats);
+        let mut stats = self.stats.lock();
         match &result {
             Ok(position) => {
                 *running = *position;

@@ -5,10 +5,11 @@
 //!
 //! Lock order: this one and the commit lock are never held together.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
+use parking_lot::Mutex;
 
 use crate::conflict::ByHash;
 
@@ -31,17 +32,12 @@ impl Claims {
         let owner = self.next_owner.fetch_add(1, Ordering::Relaxed);
         OwnClaims { claims: self.clone(), owner, hashes: Vec::new() }
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, u64, ByHash>> {
-        // Each change is one insertion or removal.
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl OwnClaims {
     /// Returns true if the key is this transaction's from now on (or was before).
     pub fn claim(&mut self, hash: u64) -> bool {
-        let mut owners = self.claims.lock();
+        let mut owners = self.claims.owners.lock();
         match owners.get(&hash) {
             Some(owner) => *owner == self.owner,
             None => {
@@ -58,7 +54,7 @@ impl Drop for OwnClaims {
         if self.hashes.is_empty() {
             return;
         }
-        let mut owners = self.claims.lock();
+        let mut owners = self.claims.owners.lock();
         for hash in &self.hashes {
             owners.remove(hash);
         }
@@ -78,6 +74,6 @@ mod tests {
         drop(one);
         assert!(other.claim(7));
         drop(other);
-        assert!(claims.lock().is_empty());
+        assert!(claims.owners.lock().is_empty());
     }
 }

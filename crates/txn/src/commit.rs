@@ -26,7 +26,7 @@ mod pending;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arbor_base::memory::{self, Reservation};
@@ -34,6 +34,7 @@ use arbor_base::{Position, TreeId, sometimes};
 use arbor_engine::{Batch, Engine};
 use arbor_log::Log;
 use hashbrown::DefaultHashBuilder;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::active::{ActiveTransactions, Ticket};
 use crate::aside::AsideViews;
@@ -95,10 +96,6 @@ enum Outcome {
     Failed(Error),
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl CommitPath {
     pub fn new(log: Arc<Log>, engine: Arc<dyn Engine>, options: Options, mut committed: Committed) -> CommitPath {
         committed.prune_at = PRUNE_AT.min(options.conflict_keys_max + 1);
@@ -155,11 +152,11 @@ impl CommitPath {
     }
 
     pub fn retention(&self) -> Option<Retention> {
-        self.retention.as_ref().map(|retention| *lock(retention))
+        self.retention.as_ref().map(|retention| *retention.lock())
     }
 
     pub fn set_retention(&self, new: Retention) {
-        self.retention.iter().for_each(|retention| *lock(retention) = new);
+        self.retention.iter().for_each(|retention| *retention.lock() = new);
     }
 
     pub fn aside(&self) -> &AsideViews {
@@ -206,7 +203,7 @@ impl CommitPath {
 
     /// Takes the commit lock, which keeps all other committers out.
     pub fn lock(&self) -> MutexGuard<'_, Committed> {
-        lock(&self.committed)
+        self.committed.lock()
     }
 
     /// Bytes of log since the last checkpoint.
@@ -253,7 +250,7 @@ impl CommitPath {
     /// Commits through the queue. The ticket keeps the conflict window open until the outcome is known.
     pub fn commit(&self, mut writes: WriteSet, snapshot: Position, ticket: Ticket) -> Result<Position> {
         // The memory of one large transaction is enough.
-        let one_at_a_time = self.is_chained(&writes).then(|| lock(&self.large));
+        let one_at_a_time = self.is_chained(&writes).then(|| self.large.lock());
         let mut memory = writes.take_reservation();
         if one_at_a_time.is_some() {
             self.reserve_whole(&writes, &mut memory)?;

@@ -16,12 +16,21 @@ mod sync {
     #[cfg(loom)]
     pub use loom::sync::{Mutex, MutexGuard, atomic};
     #[cfg(not(loom))]
-    pub use std::sync::{Mutex, MutexGuard, atomic};
+    pub use parking_lot::{Mutex, MutexGuard};
+    #[cfg(not(loom))]
+    pub use std::sync::atomic;
+
+    pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        #[cfg(loom)]
+        return mutex.lock().expect("a panic ends the model");
+        #[cfg(not(loom))]
+        return mutex.lock();
+    }
 }
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Instant;
@@ -65,7 +74,7 @@ impl CommitWaiters {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.state)
     }
 
     pub fn published(&self) -> Position {

@@ -3,11 +3,12 @@
 //! While a follower lives, the log keeps what it has not read yet, whatever checkpoints do.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arbor_base::Position;
 use arbor_engine::Op;
 use arbor_log::Reader;
+use parking_lot::Mutex;
 
 use crate::chain::{Assembler, Part};
 use crate::commit::{CommitPath, log_error};
@@ -20,17 +21,13 @@ pub(crate) struct LogHolds {
 }
 
 impl LogHolds {
-    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Position>)> {
-        self.positions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the first position that is needed; beyond all positions without followers.
     pub fn oldest(&self) -> Position {
-        self.lock().1.values().min().copied().unwrap_or(Position(u64::MAX))
+        self.positions.lock().1.values().min().copied().unwrap_or(Position(u64::MAX))
     }
 
     fn add(&self) -> u64 {
-        let mut positions = self.lock();
+        let mut positions = self.positions.lock();
         let id = positions.0;
         positions.0 += 1;
         positions.1.insert(id, Position::ZERO);
@@ -60,7 +57,7 @@ impl Follower {
 
     pub(crate) fn begin_after(&mut self, position: Position) {
         self.reader = self.path.log().read(position.next());
-        self.holds.lock().1.insert(self.id, position.next());
+        self.holds.positions.lock().1.insert(self.id, position.next());
     }
 
     /// The last position that was read.
@@ -92,12 +89,12 @@ impl Follower {
 
     /// Releases what was read so far.
     pub fn release(&self) {
-        self.holds.lock().1.insert(self.id, self.reader.position());
+        self.holds.positions.lock().1.insert(self.id, self.reader.position());
     }
 }
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.holds.lock().1.remove(&self.id);
+        self.holds.positions.lock().1.remove(&self.id);
     }
 }

@@ -1,12 +1,13 @@
 //! The held states of the history window, and their release (see `past.rs`).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arbor_base::Position;
 use arbor_engine::Snapshot;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::ReadView;
 
@@ -45,7 +46,7 @@ pub(crate) struct State {
 impl Past {
     pub fn lock(&self) -> MutexGuard<'_, HeldStates> {
         // States are whole before they are pushed.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 }
 

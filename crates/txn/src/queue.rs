@@ -7,7 +7,9 @@
 //! I1: `led == false` implies that no request waits.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
 
 pub(crate) struct Queue<R, O> {
     state: Mutex<State<R, O>>,
@@ -36,22 +38,18 @@ enum Turn<O> {
     Done(O),
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<O> Slot<O> {
     fn set(&self, turn: Turn<O>) {
-        *lock(&self.turn) = turn;
+        *self.turn.lock() = turn;
         self.changed.notify_one();
     }
 
     /// Waits for the outcome, or for the lead (`None`).
     fn wait(&self) -> Option<O> {
-        let mut turn = lock(&self.turn);
+        let mut turn = self.turn.lock();
         loop {
             match std::mem::replace(&mut *turn, Turn::Waits) {
-                Turn::Waits => turn = self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner),
+                Turn::Waits => self.changed.wait(&mut turn),
                 Turn::Leads => return None,
                 Turn::Done(outcome) => return Some(outcome),
             }
@@ -67,7 +65,7 @@ impl<R, O> Queue<R, O> {
     /// Has the request processed, by this thread or by another leader. Requires: `process` returns one outcome per request, in
     /// order, and does not panic (a panic would break I1, and later committers would never return).
     pub fn submit(&self, request: R, bytes: usize, process: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if !state.led {
             state.led = true;
             drop(state);
@@ -87,7 +85,7 @@ impl<R, O> Queue<R, O> {
 
     /// Takes the front of the queue: the new leader itself and what fits into its group.
     fn take_group(&self) -> (Vec<R>, Vec<Arc<Slot<O>>>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let mut bytes = 0usize;
         let mut count = 0;
         for waiting in &state.waiting {
@@ -113,7 +111,7 @@ impl<R, O> Queue<R, O> {
         assert_eq!(outcomes.len(), followers.len() + 1, "a committer without an outcome would never return");
         let mut outcomes = outcomes.into_iter();
         let own = outcomes.next().expect("one outcome per request");
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         match state.waiting.front() {
             Some(next) => next.slot.set(Turn::Leads),
             None => state.led = false,
@@ -161,12 +159,12 @@ mod tests {
                 };
                 assert_eq!(queue.submit(0, 10, hold), 0);
             });
-            while !lock(&queue.state).led {
+            while !queue.state.lock().led {
                 std::thread::yield_now();
             }
             for n in 1..6 {
                 scope.spawn(move || assert_eq!(queue.submit(n, 10, process), n * 2));
-                while lock(&queue.state).waiting.len() < n as usize {
+                while queue.state.lock().waiting.len() < n as usize {
                     std::thread::yield_now();
                 }
             }
@@ -174,6 +172,6 @@ mod tests {
         });
         drop(groups);
         assert_eq!(seen.iter().collect::<Vec<_>>(), [vec![0], vec![1, 2], vec![3, 4], vec![5]]);
-        assert!(!lock(&queue.state).led);
+        assert!(!queue.state.lock().led);
     }
 }

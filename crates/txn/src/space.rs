@@ -16,10 +16,11 @@
 //! much again as the log).
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arbor_disk::{Disk, File, OpenMode};
+use parking_lot::Mutex;
 
 /// Name of the file in the data directory.
 pub const RESERVE_FILE: &str = "reserve";
@@ -136,7 +137,7 @@ impl Space {
 
     /// Returns true if anything was held.
     fn give_up(&self) -> bool {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         let emptied = self.file.as_ref().is_some_and(|file| file.set_len(0).is_ok());
         emptied && std::mem::take(&mut *held) > 0
     }
@@ -153,7 +154,7 @@ impl Space {
     /// Grows the reserve to `bytes`, as far as there is room. Returns true if it has any bytes.
     fn take(&self, bytes: u64) -> bool {
         let Some(file) = &self.file else { return false };
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         let spare = self.free_bytes().unwrap_or(0).saturating_sub(self.reserve_bytes / 2);
         let requested = bytes.min(*held + spare);
         if requested > *held {
@@ -164,11 +165,6 @@ impl Space {
             }
         }
         *held > 0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        // A number is whole at any time.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

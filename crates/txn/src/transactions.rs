@@ -1,12 +1,13 @@
 //! [`Transactions`]: entry point of this crate: snapshots, transactions, checkpoints, close.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::Engine;
 use arbor_log::Log;
+use parking_lot::Mutex;
 
 use crate::checkpoint::{CheckpointStats, Checkpoints};
 use crate::commit::CommitPath;
@@ -260,7 +261,7 @@ impl Transactions {
     /// Returns true if the thread was still running.
     fn stop_thread(&self) -> bool {
         self.checkpoints.stop();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         thread.map(JoinHandle::join).is_some()
     }
 }

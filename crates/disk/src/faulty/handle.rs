@@ -1,7 +1,9 @@
 //! Open files and locks of the faulty disk.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::state::{Call, State};
 use super::{Fault, io_error};
@@ -17,7 +19,7 @@ pub(super) struct FaultyFile {
 
 impl FaultyFile {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn require_writable(&self, operation: &'static str) -> Result<()> {

@@ -1,8 +1,10 @@
 //! The order in which things are thrown out: first in, first out, with a second chance for what was used.
 
 use std::collections::VecDeque;
+use std::sync::Weak;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Something that owns cells.
 pub trait Evictable: Send + Sync {
@@ -84,11 +86,7 @@ impl Queue {
     }
 
     fn shard(&self, at: usize) -> MutexGuard<'_, Shard> {
-        self.shards
-            .get(at % SHARDS)
-            .expect("a remainder is below its divisor")
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shards.get(at % SHARDS).expect("a remainder is below its divisor").lock()
     }
 
     #[cfg(test)]

@@ -178,6 +178,17 @@ fn the_barrier_and_the_sync_come_before_the_superblock() {
 }
 
 #[test]
+fn no_checkpoint_follows_one_that_panicked() {
+    let disk = FaultyDisk::new();
+    let opened = open_on(&disk).unwrap();
+    let checkpoints = &opened.recovered.checkpoints;
+    let panics = || checkpoints.run(|| panic!("as the test wants it"));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+    let error = checkpoints.run(|| Ok(None)).unwrap_err();
+    assert!(matches!(&error, Error::Poisoned { context } if context == "a checkpoint panicked"), "{error}");
+}
+
+#[test]
 fn a_superblock_in_doubt_keeps_both_states() {
     let disk = FaultyDisk::new();
     let opened = open_on(&disk).unwrap();

@@ -16,12 +16,13 @@
 //! Checkpoints exclude each other by one mutex, which is held over capturing as well, so positions never go back. It is the
 //! outermost lock.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use arbor_base::{Position, TreeId};
 use arbor_engine::Barrier;
+use parking_lot::{Mutex, MutexGuard};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::catalog::{self, CatalogTree};
@@ -99,32 +100,37 @@ impl Checkpoints {
     }
 
     pub fn set_barrier(&self, barrier: Barrier) {
-        *self.barrier.lock().unwrap_or_else(PoisonError::into_inner) = Some(barrier);
+        *self.barrier.lock() = Some(barrier);
     }
 
     /// Captures a state with `capture` and makes it durable. Returns its sequence number. A state that is durable already
     /// and unchanged (`capture` answers `None`) costs nothing.
     pub fn run(&self, capture: impl FnOnce() -> Result<Option<Captured>>) -> Result<Seq> {
         let mut state = self.lock()?;
+        // Stays after a panic: the file may be half written, which is what a crash leaves, but the held states are no longer
+        // known to be right.
+        state.poisoned = Some("a checkpoint panicked".to_owned());
+        let written = self.run_alone(&mut state, capture);
+        state.poisoned = match &written {
+            Err(Error::Poisoned { context }) => Some(context.clone()),
+            _ => None,
+        };
+        written
+    }
+
+    fn run_alone(&self, state: &mut State, capture: impl FnOnce() -> Result<Option<Captured>>) -> Result<Seq> {
         let Some(captured) = capture()? else { return Ok(self.durable()) };
         assert!(captured.applied >= self.durable(), "positions of checkpoints do not go back");
         captured.assert_complete();
         let begin = Instant::now();
-        let written = self.write(&mut state, captured);
+        let written = self.write(state, captured);
         self.io.counters.add(Counter::Checkpoints, u64::from(written.is_ok()));
         self.io.counters.add(Counter::CheckpointMs, begin.elapsed().as_millis() as u64);
-        if let Err(error) = &written {
-            state.note(error);
-        }
         written
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, State>> {
-        // A panic inside leaves the mutex poisoned: the file may be half written, which is what a crash leaves, but the
-        // held states are no longer known to be right.
-        let Ok(state) = self.state.lock() else {
-            return Err(Error::Poisoned { context: "a checkpoint panicked".to_owned() });
-        };
+        let state = self.state.lock();
         match &state.poisoned {
             Some(context) => Err(Error::Poisoned { context: context.clone() }),
             None => Ok(state),
@@ -154,20 +160,12 @@ impl Checkpoints {
     }
 
     fn ask_barrier(&self, position: Position) -> Result<()> {
-        let barrier = self.barrier.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let barrier = self.barrier.lock().clone();
         barrier.map_or(Ok(()), |barrier| barrier(position))
     }
 
     fn sync(&self, what: &str) -> Result<()> {
         self.io.file.sync().map_err(|error| Error::Poisoned { context: format!("sync of {what}: {error}") })
-    }
-}
-
-impl State {
-    fn note(&mut self, error: &Error) {
-        if let Error::Poisoned { context } = error {
-            self.poisoned.get_or_insert_with(|| context.clone());
-        }
     }
 }
 

@@ -13,9 +13,9 @@ mod aligned;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use arbor_disk::{Disk, File, OpenMode};
+use parking_lot::Mutex;
 
 use crate::space::UNIT;
 use crate::{Error, Result};
@@ -206,7 +206,7 @@ impl DataFile {
 
     fn write_behind(&self, offset: u64, bytes: u64) -> Result<()> {
         let due = {
-            let mut behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut behind = self.behind.lock();
             let fresh = behind.bytes == 0;
             behind.begin = if fresh { offset } else { behind.begin.min(offset) };
             behind.end = behind.end.max(offset + bytes);

@@ -136,7 +136,7 @@ impl File for Spy {
         self.inner.punch_hole(offset, len)
     }
     fn write_behind(&self, offset: u64, len: u64) -> arbor_disk::Result<()> {
-        self.behind.lock().unwrap().push((offset, len));
+        self.behind.lock().push((offset, len));
         Ok(())
     }
 }
@@ -151,7 +151,7 @@ fn writing_behind_starts_after_each_quarter_of_a_mebibyte() {
     for offset in [quarter, 7 * quarter, 0, 3 * quarter, 9 * quarter] {
         file.write(offset as u64, &vec![1; quarter]).unwrap();
     }
-    assert_eq!(*seen.lock().unwrap(), [(0, 8 * quarter as u64)]);
+    assert_eq!(*seen.lock(), [(0, 8 * quarter as u64)]);
     file.write(20 << 20, &vec![1; 1 << 20]).unwrap();
-    assert_eq!(seen.lock().unwrap().len(), 2);
+    assert_eq!(seen.lock().len(), 2);
 }

@@ -1,8 +1,10 @@
 //! Frozen generations that wait to be absorbed.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::Seq;
 use crate::generation::Generation;
@@ -46,11 +48,11 @@ impl Backlog {
 
     /// While this is held nothing is absorbed.
     pub fn turn(&self) -> Turn<'_> {
-        Turn { _guard: self.turn.lock().unwrap_or_else(PoisonError::into_inner), backlog: self }
+        Turn { _guard: self.turn.lock(), backlog: self }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Generation>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the parts of one memtable share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::filter::MemFilter;
 use crate::cache::Charge;
@@ -51,7 +52,7 @@ impl Generation {
     fn charge(&self) {
         if let Some(charge) = &self.charge {
             let bytes = self.bytes() + self.parts_bytes.load(Ordering::Relaxed) + self.filter.bytes();
-            charge.lock().unwrap_or_else(PoisonError::into_inner).resize(bytes);
+            charge.lock().resize(bytes);
         }
     }
 }

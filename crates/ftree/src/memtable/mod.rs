@@ -20,9 +20,10 @@ mod sync;
 mod tree_part;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arbor_base::TreeId;
+use parking_lot::{Mutex, MutexGuard};
 
 pub use self::cursor::{Cursor, MemCursor, OwnedMemCursor};
 use self::generation::Generation;
@@ -82,7 +83,7 @@ impl Memtable {
     }
 
     fn parts(&self) -> MutexGuard<'_, Parts> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.parts.lock()
     }
 }
 

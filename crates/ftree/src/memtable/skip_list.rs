@@ -21,7 +21,8 @@
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::arena::{Arena, Record, prefetch};
 use super::order::Order;
@@ -113,7 +114,7 @@ impl SkipList {
 
     /// Returns by how many bytes the list's memory grew.
     pub fn insert(&self, entry: &Entry<'_>) -> usize {
-        let mut guard = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.writer.lock();
         let writer = &mut *guard;
         let held_bytes = writer.arena.held_bytes();
         let slot = Slot { head: head_of(entry.key), record: Record::store(&mut writer.arena, entry) };

@@ -18,10 +18,11 @@ mod room;
 mod state;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arbor_disk::Disk;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Error, Result};
 use ranges::Range;
@@ -166,11 +167,11 @@ impl Space {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn growth(&self) -> MutexGuard<'_, ()> {
-        self.growth.lock().unwrap_or_else(PoisonError::into_inner)
+        self.growth.lock()
     }
 
     fn extent(self: &Arc<Self>, range: Range) -> Extent {

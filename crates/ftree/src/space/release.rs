@@ -1,6 +1,6 @@
 //! Giving free space back to the file system: holes are punched, the free tail is cut off.
 
-use std::sync::{Arc, PoisonError, TryLockError};
+use std::sync::Arc;
 
 use super::ranges::Range;
 use super::{Shared, Space, UNIT};
@@ -25,16 +25,12 @@ impl Space {
 
     /// Gives all free space back, after compaction or when someone asks for it. Waits for who else does so.
     pub fn give_back_all(&self, file: &DataFile) -> Result<()> {
-        let _releasing = self.shared.releasing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _releasing = self.shared.releasing.lock();
         self.release_alone(file, 0, UNIT)
     }
 
     pub(super) fn release(&self, file: &DataFile, keep: u64, tail_min: u64) -> Result<()> {
-        let _releasing = match self.shared.releasing.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(()),
-        };
+        let Some(_releasing) = self.shared.releasing.try_lock() else { return Ok(()) };
         self.release_alone(file, keep, tail_min)
     }
 

@@ -4,11 +4,12 @@
 //! the log. The zone is 64 MiB or 2 % of the file, but at most an eighth of what file and free space are together.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arbor_disk::Disk;
+use parking_lot::Mutex;
 
 const ZONE_MIN: u64 = 64 << 20;
 const ZONE_MAX: u64 = 4 << 30;
@@ -41,7 +42,7 @@ impl Room {
     /// What is left on the file system, less what was handed out since it was measured. A file system that does not say
     /// has room: its writes will tell.
     pub fn free_bytes(&self) -> u64 {
-        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut measured = self.measured.lock();
         if measured.at.is_none_or(|at| at.elapsed() >= FRESH) {
             measured.free_bytes = self.disk.free_bytes(&self.dir).unwrap_or(u64::MAX);
             measured.at = Some(Instant::now());
@@ -61,13 +62,13 @@ impl Room {
         if bytes == 0 {
             return;
         }
-        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut measured = self.measured.lock();
         measured.free_bytes = measured.free_bytes.saturating_sub(bytes);
     }
 
     /// Space was given back to the file system: the next look measures.
     pub fn forget(&self) {
-        self.measured.lock().unwrap_or_else(PoisonError::into_inner).at = None;
+        self.measured.lock().at = None;
     }
 
     pub fn dir(&self) -> &Path {

@@ -1,10 +1,11 @@
 //! What readers of one tree load.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arbor_base::TreeId;
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
 use super::node::Inner;
 use crate::cache::{Cache, Charge};
@@ -84,7 +85,7 @@ impl Tree {
     /// Publishes what `change` makes of the current version; `None` leaves it. Answers whether it was changed. What was
     /// replaced is dropped after the lock is free.
     pub fn install(&self, change: impl FnOnce(&TreeVersion) -> Option<TreeVersion>) -> bool {
-        let guard = self.install.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.install.lock();
         let current = self.version.load_full();
         let Some(next) = change(&current) else { return false };
         let root = next.root.clone();

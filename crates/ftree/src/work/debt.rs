@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 #[derive(Default)]
 pub struct Debt {
@@ -19,7 +20,7 @@ impl Debt {
 
     /// Says how much a tree owes now, and answers how much less that is than before.
     pub fn set(&self, serial: u64, bytes: u64) -> i64 {
-        let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trees = self.trees.lock();
         let before = if bytes == 0 { trees.remove(&serial) } else { trees.insert(serial, bytes) }.unwrap_or_default();
         let paid = before as i64 - bytes as i64;
         self.total.store(self.bytes().saturating_add_signed(-paid), Ordering::Relaxed);
@@ -28,7 +29,7 @@ impl Debt {
 
     /// The other trees are gone, or owe nothing.
     pub fn keep_only(&self, keeps: impl Fn(u64) -> bool) {
-        let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trees = self.trees.lock();
         trees.retain(|serial, _| keeps(*serial));
         self.total.store(trees.values().sum(), Ordering::Relaxed);
     }

@@ -6,8 +6,9 @@
 //! slowness(d) - 1)` has one fixed point, at three quarters, and goes there without swinging, within `D / 8 r` seconds, as long
 //! as one job is small beside `D`. Nothing is remembered but measured rates, so a delay never outlives its cause.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// No single sleep is longer.
 pub const SLEEP_MAX: Duration = Duration::from_millis(50);
@@ -51,22 +52,22 @@ impl Default for Rate {
 
 impl Rate {
     pub fn get(&self) -> f64 {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).average
+        self.state.lock().average
     }
 
     /// Work begins. Does nothing while it goes on.
     pub fn begin(&self, now: Instant) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).since.get_or_insert(now);
+        self.state.lock().since.get_or_insert(now);
     }
 
     /// So much was done meanwhile by other work.
     pub fn add(&self, bytes: i64) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).bytes += bytes;
+        self.state.lock().bytes += bytes;
     }
 
     /// So much was done. `more`: work goes on.
     pub fn done(&self, bytes: i64, now: Instant, more: bool) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.bytes += bytes;
         let Some(since) = state.since else { return };
         let took = now.saturating_duration_since(since);

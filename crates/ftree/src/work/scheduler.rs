@@ -1,8 +1,9 @@
 //! What is to be done in the background, most urgent first: absorbing a frozen memtable, then flushing, by weight.
 
 use std::collections::{BinaryHeap, HashSet};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 use crate::flush::Job;
 use crate::health::{Key, key_of};
@@ -63,13 +64,13 @@ impl Ord for Waiting {
 impl Scheduler {
     /// There is something to absorb.
     pub fn absorb(&self) {
-        self.lock().absorb = true;
+        self.queue.lock().absorb = true;
         self.wake.notify_one();
     }
 
     /// Queues a job unless one of its slots waits or is worked on already.
     pub fn add(&self, job: Job) {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         if !job.keys.iter().any(|key| queue.busy.contains(key)) {
             queue.busy.extend(job.keys.iter().cloned());
             queue.waiting_bytes += job.bytes;
@@ -84,7 +85,7 @@ impl Scheduler {
     /// Marks slots as worked on by someone who takes no tasks. False: one of them waits for a job or is worked on. Ends with
     /// [`Scheduler::flushed`].
     pub fn claim(&self, keys: &[Key]) -> bool {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         let is_free = !keys.iter().any(|key| queue.busy.contains(key));
         if is_free {
             queue.busy.extend(keys.iter().cloned());
@@ -94,32 +95,32 @@ impl Scheduler {
     }
 
     pub fn is_busy(&self, tree: &Tree, place: &Place) -> bool {
-        self.lock().busy.contains(&key_of(tree, place))
+        self.queue.lock().busy.contains(&key_of(tree, place))
     }
 
     pub fn is_busy_key(&self, key: &Key) -> bool {
-        self.lock().busy.contains(key)
+        self.queue.lock().busy.contains(key)
     }
 
     /// Bytes of the jobs that wait.
     pub fn waiting_bytes(&self) -> u64 {
-        self.lock().waiting_bytes
+        self.queue.lock().waiting_bytes
     }
 
     /// Nothing waits and nobody works.
     pub fn is_idle(&self) -> bool {
-        let queue = self.lock();
+        let queue = self.queue.lock();
         queue.jobs.is_empty() && !queue.absorb && !queue.absorbing && queue.running == 0
     }
 
     /// The next task; `None` when none waits.
     pub fn try_next(&self) -> Option<Task> {
-        self.lock().next()
+        self.queue.lock().next()
     }
 
     /// The next task, waited for. `None`: it is time to stop.
     pub fn next(&self) -> Option<Task> {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         loop {
             if queue.stop {
                 return None;
@@ -127,12 +128,12 @@ impl Scheduler {
             if let Some(task) = queue.next() {
                 return Some(task);
             }
-            queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            self.wake.wait(&mut queue);
         }
     }
 
     pub fn absorbed(&self, more: bool) {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         queue.absorbing = false;
         queue.absorb |= more;
         drop(queue);
@@ -142,7 +143,7 @@ impl Scheduler {
     }
 
     pub fn flushed(&self, job: &Job) {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         for key in &job.keys {
             queue.busy.remove(key);
         }
@@ -150,23 +151,19 @@ impl Scheduler {
     }
 
     pub fn stop(&self) {
-        self.lock().stop = true;
+        self.queue.lock().stop = true;
         self.wake.notify_all();
         self.stopped.notify_all();
     }
 
     /// Waits for `stop` at most this long. Answers whether it came.
     pub fn wait_for_stop(&self, at_most: Duration) -> bool {
-        let queue = self.lock();
+        let mut queue = self.queue.lock();
         if queue.stop {
             return true;
         }
-        let (queue, _) = self.stopped.wait_timeout(queue, at_most).unwrap_or_else(PoisonError::into_inner);
+        self.stopped.wait_for(&mut queue, at_most);
         queue.stop
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,7 @@
 //! A job says how much it may hold and waits until that fits beside the others. A job that runs alone always fits, and
 //! nobody who has a share waits for another one, so somebody always goes on.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Condvar, Mutex};
 
 #[derive(Default)]
 pub struct Shares {
@@ -23,19 +23,16 @@ impl Shares {
         // So that one that takes nothing counts as well.
         let bytes = bytes.max(1);
         let full = |taken: &mut u64| *taken > 0 && taken.saturating_add(bytes) > most;
-        let mut taken = self.freed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.taken.lock();
+        self.freed.wait_while(&mut taken, full);
         *taken += bytes;
         Share { shares: self, bytes }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Share<'_> {
     fn drop(&mut self) {
-        *self.shares.lock() -= self.bytes;
+        *self.shares.taken.lock() -= self.bytes;
         self.shares.freed.notify_all();
     }
 }
@@ -68,6 +65,6 @@ mod tests {
             }
         });
         assert!(most_seen.into_inner() <= 100);
-        assert_eq!(*shares.lock(), 0);
+        assert_eq!(*shares.taken.lock(), 0);
     }
 }

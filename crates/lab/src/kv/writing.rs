@@ -1,10 +1,10 @@
 //! The phases that write.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arbor_engine::Op;
+use parking_lot::Mutex;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
@@ -148,10 +148,6 @@ struct Combined<'e> {
     applied: AtomicU64,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Combined<'_> {
     fn new(open: &Open) -> Combined<'_> {
         Combined { open, waiting: Mutex::default(), writer: Mutex::new(()), applied: AtomicU64::new(0) }
@@ -159,15 +155,15 @@ impl Combined<'_> {
 
     fn put(&self, op: Op) -> Result<u64> {
         let number = {
-            let mut waiting = lock(&self.waiting);
+            let mut waiting = self.waiting.lock();
             waiting.0.push(op);
             waiting.1 += 1;
             waiting.1
         };
-        let _writer = lock(&self.writer);
+        let _writer = self.writer.lock();
         if self.applied.load(Ordering::Acquire) < number {
             let (ops, last) = {
-                let mut waiting = lock(&self.waiting);
+                let mut waiting = self.waiting.lock();
                 (std::mem::take(&mut waiting.0), waiting.1)
             };
             self.open.apply(ops)?;

@@ -1,7 +1,9 @@
 //! The lines of news of a run, kept for pages that open later.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 /// Above this many interval lines every second one of the older half is dropped: a run of days stays small.
 const INTERVALS_MAX: usize = 20_000;
@@ -30,7 +32,7 @@ pub struct Line {
 
 impl Hub {
     pub fn add(&self, text: String, is_interval: bool) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         lines.last += 1;
         let number = lines.last;
         lines.all.push(Line { number, text: text.into(), is_interval });
@@ -44,9 +46,8 @@ impl Hub {
 
     /// Returns the lines after `seen`, waiting up to `wait` for one; empty after that time. `None` when no more will come.
     pub fn after(&self, seen: u64, wait: Duration) -> Option<Vec<Line>> {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.grown.wait_timeout_while(lines, wait, |lines| lines.last <= seen && !lines.closed);
-        let (lines, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
+        self.grown.wait_while_for(&mut lines, |lines| lines.last <= seen && !lines.closed, wait);
         let from = lines.all.partition_point(|line| line.number <= seen);
         let lines_after = lines.all.get(from..).unwrap_or_default();
         (!lines_after.is_empty() || !lines.closed).then(|| lines_after.to_vec())
@@ -54,7 +55,7 @@ impl Hub {
 
     /// No more lines will come.
     pub fn close(&self) {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.lines.lock().closed = true;
         self.grown.notify_all();
     }
 }

@@ -1,7 +1,8 @@
 //! The load: collections made or found, the workload's own streams of batches, indexes that come after.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::{Context, Interrupt, Interval, Recorder};
 use crate::observe::{DiskUse, Observed, Sample, Usage, disk_use};
@@ -113,7 +114,7 @@ pub fn load(target: &dyn Target, workload: &dyn Workload, threads: usize, contex
         }
         threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| Error::Panicked))
     })?;
-    let mut failure = loader.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let mut failure = loader.failure.lock().take();
     for collection in workload.collections() {
         if failure.is_none() {
             failure = sizer.create_late_indexes(&collection).err();
@@ -209,7 +210,7 @@ impl Loader<'_> {
                 let outcome = session.execute(operation);
                 let service = begun.elapsed().as_nanos() as u64;
                 let answer = outcome.map_err(|failure| self.fail(failure)).ok()?;
-                let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut slot = self.slot.lock();
                 slot.recorder.record(operation.kind(), service, None);
                 slot.documents += answer.rows;
                 Some(answer)
@@ -218,15 +219,15 @@ impl Loader<'_> {
     }
 
     fn has_failed(&self) -> bool {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.failure.lock().is_some()
     }
 
     fn fail(&self, failure: Failure) {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+        self.failure.lock().get_or_insert(failure);
     }
 
     fn drain(&self) -> Slot {
-        std::mem::take(&mut *self.slot.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.slot.lock())
     }
 }
 

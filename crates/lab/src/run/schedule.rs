@@ -4,8 +4,9 @@
 //! when the server is slow, tokens are in the past and the time since then is part of the response time. So nothing
 //! hides that the rate was not held (coordinated omission).
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::workload::Random;
 
@@ -39,7 +40,7 @@ impl Schedule {
 
     /// Takes the next token.
     pub fn take(&self) -> Instant {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let due = state.start + Duration::from_secs_f64(state.next_s);
         let gap = match self.arrival {
             Arrival::Constant => self.gap_s,
@@ -51,7 +52,7 @@ impl Schedule {
 
     /// Tokens that are due at `now` and not taken: the length of the queue.
     pub fn backlog(&self, now: Instant) -> f64 {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         let elapsed = now.saturating_duration_since(state.start).as_secs_f64();
         ((elapsed - state.next_s) / self.gap_s).max(0.0)
     }

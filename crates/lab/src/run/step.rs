@@ -1,9 +1,10 @@
 //! One measured step: a number of clients, for a time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::{Resource, Signal, getrlimit};
 
 use super::script::{self, Done};
@@ -345,7 +346,7 @@ impl Collector<'_> {
     fn drain(&self) -> Recorder {
         let mut sum = Recorder::default();
         for slot in self.slots {
-            let mut recorder = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut recorder = slot.lock();
             sum.merge(&recorder);
             recorder.reset();
         }

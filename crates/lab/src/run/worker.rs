@@ -1,8 +1,9 @@
 //! One client thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{Interrupt, Recorder, Schedule};
 use crate::Result;
@@ -69,7 +70,7 @@ impl Worker<'_> {
     }
 
     fn recorder(&self) -> MutexGuard<'_, Recorder> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slot.lock()
     }
 
     /// Returns the outcome and the time of the reply. `due` for the operation that a unit begins with: its response time counts

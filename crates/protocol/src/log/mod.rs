@@ -15,10 +15,10 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use arbor_bson::{Doc, DocBuf, ValueRef, extjson};
+use parking_lot::{Mutex, MutexGuard};
 
 pub use time::{iso8601, now_ms};
 
@@ -181,7 +181,7 @@ impl Log {
     }
 
     fn sink(&self) -> MutexGuard<'_, Sink> {
-        self.sink.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sink.lock()
     }
 }
 

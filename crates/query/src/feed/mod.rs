@@ -24,12 +24,13 @@ mod subscribers;
 mod subscription;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use arbor_base::Position;
 use arbor_txn::{History, Transactions, View};
+use parking_lot::{Condvar, Mutex, RwLock};
 
 pub use arrival::{Arrival, damaged};
 pub use follow::{Follow, Next};
@@ -104,11 +105,11 @@ impl Feed {
     }
 
     pub fn set_deployment(&self, id: DeploymentId) {
-        *self.deployment.write().unwrap_or_else(PoisonError::into_inner) = id;
+        *self.deployment.write() = id;
     }
 
     pub fn deployment(&self) -> DeploymentId {
-        *self.deployment.read().unwrap_or_else(PoisonError::into_inner)
+        *self.deployment.read()
     }
 
     pub fn set_term(&self, term: i64) {
@@ -128,14 +129,14 @@ impl Feed {
 
     /// Ends the thread, and wakes all waiters.
     pub fn stop(&self) {
-        self.lock().stopped = true;
+        self.state.lock().stopped = true;
         self.begun.notify_all();
         self.wake_all();
     }
 
     /// Wakes all waiters: something happened that is not in the log (a cursor or an operation was killed).
     pub fn wake_all(&self) {
-        let waiters = self.lock().subscribers.all();
+        let waiters = self.state.lock().subscribers.all();
         waiters.iter().for_each(|waiter| waiter.interrupt());
     }
 
@@ -159,8 +160,8 @@ impl Feed {
     /// Subscribes to all records of interest from `from` on.
     fn subscribe(self: &Arc<Self>, interest: Interest, from: Position) -> Result<Subscription> {
         let waiter = Arc::new(Waiter::new(interest, from));
-        let end = if self.lock().active { None } else { Some(self.readable_end()?) };
-        let mut state = self.lock();
+        let end = if self.state.lock().active { None } else { Some(self.readable_end()?) };
+        let mut state = self.state.lock();
         match end {
             Some(end) => self.activate(&mut state, end),
             None if state.active => {}
@@ -172,7 +173,7 @@ impl Feed {
     }
 
     fn unsubscribe(&self, waiter: &Arc<Waiter>) {
-        self.lock().subscribers.remove(waiter);
+        self.state.lock().subscribers.remove(waiter);
     }
 
     /// The thread begins to read at `end`, unless it reads already.
@@ -192,9 +193,9 @@ impl Feed {
 
     /// Blocks until the feed is to read; returns the start position. None: it is stopped.
     fn wait_for_subscriber(&self) -> Option<Position> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while !state.stopped && !state.active {
-            state = self.begun.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.begun.wait(&mut state);
         }
         (!state.stopped).then_some(state.tail)
     }
@@ -222,7 +223,7 @@ impl Feed {
 
     /// Returns true if the thread has nothing to do any more.
     fn rest(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.subscribers.is_empty() {
             Feed::deactivate(&mut state);
         }
@@ -231,7 +232,7 @@ impl Feed {
 
     /// Gives up because the log cannot be read: the followers are to read it themselves, and get the error.
     fn give_up(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         Feed::deactivate(&mut state);
         let all = state.subscribers.all();
         all.iter().for_each(|waiter| waiter.mark(state.tail));
@@ -241,7 +242,7 @@ impl Feed {
 
     /// Returns true if the thread continues.
     fn publish(&self, arrival: Arrival) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.subscribers.is_empty() {
             Feed::deactivate(&mut state);
             return false;
@@ -262,7 +263,7 @@ impl Feed {
 
     /// Returns the next records of the follower at position `from`.
     fn take(&self, waiter: &Waiter, from: Position) -> Result<FeedBatch> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.active {
             self.activate(&mut state, self.readable_end()?);
             waiter.mark(from);
@@ -298,13 +299,8 @@ impl Feed {
 
     /// Returns true if everything from this position on is kept here.
     fn keeps(&self, position: Position) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.active && position >= state.kept_from
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // every change under the lock is whole before anything that may panic
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use arbor_base::Position;
+use parking_lot::Mutex;
 
 use super::{Arrival, Feed};
 
@@ -71,7 +72,7 @@ impl Waiter {
     }
 
     pub fn wake(&self) {
-        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let waker = self.waker.lock().take();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -127,7 +128,7 @@ impl Future for Woken {
         if self.at_once || self.waiter.is_ready() {
             return Poll::Ready(());
         }
-        *self.waiter.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
+        *self.waiter.waker.lock() = Some(context.waker().clone());
         // it may have come between the check and the registration
         if self.waiter.is_ready() { Poll::Ready(()) } else { Poll::Pending }
     }

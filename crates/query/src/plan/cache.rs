@@ -10,11 +10,11 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arbor_bson::{ArrayBuf, DocBuf, Value};
 use arbor_store::{Collection, Namespace};
 use arbor_txn::View;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::shape::ShapeHash;
 use crate::Result;
@@ -68,7 +68,7 @@ impl CollectionState {
 impl PlanCache {
     fn entries(&self) -> MutexGuard<'_, HashMap<(Namespace, ShapeHash), CachedPlan>> {
         // a map of hints is whole at any time
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 
     /// Returns the name of the plan that won last time, and the works that it took.

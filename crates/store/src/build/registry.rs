@@ -1,11 +1,12 @@
 //! The running index builds.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arbor_base::TreeId;
 use arbor_bson::DocBuf;
+use parking_lot::{Condvar, Mutex};
 use uuid::Uuid;
 
 use super::Build;
@@ -73,21 +74,17 @@ pub struct IndexBuildCounts {
     pub catching_up: u64,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Builds {
     pub fn register(&self, running: Running) -> Registered<'_> {
         let running = Arc::new(running);
         self.begun.fetch_add(1, Ordering::Relaxed);
-        lock(&self.running).push(running.clone());
+        self.running.lock().push(running.clone());
         Registered { builds: self, running }
     }
 
     /// Returns the running builds of a collection.
     pub fn of(&self, collection: &Collection) -> Vec<Arc<Running>> {
-        lock(&self.running).iter().filter(|build| build.collection == collection.uuid).cloned().collect()
+        self.running.lock().iter().filter(|build| build.collection == collection.uuid).cloned().collect()
     }
 
     /// Refuses changes that a running build would miss. Requires the collection's latch held exclusively, under which builds begin.
@@ -107,12 +104,12 @@ impl Builds {
 
     /// Errors: `Interrupted`.
     pub fn wait_for(&self, build: &Running, watch: &dyn Watch) -> Result<()> {
-        let mut running = lock(&self.running);
+        let mut running = self.running.lock();
         while running.iter().any(|own| own.uuid == build.uuid) {
             if watch.is_stopped() {
                 return Err(Error::Interrupted);
             }
-            running = self.ended.wait_timeout(running, CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            self.ended.wait_for(&mut running, CHECK_INTERVAL);
         }
         Ok(())
     }
@@ -126,16 +123,16 @@ impl Running {
     }
 
     pub fn break_off(&self, reason: &'static str) {
-        lock(&self.state).aborted.get_or_insert(reason);
+        self.state.lock().aborted.get_or_insert(reason);
     }
 
     pub fn is_aborted(&self) -> bool {
-        lock(&self.state).aborted.is_some()
+        self.state.lock().aborted.is_some()
     }
 
     /// The error of a build, which is another one when it was asked to end.
     pub fn aborted(&self, error: Error) -> Error {
-        match (lock(&self.state).aborted, error) {
+        match (self.state.lock().aborted, error) {
             (Some(reason), Error::Interrupted | Error::NamespaceNotFound(_)) => {
                 Error::IndexBuildAborted { build: self.uuid, reason }
             }
@@ -152,7 +149,7 @@ impl Registered<'_> {
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        lock(&self.builds.running).retain(|own| own.uuid != self.running.uuid);
+        self.builds.running.lock().retain(|own| own.uuid != self.running.uuid);
         self.builds.ended.notify_all();
     }
 }
@@ -173,7 +170,7 @@ impl Watch for Progress<'_> {
     }
 
     fn progress(&self, phase: Phase, done: u64, total: u64) {
-        lock(&self.running.state).phase = Some(phase);
+        self.running.state.lock().phase = Some(phase);
         self.watch.progress(phase, done, total);
     }
 }
@@ -192,7 +189,7 @@ impl Store {
     pub fn index_build_counts(&self) -> IndexBuildCounts {
         let builds = &self.builds;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let phases: Vec<Option<Phase>> = lock(&builds.running).iter().map(|own| lock(&own.state).phase).collect();
+        let phases: Vec<Option<Phase>> = builds.running.lock().iter().map(|own| own.state.lock().phase).collect();
         let of = |phase| phases.iter().filter(|own| **own == Some(phase)).count() as u64;
         IndexBuildCounts {
             begun: count(&builds.begun),

@@ -70,7 +70,7 @@ impl Store {
             order: capped::is_capped(options.as_doc()).then(|| txn.create_tree(new.options.clone())),
             tree: txn.create_tree(new.options),
             indexes: Vec::new(),
-            latch: Arc::default(),
+            latch: Default::default(),
             arrivals: Arc::default(),
             usage: Arc::default(),
         };

@@ -1,9 +1,10 @@
 //! The collections that are changing their engine.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::{Collection, Error, Result};
@@ -23,21 +24,17 @@ pub(crate) struct Registered<'s> {
 }
 
 impl Switches {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Arc<AtomicBool>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Errors: `ConflictingOperation` while the collection is being switched.
     pub fn register(&self, collection: &Collection) -> Result<Registered<'_>> {
         self.refuse(collection, "change the storage engine of")?;
         let dropped = Arc::new(AtomicBool::new(false));
-        self.lock().insert(collection.uuid, dropped.clone());
+        self.running.lock().insert(collection.uuid, dropped.clone());
         Ok(Registered { switches: self, uuid: collection.uuid, dropped })
     }
 
     /// Refuses changes that a running switch would miss. Requires the collection's latch held exclusively, under which switches begin.
     pub fn refuse(&self, collection: &Collection, what: &str) -> Result<()> {
-        if self.lock().contains_key(&collection.uuid) {
+        if self.running.lock().contains_key(&collection.uuid) {
             let name = &collection.namespace;
             let reason = format!("cannot {what} {name} while its storage engine is being changed");
             return Err(Error::ConflictingOperation(reason));
@@ -47,7 +44,7 @@ impl Switches {
 
     /// The collection is being dropped: its switch is to end.
     pub fn break_off(&self, collection: &Collection) {
-        if let Some(dropped) = self.lock().get(&collection.uuid) {
+        if let Some(dropped) = self.running.lock().get(&collection.uuid) {
             dropped.store(true, Ordering::Relaxed);
         }
     }
@@ -61,6 +58,6 @@ impl Registered<'_> {
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        self.switches.lock().remove(&self.uuid);
+        self.switches.running.lock().remove(&self.uuid);
     }
 }

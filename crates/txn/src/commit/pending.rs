@@ -1,11 +1,10 @@
 //! Batches that the log holds and the engine had no space for.
 
-use std::sync::TryLockError;
 use std::time::{Duration, Instant};
 
 use arbor_base::Position;
 
-use super::{CommitPath, lock};
+use super::CommitPath;
 use crate::group::Committed;
 use crate::{Error, Result};
 
@@ -21,7 +20,7 @@ impl CommitPath {
         self.apply(&committed.pending)?;
         committed.pending = Vec::new();
         self.publish(last);
-        let _guard = lock(&self.applied_lock);
+        let _guard = self.applied_lock.lock();
         self.applied.notify_all();
         Ok(())
     }
@@ -32,8 +31,7 @@ impl CommitPath {
             if self.check_open().is_err() || Instant::now() >= deadline {
                 return Err(Error::CommittedNotApplied { position });
             }
-            let guard = lock(&self.applied_lock);
-            drop(self.applied.wait_timeout(guard, APPLY_RETRY));
+            self.applied.wait_for(&mut self.applied_lock.lock(), APPLY_RETRY);
             self.retry_pending();
         }
         Ok(position)
@@ -41,11 +39,7 @@ impl CommitPath {
 
     /// Tries pending batches again unless a leader is at work, which does so itself.
     pub fn retry_pending(&self) {
-        let mut committed = match self.committed.try_lock() {
-            Ok(committed) => committed,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
+        let Some(mut committed) = self.committed.try_lock() else { return };
         if let Err(Error::OutOfSpace { .. }) = self.apply_pending(&mut committed)
             && self.space_exhausted()
         {

@@ -1,9 +1,10 @@
 //! A disk in memory of which images are taken while it is written.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arbor_disk::{Disk, FaultyDisk, File, Lock, OpenMode, Random, Result};
+use parking_lot::Mutex;
 
 /// What a power loss at some moment left.
 pub struct Image {
@@ -64,8 +65,8 @@ impl Camera {
         self.shoot_some(at, 1);
     }
 
-    fn roll(&self) -> std::sync::MutexGuard<'_, Roll> {
-        self.roll.lock().unwrap_or_else(PoisonError::into_inner)
+    fn roll(&self) -> parking_lot::MutexGuard<'_, Roll> {
+        self.roll.lock()
     }
 
     /// An image at one of `whole` such moments.

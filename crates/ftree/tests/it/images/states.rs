@@ -1,11 +1,10 @@
 //! Every state that the forest was in, so that a recovered one can be found among them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use arbor_base::{Position, TreeId};
 use arbor_engine::contract::rows_of;
 use arbor_engine::model::ModelEngine;
 use arbor_engine::{Engine, Result};
+use parking_lot::Mutex;
 
 const TREES: u64 = 6;
 
@@ -23,34 +22,30 @@ impl States {
         States { list: Mutex::new(vec![model.reopen()]) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<ModelEngine>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The state after one more change.
     pub fn push(&self, change: impl FnOnce(&ModelEngine) -> Result<()>) {
-        let mut list = self.lock();
+        let mut list = self.list.lock();
         let next = list.last().expect("there is the first state").reopen();
         change(&next).expect("the model does what the forest did");
         list.push(next);
     }
 
     pub fn newest(&self) -> usize {
-        self.lock().len() - 1
+        self.list.lock().len() - 1
     }
 
     #[allow(dead_code)]
     pub fn model(&self, number: usize) -> ModelEngine {
-        self.lock()[number].reopen()
+        self.list.lock()[number].reopen()
     }
 
     pub fn go_back_to(&self, number: usize) {
-        self.lock().truncate(number + 1);
+        self.list.lock().truncate(number + 1);
     }
 
     /// Which state from `floor` on an engine is in.
     pub fn find(&self, floor: usize, engine: &dyn Engine) -> usize {
-        let list = self.lock();
+        let list = self.list.lock();
         let (applied, found) = (engine.applied(), dump(engine));
         let same = |(_, state): &(usize, &ModelEngine)| state.applied() == applied && dump(*state) == found;
         match list.iter().enumerate().skip(floor).rev().find(same) {

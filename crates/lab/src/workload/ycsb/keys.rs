@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::settings::{Order, Plan};
 
@@ -53,7 +54,7 @@ impl KeyCounter {
 
     /// Marks the key as in the database or abandoned: in both cases later keys need not wait for it.
     pub fn acknowledge(&self, key: u64) {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock();
         pending.insert(key);
         let mut end = self.acknowledged.load(Ordering::Relaxed);
         while pending.remove(&end) {
