@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use arbor_base::TreeId;
-use arbor_disk::{Random, RealDisk};
+use arbor_base::{Random, TreeId};
+use arbor_disk::RealDisk;
 use arbor_engine::{Batch, Engine, Op, TreeOptions};
 use arbor_ftree::{Forest, Options};
 use tikv_jemallocator::Jemalloc;
@@ -76,7 +76,7 @@ const ROW_BYTES: u64 = 128;
 const BATCH: u64 = 100;
 
 fn key(number: u64) -> Vec<u8> {
-    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec()
+    arbor_base::scatter(number).to_be_bytes().to_vec()
 }
 
 fn put(tree: TreeId, number: u64, dice: &mut Random) -> Op {

@@ -1,16 +1,19 @@
-//! Foundations that every crate may use: identities that cross crate boundaries, counters, shares, the memory budget, assertions.
+//! Foundations that every crate may use: identities that cross crate boundaries, counters, shares, the memory budget, random
+//! numbers, assertions.
 
 mod durability;
 mod ids;
 mod intent;
 pub mod invariants;
 pub mod memory;
+mod random;
 mod sharded;
 mod shares;
 
 pub use durability::Durability;
 pub use ids::{Position, TreeId};
 pub use intent::Intent;
+pub use random::{Random, scatter};
 pub use sharded::{ShardedCounter, thread_number};
 pub use shares::{Shares, Stamp};
 

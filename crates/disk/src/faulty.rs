@@ -20,7 +20,8 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 pub use state::CallCounts;
 
-use crate::{Disk, Error, File, Lock, OpenMode, Random, Result};
+use crate::{Disk, Error, File, Lock, OpenMode, Result};
+use arbor_base::Random;
 use handle::{FaultyFile, FaultyLock};
 use state::{Call, State};
 

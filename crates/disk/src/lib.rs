@@ -13,13 +13,11 @@
 
 mod error;
 mod faulty;
-mod random;
 mod real;
 pub mod testkit;
 mod traits;
 
 pub use error::{Error, Result};
 pub use faulty::{CallCounts, Fault, FaultyDisk};
-pub use random::Random;
 pub use real::RealDisk;
 pub use traits::{Disk, File, Lock, OpenMode};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use arbor_base::TreeId;
-use arbor_engine::contract::{Rng, Scratch};
+use arbor_base::{Random, TreeId};
+use arbor_engine::contract::Scratch;
 use arbor_engine::{Batch, Engine, Op, TreeOptions};
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 
@@ -29,7 +29,7 @@ fn main() {
     gets(&engine, 2);
     scan(&engine);
     batches(&engine, "batches of 1000 puts, rising keys, puts", 2, |n| n);
-    batches(&engine, "batches of 1000 puts, random keys, puts", 3, |n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    batches(&engine, "batches of 1000 puts, random keys, puts", 3, arbor_base::scatter);
     print_size(&engine);
     singles(&engine);
     print_size(&engine);
@@ -62,10 +62,10 @@ fn gets(engine: &LmdbEngine, threads: u64) {
     std::thread::scope(|scope| {
         for thread in 0..threads {
             scope.spawn(move || {
-                let mut rng = Rng::new(thread);
+                let mut random = Random::new(thread);
                 for _ in 0..each {
                     let snapshot = engine.snapshot().expect("a snapshot");
-                    let value = snapshot.get(TreeId(1), &key(rng.below(ROWS))).expect("get answers");
+                    let value = snapshot.get(TreeId(1), &key(random.below(ROWS))).expect("get answers");
                     assert_eq!(value.map_or(0, |value| value.len()), VALUE_BYTES);
                 }
             });
@@ -73,10 +73,10 @@ fn gets(engine: &LmdbEngine, threads: u64) {
     });
     rate(&format!("snapshot and get, random cached keys, {threads} threads"), each * threads, begin.elapsed());
     let snapshot = engine.snapshot().expect("a snapshot");
-    let mut rng = Rng::new(9);
+    let mut random = Random::new(9);
     let begin = Instant::now();
     for _ in 0..each {
-        snapshot.get(TreeId(1), &key(rng.below(ROWS))).expect("get answers");
+        snapshot.get(TreeId(1), &key(random.below(ROWS))).expect("get answers");
     }
     rate("get in one snapshot", each, begin.elapsed());
 }
@@ -105,9 +105,9 @@ fn batches(engine: &LmdbEngine, what: &str, tree: u64, key_of: impl Fn(u64) -> u
 
 fn singles(engine: &LmdbEngine) {
     let begin = Instant::now();
-    let mut rng = Rng::new(4);
+    let mut random = Random::new(4);
     for n in 0..50_000u64 {
-        let key = key(rng.below(ROWS));
+        let key = key(random.below(ROWS));
         apply(engine, vec![Op::Put { tree: TreeId(1), key, value: vec![n as u8; VALUE_BYTES] }]);
     }
     rate("batches of one replaced row", 50_000, begin.elapsed());

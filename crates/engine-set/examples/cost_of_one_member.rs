@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arbor_base::{Position, TreeId};
-use arbor_disk::{Random, RealDisk};
+use arbor_base::{Position, Random, TreeId};
+use arbor_disk::RealDisk;
 use arbor_engine::{Batch, Engine, Op, TreeOptions};
 use arbor_engine_set::{EngineSet, Kind};
 use arbor_ftree::{Forest, Options};
@@ -20,7 +20,7 @@ const READS: u64 = 2_000;
 const GROUPS: u64 = 500;
 
 fn key(number: u64) -> [u8; 8] {
-    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+    arbor_base::scatter(number).to_be_bytes()
 }
 
 fn put(engine: &dyn Engine, number: u64) {

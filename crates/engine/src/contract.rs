@@ -9,14 +9,12 @@ mod adder;
 mod bench;
 mod cases;
 mod random;
-mod rng;
 
 use std::path::Path;
 
 pub use adder::Adder;
 pub use bench::{Bench, Scratch, assert_same, rows_of};
 pub use random::History;
-pub use rng::Rng;
 
 use crate::Engine;
 

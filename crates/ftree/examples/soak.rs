@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_base::TreeId;
-use arbor_disk::{Random, RealDisk};
+use arbor_base::{Random, TreeId};
+use arbor_disk::RealDisk;
 use arbor_engine::{Batch, Engine, Op, Snapshot, TreeOptions};
 use arbor_ftree::{Forest, Options, check};
 
@@ -31,7 +31,7 @@ fn options(memory_mb: u64) -> Options {
 }
 
 fn key(number: u64) -> Vec<u8> {
-    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec()
+    arbor_base::scatter(number).to_be_bytes().to_vec()
 }
 
 fn value(dice: &mut Random) -> Vec<u8> {

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arbor_base::TreeId;
-use arbor_disk::{Random, RealDisk};
+use arbor_base::{Random, TreeId};
+use arbor_disk::RealDisk;
 use arbor_engine::{Batch, Engine, Op, TreeOptions};
 use arbor_ftree::{Forest, Options};
 
@@ -26,7 +26,7 @@ fn figures(forest: &Forest) -> Figures {
 fn put(number: u64, dice: &mut Random) -> Op {
     let mut value = dice.bytes(60);
     value.resize(120, 0);
-    Op::Put { tree: TREE, key: number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec(), value }
+    Op::Put { tree: TREE, key: arbor_base::scatter(number).to_be_bytes().to_vec(), value }
 }
 
 /// User and system time of this process, all threads.

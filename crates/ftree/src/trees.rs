@@ -76,7 +76,7 @@ impl Trees {
     }
 
     fn shard(&self, id: TreeId) -> &ArcSwap<Shard> {
-        let hash = id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let hash = arbor_base::scatter(id.0) >> 32;
         self.shards.get((hash % SHARDS) as usize).expect("the remainder is less than the number of shards")
     }
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use arbor_base::TreeId;
-use arbor_disk::{Random, RealDisk};
+use arbor_base::{Random, TreeId};
+use arbor_disk::RealDisk;
 use arbor_engine::{Batch, Engine, Op, TreeOptions};
 use arbor_ftree::{Codec, Forest, Options, TreeSettings, check};
 
@@ -63,7 +63,7 @@ fn options(threads: usize) -> Options {
 }
 
 fn key(number: u64) -> Vec<u8> {
-    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec()
+    arbor_base::scatter(number).to_be_bytes().to_vec()
 }
 
 fn apply(forest: &Forest, ops: Vec<Op>) {

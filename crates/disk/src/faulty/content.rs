@@ -1,7 +1,7 @@
 //! The bytes of one file: what readers see, what is durable, and the changes between the two.
 
 use super::holes::Holes;
-use crate::Random;
+use arbor_base::Random;
 
 const SECTOR: usize = 512;
 

@@ -7,7 +7,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::state::{Call, State};
 use super::{Fault, io_error};
-use crate::{Error, File, Lock, Random, Result};
+use crate::{Error, File, Lock, Result};
+use arbor_base::Random;
 
 #[derive(Debug)]
 pub(super) struct FaultyFile {

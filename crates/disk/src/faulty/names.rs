@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Random, Result};
+use crate::{Error, Result};
+use arbor_base::Random;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use super::content::Content;
 use super::names::Names;
 use super::{Fault, io_error};
-use crate::{Error, OpenMode, Random, Result};
+use crate::{Error, OpenMode, Result};
+use arbor_base::Random;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_base::{Position, TreeId};
-use arbor_engine::contract::Rng;
+use arbor_base::{Position, Random, TreeId};
 use arbor_engine::{Batch, Engine, Error, Op, TreeOptions};
 use arbor_engine_rocksdb::{RocksEngine, RocksOptions};
 
@@ -31,7 +30,7 @@ fn apply(engine: &RocksEngine, ops: Vec<Op>) {
 }
 
 fn put(n: u64) -> Op {
-    Op::Put { tree: TREE, key: n.to_be_bytes().to_vec(), value: Rng::new(n).bytes(1000) }
+    Op::Put { tree: TREE, key: n.to_be_bytes().to_vec(), value: Random::new(n).bytes(1000) }
 }
 
 fn table_files(dir: &Path) -> Vec<PathBuf> {
@@ -126,7 +125,7 @@ fn the_space_of_dropped_trees_returns() {
     let scratch = tempfile::tempdir().unwrap();
     let engine = open(scratch.path()).unwrap();
     apply(&engine, vec![create()]);
-    engine.bulk_load(TREE, &mut (0..3000u64).map(|n| (n.to_be_bytes().to_vec(), Rng::new(n).bytes(1000)))).unwrap();
+    engine.bulk_load(TREE, &mut (0..3000u64).map(|n| (n.to_be_bytes().to_vec(), Random::new(n).bytes(1000)))).unwrap();
     engine.checkpoint().unwrap();
     let held = engine.snapshot().unwrap();
     apply(&engine, vec![Op::DropTree { tree: TREE }]);
@@ -208,7 +207,7 @@ fn large_rows_are_read_when_they_are_needed() {
     let (small, large) = (TREE, TreeId(2));
     apply(&engine, vec![create(), Op::CreateTree { tree: large, options: TreeOptions::default() }]);
     for n in 0..3u64 {
-        let value = Rng::new(n).bytes(LARGE);
+        let value = Random::new(n).bytes(LARGE);
         apply(&engine, vec![Op::Put { tree: large, key: n.to_be_bytes().to_vec(), value }]);
         if n == 0 {
             apply(&engine, (0..20).map(put).collect());

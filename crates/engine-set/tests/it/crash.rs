@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::Models;
-use arbor_base::TreeId;
-use arbor_disk::{FaultyDisk, Random};
+use arbor_base::{Random, TreeId};
+use arbor_disk::FaultyDisk;
 use arbor_engine::Engine;
 use arbor_engine::contract::Scratch;
 use arbor_engine_set::{EngineSet, Kind};

@@ -4,8 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use arbor_base::{Position, TreeId};
-use arbor_engine::contract::Rng;
+use arbor_base::{Position, Random, TreeId};
 use arbor_engine::{Batch, Engine, Op, Result, TreeOptions};
 use arbor_engine_wiredtiger::{WiredTigerEngine, WiredTigerOptions};
 
@@ -47,18 +46,18 @@ fn copy(from: &Path, to: &Path) -> Vec<String> {
 }
 
 /// Flips bits, zeroes a piece, cuts the file, fills it with another's bytes, or removes it.
-fn damage(rng: &mut Rng, dir: &Path, name: &str) -> String {
+fn damage(random: &mut Random, dir: &Path, name: &str) -> String {
     let path = dir.join(name);
     let mut bytes = fs::read(&path).unwrap();
     let length = bytes.len().max(1);
-    let (at, span) = (rng.below(length as u64) as usize, 1 + rng.below(600) as usize);
+    let (at, span) = (random.below(length as u64) as usize, 1 + random.below(600) as usize);
     let end = (at + span).min(bytes.len());
-    let kind = rng.below(5);
+    let kind = random.below(5);
     match kind {
-        0 if !bytes.is_empty() => bytes[at] ^= 1 << rng.below(8),
+        0 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
         1 => bytes[at.min(end)..end].fill(0),
         2 => bytes.truncate(at),
-        3 => bytes[at.min(end)..end].iter_mut().for_each(|byte| *byte = rng.number() as u8),
+        3 => bytes[at.min(end)..end].iter_mut().for_each(|byte| *byte = random.next_u64() as u8),
         _ => {
             fs::remove_file(&path).unwrap();
             return format!("{name} removed");
@@ -102,9 +101,9 @@ fn any_damage_is_answered_or_harmless() {
     for seed in 0..rounds {
         let scratch = tempfile::tempdir().unwrap();
         let names = copy(sound.path(), scratch.path());
-        let mut rng = Rng::new(seed);
-        let name = rng.pick(&names).clone();
-        let what = damage(&mut rng, scratch.path(), &name);
+        let mut random = Random::new(seed);
+        let name = random.pick(&names).clone();
+        let what = damage(&mut random, scratch.path(), &name);
         println!("seed {seed}: {what}");
         match use_it(scratch.path()) {
             Ok(()) => harmless += 1,

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_base::{Position, TreeId};
-use arbor_engine::contract::Rng;
+use arbor_base::{Position, Random, TreeId};
 use arbor_engine::{Batch, Engine, Error, Op, TreeOptions};
 use arbor_engine_wiredtiger::{WiredTigerEngine, WiredTigerOptions};
 
@@ -31,7 +30,7 @@ fn apply(engine: &WiredTigerEngine, ops: Vec<Op>) {
 }
 
 fn put_in(tree: u64, n: u64) -> Op {
-    Op::Put { tree: TreeId(tree), key: n.to_be_bytes().to_vec(), value: Rng::new(n).bytes(1000) }
+    Op::Put { tree: TreeId(tree), key: n.to_be_bytes().to_vec(), value: Random::new(n).bytes(1000) }
 }
 
 fn put(n: u64) -> Op {
@@ -156,7 +155,7 @@ fn the_space_of_dropped_trees_returns() {
     let dir = scratch.path();
     let engine = open(dir).unwrap();
     apply(&engine, vec![create(1)]);
-    engine.bulk_load(TREE, &mut (0..3000u64).map(|n| (n.to_be_bytes().to_vec(), Rng::new(n).bytes(1000)))).unwrap();
+    engine.bulk_load(TREE, &mut (0..3000u64).map(|n| (n.to_be_bytes().to_vec(), Random::new(n).bytes(1000)))).unwrap();
     engine.checkpoint().unwrap();
     let stats = engine.tree_stats(TREE).unwrap();
     assert!(stats.keys == 3000 && stats.disk_bytes > 3_000_000, "{stats:?}");
@@ -198,7 +197,9 @@ fn compaction_gives_space_back() {
     let scratch = tempfile::tempdir().unwrap();
     let engine = open(scratch.path()).unwrap();
     apply(&engine, vec![create(1)]);
-    engine.bulk_load(TREE, &mut (0..20_000u64).map(|n| (n.to_be_bytes().to_vec(), Rng::new(n).bytes(1000)))).unwrap();
+    engine
+        .bulk_load(TREE, &mut (0..20_000u64).map(|n| (n.to_be_bytes().to_vec(), Random::new(n).bytes(1000))))
+        .unwrap();
     engine.checkpoint().unwrap();
     let gone = (0..20_000u64).filter(|n| n / 100 % 4 != 0);
     apply(&engine, gone.map(|n| Op::Delete { tree: TREE, key: n.to_be_bytes().to_vec() }).collect());
@@ -252,7 +253,7 @@ fn a_group_larger_than_the_cache_applies() {
     let options = WiredTigerOptions { cache_bytes: 64 << 20, ..WiredTigerOptions::default() };
     let engine = WiredTigerEngine::open(scratch.path(), options).unwrap();
     apply(&engine, vec![create(1)]);
-    let value = Rng::new(1).bytes(1 << 20);
+    let value = Random::new(1).bytes(1 << 20);
     let put = |n: u64| Op::Put { tree: TREE, key: n.to_be_bytes().to_vec(), value: value.clone() };
     engine.apply(&[Batch { position: Position(2), ops: (0..100).map(put).collect() }]).unwrap();
     assert_eq!(engine.tree_stats(TREE).unwrap().keys, 100);
@@ -276,7 +277,7 @@ fn a_held_snapshot_does_not_end_writing() {
     for n in 0..16u64 {
         apply(
             &engine,
-            vec![Op::Put { tree: TREE, key: n.to_be_bytes().to_vec(), value: Rng::new(n).bytes(11_000_000) }],
+            vec![Op::Put { tree: TREE, key: n.to_be_bytes().to_vec(), value: Random::new(n).bytes(11_000_000) }],
         );
     }
     assert!(cache_bytes() > 32 << 20);

@@ -4,13 +4,13 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use arbor_base::TreeId;
+use arbor_base::{Random, TreeId};
 
+use super::Factory;
 use super::bench::{
     Bench, Rows, add, assert_same, assert_same_rows, batch, create, delete, delete_range, drop_tree, model, put,
     rows_of,
 };
-use super::{Factory, Rng};
 use crate::model::ModelEngine;
 use crate::{Batch, Cursor, Engine, Error, Op, Snapshot};
 
@@ -26,7 +26,7 @@ pub fn run(factory: &dyn Factory, seed: u64) {
         let crash = history.step(&*engine);
         if crash {
             history.drop_snapshots();
-            engine = bench.crash_with(engine, history.rng.number());
+            engine = bench.crash_with(engine, history.random.next_u64());
             history.recovered(&*engine);
         }
     }
@@ -35,7 +35,7 @@ pub fn run(factory: &dyn Factory, seed: u64) {
 
 /// The model beside the engine, and what both were given.
 pub struct History {
-    pub rng: Rng,
+    pub random: Random,
     pub model: ModelEngine,
     /// Batches behind the last checkpoint.
     since: Vec<Batch>,
@@ -50,13 +50,13 @@ impl History {
 
     /// A history whose values are no longer than this.
     pub fn with_values(seed: u64, value_bytes_max: u64) -> History {
-        let (rng, model) = (Rng::new(seed), model());
-        History { rng, model, since: Vec::new(), value_bytes_max, held: Vec::new() }
+        let (random, model) = (Random::new(seed), model());
+        History { random, model, since: Vec::new(), value_bytes_max, held: Vec::new() }
     }
 
     /// One random step. Answers whether a crash is to follow.
     pub fn step(&mut self, engine: &dyn Engine) -> bool {
-        match self.rng.below(100) {
+        match self.random.below(100) {
             0..60 => self.apply(engine),
             60..70 => self.checkpoint(engine),
             70..74 => return true,
@@ -73,10 +73,10 @@ impl History {
         let updates = engine.capabilities().update_messages;
         let mut position = self.model.applied().0;
         let mut group = Vec::new();
-        for _ in 0..1 + self.rng.below(4) {
+        for _ in 0..1 + self.random.below(4) {
             // Positions rise, not always by one: other engines apply the records between.
-            position += if self.rng.one_in(10) { 1 + self.rng.below(5) } else { 1 };
-            let ops = (0..self.rng.below(12)).map(|_| self.op(updates)).collect();
+            position += if self.random.one_in(10) { 1 + self.random.below(5) } else { 1 };
+            let ops = (0..self.random.below(12)).map(|_| self.op(updates)).collect();
             group.push(batch(position, ops));
         }
         let (left, right) = (self.model.apply(&group), engine.apply(&group));
@@ -88,14 +88,14 @@ impl History {
     }
 
     fn op(&mut self, updates: bool) -> Op {
-        let tree = self.rng.below(TREES);
+        let tree = self.random.below(TREES);
         // Most operations find their tree: a missing one fails the whole group.
         let exists = self.model.tree_stats(TreeId(tree)).is_ok();
-        match self.rng.below(100) {
+        match self.random.below(100) {
             0..5 => create(tree),
             5..7 => drop_tree(tree),
-            _ if !exists && !self.rng.one_in(40) => create(tree),
-            7..30 if updates => add(tree, self.key(), self.rng.below(5) as i64 - 2),
+            _ if !exists && !self.random.one_in(40) => create(tree),
+            7..30 if updates => add(tree, self.key(), self.random.below(5) as i64 - 2),
             7..60 => put(tree, self.key(), self.value()),
             60..90 => delete(tree, self.key()),
             90..98 => delete_range(tree, &self.key(), Some(&self.key())),
@@ -105,26 +105,26 @@ impl History {
 
     /// Few different keys, so that they meet; many around the lengths where engines cut keys.
     fn key(&mut self) -> Vec<u8> {
-        let mut key = match self.rng.below(10) {
+        let mut key = match self.random.below(10) {
             0..7 => Vec::new(),
-            7 => vec![b'k'; *self.rng.pick(&[254, 255, 256, 498, 499, 500, 501, 511, 512])],
-            8 => vec![b'k'; *self.rng.pick(&[998, 999, 1000, 1001, 1500, 2047])],
-            _ => vec![0; self.rng.below(600) as usize],
+            7 => vec![b'k'; *self.random.pick(&[254, 255, 256, 498, 499, 500, 501, 511, 512])],
+            8 => vec![b'k'; *self.random.pick(&[998, 999, 1000, 1001, 1500, 2047])],
+            _ => vec![0; self.random.below(600) as usize],
         };
-        for _ in 0..self.rng.below(4) {
-            key.push(*self.rng.pick(b"\0\x01ak\xff"));
+        for _ in 0..self.random.below(4) {
+            key.push(*self.random.pick(b"\0\x01ak\xff"));
         }
         key
     }
 
     fn value(&mut self) -> Vec<u8> {
-        let length = match self.rng.below(40) {
+        let length = match self.random.below(40) {
             0..10 => 8,
-            10..34 => self.rng.below(60),
-            34..39 => self.rng.below(5000),
-            _ => self.rng.below(100_000),
+            10..34 => self.random.below(60),
+            34..39 => self.random.below(5000),
+            _ => self.random.below(100_000),
         };
-        vec![self.rng.number() as u8; length.min(self.value_bytes_max) as usize]
+        vec![self.random.next_u64() as u8; length.min(self.value_bytes_max) as usize]
     }
 
     pub fn checkpoint(&mut self, engine: &dyn Engine) {
@@ -135,8 +135,8 @@ impl History {
     }
 
     pub fn bulk_load(&mut self, engine: &dyn Engine) {
-        let tree = TreeId(self.rng.below(TREES));
-        let mut rows: Rows = (0..self.rng.below(200)).map(|_| (self.key(), self.value())).collect();
+        let tree = TreeId(self.random.below(TREES));
+        let mut rows: Rows = (0..self.random.below(200)).map(|_| (self.key(), self.value())).collect();
         rows.sort();
         rows.dedup_by(|a, b| a.0 == b.0);
         let left = self.model.bulk_load(tree, &mut rows.iter().cloned());
@@ -148,8 +148,8 @@ impl History {
 
     /// Changes nothing that anyone sees, also when it is broken off. An engine may have no such thing.
     pub fn compact(&mut self, engine: &dyn Engine) {
-        let (tree, steps) = (TreeId(self.rng.below(TREES)), Cell::new(self.rng.below(30)));
-        let is_broken_off = self.rng.one_in(3);
+        let (tree, steps) = (TreeId(self.random.below(TREES)), Cell::new(self.random.below(30)));
+        let is_broken_off = self.random.one_in(3);
         let stop = || is_broken_off && steps.replace(steps.get().saturating_sub(1)) == 0;
         match engine.compact(tree, &stop) {
             Ok(_) | Err(Error::UnknownTree(_)) | Err(Error::Unsupported { .. }) => {}
@@ -160,7 +160,7 @@ impl History {
 
     fn hold(&mut self, engine: &dyn Engine) {
         if self.held.len() == HELD_MAX {
-            let (left, right) = self.held.swap_remove(self.rng.below(HELD_MAX as u64) as usize);
+            let (left, right) = self.held.swap_remove(self.random.below(HELD_MAX as u64) as usize);
             assert_eq!(left.position(), right.position());
             for tree in (0..TREES).map(TreeId) {
                 assert_same_rows(&*left, &*right, tree);
@@ -176,14 +176,14 @@ impl History {
 
     /// A cursor moves at random on both.
     fn walk(&mut self, engine: &dyn Engine) {
-        let tree = TreeId(self.rng.below(TREES));
+        let tree = TreeId(self.random.below(TREES));
         let (left, right) = (self.model.snapshot().expect("a snapshot"), engine.snapshot().expect("a snapshot"));
         let (Ok(mut left), Ok(mut right)) = (left.cursor(tree), right.cursor(tree)) else {
             assert_eq!(rows_of(&*left, tree).is_some(), rows_of(&*right, tree).is_some());
             return;
         };
         for _ in 0..30 {
-            let (choice, target) = (self.rng.below(8), self.key());
+            let (choice, target) = (self.random.below(8), self.key());
             let go = |cursor: &mut dyn Cursor| match choice {
                 0 => cursor.seek(&target),
                 1 => cursor.seek_before(&target),

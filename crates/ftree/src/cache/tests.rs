@@ -1,8 +1,7 @@
 use std::sync::atomic::AtomicUsize;
 
-use arbor_disk::Random;
-
 use super::*;
+use arbor_base::Random;
 
 /// Cells with values of a fixed size, like a table with its blocks.
 struct Owner {

@@ -11,7 +11,7 @@ fn disk() -> FaultyDisk {
 }
 
 fn bytes(seed: u64, len: usize) -> Vec<u8> {
-    arbor_disk::Random::new(seed).bytes(len)
+    arbor_base::Random::new(seed).bytes(len)
 }
 
 /// Writes and reads at odd places give the same with and without the page cache.

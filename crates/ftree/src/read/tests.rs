@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arbor_base::TreeId;
-use arbor_engine::contract::Rng;
+use arbor_base::{Random, TreeId};
 use arbor_engine::{Cursor, UpdateFunction};
 
 use super::{Reader, TreeCursor, estimate, get};
@@ -51,23 +50,23 @@ fn key(n: u64) -> Vec<u8> {
     }
 }
 
-fn history(rng: &mut Rng, changes: u64, ranges: bool) -> History {
+fn history(random: &mut Random, changes: u64, ranges: bool) -> History {
     let mut history = History::new();
     // Blocks do not ripen under updates.
-    let updates = rng.one_in(2);
+    let updates = random.one_in(2);
     for n in 1..=changes {
-        let (at, to) = (rng.below(KEYS), rng.below(KEYS));
-        let change = match rng.below(100) {
+        let (at, to) = (random.below(KEYS), random.below(KEYS));
+        let change = match random.below(100) {
             80..98 if !updates => Change::Entry(key(at), Kind::Put, format!("={n}").into_bytes()),
-            0..60 => Change::Entry(key(at), Kind::Put, vec![b'a' + (n % 26) as u8; rng.below(90) as usize]),
+            0..60 => Change::Entry(key(at), Kind::Put, vec![b'a' + (n % 26) as u8; random.below(90) as usize]),
             60..80 => Change::Entry(key(at), Kind::Delete, Vec::new()),
             80..98 => {
-                let update = if rng.one_in(6) { b"-".to_vec() } else { format!("+{n}").into_bytes() };
+                let update = if random.one_in(6) { b"-".to_vec() } else { format!("+{n}").into_bytes() };
                 Change::Entry(key(at), Kind::Update, update::chain_of(&update))
             }
             _ if !ranges => continue,
             98 => Change::Range(key(at), Some(key(at + to % 60))),
-            _ => Change::Range(key(at.min(to)), (!rng.one_in(4)).then(|| key(at.max(to)))),
+            _ => Change::Range(key(at.min(to)), (!random.one_in(4)).then(|| key(at.max(to)))),
         };
         history.push((Seq(n * 256), change));
     }
@@ -193,14 +192,14 @@ struct Shape {
 }
 
 impl Shape {
-    fn new(workshop: &Workshop, rng: &mut Rng, to: Seq) -> Shape {
-        let mut bounds: Vec<Vec<u8>> = (0..rng.below(8)).map(|_| key(rng.below(KEYS))).collect();
+    fn new(workshop: &Workshop, random: &mut Random, to: Seq) -> Shape {
+        let mut bounds: Vec<Vec<u8>> = (0..random.below(8)).map(|_| key(random.below(KEYS))).collect();
         bounds.push(Vec::new());
         bounds.sort();
         bounds.dedup();
         let high = |at: usize| bounds.get(at + 1).map(Vec::as_slice);
         let leaves = (0..bounds.len()).map(|at| workshop.leaf(to, &bounds[at], high(at)));
-        Shape { leaves: leaves.collect(), together: 1 + rng.below(4) as usize, bounds }
+        Shape { leaves: leaves.collect(), together: 1 + random.below(4) as usize, bounds }
     }
 
     fn high(&self, at: usize) -> Option<&[u8]> {
@@ -263,14 +262,14 @@ fn check_scans(reader: &Reader<'_>, tree: &Arc<Tree>, rows: &Rows) {
     assert!(!more, "backward at {:?}", reader.at);
 }
 
-fn check_walk(reader: &Reader<'_>, tree: &Arc<Tree>, rows: &Rows, rng: &mut Rng) {
+fn check_walk(reader: &Reader<'_>, tree: &Arc<Tree>, rows: &Rows, random: &mut Random) {
     let rows: Vec<_> = rows.iter().collect();
     let mut cursor = TreeCursor::new(*reader, tree.clone());
     let mut place: Option<usize> = None;
     for _ in 0..60 {
-        let target = if rng.one_in(20) { vec![b'z'] } else { key(rng.below(KEYS)) };
+        let target = if random.one_in(20) { vec![b'z'] } else { key(random.below(KEYS)) };
         let below = rows.partition_point(|(key, _)| **key < target);
-        let (moved, expected) = match rng.below(12) {
+        let (moved, expected) = match random.below(12) {
             0 => (cursor.seek(&target), Some(below)),
             1 => (cursor.seek_before(&target), below.checked_sub(1)),
             2 => (cursor.first(), Some(0)),
@@ -289,18 +288,18 @@ fn check_walk(reader: &Reader<'_>, tree: &Arc<Tree>, rows: &Rows, rng: &mut Rng)
 /// One history, several versions over the same leaves, readers at several numbers: all agree with the replay, again and
 /// again while blocks ripen.
 fn check_history(seed: u64) {
-    let mut rng = Rng::new(seed);
-    let ranges = !rng.one_in(3);
-    let workshop = Workshop::new(history(&mut rng, 1500, ranges));
+    let mut random = Random::new(seed);
+    let ranges = !random.one_in(3);
+    let workshop = Workshop::new(history(&mut random, 1500, ranges));
     let at = |n: u64| Seq(n * 256 + n % 3);
-    let mut held: Vec<Registered> = (0..rng.below(5)).map(|_| workshop.register(at(rng.below(1500)))).collect();
+    let mut held: Vec<Registered> = (0..random.below(5)).map(|_| workshop.register(at(random.below(1500)))).collect();
     workshop.visible.store(1500 * 256, Ordering::SeqCst);
-    let leaves = if rng.one_in(6) { 0 } else { rng.below(1000) };
-    let shape = Shape::new(&workshop, &mut rng, Seq(leaves * 256));
+    let leaves = if random.one_in(6) { 0 } else { random.below(1000) };
+    let shape = Shape::new(&workshop, &mut random, Seq(leaves * 256));
     let mut cuts = || {
-        let mut cuts = [0u64; 4].map(|_| leaves + rng.below(1501 - leaves));
+        let mut cuts = [0u64; 4].map(|_| leaves + random.below(1501 - leaves));
         cuts.sort();
-        if rng.one_in(2) {
+        if random.one_in(2) {
             // No memtables: pages are shown as the ripened blocks are.
             cuts[2..].fill(1500);
         }
@@ -314,7 +313,7 @@ fn check_history(seed: u64) {
                 let reader = workshop.reader(registered.seq());
                 let rows = replay(&workshop.history, reader.at);
                 check_gets(&reader, tree, &rows);
-                check_walk(&reader, tree, &rows, &mut rng);
+                check_walk(&reader, tree, &rows, &mut random);
                 check_scans(&reader, tree, &rows);
             }
         }
@@ -334,8 +333,8 @@ fn readers_see_what_a_replay_shows() {
 
 /// A tree whose rows stand in leaves, with one run above them.
 fn simple(changes: u64, run_from: u64) -> (Workshop, Arc<Tree>) {
-    let mut rng = Rng::new(5);
-    let workshop = Workshop::new(history(&mut rng, changes, false));
+    let mut random = Random::new(5);
+    let workshop = Workshop::new(history(&mut random, changes, false));
     workshop.visible.store(changes * 256, Ordering::SeqCst);
     let shape =
         Shape { bounds: vec![Vec::new()], leaves: vec![workshop.leaf(Seq(run_from * 256), &[], None)], together: 1 };
@@ -389,8 +388,8 @@ fn what_is_cut_off_is_on_the_next_page() {
 
 #[test]
 fn a_ripened_block_says_nothing_of_keys_that_its_slot_was_given_later() {
-    let mut rng = Rng::new(9);
-    let mut changes = history(&mut rng, 1200, false);
+    let mut random = Random::new(9);
+    let mut changes = history(&mut random, 1200, false);
     // Leaves have rows in the middle only; what comes later reaches everywhere.
     let (low, high) = (key(100), key(200));
     changes.retain(|(_, change)| !matches!(change, Change::Entry(_, Kind::Update, ..)));
@@ -416,7 +415,7 @@ fn a_ripened_block_says_nothing_of_keys_that_its_slot_was_given_later() {
     tree.version.store(Arc::new(wide.version(&workshop, cuts)));
     for _ in 0..3 {
         check_gets(&reader, &tree, &rows);
-        check_walk(&reader, &tree, &rows, &mut rng);
+        check_walk(&reader, &tree, &rows, &mut random);
         check_scans(&reader, &tree, &rows);
     }
 }

@@ -1,6 +1,7 @@
 use std::os::unix::fs::MetadataExt;
 
-use arbor_disk::{Fault, FaultyDisk, OpenMode, Random, RealDisk};
+use arbor_base::Random;
+use arbor_disk::{Fault, FaultyDisk, OpenMode, RealDisk};
 use proptest::prelude::*;
 
 use super::*;

@@ -37,7 +37,7 @@ fn options(disk: &FaultyDisk) -> Options {
 }
 
 fn account(number: u64) -> Vec<u8> {
-    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec()
+    arbor_base::scatter(number).to_be_bytes().to_vec()
 }
 
 fn create(tree: TreeId) -> Op {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arbor_base::TreeId;
-use arbor_disk::{FaultyDisk, Random};
+use arbor_base::{Random, TreeId};
+use arbor_disk::FaultyDisk;
 use arbor_engine::{Batch, Engine, Error, Op, TreeOptions};
 use arbor_ftree::tree::{Child, Inner, Slot};
 use arbor_ftree::{Codec, Forest, Options, TreeSettings, check};
@@ -33,7 +33,7 @@ fn options(disk: &FaultyDisk, threads: usize) -> Options {
 }
 
 fn key(number: u64) -> Vec<u8> {
-    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec()
+    arbor_base::scatter(number).to_be_bytes().to_vec()
 }
 
 fn apply(forest: &Forest, ops: Vec<Op>) {

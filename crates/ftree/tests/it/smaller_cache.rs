@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use arbor_base::TreeId;
-use arbor_disk::{Random, RealDisk};
+use arbor_base::{Random, TreeId};
+use arbor_disk::RealDisk;
 use arbor_engine::{Batch, Engine, Error, Op, TreeOptions};
 use arbor_ftree::{Forest, Options};
 
@@ -17,7 +17,7 @@ const SMALL: u64 = 16 << 20;
 const OVER_LIMIT: u64 = 2 << 20;
 
 fn key(number: u64) -> Vec<u8> {
-    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec()
+    arbor_base::scatter(number).to_be_bytes().to_vec()
 }
 
 fn put(forest: &Forest, dice: &mut Random, numbers: impl Iterator<Item = u64>) {

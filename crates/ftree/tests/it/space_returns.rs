@@ -4,8 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arbor_base::TreeId;
-use arbor_disk::{Random, RealDisk};
+use arbor_base::{Random, TreeId};
+use arbor_disk::RealDisk;
 use arbor_engine::contract::Scratch;
 use arbor_engine::{Batch, Engine, Op, TreeOptions};
 use arbor_ftree::{Forest, Options};

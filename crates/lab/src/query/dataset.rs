@@ -8,6 +8,7 @@
 //! | `tree` | 10,000, each with its parent | `parent` |
 //! | `extra` | 10,000, for deletes | `k` |
 
+use arbor_base::Random;
 use arbor_bson::{ArrayBuf, DocBuf, Value};
 use arbor_client::{Client, ClientError};
 
@@ -17,10 +18,7 @@ pub const EXTRA: u64 = 10_000;
 
 /// Spread over 64 bits, the same for the same number.
 fn mixed(n: u64) -> u64 {
-    let mut x = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
+    Random::new(n).next_u64()
 }
 
 /// A permutation of `0..documents`, when that is no multiple of the factor.

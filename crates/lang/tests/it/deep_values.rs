@@ -73,16 +73,16 @@ fn operand(random: &mut Random, depth: usize) -> Value {
         0 | 1 => Value::String("$a".to_owned()),
         2 => Value::String("$b".to_owned()),
         3 => Value::String("$$ROOT".to_owned()),
-        4 => Value::Document(building(random.pick(&[170, 198, 199, 200]))),
-        5 => Value::String(format!("${}", path(random.pick(&[150, 200, 201])))),
-        6 => Value::String(path(random.pick(&[150, 200, 201, 3000]))),
+        4 => Value::Document(building(*random.pick(&[170, 198, 199, 200]))),
+        5 => Value::String(format!("${}", path(*random.pick(&[150, 200, 201])))),
+        6 => Value::String(path(*random.pick(&[150, 200, 201, 3000]))),
         7 => Value::Document(DocBuf::new().with("$literal", &nested(150, random.below(2) == 0))),
         8 => Value::String("a".to_owned()),
         9 => Value::Int32(1),
         10 => scalar(random),
-        11 => nested(random.pick(&[150, 185]), random.below(2) == 0),
+        11 => nested(*random.pick(&[150, 185]), random.below(2) == 0),
         12 | 13 => {
-            let fields = (0..1 + random.below(4)).map(|_| (random.pick(&NAMES), operand(random, depth - 1)));
+            let fields = (0..1 + random.below(4)).map(|_| (*random.pick(&NAMES), operand(random, depth - 1)));
             let fields: Vec<_> = fields.collect();
             Value::Document(fields.iter().map(|(name, value)| (name, value)).collect())
         }
@@ -101,7 +101,7 @@ fn operands(random: &mut Random) -> Vec<Value> {
 #[test]
 fn expressions() {
     on_a_small_stack(|| {
-        let (mut random, documents) = (Random(SEED), documents());
+        let (mut random, documents) = (Random::new(SEED), documents());
         let context = Context::new(1_600_000_000_000);
         for name in operator_names() {
             for operand in operands(&mut random) {
@@ -194,9 +194,9 @@ fn run(stage: &Stage, doc: &DocBuf) -> Result<Vec<DocBuf>> {
 /// Specifications of a stage that parse more often than random ones.
 fn stage_spec(name: &str, random: &mut Random) -> Value {
     let operand = |random: &mut Random| operand(random, 1);
-    let long = path(random.pick(&[1, 150, 200, 201]));
+    let long = path(*random.pick(&[1, 150, 200, 201]));
     let accumulated = |random: &mut Random| {
-        let name = random.pick(accumulator::NAMES);
+        let name = *random.pick(accumulator::NAMES);
         DocBuf::new().with(name, &operand(random))
     };
     Value::Document(match name {
@@ -210,7 +210,10 @@ fn stage_spec(name: &str, random: &mut Random) -> Value {
         "$setWindowFields" => {
             let function = match random.below(2) {
                 0 => accumulated(random),
-                _ => DocBuf::new().with(random.pick(stage::WINDOW_FUNCTION_NAMES), &operand(random)),
+                _ => {
+                    let name = *random.pick(stage::WINDOW_FUNCTION_NAMES);
+                    DocBuf::new().with(name, &operand(random))
+                }
             };
             let output = DocBuf::new().with(&long, &function);
             let by = operand(random);
@@ -234,7 +237,7 @@ fn stage_spec(name: &str, random: &mut Random) -> Value {
         "$replaceRoot" => DocBuf::new().with("newRoot", &operand(random)),
         "$redact" => return Value::String("$$DESCEND".to_owned()),
         _ => match random.below(3) {
-            0 => DocBuf::new().with(&long, random.pick(&[0i32, 1])),
+            0 => DocBuf::new().with(&long, *random.pick(&[0i32, 1])),
             _ => DocBuf::new().with(&long, &operand(random)),
         },
     })
@@ -243,7 +246,7 @@ fn stage_spec(name: &str, random: &mut Random) -> Value {
 #[test]
 fn stages() {
     on_a_small_stack(|| {
-        let (mut random, documents) = (Random(SEED), documents());
+        let (mut random, documents) = (Random::new(SEED), documents());
         for name in stage::NAMES {
             for _ in 0..24 {
                 let stage = DocBuf::new().with(name, &stage_spec(name, &mut random));
@@ -266,7 +269,7 @@ fn stages() {
 #[test]
 fn update_operators() {
     on_a_small_stack(|| {
-        let (mut random, documents) = (Random(SEED), documents());
+        let (mut random, documents) = (Random::new(SEED), documents());
         let (each, everything) = (
             DocBuf::new().with("$each", &ArrayBuf::new()),
             Filter::parse(DocBuf::new().as_doc(), &Context::new(0)).unwrap(),
@@ -281,7 +284,7 @@ fn update_operators() {
                         3 => Value::Document(DocBuf::new().with("xor", 1i32)),
                         _ => operand(&mut random, 1),
                     };
-                    let prefix = random.pick(&["", "", "a.$[].", "a.$."]);
+                    let prefix = *random.pick(&["", "", "a.$[].", "a.$."]);
                     let operator = DocBuf::new().with(&format!("{prefix}{}", path(names)), &operand);
                     let parsed = Update::parse((&DocBuf::new().with(name, &operator)).into(), &[], &Context::new(0));
                     assert!(names <= DEPTH_MAX || parsed.is_err(), "{name}: {names} names");
@@ -320,7 +323,7 @@ fn an_upsert_takes_its_paths_from_the_filter() {
 #[test]
 fn filters_projections_and_sorts() {
     on_a_small_stack(|| {
-        let (mut random, documents) = (Random(SEED), documents());
+        let (mut random, documents) = (Random::new(SEED), documents());
         let everything = Filter::parse(DocBuf::new().as_doc(), &Context::new(0)).unwrap();
         for name in FILTER_OPERATORS {
             for names in [1, 150, DEPTH_MAX, DEPTH_MAX + 1, 100_000] {

@@ -59,11 +59,11 @@ const ACCUMULATORS: [&str; 19] = [
 #[test]
 fn expressions() {
     let operators: Vec<&str> = operator_names().collect();
-    let mut random = Random(SEED);
+    let mut random = Random::new(SEED);
     let context = Context::new(1_600_000_000_000);
     let mut answered = 0;
     for _ in 0..60_000 {
-        let name = random.pick(&operators);
+        let name = *random.pick(&operators);
         let spec = DocBuf::new().with(name, &value(&mut random, 3, &operators));
         let Ok(expression) = Expression::parse((&spec).into(), &context) else { continue };
         for _ in 0..2 {
@@ -77,7 +77,7 @@ fn expressions() {
 
 #[test]
 fn filters() {
-    let mut random = Random(SEED);
+    let mut random = Random::new(SEED);
     let mut matched = 0;
     for _ in 0..40_000 {
         let mut spec = document(&mut random, 4, &FILTER_OPERATORS);
@@ -95,14 +95,14 @@ fn filters() {
 
 #[test]
 fn projections_and_sorts() {
-    let mut random = Random(SEED);
+    let mut random = Random::new(SEED);
     let everything = Filter::parse(Doc::empty(), &Context::default()).unwrap();
     for _ in 0..20_000 {
         let spec = document(&mut random, 3, &["$slice", "$elemMatch", "$add", "$meta", "a.$"]);
-        let kind = random.pick(&[ProjectionKind::Find, ProjectionKind::Aggregate]);
+        let kind = *random.pick(&[ProjectionKind::Find, ProjectionKind::Aggregate]);
         let doc = document(&mut random, 3, &[]);
         if let Ok(projection) = Projection::parse(spec.as_doc(), kind, Some(&everything), &Context::default()) {
-            let position = random.pick(&[None, Some(0), Some(9)]);
+            let position = *random.pick(&[None, Some(0), Some(9)]);
             if let Ok(shown) = projection.apply(doc.as_doc(), position) {
                 Doc::parse(shown.as_bytes()).unwrap();
             }
@@ -115,9 +115,9 @@ fn projections_and_sorts() {
 
 #[test]
 fn pipelines() {
-    let mut random = Random(SEED);
+    let mut random = Random::new(SEED);
     for _ in 0..20_000 {
-        let name = random.pick(&STAGES);
+        let name = *random.pick(&STAGES);
         let stage = DocBuf::new().with(name, &value(&mut random, 3, &["$add", "$sum", "$first", "$eq", "$gt"]));
         let pipeline: ArrayBuf = [&stage].into_iter().collect();
         let Ok(stages) = Stage::parse_pipeline(pipeline.as_array(), &Context::default()) else { continue };
@@ -143,7 +143,7 @@ fn pipelines() {
 
 /// A pipeline that parses more often than a random one: the shapes are right, the values are not.
 fn shaped(random: &mut Random) -> DocBuf {
-    let field = |random: &mut Random| random.pick(&["$a", "$b", "$a.b", "$_id"]);
+    let field = |random: &mut Random| *random.pick(&["$a", "$b", "$a.b", "$_id"]);
     let doc = |pairs: &[(&str, &Value)]| pairs.iter().map(|(name, value)| (*name, value.as_ref())).collect::<DocBuf>();
     let edge = |random: &mut Random| match random.below(4) {
         0 => Value::String("unbounded".to_owned()),
@@ -153,14 +153,14 @@ fn shaped(random: &mut Random) -> DocBuf {
     let path: Value = Value::String(field(random).to_owned());
     let (one, other, third) = (scalar(random), scalar(random), scalar(random));
     let edges: ArrayBuf = [edge(random), edge(random)].iter().collect();
-    let (kind, unit) = (random.pick(&["documents", "range"]), random.pick(&["day", "month", "millisecond", "year"]));
+    let (kind, unit) = (*random.pick(&["documents", "range"]), *random.pick(&["day", "month", "millisecond", "year"]));
     let mut bounds = DocBuf::new().with(kind, &edges);
     if kind == "range" && random.below(2) == 0 {
         bounds.append("unit", unit);
     }
     match random.below(4) {
         0 => {
-            let granularity = Value::String(random.pick(&["R5", "E192", "1-2-5", "POWERSOF2"]).to_owned());
+            let granularity = Value::String(random.pick(&["R5", "E192", "1-2-5", "POWERSOF2"]).to_string());
             let spec = doc(&[("groupBy", &path), ("buckets", &Value::Int32(1 + random.below(4) as i32))]);
             let spec = if random.below(2) == 0 { spec.with("granularity", &granularity) } else { spec };
             DocBuf::new().with("$bucketAuto", &spec)
@@ -169,7 +169,7 @@ fn shaped(random: &mut Random) -> DocBuf {
             let ends: ArrayBuf = [&one, &other].into_iter().collect();
             let mut range = doc(&[("step", &third)]).with("bounds", &ends);
             if random.below(2) == 0 {
-                range = DocBuf::new().with("step", random.pick(&[1.0, 7.0, 0.25])).with("bounds", "full");
+                range = DocBuf::new().with("step", *random.pick(&[1.0, 7.0, 0.25])).with("bounds", "full");
             }
             if random.below(2) == 0 {
                 range.append("unit", unit);
@@ -177,7 +177,7 @@ fn shaped(random: &mut Random) -> DocBuf {
             DocBuf::new().with("$densify", &DocBuf::new().with("field", "a").with("range", &range))
         }
         2 => {
-            let method = DocBuf::new().with("method", random.pick(&["linear", "locf"]));
+            let method = DocBuf::new().with("method", *random.pick(&["linear", "locf"]));
             let output = DocBuf::new().with("b", &method).with("c", &DocBuf::new().with("value", &one));
             let spec = DocBuf::new().with("sortBy", &DocBuf::new().with("a", 1)).with("output", &output);
             DocBuf::new().with("$fill", &spec)
@@ -228,7 +228,7 @@ fn run_flow(stage: &dyn FlowStage, input: &[DocBuf]) -> Result<usize, arbor_lang
 
 #[test]
 fn flows() {
-    let mut random = Random(SEED);
+    let mut random = Random::new(SEED);
     let (mut parsed, mut given) = (0, 0);
     for _ in 0..20_000 {
         let stage = shaped(&mut random);
@@ -254,9 +254,9 @@ fn flows() {
 
 #[test]
 fn accumulators() {
-    let mut random = Random(SEED);
+    let mut random = Random::new(SEED);
     for _ in 0..20_000 {
-        let name = random.pick(&ACCUMULATORS);
+        let name = *random.pick(&ACCUMULATORS);
         let spec = DocBuf::new().with(name, &value(&mut random, 2, &[]));
         let Ok(accumulator) = Accumulator::parse("f", ValueRef::from(&spec), &Context::default()) else { continue };
         let mut state = accumulator.start();

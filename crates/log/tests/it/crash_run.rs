@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arbor_base::Position;
-use arbor_disk::{Fault, FaultyDisk, Random};
+use arbor_base::{Position, Random};
+use arbor_disk::{Fault, FaultyDisk};
 use arbor_log::{Error, Log, LogOptions};
 
 const DIR: &str = "/db/log";

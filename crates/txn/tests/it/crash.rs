@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arbor_base::TreeId;
-use arbor_disk::{Fault, FaultyDisk, Random};
+use arbor_base::{Random, TreeId};
+use arbor_disk::{Fault, FaultyDisk};
 use arbor_engine::Engine;
 use arbor_engine::model::ModelEngine;
 use arbor_log::{Log, LogOptions};

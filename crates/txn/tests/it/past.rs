@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::{Rig, rig, rows};
-use arbor_base::{Position, TreeId};
-use arbor_disk::{FaultyDisk, Random};
+use arbor_base::{Position, Random, TreeId};
+use arbor_disk::FaultyDisk;
 use arbor_engine::model::ModelEngine;
 use arbor_txn::testing::InMemory;
 use arbor_txn::{CounterId, Durability::Applied, Error, Options, Retention, TreeOptions, View};

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::support::{Rig, rig, rows};
-use arbor_base::Position;
-use arbor_disk::{Disk, Fault, FaultyDisk, Random};
+use arbor_base::{Position, Random};
+use arbor_disk::{Disk, Fault, FaultyDisk};
 use arbor_txn::testing::InMemory;
 use arbor_txn::{Durability::Applied, Options, ScratchDirectory, View};
 

@@ -7,8 +7,9 @@
 use std::fs;
 use std::path::Path;
 
+use arbor_base::Random;
 use arbor_engine::Engine;
-use arbor_engine::contract::{History, Rng, Scratch};
+use arbor_engine::contract::{History, Scratch};
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 
 const SECTOR_BYTES: usize = 512;
@@ -18,7 +19,7 @@ const VALUE_BYTES_MAX: u64 = 3000;
 /// Plays one history and checks images of it; answers how many.
 pub fn run(seed: u64, images_max: u64) -> u64 {
     let (scratch, image) = (Scratch::in_memory(), Scratch::in_memory());
-    let mut rng = Rng::new(!seed);
+    let mut random = Random::new(!seed);
     let mut history = History::with_values(seed, VALUE_BYTES_MAX);
     let mut engine = open(scratch.path());
     let checkpoint = || fs::read(scratch.path().join("checkpoint.meta")).unwrap();
@@ -26,15 +27,15 @@ pub fn run(seed: u64, images_max: u64) -> u64 {
     let mut images = 0;
     for _ in 0..STEPS {
         let before = checkpoint();
-        step(&mut history, &mut rng, &mut engine, scratch.path());
+        step(&mut history, &mut random, &mut engine, scratch.path());
         if checkpoint() != before {
             // The step ended with a checkpoint, which synced the file as it is.
             copies.clear();
         }
         copies.push(read(scratch.path()));
-        if rng.one_in(4) && images < images_max {
-            make_image(&mut rng, &copies, scratch.path(), image.path());
-            check(&history, &mut rng, image.path());
+        if random.one_in(4) && images < images_max {
+            make_image(&mut random, &copies, scratch.path(), image.path());
+            check(&history, &mut random, image.path());
             images += 1;
         }
     }
@@ -50,8 +51,8 @@ fn read(dir: &Path) -> Vec<u8> {
     fs::read(dir.join("data.mdb")).unwrap()
 }
 
-fn step(history: &mut History, rng: &mut Rng, engine: &mut LmdbEngine, dir: &Path) {
-    match rng.below(20) {
+fn step(history: &mut History, random: &mut Random, engine: &mut LmdbEngine, dir: &Path) {
+    match random.below(20) {
         0..15 => history.apply(&*engine),
         15 => engine.sweep().unwrap(),
         16 => history.bulk_load(&*engine),
@@ -70,35 +71,35 @@ fn reopen(engine: &mut LmdbEngine, dir: &Path) {
     *engine = open(dir);
 }
 
-fn make_image(rng: &mut Rng, copies: &[Vec<u8>], from: &Path, to: &Path) {
+fn make_image(random: &mut Random, copies: &[Vec<u8>], from: &Path, to: &Path) {
     for name in ["checkpoint.meta", "LOCK"] {
         fs::copy(from.join(name), to.join(name)).unwrap();
     }
     for name in ["lock.mdb", "checkpoint.new"] {
         // What is in these must not matter.
-        let garbage: Vec<u8> = (0..rng.below(9000)).map(|n| n as u8).collect();
+        let garbage: Vec<u8> = (0..random.below(9000)).map(|n| n as u8).collect();
         fs::write(to.join(name), garbage).unwrap();
     }
-    fs::write(to.join("data.mdb"), mix(rng, copies)).unwrap();
+    fs::write(to.join("data.mdb"), mix(random, copies)).unwrap();
 }
 
-fn mix(rng: &mut Rng, copies: &[Vec<u8>]) -> Vec<u8> {
+fn mix(random: &mut Random, copies: &[Vec<u8>]) -> Vec<u8> {
     let synced = copies[0].len();
     let longest = copies.iter().map(Vec::len).max().unwrap_or(synced);
-    let length = match rng.below(3) {
+    let length = match random.below(3) {
         0 => synced,
         1 => longest,
-        _ => synced + rng.below((longest - synced) as u64 + 1) as usize,
+        _ => synced + random.below((longest - synced) as u64 + 1) as usize,
     };
     let mut image = copies[0].clone();
     image.resize(length, 0);
     // Nearly nothing, half or nearly everything reached the device.
-    let odds = *rng.pick(&[1, 50, 99]);
+    let odds = *random.pick(&[1, 50, 99]);
     for (number, sector) in image.chunks_mut(SECTOR_BYTES).enumerate() {
-        let copy = rng.pick(copies);
+        let copy = random.pick(copies);
         let begin = (number * SECTOR_BYTES).min(copy.len());
         let end = (begin + sector.len()).min(copy.len());
-        if rng.below(100) < odds {
+        if random.below(100) < odds {
             sector[..end - begin].copy_from_slice(&copy[begin..end]);
         }
     }
@@ -106,11 +107,11 @@ fn mix(rng: &mut Rng, copies: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// The image opens at the checkpoint and carries on, over one more checkpoint and crash.
-fn check(history: &History, rng: &mut Rng, dir: &Path) {
+fn check(history: &History, random: &mut Random, dir: &Path) {
     let engine = open(dir);
     assert!(engine.durable() == engine.applied());
     let model = history.check_recovered(&engine);
-    let mut onward = History::with_values(rng.number(), VALUE_BYTES_MAX);
+    let mut onward = History::with_values(random.next_u64(), VALUE_BYTES_MAX);
     onward.model = model;
     onward.model.checkpoint().unwrap();
     for _ in 0..3 {

@@ -1,7 +1,7 @@
-use arbor_base::{Position, TreeId};
+use arbor_base::{Position, Random, TreeId};
 
+use crate::contract::Bench;
 use crate::contract::bench::{apply, assert_same, batch, create, delete, delete_range, get, model, put, rows_of};
-use crate::contract::{Bench, Rng};
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::model::ModelEngine;
 use crate::{Engine, Error, Op};
@@ -109,15 +109,15 @@ pub fn bounds(bench: &Bench<'_>) {
 
 pub fn counts_are_exact(bench: &Bench<'_>) {
     let (mut engine, model) = (bench.open(), model());
-    let mut rng = Rng::new(5);
+    let mut random = Random::new(5);
     for round in 0..20 {
         let mut ops = vec![create(1)];
         for _ in 0..50 {
-            let key = vec![b'k'; rng.below(40) as usize * 30];
-            ops.push(match rng.below(5) {
+            let key = vec![b'k'; random.below(40) as usize * 30];
+            ops.push(match random.below(5) {
                 0 | 1 => delete(1, key),
                 2 => delete_range(1, &key, Some(&[&key[..], b"z"].concat())),
-                _ => put(1, key, vec![b'v'; rng.below(5000) as usize]),
+                _ => put(1, key, vec![b'v'; random.below(5000) as usize]),
             });
         }
         apply_both(&model, &*engine, ops);

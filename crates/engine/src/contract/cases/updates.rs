@@ -1,9 +1,9 @@
-use arbor_base::{Position, TreeId};
+use arbor_base::{Position, Random, TreeId};
 
+use crate::contract::Bench;
 use crate::contract::bench::{
     add, apply, assert_same, batch, create, delete, delete_range, drop_tree, get, model, put,
 };
-use crate::contract::{Bench, Rng};
 use crate::{Engine, Error};
 
 /// The row as a number.
@@ -39,9 +39,9 @@ pub fn survive(bench: &Bench<'_>) {
     let model = model();
     apply(&*engine, vec![create(1)]);
     apply(&model, vec![create(1)]);
-    let mut rng = Rng::new(11);
+    let mut random = Random::new(11);
     for round in 0..30u64 {
-        let ops = (0..40).map(|_| add(1, format!("{:02}", rng.below(60)), rng.below(9) as i64 - 4)).collect();
+        let ops = (0..40).map(|_| add(1, format!("{:02}", random.below(60)), random.below(9) as i64 - 4)).collect();
         let group = [batch(round + 2, ops)];
         engine.apply(&group).unwrap();
         engine.apply(&group).unwrap();

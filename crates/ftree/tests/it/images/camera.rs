@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arbor_disk::{Disk, FaultyDisk, File, Lock, OpenMode, Random, Result};
+use arbor_base::Random;
+use arbor_disk::{Disk, FaultyDisk, File, Lock, OpenMode, Result};
 use parking_lot::Mutex;
 
 /// What a power loss at some moment left.

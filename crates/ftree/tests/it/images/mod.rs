@@ -11,8 +11,9 @@ pub mod states;
 use std::path::Path;
 use std::sync::Arc;
 
+use arbor_base::Random;
 use arbor_disk::{Disk, FaultyDisk};
-use arbor_engine::contract::{Adder, History, Rng};
+use arbor_engine::contract::{Adder, History};
 use arbor_engine::{Engine, model::ModelEngine};
 use arbor_ftree::{Codec, Forest, Options, TreeSettings, check};
 
@@ -29,14 +30,14 @@ fn dir() -> &'static Path {
 
 /// Plays one history and checks images of it; answers how many.
 pub fn run(seed: u64, images_max: u64) -> u64 {
-    let mut rng = Rng::new(!seed);
-    let mut run = Run::new(seed, &mut rng);
+    let mut random = Random::new(!seed);
+    let mut run = Run::new(seed, &mut random);
     let mut images = 0;
     for _ in 0..STEPS {
-        run.step(&mut rng);
+        run.step(&mut random);
         for image in run.camera.take_images() {
             if images < images_max {
-                run.check(&mut rng, image);
+                run.check(&mut random, image);
                 images += 1;
             }
         }
@@ -56,28 +57,28 @@ struct Run {
 }
 
 /// Small everything, so that much happens with few rows.
-fn options(rng: &mut Rng) -> Options {
+fn options(random: &mut Random) -> Options {
     let disk: Arc<dyn Disk> = Arc::new(FaultyDisk::new());
     let tree = TreeSettings {
-        codec: *rng.pick(&[Codec::None, Codec::Lz4, Codec::Zstd(1)]),
-        block_bytes: *rng.pick(&[256, 1024, 4096]),
-        leaf_bytes: *rng.pick(&[1024, 4096, 16_384]),
-        fanout: *rng.pick(&[2, 4, 16]),
-        buffer_percent: *rng.pick(&[5, 12, 20]),
-        leaf_filters: rng.one_in(2),
-        blob_bytes: *rng.pick(&[500, 2000, 100_000]),
-        run_bytes: *rng.pick(&[512, 4096]),
+        codec: *random.pick(&[Codec::None, Codec::Lz4, Codec::Zstd(1)]),
+        block_bytes: *random.pick(&[256, 1024, 4096]),
+        leaf_bytes: *random.pick(&[1024, 4096, 16_384]),
+        fanout: *random.pick(&[2, 4, 16]),
+        buffer_percent: *random.pick(&[5, 12, 20]),
+        leaf_filters: random.one_in(2),
+        blob_bytes: *random.pick(&[500, 2000, 100_000]),
+        run_bytes: *random.pick(&[512, 4096]),
     };
     Options {
-        memtable_bytes: *rng.pick(&[2_000, 8_000, 64_000]),
+        memtable_bytes: *random.pick(&[2_000, 8_000, 64_000]),
         // With threads a history is not the same twice; most go without.
-        threads: if rng.one_in(8) { 2 } else { 0 },
-        checkpoint_bytes: *rng.pick(&[5_000, 50_000, u64::MAX]),
+        threads: if random.one_in(8) { 2 } else { 0 },
+        checkpoint_bytes: *random.pick(&[5_000, 50_000, u64::MAX]),
         checkpoint_interval_ms: 10,
-        direct_io: rng.one_in(4),
+        direct_io: random.one_in(4),
         updates: Some(Arc::new(Adder)),
         tree,
-        ..Options::new(disk, *rng.pick(&[50_000, 4 << 20]))
+        ..Options::new(disk, *random.pick(&[50_000, 4 << 20]))
     }
 }
 
@@ -95,21 +96,21 @@ fn on_image(options: &Options, disk: &FaultyDisk) -> Options {
 }
 
 impl Run {
-    fn new(seed: u64, rng: &mut Rng) -> Run {
+    fn new(seed: u64, random: &mut Random) -> Run {
         let history = History::with_values(seed, VALUE_BYTES_MAX);
         let states = Arc::new(States::new(&history.model));
-        let camera = Camera::new(FaultyDisk::new(), rng.number());
-        let options = on_disk(&options(rng), camera.clone());
+        let camera = Camera::new(FaultyDisk::new(), random.next_u64());
+        let options = on_disk(&options(random), camera.clone());
         let forest = Some(Arc::new(open(&options)));
-        Run { history, options, camera, forest, states, fills: rng.one_in(2) }
+        Run { history, options, camera, forest, states, fills: random.one_in(2) }
     }
 
-    fn step(&mut self, rng: &mut Rng) {
+    fn step(&mut self, random: &mut Random) {
         let recorder = self.recorder();
-        if self.fills && rng.one_in(6) {
-            self.camera.disk().leave_free(*rng.pick(&[0, 5_000, 20_000, 100_000]));
+        if self.fills && random.one_in(6) {
+            self.camera.disk().leave_free(*random.pick(&[0, 5_000, 20_000, 100_000]));
         }
-        match rng.below(20) {
+        match random.below(20) {
             0..13 => self.history.apply(&recorder),
             13 => self.history.compact(&recorder),
             14..17 => self.history.checkpoint(&recorder),
@@ -117,10 +118,10 @@ impl Run {
             18 => self.give_back(),
             _ => {
                 drop(recorder);
-                self.crash(rng);
+                self.crash(random);
             }
         }
-        if rng.one_in(10) {
+        if random.one_in(10) {
             self.check_space();
         }
     }
@@ -140,14 +141,14 @@ impl Run {
     }
 
     /// The history goes on from what a crash leaves: garbage of before is in the file.
-    fn crash(&mut self, rng: &mut Rng) {
+    fn crash(&mut self, random: &mut Random) {
         self.forest = None;
-        let disk = self.camera.disk().crash(rng.number());
+        let disk = self.camera.disk().crash(random.next_u64());
         disk.set_capacity(None);
-        let camera = Camera::new(disk, rng.number());
+        let camera = Camera::new(disk, random.next_u64());
         let floor = self.camera.floor();
         for image in self.camera.take_images() {
-            self.check(rng, image);
+            self.check(random, image);
         }
         self.options = on_disk(&self.options, camera.clone());
         self.camera = camera;
@@ -177,7 +178,7 @@ impl Run {
         assert_eq!(here, there, "bytes in use, and found to be in use");
     }
 
-    fn check(&self, rng: &mut Rng, image: Image) {
+    fn check(&self, random: &mut Random, image: Image) {
         let note = Note(&image.at);
         image.disk.set_capacity(None);
         let options = on_image(&self.options, &image.disk);
@@ -188,16 +189,16 @@ impl Run {
         let forest = open(&options);
         assert_eq!(forest.durable(), forest.applied());
         let reached = self.states.find(image.floor, &forest);
-        if rng.one_in(4) {
-            go_on(rng, self.states.model(reached), &options, forest, &image.disk);
+        if random.one_in(4) {
+            go_on(random, self.states.model(reached), &options, forest, &image.disk);
         }
         std::mem::forget(note);
     }
 }
 
 /// The image carries on, over one more checkpoint and crash.
-fn go_on(rng: &mut Rng, model: ModelEngine, options: &Options, forest: Forest, disk: &FaultyDisk) {
-    let mut onward = History::with_values(rng.number(), VALUE_BYTES_MAX);
+fn go_on(random: &mut Random, model: ModelEngine, options: &Options, forest: Forest, disk: &FaultyDisk) {
+    let mut onward = History::with_values(random.next_u64(), VALUE_BYTES_MAX);
     onward.model = model;
     for _ in 0..3 {
         onward.apply(&forest);
@@ -205,7 +206,7 @@ fn go_on(rng: &mut Rng, model: ModelEngine, options: &Options, forest: Forest, d
     onward.checkpoint(&forest);
     onward.apply(&forest);
     drop(forest);
-    let forest = open(&on_disk(options, disk.crash(rng.number())));
+    let forest = open(&on_disk(options, disk.crash(random.next_u64())));
     onward.check_recovered(&forest);
 }
 

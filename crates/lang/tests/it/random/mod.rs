@@ -1,29 +1,9 @@
 //! Random values of every type, with the names and texts that operators ask for.
 
+pub use arbor_base::Random;
 use arbor_bson::{ArrayBuf, Decimal128, DocBuf, ObjectId, Timestamp, Value};
 
 pub const SEED: u64 = 0x5EED_0000_0000_0001;
-
-/// splitmix64
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
-}
 
 pub const NAMES: [&str; 24] = [
     "a",
@@ -119,36 +99,36 @@ pub fn scalar(random: &mut Random) -> Value {
     match random.below(26) {
         0 => Value::Null,
         1 => Value::Bool(random.below(2) == 0),
-        2 => Value::Int32(random.pick(&[0, 1, -1, 2, 5, i32::MAX, i32::MIN])),
-        3 => Value::Int64(random.pick(&[0, 1, -1, i64::MAX, i64::MIN, 1 << 53])),
-        4 => Value::Double(random.pick(&[0.0, -0.0, 1.5, -2.5, f64::NAN, f64::INFINITY, 1e300, 5e-324, 1e18])),
+        2 => Value::Int32(*random.pick(&[0, 1, -1, 2, 5, i32::MAX, i32::MIN])),
+        3 => Value::Int64(*random.pick(&[0, 1, -1, i64::MAX, i64::MIN, 1 << 53])),
+        4 => Value::Double(*random.pick(&[0.0, -0.0, 1.5, -2.5, f64::NAN, f64::INFINITY, 1e300, 5e-324, 1e18])),
         5 => Value::Decimal128(
             random.pick(&["0", "-1.5", "9E6111", "1E-6176", "NaN", "Infinity"]).parse::<Decimal128>().unwrap(),
         ),
-        6 => Value::DateTime(random.pick(&[0, -1, 1_600_000_000_000, i64::MAX, i64::MIN])),
+        6 => Value::DateTime(*random.pick(&[0, -1, 1_600_000_000_000, i64::MAX, i64::MIN])),
         7 => Value::ObjectId(ObjectId([0xFF; 12])),
         8 => Value::Timestamp(Timestamp { seconds: u32::MAX, increment: 1 }),
         9 => Value::Regex {
-            pattern: random.pick(&TEXTS).to_owned(),
-            options: random.pick(&["", "i", "z", "msx"]).to_owned(),
+            pattern: random.pick(&TEXTS).to_string(),
+            options: random.pick(&["", "i", "z", "msx"]).to_string(),
         },
-        10 => Value::Binary { subtype: 0, bytes: vec![0xFF; random.below(9)] },
+        10 => Value::Binary { subtype: 0, bytes: vec![0xFF; random.below(9) as usize] },
         11 => Value::Undefined,
         12 => Value::MinKey,
         13 => Value::MaxKey,
-        _ => Value::String(random.pick(&TEXTS).to_owned()),
+        _ => Value::String(random.pick(&TEXTS).to_string()),
     }
 }
 
 pub fn document(random: &mut Random, depth: usize, operators: &[&str]) -> DocBuf {
     let mut doc = DocBuf::new();
     if !operators.is_empty() && random.below(2) == 0 {
-        let name = random.pick(operators);
+        let name = *random.pick(operators);
         doc.append(name, &value(random, depth, operators));
         return doc;
     }
     for _ in 0..random.below(4) {
-        let name = random.pick(&NAMES);
+        let name = *random.pick(&NAMES);
         doc.append(name, &value(random, depth, operators));
     }
     doc
