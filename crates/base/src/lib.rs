@@ -1,7 +1,8 @@
 //! Foundations that every crate may use: identities that cross crate boundaries, counters, shares, the memory budget, random
-//! numbers, assertions.
+//! numbers, fields of bytes, assertions.
 
 mod durability;
+mod fields;
 mod ids;
 mod intent;
 pub mod invariants;
@@ -11,6 +12,7 @@ mod sharded;
 mod shares;
 
 pub use durability::Durability;
+pub use fields::{Fields, put_text};
 pub use ids::{Position, TreeId};
 pub use intent::Intent;
 pub use random::{Random, scatter};

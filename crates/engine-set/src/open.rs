@@ -16,7 +16,7 @@ use crate::gate::{Gate, MemberEngine, Members};
 use crate::kind::{self, Kind};
 use crate::roster::Roster;
 use crate::routes::{Index, Lost, Routes};
-use crate::set::{EngineSet, lock};
+use crate::set::EngineSet;
 
 impl EngineSet {
     /// Opens the members in sub-directories of `directory`: the home, the default, and whatever the roster lists.

@@ -36,6 +36,8 @@
 //! - L5: segments are removed from the oldest on, each removal durable before the next; a gap is damage.
 //! - L6: a segment is removed only when a later one holds a durable record, so positions are never given twice.
 
+use arbor_base::Fields;
+
 pub(crate) const MAGIC: [u8; 8] = *b"ARBORLOG";
 pub(crate) const VERSION: u32 = 1;
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 64;
@@ -81,9 +83,10 @@ impl SegmentHeader {
 
     pub fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> Result<SegmentHeader, HeaderFault> {
         let (covered, checksum) = bytes.split_last_chunk::<4>().ok_or(HeaderFault::Invalid("short header"))?;
-        let mut fields = Fields(covered);
-        let magic = fields.take::<8>();
-        let version = fields.u32();
+        let short = HeaderFault::Invalid("short header");
+        let mut fields = Fields::new(covered);
+        let magic = fields.array().ok_or(short)?;
+        let version = fields.u32().ok_or(short)?;
         if magic != MAGIC {
             return Err(HeaderFault::Invalid("not a log segment"));
         }
@@ -93,11 +96,15 @@ impl SegmentHeader {
         if crc32c::crc32c(covered) != u32::from_le_bytes(*checksum) {
             return Err(HeaderFault::Invalid("segment header checksum"));
         }
-        let header = SegmentHeader { salt: fields.u32(), sequence: fields.u64(), floor: fields.u64() };
+        let header = SegmentHeader::fields(&mut fields).ok_or(short)?;
         if header.floor >= POSITION_MAX {
             return Err(HeaderFault::Invalid("floor out of range"));
         }
         Ok(header)
+    }
+
+    fn fields(fields: &mut Fields<'_>) -> Option<SegmentHeader> {
+        Some(SegmentHeader { salt: fields.u32()?, sequence: fields.u64()?, floor: fields.u64()? })
     }
 }
 
@@ -154,9 +161,9 @@ impl RecordHeader {
         if crc32c::crc32c_append(salt, covered) != checksum {
             return None;
         }
-        let mut fields = Fields(covered);
-        let (payload_checksum, previous, packed) = (fields.u32(), fields.u32(), fields.u32());
-        let (position, lag) = (fields.u64(), fields.u32());
+        let mut fields = Fields::new(covered);
+        let (payload_checksum, previous, packed) = (fields.u32()?, fields.u32()?, fields.u32()?);
+        let (position, lag) = (fields.u64()?, fields.u32()?);
         let kind = match packed >> LENGTH_BITS {
             1 => Kind::Data,
             2 => Kind::Mark,
@@ -171,32 +178,9 @@ impl RecordHeader {
 
 /// Position in the bytes of a would-be record header, without any check: a cheap first look for the evidence search.
 pub(crate) fn position_unchecked(bytes: &[u8; RECORD_HEADER_BYTES]) -> u64 {
-    let mut fields = Fields(bytes);
-    fields.take::<16>();
-    fields.u64()
-}
-
-/// Takes numbers from the front of a byte string that is known to be long enough; zeros follow its end.
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> [u8; N] {
-        match self.0.split_first_chunk::<N>() {
-            Some((taken, rest)) => {
-                self.0 = rest;
-                *taken
-            }
-            None => [0; N],
-        }
-    }
-
-    fn u32(&mut self) -> u32 {
-        u32::from_le_bytes(self.take())
-    }
-
-    fn u64(&mut self) -> u64 {
-        u64::from_le_bytes(self.take())
-    }
+    let mut fields = Fields::new(bytes);
+    fields.bytes(16);
+    fields.u64().unwrap_or_default()
 }
 
 #[cfg(test)]

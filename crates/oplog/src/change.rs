@@ -9,10 +9,10 @@
 //!
 //! The document after an insert, a replacement or an update is the value that the note refers to in its record.
 
+use arbor_base::Fields;
 use arbor_bson::Doc;
 
-use crate::Malformed;
-use crate::bytes::{Bytes, Decoded};
+use crate::bytes::{Decoded, Malformed, end, take_doc};
 
 const INSERT: u8 = 1;
 const REPLACE: u8 = 2;
@@ -74,23 +74,23 @@ impl<'a> Change<'a> {
     }
 
     pub fn decode(bytes: &'a [u8]) -> Decoded<Change<'a>> {
-        let mut rest = Bytes(bytes);
-        let head = rest.byte()?;
+        let mut rest = Fields::new(bytes);
+        let head = rest.u8().ok_or(Malformed::SHORT)?;
         let statement = match head & HAS_STATEMENT {
             0 => None,
-            _ => Some(i32::from_le_bytes(rest.array()?)),
+            _ => Some(rest.i32().ok_or(Malformed::SHORT)?),
         };
-        let before = if head & HAS_BEFORE == 0 { None } else { Some(rest.doc()?) };
+        let before = if head & HAS_BEFORE == 0 { None } else { Some(take_doc(&mut rest)?) };
         let kind = match head & KIND {
             INSERT => Kind::Insert,
             REPLACE => Kind::Replace,
-            UPDATE => Kind::Update(rest.doc()?),
-            DELETE => Kind::Delete(rest.doc()?),
-            COMMAND => Kind::Command(rest.doc()?),
-            NOOP => Kind::Noop(rest.doc()?),
+            UPDATE => Kind::Update(take_doc(&mut rest)?),
+            DELETE => Kind::Delete(take_doc(&mut rest)?),
+            COMMAND => Kind::Command(take_doc(&mut rest)?),
+            NOOP => Kind::Noop(take_doc(&mut rest)?),
             _ => return Err(Malformed("unknown kind of change")),
         };
-        rest.end()?;
+        end(rest)?;
         Ok(Change { kind, statement, before })
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! `[flags: 1 if a UUID follows] [UUID, 16 bytes] [namespace, UTF-8]`
 
+use arbor_base::Fields;
 use uuid::Uuid;
 
-use crate::Malformed;
-use crate::bytes::{Bytes, Decoded};
+use crate::bytes::{Decoded, Malformed};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
@@ -24,13 +24,13 @@ impl<'a> Place<'a> {
     }
 
     pub fn decode(bytes: &'a [u8]) -> Decoded<Place<'a>> {
-        let mut rest = Bytes(bytes);
-        let uuid = match rest.byte()? {
+        let mut rest = Fields::new(bytes);
+        let uuid = match rest.u8().ok_or(Malformed::SHORT)? {
             0 => None,
-            1 => Some(Uuid::from_bytes(rest.array()?)),
+            1 => Some(Uuid::from_bytes(rest.array().ok_or(Malformed::SHORT)?)),
             _ => return Err(Malformed("unknown flags of a place")),
         };
-        let namespace = str::from_utf8(rest.0).map_err(|_| Malformed("a namespace is not UTF-8"))?;
+        let namespace = str::from_utf8(rest.rest()).map_err(|_| Malformed("a namespace is not UTF-8"))?;
         Ok(Place { namespace, uuid })
     }
 }

@@ -3,11 +3,11 @@
 //! Empty for a record without a session; else `[1 retryable write, 2 transaction] [session, 48 bytes] [transaction number,
 //! 8 bytes, little-endian]`.
 
+use arbor_base::Fields;
 use arbor_bson::SessionId;
 use uuid::Uuid;
 
-use crate::Malformed;
-use crate::bytes::{Bytes, Decoded};
+use crate::bytes::{Decoded, Malformed, end};
 
 const RETRYABLE: u8 = 1;
 const TRANSACTION: u8 = 2;
@@ -44,15 +44,18 @@ impl Statement {
         if bytes.is_empty() {
             return Ok(None);
         }
-        let mut rest = Bytes(bytes);
-        let retry = match rest.byte()? {
+        let mut rest = Fields::new(bytes);
+        let retry = match rest.u8().ok_or(Malformed::SHORT)? {
             RETRYABLE => Retry::Statements,
             TRANSACTION => Retry::Transaction,
             _ => return Err(Malformed("unknown kind of statement")),
         };
-        let session = SessionId { id: Uuid::from_bytes(rest.array()?), user: rest.array()? };
-        let number = i64::from_le_bytes(rest.array()?);
-        rest.end()?;
+        let session = SessionId {
+            id: Uuid::from_bytes(rest.array().ok_or(Malformed::SHORT)?),
+            user: rest.array().ok_or(Malformed::SHORT)?,
+        };
+        let number = rest.i64().ok_or(Malformed::SHORT)?;
+        end(rest)?;
         Ok(Some(Statement { session, number, retry }))
     }
 }

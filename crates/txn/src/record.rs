@@ -28,7 +28,7 @@
 //! = more), at most 10 bytes. The log checks the bytes; decoding is checked nevertheless and never panics. A record that is
 //! too long for the log is split, see `chain.rs`.
 
-use arbor_base::TreeId;
+use arbor_base::{Fields, TreeId};
 use arbor_engine::{Op, TreeOptions};
 
 use crate::Stamp;
@@ -160,9 +160,18 @@ pub(crate) fn push_op(out: &mut Vec<u8>, op: &Op) {
 /// A decoded value, or the reason why the bytes are corrupt.
 pub type Decoded<T> = Result<T, &'static str>;
 
-pub(crate) struct Reader<'a>(pub &'a [u8]);
+pub(crate) struct Reader<'a>(Fields<'a>);
 
 impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader(Fields::new(bytes))
+    }
+
+    /// Returns what was not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.0.rest()
+    }
+
     /// Fields before the places.
     pub fn head(&mut self) -> Decoded<(Stamp, &'a [u8])> {
         if self.byte()? != VERSION {
@@ -172,9 +181,7 @@ impl<'a> Reader<'a> {
     }
 
     fn byte(&mut self) -> Decoded<u8> {
-        let (first, rest) = self.0.split_first().ok_or("the record ends inside an operation")?;
-        self.0 = rest;
-        Ok(*first)
+        self.0.u8().ok_or("the record ends inside an operation")
     }
 
     pub fn varint(&mut self) -> Decoded<u64> {
@@ -195,16 +202,12 @@ impl<'a> Reader<'a> {
 
     fn bytes(&mut self) -> Decoded<&'a [u8]> {
         let len = usize::try_from(self.varint()?).map_err(|_| "a length exceeds the address space")?;
-        let (head, rest) = self.0.split_at_checked(len).ok_or("a length exceeds the record")?;
-        self.0 = rest;
-        Ok(head)
+        self.0.bytes(len).ok_or("a length exceeds the record")
     }
 
     fn stamp(&mut self) -> Decoded<Stamp> {
-        let (time, rest) = self.0.split_first_chunk().ok_or("the record ends inside its stamp")?;
-        let (wall, rest) = rest.split_first_chunk().ok_or("the record ends inside its stamp")?;
-        self.0 = rest;
-        Ok(Stamp { time: u64::from_le_bytes(*time), wall: i64::from_le_bytes(*wall) })
+        let cut = "the record ends inside its stamp";
+        Ok(Stamp { time: self.0.u64().ok_or(cut)?, wall: self.0.i64().ok_or(cut)? })
     }
 
     fn places(&mut self) -> Decoded<Vec<Place>> {
@@ -295,7 +298,7 @@ impl Record {
     }
 
     pub fn decode(bytes: &[u8]) -> Decoded<Record> {
-        let mut reader = Reader(bytes);
+        let mut reader = Reader::new(bytes);
         let (stamp, logical) = reader.head()?;
         let mut record = Record {
             stamp,
@@ -304,7 +307,7 @@ impl Record {
             notes: reader.notes()?,
             ops: Vec::new(),
         };
-        while !reader.0.is_empty() {
+        while !reader.rest().is_empty() {
             record.ops.push(reader.op()?);
         }
         let is_put = |op: usize| matches!(record.ops.get(op), Some(Op::Put { .. }));
@@ -339,7 +342,7 @@ impl Record {
 
 /// The stamp of a record, and the time of its last note.
 pub(crate) fn times_of(bytes: &[u8]) -> Decoded<(Stamp, u64)> {
-    let mut reader = Reader(bytes);
+    let mut reader = Reader::new(bytes);
     let (stamp, _) = reader.head()?;
     for _ in 0..reader.varint()? {
         reader.varint()?;

@@ -30,14 +30,14 @@ impl RecordStream {
         let mut ops = Vec::new();
         let mut used = 0;
         while used < self.rest.len() || !matches!(self.next, Next::Ops) {
-            let mut reader = Reader(&self.rest[used..]);
+            let mut reader = Reader::new(self.rest.get(used..).unwrap_or_default());
             match step(&mut self.next, &mut reader) {
                 Ok(op) => ops.extend(op),
                 Err(reason) if is_last => return Err(reason),
                 // More of it is in the next piece; if it is damaged, the last one says so.
                 Err(_) => break,
             }
-            used = self.rest.len() - reader.0.len();
+            used = self.rest.len() - reader.rest().len();
         }
         self.rest.drain(..used);
         Ok(ops)

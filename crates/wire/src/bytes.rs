@@ -1,5 +1,6 @@
-//! Taking fields off the front of a byte slice, and the documents inside it.
+//! Texts and documents at the front of what is left of a message.
 
+use arbor_base::Fields;
 use arbor_bson::{Doc, INTERNAL_SIZE_MAX, Limits};
 
 /// Reason why a document could not be read; the caller chooses the reply.
@@ -11,60 +12,21 @@ pub(crate) enum DocumentFault {
     Invalid(arbor_bson::Error),
 }
 
-#[derive(Clone, Copy)]
-pub(crate) struct Bytes<'a>(pub &'a [u8]);
+/// Takes the text before a zero byte off the front.
+pub(crate) fn take_text<'a>(fields: &mut Fields<'a>) -> Option<&'a str> {
+    std::str::from_utf8(fields.c_text()?).ok()
+}
 
-impl<'a> Bytes<'a> {
-    pub fn is_empty(self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub fn take(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (head, tail) = self.0.split_at_checked(n)?;
-        self.0 = tail;
-        Some(head)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (head, tail) = self.0.split_first_chunk::<N>()?;
-        self.0 = tail;
-        Some(*head)
-    }
-
-    pub fn u8(&mut self) -> Option<u8> {
-        self.array().map(|[byte]| byte)
-    }
-
-    pub fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub fn i32(&mut self) -> Option<i32> {
-        self.array().map(i32::from_le_bytes)
-    }
-
-    pub fn i64(&mut self) -> Option<i64> {
-        self.array().map(i64::from_le_bytes)
-    }
-
-    pub fn cstr(&mut self) -> Option<&'a str> {
-        let end = self.0.iter().position(|byte| *byte == 0)?;
-        let text = self.take(end)?;
-        self.take(1)?;
-        std::str::from_utf8(text).ok()
-    }
-
-    /// The validated document at the front.
-    pub fn document(&mut self) -> Result<Doc<'a>, DocumentFault> {
-        let announced = self.0.first_chunk::<4>().map_or(-1, |length| i64::from(i32::from_le_bytes(*length)));
-        let length = usize::try_from(announced).ok().filter(|length| *length >= 5);
-        let bytes = match length {
-            Some(length) if length > INTERNAL_SIZE_MAX => return Err(DocumentFault::TooLarge(announced)),
-            Some(length) => self.take(length).ok_or(DocumentFault::Length(announced))?,
-            None => return Err(DocumentFault::Length(announced)),
-        };
-        arbor_bson::validate(bytes, Limits::INPUT).map_err(DocumentFault::Invalid)
-    }
+/// Takes the validated document at the front.
+pub(crate) fn take_document<'a>(fields: &mut Fields<'a>) -> Result<Doc<'a>, DocumentFault> {
+    let announced = fields.rest().first_chunk::<4>().map_or(-1, |length| i64::from(i32::from_le_bytes(*length)));
+    let length = usize::try_from(announced).ok().filter(|length| *length >= 5);
+    let bytes = match length {
+        Some(length) if length > INTERNAL_SIZE_MAX => return Err(DocumentFault::TooLarge(announced)),
+        Some(length) => fields.bytes(length).ok_or(DocumentFault::Length(announced))?,
+        None => return Err(DocumentFault::Length(announced)),
+    };
+    arbor_bson::validate(bytes, Limits::INPUT).map_err(DocumentFault::Invalid)
 }
 
 impl DocumentFault {

@@ -17,8 +17,8 @@
 use flate2::{FlushCompress, FlushDecompress, Status};
 use zstd::zstd_safe;
 
-use crate::bytes::Bytes;
 use crate::{CompressedFault, Error, Fault, Header, MESSAGE_BYTES_MAX, Opcode};
+use arbor_base::Fields;
 
 /// Below this size any ratio is taken: small messages of equal bytes compress arbitrarily well.
 const RATIO_FREE_BYTES: usize = 1024 * 1024;
@@ -81,7 +81,7 @@ pub fn must_not_be_compressed(command: &str) -> bool {
 /// Unpacks an OP_COMPRESSED frame into `plain`, which then holds a whole plain frame (header included).
 pub fn decompress(frame: &[u8], uncompressed_bytes_max: usize, plain: &mut Vec<u8>) -> Result<Compressor, Fault> {
     let header = Header::parse(frame)?;
-    let mut rest = Bytes(frame.get(Header::LEN..).unwrap_or_default());
+    let mut rest = Fields::new(frame.get(Header::LEN..).unwrap_or_default());
     let opcode = rest.i32().ok_or(Fault::Incomplete)?;
     let announced = rest.i32().ok_or(Fault::Incomplete)?;
     let id = rest.u8().ok_or(Fault::Incomplete)?;
@@ -89,11 +89,11 @@ pub fn decompress(frame: &[u8], uncompressed_bytes_max: usize, plain: &mut Vec<u
         return Err(CompressedFault::Opcode(opcode).into());
     }
     let compressor = Compressor::parse(id).ok_or(CompressedFault::Compressor(id))?;
-    let size = checked_size(announced, rest.0.len(), uncompressed_bytes_max)?;
+    let size = checked_size(announced, rest.rest().len(), uncompressed_bytes_max)?;
 
     plain.clear();
     plain.extend_from_slice(&Header { length: Header::LEN + size, opcode, ..header }.to_bytes());
-    unpack(compressor, rest.0, size, plain)?;
+    unpack(compressor, rest.rest(), size, plain)?;
     let produced = plain.len() - Header::LEN;
     if produced != size {
         return Err(CompressedFault::Produced { announced: size, produced }.into());
@@ -103,9 +103,9 @@ pub fn decompress(frame: &[u8], uncompressed_bytes_max: usize, plain: &mut Vec<u
 
 /// Returns the uncompressed size that a compressed frame announces. None: no frame can have it.
 pub(crate) fn announced_bytes(frame: &[u8]) -> Option<usize> {
-    let mut rest = Bytes(frame.get(Header::LEN + 4..)?);
+    let mut rest = Fields::new(frame.get(Header::LEN + 4..)?);
     let (announced, _compressor) = (rest.i32()?, rest.u8()?);
-    checked_size(announced, rest.0.len(), MESSAGE_BYTES_MAX).ok()
+    checked_size(announced, rest.rest().len(), MESSAGE_BYTES_MAX).ok()
 }
 
 fn may_be_compressed(opcode: i32) -> bool {
@@ -193,7 +193,7 @@ fn unzstd(stream: &[u8], size: usize, plain: &mut Vec<u8>) -> Result<(), Compres
 fn check_zstd_header(stream: &[u8]) -> Result<(), CompressedFault> {
     const MAGIC: u32 = 0xFD2F_B528;
     let cut = || CompressedFault::Stream("the zstd header is cut".to_owned());
-    let mut header = Bytes(stream);
+    let mut header = Fields::new(stream);
     if header.u32().ok_or_else(cut)? != MAGIC {
         return Err(CompressedFault::Stream("not a zstd frame".to_owned()));
     }

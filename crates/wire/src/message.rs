@@ -10,9 +10,10 @@
 //! Section kind 0 is one document, the body; a message has exactly one. Kind 1 is a document sequence: i32 size (counts
 //! itself), the field's name as C string, documents up to the size. All documents are validated here, once.
 
+use arbor_base::Fields;
 use arbor_bson::{Doc, DocBuf, ValueRef};
 
-use crate::bytes::Bytes;
+use crate::bytes::{take_document, take_text};
 use crate::error::code;
 use crate::{Compressor, Error, Fault, Form, Header, Opcode, Refusal, ReplyTo};
 
@@ -96,7 +97,7 @@ impl<'a> Sequence<'a> {
 /// Reads an OP_MSG from a whole, plain frame.
 pub(crate) fn decode(frame: &[u8], compressor: Option<Compressor>) -> Result<Message<'_>, Error> {
     let header = Header::parse(frame)?;
-    let mut rest = Bytes(frame.get(Header::LEN..).unwrap_or_default());
+    let mut rest = Fields::new(frame.get(Header::LEN..).unwrap_or_default());
     let flags = rest.u32().ok_or(Fault::Incomplete)?;
     let sender = Sender { header, flags, compressor };
     let unknown = flags & flag::REQUIRED & !(flag::CHECKSUM_PRESENT | flag::MORE_TO_COME);
@@ -105,7 +106,7 @@ pub(crate) fn decode(frame: &[u8], compressor: Option<Compressor>) -> Result<Mes
         return Err(Error::AnswerAndClose(sender.refusal(code::ILLEGAL_OP_MSG_FLAG, message)));
     }
     if flags & flag::CHECKSUM_PRESENT != 0 {
-        rest = Bytes(verified(frame, rest.0)?);
+        rest = Fields::new(verified(frame, rest.rest())?);
     }
     sections(rest, &sender)
 }
@@ -125,9 +126,9 @@ pub fn peek_command_name(frame: &[u8]) -> Option<&str> {
 
 /// Returns the flags of a plain OP_MSG and the bytes of its sections, without the checksum, which is checked.
 pub fn sections_of(frame: &[u8]) -> Result<(u32, &[u8]), Fault> {
-    let mut rest = Bytes(frame.get(Header::LEN..).unwrap_or_default());
+    let mut rest = Fields::new(frame.get(Header::LEN..).unwrap_or_default());
     let flags = rest.u32().ok_or(Fault::Incomplete)?;
-    let sections = if flags & flag::CHECKSUM_PRESENT != 0 { verified(frame, rest.0)? } else { rest.0 };
+    let sections = if flags & flag::CHECKSUM_PRESENT != 0 { verified(frame, rest.rest())? } else { rest.rest() };
     Ok((flags, sections))
 }
 
@@ -139,7 +140,7 @@ fn verified<'a>(frame: &'a [u8], sections: &'a [u8]) -> Result<&'a [u8], Fault> 
     if found == computed { Ok(sections) } else { Err(Fault::Checksum { found, computed }) }
 }
 
-fn sections<'a>(mut rest: Bytes<'a>, sender: &Sender) -> Result<Message<'a>, Error> {
+fn sections<'a>(mut rest: Fields<'a>, sender: &Sender) -> Result<Message<'a>, Error> {
     let mut body: Option<Doc<'a>> = None;
     let mut sequences: Vec<Sequence<'a>> = Vec::new();
     while let Some(kind) = rest.u8() {
@@ -147,7 +148,7 @@ fn sections<'a>(mut rest: Bytes<'a>, sender: &Sender) -> Result<Message<'a>, Err
             KIND_BODY if body.is_some() => {
                 return Err(sender.answer(code::MULTIPLE_BODIES, "Multiple body sections in message".to_owned()));
             }
-            KIND_BODY => body = Some(rest.document().map_err(|fault| sender.document(&fault))?),
+            KIND_BODY => body = Some(take_document(&mut rest).map_err(|fault| sender.document(&fault))?),
             KIND_SEQUENCE => {
                 let sequence = sequence(&mut rest, sender)?;
                 if sequences.iter().any(|earlier| earlier.name == sequence.name) {
@@ -168,16 +169,16 @@ fn sections<'a>(mut rest: Bytes<'a>, sender: &Sender) -> Result<Message<'a>, Err
     Ok(Message { flags: sender.flags, body, sequences })
 }
 
-fn sequence<'a>(rest: &mut Bytes<'a>, sender: &Sender) -> Result<Sequence<'a>, Error> {
+fn sequence<'a>(rest: &mut Fields<'a>, sender: &Sender) -> Result<Sequence<'a>, Error> {
     let wrong = |what: &str| sender.answer(code::INVALID_BSON, format!("document sequence: {what}"));
     let size = rest.i32().ok_or_else(|| wrong("no size"))?;
     let length =
         usize::try_from(size).ok().and_then(|size| size.checked_sub(4)).ok_or_else(|| wrong("negative size"))?;
-    let mut section = Bytes(rest.take(length).ok_or_else(|| wrong("size exceeds the message"))?);
-    let name = section.cstr().ok_or_else(|| wrong("its name does not end or is not UTF-8"))?;
-    let (bytes, mut count) = (section.0, 0);
-    while !section.is_empty() {
-        section.document().map_err(|fault| sender.document(&fault))?;
+    let mut section = Fields::new(rest.bytes(length).ok_or_else(|| wrong("size exceeds the message"))?);
+    let name = take_text(&mut section).ok_or_else(|| wrong("its name does not end or is not UTF-8"))?;
+    let (bytes, mut count) = (section.rest(), 0);
+    while !section.is_at_end() {
+        take_document(&mut section).map_err(|fault| sender.document(&fault))?;
         count += 1;
     }
     Ok(Sequence { name, bytes, count })

@@ -18,10 +18,9 @@
 //! tree. Settings: codec (1: none, lz4, zstd), level (4), then block, leaf, fanout, buffer percent, blob, run (4 each), leaf
 //! filters (1).
 
-use arbor_base::TreeId;
+use arbor_base::{Fields, TreeId};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::fields::Fields;
 use super::node_block::NodePointer;
 use crate::{Codec, Seq, TreeSettings};
 

@@ -7,7 +7,6 @@
 
 pub(crate) mod catalog;
 mod directory;
-pub(crate) mod fields;
 mod lost;
 pub(crate) mod node_block;
 mod nodes;

@@ -21,10 +21,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arbor_base::TreeId;
+use arbor_base::{Fields, TreeId, put_text};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::fields::{Fields, put_text};
 use crate::space::Extent;
 use crate::table::{Table, TableMeta};
 use crate::tree::{Child, Inner, Slot};

@@ -19,9 +19,9 @@
 //! | 72 | 4016 | 0 |
 //! | 4088 | 8 | xxh3-64 of all before |
 
+use arbor_base::Fields;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::fields::Fields;
 use crate::Seq;
 
 pub const SLOT_BYTES: usize = 4096;

@@ -1,9 +1,10 @@
 //! Reading the legacy requests.
 
+use arbor_base::Fields as ByteFields;
 use arbor_bson::Doc;
 
 use super::{Back, Delete, GetMore, Insert, KillCursors, Query, Update};
-use crate::bytes::Bytes;
+use crate::bytes::{take_document, take_text};
 use crate::{Compressor, Error, Fault, Form, Header, Opcode, Operation, Refusal, ReplyTo, Sequence};
 
 /// Reads the legacy request `opcode` from a whole, plain frame.
@@ -14,7 +15,7 @@ pub(crate) fn decode<'a>(
     compressor: Option<Compressor>,
 ) -> Result<Operation<'a>, Error> {
     let mut fields = Fields {
-        rest: Bytes(frame.get(Header::LEN..).unwrap_or_default()),
+        rest: ByteFields::new(frame.get(Header::LEN..).unwrap_or_default()),
         reply_to: ReplyTo { request_id: header.request_id, form: form(opcode), compressor },
     };
     let operation = match opcode {
@@ -26,7 +27,7 @@ pub(crate) fn decode<'a>(
         Opcode::KillCursors => Operation::KillCursors(fields.kill_cursors()?),
         Opcode::Reply | Opcode::Message | Opcode::Compressed => return Err(Fault::Opcode(header.opcode).into()),
     };
-    match fields.rest.0.len() {
+    match fields.rest.rest().len() {
         0 => Ok(operation),
         trailing => Err(legacy(format!("{trailing} bytes after its end"))),
     }
@@ -45,7 +46,7 @@ fn legacy(what: impl Into<String>) -> Error {
 }
 
 struct Fields<'a> {
-    rest: Bytes<'a>,
+    rest: ByteFields<'a>,
     reply_to: ReplyTo,
 }
 
@@ -57,7 +58,7 @@ impl<'a> Fields<'a> {
             skip: self.i32()?,
             number_to_return: self.i32()?,
             query: self.document()?,
-            projection: if self.rest.is_empty() { None } else { Some(self.document()?) },
+            projection: if self.rest.is_at_end() { None } else { Some(self.document()?) },
         })
     }
 
@@ -70,8 +71,8 @@ impl<'a> Fields<'a> {
 
     fn insert(&mut self) -> Result<Insert<'a>, Error> {
         let (flags, namespace) = (self.u32()?, self.namespace()?);
-        let (bytes, mut count) = (self.rest.0, 0);
-        while !self.rest.is_empty() {
+        let (bytes, mut count) = (self.rest.rest(), 0);
+        while !self.rest.is_at_end() {
             self.document()?;
             count += 1;
         }
@@ -97,7 +98,7 @@ impl<'a> Fields<'a> {
         self.i32()?;
         let count = usize::try_from(self.i32()?).map_err(|_| legacy("a negative number of cursors"))?;
         let length = count.checked_mul(8).ok_or(Fault::Incomplete)?;
-        let (cursors, _) = self.rest.take(length).ok_or(Fault::Incomplete)?.as_chunks::<8>();
+        let (cursors, _) = self.rest.bytes(length).ok_or(Fault::Incomplete)?.as_chunks::<8>();
         Ok(KillCursors { cursors })
     }
 
@@ -110,12 +111,12 @@ impl<'a> Fields<'a> {
     }
 
     fn namespace(&mut self) -> Result<&'a str, Error> {
-        self.rest.cstr().ok_or_else(|| legacy("its namespace does not end or is not UTF-8"))
+        take_text(&mut self.rest).ok_or_else(|| legacy("its namespace does not end or is not UTF-8"))
     }
 
     /// A bad document is answered where the opcode has an answer; else closing is the only way to be heard.
     fn document(&mut self) -> Result<Doc<'a>, Error> {
-        self.rest.document().map_err(|fault| {
+        take_document(&mut self.rest).map_err(|fault| {
             let (code, message) = fault.describe();
             match self.reply_to.form {
                 Form::Nothing => legacy(message),

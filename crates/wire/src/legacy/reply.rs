@@ -1,9 +1,10 @@
 //! OP_REPLY: written from a command's reply, read by clients.
 
+use arbor_base::Fields as ByteFields;
 use arbor_bson::{Array, Doc, DocBuf, ValueRef};
 
 use super::{Back, flag};
-use crate::bytes::Bytes;
+use crate::bytes::take_document;
 use crate::{Fault, Header, Opcode, Sequence, message};
 
 const CURSOR_NOT_FOUND: i32 = 43;
@@ -113,14 +114,14 @@ impl<'a> Reply<'a> {
         if header.length != frame.len() {
             return Err(Fault::Delivered { announced: header.length, delivered: frame.len() });
         }
-        let mut rest = Bytes(frame.get(Header::LEN..).unwrap_or_default());
+        let mut rest = ByteFields::new(frame.get(Header::LEN..).unwrap_or_default());
         let flags = rest.u32().ok_or(Fault::Incomplete)?;
         let cursor = rest.i64().ok_or(Fault::Incomplete)?;
         let starting_from = rest.i32().ok_or(Fault::Incomplete)?;
         let announced = rest.i32().ok_or(Fault::Incomplete)?;
-        let (bytes, mut count) = (rest.0, 0);
-        while !rest.is_empty() {
-            rest.document().map_err(|fault| Fault::Legacy(fault.describe().1))?;
+        let (bytes, mut count) = (rest.rest(), 0);
+        while !rest.is_at_end() {
+            take_document(&mut rest).map_err(|fault| Fault::Legacy(fault.describe().1))?;
             count += 1;
         }
         if usize::try_from(announced) != Ok(count) {

@@ -1,5 +1,8 @@
-//! Little-endian fields of blocks, read without trust: whatever the bytes are, the answer is a value or `None`.
+//! Little-endian fields of records, blocks and messages, read without trust: whatever the bytes are, the answer is a value or
+//! `None`, which each reader turns into its own error.
 
+/// Takes fields off the front of a byte string. What does not fit into what is left is `None`, and nothing is taken.
+#[derive(Clone, Copy, Debug)]
 pub struct Fields<'a> {
     rest: &'a [u8],
 }
@@ -15,7 +18,7 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.rest.split_first_chunk()?;
         self.rest = rest;
         Some(*taken)
@@ -37,7 +40,19 @@ impl<'a> Fields<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A length in 4 bytes, then so many bytes.
+    pub fn i64(&mut self) -> Option<i64> {
+        self.array().map(i64::from_le_bytes)
+    }
+
+    /// Bytes up to a zero, which is taken too.
+    pub fn c_text(&mut self) -> Option<&'a [u8]> {
+        let end = self.rest.iter().position(|byte| *byte == 0)?;
+        let (text, rest) = self.rest.split_at_checked(end)?;
+        self.rest = rest.get(1..)?;
+        Some(text)
+    }
+
+    /// A length in 4 bytes, then that many bytes.
     pub fn text(&mut self) -> Option<&'a [u8]> {
         let len = self.u32()?;
         self.bytes(usize::try_from(len).ok()?)
@@ -80,5 +95,13 @@ mod tests {
         let mut fields = Fields::new(&bytes[8..]);
         assert_eq!((fields.count(1), fields.u8(), fields.is_at_end()), (Some(1), Some(9), true));
         assert_eq!((fields.u8(), fields.u32(), fields.i32(), fields.text()), (None, None, None, None));
+        assert_eq!((fields.i64(), fields.array::<1>(), fields.bytes(1), fields.c_text()), (None, None, None, None));
+    }
+
+    #[test]
+    fn what_does_not_fit_takes_nothing() {
+        let mut fields = Fields::new(b"ab\0c");
+        assert_eq!((fields.u64(), fields.bytes(5), fields.rest()), (None, None, &b"ab\0c"[..]));
+        assert_eq!((fields.c_text(), fields.c_text(), fields.rest()), (Some(&b"ab"[..]), None, &b"c"[..]));
     }
 }
