@@ -1,18 +1,15 @@
 //! Wakes the background thread.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use arbor_engine::adapter;
 
-/// What the thread is wanted for.
 #[derive(Default)]
-pub(crate) struct Alarm {
-    wanted: Mutex<Wanted>,
-    changed: Condvar,
-}
+pub(crate) struct Alarm(adapter::Alarm<Requested>);
 
+/// What the thread is requested for.
 #[derive(Default, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct Requested {
     pub sweep: bool,
     pub checkpoint: bool,
     pub stop: bool,
@@ -20,35 +17,29 @@ pub(crate) struct Wanted {
 
 impl Alarm {
     pub fn sweep(&self) {
-        self.want(|wanted| wanted.sweep = true);
+        self.0.change(|requested| requested.sweep = true);
     }
 
     pub fn checkpoint(&self) {
-        self.want(|wanted| wanted.checkpoint = true);
+        self.0.change(|requested| requested.checkpoint = true);
     }
 
     pub fn stop(&self) {
-        self.want(|wanted| wanted.stop = true);
+        self.0.change(|requested| requested.stop = true);
     }
 
-    fn want(&self, set: impl FnOnce(&mut Wanted)) {
-        set(&mut self.wanted.lock());
-        self.changed.notify_one();
+    /// Waits until something is requested and takes it.
+    pub(crate) fn take(&self) -> Requested {
+        let idle = |requested: &Requested| !(requested.sweep || requested.checkpoint || requested.stop);
+        self.0.wait(None, idle, |requested| {
+            let taken = *requested;
+            *requested = Requested { stop: taken.stop, ..Requested::default() };
+            taken
+        })
     }
 
-    /// Waits until something is wanted and takes it.
-    pub(crate) fn take(&self) -> Wanted {
-        let idle = |wanted: &mut Wanted| !(wanted.sweep || wanted.checkpoint || wanted.stop);
-        let mut wanted = self.wanted.lock();
-        self.changed.wait_while(&mut wanted, idle);
-        let taken = *wanted;
-        *wanted = Wanted { stop: taken.stop, ..Wanted::default() };
-        taken
-    }
-
-    /// Rests, unless a stop or a checkpoint is wanted.
+    /// Rests, unless a stop or a checkpoint is requested.
     pub(crate) fn rest(&self, time: Duration) {
-        let quiet = |wanted: &mut Wanted| !(wanted.stop || wanted.checkpoint);
-        self.changed.wait_while_for(&mut self.wanted.lock(), quiet, time);
+        self.0.wait(Some(Instant::now() + time), |requested| !(requested.stop || requested.checkpoint), |_| ());
     }
 }

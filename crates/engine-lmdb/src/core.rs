@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use arbor_base::Position;
-use arbor_engine::{Barrier, Error, Result};
+use arbor_engine::adapter::BarrierSlot;
+use arbor_engine::{Error, Result};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::alarm::Alarm;
@@ -31,7 +32,7 @@ const FREE_SPACE_BYTES_MIN: u64 = 4 << 20;
 pub(crate) struct Core {
     pub(crate) readers: Readers,
     pin: Mutex<Pin>,
-    pub(crate) barrier: Mutex<Option<Barrier>>,
+    pub(crate) barrier: BarrierSlot,
     book: Mutex<Book>,
     pub(crate) positions: Arc<Positions>,
     pub(crate) applied: AtomicU64,
@@ -124,7 +125,7 @@ impl Core {
         Ok(Core {
             readers: Readers::new(&env),
             pin: Mutex::new(Pin { txn: ReadTxn::begin(&env)?, spare, saved }),
-            barrier: Mutex::new(None),
+            barrier: BarrierSlot::default(),
             book: Mutex::new(book),
             positions,
             applied: AtomicU64::new(position.0),
@@ -226,10 +227,7 @@ impl Core {
         if pin.saved.as_ref() == Some(&checkpoint) {
             return Ok(checkpoint.position);
         }
-        let barrier = self.barrier.lock().clone();
-        if let Some(barrier) = barrier {
-            barrier(checkpoint.position)?;
-        }
+        self.barrier.wait_for_log(checkpoint.position)?;
         if let Err(error) = self.make_durable(&checkpoint) {
             let mut book = self.lock_book();
             return Err(self.judge(&mut book, error));

@@ -87,7 +87,7 @@ impl Engine for LmdbEngine {
     }
 
     fn set_barrier(&self, barrier: Barrier) {
-        *self.core.barrier.lock() = Some(barrier);
+        self.core.barrier.set(barrier);
     }
 
     fn durable(&self) -> Position {

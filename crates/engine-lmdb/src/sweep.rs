@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use arbor_engine::adapter::Worker;
 use arbor_engine::{Error, Result};
 
 use crate::core::Core;
@@ -20,42 +20,34 @@ const STEP_TIME: Duration = Duration::from_millis(2);
 const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
 
 pub struct Sweeper {
+    _thread: Worker,
     core: Arc<Core>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Sweeper {
     pub fn start(core: &Arc<Core>) -> Result<Sweeper> {
         let worker = core.clone();
-        let thread = std::thread::Builder::new()
-            .name("lmdb-sweep".to_owned())
-            .spawn(move || run(&worker))
-            .map_err(|source| Error::Io { context: "start the sweeper".to_owned(), source })?;
-        Ok(Sweeper { core: core.clone(), thread: Some(thread) })
+        Ok(Sweeper { core: core.clone(), _thread: Worker::start("lmdb-sweep", move || run(&worker))? })
     }
 }
 
 impl Drop for Sweeper {
     fn drop(&mut self) {
         self.core.alarm.stop();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported on its own.
-            let _ = thread.join();
-        }
     }
 }
 
 fn run(core: &Core) {
     loop {
-        let wanted = core.alarm.take();
-        if wanted.stop {
+        let requested = core.alarm.take();
+        if requested.stop {
             return;
         }
-        if wanted.checkpoint && core.wants_checkpoint() && core.checkpoint().is_err() {
+        if requested.checkpoint && core.wants_checkpoint() && core.checkpoint().is_err() {
             // The next `checkpoint` or `apply` of the engine's user answers the same error.
             core.counters.background_errors.fetch_add(1, Ordering::Relaxed);
         }
-        if wanted.sweep {
+        if requested.sweep {
             let begin = Instant::now();
             match core.sweep_step() {
                 Ok(false) => {}

@@ -6,26 +6,22 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use arbor_engine::{Error, Result};
-use parking_lot::{Condvar, Mutex};
+use arbor_engine::Result;
+use arbor_engine::adapter::{self, Worker};
 
 use crate::engine::Core;
 use crate::sweep::Span;
 
 const RECLAIM_AFTER: Duration = Duration::from_secs(1);
 
-/// What the first thread is wanted for.
+/// Wakes the first thread.
 #[derive(Default)]
-pub struct Alarm {
-    wanted: Mutex<Wanted>,
-    changed: Condvar,
-}
+pub struct Alarm(adapter::Alarm<Requested>);
 
 #[derive(Default)]
-struct Wanted {
+struct Requested {
     look: bool,
     stop: bool,
 }
@@ -33,37 +29,29 @@ struct Wanted {
 impl Alarm {
     /// The thread is to look for work.
     pub fn ring(&self) {
-        self.wanted.lock().look = true;
-        self.changed.notify_one();
+        self.0.change(|requested| requested.look = true);
     }
 
     fn stop(&self) {
-        self.wanted.lock().stop = true;
-        self.changed.notify_one();
+        self.0.change(|requested| requested.stop = true);
     }
 
     /// Waits until there may be work or the time has come. Answers `false` when the thread is to end.
     fn wait(&self, until: Option<Instant>) -> bool {
-        let mut wanted = self.wanted.lock();
-        while !(wanted.look || wanted.stop) {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            match left {
-                Some(Duration::ZERO) => break,
-                Some(left) => drop(self.changed.wait_for(&mut wanted, left)),
-                None => self.changed.wait(&mut wanted),
-            }
-        }
-        wanted.look = false;
-        !wanted.stop
+        self.0.wait(
+            until,
+            |requested| !(requested.look || requested.stop),
+            |requested| {
+                requested.look = false;
+                !requested.stop
+            },
+        )
     }
 }
 
 /// Ranges that wait for the second thread.
 #[derive(Default)]
-pub struct Compactor {
-    queue: Mutex<Queue>,
-    changed: Condvar,
-}
+pub struct Compactor(adapter::Alarm<Queue>);
 
 #[derive(Default)]
 struct Queue {
@@ -73,46 +61,36 @@ struct Queue {
 
 impl Compactor {
     pub fn add(&self, span: Span) {
-        self.queue.lock().spans.push_back(span);
-        self.changed.notify_one();
+        self.0.change(|queue| queue.spans.push_back(span));
     }
 
     fn stop(&self) {
-        self.queue.lock().stop = true;
-        self.changed.notify_one();
+        self.0.change(|queue| queue.stop = true);
     }
 
     /// The next range; `None` when the thread is to end.
     fn next(&self) -> Option<Span> {
-        let idle = |queue: &mut Queue| queue.spans.is_empty() && !queue.stop;
-        let mut queue = self.queue.lock();
-        self.changed.wait_while(&mut queue, idle);
-        if queue.stop { None } else { queue.spans.pop_front() }
+        let idle = |queue: &Queue| queue.spans.is_empty() && !queue.stop;
+        self.0.wait(None, idle, |queue| if queue.stop { None } else { queue.spans.pop_front() })
     }
 }
 
 /// Stops and joins both when dropped.
 pub struct Background {
+    _threads: [Worker; 2],
     core: Arc<Core>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 impl Background {
     pub fn start(core: &Arc<Core>) -> Result<Background> {
-        let mut background = Background { core: core.clone(), threads: Vec::new() };
-        background.spawn("rocksdb-flush", keep_flushed)?;
-        background.spawn("rocksdb-sweep", compact_gone_rows)?;
-        Ok(background)
-    }
-
-    fn spawn(&mut self, name: &str, run: fn(&Core)) -> Result<()> {
-        let core = self.core.clone();
-        let thread = std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || run(&core))
-            .map_err(|source| Error::Io { context: format!("start the thread {name}"), source })?;
-        self.threads.push(thread);
-        Ok(())
+        let worker = |name, run: fn(&Core)| {
+            let core = core.clone();
+            Worker::start(name, move || run(&core))
+        };
+        let flushes = worker("rocksdb-flush", keep_flushed)?;
+        // Where the second one does not start, the first ends before it is joined.
+        let sweeps = worker("rocksdb-sweep", compact_gone_rows).inspect_err(|_| core.alarm.stop())?;
+        Ok(Background { core: core.clone(), _threads: [flushes, sweeps] })
     }
 }
 
@@ -121,10 +99,6 @@ impl Drop for Background {
         self.core.alarm.stop();
         self.core.compactor.stop();
         self.core.db.cancel_compactions();
-        for thread in self.threads.drain(..) {
-            // A panic of the thread was reported on its own.
-            let _ = thread.join();
-        }
     }
 }
 

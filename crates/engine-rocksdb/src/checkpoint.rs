@@ -94,8 +94,7 @@ impl Core {
     }
 
     pub(crate) fn wait_for_log(&self, position: Position) -> Result<()> {
-        let barrier = self.barrier.lock().clone();
-        barrier.map_or(Ok(()), |barrier| barrier(position))
+        self.barrier.wait_for_log(position)
     }
 
     fn wait_for_flush(&self, failures: u64) -> Result<()> {

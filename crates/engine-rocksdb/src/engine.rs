@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use arbor_base::{Position, TreeId};
+use arbor_engine::adapter::BarrierSlot;
 use arbor_engine::{
     Barrier, Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeOptions, TreeStats,
 };
@@ -36,7 +37,7 @@ pub(crate) struct Core {
     pub options: RocksOptions,
     book: Mutex<Book>,
     pub published: Arc<Published>,
-    pub barrier: Mutex<Option<Barrier>>,
+    pub barrier: BarrierSlot,
     pub flushing: Mutex<()>,
     /// Held while a manual compaction runs.
     pub compacting: Mutex<()>,
@@ -118,7 +119,7 @@ impl Core {
             options,
             book: Mutex::new(book),
             published: Arc::new(Published::new(published)),
-            barrier: Mutex::new(None),
+            barrier: BarrierSlot::default(),
             flushing: Mutex::new(()),
             covered: Mutex::new(Vec::new()),
             applied: AtomicU64::new(state.applied.0),
@@ -249,7 +250,7 @@ impl Engine for RocksEngine {
     }
 
     fn set_barrier(&self, barrier: Barrier) {
-        *self.core.barrier.lock() = Some(barrier);
+        self.core.barrier.set(barrier);
     }
 
     fn durable(&self) -> Position {

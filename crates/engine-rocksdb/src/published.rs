@@ -5,10 +5,10 @@
 //! writer announces `next` under the lock before it writes, and the announcement before it has become `current` by then.
 //! So taking a snapshot never waits for a write.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arbor_base::Position;
+use arbor_engine::adapter::StateHolds;
 use arbor_engine::{Error, Result};
 use parking_lot::Mutex;
 
@@ -29,13 +29,13 @@ pub struct Published {
 struct States {
     current: Arc<State>,
     next: Option<Arc<State>>,
-    /// Generations of the held snapshots, with how often.
-    held: BTreeMap<u64, usize>,
+    /// Generations of the held snapshots.
+    held: StateHolds,
 }
 
 impl Published {
     pub fn new(state: State) -> Published {
-        Published { states: Mutex::new(States { current: Arc::new(state), next: None, held: BTreeMap::new() }) }
+        Published { states: Mutex::new(States { current: Arc::new(state), next: None, held: StateHolds::default() }) }
     }
 
     /// Called by the writer before it writes.
@@ -63,22 +63,16 @@ impl Published {
             place: db.dir().display().to_string(),
             context: format!("the state record names generation {generation:?}, which was not written"),
         })?;
-        *states.held.entry(state.generation).or_default() += 1;
+        states.held.hold(state.generation);
         Ok((snapshot, state))
     }
 
     pub fn release(&self, generation: u64) {
-        let mut states = self.states.lock();
-        if let Some(count) = states.held.get_mut(&generation) {
-            *count -= 1;
-            if *count == 0 {
-                states.held.remove(&generation);
-            }
-        }
+        self.states.lock().held.release(generation);
     }
 
     /// Whether a snapshot is held that shows a state before this generation.
     pub fn held_before(&self, generation: u64) -> bool {
-        self.states.lock().held.first_key_value().is_some_and(|(oldest, _)| *oldest < generation)
+        self.states.lock().held.oldest().is_some_and(|oldest| oldest < generation)
     }
 }

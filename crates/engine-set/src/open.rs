@@ -80,7 +80,7 @@ impl EngineSet {
 
     fn join(&self, joining: &Joining, kind: &Kind) -> Result<Arc<dyn Engine>> {
         let member = open_kind(kind, &joining.directory)?;
-        if let Some(barrier) = self.barrier.lock().clone() {
+        if let Some(barrier) = self.barrier.get() {
             member.engine.set_barrier(barrier);
         }
         bring_on(&member, self.applied())?;
@@ -100,7 +100,7 @@ impl EngineSet {
             self.gate.set_position(self.home.applied());
         }
         // The barrier may have come since the member was opened.
-        if let Some(barrier) = self.barrier.lock().clone() {
+        if let Some(barrier) = self.barrier.get() {
             member.engine.set_barrier(barrier);
         }
         members.list.push(member);

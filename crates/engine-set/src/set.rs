@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arbor_base::{Position, TreeId};
+use arbor_engine::adapter::BarrierSlot;
 use arbor_engine::{
     Barrier, Batch, Capabilities, Engine, EngineStats, Error, Member, MemberState, Op, Result, Snapshot, TreeOptions,
     TreeStats,
@@ -26,7 +27,7 @@ pub struct EngineSet {
     pub(crate) writer: Mutex<()>,
     /// Up to here a batch may change trees that no member has.
     lenient: Position,
-    pub(crate) barrier: Mutex<Option<Barrier>>,
+    pub(crate) barrier: BarrierSlot,
     pub(crate) joining: Mutex<Joining>,
     pub(crate) kinds: Vec<Kind>,
     default: &'static str,
@@ -48,7 +49,7 @@ impl EngineSet {
             gate,
             writer: Mutex::new(()),
             lenient,
-            barrier: Mutex::new(None),
+            barrier: BarrierSlot::default(),
             joining: Mutex::new(joining),
             kinds,
             default,
@@ -155,7 +156,7 @@ impl Engine for EngineSet {
     }
 
     fn set_barrier(&self, barrier: Barrier) {
-        *self.barrier.lock() = Some(barrier.clone());
+        self.barrier.set(barrier.clone());
         self.list().iter().for_each(|member| member.engine.set_barrier(barrier.clone()));
     }
 

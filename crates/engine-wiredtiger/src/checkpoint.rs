@@ -54,7 +54,6 @@ impl Core {
     }
 
     fn wait_for_log(&self, position: Position) -> Result<()> {
-        let barrier = self.barrier.lock().clone();
-        barrier.map_or(Ok(()), |barrier| barrier(position))
+        self.barrier.wait_for_log(position)
     }
 }

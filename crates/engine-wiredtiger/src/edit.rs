@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arbor_base::TreeId;
-use arbor_engine::{Batch, Error, Op, Result, TreeOptions, limits};
+use arbor_engine::{Batch, Error, Op, Result, TreeOptions, check_batches};
 
 use crate::engine::{Core, Reading};
 use crate::raw::{Called, Fault, RowCursor, Session, Table};
@@ -87,31 +87,8 @@ impl Core {
 
     /// Whether the batches will apply, but for WiredTiger.
     fn check(&self, book: &Book, batches: &[&Batch]) -> Result<()> {
-        let mut changed: HashMap<TreeId, bool> = HashMap::new();
-        for op in batches.iter().flat_map(|batch| &batch.ops) {
-            let tree = match op {
-                Op::CreateTree { tree, options } => {
-                    self.check_tree_options(options)?;
-                    changed.insert(*tree, true);
-                    continue;
-                }
-                Op::DropTree { tree } => {
-                    changed.insert(*tree, false);
-                    continue;
-                }
-                Op::Update { .. } => return Err(Error::no_updates("wiredTiger")),
-                Op::Put { tree, key, value } => {
-                    limits::check_row(key, value)?;
-                    tree
-                }
-                Op::Delete { tree, .. } | Op::DeleteRange { tree, .. } => tree,
-            };
-            let exists = changed.get(tree).copied().unwrap_or_else(|| book.trees.contains_key(tree));
-            if !exists {
-                return Err(Error::UnknownTree(*tree));
-            }
-        }
-        Ok(())
+        let exists = |tree| book.trees.contains_key(&tree);
+        check_batches(batches, exists, Err("wiredTiger"), |options| self.check_tree_options(options))
     }
 
     /// Grows the cache for a transaction that would fill it.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arbor_base::{Position, TreeId};
+use arbor_engine::adapter::BarrierSlot;
 use arbor_engine::{
     Barrier, Batch, Capabilities, Engine, EngineStats, Error, Result, Snapshot, TreeOptions, TreeStats,
 };
@@ -55,7 +56,7 @@ pub(crate) struct Core {
     extra_bytes: AtomicU64,
     /// Bytes for the large transaction that is being applied, else 0.
     transaction_bytes: AtomicU64,
-    pub barrier: Mutex<Option<Barrier>>,
+    pub barrier: BarrierSlot,
     pub stable: Mutex<Stable>,
     /// The session that makes checkpoints.
     pub flushing: Mutex<Session>,
@@ -131,7 +132,7 @@ impl Core {
             cache_bytes,
             extra_bytes: AtomicU64::new(0),
             transaction_bytes: AtomicU64::new(0),
-            barrier: Mutex::new(None),
+            barrier: BarrierSlot::default(),
             stable: Mutex::new(Stable { generation: state.generation, position: state.applied }),
             flushing: Mutex::new(connection.session()?),
             applied: AtomicU64::new(state.applied.0),
@@ -262,7 +263,7 @@ impl Engine for WiredTigerEngine {
     }
 
     fn set_barrier(&self, barrier: Barrier) {
-        *self.core.barrier.lock() = Some(barrier);
+        self.core.barrier.set(barrier);
     }
 
     fn durable(&self) -> Position {

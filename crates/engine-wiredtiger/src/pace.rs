@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use arbor_engine::{Error, Result};
-use parking_lot::{Condvar, Mutex};
+use arbor_engine::Result;
+use arbor_engine::adapter::{Alarm, Worker};
 
 use crate::engine::Core;
 
@@ -17,14 +16,13 @@ const EVERY: Duration = Duration::from_secs(1);
 const CACHE_PART: u64 = 32;
 
 pub struct Pace {
-    wanted: Mutex<Wanted>,
-    changed: Condvar,
+    alarm: Alarm<Requested>,
     written_bytes: AtomicU64,
     wake_bytes: AtomicU64,
 }
 
 #[derive(Default)]
-struct Wanted {
+struct Requested {
     now: bool,
     stop: bool,
 }
@@ -32,7 +30,7 @@ struct Wanted {
 impl Pace {
     pub fn new(cache_bytes: u64) -> Pace {
         let wake_bytes = AtomicU64::new(cache_bytes / CACHE_PART);
-        Pace { wanted: Mutex::default(), changed: Condvar::new(), written_bytes: AtomicU64::new(0), wake_bytes }
+        Pace { alarm: Alarm::default(), written_bytes: AtomicU64::new(0), wake_bytes }
     }
 
     pub fn set_cache_bytes(&self, cache_bytes: u64) {
@@ -43,25 +41,24 @@ impl Pace {
     pub fn written(&self, bytes: u64) {
         let total = self.written_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if total >= self.wake_bytes.load(Ordering::Relaxed) {
-            self.wanted.lock().now = true;
-            self.changed.notify_one();
+            self.alarm.change(|requested| requested.now = true);
         }
     }
 
     /// Waits for the next turn. Answers `false` when the thread is to end.
     fn wait(&self) -> bool {
-        let idle = |wanted: &mut Wanted| !(wanted.now || wanted.stop);
-        let mut wanted = self.wanted.lock();
-        self.changed.wait_while_for(&mut wanted, idle, EVERY);
-        wanted.now = false;
-        self.written_bytes.store(0, Ordering::Relaxed);
-        !wanted.stop
+        let idle = |requested: &Requested| !(requested.now || requested.stop);
+        self.alarm.wait(Some(Instant::now() + EVERY), idle, |requested| {
+            requested.now = false;
+            self.written_bytes.store(0, Ordering::Relaxed);
+            !requested.stop
+        })
     }
 }
 
 pub struct Pacer {
+    _thread: Worker,
     core: Arc<Core>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Pacer {
@@ -78,11 +75,7 @@ impl Pacer {
                 }
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("wiredtiger-pace".to_owned())
-            .spawn(run)
-            .map_err(|source| Error::Io { context: "start the pacer".to_owned(), source })?;
-        Ok(Pacer { core: core.clone(), thread: Some(thread) })
+        Ok(Pacer { core: core.clone(), _thread: Worker::start("wiredtiger-pace", run)? })
     }
 }
 
@@ -95,11 +88,6 @@ impl Core {
 
 impl Drop for Pacer {
     fn drop(&mut self) {
-        self.core.pace.wanted.lock().stop = true;
-        self.core.pace.changed.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported on its own.
-            let _ = thread.join();
-        }
+        self.core.pace.alarm.change(|requested| requested.stop = true);
     }
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arbor_base::TreeId;
+use arbor_engine::adapter::StateHolds;
 use parking_lot::Mutex;
 
 use crate::raw::Table;
@@ -25,14 +26,14 @@ struct Inner {
     committed: State,
     /// By shape: the committed one, the announced one, and all since the oldest held.
     tables: BTreeMap<u64, Tables>,
-    /// Shapes that snapshots hold, with how often.
-    held: BTreeMap<u64, usize>,
+    /// Shapes that snapshots hold.
+    held: StateHolds,
 }
 
 impl Published {
     pub fn new(state: State, tables: Tables) -> Published {
         let tables = BTreeMap::from([(state.shape, tables)]);
-        Published { inner: Mutex::new(Inner { committed: state, tables, held: BTreeMap::new() }) }
+        Published { inner: Mutex::new(Inner { committed: state, tables, held: StateHolds::default() }) }
     }
 
     /// The newest committed state.
@@ -56,7 +57,7 @@ impl Published {
     pub fn hold(&self) -> u64 {
         let mut inner = self.inner.lock();
         let shape = inner.committed.shape;
-        *inner.held.entry(shape).or_default() += 1;
+        inner.held.hold(shape);
         shape
     }
 
@@ -66,32 +67,24 @@ impl Published {
 
     pub fn release(&self, shape: u64) {
         let mut inner = self.inner.lock();
-        if let Some(count) = inner.held.get_mut(&shape) {
-            *count -= 1;
-            if *count == 0 {
-                inner.held.remove(&shape);
-                inner.forget();
-            }
+        if inner.held.release(shape) {
+            inner.forget();
         }
     }
 
     /// Whether a snapshot may be held that shows a shape before this one.
     pub fn held_before(&self, shape: u64) -> bool {
-        self.inner.lock().oldest_held().is_some_and(|oldest| oldest < shape)
+        self.inner.lock().held.oldest().is_some_and(|oldest| oldest < shape)
     }
 
     pub fn held(&self) -> u64 {
-        self.inner.lock().held.values().map(|count| *count as u64).sum()
+        self.inner.lock().held.count()
     }
 }
 
 impl Inner {
-    fn oldest_held(&self) -> Option<u64> {
-        self.held.first_key_value().map(|(oldest, _)| *oldest)
-    }
-
     fn forget(&mut self) {
-        let oldest = self.oldest_held().unwrap_or(self.committed.shape).min(self.committed.shape);
+        let oldest = self.held.oldest().unwrap_or(self.committed.shape).min(self.committed.shape);
         while self.tables.first_key_value().is_some_and(|(shape, _)| *shape < oldest) {
             self.tables.pop_first();
         }

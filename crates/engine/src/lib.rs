@@ -4,7 +4,9 @@
 //! log order, and the engine promises that **after a crash it reopens in the state of some prefix of the applied batches
 //! and says which** ([`Engine::applied`]). Recovery replays the log from there.
 
+pub mod adapter;
 mod batch;
+mod check;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod directory_marker;
@@ -17,6 +19,7 @@ mod snapshot;
 mod traits;
 
 pub use batch::{Batch, Op};
+pub use check::{CheckedTrees, check_batches, check_row};
 pub use directory_marker::{DirectoryMarker, FoundDirectory, create_directory};
 pub use error::{Error, Result};
 pub use member::{Member, MemberState};

@@ -6,49 +6,24 @@
 //! - (A3) A tree's active part is empty, or belongs to the generation that is being filled. Trees that nobody writes share
 //!   one empty part and cost nothing when a memtable is frozen.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arbor_base::TreeId;
-use arbor_engine::{Batch, Op, TreeOptions, limits};
+use arbor_engine::{Batch, Op, TreeOptions, check_batches};
 
 use crate::core::Core;
 use crate::generation::{Generation, Writer};
 use crate::memtable::MemTree;
 use crate::settings::settings_of;
 use crate::tree::{Inner, Tree, TreeVersion};
-use crate::{Entry, Error, Kind, RangeTombstone, Result, Seq, filter, update};
+use crate::{Entry, Kind, RangeTombstone, Result, Seq, filter, update};
 
 /// Errors: what makes a batch of the group inapplicable.
 pub fn check(core: &Core, batches: &[&Batch]) -> Result<()> {
-    let mut changed: HashMap<TreeId, bool> = HashMap::new();
-    for op in batches.iter().flat_map(|batch| &batch.ops) {
-        let (tree, key, value): (TreeId, &[u8], &[u8]) = match op {
-            Op::CreateTree { tree, options } => {
-                settings_of(options, &core.options.tree)?;
-                changed.insert(*tree, true);
-                continue;
-            }
-            Op::DropTree { tree } => {
-                changed.insert(*tree, false);
-                continue;
-            }
-            Op::Put { tree, key, value } => (*tree, key, value),
-            Op::Update { tree, key, update } => {
-                core.options.updates.as_ref().ok_or_else(|| Error::no_updates("ftree"))?;
-                (*tree, key, update)
-            }
-            Op::Delete { tree, key } => (*tree, key, &[]),
-            Op::DeleteRange { tree, .. } => (*tree, &[], &[]),
-        };
-        let exists = changed.get(&tree).copied().unwrap_or_else(|| core.trees.alive(tree).is_some());
-        if !exists {
-            return Err(Error::UnknownTree(tree));
-        }
-        limits::check_row(key, value)?;
-    }
-    Ok(())
+    let takes_updates = if core.options.updates.is_some() { Ok(()) } else { Err("ftree") };
+    let check_options = |options: &TreeOptions| settings_of(options, &core.options.tree).map(drop);
+    check_batches(batches, |tree| core.trees.alive(tree).is_some(), takes_updates, check_options)
 }
 
 /// Bytes that a batch adds to the memtable, roughly.

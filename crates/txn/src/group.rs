@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use arbor_base::{Position, TreeId};
-use arbor_engine::{Batch, Engine, Op, limits};
+use arbor_engine::{Batch, CheckedTrees, Engine, Op, check_row};
 use hashbrown::{DefaultHashBuilder, HashMap};
 
 use crate::conflict::{ConflictTable, Footprint, GroupFootprint};
@@ -97,31 +97,16 @@ impl Request {
 
 /// Rejects operations that the engine would refuse: they must not reach the log.
 fn check_ops(engine: &dyn Engine, ops: &[Op]) -> Result<()> {
-    let mut checked = LEDGER;
-    // The engine does not know these yet.
-    let mut created = HashSet::new();
+    let mut trees = CheckedTrees::default();
     for op in ops {
-        if let Op::CreateTree { tree, .. } = op {
-            created.insert(*tree);
-        }
-        if let Some(tree) = op.tree_with_rows().filter(|tree| *tree != checked && !created.contains(tree)) {
-            engine.check_tree(tree)?;
-            checked = tree;
-        }
-        match op {
-            Op::Put { key, value, .. } => limits::check_row(key, value)?,
-            Op::Delete { key, .. } => limits::check_row(key, &[])?,
-            Op::DeleteRange { from, to, .. } => {
-                limits::check_row(from, &[])?;
-                limits::check_row(to.as_deref().unwrap_or_default(), &[])?;
-            }
-            Op::Update { key, update, .. } if engine.capabilities().update_messages => limits::check_row(key, update)?,
-            Op::Update { .. } => return Err(arbor_engine::Error::no_updates(engine.name()).into()),
-            Op::CreateTree { tree, options } => {
-                engine.check_options(options)?;
-                checked = *tree;
-            }
-            Op::DropTree { .. } => {}
+        // Whether it exists is for the leader to say, who knows what was committed before.
+        trees.check(op, |tree| if tree == LEDGER { Ok(()) } else { engine.check_tree(tree) })?;
+        check_row(op, || match engine.capabilities().update_messages {
+            true => Ok(()),
+            false => Err(arbor_engine::Error::no_updates(engine.name())),
+        })?;
+        if let Op::CreateTree { options, .. } = op {
+            engine.check_options(options)?;
         }
     }
     Ok(())
@@ -160,30 +145,12 @@ impl Draft {
     }
 
     fn check_trees(&self, committed: &Committed, ops: &[Op]) -> Result<()> {
-        let mut known = LEDGER;
-        let mut created = HashSet::new();
-        for op in ops {
-            match op {
-                Op::CreateTree { tree, .. } => {
-                    created.insert(*tree);
-                }
-                Op::DropTree { .. } => {}
-                Op::Put { tree, .. }
-                | Op::Update { tree, .. }
-                | Op::Delete { tree, .. }
-                | Op::DeleteRange { tree, .. } => {
-                    if *tree == known {
-                        continue;
-                    }
-                    let exists = committed.trees.contains(tree) && !self.dropped.contains(tree);
-                    if !exists && !created.contains(tree) && *tree != LEDGER {
-                        return Err(Error::UnknownTree(*tree));
-                    }
-                    known = *tree;
-                }
-            }
-        }
-        Ok(())
+        let exists = |tree: TreeId| {
+            let exists = committed.trees.contains(&tree) && !self.dropped.contains(&tree);
+            if exists || tree == LEDGER { Ok(()) } else { Err(Error::UnknownTree(tree)) }
+        };
+        let mut trees = CheckedTrees::default();
+        ops.iter().try_for_each(|op| trees.check(op, exists))
     }
 
     /// Completes the request with what only the leader knows and adds it to the group. `alone`: it is the only request of its group.

@@ -20,8 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use arbor_base::{Position, TreeId};
+use arbor_base::TreeId;
 use arbor_engine::Barrier;
+use arbor_engine::adapter::BarrierSlot;
 use parking_lot::{Mutex, MutexGuard};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -79,7 +80,7 @@ pub struct Checkpoints {
     state: Mutex<State>,
     /// [`Seq`] of the durable state.
     durable: AtomicU64,
-    barrier: Mutex<Option<Barrier>>,
+    barrier: BarrierSlot,
 }
 
 struct State {
@@ -92,7 +93,12 @@ struct State {
 impl Checkpoints {
     pub(super) fn new(io: Arc<Io>, generation: u64, applied: Seq, held: Held) -> Checkpoints {
         let state = State { generation, held: vec![held], poisoned: None };
-        Checkpoints { io, state: Mutex::new(state), durable: AtomicU64::new(applied.0), barrier: Mutex::default() }
+        Checkpoints {
+            io,
+            state: Mutex::new(state),
+            durable: AtomicU64::new(applied.0),
+            barrier: BarrierSlot::default(),
+        }
     }
 
     pub fn durable(&self) -> Seq {
@@ -100,7 +106,7 @@ impl Checkpoints {
     }
 
     pub fn set_barrier(&self, barrier: Barrier) {
-        *self.barrier.lock() = Some(barrier);
+        self.barrier.set(barrier);
     }
 
     /// Captures a state with `capture` and makes it durable. Returns its sequence number. A state that is durable already
@@ -143,7 +149,7 @@ impl Checkpoints {
         let stored = captured.trees.iter().filter(|tree| !tree.root.is_void());
         nodes::write(io, generation, stored.map(|tree| (tree.id, &*tree.root)))?;
         let (pointer, catalog) = write_catalog(io, generation, &captured)?;
-        self.ask_barrier(applied.position())?;
+        self.barrier.wait_for_log(applied.position())?;
         self.sync("the data file")?;
         state.held.push(Held::of(&captured.trees, catalog));
         let superblock = Superblock { generation, applied, file_bytes: io.space.file_bytes(), catalog: pointer };
@@ -157,11 +163,6 @@ impl Checkpoints {
         // What could not be given back now is tried again after the next checkpoint.
         let _ = io.space.give_back(&io.file);
         Ok(applied)
-    }
-
-    fn ask_barrier(&self, position: Position) -> Result<()> {
-        let barrier = self.barrier.lock().clone();
-        barrier.map_or(Ok(()), |barrier| barrier(position))
     }
 
     fn sync(&self, what: &str) -> Result<()> {
