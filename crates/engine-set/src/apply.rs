@@ -10,7 +10,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use arbor_base::Position;
+use arbor_base::{Position, paranoid};
 use arbor_engine::{Batch, Error, Result};
 
 use crate::gate::{Gate, MemberEngine, Members};
@@ -22,6 +22,7 @@ pub(crate) fn apply(gate: &Gate, batches: &[Batch], lenient: Position) -> Result
     let position = gate.position();
     let fresh = &batches[batches.partition_point(|batch| batch.position <= position)..];
     let Some(last) = fresh.last().map(|batch| batch.position) else { return Ok(()) };
+    assert!(fresh.is_sorted_by(|one, next| one.position <= next.position), "batches come in the order of the log");
     let members = gate.read();
     let plan = Plan::of(fresh, &members, lenient)?;
     let alone = plan.concerned.len() <= 1 && plan.moves.is_empty() && members.routes.half.is_none();
@@ -29,6 +30,7 @@ pub(crate) fn apply(gate: &Gate, batches: &[Batch], lenient: Position) -> Result
         let engine = plan.concerned.first().map(|&index| members.list[index].clone());
         drop(members);
         engine.map_or(Ok(()), |member| hand_to(&member, &plan, plan.concerned[0]))?;
+        debug_assert!(gate.position() == position, "only one group is applied at a time");
         gate.set_position(last);
     } else {
         drop(members);
@@ -67,6 +69,8 @@ fn hand_to(member: &MemberEngine, plan: &Plan<'_>, index: Index) -> Result<()> {
         Some(batches) => member.engine.apply(batches),
         None => member.engine.apply(&plan.part(index)),
     }));
+    let is_applied = || !matches!(handed, Ok(Ok(()))) || member.engine.applied() >= plan.last_of(index);
+    paranoid!(is_applied(), "the engine {} does not have the group that it took", member.name);
     handed.unwrap_or_else(|_| Err(Error::Poisoned { context: format!("the engine {} panicked", member.name) }))
 }
 
@@ -78,6 +82,7 @@ impl Members {
         let full = matches!(error, Error::OutOfSpace { .. });
         let context = format!("a transaction over several engines is not whole yet: {error}");
         let half = Half { trees: plan.trees_in(done).collect(), full, context };
+        assert!(!done.contains(&0), "the home is the last member of a group, so it is never ahead of another one");
         Arc::make_mut(&mut self.routes).half = Some(half);
     }
 }

@@ -49,6 +49,7 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub fn new(members: Members, position: Position) -> Gate {
+        assert!(!members.list.is_empty(), "the home is always open");
         Gate { members: RwLock::new(members), position: AtomicU64::new(position.0), waiting: AtomicU64::new(0) }
     }
 
@@ -58,7 +59,8 @@ impl Gate {
 
     /// Requires the writer lock.
     pub fn set_position(&self, position: Position) {
-        self.position.store(position.0, Ordering::Release);
+        let before = self.position.swap(position.0, Ordering::AcqRel);
+        assert!(before <= position.0, "the set goes back from {before} to {position}");
     }
 
     pub fn read(&self) -> RwLockReadGuard<'_, Members> {
@@ -101,6 +103,7 @@ impl Gate {
         // At most one group was on its way, in one member, which shows it or not.
         let newest = views.iter().filter_map(MemberView::position).max().unwrap_or(before);
         let position = if members.routes.half.is_some() { before } else { newest.max(before) };
+        debug_assert!(position >= before, "a snapshot shows less than the set had applied");
         Ok(Some(SetSnapshot { position, routes: members.routes.clone(), members: views }))
     }
 }
@@ -116,6 +119,7 @@ impl<'g> Waiting<'g> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        let before = self.0.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "a reader ends its wait twice");
     }
 }

@@ -103,6 +103,7 @@ impl EngineSet {
         if let Some(barrier) = self.barrier.get() {
             member.engine.set_barrier(barrier);
         }
+        assert!(members.index_of(member.name).is_none(), "the engine {} is a member already", member.name);
         members.list.push(member);
         self.several.store(true, Ordering::SeqCst);
         Ok(())

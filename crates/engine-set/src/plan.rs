@@ -39,6 +39,7 @@ impl<'b> Plan<'b> {
             }
         }
         plan.concerned.sort_unstable_by(|a, b| b.cmp(a));
+        plan.validate();
         Ok(plan)
     }
 
@@ -57,6 +58,24 @@ impl<'b> Plan<'b> {
             Some(_) => {}
             None => self.as_it_is = false,
         }
+    }
+
+    /// The home last, each member once, one target per operation.
+    fn validate(&self) {
+        assert!(self.concerned.is_sorted_by(|one, next| one > next), "the home comes last, no member twice");
+        let ops = self.batches.iter().map(|batch| batch.ops.len()).sum::<usize>();
+        assert_eq!(self.targets.len(), ops, "every operation has its target");
+    }
+
+    /// The last batch that goes to a member; zero where none does.
+    pub fn last_of(&self, member: Index) -> Position {
+        let (mut targets, mut last) = (self.targets.iter(), Position::ZERO);
+        for batch in self.batches {
+            if targets.by_ref().take(batch.ops.len()).filter(|target| **target == Some(member)).count() > 0 {
+                last = batch.position;
+            }
+        }
+        last
     }
 
     /// The batches as they stand, where one member takes all of them.

@@ -36,7 +36,7 @@
 //! - L5: segments are removed from the oldest on, each removal durable before the next; a gap is damage.
 //! - L6: a segment is removed only when a later one holds a durable record, so positions are never given twice.
 
-use arbor_base::Fields;
+use arbor_base::{Fields, paranoid};
 
 pub(crate) const MAGIC: [u8; 8] = *b"ARBORLOG";
 pub(crate) const VERSION: u32 = 1;
@@ -151,7 +151,14 @@ impl RecordHeader {
         let checksum = crc32c::crc32c_append(salt, &covered);
         to.extend_from_slice(&checksum.to_le_bytes());
         to.extend_from_slice(&covered);
+        paranoid!(self.is_read_from(to, salt), "a record header reads as it was written: {self:?}");
         checksum
+    }
+
+    /// Returns true if the encoded header at the end is this one. The lag may not fit.
+    fn is_read_from(&self, encoded: &[u8], salt: u32) -> bool {
+        let read = encoded.last_chunk().and_then(|bytes| RecordHeader::decode(bytes, salt));
+        read.is_some_and(|(read, _)| RecordHeader { durable: self.durable, ..read } == *self)
     }
 
     /// The header and its checksum, when the bytes are a header of a segment with this salt.

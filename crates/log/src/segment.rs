@@ -101,6 +101,7 @@ impl Segment {
     }
 
     pub fn set_end(&self, end: u64) {
+        assert!(end >= SEGMENT_HEADER_BYTES as u64, "a segment of {end} bytes has no header");
         self.end.store(end, Release);
     }
 
@@ -117,6 +118,8 @@ impl Segment {
         let mut landmarks = self.landmarks.lock();
         let last = landmarks.last().map_or(SEGMENT_HEADER_BYTES as u64, |landmark| landmark.offset);
         if offset >= last + LANDMARK_DISTANCE_BYTES {
+            let rises = landmarks.last().is_none_or(|last| last.position <= position);
+            debug_assert!(rises, "L1: position {position} at {offset} comes after a later one");
             landmarks.push(Landmark { position, offset });
         }
     }

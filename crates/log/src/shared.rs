@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 use std::sync::{Arc, OnceLock};
 
-use arbor_base::Position;
+use arbor_base::{Position, paranoid};
 use arbor_disk::Disk;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -48,6 +48,10 @@ impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("dir", &self.dir).field("writer", &self.writer).finish_non_exhaustive()
     }
+}
+
+fn is_ordered(segments: &[Arc<Segment>]) -> bool {
+    segments.is_sorted_by(|one, next| one.sequence() + 1 == next.sequence() && one.first() <= next.first())
 }
 
 impl Shared {
@@ -134,7 +138,9 @@ impl Shared {
     pub(crate) fn roll(&self, writer: &mut Writer) -> Result<()> {
         let mut prepared = self.prepared();
         writer.roll(prepared.take()).map_err(|failure| self.fail(failure))?;
-        self.segments.write().push(writer.segment.clone());
+        let mut segments = self.segments.write();
+        segments.push(writer.segment.clone());
+        paranoid!(is_ordered(&segments), "L5: segments follow each other without a gap");
         Ok(())
     }
 
@@ -202,7 +208,9 @@ impl Shared {
             self.require_sound()?;
             self.disk.remove(oldest.file.path())?;
             self.disk.sync_dir(&self.dir).map_err(|error| self.poison(error.to_string()))?;
-            self.segments.write().remove(0);
+            let removed = self.segments.write().remove(0);
+            assert!(Arc::ptr_eq(&removed, &oldest), "L5: segments are removed from the oldest on");
+            assert!(removed.first() <= before, "segment {} begins after {before}", removed.sequence());
         }
         Ok(())
     }

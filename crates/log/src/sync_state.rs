@@ -50,7 +50,8 @@ pub(crate) struct Leadership<'a>(pub &'a SyncState);
 
 impl Drop for Leadership<'_> {
     fn drop(&mut self) {
-        *self.0.leading() = false;
+        let led = std::mem::replace(&mut *self.0.leading(), false);
+        debug_assert!(led, "two threads led the sync");
         self.0.done.notify_all();
     }
 }

@@ -29,6 +29,7 @@ impl Tail {
     }
 
     pub fn advance(&self, appended: u64) {
+        debug_assert!(self.appended() <= appended, "the end of the log moves back to {appended}");
         self.appended.store(appended, Release);
     }
 

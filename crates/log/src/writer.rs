@@ -68,6 +68,7 @@ impl Writer {
         segment.set_first(self.tail.next);
         let full = std::mem::replace(&mut self.segment, Arc::new(segment));
         self.unsynced.push(full);
+        assert_eq!(self.unsynced.len(), 1, "L3: only the last two segments may have lost writes in a crash");
         Ok(())
     }
 

@@ -48,11 +48,10 @@ impl ActiveTransactions {
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut positions = self.active.shards[self.shard].0.lock();
-        if let Some(count) = positions.get_mut(&self.position) {
-            *count -= 1;
-            if *count == 0 {
-                positions.remove(&self.position);
-            }
+        let count = positions.get_mut(&self.position).expect("I1: a ticket is counted until it is dropped");
+        *count -= 1;
+        if *count == 0 {
+            positions.remove(&self.position);
         }
     }
 }

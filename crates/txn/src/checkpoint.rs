@@ -138,6 +138,7 @@ impl Checkpoints {
         let mut stats = self.stats.lock();
         match &result {
             Ok(position) => {
+                assert!(*running <= *position, "a checkpoint at {position} follows one at {running}");
                 *running = *position;
                 stats.count += 1;
                 stats.last_duration = began.elapsed();
@@ -165,7 +166,10 @@ impl Checkpoints {
             log.roll().map_err(log_error)?;
         }
         let needed = engine.durable().next().min(self.holds.oldest());
+        let first = log.first();
         log.trim(needed.min(self.path.history_floor(needed)?)).map_err(log_error)?;
+        let trimmed = log.first();
+        assert!(trimmed <= first.max(needed), "R1: the log begins at {trimmed} and is needed from {needed} on");
         low.iter().for_each(|space| space.checkpointed());
         Ok(position)
     }

@@ -56,7 +56,8 @@ impl Drop for OwnClaims {
         }
         let mut owners = self.claims.owners.lock();
         for hash in &self.hashes {
-            owners.remove(hash);
+            let owner = owners.remove(hash);
+            debug_assert_eq!(owner, Some(self.owner), "a claim was released by another transaction");
         }
     }
 }

@@ -379,7 +379,9 @@ impl CommitPath {
         if draft.batches.is_empty() {
             return outcomes;
         }
-        match self.append_and_apply(committed, draft, &mut outcomes) {
+        let appended = self.append_and_apply(committed, draft, &mut outcomes);
+        self.validate(committed);
+        match appended {
             Ok(Applied::Visible) => outcomes,
             Ok(Applied::Pending) => outcomes.into_iter().map(Outcome::pending).collect(),
             Err(error) => outcomes.into_iter().map(|outcome| outcome.failed(&error)).collect(),
@@ -435,6 +437,25 @@ impl CommitPath {
                 Ok(Applied::Visible)
             }
         }
+    }
+
+    /// The order of the positions, which every commit keeps. The commit lock is held, so none of them moves but `durable`.
+    fn validate(&self, committed: &Committed) {
+        // Read before what it is compared with.
+        let (durable, published) = (self.log.durable(), self.published());
+        let (logged, appended) = (self.logged(), self.log.appended());
+        assert!(durable <= appended, "durable {durable}, appended {appended}");
+        assert!(published <= logged, "published {published}, logged {logged}");
+        assert!(logged <= appended, "logged {logged}, appended {appended}");
+        let pending = committed.pending.first().map(|batch| batch.position);
+        debug_assert!(
+            pending.is_none_or(|first| first > published),
+            "{pending:?} is pending and published {published}"
+        );
+        debug_assert!(
+            self.engine.durable() <= durable.max(self.log.durable()),
+            "the engine kept what the log may lose"
+        );
     }
 
     /// Any failure but a lack of space poisons: the log holds what the engine does not.

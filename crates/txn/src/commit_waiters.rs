@@ -120,6 +120,7 @@ impl CommitWaiters {
             let next = state.reached.next();
             let later = state.waiters.split_off(&(next, 0));
             let passed = std::mem::replace(&mut state.waiters, later);
+            debug_assert!(passed.keys().all(|(position, _)| *position <= state.reached), "a waiter is woken too early");
             self.waiting.store(state.waiters.len(), Relaxed);
             (passed, state.waiters.first_key_value().map(|((position, _), _)| *position))
         };

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 
-use arbor_base::{Position, TreeId};
+use arbor_base::{Position, TreeId, paranoid};
 use arbor_engine::{Batch, Op};
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
 
@@ -125,6 +125,8 @@ impl ConflictTable {
     /// Requires rising positions.
     pub fn record(&mut self, batch: Batch, footprint: Footprint) {
         let position = batch.position;
+        let before = self.window.back().map_or(self.floor, |last| last.position);
+        assert!(before <= position, "{position} is recorded after {before}");
         for hash in &footprint.hashes {
             self.last_write.insert(*hash, position);
         }
@@ -142,6 +144,7 @@ impl ConflictTable {
         while self.window.front().is_some_and(|commit| commit.position <= oldest) {
             self.forget_first();
         }
+        debug_assert!(!self.window.is_empty() || self.is_clear(), "an empty window remembers no key");
     }
 
     /// Forgets the older part of a table that is larger than `size_max`, even if it is still needed: transactions that read
@@ -152,6 +155,7 @@ impl ConflictTable {
         }
         while self.size > size_max / 2 {
             let Some(position) = self.forget_first() else { break };
+            debug_assert!(self.floor <= position, "the floor goes back from {} to {position}", self.floor);
             self.floor = position;
         }
     }
@@ -159,6 +163,11 @@ impl ConflictTable {
     /// Commits up to here may be forgotten.
     pub fn floor(&self) -> Position {
         self.floor
+    }
+
+    /// Nothing is counted.
+    fn is_clear(&self) -> bool {
+        self.size == 0 && self.ranged == 0 && self.last_write.is_empty()
     }
 
     fn forget_first(&mut self) -> Option<Position> {
@@ -198,6 +207,10 @@ impl GroupFootprint {
     }
 
     pub fn admit(&mut self, footprint: &Footprint) {
+        paranoid!(
+            footprint.hashes.iter().all(|hash| !self.hashes.contains(hash)),
+            "two members of a group write one key"
+        );
         self.hashes.extend(&footprint.hashes);
         self.ranges.extend_from_slice(&footprint.ranges);
     }

@@ -37,6 +37,8 @@ impl Committed {
 
     /// Takes over what a group has changed. Its batches and footprints stay in the draft.
     pub fn absorb(&mut self, draft: &mut Draft) {
+        assert!(draft.next_tree >= self.next_tree, "tree ids are never used again");
+        assert!(draft.last_time > self.last_time, "times ascend with positions");
         for (id, value) in draft.counters.drain() {
             match value {
                 Some(value) => self.counters.insert(id, value),
@@ -156,6 +158,10 @@ impl Draft {
     /// Completes the request with what only the leader knows and adds it to the group. `alone`: it is the only request of its group.
     pub fn add(&mut self, committed: &Committed, request: Request, position: Position, stamp: Stamp, alone: bool) {
         let Request { mut ops, counters, mut record, footprint, chained, notes, .. } = request;
+        assert!(!chained || (alone && self.batches.is_empty()), "a chain is alone in its group");
+        let previous = self.batches.last().map(|last| last.position);
+        assert!(previous.is_none_or(|previous| previous.next() == position), "I2: {position} follows {previous:?}");
+        assert!(stamp.time > self.last_time, "times ascend within a group");
         record::stamp(&mut record, stamp);
         self.chain = chained.then_some(stamp);
         self.last_time = record::last_time(stamp, notes as u64);
@@ -191,5 +197,7 @@ impl Draft {
         self.batches.push(Batch { position, ops });
         self.records.push(record);
         self.footprints.push(footprint);
+        debug_assert_eq!(self.batches.len(), self.records.len(), "a record for each batch");
+        debug_assert_eq!(self.batches.len(), self.footprints.len(), "a footprint for each batch");
     }
 }

@@ -65,6 +65,10 @@ impl HeldStates {
             }
             _ => self.states.insert(at, state),
         }
+        debug_assert!(
+            self.states.iter().is_sorted_by(|one, next| one.time < next.time),
+            "one state of a time, in order"
+        );
     }
 
     pub fn forget(&mut self, window: Duration) {

@@ -40,7 +40,10 @@ enum Turn<O> {
 
 impl<O> Slot<O> {
     fn set(&self, turn: Turn<O>) {
-        *self.turn.lock() = turn;
+        let mut current = self.turn.lock();
+        debug_assert!(matches!(*current, Turn::Waits), "a committer gets one answer at a time");
+        *current = turn;
+        drop(current);
         self.changed.notify_one();
     }
 
@@ -67,6 +70,7 @@ impl<R, O> Queue<R, O> {
     pub fn submit(&self, request: R, bytes: usize, process: impl FnOnce(Vec<R>) -> Vec<O>) -> O {
         let mut state = self.state.lock();
         if !state.led {
+            debug_assert!(state.waiting.is_empty(), "I1: no committer waits without a leader");
             state.led = true;
             drop(state);
             return self.lead(vec![request], Vec::new(), process);
@@ -95,6 +99,7 @@ impl<R, O> Queue<R, O> {
             }
             count += 1;
         }
+        assert!(count > 0, "I1: the one that leads is in the queue");
         let group: Vec<_> = state.waiting.drain(..count).collect();
         drop(state);
         let mut slots = Vec::with_capacity(group.len());
@@ -112,6 +117,7 @@ impl<R, O> Queue<R, O> {
         let mut outcomes = outcomes.into_iter();
         let own = outcomes.next().expect("one outcome per request");
         let mut state = self.state.lock();
+        assert!(state.led, "I1: who leads keeps the others waiting");
         match state.waiting.front() {
             Some(next) => next.slot.set(Turn::Leads),
             None => state.led = false,

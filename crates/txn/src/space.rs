@@ -164,6 +164,7 @@ impl Space {
                 Err(_) => return *held > 0,
             }
         }
+        debug_assert!(*held <= self.reserve_bytes, "the reserve holds {held} of {} bytes", self.reserve_bytes);
         *held > 0
     }
 }

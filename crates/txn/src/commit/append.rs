@@ -31,6 +31,10 @@ impl CommitPath {
         let written = writer.write(&draft.records[0], &draft.batches[0].ops);
         let bytes = written.as_ref().map_or(0, |(_, bytes)| *bytes);
         self.count_logged(bytes);
+        // C1: the commit lock is held from the first link to the last.
+        if let Ok((last, _)) = &written {
+            assert!(*last > before && *last == self.log.appended(), "C1: {last} ends the chain that follows {before}");
+        }
         if written.is_err() && self.log.appended() > before {
             committed.pending.push(Batch { position: self.log.appended(), ops: Vec::new() });
         }

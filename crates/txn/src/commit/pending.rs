@@ -1,5 +1,6 @@
 //! Batches that the log holds and the engine had no space for.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use arbor_base::Position;
@@ -17,8 +18,12 @@ impl CommitPath {
         let Some(last) = committed.pending.last().map(|batch| batch.position) else { return Ok(()) };
         let applied = self.engine.applied();
         committed.pending.retain(|batch| batch.position > applied);
+        let rises = committed.pending.is_sorted_by(|one, next| one.position < next.position);
+        assert!(rises, "pending batches are applied in the order of the log");
         self.apply(&committed.pending)?;
         committed.pending = Vec::new();
+        // Behind void links nothing was logged that counts.
+        self.logged.fetch_max(last.0, Ordering::AcqRel);
         self.publish(last);
         let _guard = self.applied_lock.lock();
         self.applied.notify_all();
