@@ -17,7 +17,7 @@ fn main() {
     let libraries = env::var("WIREDTIGER_LIB_DIR").unwrap_or_else(|_| system_libraries());
     println!("cargo:rustc-link-search=native={libraries}");
     println!("cargo:rustc-link-lib=dylib=wiredtiger");
-    // Compressors are shared objects beside the library, loaded when the engine is opened.
+    // Compressors are shared objects next to the library, loaded when the engine is opened.
     println!("cargo:rustc-env=ARBOR_WIREDTIGER_EXTENSIONS={libraries}");
 
     let bindings = bindgen::Builder::default()
@@ -34,7 +34,7 @@ fn main() {
     bindings.write_to_file(out.join("wiredtiger.rs")).expect("OUT_DIR is writable");
 }
 
-/// Where Debian and others keep the library.
+/// Returns the directory in which Debian and others keep the library.
 #[cfg(feature = "wiredtiger-system")]
 fn system_libraries() -> String {
     let machine = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();

@@ -6,15 +6,15 @@ mod images;
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let mut number = |default| arguments.next().map_or(default, |text| text.parse::<u64>().expect("a number"));
-    let (wanted, first) = (number(10_000), number(0));
+    let (count, first) = (number(10_000), number(0));
     let (mut done, mut seed) = (0, first);
-    while done < wanted {
+    while done < count {
         let replay = Replay { seed };
-        done += images::run(seed, (wanted - done).min(20));
+        done += images::run(seed, (count - done).min(20));
         std::mem::forget(replay);
         seed += 1;
         if seed % 50 == 0 {
-            eprintln!("{done} of {wanted} images, last seed {seed}");
+            eprintln!("{done} of {count} images, last seed {seed}");
         }
     }
     println!("{done} crash images opened at their checkpoint (seeds {first}..{seed})");

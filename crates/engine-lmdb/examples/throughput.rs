@@ -1,4 +1,4 @@
-//! Small figures of the adapter: `cargo run --release -p arbor-engine-lmdb --example throughput`.
+//! Small throughput benchmark of the adapter: `cargo run --release -p arbor-engine-lmdb --example throughput`.
 
 use std::time::{Duration, Instant};
 

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use arbor_engine::adapter;
 
 #[derive(Default)]
-pub(crate) struct Alarm(adapter::Alarm<Requested>);
+pub(crate) struct Alarm(adapter::Alarm<Requests>);
 
-/// What the thread is requested for.
+/// Requests to the background thread.
 #[derive(Default, Clone, Copy)]
-pub(crate) struct Requested {
+pub(crate) struct Requests {
     pub sweep: bool,
     pub checkpoint: bool,
     pub stop: bool,
@@ -17,29 +17,29 @@ pub(crate) struct Requested {
 
 impl Alarm {
     pub fn sweep(&self) {
-        self.0.change(|requested| requested.sweep = true);
+        self.0.change(|requests| requests.sweep = true);
     }
 
     pub fn checkpoint(&self) {
-        self.0.change(|requested| requested.checkpoint = true);
+        self.0.change(|requests| requests.checkpoint = true);
     }
 
     pub fn stop(&self) {
-        self.0.change(|requested| requested.stop = true);
+        self.0.change(|requests| requests.stop = true);
     }
 
-    /// Waits until something is requested and takes it.
-    pub(crate) fn take(&self) -> Requested {
-        let idle = |requested: &Requested| !(requested.sweep || requested.checkpoint || requested.stop);
-        self.0.wait(None, idle, |requested| {
-            let taken = *requested;
-            *requested = Requested { stop: taken.stop, ..Requested::default() };
+    /// Waits for a request and takes all that are pending.
+    pub(crate) fn take(&self) -> Requests {
+        let idle = |requests: &Requests| !(requests.sweep || requests.checkpoint || requests.stop);
+        self.0.wait(None, idle, |requests| {
+            let taken = *requests;
+            *requests = Requests { stop: taken.stop, ..Requests::default() };
             taken
         })
     }
 
     /// Rests, unless a stop or a checkpoint is requested.
     pub(crate) fn rest(&self, time: Duration) {
-        self.0.wait(Some(Instant::now() + time), |requested| !(requested.stop || requested.checkpoint), |_| ());
+        self.0.wait(Some(Instant::now() + time), |requests| !(requests.stop || requests.checkpoint), |_| ());
     }
 }

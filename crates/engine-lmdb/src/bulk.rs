@@ -35,7 +35,7 @@ pub fn load(core: &Core, tree: TreeId, rows: &mut dyn Iterator<Item = Row>) -> R
         // If this fails as well, the next open finds the record of the load.
         let _ = core.edit(|edit| {
             edit.end_load(content)?;
-            edit.doom(content)
+            edit.mark_dropped(content)
         });
     }
     result

@@ -1,4 +1,4 @@
-//! What makes one committed state survive a power loss, in file `checkpoint.meta`.
+//! The file `checkpoint.meta`, which makes one committed state survive a power loss.
 //!
 //! LMDB runs with `MDB_NOSYNC`: commits write to the page cache and never sync. LMDB never writes over a page of a state
 //! that a read transaction still sees (freed pages carry the number of the transaction that freed them, and only those
@@ -57,7 +57,7 @@ pub struct Checkpoint {
     pub page_bytes: u32,
     pub position: Position,
     pub txn_id: u64,
-    /// Whether the tree records hold the right counts; otherwise the next open counts.
+    /// True if the tree records hold the right counts; otherwise the next open counts.
     pub counted: bool,
     meta: [u8; META_BYTES],
 }
@@ -87,7 +87,7 @@ impl Checkpoint {
         counted: bool,
     ) -> Result<Checkpoint> {
         let mut meta = [0; META_BYTES];
-        // Transaction n writes meta page n % 2; a state restored by `restore` stands in both.
+        // Transaction n writes meta page n % 2; a state restored by `restore` is in both.
         data.read_exact_at(&mut meta, (txn_id % 2) * page_bytes as u64).map_err(|e| io_error("read meta page", e))?;
         let checkpoint = Checkpoint { page_bytes: page_bytes as u32, position, txn_id, counted, meta };
         if u32_at(&meta, 16) != LMDB_MAGIC || checkpoint.meta_txn_id() != txn_id {

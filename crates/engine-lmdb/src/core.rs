@@ -1,7 +1,7 @@
-//! What the engine and its background thread share: one writer, many readers, checkpoints beside them.
+//! State shared by the engine and its background thread: one writer, many readers, concurrent checkpoints.
 //!
 //! Locks, in the order in which they are taken: `pin` (checkpoints, one at a time; the log's barrier is waited for under
-//! it), `book` (the writer: a group of
+//! it), `writer` (the writer: a group of
 //! batches, a step of a sweep, a piece of a bulk load), LMDB's own. Readers take none of them.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::alarm::Alarm;
 use crate::checkpoint::Checkpoint;
 use crate::directory::Directory;
-use crate::edit::{Book, Edit, newest_state};
+use crate::edit::{Edit, WriterState, newest_state};
 use crate::files::DATA_FILE;
 use crate::keys::Content;
 use crate::positions::Positions;
@@ -33,11 +33,11 @@ pub(crate) struct Core {
     pub(crate) readers: Readers,
     pin: Mutex<Pin>,
     pub(crate) barrier: BarrierSlot,
-    book: Mutex<Book>,
+    writer: Mutex<WriterState>,
     pub(crate) positions: Arc<Positions>,
     pub(crate) applied: AtomicU64,
     pub(crate) durable: AtomicU64,
-    /// `Book::freed_pages` now and at the last checkpoint: what lies between cannot be used again yet.
+    /// `WriterState::freed_pages` now and at the last checkpoint: pages freed in between cannot be reused yet.
     pub(crate) freed_pages: AtomicU64,
     pub(crate) freed_pages_pinned: AtomicU64,
     pub(crate) counters: Counters,
@@ -64,18 +64,18 @@ struct Pin {
     txn: ReadTxn,
     /// Rests between checkpoints, so that a checkpoint finds a reader slot when snapshots have taken all others.
     spare: ReadTxn,
-    /// What `checkpoint.meta` holds; nothing while the directory is being made.
+    /// Contents of `checkpoint.meta`; `None` while the directory is being made.
     saved: Option<Checkpoint>,
 }
 
 impl Core {
     /// Writes the first rows and makes the first checkpoint.
     pub(crate) fn create(env: Arc<Env>, options: LmdbOptions, directory: Directory) -> Result<Core> {
-        let first = Book::new(HashMap::new(), 1, Position::ZERO);
+        let first = WriterState::new(HashMap::new(), 1, Position::ZERO);
         let core = Core::new(env, options, directory, first, None)?;
         {
-            let mut book = core.lock_book();
-            let mut edit = Edit::begin(&core.env, &mut book, None)?;
+            let mut writer = core.lock_writer();
+            let mut edit = Edit::begin(&core.env, &mut writer, None)?;
             // A content of no tree: its fence ends the pages of the records.
             edit.new_content()?;
             edit.commit()?;
@@ -92,15 +92,15 @@ impl Core {
         checkpoint: Checkpoint,
     ) -> Result<Core> {
         let txn = ReadTxn::begin(&env)?;
-        let mut book = Book::new(records::trees(&txn)?, records::next_content(&txn)?, checkpoint.position);
+        let mut writer = WriterState::new(records::trees(&txn)?, records::next_content(&txn)?, checkpoint.position);
         if !checkpoint.counted {
-            book.recount(&txn)?;
+            writer.recount(&txn)?;
         }
-        let doomed = records::first_doomed(&txn)?.is_some();
+        let pending_drops = records::first_pending_drop(&txn)?.is_some();
         drop(txn);
-        let core = Core::new(env, options, directory, book, Some(checkpoint))?;
-        core.doom_unfinished_loads()?;
-        if doomed {
+        let core = Core::new(env, options, directory, writer, Some(checkpoint))?;
+        core.drop_unfinished_loads()?;
+        if pending_drops {
             core.alarm.sweep();
         }
         Ok(core)
@@ -111,22 +111,22 @@ impl Core {
         env: Arc<Env>,
         options: LmdbOptions,
         directory: Directory,
-        mut book: Book,
+        mut writer: WriterState,
         saved: Option<Checkpoint>,
     ) -> Result<Core> {
         let mut spare = ReadTxn::begin(&env)?;
         spare.reset();
-        let position = book.applied;
-        let positions = book.positions.clone();
+        let position = writer.applied;
+        let positions = writer.positions.clone();
         positions.set(newest_state(&env)?, position);
-        book.look_at_newest(&env)?;
+        writer.move_to_newest(&env)?;
         let data = File::open(directory.path.join(DATA_FILE))
             .map_err(|source| Error::Io { context: "open data.mdb".to_owned(), source })?;
         Ok(Core {
             readers: Readers::new(&env),
             pin: Mutex::new(Pin { txn: ReadTxn::begin(&env)?, spare, saved }),
             barrier: BarrierSlot::default(),
-            book: Mutex::new(book),
+            writer: Mutex::new(writer),
             positions,
             applied: AtomicU64::new(position.0),
             durable: AtomicU64::new(position.0),
@@ -141,51 +141,51 @@ impl Core {
         })
     }
 
-    fn doom_unfinished_loads(&self) -> Result<()> {
+    fn drop_unfinished_loads(&self) -> Result<()> {
         loop {
-            let mut book = self.lock_book();
-            let mut edit = Edit::begin(&self.env, &mut book, None)?;
+            let mut writer = self.lock_writer();
+            let mut edit = Edit::begin(&self.env, &mut writer, None)?;
             let Some(content) = records::first_loading(&edit.txn)? else { return Ok(()) };
             edit.end_load(content)?;
-            edit.doom(content)?;
+            edit.mark_dropped(content)?;
             edit.commit()?;
             self.alarm.sweep();
         }
     }
 
-    pub(crate) fn lock_book(&self) -> MutexGuard<'_, Book> {
-        // The book changes only after a commit, in steps that do not panic.
-        self.book.lock()
+    pub(crate) fn lock_writer(&self) -> MutexGuard<'_, WriterState> {
+        // The writer changes only after a commit, in steps that do not panic.
+        self.writer.lock()
     }
 
     /// Runs one write transaction. After an error nothing of it is applied.
     pub(crate) fn edit<T>(&self, change: impl FnOnce(&mut Edit<'_>) -> Result<T>) -> Result<T> {
-        let mut book = self.lock_book();
-        let result = Edit::begin(&self.env, &mut book, self.options.updates.as_deref()).and_then(|mut edit| {
+        let mut writer = self.lock_writer();
+        let result = Edit::begin(&self.env, &mut writer, self.options.updates.as_deref()).and_then(|mut edit| {
             let answer = change(&mut edit)?;
             Ok((answer, edit.commit()?))
         });
         match result {
-            Ok((answer, doomed)) => {
-                self.applied.store(book.applied.0, Ordering::Release);
+            Ok((answer, pending_drops)) => {
+                self.applied.store(writer.applied.0, Ordering::Release);
                 self.counters.commits.fetch_add(1, Ordering::Relaxed);
-                self.watch_freed(&mut book);
-                if doomed {
+                self.watch_freed(&mut writer);
+                if pending_drops {
                     self.alarm.sweep();
                 }
                 Ok(answer)
             }
-            Err(error) => Err(self.judge(&mut book, error)),
+            Err(error) => Err(self.judge(&mut writer, error)),
         }
     }
 
-    /// What a failed write means: no space, a request that cannot be, or the end of writing. Reads go on in all cases.
-    fn judge(&self, book: &mut Book, error: Error) -> Error {
+    /// Classifies a failed write: no space, an invalid request, or the end of writing. Reads continue in all cases.
+    fn judge(&self, writer: &mut WriterState, error: Error) -> Error {
         if self.env.is_dead() {
-            if let Some((txn, position)) = book.take_newest() {
+            if let Some((txn, position)) = writer.take_newest() {
                 self.readers.end_at(txn, position);
             }
-            let context = book.poisoned.get_or_insert_with(|| error.to_string()).clone();
+            let context = writer.poisoned.get_or_insert_with(|| error.to_string()).clone();
             return Error::Poisoned { context };
         }
         match error {
@@ -195,7 +195,7 @@ impl Core {
                 Error::OutOfSpace { context: format!("{context}: {source}") }
             }
             Error::Io { .. } | Error::Corrupt { .. } | Error::Poisoned { .. } => {
-                book.poisoned.get_or_insert_with(|| error.to_string());
+                writer.poisoned.get_or_insert_with(|| error.to_string());
                 error
             }
             error => error,
@@ -220,17 +220,17 @@ impl Core {
 
     fn checkpoint_at(&self, pin: &mut Pin) -> Result<Position> {
         let (checkpoint, freed_pages) = {
-            let mut book = self.lock_book();
-            let pinned = self.pin_newest(&mut book, &mut pin.spare);
-            (pinned.map_err(|error| self.judge(&mut book, error))?, book.freed_pages)
+            let mut writer = self.lock_writer();
+            let pinned = self.pin_newest(&mut writer, &mut pin.spare);
+            (pinned.map_err(|error| self.judge(&mut writer, error))?, writer.freed_pages)
         };
         if pin.saved.as_ref() == Some(&checkpoint) {
             return Ok(checkpoint.position);
         }
         self.barrier.wait_for_log(checkpoint.position)?;
         if let Err(error) = self.make_durable(&checkpoint) {
-            let mut book = self.lock_book();
-            return Err(self.judge(&mut book, error));
+            let mut writer = self.lock_writer();
+            return Err(self.judge(&mut writer, error));
         }
         let position = checkpoint.position;
         std::mem::swap(&mut pin.txn, &mut pin.spare);
@@ -241,12 +241,12 @@ impl Core {
         Ok(position)
     }
 
-    fn pin_newest(&self, book: &mut Book, txn: &mut ReadTxn) -> Result<Checkpoint> {
-        if let Some(reason) = &book.poisoned {
+    fn pin_newest(&self, writer: &mut WriterState, txn: &mut ReadTxn) -> Result<Checkpoint> {
+        if let Some(reason) = &writer.poisoned {
             return Err(Error::Poisoned { context: reason.clone() });
         }
         // Without space for the counts the checkpoint is made all the same: it is what frees space.
-        let counted = match self.write_counts(book).map_err(|error| self.judge(book, error)) {
+        let counted = match self.write_counts(writer).map_err(|error| self.judge(writer, error)) {
             Ok(()) => true,
             Err(Error::OutOfSpace { .. }) => {
                 self.counters.uncounted_checkpoints.fetch_add(1, Ordering::Relaxed);
@@ -255,14 +255,14 @@ impl Core {
             Err(error) => return Err(error),
         };
         txn.renew()?;
-        Checkpoint::of_state(&self.data, self.env.page_bytes(), txn.id(), book.applied, counted)
+        Checkpoint::of_state(&self.data, self.env.page_bytes(), txn.id(), writer.applied, counted)
     }
 
-    fn write_counts(&self, book: &mut Book) -> Result<()> {
-        if book.uncounted.is_empty() {
+    fn write_counts(&self, writer: &mut WriterState) -> Result<()> {
+        if writer.uncounted.is_empty() {
             return Ok(());
         }
-        let mut edit = Edit::begin(&self.env, book, None)?;
+        let mut edit = Edit::begin(&self.env, writer, None)?;
         edit.put_counts()?;
         edit.commit().map(drop)
     }
@@ -274,16 +274,16 @@ impl Core {
     }
 
     /// Notes what a commit freed and asks for a checkpoint when much waits for one.
-    fn watch_freed(&self, book: &mut Book) {
-        // Without the number there is no checkpoint by it; the commit stands.
-        let _ = book.count_freed(&self.env);
-        self.freed_pages.store(book.freed_pages, Ordering::Relaxed);
+    fn watch_freed(&self, writer: &mut WriterState) {
+        // Without the number no checkpoint is triggered by it; the commit is valid.
+        let _ = writer.count_freed(&self.env);
+        self.freed_pages.store(writer.freed_pages, Ordering::Relaxed);
         if self.wants_checkpoint() {
             self.alarm.checkpoint();
         }
     }
 
-    /// Whether freed pages that wait for a checkpoint take much of the file.
+    /// Returns true if freed pages that wait for a checkpoint take a large part of the file.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         let freed = self.freed_pages.load(Ordering::Relaxed) - self.freed_pages_pinned.load(Ordering::Relaxed);
         let Ok(info) = self.env.info() else { return false };

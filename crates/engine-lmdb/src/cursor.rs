@@ -1,8 +1,8 @@
 //! Ordered movement over one tree: one LMDB cursor and the path of layers that it is in.
 //!
 //! In a tree without long keys the path stays empty and each move is one move of the LMDB cursor. Where a move ends on a
-//! link it goes on into the layer, to its first or last row by direction; where it leaves a layer it goes back to the
-//! link and on from there.
+//! link it continues in the layer, at its first or last row by direction; where it leaves a layer it returns to the
+//! link and continues from there.
 
 use arbor_engine::Result;
 
@@ -10,13 +10,13 @@ use crate::keys::{CHUNK_BYTES, Chunk, Content, StoredKey};
 use crate::raw::{Cursor, Entry, Move, Txn};
 use crate::rows::layer_of;
 
-/// Invariant C1: while `value` is `Some`, the LMDB cursor stands on the row, which is in the content `here()`.
+/// Invariant C1: while `value` is `Some`, the LMDB cursor is positioned on the row, which is in the content `here()`.
 pub struct LmdbCursor<'t> {
     cursor: Cursor<'t>,
     tree: Content,
     /// The layers entered, outermost first.
     path: Vec<Layer>,
-    /// The row's key: in `short` when it stands in one stored key, else joined in `long`.
+    /// The row's key: in `short` when it is one stored key, else joined in `long`.
     short: &'t [u8],
     long: Vec<u8>,
     value: Option<&'t [u8]>,
@@ -24,7 +24,7 @@ pub struct LmdbCursor<'t> {
 
 struct Layer {
     content: Content,
-    /// Where its link stands.
+    /// Stored key of its link.
     link: StoredKey,
     /// The link's chunk within `link`.
     chunk_at: usize,
@@ -46,8 +46,8 @@ impl<'t> LmdbCursor<'t> {
         self.path.last().map_or(self.tree, |layer| layer.content)
     }
 
-    /// Ends a move: the LMDB cursor stands on `entry`, or ran off its end. Follows links and leaves layers until it
-    /// stands on a row of the tree or the tree is at its end.
+    /// Ends a move: the LMDB cursor is on `entry`, or ran off its end. Follows links and leaves layers until it is on a
+    /// row of the tree or the tree is at its end.
     fn settle(&mut self, mut entry: Option<Entry<'t>>, direction: Direction) -> Result<bool> {
         loop {
             let rows = self.here().rows();
@@ -55,7 +55,7 @@ impl<'t> LmdbCursor<'t> {
             entry = match inside {
                 Some((chunk, value)) => match Chunk::of(chunk) {
                     Chunk::Row(end) => {
-                        self.stand(end, value);
+                        self.place(end, value);
                         return Ok(true);
                     }
                     Chunk::Link(chunk) => {
@@ -77,7 +77,7 @@ impl<'t> LmdbCursor<'t> {
         }
     }
 
-    fn stand(&mut self, end: &'t [u8], value: &'t [u8]) {
+    fn place(&mut self, end: &'t [u8], value: &'t [u8]) {
         self.value = Some(value);
         self.short = end;
         self.long.clear();
@@ -110,7 +110,7 @@ impl<'t> LmdbCursor<'t> {
         }
     }
 
-    /// Follows the links that a long target goes through, as far as they exist. Answers the stored place of the rest:
+    /// Follows the links that a long target goes through, as far as they exist. Returns the stored place of the rest:
     /// rows of the target's side begin there.
     fn descend(&mut self, mut target: &[u8]) -> Result<StoredKey> {
         self.path.clear();
@@ -118,7 +118,7 @@ impl<'t> LmdbCursor<'t> {
             let place = self.here().link(chunk);
             match self.cursor.go(Move::Seek(place.as_slice()))? {
                 Some((key, value)) if key == place.as_slice() => self.enter(chunk, layer_of(value)?),
-                // No key begins with this chunk and goes on: everything from the link's place on is greater.
+                // No longer key begins with this chunk: everything from the link's place on is greater.
                 _ => return Ok(place),
             }
             target = rest;
@@ -178,11 +178,11 @@ impl arbor_engine::Cursor for LmdbCursor<'_> {
     }
 
     fn key(&self) -> &[u8] {
-        assert!(self.value.is_some(), "cursor contract: key only while the cursor stands on an entry");
+        assert!(self.value.is_some(), "cursor contract: key only while the cursor is on an entry");
         if self.path.is_empty() { self.short } else { &self.long }
     }
 
     fn value(&self) -> &[u8] {
-        self.value.expect("cursor contract: value only while the cursor stands on an entry")
+        self.value.expect("cursor contract: value only while the cursor is on an entry")
     }
 }

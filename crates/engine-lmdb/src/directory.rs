@@ -1,11 +1,11 @@
-//! The directory of an engine: who owns it, and how it comes into being.
+//! The directory of an engine: its owner, and how it comes into being.
 //!
 //! | file | what |
 //! |---|---|
 //! | `LOCK` | locked while an engine has the directory open |
-//! | `CREATING` | the directory is being made: whatever else is there is not yet an engine and is made anew |
+//! | `CREATING` | the directory is being made: whatever else is there is not yet an engine and is made again |
 //! | `data.mdb` | LMDB's pages |
-//! | `lock.mdb` | LMDB's table of readers; made anew at each open, so that no slot of a dead process stays |
+//! | `lock.mdb` | LMDB's table of readers; recreated at each open, so that no slot of a dead process stays |
 //! | `checkpoint.meta` | the state that survives a crash, see [`checkpoint`](crate::checkpoint) |
 
 use std::fs::{self, File, TryLockError};
@@ -27,7 +27,7 @@ pub struct Directory {
     handle: File,
 }
 
-/// What is in the directory.
+/// State of the directory.
 #[derive(PartialEq, Debug)]
 pub enum Found {
     New,
@@ -61,8 +61,8 @@ impl Directory {
         self.remove("lock.mdb")?;
         match (creating, self.has(DATA_FILE)?, self.has(CHECKPOINT_FILE)?) {
             (false, true, true) => return Ok(Found::Engine),
-            (false, true, false) => return cannot("checkpoint.meta is missing beside data.mdb"),
-            (false, false, true) => return cannot("data.mdb is missing beside checkpoint.meta"),
+            (false, true, false) => return cannot("checkpoint.meta is missing, data.mdb is there"),
+            (false, false, true) => return cannot("data.mdb is missing, checkpoint.meta is there"),
             (true, ..) | (false, false, false) => {}
         }
         let marker = File::create(self.path.join(CREATING)).map_err(io_error("create marker"))?;

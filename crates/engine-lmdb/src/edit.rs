@@ -13,8 +13,8 @@ use crate::raw::{Env, ReadTxn, Txn, WriteTxn};
 use crate::records::{self, TreeRecord};
 use crate::rows;
 
-/// What the writer knows without asking LMDB. Guarded by the engine's writer mutex.
-pub struct Book {
+/// State the writer keeps in memory so that it need not ask LMDB. Guarded by the engine's writer mutex.
+pub struct WriterState {
     pub trees: HashMap<TreeId, TreeRecord>,
     pub next_content: u64,
     pub applied: Position,
@@ -26,7 +26,7 @@ pub struct Book {
     pub positions: Arc<Positions>,
     /// Pages freed since the engine was opened.
     pub freed_pages: u64,
-    /// Sees the newest state from each commit to the next: tells what the commit freed, and is what readers are left with
+    /// Sees the newest state from each commit to the next: shows what the commit freed, and is what readers are left with
     /// when LMDB begins no more transactions. The writer spares the newest state anyway, so this holds no page back.
     newest: Option<Newest>,
 }
@@ -34,14 +34,14 @@ pub struct Book {
 pub struct Edit<'b> {
     pub txn: WriteTxn<'b>,
     env: &'b Env,
-    book: &'b mut Book,
+    writer: &'b mut WriterState,
     updates: Option<&'b dyn UpdateFunction>,
     /// Trees that this edit touches, as they are after it.
     trees: HashMap<TreeId, Option<TreeRecord>>,
     next_content: u64,
     applied: Position,
     counted: bool,
-    doomed: bool,
+    pending_drops: bool,
 }
 
 struct Newest {
@@ -53,14 +53,18 @@ struct Newest {
 const DELETED_PER_ROUND: usize = 1024;
 
 impl<'b> Edit<'b> {
-    pub fn begin(env: &'b Env, book: &'b mut Book, updates: Option<&'b dyn UpdateFunction>) -> Result<Edit<'b>> {
-        if let Some(reason) = &book.poisoned {
+    pub fn begin(
+        env: &'b Env,
+        writer: &'b mut WriterState,
+        updates: Option<&'b dyn UpdateFunction>,
+    ) -> Result<Edit<'b>> {
+        if let Some(reason) = &writer.poisoned {
             return Err(Error::Poisoned { context: reason.clone() });
         }
         let txn = WriteTxn::begin(env)?;
-        let (next_content, applied) = (book.next_content, book.applied);
+        let (next_content, applied) = (writer.next_content, writer.applied);
         let trees = HashMap::new();
-        Ok(Edit { txn, env, book, updates, trees, next_content, applied, counted: false, doomed: false })
+        Ok(Edit { txn, env, writer, updates, trees, next_content, applied, counted: false, pending_drops: false })
     }
 
     pub fn apply(&mut self, batch: &Batch) -> Result<()> {
@@ -92,7 +96,7 @@ impl<'b> Edit<'b> {
     }
 
     pub fn tree(&self, tree: TreeId) -> Result<TreeRecord> {
-        let known = self.trees.get(&tree).copied().unwrap_or_else(|| self.book.trees.get(&tree).copied());
+        let known = self.trees.get(&tree).copied().unwrap_or_else(|| self.writer.trees.get(&tree).copied());
         known.ok_or(Error::UnknownTree(tree))
     }
 
@@ -119,7 +123,7 @@ impl<'b> Edit<'b> {
 
     fn drop_tree(&mut self, tree: TreeId) -> Result<()> {
         let Ok(record) = self.tree(tree) else { return Ok(()) };
-        self.doom(record.content)?;
+        self.mark_dropped(record.content)?;
         records::delete_tree(&mut self.txn, tree)?;
         self.trees.insert(tree, None);
         Ok(())
@@ -133,9 +137,9 @@ impl<'b> Edit<'b> {
         self.replace_content(tree, TreeRecord::empty(content))
     }
 
-    /// The tree's rows are from now on those of another content; the old one is doomed.
+    /// The tree's rows are from now on those of another content; the old one is dropped.
     pub fn replace_content(&mut self, tree: TreeId, record: TreeRecord) -> Result<()> {
-        self.doom(self.tree(tree)?.content)?;
+        self.mark_dropped(self.tree(tree)?.content)?;
         self.set_tree(tree, record)
     }
 
@@ -145,9 +149,9 @@ impl<'b> Edit<'b> {
         Ok(())
     }
 
-    pub fn doom(&mut self, content: Content) -> Result<()> {
-        self.doomed = true;
-        records::put_doomed(&mut self.txn, content)
+    pub fn mark_dropped(&mut self, content: Content) -> Result<()> {
+        self.pending_drops = true;
+        records::put_pending_drop(&mut self.txn, content)
     }
 
     fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
@@ -215,7 +219,7 @@ impl<'b> Edit<'b> {
 
     /// Writes the counts of the trees into their records.
     pub fn put_counts(&mut self) -> Result<()> {
-        for tree in self.book.uncounted.clone() {
+        for tree in self.writer.uncounted.clone() {
             if let Ok(record) = self.tree(tree) {
                 records::put_tree(&mut self.txn, tree, &record)?;
             }
@@ -224,28 +228,28 @@ impl<'b> Edit<'b> {
         Ok(())
     }
 
-    /// Answers whether there is doomed content to sweep.
+    /// Returns true if there is dropped content to sweep.
     pub fn commit(self) -> Result<bool> {
-        let Edit { mut txn, env, book, trees, next_content, applied, counted, doomed, .. } = self;
-        if next_content != book.next_content {
+        let Edit { mut txn, env, writer, trees, next_content, applied, counted, pending_drops, .. } = self;
+        if next_content != writer.next_content {
             records::put_next_content(&mut txn, next_content)?;
         }
         let state = txn.id();
-        book.positions.set(state, applied);
+        writer.positions.set(state, applied);
         txn.commit()?;
-        if applied != book.applied && newest_state(env)? != state {
+        if applied != writer.applied && newest_state(env)? != state {
             // Nothing was changed, so LMDB made no new state: the one before now shows this position.
-            book.positions.set(newest_state(env)?, applied);
+            writer.positions.set(newest_state(env)?, applied);
         }
-        book.applied = applied;
-        book.next_content = next_content;
+        writer.applied = applied;
+        writer.next_content = next_content;
         if counted {
-            book.uncounted.clear();
+            writer.uncounted.clear();
         }
         for (tree, record) in trees {
-            book.set(tree, record);
+            writer.set(tree, record);
         }
-        Ok(doomed)
+        Ok(pending_drops)
     }
 }
 
@@ -254,10 +258,10 @@ pub fn newest_state(env: &Env) -> Result<u64> {
     Ok(env.info()?.me_last_txnid as u64)
 }
 
-impl Book {
-    pub fn new(trees: HashMap<TreeId, TreeRecord>, next_content: u64, applied: Position) -> Book {
+impl WriterState {
+    pub fn new(trees: HashMap<TreeId, TreeRecord>, next_content: u64, applied: Position) -> WriterState {
         let positions = Arc::new(Positions::new());
-        Book {
+        WriterState {
             trees,
             next_content,
             applied,
@@ -270,7 +274,7 @@ impl Book {
     }
 
     /// Moves on to the newest state.
-    pub fn look_at_newest(&mut self, env: &Arc<Env>) -> Result<()> {
+    pub fn move_to_newest(&mut self, env: &Arc<Env>) -> Result<()> {
         let txn = match self.newest.take() {
             Some(Newest { mut txn, .. }) => {
                 txn.reset();
@@ -285,7 +289,7 @@ impl Book {
 
     /// Moves on to the newest state and adds what its commit freed.
     pub fn count_freed(&mut self, env: &Arc<Env>) -> Result<()> {
-        self.look_at_newest(env)?;
+        self.move_to_newest(env)?;
         if let Some(Newest { txn, .. }) = &self.newest {
             self.freed_pages += txn.pages_freed_by(txn.id())?;
         }
@@ -297,7 +301,7 @@ impl Book {
         self.newest.take().map(|newest| (newest.txn, newest.position))
     }
 
-    /// Counts every tree anew.
+    /// Recounts every tree.
     pub fn recount(&mut self, txn: &Txn) -> Result<()> {
         for (tree, record) in &mut self.trees {
             *record = TreeRecord::empty(record.content);
@@ -324,7 +328,7 @@ impl Book {
     }
 }
 
-/// The longest value that LMDB keeps in the page beside this content's head or fence: a node may take half of what the
+/// The longest value that LMDB keeps in one page with this content's head or fence: a node may take half of what the
 /// page header leaves, less its slot, and begins with 8 bytes of header (`me_nodemax`, `mdb_leaf_size` in mdb.c).
 fn inline_value_bytes_max(page_bytes: usize, content: Content) -> usize {
     let node_bytes_max = (((page_bytes - 16) / 2) & !1) - 2;

@@ -99,7 +99,7 @@ impl Engine for LmdbEngine {
     }
 
     fn trees(&self) -> Result<Vec<TreeId>> {
-        let mut trees: Vec<TreeId> = self.core.lock_book().trees.keys().copied().collect();
+        let mut trees: Vec<TreeId> = self.core.lock_writer().trees.keys().copied().collect();
         trees.sort_unstable();
         Ok(trees)
     }
@@ -112,7 +112,7 @@ impl Engine for LmdbEngine {
         let free_pages = core.readers.reader()?.txn().free_pages()?;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = vec![
-            ("trees", core.lock_book().trees.len() as u64),
+            ("trees", core.lock_writer().trees.len() as u64),
             ("page bytes", u64::from(stat.ms_psize)),
             ("entries", stat.ms_entries as u64),
             ("tree depth", u64::from(stat.ms_depth)),
@@ -137,8 +137,8 @@ impl Engine for LmdbEngine {
     }
 
     fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
-        let record = self.core.lock_book().trees.get(&tree).copied().ok_or(Error::UnknownTree(tree))?;
-        // Leaf pages by estimate; large values stand in pages of their own, which are not counted.
+        let record = self.core.lock_writer().trees.get(&tree).copied().ok_or(Error::UnknownTree(tree))?;
+        // Leaf pages by estimate; large values are in pages of their own, which are not counted.
         let leaf_bytes =
             estimate::leaf_pages(&self.core.readers.reader()?, record.content)? * self.core.env.page_bytes() as u64;
         let disk_bytes = leaf_bytes.max(record.bytes);

@@ -1,7 +1,7 @@
 //! Rough sizes of key ranges in a few page reads.
 //!
 //! Short ranges are counted. For the others both ends are looked up in the B+tree, and the entries between the two paths
-//! are counted level by level: exactly beside the paths, and for what lies between with the average of a few pages (the
+//! are counted level by level: exactly in the pages on the paths, and between them with the average of a few pages (the
 //! method of InnoDB's `records_in_range`).
 
 use arbor_engine::{Cursor as _, RangeEstimate, Result};
@@ -45,7 +45,7 @@ fn count(txn: &Txn, content: Content, from: &[u8], to: Option<&[u8]>) -> Result<
     Ok((counted, true))
 }
 
-/// Where a key stands; a long key where its link does, so that all keys of one link count as one.
+/// Returns the stored key of a key; of a long key that of its link, so that all keys of one link count as one.
 fn place(content: Content, key: &[u8]) -> StoredKey {
     match key.split_at_checked(CHUNK_BYTES) {
         Some((chunk, rest)) if !rest.is_empty() => content.link(chunk),
@@ -79,7 +79,7 @@ fn judge(reader: &Reader, bounds: &(StoredKey, StoredKey)) -> Result<Between> {
     Ok(Between::default())
 }
 
-/// What is between two places, level by level. `None`: the pages are not as expected.
+/// Counts the entries between two places, level by level. `None`: the pages are not as expected.
 fn between(pages: &Pages<'_>, from: &[u8], to: &[u8]) -> Option<Between> {
     let mut leaf_pages = 1;
     let (mut left, mut right) = (pages.root()?, pages.root()?);
@@ -87,13 +87,13 @@ fn between(pages: &Pages<'_>, from: &[u8], to: &[u8]) -> Option<Between> {
     let mut middle: Option<(u64, Vec<Page<'_>>)> = None;
     loop {
         let (left_slot, right_slot) = (left.slot(from), right.slot(to));
-        // Entries of this level behind `left_slot` (inclusive) and before `right_slot`.
+        // Entries of this level after `left_slot` (inclusive) and before `right_slot`.
         let entries = match &middle {
             None => right_slot.saturating_sub(left_slot) as u64,
             Some((count, sample)) => {
-                let beside = left.len().saturating_sub(left_slot) + right_slot;
+                let on_paths = left.len().saturating_sub(left_slot) + right_slot;
                 let sampled: usize = sample.iter().map(Page::len).sum();
-                beside as u64 + (count * sampled as u64).checked_div(sample.len() as u64).unwrap_or(0)
+                on_paths as u64 + (count * sampled as u64).checked_div(sample.len() as u64).unwrap_or(0)
             }
         };
         if !left.is_branch() {

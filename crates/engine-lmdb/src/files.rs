@@ -7,7 +7,7 @@ use arbor_engine::Error;
 pub const CHECKPOINT_FILE: &str = "checkpoint.meta";
 pub const DATA_FILE: &str = "data.mdb";
 
-/// What a failed call on a file means.
+/// Converts an I/O error of a file.
 pub fn io_error(context: &str, source: io::Error) -> Error {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

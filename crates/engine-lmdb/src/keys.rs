@@ -1,4 +1,4 @@
-//! Where a row of a tree stands in LMDB's one database.
+//! Mapping of the rows of all trees to keys of LMDB's one database.
 //!
 //! One database holds everything, since named LMDB databases cost each transaction time and memory in proportion to
 //! their number, and each first use in a transaction a second descent. A tree's rows share a prefix instead.
@@ -21,15 +21,15 @@
 //! *Long keys.* LMDB's keys end at 511 bytes. A key of up to [`CHUNK_BYTES`] bytes is one chunk. A longer one is
 //! stored as a link: its first `CHUNK_BYTES` bytes and a zero byte, with the number of another content as value, a layer,
 //! which holds the rest of all keys that begin so, by the same rule. A link is longer than every other chunk, therefore
-//! recognised by its length, and stands behind the row whose key is exactly its first `CHUNK_BYTES` bytes and before
+//! recognised by its length, and sorts after the row whose key is exactly its first `CHUNK_BYTES` bytes and before
 //! every other larger key: the order of stored keys is the order of the keys. I1: a layer is never empty.
 //!
 //! *Head and fence.* LMDB fills a page to the end when keys arrive in rising order at the END OF A PAGE, and leaves
 //! pages half empty or worse when a foreign key follows in the page. Rising keys are the common case (object ids, bulk
-//! loads), so a tree's last page must hold no row of the next tree. A fence is a row of half a page behind all rows of
+//! loads), so a tree's last page must hold no row of the next tree. A fence is a row of half a page after all rows of
 //! its content, alone in a page when it is made, and too large for that page ever to be merged. How it comes to be alone:
 //! a page that overflows at its end is split before its last row (`mdb_page_split`). Head, fence and wedge are put with
-//! half a page each: the fence lands beside the head, the wedge pushes the fence into the next page; then the wedge is
+//! half a page each: the fence lands next to the head, the wedge pushes the fence into the next page; then the wedge is
 //! deleted and the head shrinks, which merges nothing. `tests/space.rs` watches this.
 
 /// The longest part of a key that is stored in one LMDB key.
@@ -78,7 +78,7 @@ impl Content {
         StoredKey::number(self.0 * 4 + 3)
     }
 
-    /// What all rows of this content begin with; at the same time the place before its first row.
+    /// Returns the prefix of all rows of this content; it also sorts before its first row.
     pub fn rows(self) -> StoredKey {
         StoredKey::number(self.0 * 4 + 1)
     }
@@ -100,7 +100,7 @@ impl Content {
     }
 }
 
-/// What stands behind the prefix of a row.
+/// The part of a stored key after the prefix.
 #[derive(PartialEq, Debug)]
 pub enum Chunk<'a> {
     /// The end of a key.
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_told_by_their_length() {
+    fn links_are_recognised_by_their_length() {
         let chunk = [9; CHUNK_BYTES];
         let prefix = Content(5).rows().as_slice().len();
         assert_eq!(Chunk::of(&Content(5).row(&chunk).as_slice()[prefix..]), Chunk::Row(&chunk));

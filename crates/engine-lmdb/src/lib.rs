@@ -1,17 +1,17 @@
-//! The LMDB engine: a memory-mapped B+tree with one writer. In Arbor it stands in for `mmapv1`.
+//! The LMDB engine: a memory-mapped B+tree with one writer. In Arbor it takes the place of `mmapv1`.
 //!
 //! - [`engine`]: the trait
 //! - [`core`](mod@core), [`alarm`]: the writer and checkpoints; waking the background thread
-//! - [`keys`]: where rows stand in LMDB's one database; long keys; page filling
+//! - [`keys`]: mapping of rows to keys of LMDB's one database; long keys; page filling
 //! - [`records`]: the adapter's own rows
 //! - [`edit`]: a write transaction with what it changes in memory
 //! - [`rows`], [`cursor`], [`snapshot`], [`readers`], [`positions`], [`estimate`]: reading
-//! - [`bulk`], [`sweep`]: filling and deleting trees beside the batches
+//! - [`bulk`], [`sweep`]: filling and deleting trees concurrently with the batches
 //! - [`verify`]: damage that would end the process is found first
 //! - [`checkpoint`], [`directory`], [`files`]: what survives a crash
 //! - [`raw`]: the calls into LMDB
 //!
-//! What LMDB does not give, and nothing here adds:
+//! Guarantees that LMDB does not give, and that nothing here adds:
 //!
 //! - Pages have no checksums. Most damage is found as a page of the wrong kind ([`Corrupt`](arbor_engine::Error)), in the
 //!   first 65,536 pages before LMDB sees it; some is not. A read error of the device ends the process (SIGBUS), as with every memory-mapped file.

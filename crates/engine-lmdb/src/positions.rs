@@ -54,7 +54,7 @@ impl Positions {
         (before == txn_id && after == txn_id && !self.is_written_over(txn_id)).then_some(Position(position))
     }
 
-    /// Whether the writer began to commit the state that takes this one's place in the file.
+    /// Returns true if the writer began to commit the state that replaces this one in the file.
     fn is_written_over(&self, txn_id: u64) -> bool {
         let newest_there = self.slot(txn_id + 2).txn_id.load(Ordering::SeqCst);
         newest_there != NONE && newest_there >= txn_id + 2

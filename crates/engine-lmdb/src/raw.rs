@@ -1,6 +1,6 @@
 //! The calls into LMDB, wrapped so that the rest of the crate is safe Rust.
 //!
-//! What the wrappers rely on:
+//! Rules that the wrappers rely on:
 //!
 //! - R1: the environment is opened with `MDB_NOTLS`: a read transaction may move between threads, and a reset one keeps
 //!   its reader slot, so that renewing it takes no mutex.

@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | `00 'n'` | u64 | number of the next content |
 //! | `00 't'` + u64 BE tree | u64 content, u64 keys, u64 bytes | a tree; the counts are right in checkpointed states |
-//! | `00 'd'` + u64 BE content | empty | a doomed content: nothing reads it, its rows are to be deleted |
-//! | `00 'l'` + u64 BE content | empty | a content that a bulk load fills; doomed if found at open |
+//! | `00 'd'` + u64 BE content | empty | a dropped content: nothing reads it, its rows are to be deleted |
+//! | `00 'l'` + u64 BE content | empty | a content that a bulk load fills; dropped if found at open |
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ const TREE: u8 = b't';
 const DOOMED: u8 = b'd';
 const LOADING: u8 = b'l';
 
-/// A tree as it stands in its record.
+/// A decoded tree record.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TreeRecord {
     pub content: Content,
@@ -48,7 +48,7 @@ fn read_number(txn: &Txn, key: &[u8], place: &str) -> Result<u64> {
     txn.get(key)?.and_then(|value| number(value, 0)).ok_or_else(|| corrupt(place))
 }
 
-/// The bytes of a record that always exists: a small value that lies in a page.
+/// Returns the bytes of a record that always exists: a small value that is stored in a page.
 pub fn some_bytes(txn: &Txn) -> Result<&[u8]> {
     txn.get(&NEXT_CONTENT)?.ok_or_else(|| corrupt("next content"))
 }
@@ -102,15 +102,15 @@ pub fn trees(txn: &Txn) -> Result<HashMap<TreeId, TreeRecord>> {
     Ok(trees)
 }
 
-pub fn put_doomed(txn: &mut WriteTxn<'_>, content: Content) -> Result<()> {
+pub fn put_pending_drop(txn: &mut WriteTxn<'_>, content: Content) -> Result<()> {
     txn.put(&key(DOOMED, content.0), &[]).map(drop)
 }
 
-pub fn delete_doomed(txn: &mut WriteTxn<'_>, content: Content) -> Result<()> {
+pub fn delete_pending_drop(txn: &mut WriteTxn<'_>, content: Content) -> Result<()> {
     txn.delete(&key(DOOMED, content.0)).map(drop)
 }
 
-pub fn first_doomed(txn: &Txn) -> Result<Option<Content>> {
+pub fn first_pending_drop(txn: &Txn) -> Result<Option<Content>> {
     first(txn, DOOMED)
 }
 
@@ -135,7 +135,7 @@ fn first(txn: &Txn, letter: u8) -> Result<Option<Content>> {
     Ok(found)
 }
 
-/// Visits the numbered records of one letter while `visit` answers true.
+/// Visits the numbered records of one letter while `visit` returns true.
 fn for_each(txn: &Txn, letter: u8, mut visit: impl FnMut(u64, &[u8]) -> Result<bool>) -> Result<()> {
     let mut cursor = txn.cursor()?;
     let mut entry = cursor.go(Move::Seek(&[0, letter]))?;

@@ -22,7 +22,7 @@ pub fn get<'t>(txn: &'t Txn, mut content: Content, mut key: &[u8]) -> Result<Opt
     txn.get(content.row(key).as_slice())
 }
 
-/// Answers the length of the value that was replaced. `next_content` numbers the layers that have to be made.
+/// Returns the length of the value that was replaced. `next_content` numbers the layers that have to be made.
 pub fn put(
     txn: &mut WriteTxn<'_>,
     mut content: Content,
@@ -47,7 +47,7 @@ pub fn put(
     txn.put(content.row(key).as_slice(), value)
 }
 
-/// Answers the length of the value that was there. Layers that become empty go, with their links.
+/// Returns the length of the value that was there. Layers that become empty go, with their links.
 pub fn delete(txn: &mut WriteTxn<'_>, mut content: Content, mut key: &[u8]) -> Result<Option<usize>> {
     let mut links = Vec::new();
     while key.len() > CHUNK_BYTES {

@@ -23,7 +23,7 @@ pub struct LmdbSnapshot {
 }
 
 impl LmdbSnapshot {
-    /// Of the newest state.
+    /// Opens a snapshot of the newest state.
     pub fn new(readers: &Readers, positions: &Positions) -> Result<LmdbSnapshot> {
         for _ in 0..TRIES_MAX {
             let reader = readers.reader()?;

@@ -1,4 +1,4 @@
-//! The background thread: deletes the rows of doomed contents in small steps between the batches, and makes a
+//! The background thread: deletes the rows of dropped contents in small steps between the batches, and makes a
 //! checkpoint when one is asked for.
 
 use std::sync::Arc;
@@ -39,15 +39,15 @@ impl Drop for Sweeper {
 
 fn run(core: &Core) {
     loop {
-        let requested = core.alarm.take();
-        if requested.stop {
+        let requests = core.alarm.take();
+        if requests.stop {
             return;
         }
-        if requested.checkpoint && core.wants_checkpoint() && core.checkpoint().is_err() {
-            // The next `checkpoint` or `apply` of the engine's user answers the same error.
+        if requests.checkpoint && core.wants_checkpoint() && core.checkpoint().is_err() {
+            // The next `checkpoint` or `apply` of the engine's user returns the same error.
             core.counters.background_errors.fetch_add(1, Ordering::Relaxed);
         }
-        if requested.sweep {
+        if requests.sweep {
             let begin = Instant::now();
             match core.sweep_step() {
                 Ok(false) => {}
@@ -69,10 +69,10 @@ fn run(core: &Core) {
 }
 
 impl Core {
-    /// Deletes some rows of a doomed content. Answers whether there is more.
+    /// Deletes some rows of a dropped content. Returns true if there is more.
     pub(crate) fn sweep_step(&self) -> Result<bool> {
         self.edit(|edit| {
-            let Some(content) = records::first_doomed(&edit.txn)? else { return Ok(false) };
+            let Some(content) = records::first_pending_drop(&edit.txn)? else { return Ok(false) };
             let end = content.fence();
             let (mut layers, mut rows, mut finished) = (Vec::new(), 0, true);
             let begin = Instant::now();
@@ -89,10 +89,10 @@ impl Core {
                 Ok(true)
             })?;
             for layer in layers {
-                records::put_doomed(&mut edit.txn, layer)?;
+                records::put_pending_drop(&mut edit.txn, layer)?;
             }
             if finished {
-                records::delete_doomed(&mut edit.txn, content)?;
+                records::delete_pending_drop(&mut edit.txn, content)?;
             }
             self.counters.swept_rows.fetch_add(rows, Ordering::Relaxed);
             Ok(true)

@@ -1,4 +1,4 @@
-//! Looks at the pages of a checkpointed state before LMDB walks them.
+//! Verification of the pages of a checkpointed state before LMDB walks them.
 //!
 //! LMDB trusts its pages: an offset that points out of a page, a page number beyond the file or a list of free pages with a
 //! wrong length makes it read where there is nothing, and the process ends by a signal. Here the pages are read as bytes of a
@@ -10,7 +10,7 @@
 //!
 //! | offset in a node | size | |
 //! |---|---|---|
-//! | 4 | 2 | leaf: flags, 1 for a value in overflow pages, whose number stands in its place |
+//! | 4 | 2 | leaf: flags, 1 for a value in overflow pages, whose number is stored in its place |
 //!
 //! | offset in an overflow page | size | |
 //! |---|---|---|
@@ -45,7 +45,7 @@ pub fn verify(dir: &Path) -> Result<u64> {
     verify_pages(&data, &checkpoint, u64::MAX)
 }
 
-/// The same up to a number of pages, from the roots down: all of a small file, of a large one the upper levels of its trees.
+/// Like `verify`, but up to a number of pages, from the roots down: all of a small file, the upper levels of a large one.
 pub(crate) fn verify_pages(data: &File, checkpoint: &Checkpoint, pages_max: u64) -> Result<u64> {
     let page_bytes = checkpoint.page_bytes as usize;
     if !page_bytes.is_power_of_two() || !(512..=65536).contains(&page_bytes) {
@@ -86,12 +86,12 @@ struct Place {
     is_free_list: bool,
 }
 
-/// Which pages were met, one bit each.
+/// Pages found so far, one bit each.
 #[derive(Default)]
 struct Used(Vec<u64>);
 
 impl Used {
-    /// Returns whether the page is met for the first time.
+    /// Returns true if the page is found for the first time.
     fn add(&mut self, page: u64) -> bool {
         let (word, bit) = ((page / 64) as usize, 1 << (page % 64));
         if self.0.len() <= word {
@@ -131,7 +131,7 @@ impl Walk<'_> {
     fn claim(&mut self, page: u64, pages: u64) -> Result<()> {
         let end = page.checked_add(pages).filter(|end| page >= 2 && *end <= self.count);
         let Some(end) = end else {
-            return Err(corrupt(page, format!("it lies outside of the file, which has {} pages", self.count)));
+            return Err(corrupt(page, format!("it is outside of the file, which has {} pages", self.count)));
         };
         match (page..end).find(|page| !self.used.add(*page)) {
             Some(twice) => Err(corrupt(twice, "it is in two places")),
@@ -142,7 +142,7 @@ impl Walk<'_> {
     fn read(&mut self, page: u64, length: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         let mut filled = 0;
-        // What lies behind the end of the file reads as zeros, as it does once the file is extended.
+        // Bytes past the end of the file read as zeros, as they do once the file is extended.
         while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             let offset = page * self.page_bytes as u64 + filled as u64;
             match self.data.read_at(rest, offset).map_err(|e| io_error("read data.mdb", e))? {
@@ -164,10 +164,10 @@ impl Walk<'_> {
         self.claim(place.page, 1)?;
         self.seen += 1;
         let bytes = self.read(place.page, self.page_bytes)?;
-        let wanted = if place.depth == 1 { LEAF } else { BRANCH };
+        let expected = if place.depth == 1 { LEAF } else { BRANCH };
         let kind = self.kind_of(place.page, &bytes)?;
-        if kind != wanted {
-            return Err(corrupt(place.page, format!("it is of kind {kind} instead of {wanted}")));
+        if kind != expected {
+            return Err(corrupt(place.page, format!("it is of kind {kind} instead of {expected}")));
         }
         let end = usize::from(u16_at(&bytes, 12).unwrap_or_default());
         if end < HEADER_BYTES || end > bytes.len() || end % 2 != 0 || (kind == BRANCH && end < HEADER_BYTES + 4) {
@@ -175,7 +175,7 @@ impl Walk<'_> {
         }
         let mut last: Option<&[u8]> = None;
         for slot in 0..(end - HEADER_BYTES) / 2 {
-            let outside = || corrupt(place.page, format!("node {slot} lies outside of it"));
+            let outside = || corrupt(place.page, format!("node {slot} is outside of it"));
             let offset = u16_at(&bytes, HEADER_BYTES + slot * 2).map(usize::from).filter(|offset| *offset >= end);
             let node = offset.and_then(|offset| bytes.get(offset..)).ok_or_else(outside)?;
             let key = key_of(node).ok_or_else(outside)?;
@@ -195,7 +195,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// `None`: the node lies partly outside of its page.
+    /// `None`: the node is partly outside of its page.
     fn leaf_node(&mut self, place: &Place, node: &[u8], key_bytes: usize) -> Option<Result<()>> {
         let (length, flags) = (u32_at(node, 0)? as usize, u16_at(node, 4)?);
         let behind = node.get(NODE_HEADER_BYTES + key_bytes..)?;

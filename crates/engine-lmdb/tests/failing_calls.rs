@@ -1,5 +1,5 @@
 //! Every call that writes, syncs or renames fails once, in turn, over a scripted scenario: an error or success, never a
-//! panic, and the engine reopens at a prefix at or behind the last checkpoint that was answered.
+//! panic, and the engine reopens at a prefix at or after the last checkpoint that returned.
 //!
 //! A binary of its own: the functions below take the place of those of libc for the whole process, so that LMDB (linked
 //! statically) and std call them.
@@ -138,7 +138,7 @@ struct Run<'d> {
     engine: Option<LmdbEngine>,
     /// Every batch that was handed to the engine.
     batches: Vec<Batch>,
-    /// Last checkpoint that was answered.
+    /// Last checkpoint that returned.
     durable: Position,
     bulk_loaded: bool,
     bulk_durable: bool,
@@ -255,7 +255,7 @@ fn open(dir: &Path) -> Result<LmdbEngine> {
     LmdbEngine::open(dir, options)
 }
 
-/// Runs the scenario with a fault at the n-th call. Answers whether there was such a call.
+/// Runs the scenario with a fault at the n-th call. Returns true if there was such a call.
 fn run(fault: Fault, n: u64) -> bool {
     let scratch = Scratch::in_memory();
     let mut run = Run {
@@ -272,11 +272,11 @@ fn run(fault: Fault, n: u64) -> bool {
         let Err(error) = run.do_step(step) else { continue };
         let what = format!("{fault:?} at call {n}, step {number}: {error}");
         if let Some(engine) = &run.engine {
-            // Reads go on in the state of before, also when LMDB could not write its meta page and gave up.
+            // Reads continue in the state of before, also when LMDB could not write its meta page and gave up.
             assert!(engine.snapshot().is_ok(), "{what}, then no snapshot");
             run.check(engine);
         }
-        if !go_on(&mut run, step, &error, &what) {
+        if !continues(&mut run, step, &error, &what) {
             break;
         }
     }
@@ -289,8 +289,8 @@ fn run(fault: Fault, n: u64) -> bool {
     fired
 }
 
-/// Whether the scenario goes on after the error.
-fn go_on(run: &mut Run<'_>, step: &Step, error: &Error, what: &str) -> bool {
+/// Returns true if the scenario continues after the error.
+fn continues(run: &mut Run<'_>, step: &Step, error: &Error, what: &str) -> bool {
     // The disk is well again.
     if matches!(FAULT.get(), Fault::From(_)) {
         COUNTDOWN.set(None);

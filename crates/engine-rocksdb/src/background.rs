@@ -1,7 +1,7 @@
 //! The two threads of an engine: one makes checkpoints, one compacts ranges whose rows are gone.
 //!
 //! A checkpoint begins when the memtables are full, and [`RECLAIM_AFTER`] a drop or a range delete, because the space
-//! returns behind a checkpoint only. Both threads end when the engine is dropped; a compaction that runs is cancelled.
+//! returns after a checkpoint only. Both threads end when the engine is dropped; a compaction that runs is cancelled.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ const RECLAIM_AFTER: Duration = Duration::from_secs(1);
 
 /// Wakes the first thread.
 #[derive(Default)]
-pub struct Alarm(adapter::Alarm<Requested>);
+pub struct Alarm(adapter::Alarm<Requests>);
 
 #[derive(Default)]
-struct Requested {
+struct Requests {
     look: bool,
     stop: bool,
 }
@@ -29,21 +29,21 @@ struct Requested {
 impl Alarm {
     /// The thread is to look for work.
     pub fn ring(&self) {
-        self.0.change(|requested| requested.look = true);
+        self.0.change(|requests| requests.look = true);
     }
 
     fn stop(&self) {
-        self.0.change(|requested| requested.stop = true);
+        self.0.change(|requests| requests.stop = true);
     }
 
-    /// Waits until there may be work or the time has come. Answers `false` when the thread is to end.
+    /// Waits until there may be work or the time has come. Returns `false` when the thread is to end.
     fn wait(&self, until: Option<Instant>) -> bool {
         self.0.wait(
             until,
-            |requested| !(requested.look || requested.stop),
-            |requested| {
-                requested.look = false;
-                !requested.stop
+            |requests| !(requests.look || requests.stop),
+            |requests| {
+                requests.look = false;
+                !requests.stop
             },
         )
     }
@@ -114,10 +114,10 @@ fn keep_flushed(core: &Core) {
             _ => Ok(()),
         };
         if result.is_err() {
-            // The next `checkpoint` or `apply` of the engine's user answers the same error.
+            // The next `checkpoint` or `apply` of the engine's user returns the same error.
             core.counters.background_errors.fetch_add(1, Ordering::Relaxed);
         }
-        if core.wants_sweep() || core.has_doomed() {
+        if core.wants_sweep() || core.has_pending_drops() {
             reclaim_at = reclaim_at.or_else(|| Some(Instant::now() + RECLAIM_AFTER));
         }
     }

@@ -1,12 +1,12 @@
 //! Filling a tree from sorted files.
 //!
-//! 1. A new content is noted as loading; batches and checkpoints go on meanwhile.
-//! 2. The rows go into table files beside the database, and RocksDB takes these over. That is durable at once, while the
+//! 1. A new content is noted as loading; batches and checkpoints continue meanwhile.
+//! 2. The rows go into table files next to the database, and RocksDB takes these over. That is durable at once, while the
 //!    note of step 1 may be in memory only.
 //! 3. One write gives the tree the new content and removes the note.
 //!
 //! A crash before step 3 is durable leaves the tree empty. What was taken over is found at open: by its note, or as a
-//! content that no state knows (behind `next_content`), and is doomed.
+//! content that no state knows (from `next_content` on), and is dropped.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub fn load(core: &Core, tree: TreeId, rows: RowSource<'_>) -> Result<()> {
         core.edit(|edit| {
             edit.check_empty(tree)?;
             let old = edit.tree(tree)?.content;
-            edit.doom(old);
+            edit.mark_dropped(old);
             edit.set_content(tree, content);
             records::delete_loading(&mut edit.batch, content);
             Ok(())
@@ -45,7 +45,7 @@ pub fn load(core: &Core, tree: TreeId, rows: RowSource<'_>) -> Result<()> {
         // If this fails as well, the next open finds the note.
         let _ = core.edit(|edit| {
             records::delete_loading(&mut edit.batch, content);
-            edit.doom(content);
+            edit.mark_dropped(content);
             Ok(())
         });
     }

@@ -16,9 +16,9 @@ use crate::sweep::Span;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 impl Core {
-    /// Answers the bytes that the tree's files became smaller by.
+    /// Returns the bytes that the tree's files became smaller by.
     pub(crate) fn compact_tree(&self, tree: TreeId, stop: &dyn Fn() -> bool) -> Result<u64> {
-        let content = self.lock_book().trees.get(&tree).map(|tree| tree.content).ok_or(Error::UnknownTree(tree))?;
+        let content = self.lock_writer().trees.get(&tree).map(|tree| tree.content).ok_or(Error::UnknownTree(tree))?;
         // What is in memory is to be in the files that are counted.
         self.checkpoint()?;
         let bytes = || self.db.file_bytes(&content.prefix(), &content.end());
@@ -27,7 +27,7 @@ impl Core {
         Ok(before.saturating_sub(bytes()?))
     }
 
-    /// Ends early when `stop` answers true.
+    /// Ends early when `stop` returns true.
     pub(crate) fn compact_span(&self, span: &Span, stop: &dyn Fn() -> bool) -> Result<()> {
         let _alone = loop {
             match self.compacting.try_lock() {
@@ -45,8 +45,8 @@ impl Core {
 
     /// The log is durable for all that is written; what is written later sees to itself.
     fn log_has_all(&self) -> Result<()> {
-        let book = self.lock_book();
-        self.wait_for_log(book.state.applied)
+        let writer = self.lock_writer();
+        self.wait_for_log(writer.state.applied)
     }
 
     fn run_compaction(&self, span: &Span, stop: &dyn Fn() -> bool) {

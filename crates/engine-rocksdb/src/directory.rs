@@ -31,13 +31,13 @@ fn check_current(path: &Path) -> Result<()> {
     }
     for entry in fs::read_dir(path).map_err(fails)? {
         if entry.map_err(fails)?.path().extension().is_some_and(|end| end == "sst") {
-            return Err(Error::cannot_open(path, "the file CURRENT is missing beside RocksDB's tables"));
+            return Err(Error::cannot_open(path, "the file CURRENT is missing next to RocksDB's tables"));
         }
     }
     Ok(())
 }
 
-/// Where a bulk load writes its file `number` of a content.
+/// Returns the path of file `number` of a content's bulk load.
 pub fn load_file(dir: &Path, content: u64, number: usize) -> PathBuf {
     dir.join(format!("{LOAD_PREFIX}{content}_{number}.sst"))
 }

@@ -12,15 +12,15 @@ use crate::raw::{Db, WriteBatch};
 use crate::records::{self, Content, StateRecord, Tree, Trees};
 use crate::sweep::{SPANS_MAX, Span};
 
-/// What the writer knows of the newest state.
-pub struct Book {
+/// The writer's view of the newest state.
+pub struct WriterState {
     /// Changes only when trees come, go or are loaded; snapshots share it.
     pub trees: Arc<Trees>,
     pub state: StateRecord,
     /// Contents to sweep, with the first generation that does not show them.
-    pub doomed: Vec<(Content, u64)>,
+    pub pending_drops: Vec<(Content, u64)>,
     /// Deleted ranges of trees that stay, whose space is to return.
-    pub sunk: Vec<Span>,
+    pub pending_range_gc: Vec<Span>,
     /// The database is marked as holding update messages.
     pub updates_marked: bool,
     /// Something was written since the last flush began.
@@ -30,45 +30,45 @@ pub struct Book {
 
 pub struct Edit<'b> {
     db: &'b Db,
-    book: &'b Book,
+    writer: &'b WriterState,
     pub batch: WriteBatch,
     pub state: StateRecord,
     trees: HashMap<TreeId, Option<Arc<Tree>>>,
-    doomed: Vec<Content>,
-    sunk: Vec<Span>,
+    pending_drops: Vec<Content>,
+    pending_range_gc: Vec<Span>,
     /// By tree, for estimates.
     put_bytes: HashMap<TreeId, u64>,
     takes_updates: bool,
     updates_marked: bool,
 }
 
-/// What a written edit changes in the book.
+/// Changes of the writer's state by a written edit.
 pub struct Outcome {
     pub state: StateRecord,
     pub trees: Arc<Trees>,
-    pub doomed: Vec<Content>,
-    pub sunk: Vec<Span>,
+    pub pending_drops: Vec<Content>,
+    pub pending_range_gc: Vec<Span>,
     pub put_bytes: HashMap<TreeId, u64>,
     pub updates_marked: bool,
 }
 
 impl<'b> Edit<'b> {
-    pub fn begin(db: &'b Db, book: &'b Book, takes_updates: bool) -> Result<Edit<'b>> {
-        if let Some(reason) = &book.poisoned {
+    pub fn begin(db: &'b Db, writer: &'b WriterState, takes_updates: bool) -> Result<Edit<'b>> {
+        if let Some(reason) = &writer.poisoned {
             return Err(Error::Poisoned { context: reason.clone() });
         }
-        let state = StateRecord { generation: book.state.generation + 1, ..book.state };
+        let state = StateRecord { generation: writer.state.generation + 1, ..writer.state };
         Ok(Edit {
             db,
-            book,
+            writer,
             batch: WriteBatch::new(),
             state,
             trees: HashMap::new(),
-            doomed: Vec::new(),
-            sunk: Vec::new(),
+            pending_drops: Vec::new(),
+            pending_range_gc: Vec::new(),
             put_bytes: HashMap::new(),
             takes_updates,
-            updates_marked: book.updates_marked,
+            updates_marked: writer.updates_marked,
         })
     }
 
@@ -109,7 +109,7 @@ impl<'b> Edit<'b> {
     pub fn tree(&self, tree: TreeId) -> Result<&Tree> {
         let found = match self.trees.get(&tree) {
             Some(changed) => changed.as_ref(),
-            None => self.book.trees.get(&tree),
+            None => self.writer.trees.get(&tree),
         };
         found.map(Arc::as_ref).ok_or(Error::UnknownTree(tree))
     }
@@ -141,7 +141,7 @@ impl<'b> Edit<'b> {
 
     fn drop_tree(&mut self, tree: TreeId) {
         let Ok(content) = self.content(tree) else { return };
-        self.doom(content);
+        self.mark_dropped(content);
         records::delete_tree(&mut self.batch, tree);
         self.trees.insert(tree, None);
     }
@@ -158,9 +158,9 @@ impl<'b> Edit<'b> {
         self.trees.insert(tree, Some(Arc::new(Tree::new(content))));
     }
 
-    pub fn doom(&mut self, content: Content) {
-        records::put_doomed(&mut self.batch, content);
-        self.doomed.push(content);
+    pub fn mark_dropped(&mut self, content: Content) {
+        records::put_pending_drop(&mut self.batch, content);
+        self.pending_drops.push(content);
     }
 
     fn update(&mut self, tree: TreeId, key: &[u8], update: &[u8]) -> Result<()> {
@@ -182,26 +182,26 @@ impl<'b> Edit<'b> {
         let span = Span { begin: content.row(from), end: to.map_or(content.end().to_vec(), |to| content.row(to)) };
         if span.begin < span.end {
             self.batch.delete_range(&span.begin, &span.end);
-            self.sunk.push(span);
+            self.pending_range_gc.push(span);
         }
         Ok(())
     }
 
-    /// Whether there is nothing to write.
+    /// Returns true if there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.batch.bytes == 0 && self.state == StateRecord { generation: self.state.generation, ..self.book.state }
+        self.batch.bytes == 0 && self.state == StateRecord { generation: self.state.generation, ..self.writer.state }
     }
 
-    /// The write, complete with the records. Answers it with what it changes.
+    /// The write, complete with the records. Returns it with what it changes.
     pub fn finish(mut self) -> (WriteBatch, Outcome) {
         records::put_state(&mut self.batch, &self.state);
-        let trees = if self.trees.is_empty() { self.book.trees.clone() } else { self.changed_trees() };
-        let Edit { batch, state, doomed, sunk, put_bytes, updates_marked, .. } = self;
-        (batch, Outcome { state, trees, doomed, sunk, put_bytes, updates_marked })
+        let trees = if self.trees.is_empty() { self.writer.trees.clone() } else { self.changed_trees() };
+        let Edit { batch, state, pending_drops, pending_range_gc, put_bytes, updates_marked, .. } = self;
+        (batch, Outcome { state, trees, pending_drops, pending_range_gc, put_bytes, updates_marked })
     }
 
     fn changed_trees(&self) -> Arc<Trees> {
-        let mut trees = (*self.book.trees).clone();
+        let mut trees = (*self.writer.trees).clone();
         for (id, tree) in &self.trees {
             match tree {
                 Some(tree) => trees.insert(*id, tree.clone()),
@@ -212,13 +212,13 @@ impl<'b> Edit<'b> {
     }
 }
 
-impl Book {
+impl WriterState {
     /// Takes what was written.
     pub fn take(&mut self, outcome: Outcome) {
-        let Outcome { state, trees, doomed, sunk, put_bytes, updates_marked } = outcome;
-        self.doomed.extend(doomed.into_iter().map(|content| (content, state.generation)));
-        let room = SPANS_MAX.saturating_sub(self.sunk.len());
-        self.sunk.extend(sunk.into_iter().take(room));
+        let Outcome { state, trees, pending_drops, pending_range_gc, put_bytes, updates_marked } = outcome;
+        self.pending_drops.extend(pending_drops.into_iter().map(|content| (content, state.generation)));
+        let room = SPANS_MAX.saturating_sub(self.pending_range_gc.len());
+        self.pending_range_gc.extend(pending_range_gc.into_iter().take(room));
         self.state = state;
         self.trees = trees;
         for (tree, bytes) in put_bytes {

@@ -1,7 +1,7 @@
-//! The engine: one writer, many readers, checkpoints beside them.
+//! The engine: one writer, many readers, concurrent checkpoints.
 //!
 //! Locks, in the order in which they are taken: `compacting` (manual compactions, one at a time), `flushing` (checkpoints,
-//! one at a time), `covered`, `book` (the writer: a group of batches), `published` (short; taking a snapshot), RocksDB's
+//! one at a time), `covered`, `writer` (the writer: a group of batches), `published` (short; taking a snapshot), RocksDB's
 //! own. Readers take `published` only.
 
 use std::path::Path;
@@ -16,7 +16,7 @@ use arbor_engine::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::background::{Alarm, Background, Compactor};
-use crate::edit::{Book, Edit};
+use crate::edit::{Edit, WriterState};
 use crate::estimate::Expansion;
 use crate::options::{COMPRESSIONS, RocksOptions, check_tree, compression_list, find_compression};
 use crate::published::{Published, State};
@@ -35,7 +35,7 @@ pub struct RocksEngine {
 pub(crate) struct Core {
     pub db: Arc<Db>,
     pub options: RocksOptions,
-    book: Mutex<Book>,
+    writer: Mutex<WriterState>,
     pub published: Arc<Published>,
     pub barrier: BarrierSlot,
     pub flushing: Mutex<()>,
@@ -58,7 +58,7 @@ pub(crate) struct Core {
     pub largest_value_bytes: AtomicU64,
     /// At most what `options` says.
     pub memtable_bytes: AtomicU64,
-    /// Of files that are written now; index into [`COMPRESSIONS`].
+    /// Compression of files that are written now; index into [`COMPRESSIONS`].
     pub compression: AtomicUsize,
     pub expansion: Arc<Expansion>,
     pub counters: Counters,
@@ -103,11 +103,11 @@ impl Core {
         }
         let trees = Arc::new(all.trees);
         let published = State { generation: state.generation, position: state.applied, trees: trees.clone() };
-        let book = Book {
+        let writer = WriterState {
             trees,
             state,
-            doomed: all.doomed.into_iter().map(|content| (content, 0)).collect(),
-            sunk: Vec::new(),
+            pending_drops: all.pending_drops.into_iter().map(|content| (content, 0)).collect(),
+            pending_range_gc: Vec::new(),
             updates_marked: all.updates,
             dirty: false,
             poisoned: None,
@@ -117,7 +117,7 @@ impl Core {
         Ok(Core {
             db,
             options,
-            book: Mutex::new(book),
+            writer: Mutex::new(writer),
             published: Arc::new(Published::new(published)),
             barrier: BarrierSlot::default(),
             flushing: Mutex::new(()),
@@ -140,7 +140,7 @@ impl Core {
         })
     }
 
-    /// Dooms what bulk loads left before a crash, known or not (see [`bulk`](crate::bulk)), and makes a new engine's
+    /// Marks as dropped what bulk loads left before a crash, known or not (see [`bulk`](crate::bulk)), and makes a new engine's
     /// first state.
     fn clear_unfinished_loads(&self) -> Result<()> {
         let loading = records::all(&self.db)?.loading;
@@ -148,11 +148,11 @@ impl Core {
         self.edit(|edit| {
             for content in loading {
                 records::delete_loading(&mut edit.batch, content);
-                edit.doom(content);
+                edit.mark_dropped(content);
             }
             while last.is_some_and(|last| last.0 >= edit.state.next_content) {
                 let content = edit.new_content();
-                edit.doom(content);
+                edit.mark_dropped(content);
             }
             if edit.state.generation == 1 {
                 records::put_state(&mut edit.batch, &edit.state);
@@ -161,9 +161,9 @@ impl Core {
         })
     }
 
-    pub fn lock_book(&self) -> MutexGuard<'_, Book> {
-        // The book changes only after a write, in steps that do not panic.
-        self.book.lock()
+    pub fn lock_writer(&self) -> MutexGuard<'_, WriterState> {
+        // The writer changes only after a write, in steps that do not panic.
+        self.writer.lock()
     }
 
     /// Makes one write. After an error nothing of it is applied; an error of the change itself leaves the engine usable.
@@ -171,8 +171,8 @@ impl Core {
         if self.memtables_bytes() > self.unflushed_bytes_max() {
             self.checkpoint()?;
         }
-        let mut book = self.lock_book();
-        let mut edit = Edit::begin(&self.db, &book, self.options.updates.is_some())?;
+        let mut writer = self.lock_writer();
+        let mut edit = Edit::begin(&self.db, &writer, self.options.updates.is_some())?;
         let answer = change(&mut edit)?;
         if edit.is_empty() {
             return Ok(answer);
@@ -187,9 +187,9 @@ impl Core {
         self.published.announce(State { generation, position, trees: outcome.trees.clone() });
         let written = self.db.write(&batch);
         self.published.settle(written.is_ok());
-        written.map_err(|error| self.judge(&mut book, error))?;
-        let gone = !(outcome.doomed.is_empty() && outcome.sunk.is_empty());
-        book.take(outcome);
+        written.map_err(|error| self.judge(&mut writer, error))?;
+        let gone = !(outcome.pending_drops.is_empty() && outcome.pending_range_gc.is_empty());
+        writer.take(outcome);
         self.applied.store(position.0, Ordering::Release);
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
         self.unflushed_bytes.fetch_add(batch.bytes, Ordering::Relaxed);
@@ -219,10 +219,10 @@ impl Core {
         COMPRESSIONS[self.compression.load(Ordering::Relaxed)].name
     }
 
-    /// What a failed write or flush means: no space, or the end of writing.
-    pub fn judge(&self, book: &mut Book, error: Error) -> Error {
+    /// Classifies a failed write or flush: no space, or the end of writing.
+    pub fn judge(&self, writer: &mut WriterState, error: Error) -> Error {
         if !matches!(error, Error::OutOfSpace { .. }) {
-            book.poisoned.get_or_insert_with(|| error.to_string());
+            writer.poisoned.get_or_insert_with(|| error.to_string());
         }
         error
     }
@@ -282,7 +282,7 @@ impl Engine for RocksEngine {
     }
 
     fn trees(&self) -> Result<Vec<TreeId>> {
-        let mut trees: Vec<TreeId> = self.core.lock_book().trees.keys().copied().collect();
+        let mut trees: Vec<TreeId> = self.core.lock_writer().trees.keys().copied().collect();
         trees.sort_unstable();
         Ok(trees)
     }
@@ -293,7 +293,7 @@ impl Engine for RocksEngine {
 
     fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
         let content =
-            self.core.lock_book().trees.get(&tree).map(|tree| tree.content).ok_or(Error::UnknownTree(tree))?;
+            self.core.lock_writer().trees.get(&tree).map(|tree| tree.content).ok_or(Error::UnknownTree(tree))?;
         let disk_bytes = self.core.db.file_bytes(&content.prefix(), &content.end())?;
         let whole = self.snapshot()?.estimate(tree, &[], None)?;
         Ok(TreeStats { keys: whole.keys, data_bytes: whole.bytes, disk_bytes, free_bytes: 0 })

@@ -12,7 +12,7 @@ use crate::records::Tree;
 
 /// Rows that are counted before anything is guessed.
 const COUNTED_ROWS: u64 = 200;
-/// What a file has of each row beside key and value: the content, RocksDB's sequence number, the last byte of the value.
+/// Bytes of a row in a file besides key and value: the content, RocksDB's sequence number, the last byte of the value.
 const ROW_OVERHEAD_BYTES: f64 = 17.0;
 
 /// Bytes of rows for each byte of a file, over all files. Looked up when files were written.
@@ -40,16 +40,16 @@ impl Expansion {
 
 /// Indexes and filters included, as in what RocksDB says of a range.
 fn file_bytes(db: &Db) -> u64 {
-    db.figure(c"rocksdb.live-sst-files-size")
+    db.property(c"rocksdb.live-sst-files-size")
 }
 
 /// From RocksDB's report `...; raw key size=1; ... raw value size=2; ...`.
 fn row_bytes_in(report: &str) -> u64 {
-    let figure = |name: &str| {
+    let size = |name: &str| {
         let text = report.split(';').find_map(|part| part.trim().strip_prefix(name)?.strip_prefix('='));
         text.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0)
     };
-    figure("raw key size") + figure("raw value size")
+    size("raw key size") + size("raw value size")
 }
 
 pub fn of_range(

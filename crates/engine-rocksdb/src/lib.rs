@@ -4,7 +4,7 @@
 //! `rocksdb-vendored` (the newest, built from source); without either this crate is empty.
 //!
 //! - `engine`: the trait, the one writer
-//! - `records`: where rows and the adapter's own records stand in RocksDB's one column family
+//! - `records`: layout of rows and of the adapter's own records in RocksDB's one column family
 //! - `edit`: a group of batches becomes one write
 //! - `published`: which state a snapshot shows, and which snapshots are held
 //! - `snapshot`, `cursor`, `estimate`: reading
@@ -14,11 +14,11 @@
 //! - `compact`: rewriting a tree on demand
 //! - `room`: how writers are slowed
 //! - `options`, `option_string`, `parameters`: what the user may choose, at start and later
-//! - `figures`: statistics
+//! - `statistics`: sizes and RocksDB's properties
 //! - `directory`: whose directory it is
 //! - `raw`: the calls into RocksDB, and all unsafe code
 //!
-//! What follows from RocksDB and from the design:
+//! Consequences of RocksDB and of the design:
 //!
 //! - Writes read nothing: a put, a delete and a range delete go in blindly, an update message becomes an operand of
 //!   RocksDB's merge operator. So counts are estimates (the exact ones of collections are the ledger's, above the engine).
@@ -37,7 +37,6 @@ mod directory;
 mod edit;
 mod engine;
 mod estimate;
-mod figures;
 mod option_string;
 mod options;
 mod parameters;
@@ -46,6 +45,7 @@ mod raw;
 mod records;
 mod room;
 mod snapshot;
+mod statistics;
 mod sweep;
 
 pub use engine::RocksEngine;

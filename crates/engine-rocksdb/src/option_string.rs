@@ -13,7 +13,7 @@ use crate::raw::check_option;
 /// The setting that errors and warnings name.
 const SETTING: &str = "rocksdb.configString";
 
-/// What may be set freely, with RocksDB's meaning.
+/// Options that may be set freely, with RocksDB's meaning.
 const TUNABLE: &[&str] = &[
     // the database
     "advise_random_on_open",
@@ -73,7 +73,7 @@ const TUNABLE: &[&str] = &[
     "target_file_size_multiplier",
 ];
 
-/// What RocksDB had once, and what took its place.
+/// Options that RocksDB had once, and their replacements.
 const RETIRED: &[(&str, &str)] = &[
     ("soft_rate_limit", "soft_pending_compaction_bytes_limit"),
     ("hard_rate_limit", "hard_pending_compaction_bytes_limit"),
@@ -96,7 +96,7 @@ const RETIRED: &[(&str, &str)] = &[
     ("preserve_deletes", "nothing"),
 ];
 
-/// Puts an option string into the options. Answers the warnings.
+/// Puts an option string into the options. Returns the warnings.
 pub fn apply(text: &str, options: &mut RocksOptions) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let mut jobs = 0;

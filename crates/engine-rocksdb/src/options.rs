@@ -1,4 +1,4 @@
-//! What the user of the engine may choose.
+//! Options of the engine.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const fn compression(name: &'static str, library: &'static str, number: i32) -> 
     Compression { name, library, number }
 }
 
-/// What RocksDB is built with.
+/// Compressors that RocksDB is built with.
 pub const COMPRESSIONS: &[Compression] = &[
     compression("none", "kNoCompression", 0),
     compression("snappy", "kSnappyCompression", 1),
@@ -46,11 +46,11 @@ pub struct RocksOptions {
     pub load_file_bytes: u64,
     /// Bound of what flushes and compactions write together (`maxWriteMBPerSec`).
     pub write_bytes_per_second: Option<u64>,
-    /// Whether RocksDB counts what it does (cache hits, bytes of compactions, stalls), which costs a few percent.
+    /// True if RocksDB counts what it does (cache hits, bytes of compactions, stalls), which costs a few percent.
     pub counters: bool,
     /// Further options by RocksDB's names, from the option string.
     pub library: Vec<(String, String)>,
-    /// What update messages mean; without it they are refused.
+    /// Meaning of update messages; without it they are refused.
     pub updates: Option<Arc<dyn UpdateFunction>>,
 }
 
@@ -71,7 +71,7 @@ impl Default for RocksOptions {
 }
 
 impl RocksOptions {
-    /// From the settings `storage.rocksdb.*`, given as `rocksdb.NAME`; the last of a name counts. Answers the warnings
+    /// From the settings `storage.rocksdb.*`, given as `rocksdb.NAME`; the last of a name counts. Returns the warnings
     /// that the user should see too. Errors: a name that is unknown here, or a value that is not taken.
     pub fn from_settings(settings: &[(String, String)]) -> Result<(RocksOptions, Vec<String>)> {
         let (mut options, mut warnings) = (RocksOptions::default(), Vec::new());
@@ -96,14 +96,14 @@ impl RocksOptions {
         Ok((options, warnings))
     }
 
-    /// Unless chosen an eighth of a small cache: up to `memtables_max` are held beside it, and all of the process is to stay
-    /// below twice the cache.
+    /// Unless chosen an eighth of a small cache: up to `memtables_max` are held in addition to it, and all of the process is
+    /// to stay below twice the cache.
     pub fn memtable_bytes(&self) -> u64 {
         self.memtable_bytes.unwrap_or_else(|| (self.cache_bytes as u64 / 8).clamp(4 << 20, 64 << 20))
     }
 
     /// The size at which RocksDB flushes a memtable by itself: far above what the adapter lets it hold. Not without
-    /// bound: after a full disk RocksDB takes writes again when so much space is free.
+    /// bound: after a full disk RocksDB takes writes again when this much space is free.
     pub(crate) fn write_buffer_bytes(&self) -> u64 {
         self.memtable_bytes().saturating_mul(self.memtables_max).saturating_mul(4).clamp(16 << 20, 64 << 30)
     }
@@ -125,7 +125,7 @@ pub fn check_tree(options: &TreeOptions, compression: &str) -> Result<()> {
     }
 }
 
-/// What any option of a tree must be, whatever the engine was opened with since it was logged.
+/// Checks what holds for any option of a tree, whatever the engine was opened with since it was logged.
 pub fn check_names(options: &TreeOptions) -> Result<()> {
     options.check_names("rocksdb", &["compression"])?;
     options.settings.iter().try_for_each(|(_, value)| compression_number(value).map(drop))
@@ -141,7 +141,7 @@ pub fn compression_number(name: &str) -> Result<i32> {
     find_compression(name).map(|(_, known)| known.number)
 }
 
-/// Where it stands in [`COMPRESSIONS`].
+/// Finds a compressor and its index in [`COMPRESSIONS`].
 pub fn find_compression(name: &str) -> Result<(usize, &'static Compression)> {
     let found = COMPRESSIONS.iter().enumerate().find(|(_, known)| known.name == name);
     found.ok_or_else(|| {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn memtables_that_nobody_chose_stay_small_beside_a_small_cache() {
+    fn default_memtables_stay_small_with_a_small_cache() {
         for (cache_mb, memtable_bytes, expect_mb) in [
             (0, None, 4),
             (32, None, 4),

@@ -1,4 +1,4 @@
-//! What can be changed while the engine runs.
+//! Parameters that can be changed while the engine runs.
 //!
 //! | name | what |
 //! |---|---|

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::raw::{Db, RawSnapshot};
 use crate::records::{self, Trees};
 
-/// What all trees were after one write.
+/// State of all trees after one write.
 pub struct State {
     pub generation: u64,
     pub position: Position,
@@ -71,7 +71,7 @@ impl Published {
         self.states.lock().held.release(generation);
     }
 
-    /// Whether a snapshot is held that shows a state before this generation.
+    /// Returns true if a snapshot is held that shows a state before this generation.
     pub fn held_before(&self, generation: u64) -> bool {
         self.states.lock().held.oldest().is_some_and(|oldest| oldest < generation)
     }

@@ -1,4 +1,4 @@
-//! The calls into RocksDB. All unsafe code of the crate stands in these modules; what they export is safe.
+//! The calls into RocksDB. All unsafe code of the crate is in these modules; what they export is safe.
 //!
 //! Rules that the SAFETY comments refer to:
 //!

@@ -1,16 +1,16 @@
-//! Where everything stands in RocksDB's one column family.
+//! Layout of RocksDB's one column family.
 //!
 //! | key | value |
 //! |---|---|
 //! | 8 zero bytes, `a` | the state: generation, applied position, next content; each u64 LE |
 //! | 8 zero bytes, `b` | 64 zero bytes, written with the state of a large batch: a margin of its block |
-//! | 8 zero bytes, `d`, content (u64 BE) | a doomed content, whose rows are to go; empty |
+//! | 8 zero bytes, `d`, content (u64 BE) | a dropped content, whose rows are to go; empty |
 //! | 8 zero bytes, `l`, content (u64 BE) | a content that a bulk load fills; empty |
 //! | 8 zero bytes, `t`, tree (u64 BE) | a tree: its content, u64 LE |
 //! | 8 zero bytes, `u`, 8 zero bytes | there since the first update message was written; empty |
 //! | content (u64 BE), key | a row |
 //!
-//! Behind each value stands one more byte (see [`raw`](crate::raw)).
+//! Each value is followed by one more byte (see [`raw`](crate::raw)).
 //!
 //! A **content** is the set of rows of one tree. A tree that is dropped and made again gets another content, and numbers
 //! are never used twice, so a drop writes two records and no row. Contents begin at 1. Numbers inside keys are big-endian
@@ -19,7 +19,7 @@
 //! One column family with prefixes, not a column family per tree: one memtable and one flush make a state durable as a
 //! whole (RocksDB 7.8's C interface cannot flush several families together), thousands of trees (MongoDB has one per
 //! index) cost nothing at rest, and drops are a range of keys. The price is that options of RocksDB cannot differ by
-//! tree. Figures: docs/engines.md.
+//! tree. Measurements: docs/engines.md.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Content {
         self.0.to_be_bytes()
     }
 
-    /// The first key behind the content.
+    /// The first key after the content.
     pub fn end(self) -> [u8; 8] {
         (self.0 + 1).to_be_bytes()
     }
@@ -57,7 +57,7 @@ impl Content {
 pub struct Tree {
     pub content: Content,
     /// Bytes of keys and values that were put since the last flush began, and those that it takes while it runs. For
-    /// estimates: no figure of RocksDB tells what a memtable holds of a range.
+    /// estimates: no property of RocksDB gives the bytes of a range in a memtable.
     unflushed_bytes: AtomicU64,
     flushing_bytes: AtomicU64,
 }
@@ -148,11 +148,11 @@ pub fn delete_tree(batch: &mut WriteBatch, tree: TreeId) {
     batch.delete(Content::RECORDS, &record_key(b't', tree.0));
 }
 
-pub fn put_doomed(batch: &mut WriteBatch, content: Content) {
+pub fn put_pending_drop(batch: &mut WriteBatch, content: Content) {
     put(batch, &record_key(b'd', content.0), b"");
 }
 
-pub fn delete_doomed(batch: &mut WriteBatch, content: Content) {
+pub fn delete_pending_drop(batch: &mut WriteBatch, content: Content) {
     batch.delete(Content::RECORDS, &record_key(b'd', content.0));
 }
 
@@ -173,7 +173,7 @@ pub fn put_updates(batch: &mut WriteBatch) {
 #[derive(Default)]
 pub struct All {
     pub trees: Trees,
-    pub doomed: Vec<Content>,
+    pub pending_drops: Vec<Content>,
     pub loading: Vec<Content>,
     /// Update messages may be stored.
     pub updates: bool,
@@ -187,7 +187,7 @@ pub fn all(db: &Db) -> Result<All> {
         let (key, value) = (rows.key(), rows.value());
         let number = key.get(1..9).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
         match (key.first(), number) {
-            (Some(b'd'), Some(content)) => all.doomed.push(Content(content)),
+            (Some(b'd'), Some(content)) => all.pending_drops.push(Content(content)),
             (Some(b'l'), Some(content)) => all.loading.push(Content(content)),
             (Some(b't'), Some(tree)) => {
                 let [content] = numbers(db, "a tree", value)?;

@@ -1,4 +1,4 @@
-//! How writers are slowed: before the commit path takes its locks, instead of inside RocksDB's write.
+//! Throttling of writers: before the commit path takes its locks, instead of inside RocksDB's write.
 //!
 //! | state | writers |
 //! |---|---|
@@ -45,7 +45,7 @@ impl Core {
 
     fn is_stopped(&self) -> bool {
         self.memtables_bytes() > self.unflushed_bytes_max()
-            || self.db.figure(c"rocksdb.is-write-stopped") > 0
+            || self.db.property(c"rocksdb.is-write-stopped") > 0
             || self.is_compaction_behind()
     }
 
@@ -57,13 +57,14 @@ impl Core {
         }
         let files = self.db.report(c"rocksdb.num-files-at-level0").trim().parse::<u64>().unwrap_or(0);
         let compacts = || {
-            self.db.figure(c"rocksdb.num-running-compactions") > 0 || self.db.figure(c"rocksdb.compaction-pending") > 0
+            self.db.property(c"rocksdb.num-running-compactions") > 0
+                || self.db.property(c"rocksdb.compaction-pending") > 0
         };
         files > FILES_MIN && files * largest > self.db.cache_bytes_max() && compacts()
     }
 
     fn delay(&self) -> Duration {
-        let rate = self.db.figure(c"rocksdb.actual-delayed-write-rate");
+        let rate = self.db.property(c"rocksdb.actual-delayed-write-rate");
         if rate > 0 {
             let seconds = self.last_write_bytes.load(Ordering::Relaxed) as f64 / rate as f64;
             return Duration::from_secs_f64(seconds.min(DELAY_MAX.as_secs_f64()));

@@ -1,4 +1,4 @@
-//! What a set of one engine costs beside that engine alone: reads of one row, each on a snapshot of its own, and groups of
+//! Cost of a set of one engine over that engine alone: reads of one row, each on a snapshot of its own, and groups of
 //! one small put. Turns of both alternate, and the fastest of all turns counts, so that a busy machine changes little.
 //!
 //! `cargo run --release -p arbor-engine-set --example cost_of_one_member`

@@ -15,7 +15,7 @@ use arbor_engine::{Batch, Error, Result};
 
 use crate::gate::{Gate, MemberEngine, Members};
 use crate::plan::Plan;
-use crate::routes::{Half, Index};
+use crate::routes::{Index, PartialGroup};
 
 /// Requires the writer lock. `lenient`: see [`Plan::of`].
 pub(crate) fn apply(gate: &Gate, batches: &[Batch], lenient: Position) -> Result<()> {
@@ -25,7 +25,7 @@ pub(crate) fn apply(gate: &Gate, batches: &[Batch], lenient: Position) -> Result
     assert!(fresh.is_sorted_by(|one, next| one.position <= next.position), "batches come in the order of the log");
     let members = gate.read();
     let plan = Plan::of(fresh, &members, lenient)?;
-    let alone = plan.concerned.len() <= 1 && plan.moves.is_empty() && members.routes.half.is_none();
+    let alone = plan.concerned.len() <= 1 && plan.moves.is_empty() && members.routes.partial.is_none();
     if alone && !gate.has_waiting_readers() {
         let engine = plan.concerned.first().map(|&index| members.list[index].clone());
         drop(members);
@@ -46,14 +46,14 @@ fn apply_behind(members: &mut Members, plan: &Plan<'_>) -> Result<()> {
     let mut done = Vec::new();
     for &index in &plan.concerned {
         if let Err(error) = hand_to(&members.list[index], plan, index) {
-            members.note_half(plan, &done, &error);
+            members.note_partial_group(plan, &done, &error);
             return Err(error);
         }
         done.push(index);
     }
-    if !plan.moves.is_empty() || members.routes.half.is_some() {
+    if !plan.moves.is_empty() || members.routes.partial.is_some() {
         let routes = Arc::make_mut(&mut members.routes);
-        routes.half = None;
+        routes.partial = None;
         for (tree, member) in &plan.moves {
             match member {
                 Some(member) => routes.trees.insert(*tree, *member),
@@ -75,14 +75,14 @@ fn hand_to(member: &MemberEngine, plan: &Plan<'_>, index: Index) -> Result<()> {
 }
 
 impl Members {
-    fn note_half(&mut self, plan: &Plan<'_>, done: &[Index], error: &Error) {
+    fn note_partial_group(&mut self, plan: &Plan<'_>, done: &[Index], error: &Error) {
         if done.is_empty() {
             return;
         }
         let full = matches!(error, Error::OutOfSpace { .. });
         let context = format!("a transaction over several engines is not whole yet: {error}");
-        let half = Half { trees: plan.trees_in(done).collect(), full, context };
+        let partial = PartialGroup { trees: plan.trees_in(done).collect(), full, context };
         assert!(!done.contains(&0), "the home is the last member of a group, so it is never ahead of another one");
-        Arc::make_mut(&mut self.routes).half = Some(half);
+        Arc::make_mut(&mut self.routes).partial = Some(partial);
     }
 }

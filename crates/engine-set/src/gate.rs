@@ -10,7 +10,7 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::routes::{Index, Routes};
 use crate::snapshot::{MemberView, SetSnapshot};
 
-/// So often a reader tries beside writers that the gate lets through; then it makes them wait for it.
+/// Attempts of a reader while the gate lets writers through; then it makes them wait for it.
 const TRIES: u32 = 8;
 
 #[derive(Clone)]
@@ -26,7 +26,7 @@ impl MemberEngine {
     }
 }
 
-/// Changed only by who holds the set's writer lock.
+/// Changed only by the thread that holds the set's writer lock.
 pub(crate) struct Members {
     /// The home is the first.
     pub list: Vec<MemberEngine>,
@@ -102,7 +102,7 @@ impl Gate {
         }
         // At most one group was on its way, in one member, which shows it or not.
         let newest = views.iter().filter_map(MemberView::position).max().unwrap_or(before);
-        let position = if members.routes.half.is_some() { before } else { newest.max(before) };
+        let position = if members.routes.partial.is_some() { before } else { newest.max(before) };
         debug_assert!(position >= before, "a snapshot shows less than the set had applied");
         Ok(Some(SetSnapshot { position, routes: members.routes.clone(), members: views }))
     }

@@ -20,16 +20,16 @@
 //! - **S1** A tree is in one member, from its creation to its drop. Ids are never used again.
 //! - **S2** Every member has applied all batches up to the set's position that concern it. A member that is not concerned
 //!   may say a lower position; before a checkpoint it gets an empty batch at the set's.
-//! - **S3** The log is kept from the lowest durable position of all members on; of a member that cannot be opened nobody
-//!   knows it, so then the log is kept whole.
+//! - **S3** The log is kept from the lowest durable position of all members on; that of a member that cannot be opened is
+//!   unknown, so then the log is kept whole.
 //! - **S4** A name is in the roster before anything that needs the member is logged.
 //! - **S5** A snapshot shows each member at the same position: a group that concerns several members, or moves trees,
 //!   is applied behind the gate; one that concerns a single member is published by that member alone, and the set's
-//!   position tells a reader that it has passed between two of them.
+//!   position shows a reader that it has passed between two of them.
 //!
 //! Locks, in this order: `joining`, `writer`, the gate. With one member a snapshot takes none of them.
 //!
-//! What a crash leaves: the members at different positions, each with a first part of what concerns it. The lowest is
+//! A crash leaves the members at different positions, each with a first part of what concerns it. The lowest is
 //! where the replay begins; the others pass over what they have. On the way a batch may change trees that its member,
 //! being further, has dropped already: up to the highest position such changes are left out.
 

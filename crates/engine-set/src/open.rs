@@ -2,7 +2,7 @@
 //!
 //! A new member is opened, brought to the set's position with an empty batch, made durable there and listed in the
 //! roster; only then does a tree go there. A crash in between leaves a directory that nothing refers to; the next time the
-//! engine is wanted it is brought on from where it stands.
+//! engine is requested it is brought on from its own position.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl EngineSet {
         let lenient = if lost.is_empty() { highest } else { Position(u64::MAX) };
         let trees = if several { routes_of(&list)? } else { HashMap::new() };
         let home = list[0].engine.clone();
-        let routes = Arc::new(Routes { trees, half: None, lost });
+        let routes = Arc::new(Routes { trees, partial: None, lost });
         let gate = Gate::new(Members { list, routes }, lowest);
         Ok(EngineSet::new(
             home,
@@ -110,7 +110,7 @@ impl EngineSet {
     }
 }
 
-/// What joins need: one at a time.
+/// State that joins need: one at a time.
 pub(crate) struct Joining {
     directory: PathBuf,
     roster: Roster,

@@ -1,4 +1,4 @@
-//! Where the operations of a group go. Everything that a member could refuse for the request's sake is found here, before
+//! Routing of a group's operations. Everything that a member could refuse for the request's sake is found here, before
 //! any member has changed.
 
 use arbor_base::{Position, TreeId};
@@ -24,7 +24,7 @@ struct Planner<'m> {
     members: &'m Members,
     /// Changes of trees that are not there are left out up to here.
     lenient: Position,
-    /// What this group does to the routes.
+    /// Changes of the routes by this group.
     moved: HashMap<TreeId, Option<Index>>,
 }
 
@@ -78,12 +78,12 @@ impl<'b> Plan<'b> {
         last
     }
 
-    /// The batches as they stand, where one member takes all of them.
+    /// The unchanged batches, where one member takes all of them.
     pub fn whole(&self) -> Option<&'b [Batch]> {
         (self.as_it_is && self.concerned.len() <= 1).then_some(self.batches)
     }
 
-    /// What a member gets: the batches that concern it.
+    /// Returns a member's part: the batches that concern it.
     pub fn part(&self, member: Index) -> Vec<Batch> {
         let mut targets = self.targets.iter();
         let mut part = Vec::new();

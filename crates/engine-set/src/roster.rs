@@ -1,7 +1,7 @@
 //! `arbor.engines`: the names of the engines that are members, one per line, the home first.
 //!
 //! A directory of an engine that is not listed was never a member: its making was cut short before anything was written to
-//! it. A listed engine whose directory is gone is missed instead of made anew. Without the file the home is the only member.
+//! it. A listed engine whose directory is gone is unavailable, never recreated. Without the file the home is the only member.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -34,14 +34,14 @@ impl Roster {
         }
     }
 
-    /// Written beside, made durable, then renamed.
+    /// Writes a new file, makes it durable, then renames it over the old one.
     pub fn write(&self, names: &[String]) -> Result<()> {
-        let (path, beside) = (self.directory.join(FILE), self.directory.join("arbor.engines.new"));
+        let (path, new) = (self.directory.join(FILE), self.directory.join("arbor.engines.new"));
         let written = || -> std::io::Result<()> {
-            let mut file = File::create(&beside)?;
+            let mut file = File::create(&new)?;
             names.iter().try_for_each(|name| writeln!(file, "{name}"))?;
             file.sync_all()?;
-            fs::rename(&beside, &path)?;
+            fs::rename(&new, &path)?;
             File::open(&self.directory)?.sync_all()
         };
         written().map_err(failed("writing", &path))

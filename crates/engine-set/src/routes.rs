@@ -14,7 +14,7 @@ pub(crate) const FIXED_TREES_END: u64 = 16;
 pub(crate) struct Routes {
     pub trees: HashMap<TreeId, Index>,
     /// A group that some members applied and others did not.
-    pub half: Option<Half>,
+    pub partial: Option<PartialGroup>,
     pub lost: Vec<Lost>,
 }
 
@@ -27,13 +27,13 @@ pub(crate) struct Lost {
 
 /// The changed trees of the members that are ahead: what they show is no state that was. All others show the state before.
 #[derive(Clone)]
-pub(crate) struct Half {
+pub(crate) struct PartialGroup {
     pub trees: HashSet<TreeId>,
     pub full: bool,
     pub context: String,
 }
 
-impl Half {
+impl PartialGroup {
     fn error(&self) -> Error {
         let context = self.context.clone();
         if self.full { Error::OutOfSpace { context } } else { Error::Poisoned { context } }
@@ -43,8 +43,8 @@ impl Half {
 impl Routes {
     /// The member of a tree that can be read.
     pub fn readable(&self, tree: TreeId) -> Result<Index> {
-        if let Some(half) = self.half.as_ref().filter(|half| half.trees.contains(&tree)) {
-            return Err(half.error());
+        if let Some(partial) = self.partial.as_ref().filter(|partial| partial.trees.contains(&tree)) {
+            return Err(partial.error());
         }
         self.find(tree)
     }

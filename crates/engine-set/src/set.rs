@@ -82,7 +82,7 @@ impl EngineSet {
         })
     }
 
-    /// Brings members that were not concerned lately to the set's position (S2). Answers it.
+    /// Brings members that were not concerned lately to the set's position (S2). Returns it.
     fn level(&self, list: &[MemberEngine]) -> Result<Position> {
         let _writer = self.writer.lock();
         let position = self.gate.position();
@@ -118,7 +118,7 @@ impl Engine for EngineSet {
     }
 
     fn apply(&self, batches: &[Batch]) -> Result<()> {
-        // Keeps a new member from coming in between; nobody else waits for it.
+        // Keeps a new member from coming in between; no other thread waits for it.
         let _writer = self.writer.lock();
         if self.is_several() {
             return apply::apply(&self.gate, batches, self.lenient);
@@ -237,7 +237,7 @@ impl Engine for EngineSet {
         self.of(tree)?.tree_stats(tree)
     }
 
-    /// What all members have.
+    /// Returns the capabilities that all members have.
     fn capabilities(&self) -> Capabilities {
         let home = self.home.capabilities();
         if !self.is_several() {

@@ -15,7 +15,7 @@ pub(crate) struct SetSnapshot {
     pub members: Vec<MemberView>,
 }
 
-/// What a snapshot of the set has of one member.
+/// A snapshot's view of one member.
 pub(crate) enum MemberView {
     Open(Arc<dyn Snapshot>),
     /// The member gave no snapshot (a failed device, no reader left): its trees cannot be read in this one.

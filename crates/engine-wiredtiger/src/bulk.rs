@@ -1,6 +1,6 @@
 //! Filling a tree.
 //!
-//! 1. A new table is made, which no record names; batches and checkpoints go on meanwhile.
+//! 1. A new table is made, which no record names; batches and checkpoints continue meanwhile.
 //! 2. A bulk cursor fills it: pages are written once, in order, packed, outside of transactions.
 //! 3. One transaction gives the tree the new table.
 //!
@@ -9,7 +9,7 @@
 use arbor_base::TreeId;
 use arbor_engine::{Result, limits};
 
-use crate::edit::Book;
+use crate::edit::WriterState;
 use crate::engine::Core;
 use crate::raw::{RowCursor, Session, Table};
 use crate::records::{self, Tree};
@@ -21,50 +21,50 @@ pub fn load(core: &Core, tree: TreeId, rows: RowSource<'_>) -> Result<()> {
     let (table, cursor) = begin(core, &mut session, tree)?;
     let filled = fill(&mut session, cursor, table, rows, core);
     let loaded = filled.and_then(|loaded| {
-        let mut book = core.usable_book()?;
-        check_empty(&mut book, tree)?;
-        core.edit(&mut book, |edit| {
+        let mut writer = core.usable_writer()?;
+        check_empty(&mut writer, tree)?;
+        core.edit(&mut writer, |edit| {
             edit.tree(tree)?;
             edit.set_tree(tree, loaded);
             Ok(())
         })
     });
     if loaded.is_err() {
-        core.lock_book().doom(&[table], 0, 0);
+        core.lock_writer().mark_dropped(&[table], 0, 0);
     }
     loaded
 }
 
-/// Makes the table, and opens the cursor while no checkpoint looks at it.
+/// Makes the table, and opens the cursor while no checkpoint reads it.
 fn begin(core: &Core, session: &mut Session, tree: TreeId) -> Result<(Table, RowCursor)> {
     let _no_checkpoint = core.flushing.lock();
-    let mut book = core.usable_book()?;
-    check_empty(&mut book, tree)?;
-    let options = records::options(&mut book.session, tree)?;
-    let table = book.new_table();
+    let mut writer = core.usable_writer()?;
+    check_empty(&mut writer, tree)?;
+    let options = records::options(&mut writer.session, tree)?;
+    let table = writer.new_table();
     let config = core.options.create_config(&options)?;
-    book.tables_session.create(table, &config)?;
+    writer.tables_session.create(table, &config)?;
     match session.bulk(table) {
         Ok(cursor) => Ok((table, cursor)),
         Err(fault) => {
-            book.doom(&[table], 0, 0);
+            writer.mark_dropped(&[table], 0, 0);
             Err(fault.into())
         }
     }
 }
 
 /// Errors: the tree holds rows, or is not there.
-fn check_empty(book: &mut Book, tree: TreeId) -> Result<()> {
-    let record = *book.trees.get(&tree).ok_or(arbor_engine::Error::UnknownTree(tree))?;
-    let mut rows = book.session.rows(record.table)?;
-    let found = rows.first(&mut book.session);
-    rows.close(&mut book.session)?;
+fn check_empty(writer: &mut WriterState, tree: TreeId) -> Result<()> {
+    let record = *writer.trees.get(&tree).ok_or(arbor_engine::Error::UnknownTree(tree))?;
+    let mut rows = writer.session.rows(record.table)?;
+    let found = rows.first(&mut writer.session);
+    rows.close(&mut writer.session)?;
     limits::check_empty(tree, u64::from(found?))
 }
 
 fn fill(session: &mut Session, mut cursor: RowCursor, table: Table, rows: RowSource<'_>, core: &Core) -> Result<Tree> {
     let appended = append_all(session, &mut cursor, table, rows);
-    // Closing writes the rest; a checkpoint must not meet that.
+    // Closing writes the rest; a checkpoint must not run during that.
     let _no_checkpoint = core.flushing.lock();
     let closed = cursor.close(session);
     let tree = appended?;

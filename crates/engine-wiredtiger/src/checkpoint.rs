@@ -1,8 +1,8 @@
-//! What survives a crash: the state of WiredTiger's last checkpoint.
+//! Checkpoints: what survives a crash is the state of WiredTiger's last checkpoint.
 //!
 //! WiredTiger makes checkpoints when it is asked to, when it compacts, and when it closes, and each holds what was
 //! committed up to the stable timestamp, no more. Timestamps are generations. So the log's barrier is asked before the
-//! stable generation moves, and never else: I5: the barrier answered `Ok` for the position of the stable generation.
+//! stable generation moves, and never else: I5: the barrier returned `Ok` for the position of the stable generation.
 //!
 //! The stable generation is also the oldest that WiredTiger keeps for checkpoints. What is newer cannot leave its cache
 //! for the tree's file, so `pace` moves it on between checkpoints.
@@ -28,10 +28,10 @@ impl Core {
     pub fn checkpoint(&self) -> Result<Position> {
         let mut session = self.flushing.lock();
         let begin = Instant::now();
-        drop(self.usable_book()?);
+        drop(self.usable_writer()?);
         let stable = self.stabilize()?;
         if stable.generation > self.flushed_generation.load(Ordering::Acquire) {
-            session.checkpoint().map_err(|fault| self.judge(&mut self.lock_book(), fault.into()))?;
+            session.checkpoint().map_err(|fault| self.judge(&mut self.lock_writer(), fault.into()))?;
         }
         self.flushed_generation.store(stable.generation, Ordering::Release);
         self.durable.store(stable.position.0, Ordering::Release);

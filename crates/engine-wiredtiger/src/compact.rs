@@ -6,7 +6,7 @@ use arbor_engine::{Error, Result};
 use crate::engine::Core;
 use crate::raw::Table;
 
-/// WiredTiger asks nobody whether to go on, so it is called for short times.
+/// WiredTiger does not ask whether to continue, so it is called for short times.
 const SECONDS: u64 = 2;
 
 impl Core {
@@ -33,7 +33,7 @@ impl Core {
     }
 
     pub fn table_of(&self, tree: TreeId) -> Result<Table> {
-        self.lock_book().trees.get(&tree).map(|record| record.table).ok_or(Error::UnknownTree(tree))
+        self.lock_writer().trees.get(&tree).map(|record| record.table).ok_or(Error::UnknownTree(tree))
     }
 
     pub fn file_bytes(&self, table: Table) -> u64 {

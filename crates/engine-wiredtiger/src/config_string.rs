@@ -1,6 +1,6 @@
 //! The user's own text in WiredTiger's configuration.
 //!
-//! Such a text may change anything that WiredTiger has, also what the engine stands on (its log, formats of keys, other
+//! Such a text may change anything that WiredTiger has, also what the engine depends on (its log, formats of keys, other
 //! files). So each name must be on a list here, and the whole must be one that WiredTiger takes.
 
 use arbor_engine::{Error, Result};

@@ -25,7 +25,7 @@ pub fn prepare(path: &Path) -> Result<()> {
     }
 }
 
-/// Where there are tables, there was a database. WiredTiger's files come before the first table.
+/// Checks that tables come with the files of a database: WiredTiger makes those before the first table.
 fn check_files(path: &Path) -> Result<()> {
     let fails = |e: io::Error| Error::cannot_open(path, e.to_string());
     let mut tables = false;
@@ -36,7 +36,7 @@ fn check_files(path: &Path) -> Result<()> {
     let missing = NEEDED.iter().find(|name| !path.join(name).exists());
     match missing {
         Some(missing) if tables => {
-            Err(Error::cannot_open(path, format!("the file {missing} is missing beside WiredTiger's tables")))
+            Err(Error::cannot_open(path, format!("the file {missing} is missing next to WiredTiger's tables")))
         }
         _ => Ok(()),
     }

@@ -1,6 +1,6 @@
 //! A group of batches becomes one transaction, or a few, cut between batches, when it is large.
 //!
-//! What can be wrong with a batch is found before anything is changed, so that a transaction fails for WiredTiger's
+//! An invalid batch is found before anything is changed, so that a transaction fails for WiredTiger's
 //! reasons only: a rollback is tried again, a full disk may be, all else ends writing.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use crate::{estimate, published};
 /// Bytes of batches in one transaction, if they are several.
 const TRANSACTION_BYTES: usize = 8 << 20;
 
-/// How often a transaction that WiredTiger rolled back is tried again, with growing pauses (together 13 s).
+/// Retries of a transaction that WiredTiger rolled back, with growing pauses (together 13 s).
 const ROLLBACKS_MAX: u64 = 50;
 
 /// From this many on the cache grows for each.
@@ -28,8 +28,8 @@ const ROLLBACKS_BEFORE_GROWTH: u64 = 3;
 /// the cache grows to this multiple of it meanwhile.
 const CACHE_PER_TRANSACTION: u64 = 4;
 
-/// What the writer knows of the newest state.
-pub struct Book {
+/// The writer's view of the newest state.
+pub struct WriterState {
     /// The writer's own.
     pub session: Session,
     /// For making and dropping tables, which WiredTiger does outside of transactions.
@@ -40,19 +40,19 @@ pub struct Book {
     pub state: State,
     pub next_table: u64,
     /// Tables to drop.
-    pub doomed: Vec<Doomed>,
+    pub pending_drops: Vec<PendingDrop>,
     pub poisoned: Option<String>,
 }
 
 #[derive(Clone, Copy)]
-pub struct Doomed {
+pub struct PendingDrop {
     pub table: Table,
     /// The first generation and shape that do not show it.
     pub generation: u64,
     pub shape: u64,
 }
 
-/// What a step of a transaction answers.
+/// Result of a step of a transaction.
 pub type Edited<T = ()> = std::result::Result<T, Failed>;
 
 /// A transaction of the writer.
@@ -73,21 +73,23 @@ pub struct Edit<'b> {
 
 impl Core {
     pub fn apply(&self, batches: &[Batch]) -> Result<()> {
-        let mut book = self.usable_book()?;
-        let applied = book.state.applied;
+        let mut writer = self.usable_writer()?;
+        let applied = writer.state.applied;
         let new: Vec<&Batch> = batches.iter().filter(|batch| batch.position > applied).collect();
-        self.check(&book, &new)?;
+        self.check(&writer, &new)?;
         for part in parts(&new) {
             let bytes = part.iter().map(|batch| size_of(batch)).sum::<usize>() as u64;
-            self.with_room(bytes, || self.edit(&mut book, |edit| part.iter().try_for_each(|batch| edit.apply(batch))))?;
+            self.with_room(bytes, || {
+                self.edit(&mut writer, |edit| part.iter().try_for_each(|batch| edit.apply(batch)))
+            })?;
             self.pace.written(bytes);
         }
         Ok(())
     }
 
-    /// Whether the batches will apply, but for WiredTiger.
-    fn check(&self, book: &Book, batches: &[&Batch]) -> Result<()> {
-        let exists = |tree| book.trees.contains_key(&tree);
+    /// Checks that the batches will apply, but for WiredTiger.
+    fn check(&self, writer: &WriterState, batches: &[&Batch]) -> Result<()> {
+        let exists = |tree| writer.trees.contains_key(&tree);
         check_batches(batches, exists, Err("wiredTiger"), |options| self.check_tree_options(options))
     }
 
@@ -100,10 +102,10 @@ impl Core {
     }
 
     /// Makes one transaction, tried again while WiredTiger rolls it back. After an error nothing of it is applied.
-    pub fn edit(&self, book: &mut Book, change: impl Fn(&mut Edit<'_>) -> Edited) -> Result<()> {
+    pub fn edit(&self, writer: &mut WriterState, change: impl Fn(&mut Edit<'_>) -> Edited) -> Result<()> {
         let mut rollbacks = 0;
         loop {
-            match self.try_edit(book, &change) {
+            match self.try_edit(writer, &change) {
                 Err(Failed::RolledBack(_)) if rollbacks < ROLLBACKS_MAX => {
                     rollbacks += 1;
                     self.counters.count_rollback();
@@ -113,42 +115,42 @@ impl Core {
                     std::thread::sleep(Duration::from_millis(10 * rollbacks));
                 }
                 Err(Failed::RolledBack(error) | Failed::Refused(error)) => return Err(error),
-                Err(Failed::Broken(error)) => return Err(self.judge(book, error)),
+                Err(Failed::Broken(error)) => return Err(self.judge(writer, error)),
                 Ok(()) => return Ok(()),
             }
         }
     }
 
-    fn try_edit(&self, book: &mut Book, change: &impl Fn(&mut Edit<'_>) -> Edited) -> Edited {
+    fn try_edit(&self, writer: &mut WriterState, change: &impl Fn(&mut Edit<'_>) -> Edited) -> Edited {
         let mut made = Vec::new();
-        let outcome = self.run(book, &mut made, change);
+        let outcome = self.run(writer, &mut made, change);
         if outcome.is_err() {
-            book.session.rollback();
-            book.doom(&made, 0, 0);
+            writer.session.rollback();
+            writer.mark_dropped(&made, 0, 0);
         }
         let outcome = outcome?;
         self.published.settle(outcome.state);
         self.applied.store(outcome.state.applied.0, std::sync::atomic::Ordering::Release);
-        book.take(outcome);
+        writer.take(outcome);
         self.counters.count_transaction();
         Ok(())
     }
 
     fn run(
         &self,
-        book: &mut Book,
+        writer: &mut WriterState,
         made: &mut Vec<Table>,
         change: &impl Fn(&mut Edit<'_>) -> Edited,
     ) -> Edited<Outcome> {
-        let state = State { generation: book.state.generation + 1, ..book.state };
-        book.session.begin()?;
+        let state = State { generation: writer.state.generation + 1, ..writer.state };
+        writer.session.begin()?;
         let mut edit = Edit {
-            session: &mut book.session,
-            tables_session: &mut book.tables_session,
+            session: &mut writer.session,
+            tables_session: &mut writer.tables_session,
             reading: &self.reading,
             create: &|options| self.options.create_config(options),
-            old: &book.trees,
-            next_table: &mut book.next_table,
+            old: &writer.trees,
+            next_table: &mut writer.next_table,
             state,
             trees: HashMap::new(),
             dropped: Vec::new(),
@@ -158,7 +160,7 @@ impl Core {
         change(&mut edit)?;
         let (mut state, reshaped) = (edit.state, edit.reshaped());
         let (trees, dropped) = (std::mem::take(&mut edit.trees), std::mem::take(&mut edit.dropped));
-        let mut tables = book.tables.clone();
+        let mut tables = writer.tables.clone();
         if reshaped {
             state.shape += 1;
             tables = with_changes(&tables, &trees);
@@ -166,22 +168,22 @@ impl Core {
         }
         for (tree, record) in &trees {
             match record {
-                Some(record) => records::put_tree(&mut book.session, *tree, record)?,
+                Some(record) => records::put_tree(&mut writer.session, *tree, record)?,
                 None => {
-                    records::delete_tree(&mut book.session, *tree)?;
-                    records::put_options(&mut book.session, *tree, &TreeOptions::default())?;
+                    records::delete_tree(&mut writer.session, *tree)?;
+                    records::put_options(&mut writer.session, *tree, &TreeOptions::default())?;
                 }
             }
         }
-        records::put_state(&mut book.session, &state)?;
-        book.session.commit(state.generation)?;
+        records::put_state(&mut writer.session, &state)?;
+        writer.session.commit(state.generation)?;
         Ok(Outcome { state, trees, dropped, tables })
     }
 
-    /// What a failed change means: no space, or the end of writing.
-    pub fn judge(&self, book: &mut Book, error: Error) -> Error {
+    /// Classifies a failed change: no space, or the end of writing.
+    pub fn judge(&self, writer: &mut WriterState, error: Error) -> Error {
         if !matches!(error, Error::OutOfSpace { .. }) {
-            book.poisoned.get_or_insert_with(|| error.to_string());
+            writer.poisoned.get_or_insert_with(|| error.to_string());
         }
         error
     }
@@ -232,7 +234,7 @@ fn with_changes(tables: &published::Tables, changes: &HashMap<TreeId, Option<Tre
     Arc::new(tables)
 }
 
-impl Book {
+impl WriterState {
     fn take(&mut self, outcome: Outcome) {
         let Outcome { state, trees, dropped, tables } = outcome;
         for (tree, record) in trees {
@@ -241,13 +243,13 @@ impl Book {
                 None => self.trees.remove(&tree),
             };
         }
-        self.doom(&dropped, state.generation, state.shape);
+        self.mark_dropped(&dropped, state.generation, state.shape);
         (self.state, self.tables) = (state, tables);
     }
 
     /// Notes tables for dropping when this generation is durable and no older shape is held.
-    pub fn doom(&mut self, tables: &[Table], generation: u64, shape: u64) {
-        self.doomed.extend(tables.iter().map(|&table| Doomed { table, generation, shape }));
+    pub fn mark_dropped(&mut self, tables: &[Table], generation: u64, shape: u64) {
+        self.pending_drops.extend(tables.iter().map(|&table| PendingDrop { table, generation, shape }));
     }
 
     pub fn new_table(&mut self) -> Table {
@@ -378,7 +380,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Deletes from the first row of the range to the last. Answers the tree's new counts if there was a row.
+    /// Deletes from the first row of the range to the last. Returns the tree's new counts if there was a row.
     fn truncate(
         &mut self,
         mut record: Tree,

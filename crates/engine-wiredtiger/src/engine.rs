@@ -1,6 +1,6 @@
-//! The engine: one writer, many readers, checkpoints beside them.
+//! The engine: one writer, many readers, concurrent checkpoints.
 //!
-//! Locks, in the order in which they are taken: `flushing` (checkpoints and what must not meet them), `book` (the writer:
+//! Locks, in the order in which they are taken: `flushing` (checkpoints and what must not overlap them), `writer` (the writer:
 //! a group of batches), `stable`, the pool's and the short ones of `published` and `samples`, WiredTiger's own. Readers
 //! take only their session and the short ones.
 
@@ -16,7 +16,7 @@ use arbor_engine::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::checkpoint::Stable;
-use crate::edit::Book;
+use crate::edit::WriterState;
 use crate::estimate::Samples;
 use crate::options::{CACHE_BYTES_MIN, COMPRESSORS, WiredTigerOptions};
 use crate::pace::{Pace, Pacer};
@@ -28,7 +28,7 @@ use crate::records::{self, CATALOGUE, State};
 use crate::snapshot::WiredTigerSnapshot;
 use crate::{bulk, config_string, directory, published};
 
-/// Part of the cache that may be written behind a snapshot: the pages that hold what it does not show stay in the cache, and
+/// Part of the cache that may be written after a held snapshot: the pages that hold what it does not show stay in the cache, and
 /// from a fifth of it on writers evict.
 const HELD_CACHE_PART: u64 = 8;
 
@@ -39,7 +39,7 @@ pub struct WiredTigerEngine {
     _pacer: Pacer,
 }
 
-/// What snapshots need, which may outlive the engine. The fields close in this order.
+/// State that snapshots need, which may outlive the engine. The fields close in this order.
 pub(crate) struct Reading {
     pub published: Arc<Published>,
     pub pool: Pool,
@@ -47,7 +47,7 @@ pub(crate) struct Reading {
 }
 
 pub(crate) struct Core {
-    book: Mutex<Book>,
+    writer: Mutex<WriterState>,
     pub reading: Arc<Reading>,
     pub published: Arc<Published>,
     pub options: WiredTigerOptions,
@@ -123,10 +123,18 @@ impl Core {
         let reading =
             Reading { published: published.clone(), pool: Pool::new(connection), samples: Samples::default() };
         let cache_bytes = AtomicU64::new(options.cache_bytes.max(CACHE_BYTES_MIN));
-        let book =
-            Book { session, tables_session, trees, tables, state, next_table, doomed: Vec::new(), poisoned: None };
+        let writer = WriterState {
+            session,
+            tables_session,
+            trees,
+            tables,
+            state,
+            next_table,
+            pending_drops: Vec::new(),
+            poisoned: None,
+        };
         Ok(Core {
-            book: Mutex::new(book),
+            writer: Mutex::new(writer),
             reading: Arc::new(reading),
             published,
             cache_bytes,
@@ -146,17 +154,17 @@ impl Core {
         })
     }
 
-    pub fn lock_book(&self) -> MutexGuard<'_, Book> {
-        // The book changes only after a commit, in steps that do not panic.
-        self.book.lock()
+    pub fn lock_writer(&self) -> MutexGuard<'_, WriterState> {
+        // The writer changes only after a commit, in steps that do not panic.
+        self.writer.lock()
     }
 
     /// Errors: writing is over.
-    pub fn usable_book(&self) -> Result<MutexGuard<'_, Book>> {
-        let book = self.lock_book();
-        match &book.poisoned {
+    pub fn usable_writer(&self) -> Result<MutexGuard<'_, WriterState>> {
+        let writer = self.lock_writer();
+        match &writer.poisoned {
             Some(reason) => Err(Error::Poisoned { context: reason.clone() }),
-            None => Ok(book),
+            None => Ok(writer),
         }
     }
 
@@ -164,7 +172,7 @@ impl Core {
         self.cache_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets the size of WiredTiger's cache. Requires: the caller holds the book.
+    /// Sets the size of WiredTiger's cache. Requires: the caller holds the writer.
     pub fn resize_cache(&self) -> Called {
         let usual = self.cache_bytes().max(self.transaction_bytes.load(Ordering::Relaxed));
         let bytes = usual + self.extra_bytes.load(Ordering::Relaxed);
@@ -192,7 +200,7 @@ impl Core {
             return Ok(());
         }
         // The writer changes the size itself; it waits for the thread that calls this.
-        let Some(_book) = self.book.try_lock() else { return Ok(()) };
+        let Some(_book) = self.writer.try_lock() else { return Ok(()) };
         let less = if extra < self.cache_bytes() / 16 { 0 } else { extra / 4 * 3 };
         self.extra_bytes.store(less, Ordering::Relaxed);
         Ok(self.resize_cache()?)
@@ -204,7 +212,7 @@ impl Core {
         if let Some(bytes) = cache_bytes {
             self.set_cache_bytes(&bytes)?;
         }
-        let _book = self.lock_book();
+        let _book = self.lock_writer();
         self.connection.reconfigure(&rest).map_err(|fault| match fault.is_invalid() {
             true => Error::InvalidOption { name: name.to_owned(), reason: fault.text() },
             false => fault.into(),
@@ -217,8 +225,8 @@ impl Core {
         if bytes < CACHE_BYTES_MIN {
             return Err(invalid(format!("WiredTiger's cache has at least {CACHE_BYTES_MIN} bytes here")));
         }
-        // The writer changes the cache too, while it holds the book.
-        let _book = self.lock_book();
+        // The writer changes the cache too, while it holds the writer.
+        let _book = self.lock_writer();
         let before = self.cache_bytes.swap(bytes, Ordering::Relaxed);
         self.resize_cache().map_err(|fault| {
             self.cache_bytes.store(before, Ordering::Relaxed);
@@ -279,7 +287,7 @@ impl Engine for WiredTigerEngine {
     }
 
     fn trees(&self) -> Result<Vec<TreeId>> {
-        let mut trees: Vec<TreeId> = self.core.lock_book().trees.keys().copied().collect();
+        let mut trees: Vec<TreeId> = self.core.lock_writer().trees.keys().copied().collect();
         trees.sort_unstable();
         Ok(trees)
     }

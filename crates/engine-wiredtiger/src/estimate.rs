@@ -1,7 +1,7 @@
 //! Rough sizes of ranges.
 //!
 //! Small ranges are counted. A larger one is a share of its tree, whose rows are about known: the share of a sample of the
-//! tree's keys that lies in the range. A table's sample is taken when it is first asked for, and again when the tree has
+//! tree's keys that is in the range. A table's sample is taken when it is first asked for, and again when the tree has
 //! grown or shrunk by a half since.
 
 use std::collections::HashMap;
@@ -73,7 +73,7 @@ pub fn of_range(
     }
 }
 
-/// What was counted, and whether that is all.
+/// Counts rows of a range; the second value is true if that is all of them.
 fn count(session: &mut Session, rows: &mut RowCursor, from: &[u8], to: Option<&[u8]>) -> Called<(RangeEstimate, bool)> {
     let mut estimate = RangeEstimate::default();
     let mut more = rows.seek(session, from)?;

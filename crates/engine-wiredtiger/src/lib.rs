@@ -1,4 +1,4 @@
-//! WiredTiger behind the engine trait: B-trees with versions in memory, checkpoints without stopping anybody.
+//! WiredTiger behind the engine trait: B-trees with versions in memory, checkpoints without stopping other threads.
 //!
 //! **Licence.** WiredTiger is under the GNU General Public License, version 2 or 3. This crate links it only with the
 //! feature `wiredtiger-system`, which is off by default; a binary built with that feature is a work under the GPL when it
@@ -21,14 +21,14 @@
 //! - `directory`: whose directory it is
 //! - `raw`: the calls into WiredTiger, and all unsafe code
 //!
-//! What follows from WiredTiger:
+//! Consequences of WiredTiger:
 //!
 //! - A snapshot is a transaction: WiredTiger keeps every version that it may need, in its cache and, when that is full,
-//!   in `WiredTigerLAS.wt`. A snapshot that is held for long beside many writes costs cache, then disk, then speed.
+//!   in `WiredTigerLAS.wt`. A snapshot that is held for long during many writes costs cache, then disk, then speed.
 //!   When a transaction is rolled back again and again because of them, the cache grows until they are gone: what the log has
-//!   must be applied. Past states, which are held only in case that somebody asks, and the views of cursors that wait for their
-//!   clients are given up long before (`Capabilities::held_snapshot_bytes_max`).
-//! - A block with a wrong checksum ends WiredTiger (it panics, in its word): the call answers the error that names the
+//!   must be applied. Past states, which are held only in case that they are requested, and the views of cursors that wait for
+//!   their clients are given up long before (`Capabilities::held_snapshot_bytes_max`).
+//! - A block with a wrong checksum ends WiredTiger (it panics, in its word): the call returns the error that names the
 //!   file, and every later one that the engine is poisoned, until the process is started again. No damage that the tests
 //!   found ends the process or prints anything.
 //! - Making a tree syncs WiredTiger's metadata (a few fsyncs); what it makes before a crash that loses the batch is

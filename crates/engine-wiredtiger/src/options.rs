@@ -1,4 +1,4 @@
-//! What the user of the engine may choose.
+//! Options of the engine.
 
 use arbor_engine::{Error, Result, TreeOptions};
 
@@ -9,7 +9,7 @@ use crate::raw::has_extension;
 /// by name.
 pub const COMPRESSORS: &[&str] = &["none", "snappy", "zlib"];
 
-/// Compressors that are shared objects beside the library.
+/// Compressors that are shared objects next to the library.
 pub(crate) const EXTENSIONS: &[&str] = &["snappy", "zlib"];
 
 /// Smallest cache. A batch with larger rows gets more for as long as it is applied (`edit.rs`).
@@ -83,7 +83,7 @@ impl WiredTigerOptions {
         )
     }
 
-    /// How a tree's table is made. Requires: the options were checked.
+    /// Returns the configuration of a tree's table. Requires: the options were checked.
     pub(crate) fn create_config(&self, options: &TreeOptions) -> Result<String> {
         let mut config = format!(
             "key_format=u,value_format=u,memory_page_max=10MB,split_pct=90,leaf_value_max=64MB,checksum=on,\
@@ -117,7 +117,7 @@ fn check_compressor(name: &str, compressor: &str) -> Result<()> {
     }
 }
 
-/// The part of `WT_SESSION.create` that one setting of a tree stands for.
+/// Returns the part of `WT_SESSION.create` for one setting of a tree.
 fn tree_config(name: &str, value: &str) -> Result<String> {
     let config = match name {
         "compression" | "blockCompressor" | "block_compressor" => {

@@ -16,13 +16,13 @@ const EVERY: Duration = Duration::from_secs(1);
 const CACHE_PART: u64 = 32;
 
 pub struct Pace {
-    alarm: Alarm<Requested>,
+    alarm: Alarm<Requests>,
     written_bytes: AtomicU64,
     wake_bytes: AtomicU64,
 }
 
 #[derive(Default)]
-struct Requested {
+struct Requests {
     now: bool,
     stop: bool,
 }
@@ -41,17 +41,17 @@ impl Pace {
     pub fn written(&self, bytes: u64) {
         let total = self.written_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if total >= self.wake_bytes.load(Ordering::Relaxed) {
-            self.alarm.change(|requested| requested.now = true);
+            self.alarm.change(|requests| requests.now = true);
         }
     }
 
     /// Waits for the next turn. Answers `false` when the thread is to end.
     fn wait(&self) -> bool {
-        let idle = |requested: &Requested| !(requested.now || requested.stop);
-        self.alarm.wait(Some(Instant::now() + EVERY), idle, |requested| {
-            requested.now = false;
+        let idle = |requests: &Requests| !(requests.now || requests.stop);
+        self.alarm.wait(Some(Instant::now() + EVERY), idle, |requests| {
+            requests.now = false;
             self.written_bytes.store(0, Ordering::Relaxed);
-            !requested.stop
+            !requests.stop
         })
     }
 }
@@ -88,6 +88,6 @@ impl Core {
 
 impl Drop for Pacer {
     fn drop(&mut self) {
-        self.core.pace.alarm.change(|requested| requested.stop = true);
+        self.core.pace.alarm.change(|requests| requests.stop = true);
     }
 }

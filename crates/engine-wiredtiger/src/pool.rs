@@ -18,12 +18,12 @@ pub struct Pool {
 #[derive(Default)]
 struct Idle {
     sessions: Vec<Session>,
-    /// How often tables were dropped: sessions that were taken before close their cursors when they come back.
+    /// Number of drops of tables: sessions that were pooled before close their cursors when they come back.
     drops: u64,
 }
 
 /// A session out of the pool.
-pub struct Taken {
+pub struct PooledSession {
     pub session: Session,
     drops: u64,
 }
@@ -33,18 +33,18 @@ impl Pool {
         Pool { connection: connection.clone(), idle: Mutex::default() }
     }
 
-    pub fn take(&self) -> Result<Taken> {
+    pub fn take(&self) -> Result<PooledSession> {
         let (session, drops) = {
             let mut idle = self.idle.lock();
             (idle.sessions.pop(), idle.drops)
         };
         let session = session.map_or_else(|| self.connection.session(), Ok)?;
-        Ok(Taken { session, drops })
+        Ok(PooledSession { session, drops })
     }
 
     /// Requires: no transaction, no cursors but the session's own.
-    pub fn give_back(&self, taken: Taken) {
-        let Taken { mut session, drops } = taken;
+    pub fn put_back(&self, pooled: PooledSession) {
+        let PooledSession { mut session, drops } = pooled;
         let mut idle = self.idle.lock();
         if idle.sessions.len() >= IDLE_MAX {
             // Closing it takes a while, and locks of WiredTiger.
@@ -57,7 +57,7 @@ impl Pool {
         idle.sessions.push(session);
     }
 
-    /// Cursors of idle sessions, and of the others when they come back, no longer stand in the way of dropping tables.
+    /// Cursors of idle sessions, and of the others when they come back, no longer prevent dropping tables.
     pub fn close_cursors(&self) {
         let mut idle = self.idle.lock();
         idle.drops += 1;

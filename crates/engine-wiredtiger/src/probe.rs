@@ -1,7 +1,7 @@
-//! Whether tables can be made with some options.
+//! Trial creation of tables with given options.
 //!
 //! Options that are right one by one may not go together (a page smaller than the unit of allocation), and only making a
-//! table tells. What is in the log must apply, so a table is made and dropped for options that were not seen before.
+//! table shows it. What is in the log must apply, so a table is made and dropped for options that were not seen before.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,7 @@
 //! Which state a snapshot shows, and which snapshots are held.
 //!
 //! A snapshot begins its transaction without a lock and reads the state record through it; that names the shape, whose
-//! tables stand here. I2: the writer announces a new shape before it commits it, and a shape is forgotten only when it
+//! tables are kept here. I2: the writer announces a new shape before it commits it, and a shape is forgotten only when it
 //! is neither the newest nor held; a snapshot holds the newest committed shape before it begins, so what it finds in its
 //! record is that one or a later one.
 
@@ -72,7 +72,7 @@ impl Published {
         }
     }
 
-    /// Whether a snapshot may be held that shows a shape before this one.
+    /// Returns true if a snapshot may be held that shows a shape before this one.
     pub fn held_before(&self, shape: u64) -> bool {
         self.inner.lock().held.oldest().is_some_and(|oldest| oldest < shape)
     }

@@ -108,7 +108,7 @@ pub fn delete_tree(session: &mut Session, tree: TreeId) -> Called {
     session.remove(CATALOGUE, &tree_key(tree))
 }
 
-/// What the tree's next table is made with.
+/// Returns the options of the tree's next table.
 pub fn options(session: &mut Session, tree: TreeId) -> Result<TreeOptions> {
     let packed = session.get(CATALOGUE, &key_of(OPTIONS, tree))?.unwrap_or_default();
     let texts = String::from_utf8(packed).map_err(|_| damaged(session, "options of a tree are no text".to_owned()))?;

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::cursor::WiredTigerCursor;
 use crate::engine::Reading;
 use crate::estimate;
-use crate::pool::Taken;
+use crate::pool::PooledSession;
 use crate::published::Tables;
 use crate::raw::{Session, Table};
 use crate::records::{self, State};
@@ -18,7 +18,7 @@ use crate::records::{self, State};
 /// Keeps the database open, so it may outlive the engine.
 pub struct WiredTigerSnapshot {
     /// `None` only while it is dropped. Cursors may be on other threads than the snapshot, so both lock it.
-    taken: Mutex<Option<Taken>>,
+    session: Mutex<Option<PooledSession>>,
     reading: Arc<Reading>,
     held: u64,
     position: Position,
@@ -28,11 +28,11 @@ pub struct WiredTigerSnapshot {
 impl WiredTigerSnapshot {
     pub fn new(reading: &Arc<Reading>) -> Result<WiredTigerSnapshot> {
         let held = reading.published.hold();
-        let begun = reading.pool.take().and_then(|taken| begin(reading, taken));
+        let begun = reading.pool.take().and_then(|pooled| begin(reading, pooled));
         match begun {
-            Ok((taken, position, tables)) => {
-                let taken = Mutex::new(Some(taken));
-                Ok(WiredTigerSnapshot { taken, reading: reading.clone(), held, position, tables })
+            Ok((pooled, position, tables)) => {
+                let session = Mutex::new(Some(pooled));
+                Ok(WiredTigerSnapshot { session, reading: reading.clone(), held, position, tables })
             }
             Err(error) => {
                 reading.published.release(held);
@@ -43,7 +43,7 @@ impl WiredTigerSnapshot {
 
     pub fn lock(&self) -> Locked<'_> {
         // A panic inside leaves the session as it was between two of its calls.
-        Locked(self.taken.lock())
+        Locked(self.session.lock())
     }
 
     fn table(&self, tree: TreeId) -> Result<Table> {
@@ -51,8 +51,8 @@ impl WiredTigerSnapshot {
     }
 }
 
-fn begin(reading: &Reading, mut taken: Taken) -> Result<(Taken, Position, Tables)> {
-    let session = &mut taken.session;
+fn begin(reading: &Reading, mut pooled: PooledSession) -> Result<(PooledSession, Position, Tables)> {
+    let session = &mut pooled.session;
     session.begin()?;
     let shown = records::state(session).and_then(|state| {
         let State { applied, shape, .. } = state.unwrap_or_default();
@@ -62,17 +62,17 @@ fn begin(reading: &Reading, mut taken: Taken) -> Result<(Taken, Position, Tables
         Ok((applied, tables.ok_or_else(unknown)?))
     });
     match shown {
-        Ok((position, tables)) => Ok((taken, position, tables)),
+        Ok((position, tables)) => Ok((pooled, position, tables)),
         Err(error) => {
             session.rollback();
-            reading.pool.give_back(taken);
+            reading.pool.put_back(pooled);
             Err(error)
         }
     }
 }
 
 /// The session of a snapshot, for one call.
-pub struct Locked<'s>(MutexGuard<'s, Option<Taken>>);
+pub struct Locked<'s>(MutexGuard<'s, Option<PooledSession>>);
 
 impl Locked<'_> {
     pub fn session(&mut self) -> &mut Session {
@@ -82,10 +82,10 @@ impl Locked<'_> {
 
 impl Drop for WiredTigerSnapshot {
     fn drop(&mut self) {
-        let taken = self.taken.get_mut().take();
-        if let Some(mut taken) = taken {
-            taken.session.rollback();
-            self.reading.pool.give_back(taken);
+        let pooled = self.session.get_mut().take();
+        if let Some(mut pooled) = pooled {
+            pooled.session.rollback();
+            self.reading.pool.put_back(pooled);
         }
         self.reading.published.release(self.held);
     }

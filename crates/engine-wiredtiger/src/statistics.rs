@@ -1,8 +1,8 @@
-//! What WiredTiger says of itself.
+//! Statistics of the engine and of WiredTiger.
 //!
-//! `counters` are all figures of WiredTiger's statistics, by the descriptions that MongoDB's serverStatus shows under
+//! `counters` are all of WiredTiger's statistics, by the descriptions that MongoDB's serverStatus shows under
 //! `wiredTiger` too: `cache: bytes currently in the cache` is `wiredTiger.cache["bytes currently in the cache"]` there.
-//! The engine's own figures stand before them under `arbor: `.
+//! The engine's own come before them under `arbor: `.
 
 use std::sync::atomic::Ordering;
 
@@ -17,14 +17,14 @@ const FREE_BYTES: &str = "block-manager: file bytes available for reuse";
 
 impl Core {
     pub fn stats(&self) -> Result<EngineStats> {
-        let (trees, doomed) = {
-            let book = self.lock_book();
-            (book.trees.len() as u64, book.doomed.len() as u64)
+        let (trees, pending_drops) = {
+            let writer = self.lock_writer();
+            (writer.trees.len() as u64, writer.pending_drops.len() as u64)
         };
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let own = [
             ("trees", trees),
-            ("tables waiting to be dropped", doomed),
+            ("tables waiting to be dropped", pending_drops),
             ("tables dropped", load(&self.counters.swept_tables)),
             ("transactions committed", load(&self.counters.transactions)),
             ("transactions tried again", load(&self.counters.rollbacks)),
@@ -50,9 +50,9 @@ impl Core {
     }
 
     pub fn tree_stats(&self, tree: TreeId) -> Result<TreeStats> {
-        let record = self.lock_book().trees.get(&tree).copied().ok_or(Error::UnknownTree(tree))?;
-        let figures = self.connection.session()?.statistics(Some(record.table))?;
-        let free_bytes = figures.iter().find(|(name, _)| *name == FREE_BYTES).map_or(0, |(_, bytes)| *bytes);
+        let record = self.lock_writer().trees.get(&tree).copied().ok_or(Error::UnknownTree(tree))?;
+        let statistics = self.connection.session()?.statistics(Some(record.table))?;
+        let free_bytes = statistics.iter().find(|(name, _)| *name == FREE_BYTES).map_or(0, |(_, bytes)| *bytes);
         let disk_bytes = self.file_bytes(record.table);
         Ok(TreeStats { keys: record.keys, data_bytes: record.bytes, disk_bytes, free_bytes })
     }

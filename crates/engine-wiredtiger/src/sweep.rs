@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use arbor_engine::Result;
 
-use crate::edit::{Book, Doomed};
+use crate::edit::{PendingDrop, WriterState};
 use crate::engine::Core;
 use crate::raw::Called;
 use crate::records::CATALOGUE;
@@ -17,24 +17,25 @@ impl Core {
     /// Requires: a checkpoint was just made, and no other is being made. What fails is tried again.
     pub fn sweep(&self) {
         let durable = self.flushed_generation.load(Ordering::Acquire);
-        let ready = |doomed: &Doomed| doomed.generation <= durable && !self.published.held_before(doomed.shape);
-        if !self.lock_book().doomed.iter().any(ready) {
+        let ready = |drop: &PendingDrop| drop.generation <= durable && !self.published.held_before(drop.shape);
+        if !self.lock_writer().pending_drops.iter().any(ready) {
             return;
         }
         self.reading.pool.close_cursors();
-        let mut book = self.lock_book();
-        let (due, rest): (Vec<Doomed>, Vec<Doomed>) = std::mem::take(&mut book.doomed).into_iter().partition(ready);
-        book.doomed = rest;
-        for doomed in due {
-            if self.drop_table(&mut book, &doomed).is_err() {
-                book.doomed.push(doomed);
+        let mut writer = self.lock_writer();
+        let (due, rest): (Vec<PendingDrop>, Vec<PendingDrop>) =
+            std::mem::take(&mut writer.pending_drops).into_iter().partition(ready);
+        writer.pending_drops = rest;
+        for drop in due {
+            if self.drop_table(&mut writer, &drop).is_err() {
+                writer.pending_drops.push(drop);
             }
         }
     }
 
-    fn drop_table(&self, book: &mut Book, doomed: &Doomed) -> Called {
-        book.session.close_cursor(doomed.table);
-        match book.tables_session.drop_table(doomed.table) {
+    fn drop_table(&self, writer: &mut WriterState, drop: &PendingDrop) -> Called {
+        writer.session.close_cursor(drop.table);
+        match writer.tables_session.drop_table(drop.table) {
             Err(fault) if !fault.is_missing() => {
                 if !fault.is_busy() {
                     self.counters.background_errors.fetch_add(1, Ordering::Relaxed);
@@ -43,22 +44,22 @@ impl Core {
             }
             _ => {}
         }
-        self.reading.samples.forget(doomed.table);
+        self.reading.samples.forget(drop.table);
         self.counters.swept_tables.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Drops the tables that no tree names. Called at open, when there are no snapshots.
     pub fn drop_orphans(&self) -> Result<()> {
-        let mut book = self.lock_book();
-        let existing = book.tables_session.tables()?;
-        let named: Vec<_> = book.tables.values().copied().collect();
+        let mut writer = self.lock_writer();
+        let existing = writer.tables_session.tables()?;
+        let named: Vec<_> = writer.tables.values().copied().collect();
         for table in existing.into_iter().filter(|table| *table != CATALOGUE && !named.contains(table)) {
-            book.doom(&[table], 0, 0);
+            writer.mark_dropped(&[table], 0, 0);
         }
-        for doomed in std::mem::take(&mut book.doomed) {
-            if self.drop_table(&mut book, &doomed).is_err() {
-                book.doomed.push(doomed);
+        for drop in std::mem::take(&mut writer.pending_drops) {
+            if self.drop_table(&mut writer, &drop).is_err() {
+                writer.pending_drops.push(drop);
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What the commit path hands to an engine.
+//! Batches: the changes that the commit path hands to an engine.
 
 use arbor_base::{Position, TreeId};
 

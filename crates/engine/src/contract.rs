@@ -51,8 +51,8 @@ pub fn run_histories(factory: &dyn Factory, histories: u64) {
         let seed = seed.parse().expect("the seed is a number");
         return random::run(factory, seed);
     }
-    let wanted = std::env::var(HISTORIES_VARIABLE).map(|text| text.parse().expect("the number of histories"));
-    for seed in 0..wanted.unwrap_or(histories) {
+    let count = std::env::var(HISTORIES_VARIABLE).map(|text| text.parse().expect("the number of histories"));
+    for seed in 0..count.unwrap_or(histories) {
         let replay = Replay { seed };
         random::run(factory, seed);
         std::mem::forget(replay);

@@ -19,7 +19,7 @@ pub fn create_directory(path: &Path) -> Result<()> {
     RealDisk.create_dir_all(path).map_err(|error| Error::cannot_open(path, error.to_string()))
 }
 
-/// What the file `ARBOR_ENGINE` says in the directories of one engine.
+/// Contents of the file `ARBOR_ENGINE` in the directories of one engine.
 pub struct DirectoryMarker {
     /// As people call it.
     pub library: &'static str,
@@ -27,7 +27,7 @@ pub struct DirectoryMarker {
     pub version: &'static str,
 }
 
-/// What a directory was.
+/// State of a directory before it was claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundDirectory {
     /// Empty, or its making was cut short before anything was in it.

@@ -6,7 +6,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The batch was not applied; reads go on, writes must be refused until space is freed.
+    /// The batch was not applied; reads continue, writes must be refused until space is freed.
     #[error("no space left on the device: {context}")]
     OutOfSpace { context: String },
     /// The engine refuses writes from now on (a failed fsync, a failed apply).
@@ -24,7 +24,7 @@ pub enum Error {
     CannotOpen { path: String, reason: String },
     #[error("the engine {engine} has no {what}")]
     Unsupported { engine: &'static str, what: &'static str },
-    /// What is asked for lives in an engine that could not be opened; everything else works.
+    /// The tree lives in an engine that could not be opened; everything else works.
     #[error("the storage engine {engine} is not available: {reason}")]
     Unavailable { engine: String, reason: String, tree: Option<TreeId> },
     #[error("{context}: {source}")]

@@ -82,7 +82,7 @@ impl ModelEngine {
         killed
     }
 
-    /// The next call of `apply` changes nothing and answers this error. [`Error::Poisoned`] lasts, as in a real engine.
+    /// The next call of `apply` changes nothing and returns this error. [`Error::Poisoned`] lasts, as in a real engine.
     pub fn fail_next_apply(&self, error: Error) {
         self.inner.lock().fail_next = Some(error);
     }

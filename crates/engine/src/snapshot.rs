@@ -14,7 +14,7 @@ pub trait Snapshot: Send + Sync {
     /// A tree that does not exist in this snapshot is [`Error::UnknownTree`](crate::Error::UnknownTree).
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>>;
 
-    /// A cursor that stands nowhere until it is moved.
+    /// Returns a cursor that is unpositioned until it is moved.
     fn cursor(&self, tree: TreeId) -> Result<Box<dyn Cursor + '_>>;
 
     /// Rough number of keys and bytes in `from <= key < to` (`to == None`: to the end), in a few reads.
@@ -27,9 +27,9 @@ pub struct RangeEstimate {
     pub bytes: u64,
 }
 
-/// Ordered movement over one tree. Every move answers whether the cursor stands on an entry afterwards; `key` and
+/// Ordered movement over one tree. Every move returns true if the cursor is on an entry afterwards; `key` and
 /// `value` may be called only then, and are valid until the next move. A cursor that ran off an end, or was never
-/// placed, stands nowhere: `next` and `prev` answer `false` until one of the other moves places it.
+/// placed, is unpositioned: `next` and `prev` return `false` until one of the other moves places it.
 pub trait Cursor: Send {
     /// To the first entry with `key >= target`.
     fn seek(&mut self, target: &[u8]) -> Result<bool>;

@@ -6,10 +6,10 @@ use arbor_base::{Position, TreeId};
 
 use crate::{Batch, Error, Member, MemberState, Result, Snapshot, TreeOptions};
 
-/// Answers when the log is durable up to a position, or why it will not be.
+/// Returns once the log is durable up to a position, or the reason why it will not be.
 pub type Barrier = Arc<dyn Fn(Position) -> Result<()> + Send + Sync>;
 
-/// What update messages mean. Registered with an engine when it is opened; the same function is needed as long as the
+/// Meaning of update messages. Registered with an engine when it is opened; the same function is needed as long as the
 /// engine holds messages. When it is called is the engine's choice, so it depends on nothing but its arguments, and its
 /// rows stay within [`limits`](crate::limits).
 pub trait UpdateFunction: Send + Sync {
@@ -45,11 +45,11 @@ pub trait Engine: Send + Sync + 'static {
 
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>>;
 
-    /// Makes everything that is applied when the call begins durable and answers that position. Runs beside `apply`
-    /// and readers without stopping them.
+    /// Makes everything that is applied when the call begins durable and returns that position. Runs concurrently with
+    /// `apply` and readers without stopping them.
     fn checkpoint(&self) -> Result<Position>;
 
-    /// From now on no state becomes durable before `barrier` answered `Ok` for its position: an engine may apply what the
+    /// From now on no state becomes durable before `barrier` returned `Ok` for its position: an engine may apply what the
     /// log has not synced yet, but a crash must not leave it ahead of the log. Also holds for checkpoints that an engine
     /// makes by itself. If the barrier fails, so does the checkpoint, and the last one stays.
     fn set_barrier(&self, barrier: Barrier);
@@ -62,8 +62,8 @@ pub trait Engine: Send + Sync + 'static {
     /// tree is empty or whole.
     fn bulk_load(&self, tree: TreeId, rows: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()>;
 
-    /// Whether [`Op::CreateTree`](crate::Op) takes these options. Asked before a change is logged: what is in the log must
-    /// apply. Errors: `InvalidOption`, as `apply` answers for the same options.
+    /// Checks that [`Op::CreateTree`](crate::Op) takes these options. Asked before a change is logged: what is in the log
+    /// must apply. Errors: `InvalidOption`, as `apply` returns for the same options.
     fn check_options(&self, options: &TreeOptions) -> Result<()> {
         options.check_names(self.name(), &[])
     }
@@ -75,8 +75,8 @@ pub trait Engine: Send + Sync + 'static {
     /// it holds no lock that readers wait for.
     fn wait_for_room(&self) {}
 
-    /// Rewrites a tree so that it takes as little space as its rows need, and answers the bytes that went back to the file
-    /// system. Runs beside readers and `apply`; ends early, with what it has done, when `stop` answers true.
+    /// Rewrites a tree so that it takes as little space as its rows need, and returns the bytes that went back to the file
+    /// system. Runs concurrently with readers and `apply`; ends early, with what it has done, when `stop` returns true.
     /// Errors: `Unsupported` where the engine has no such thing.
     fn compact(&self, tree: TreeId, stop: &dyn Fn() -> bool) -> Result<u64> {
         let _ = (tree, stop);
@@ -91,7 +91,7 @@ pub trait Engine: Send + Sync + 'static {
         Err(Error::InvalidOption { name: name.to_owned(), reason })
     }
 
-    /// The present value of what [`Engine::set_parameter`] changes; `None`: it cannot tell, or is not open.
+    /// Returns the present value of what [`Engine::set_parameter`] changes; `None`: unknown, or not open.
     fn parameter(&self, name: &str) -> Option<String> {
         let _ = name;
         None
@@ -101,7 +101,7 @@ pub trait Engine: Send + Sync + 'static {
     fn tree_stats(&self, tree: TreeId) -> Result<TreeStats>;
     fn capabilities(&self) -> Capabilities;
 
-    // What only an engine that is made of several answers in another way.
+    // What only an engine that is made of several implements differently.
 
     /// The engine that a tree lives in.
     fn engine_of(&self, tree: TreeId) -> &'static str {
@@ -109,13 +109,13 @@ pub trait Engine: Send + Sync + 'static {
         self.name()
     }
 
-    /// Whether changes of the tree would be applied now. Asked before they are logged. Errors: `Unavailable`.
+    /// Checks that changes of the tree would be applied now. Asked before they are logged. Errors: `Unavailable`.
     fn check_tree(&self, tree: TreeId) -> Result<()> {
         let _ = tree;
         Ok(())
     }
 
-    /// Position of the last batch of which any part is applied; behind [`Engine::applied`] only until recovery has ended.
+    /// Position of the last batch of which any part is applied; after [`Engine::applied`] only until recovery has ended.
     fn applied_in_part(&self) -> Position {
         self.applied()
     }
@@ -126,14 +126,14 @@ pub trait Engine: Send + Sync + 'static {
         vec![Member { name: self.name().to_owned(), is_default: true, state: MemberState::Open { applied, durable } }]
     }
 
-    /// Figures of one open member.
+    /// Returns the statistics of one open member.
     fn member_stats(&self, member: &str) -> Result<EngineStats> {
         let _ = member;
         self.stats()
     }
 }
 
-/// Engine-wide figures. `counters` are engine-specific with stable names.
+/// Engine-wide statistics. `counters` are engine-specific with stable names.
 #[derive(Clone, Debug, Default)]
 pub struct EngineStats {
     pub disk_bytes: u64,
@@ -160,7 +160,7 @@ pub struct Capabilities {
     pub exact_counts: bool,
     /// As long as a snapshot is held, no space is used again that later states have freed.
     pub held_snapshots_keep_space: bool,
-    /// Once this much was written behind a held snapshot, what it shows takes memory that the writer needs. `None`: the memory
+    /// Once this much was written after a held snapshot, what it shows takes memory that the writer needs. `None`: the memory
     /// of the engine does not depend on snapshots.
     pub held_snapshot_bytes_max: Option<u64>,
     /// Range deletes cost much less than deleting each key.

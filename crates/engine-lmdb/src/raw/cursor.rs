@@ -20,7 +20,7 @@ pub enum Move<'a> {
     Last,
     Next,
     Prev,
-    /// To the first key at or behind this one.
+    /// To the first key at or after this one.
     Seek(&'a [u8]),
 }
 
@@ -62,9 +62,9 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Deletes the entry it stands on; only inside a write transaction.
+    /// Deletes the current entry; only inside a write transaction.
     pub(super) fn delete(&mut self) -> Result<()> {
-        // SAFETY: the cursor is open; LMDB answers EACCES in a read transaction.
+        // SAFETY: the cursor is open; LMDB returns EACCES in a read transaction.
         check(unsafe { ffi::mdb_cursor_del(self.ptr.as_ptr(), 0) }, "cursor delete")
     }
 }

@@ -27,11 +27,11 @@ unsafe impl Send for Env {}
 unsafe impl Sync for Env {}
 
 pub struct EnvOptions {
-    /// Address space to reserve; halved while the process may not have so much.
+    /// Address space to reserve; halved while the process may not reserve it.
     pub map_bytes: usize,
     pub map_bytes_min: usize,
     pub readers_max: u32,
-    /// Whether the kernel reads ahead around a page fault.
+    /// True if the kernel reads ahead around a page fault.
     pub readahead: bool,
 }
 
@@ -109,7 +109,7 @@ impl Env {
         Ok(info)
     }
 
-    /// Whether LMDB begins no transactions any more (`MDB_FATAL_ERROR`): a meta page could not be written.
+    /// Returns true if LMDB begins no transactions any more (`MDB_FATAL_ERROR`): a meta page could not be written.
     pub fn is_dead(self: &Arc<Env>) -> bool {
         matches!(super::ReadTxn::begin(self), Err(Error::Poisoned { .. }))
     }

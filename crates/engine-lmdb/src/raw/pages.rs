@@ -1,5 +1,5 @@
 //! The pages of the B+tree as LMDB lays them out (mdb.c: `MDB_page`, `MDB_node`, `MDB_meta`), read only, to judge how
-//! much lies between two keys without visiting it.
+//! many entries are between two keys without visiting them.
 //!
 //! | offset in a page | size | |
 //! |---|---|---|
@@ -52,11 +52,11 @@ fn u16_at(bytes: &[u8], offset: usize) -> Option<usize> {
 }
 
 impl Txn {
-    /// `inside` is a value of a few bytes that was read through this read transaction: it lies in a leaf page, which
-    /// tells where the map begins. `None` if two later states were committed: their metas replaced this one's.
+    /// `inside` is a value of a few bytes that was read through this read transaction: it is in a leaf page, whose
+    /// address gives the begin of the map. `None` if two later states were committed: their metas replaced this one's.
     pub fn pages(&self, inside: &[u8], page_bytes: usize) -> Option<Pages<'_>> {
         let leaf = (inside.as_ptr() as usize & !(page_bytes - 1)) as *const u8;
-        // SAFETY: R3: `inside` lies in a mapped page; the map begins at a page boundary.
+        // SAFETY: R3: `inside` is in a mapped page; the map begins at a page boundary.
         let number = unsafe { leaf.cast::<u64>().read() } as usize;
         let map = leaf.wrapping_sub(number * page_bytes);
         let meta = map.wrapping_add((self.id() as usize % 2) * page_bytes);
@@ -82,7 +82,7 @@ impl<'t> Pages<'t> {
             return None;
         }
         let begin = self.map.wrapping_add(number as usize * self.page_bytes);
-        // SAFETY: a page of the state (R3: nobody writes it while the transaction lives), inside the mapped file.
+        // SAFETY: a page of the state (R3: it is not written while the transaction lives), inside the mapped file.
         Some(Page { bytes: unsafe { std::slice::from_raw_parts(begin, self.page_bytes) } })
     }
 }

@@ -13,7 +13,7 @@ use super::cursor::Cursor;
 use super::error::{check, error};
 use super::{Env, FREE_DBI, MAIN_DBI, to_val};
 
-/// What read and write transactions have in common: looking at one state.
+/// The common part of read and write transactions: reading one state.
 ///
 /// The pointer makes it neither `Send` nor `Sync`; [`ReadTxn`] says for itself what it is.
 pub struct Txn {
@@ -73,7 +73,7 @@ fn list_length(list: &[u8]) -> u64 {
 }
 
 /// # Safety
-/// `value` was answered by LMDB, and the lifetime the caller gives it ends with the transaction or its next change.
+/// `value` was returned by LMDB, and the lifetime the caller gives it ends with the transaction or its next change.
 pub(super) unsafe fn bytes_of<'a>(value: ffi::MDB_val) -> &'a [u8] {
     if value.mv_size == 0 {
         return &[];
@@ -82,7 +82,7 @@ pub(super) unsafe fn bytes_of<'a>(value: ffi::MDB_val) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(value.mv_data as *const u8, value.mv_size) }
 }
 
-/// A read transaction. It may rest (`reset`) and look at the newest state again (`renew`) without taking a mutex.
+/// A read transaction. It may rest (`reset`) and move to the newest state (`renew`) without taking a mutex.
 pub struct ReadTxn {
     txn: Txn,
     _env: Arc<Env>,
@@ -100,14 +100,14 @@ impl ReadTxn {
         Ok(ReadTxn { txn: Txn { ptr }, _env: env.clone() })
     }
 
-    /// Lets go of the state. Only `renew` and dropping may follow: any other call answers an error.
+    /// Lets go of the state. Only `renew` and dropping may follow: any other call returns an error.
     pub fn reset(&mut self) {
         // SAFETY: the transaction is live or reset already; `&mut` shows that nothing borrows from it.
         unsafe { ffi::mdb_txn_reset(self.txn.as_ptr()) }
     }
 
     pub fn renew(&mut self) -> Result<()> {
-        // SAFETY: the transaction was reset; LMDB answers EINVAL otherwise.
+        // SAFETY: the transaction was reset; LMDB returns EINVAL otherwise.
         check(unsafe { ffi::mdb_txn_renew(self.txn.as_ptr()) }, "renew")
     }
 }
@@ -138,7 +138,7 @@ impl<'e> WriteTxn<'e> {
         Ok(WriteTxn { txn: Txn { ptr: env.begin(0)? }, env: PhantomData })
     }
 
-    /// Answers the length of the value that was replaced.
+    /// Returns the length of the value that was replaced.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Option<usize>> {
         let mut key = to_val(key);
         let mut data = to_val(value);
@@ -156,7 +156,7 @@ impl<'e> WriteTxn<'e> {
         Ok(Some(replaced))
     }
 
-    /// Answers the length of the value that was there.
+    /// Returns the length of the value that was there.
     pub fn delete(&mut self, key: &[u8]) -> Result<Option<usize>> {
         let Some(length) = self.get(key)?.map(<[u8]>::len) else { return Ok(None) };
         let mut key = to_val(key);
@@ -165,15 +165,15 @@ impl<'e> WriteTxn<'e> {
         Ok(Some(length))
     }
 
-    /// Deletes entries from the first key `>= from` on, while `wanted` says yes.
-    pub fn delete_while(&mut self, from: &[u8], mut wanted: impl FnMut(&[u8], &[u8]) -> Result<bool>) -> Result<()> {
+    /// Deletes entries from the first key `>= from` on, while `matches` returns true.
+    pub fn delete_while(&mut self, from: &[u8], mut matches: impl FnMut(&[u8], &[u8]) -> Result<bool>) -> Result<()> {
         let mut cursor = self.txn.cursor()?;
         let mut entry = cursor.go(super::Move::Seek(from))?;
         while let Some((key, value)) = entry {
-            if !wanted(key, value)? {
+            if !matches(key, value)? {
                 break;
             }
-            // The entry's bytes are not used after this; `Next` answers the entry behind the deleted one.
+            // The entry's bytes are not used after this; `Next` returns the entry after the deleted one.
             cursor.delete()?;
             entry = cursor.go(super::Move::Next)?;
         }

@@ -8,7 +8,7 @@ use arbor_engine::contract::{Scratch, rows_of};
 use arbor_engine::{Batch, Engine, Op, TreeOptions};
 use arbor_engine_lmdb::{LmdbEngine, LmdbOptions};
 
-/// Batch n puts key n here, so that the rows tell the position.
+/// Batch n puts key n here, so that the rows give the position.
 const MAIN: TreeId = TreeId(1);
 const LOADS: u64 = 12;
 const LOADED_ROWS: u32 = 3000;

@@ -19,7 +19,7 @@ fn error_of(dir: &std::path::Path) -> Error {
 }
 
 #[test]
-fn an_unfinished_creation_begins_anew() {
+fn an_unfinished_creation_begins_again() {
     let scratch = Scratch::new();
     for name in ["CREATING", "data.mdb", "checkpoint.meta"] {
         fs::write(scratch.path().join(name), "half").unwrap();

@@ -1,4 +1,4 @@
-//! What becomes of space: full pages, freed pages used again, a full map.
+//! Space: full pages, reuse of freed pages, a full map.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -36,12 +36,12 @@ fn put(tree: u64, key: u64, bytes: usize) -> Op {
     Op::Put { tree: TreeId(tree), key: key.to_be_bytes().to_vec(), value: vec![key as u8; bytes] }
 }
 
-/// Rising keys fill pages although other trees stand behind: the fences do their work.
+/// Rising keys fill pages although other trees follow in the file: the fences do their work.
 #[test]
 fn rising_keys_fill_their_pages() {
     let scratch = Scratch::in_memory();
     let engine = open(&scratch, quiet());
-    // Trees with some rows before and behind, as collections and indexes are made.
+    // Trees with some rows before and after, as collections and indexes are made.
     for tree in 1..=8 {
         apply(&engine, vec![create(tree)]);
         apply(&engine, (0..tree % 4 * 7).map(|n| put(tree, n, 60)).collect());
@@ -76,7 +76,7 @@ fn counter(engine: &LmdbEngine, name: &str) -> u64 {
     stats.counters.iter().find(|(counter, _)| *counter == name).unwrap().1
 }
 
-/// The same amount of rows put and deleted over and over, with checkpoints: the file finds its size.
+/// Puts and deletes a constant amount of rows over and over, with checkpoints: the file finds its size.
 #[test]
 fn churn_does_not_grow_the_file() {
     let scratch = Scratch::in_memory();
@@ -106,7 +106,7 @@ fn the_engine_makes_checkpoints_by_itself() {
     apply(&engine, vec![create(1)]);
     for round in 0..3000u64 {
         apply(&engine, (0..3).map(|n| put(1, (round * 3 + n) * 7919 % 5000, 100)).collect());
-        // The other thread is wanted at 256 pages; on a busy machine it may need a moment.
+        // The background thread is woken at 256 pages; on a busy machine it may need a moment.
         let begin = Instant::now();
         while counter(&engine, "pages freed since checkpoint") > 300 {
             std::thread::sleep(Duration::from_millis(1));
@@ -174,16 +174,16 @@ fn a_drop_does_not_hold_batches_up() {
     engine.bulk_load(TreeId(1), &mut rows).unwrap();
     apply(&engine, vec![Op::DropTree { tree: TreeId(1) }]);
     let begin = Instant::now();
-    let mut beside = 0;
+    let mut meanwhile = 0;
     while counter(&engine, "swept rows") < 60_000 {
-        apply(&engine, vec![put(2, beside, 10)]);
-        beside += 1;
+        apply(&engine, vec![put(2, meanwhile, 10)]);
+        meanwhile += 1;
         assert!(begin.elapsed() < Duration::from_secs(60), "the sweep does not end");
     }
-    assert!(beside > 10, "only {beside} batches were applied beside the sweep");
+    assert!(meanwhile > 10, "only {meanwhile} batches were applied during the sweep");
 }
 
-/// A full map refuses writes with `OutOfSpace`, reads go on, and deleting helps.
+/// A full map refuses writes with `OutOfSpace`, reads continue, and deleting helps.
 #[test]
 fn a_full_map() {
     let scratch = Scratch::in_memory();

@@ -1,4 +1,4 @@
-//! The database: writes, point reads, flushes, figures.
+//! The database: writes, point reads, flushes, properties.
 
 use std::ffi::{CStr, c_char};
 use std::path::{Path, PathBuf};
@@ -123,9 +123,9 @@ impl Db {
         }
     }
 
-    /// A figure of RocksDB; 0 if it has none by that name.
+    /// Returns an integer property of RocksDB; 0 if it has none by that name.
     #[allow(unsafe_code)]
-    pub fn figure(&self, name: &CStr) -> u64 {
+    pub fn property(&self, name: &CStr) -> u64 {
         let mut value = 0;
         // SAFETY: R1; the name ends with a zero byte.
         match unsafe { ffi::rocksdb_property_int(self.db, name.as_ptr(), &mut value) } {

@@ -14,7 +14,7 @@ pub fn checked<T>(dir: &Path, what: &str, call: impl FnOnce(*mut *mut c_char) ->
     message_of(call).map_err(|text| error_of(dir, what, &text))
 }
 
-/// The same, with RocksDB's text as the error.
+/// Like `checked`, but with RocksDB's text as the error.
 #[allow(unsafe_code)]
 pub fn message_of<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> std::result::Result<T, String> {
     let mut message: *mut c_char = ptr::null_mut();
@@ -30,7 +30,7 @@ pub fn message_of<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> std::result::R
     }
 }
 
-/// What a text of RocksDB means. Its first word is the kind.
+/// Classifies an error text of RocksDB by its first word, the kind.
 pub fn error_of(dir: &Path, what: &str, text: &str) -> Error {
     let context = format!("rocksdb, {what}: {text}");
     if text.contains("No space left on device") || text.contains("Disk quota exceeded") {

@@ -13,7 +13,7 @@ use super::error::checked;
 use super::{ffi, value_of};
 use crate::records::Content;
 
-/// Keys here are without the content's prefix. Stands nowhere at first. Every move answers whether it stands on a row.
+/// Keys here are without the content's prefix. Unpositioned at first. Every move returns true if it is on a row then.
 pub struct Rows<'d> {
     iterator: *mut ffi::rocksdb_iterator_t,
     /// The iterator reads the options and the bounds as long as it lives.
@@ -54,14 +54,14 @@ impl<'d> Rows<'d> {
         unsafe { ffi::rocksdb_iter_valid(self.iterator) != 0 }
     }
 
-    /// Goes on over leftovers of ended rows. An iterator that ran off an end and one that failed look alike.
+    /// Skips leftovers of ended rows. An iterator that ran off an end and one that failed look alike.
     #[allow(unsafe_code)]
     fn arrived(&mut self, step: unsafe extern "C" fn(*mut ffi::rocksdb_iterator_t)) -> Result<bool> {
         while self.valid() {
             if !self.slice(ffi::rocksdb_iter_value).is_empty() {
                 return Ok(true);
             }
-            // SAFETY: R1; it stands on a row.
+            // SAFETY: R1; it is on a row.
             unsafe { step(self.iterator) }
         }
         // SAFETY: R1.
@@ -100,7 +100,7 @@ impl<'d> Rows<'d> {
         if !self.valid() {
             return Ok(false);
         }
-        // SAFETY: R1; it stands on a row.
+        // SAFETY: R1; it is on a row.
         unsafe { ffi::rocksdb_iter_next(self.iterator) }
         self.arrived(ffi::rocksdb_iter_next)
     }
@@ -110,7 +110,7 @@ impl<'d> Rows<'d> {
         if !self.valid() {
             return Ok(false);
         }
-        // SAFETY: R1; it stands on a row.
+        // SAFETY: R1; it is on a row.
         unsafe { ffi::rocksdb_iter_prev(self.iterator) }
         self.arrived(ffi::rocksdb_iter_prev)
     }
@@ -120,14 +120,14 @@ impl<'d> Rows<'d> {
     }
 
     pub fn value(&self) -> &[u8] {
-        value_of(self.slice(ffi::rocksdb_iter_value)).expect("I2: it stands on a row that is there")
+        value_of(self.slice(ffi::rocksdb_iter_value)).expect("I2: it is on a row that is there")
     }
 
     #[allow(unsafe_code)]
     fn slice(&self, get: unsafe extern "C" fn(*const ffi::rocksdb_iterator_t, *mut usize) -> *const c_char) -> &[u8] {
-        assert!(self.valid(), "cursor contract: key and value only while the cursor stands on an entry");
+        assert!(self.valid(), "cursor contract: key and value only while the cursor is on an entry");
         let mut length = 0;
-        // SAFETY: it stands on a row, whose bytes stay until the next move, which needs `&mut self`.
+        // SAFETY: it is on a row, whose bytes stay until the next move, which needs `&mut self`.
         unsafe {
             let bytes = get(self.iterator, ptr::from_mut(&mut length));
             if length == 0 { &[] } else { slice::from_raw_parts(bytes.cast(), length) }

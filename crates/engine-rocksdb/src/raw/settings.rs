@@ -32,7 +32,7 @@ const OPERANDS_MAX: usize = 100;
 const REFILL_EVERY_US: i64 = 100_000;
 const FAIRNESS: i32 = 10;
 
-/// What the C interface has no call for:
+/// Options that the C interface has no call for:
 /// - closing must not flush (see `checkpoint.rs`);
 /// - after a failed flush RocksDB must not try again by itself, when the memtable has more in it.
 const BY_NAME: &str = "avoid_flush_during_shutdown=true;max_bgerror_resume_count=0;";
@@ -206,7 +206,7 @@ pub fn c_text(text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| Error::Other(format!("the text '{}' holds a zero byte", text.escape_debug())))
 }
 
-/// Whether RocksDB takes an option, by its own name, with this value. Errors: its answer.
+/// Checks that RocksDB takes an option, by its own name, with this value. Errors: its answer.
 #[allow(unsafe_code)]
 pub fn check_option(name: &str, value: &str) -> std::result::Result<(), String> {
     let text = c_text(&format!("{name}={value};")).map_err(|error| error.to_string())?;

@@ -14,7 +14,7 @@ use super::{ROW, ffi, value_of};
 
 type Function = Arc<dyn UpdateFunction>;
 
-/// Name of the operator; RocksDB does not compare it with what stands in the files.
+/// Name of the operator; RocksDB does not compare it with the name in the files.
 const OPERATOR: &std::ffi::CStr = c"arbor.updates";
 const FILTER: &std::ffi::CStr = c"arbor.ended-rows";
 
@@ -61,7 +61,7 @@ unsafe extern "C" fn free_function(state: *mut c_void) {
     drop(unsafe { Box::from_raw(state.cast::<Function>()) });
 }
 
-/// What a merge answers: bytes that RocksDB copies and hands back to `free_bytes`.
+/// Returns the result of a merge: bytes that RocksDB copies and hands back to `free_bytes`.
 #[allow(unsafe_code)]
 fn answer(bytes: Option<Vec<u8>>, success: *mut c_uchar, length: *mut usize) -> *mut c_char {
     let found = c_uchar::from(bytes.is_some());

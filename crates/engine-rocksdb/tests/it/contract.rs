@@ -20,7 +20,7 @@ impl Factory for Dropped {
     }
 }
 
-/// Crashes by going on with a copy of the directory, taken while the engine ran.
+/// Crashes by continuing with a copy of the directory, taken while the engine ran.
 struct Copied {
     options: RocksOptions,
 }
@@ -41,7 +41,7 @@ impl Factory for Copied {
     }
 }
 
-/// Answers whether the directory kept still meanwhile (compactions end whenever they like).
+/// Returns true if the directory kept still meanwhile (compactions end whenever they like).
 fn copy(from: &Path, to: &Path) -> bool {
     let list = |dir: &Path| {
         let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();

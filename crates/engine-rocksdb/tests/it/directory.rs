@@ -74,7 +74,7 @@ fn wrong_options_are_refused() {
     assert_eq!(engine.applied(), Position(0));
 }
 
-/// Damage is named with its file; what lies elsewhere stays readable and writable.
+/// Damage is named with its file; data in other files stays readable and writable.
 #[test]
 fn damage_names_the_file() {
     let scratch = tempfile::tempdir().unwrap();

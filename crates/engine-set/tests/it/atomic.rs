@@ -1,4 +1,4 @@
-//! What is atomic over several members: groups that readers see, groups that one member refuses, members that come in.
+//! Atomicity over several members: groups that readers see, groups that one member refuses, members that come in.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ fn a_wrong_group_changes_nothing() {
 }
 
 #[test]
-fn members_come_in_when_they_are_wanted_and_stay() {
+fn members_come_in_when_they_are_needed_and_stay() {
     let (scratch, engines) = (Scratch::new(), Models::default());
     let set = models(&engines, scratch.path());
     let states = |set: &EngineSet| set.members().into_iter().map(|member| member.state).collect::<Vec<_>>();
@@ -254,9 +254,10 @@ impl Engine for Sightless {
 fn a_member_that_gives_no_snapshot_is_missed_alone() {
     let (scratch, engines) = (Scratch::new(), Models::default());
     let blind = Arc::new(AtomicBool::new(false));
-    let (own, told) = (engines.clone(), blind.clone());
-    let left =
-        Kind::new("left", move |directory| Ok(Arc::new(Sightless { inner: own.open(directory), blind: told.clone() })));
+    let (own, shared) = (engines.clone(), blind.clone());
+    let left = Kind::new("left", move |directory| {
+        Ok(Arc::new(Sightless { inner: own.open(directory), blind: shared.clone() }))
+    });
     let set = EngineSet::open(scratch.path(), vec![engines.kind("home"), left], "home", "home").unwrap();
     set.check_options(&named("left")).unwrap();
     apply(&set, vec![create_in(20, "home"), create_in(30, "left")]).unwrap();

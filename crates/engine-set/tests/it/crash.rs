@@ -175,10 +175,10 @@ impl Run {
                 Err(_) => return None,
             };
             let rows = state.entry(*tree).or_default();
-            let mut stands = cursor.first().ok()?;
-            while stands {
+            let mut more = cursor.first().ok()?;
+            while more {
                 rows.insert(cursor.key().to_vec(), cursor.value().to_vec());
-                stands = cursor.next().ok()?;
+                more = cursor.next().ok()?;
             }
         }
         Some(state)

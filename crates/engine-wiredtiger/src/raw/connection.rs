@@ -84,7 +84,7 @@ impl Connection {
 
 impl Drop for Connection {
     /// Closing makes a checkpoint of the stable generation. After a panic WiredTiger ends no transaction, and closing would
-    /// wait for them for ever: then it stays as it is until the process ends, and so does its lock of the directory.
+    /// wait for them forever: then it stays as it is until the process ends, and so does its lock of the directory.
     #[allow(unsafe_code)]
     fn drop(&mut self) {
         if self.events.panicked.load(Ordering::Acquire) {
@@ -108,7 +108,7 @@ fn cannot_open(dir: &Path, fault: Fault) -> Error {
     Error::CannotOpen { path: dir.display().to_string(), reason: "in use by another engine or process".to_owned() }
 }
 
-/// Whether the compressor is installed beside the library.
+/// Returns true if the compressor is installed next to the library.
 pub fn has_extension(name: &str) -> bool {
     extension(name).exists()
 }
@@ -126,7 +126,7 @@ fn with_extensions(config: &str) -> String {
     format!("{config},extensions=[{}]", paths.join(","))
 }
 
-/// Asks WiredTiger whether a method takes a configuration. Answers its complaint.
+/// Asks WiredTiger whether a method takes a configuration. Errors: its message.
 #[allow(unsafe_code)]
 pub fn check_config(method: &str, config: &str) -> std::result::Result<(), String> {
     let (Ok(method), Ok(config)) = (text(method), text(config)) else {

@@ -1,7 +1,7 @@
 //! A cursor over the rows of one table.
 //!
-//! WiredTiger takes no empty keys. So an empty key, and one that begins with a zero byte, stands with one more zero byte
-//! before it; all others stand as they are. That keeps the order.
+//! WiredTiger takes no empty keys. So an empty key, and one that begins with a zero byte, is stored with one more zero byte
+//! before it; all others are stored as they are. That keeps the order.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
@@ -20,7 +20,7 @@ pub(super) fn item(bytes: &[u8]) -> ffi::WT_ITEM {
     }
 }
 
-/// A key as it stands in WiredTiger.
+/// Returns a key as WiredTiger stores it.
 pub(super) fn stored(key: &[u8]) -> Cow<'_, [u8]> {
     match key.first() {
         None | Some(0) => Cow::Owned([&[0], key].concat()),
@@ -38,7 +38,7 @@ pub(super) unsafe fn bytes<'a>(item: &ffi::WT_ITEM) -> &'a [u8] {
     }
 }
 
-/// Stands nowhere at first. Every move answers whether it stands on a row. Every call takes the session that opened it;
+/// Unpositioned at first. Every move returns true if it is on a row then. Every call takes the session that opened it;
 /// it is closed by [`RowCursor::close`], or with the session.
 pub struct RowCursor {
     cursor: *mut ffi::WT_CURSOR,
@@ -61,7 +61,7 @@ impl RowCursor {
         self.cursor
     }
 
-    /// Takes note of the row that the cursor stands on, if it does.
+    /// Takes note of the current row, if there is one.
     #[allow(unsafe_code)]
     fn arrive(&mut self, session: &mut Session, found: bool) -> Called<bool> {
         self.on = false;
@@ -81,7 +81,7 @@ impl RowCursor {
         Ok(true)
     }
 
-    /// To a row near the target; answers how it compares with the target.
+    /// To a row near the target; returns how it compares with the target.
     #[allow(unsafe_code)]
     fn near(&mut self, session: &mut Session, target: &[u8]) -> Called<Option<i32>> {
         self.on = false;
@@ -143,7 +143,7 @@ impl RowCursor {
         if self.on { self.step(session, false) } else { Ok(false) }
     }
 
-    /// The next sample: such a cursor goes on from anywhere.
+    /// Moves to the next sample, from any position.
     pub fn sample(&mut self, session: &mut Session) -> Called<bool> {
         self.step(session, true)
     }
@@ -171,14 +171,14 @@ impl RowCursor {
 
     #[allow(unsafe_code)]
     pub fn key(&self) -> &[u8] {
-        assert!(self.on, "cursor contract: key and value only while the cursor stands on an entry");
+        assert!(self.on, "cursor contract: key and value only while the cursor is on an entry");
         // SAFETY: R5; moves need `&mut self`.
         unsafe { slice::from_raw_parts(self.key.0, self.key.1) }
     }
 
     #[allow(unsafe_code)]
     pub fn value(&self) -> &[u8] {
-        assert!(self.on, "cursor contract: key and value only while the cursor stands on an entry");
+        assert!(self.on, "cursor contract: key and value only while the cursor is on an entry");
         // SAFETY: R5; moves need `&mut self`.
         unsafe { slice::from_raw_parts(self.value.0, self.value.1) }
     }
@@ -205,10 +205,10 @@ impl RowCursor {
         Ok(texts)
     }
 
-    /// All figures of a statistics cursor.
+    /// Returns all statistics of a statistics cursor.
     #[allow(unsafe_code)]
-    pub(super) fn figures(self, session: &mut Session) -> Called<Vec<(&'static str, u64)>> {
-        let mut figures = Vec::new();
+    pub(super) fn statistics(self, session: &mut Session) -> Called<Vec<(&'static str, u64)>> {
+        let mut statistics = Vec::new();
         // SAFETY: R1, R3.
         while session.found("move", unsafe { call!(self.cursor, next) })? {
             let (mut what, mut printed): (*const c_char, *const c_char) = (ptr::null(), ptr::null());
@@ -216,13 +216,13 @@ impl RowCursor {
             // SAFETY: R1, R3; a row of statistics has these three columns, and descriptions are constants of the library.
             unsafe {
                 let code = call!(self.cursor, get_value, &raw mut what, &raw mut printed, &raw mut value);
-                session.check("read a figure", code)?;
+                session.check("read a statistic", code)?;
                 if let Ok(what) = CStr::from_ptr(what).to_str() {
-                    figures.push((what, value.max(0) as u64));
+                    statistics.push((what, value.max(0) as u64));
                 }
             }
         }
         self.close(session)?;
-        Ok(figures)
+        Ok(statistics)
     }
 }

@@ -1,4 +1,4 @@
-//! What WiredTiger says beside its return codes. Without a handler it would print to stderr.
+//! Messages of WiredTiger in addition to its return codes. Without a handler it would print to stderr.
 //!
 //! The handler is called on the thread that made the mistake, so a thread finds the texts of its own failed call in
 //! [`take_said`]. What WiredTiger's own threads say is counted with the connection; the next call says it again.
@@ -83,7 +83,7 @@ unsafe extern "C" fn handle_error(
     0
 }
 
-/// Messages are asked for by `verbose` only, and nobody reads them.
+/// Messages are requested by `verbose` only, and are not read.
 #[allow(unsafe_code)]
 unsafe extern "C" fn handle_message(
     _handler: *mut ffi::WT_EVENT_HANDLER,

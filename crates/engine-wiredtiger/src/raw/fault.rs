@@ -24,7 +24,7 @@ pub struct Fault {
     dir: PathBuf,
 }
 
-/// What a call of WiredTiger answers.
+/// Result of a call of WiredTiger.
 pub type Called<T = ()> = Result<T, Fault>;
 
 /// `Ok` for 0, else the fault.
@@ -35,7 +35,7 @@ pub fn checked(dir: &Path, what: &'static str, code: c_int) -> Called {
     }
 }
 
-/// Whether the call found something.
+/// Returns true if the call found something.
 pub fn found(dir: &Path, what: &'static str, code: c_int) -> Called<bool> {
     match code {
         ffi::WT_NOTFOUND => Ok(false),
@@ -65,7 +65,7 @@ impl Fault {
         self.code == EINVAL
     }
 
-    /// What WiredTiger said, or what the code means.
+    /// Returns WiredTiger's message, or the meaning of the code.
     pub fn text(&self) -> String {
         match self.said.is_empty() {
             true => meaning(self.code),
@@ -73,7 +73,7 @@ impl Fault {
         }
     }
 
-    fn tells_damage(&self) -> bool {
+    fn is_corruption(&self) -> bool {
         let words = [
             "checksum",
             "corrupt",
@@ -92,7 +92,7 @@ impl Fault {
 
 #[allow(unsafe_code)]
 fn meaning(code: i32) -> String {
-    // SAFETY: WiredTiger answers a static text for each code.
+    // SAFETY: WiredTiger returns a static text for each code.
     unsafe { CStr::from_ptr(ffi::wiredtiger_strerror(code)).to_string_lossy().into_owned() }
 }
 
@@ -105,7 +105,7 @@ impl From<Fault> for Error {
                 Error::Other(format!("{context}; its cache is full of what snapshots and transactions hold"))
             }
             ENOENT => Error::Corrupt { place: place_in(&fault.dir, &context), context },
-            code if code < 0 && fault.tells_damage() => {
+            code if code < 0 && fault.is_corruption() => {
                 Error::Corrupt { place: place_in(&fault.dir, &context), context }
             }
             ffi::WT_PANIC => Error::Poisoned { context },

@@ -150,7 +150,7 @@ impl Session {
         }
     }
 
-    /// Puts a row and answers the length of the value that was there.
+    /// Puts a row and returns the length of the value that was there.
     #[allow(unsafe_code)]
     pub fn replace(&mut self, table: Table, key: &[u8], value: &[u8]) -> Called<Option<usize>> {
         let (cursor, key) = (self.cursor(table)?, stored(key));
@@ -185,7 +185,7 @@ impl Session {
     }
 
     /// Deletes from the row of one cursor to the row of the other, both included.
-    /// Requires: both stand on rows of one table, in order.
+    /// Requires: both are on rows of one table, in order.
     #[allow(unsafe_code)]
     pub fn truncate(&mut self, from: &RowCursor, to: &RowCursor) -> Called {
         // SAFETY: R1, R3.
@@ -210,7 +210,7 @@ impl Session {
         Ok(RowCursor::new(self.open_cursor(&table.c_uri(), Some(&config))?))
     }
 
-    /// Closes the cursors that the session keeps, which stand in the way of dropping their tables.
+    /// Closes the cursors that the session keeps, which prevent dropping their tables.
     #[allow(unsafe_code)]
     pub fn close_cursors(&mut self) {
         for (_, cursor) in self.cursors.drain() {
@@ -237,7 +237,7 @@ impl Session {
         Ok(self.check("create a table", code)?)
     }
 
-    /// As [`Session::create`]; a configuration that WiredTiger refuses is answered with its reason.
+    /// As [`Session::create`]; a configuration that WiredTiger refuses is an error with its reason.
     #[allow(unsafe_code)]
     pub fn try_create(&mut self, table: Table, config: &str) -> Result<std::result::Result<(), String>> {
         let config = text(config)?;
@@ -280,12 +280,12 @@ impl Session {
         Ok(uris.iter().filter_map(number).map(Table).collect())
     }
 
-    /// The figures of the database, or of a table: description and value.
+    /// Returns the statistics of the database, or of a table: description and value.
     pub fn statistics(&mut self, table: Option<Table>) -> Result<Vec<(&'static str, u64)>> {
         let uri = table.map_or("statistics:".to_owned(), |table| format!("statistics:{}", table.uri()));
         let uri = text(&uri)?;
         let cursor = self.open_cursor(&uri, Some(&c"statistics=(fast)".to_owned()))?;
-        Ok(RowCursor::new(cursor).figures(self)?)
+        Ok(RowCursor::new(cursor).statistics(self)?)
     }
 }
 

@@ -19,7 +19,7 @@ impl Factory for Closed {
     }
 }
 
-/// Ends as by kill -9: goes on with a copy of the directory, taken while the engine ran.
+/// Ends as by kill -9: continues with a copy of the directory, taken while the engine ran.
 struct Copied {
     options: WiredTigerOptions,
 }
@@ -40,7 +40,7 @@ impl Factory for Copied {
     }
 }
 
-/// No checkpoint runs meanwhile, so what the last one names stays; eviction may write beside it.
+/// No checkpoint runs meanwhile, so what the last one names stays; eviction may write concurrently.
 fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

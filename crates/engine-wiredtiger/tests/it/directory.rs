@@ -62,7 +62,7 @@ fn directories_that_cannot_be_opened() {
     drop(open(dir).unwrap());
     for name in ["WiredTiger", "WiredTiger.turtle", "WiredTiger.wt"] {
         fs::rename(dir.join(name), dir.join("aside")).unwrap();
-        assert!(error_of(dir).contains(&format!("the file {name} is missing beside")), "{}", error_of(dir));
+        assert!(error_of(dir).contains(&format!("the file {name} is missing next to")), "{}", error_of(dir));
         fs::rename(dir.join("aside"), dir.join(name)).unwrap();
     }
     assert_eq!(open(dir).unwrap().applied(), Position(1));
@@ -100,7 +100,7 @@ fn damage_of_the_metadata_is_answered() {
     }
 }
 
-/// Damage is named with its file, and ends WiredTiger: it answers errors until it is opened again.
+/// Damage is named with its file, and ends WiredTiger: it returns errors until it is opened again.
 #[test]
 fn damage_of_a_table_names_the_file() {
     let scratch = tempfile::tempdir().unwrap();
@@ -171,7 +171,7 @@ fn the_space_of_dropped_trees_returns() {
     assert_eq!(tables(dir), ["t0.wt"]);
 }
 
-/// A crash after a tree was made, and one after it was dropped, leave no file behind.
+/// A crash after a tree was made, and one after it was dropped, leave no file.
 #[test]
 fn orphans_go_at_open() {
     let scratch = tempfile::tempdir().unwrap();
@@ -217,15 +217,15 @@ fn compaction_gives_space_back() {
 fn the_cache_changes_while_the_engine_runs() {
     let scratch = tempfile::tempdir().unwrap();
     let engine = open(scratch.path()).unwrap();
-    let figure = |name: &str| {
+    let statistic = |name: &str| {
         let stats = engine.stats().unwrap();
         stats.counters.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("{name}")).1
     };
-    assert_eq!(figure("cache: maximum bytes configured"), 256 << 20);
+    assert_eq!(statistic("cache: maximum bytes configured"), 256 << 20);
     engine.set_parameter("cacheBytes", "100000000").unwrap();
-    assert_eq!(figure("cache: maximum bytes configured"), 100_000_000);
+    assert_eq!(statistic("cache: maximum bytes configured"), 100_000_000);
     engine.set_parameter("runtimeConfig", "cache_size=200M,eviction=(threads_max=6)").unwrap();
-    assert_eq!(figure("cache: maximum bytes configured"), 200 << 20);
+    assert_eq!(statistic("cache: maximum bytes configured"), 200 << 20);
     assert_eq!(engine.parameter("cacheBytes").unwrap(), (200 << 20).to_string());
     for name in [
         "cache: bytes currently in the cache",
@@ -235,7 +235,7 @@ fn the_cache_changes_while_the_engine_runs() {
         "transaction: transaction checkpoints",
         "snapshots held",
     ] {
-        figure(name);
+        statistic(name);
     }
     for (name, value) in
         [("cacheBytes", "lots"), ("cacheBytes", "1000"), ("fanout", "1"), ("runtimeConfig", "log=(enabled)")]
@@ -325,7 +325,7 @@ fn nothing_passes_the_barrier() {
     assert_eq!(rows, 2000);
 }
 
-/// What a tree says when it is made reaches its table.
+/// The options of a tree reach its table when it is made.
 #[test]
 fn trees_have_options_of_their_own() {
     let scratch = tempfile::tempdir().unwrap();

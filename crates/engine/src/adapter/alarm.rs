@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_ends_with_what_is_wanted_or_with_the_time() {
+    fn a_wait_ends_with_a_request_or_with_the_time() {
         let alarm = Alarm::<u32>::default();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| alarm.wait(None, |requested| *requested == 0, std::mem::take));

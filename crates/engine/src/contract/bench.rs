@@ -1,4 +1,4 @@
-//! What the cases stand on: a scratch directory, short words for batches, comparison of two engines.
+//! Helpers of the cases: a scratch directory, short words for batches, comparison of two engines.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -104,7 +104,7 @@ pub fn model() -> ModelEngine {
     ModelEngine::with_updates(Arc::new(Adder))
 }
 
-/// Applies one batch behind all others.
+/// Applies one batch after all others.
 pub fn apply(engine: &dyn Engine, ops: Vec<Op>) {
     let position = engine.applied().next().0;
     engine.apply(&[batch(position, ops)]).expect("the batch applies");

@@ -33,11 +33,11 @@ pub fn run(factory: &dyn Factory, seed: u64) {
     assert_same(&history.model, &*engine, 0..TREES);
 }
 
-/// The model beside the engine, and what both were given.
+/// The model next to the engine, and what both were given.
 pub struct History {
     pub random: Random,
     pub model: ModelEngine,
-    /// Batches behind the last checkpoint.
+    /// Batches after the last checkpoint.
     since: Vec<Batch>,
     value_bytes_max: u64,
     held: Vec<(Arc<dyn Snapshot>, Arc<dyn Snapshot>)>,
@@ -54,7 +54,7 @@ impl History {
         History { random, model, since: Vec::new(), value_bytes_max, held: Vec::new() }
     }
 
-    /// One random step. Answers whether a crash is to follow.
+    /// One random step. Returns true if a crash is to follow.
     pub fn step(&mut self, engine: &dyn Engine) -> bool {
         match self.random.below(100) {
             0..60 => self.apply(engine),
@@ -103,7 +103,7 @@ impl History {
         }
     }
 
-    /// Few different keys, so that they meet; many around the lengths where engines cut keys.
+    /// Few different keys, so that they collide; many around the lengths where engines cut keys.
     fn key(&mut self) -> Vec<u8> {
         let mut key = match self.random.below(10) {
             0..7 => Vec::new(),
@@ -146,7 +146,7 @@ impl History {
         self.checkpoint(engine);
     }
 
-    /// Changes nothing that anyone sees, also when it is broken off. An engine may have no such thing.
+    /// Changes nothing that anyone sees, also when it is stopped early. An engine may have no such thing.
     pub fn compact(&mut self, engine: &dyn Engine) {
         let (tree, steps) = (TreeId(self.random.below(TREES)), Cell::new(self.random.below(30)));
         let is_broken_off = self.random.one_in(3);
@@ -204,7 +204,7 @@ impl History {
         self.since.retain(|batch| batch.position <= engine.applied());
     }
 
-    /// After a crash: the engine shows a prefix at or behind the last checkpoint. Answers the model at that state.
+    /// After a crash: the engine shows a prefix at or after the last checkpoint. Returns the model at that state.
     pub fn check_recovered(&self, engine: &dyn Engine) -> ModelEngine {
         let model = self.model.crash();
         let (before, reached) = (self.model.applied(), engine.applied());

@@ -28,7 +28,7 @@ impl<'a> ModelCursor<'a> {
     }
 
     fn entry(&self) -> (&'a [u8], &'a [u8]) {
-        self.entry.expect("cursor contract: key and value only while the cursor stands on an entry")
+        self.entry.expect("cursor contract: key and value only while the cursor is on an entry")
     }
 }
 

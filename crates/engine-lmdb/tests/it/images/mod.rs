@@ -2,7 +2,7 @@
 //!
 //! After every step of a random history the data file is copied. An image takes each 512-byte sector from any of the copies
 //! since the last sync, and any length between: writes that were lost, torn and reordered. The other files are those of
-//! the last checkpoint, which syncs each. The engine must open the image in the state of that checkpoint, and go on.
+//! the last checkpoint, which syncs each. The engine must open the image in the state of that checkpoint, and work on.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ const SECTOR_BYTES: usize = 512;
 const STEPS: u64 = 60;
 const VALUE_BYTES_MAX: u64 = 3000;
 
-/// Plays one history and checks images of it; answers how many.
+/// Plays one history and checks images of it; returns their number.
 pub fn run(seed: u64, images_max: u64) -> u64 {
     let (scratch, image) = (Scratch::in_memory(), Scratch::in_memory());
     let mut random = Random::new(!seed);
@@ -57,7 +57,7 @@ fn step(history: &mut History, random: &mut Random, engine: &mut LmdbEngine, dir
         15 => engine.sweep().unwrap(),
         16 => history.bulk_load(&*engine),
         17 => {
-            // The history goes on from the checkpoint: pages written since then are garbage in the file.
+            // The history continues from the checkpoint: pages written since then are garbage in the file.
             reopen(engine, dir);
             history.recovered(&*engine);
         }

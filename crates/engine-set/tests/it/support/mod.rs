@@ -65,7 +65,7 @@ pub fn put(tree: u64, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Op {
     Op::Put { tree: TreeId(tree), key: key.as_ref().to_vec(), value: value.as_ref().to_vec() }
 }
 
-/// What was applied, as the log would have it.
+/// The applied batches, as the log would have them.
 pub type Records = Arc<Mutex<Vec<Batch>>>;
 
 /// A set that puts each new tree where its id says, and keeps what it applied.

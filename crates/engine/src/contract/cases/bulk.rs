@@ -56,13 +56,13 @@ pub fn refuses(bench: &Bench<'_>) {
 }
 
 /// The rows come from an iterator that lets batches be applied meanwhile, as an index build does.
-pub fn beside_batches(bench: &Bench<'_>) {
+pub fn during_batches(bench: &Bench<'_>) {
     let engine = bench.open();
     apply(&*engine, vec![create(1), create(2)]);
     let rows = some_rows(30_000, 20);
     let mut fed = rows.iter().cloned().enumerate().map(|(n, row)| {
         match n % 3000 {
-            0 => apply(&*engine, vec![put(2, (n as u64).to_be_bytes(), "beside")]),
+            0 => apply(&*engine, vec![put(2, (n as u64).to_be_bytes(), "during")]),
             1500 => drop(engine.checkpoint().unwrap()),
             _ => {}
         }

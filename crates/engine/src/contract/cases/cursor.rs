@@ -64,12 +64,12 @@ fn check_ends(cursor: &mut dyn Cursor, keys: &[Vec<u8>]) {
     check(cursor, answer, keys.first(), "first");
     let answer = cursor.prev();
     check(cursor, answer, None, "before the first");
-    assert!(!cursor.next().unwrap() && !cursor.prev().unwrap(), "a cursor that ran off stands nowhere");
+    assert!(!cursor.next().unwrap() && !cursor.prev().unwrap(), "a cursor that ran off is unpositioned");
     let answer = cursor.last();
     check(cursor, answer, keys.last(), "last");
     let answer = cursor.next();
     check(cursor, answer, None, "behind the last");
-    assert!(!cursor.prev().unwrap() && !cursor.next().unwrap(), "a cursor that ran off stands nowhere");
+    assert!(!cursor.prev().unwrap() && !cursor.next().unwrap(), "a cursor that ran off is unpositioned");
 }
 
 pub fn moves_at_every_place(bench: &Bench<'_>) {
@@ -116,7 +116,7 @@ pub fn empty_trees(bench: &Bench<'_>) {
     check_all_moves(&*engine, &[], &targets);
     let snapshot = engine.snapshot().unwrap();
     let mut cursor = snapshot.cursor(TREE).unwrap();
-    assert!(!cursor.next().unwrap() && !cursor.prev().unwrap(), "a fresh cursor stands nowhere");
+    assert!(!cursor.next().unwrap() && !cursor.prev().unwrap(), "a fresh cursor is unpositioned");
 }
 
 /// Good enough for a planner: small ranges nearly exact, large ones within a factor of two.

@@ -28,7 +28,7 @@ pub fn a_checkpoint_survives(bench: &Bench<'_>) {
     assert!(rows_of(&*engine.snapshot().unwrap(), TreeId(1)).is_none());
 }
 
-/// Batch n puts key n. Whatever survives is a prefix that the engine names, at or behind the last checkpoint.
+/// Batch n puts key n. Whatever survives is a prefix that the engine names, at or after the last checkpoint.
 pub fn a_crash_shows_a_prefix(bench: &Bench<'_>) {
     let mut engine = bench.open();
     apply(&*engine, vec![create(1)]);
@@ -74,7 +74,7 @@ pub fn no_state_before_its_log(bench: &Bench<'_>) {
     assert_eq!((engine.applied(), get(&*engine, 1, "a")), (Position(3), Some(b"3".into())));
 }
 
-pub fn checkpoints_beside_writes(bench: &Bench<'_>) {
+pub fn checkpoints_during_writes(bench: &Bench<'_>) {
     let engine = bench.open();
     apply(&*engine, vec![create(1)]);
     let stop = AtomicBool::new(false);

@@ -30,7 +30,7 @@ pub fn does_not_change(bench: &Bench<'_>) {
     }
 }
 
-/// Each with cursors of its own, beside a writer.
+/// Each with cursors of its own, concurrently with a writer.
 pub fn threads_share_one(bench: &Bench<'_>) {
     let engine = bench.open();
     let rows: Vec<_> = (0..400u32).map(|n| (n.to_be_bytes().to_vec(), vec![n as u8; 50])).collect();
@@ -70,7 +70,7 @@ pub fn outlives_its_trees(bench: &Bench<'_>) {
     apply(&*engine, vec![drop_tree(1)]);
     let after = engine.snapshot().unwrap();
     apply(&*engine, vec![create(1), put(1, "new", "tree")]);
-    // Other writes go on, so that freed space would be used again.
+    // Other writes continue, so that freed space would be used again.
     for n in 0..30u8 {
         apply(&*engine, vec![create(2), put(2, [n], vec![n; 3000])]);
         engine.checkpoint().unwrap();
@@ -85,7 +85,7 @@ pub fn outlives_its_trees(bench: &Bench<'_>) {
     assert!(rows_of(&*before, TREE).is_some(), "a snapshot may outlive the engine's handle");
 }
 
-/// Each batch moves an amount between two rows; whoever reads sees the sum unchanged and positions that do not fall.
+/// Each batch moves an amount between two rows; readers see the sum unchanged and positions that do not fall.
 pub fn readers_see_whole_batches(bench: &Bench<'_>) {
     let engine = bench.open();
     apply(&*engine, vec![create(1), put(1, "a", 1000u64.to_be_bytes()), put(1, "b", 0u64.to_be_bytes())]);

@@ -56,7 +56,7 @@ pub fn survive(bench: &Bench<'_>) {
     }
 }
 
-pub fn meet_range_deletes(bench: &Bench<'_>) {
+pub fn under_range_deletes(bench: &Bench<'_>) {
     let Some(engine) = capable(bench) else { return };
     let keys = ["a", "b", "c", "d"];
     let all = |number: i64| keys.iter().map(move |key| add(1, key, number));

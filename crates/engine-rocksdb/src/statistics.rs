@@ -7,8 +7,8 @@ use arbor_engine::EngineStats;
 
 use crate::engine::Core;
 
-/// RocksDB's figures, by the names that they have there.
-const FIGURES: &[(&str, &CStr)] = &[
+/// RocksDB's properties, by the names that they have there.
+const PROPERTIES: &[(&str, &CStr)] = &[
     ("memtable_bytes", c"rocksdb.cur-size-all-mem-tables"),
     ("memtable_rows", c"rocksdb.num-entries-active-mem-table"),
     ("sealed_memtables", c"rocksdb.num-immutable-mem-table"),
@@ -57,12 +57,12 @@ const COUNTERS: &[(&str, &str)] = &[
 
 impl Core {
     pub(crate) fn stats(&self) -> EngineStats {
-        let total = self.db.figure(c"rocksdb.total-sst-files-size");
+        let total = self.db.property(c"rocksdb.total-sst-files-size");
         EngineStats {
             disk_bytes: total,
             // Files of old versions that snapshots or iterators still hold.
-            free_bytes: total.saturating_sub(self.db.figure(c"rocksdb.live-sst-files-size")),
-            cache_bytes: self.db.cache_bytes() + self.db.figure(c"rocksdb.cur-size-all-mem-tables"),
+            free_bytes: total.saturating_sub(self.db.property(c"rocksdb.live-sst-files-size")),
+            cache_bytes: self.db.cache_bytes() + self.db.property(c"rocksdb.cur-size-all-mem-tables"),
             counters: self.all_counters(),
         }
     }
@@ -70,7 +70,7 @@ impl Core {
     fn all_counters(&self) -> Vec<(&'static str, u64)> {
         let counters = &self.counters;
         let mut all = vec![
-            ("trees", self.lock_book().trees.len() as u64),
+            ("trees", self.lock_writer().trees.len() as u64),
             ("unflushed_bytes", self.unflushed_bytes.load(Ordering::Relaxed)),
             ("writes", counters.writes.load(Ordering::Relaxed)),
             ("checkpoints", counters.checkpoints.load(Ordering::Relaxed)),
@@ -81,7 +81,7 @@ impl Core {
             ("manual_compaction_running", u64::from(self.is_compacting())),
             ("room_us", counters.room_us.load(Ordering::Relaxed)),
         ];
-        all.extend(FIGURES.iter().map(|(name, figure)| (*name, self.db.figure(figure))));
+        all.extend(PROPERTIES.iter().map(|(name, property)| (*name, self.db.property(property))));
         all.extend(LEVELS.iter().map(|(name, level)| (*name, self.db.report(level).trim().parse().unwrap_or(0))));
         if self.options.counters {
             let text = self.db.counters();
