@@ -58,8 +58,8 @@ impl<'a> Fields<'a> {
         self.bytes(usize::try_from(len).ok()?)
     }
 
-    /// How many items of at least `item_bytes` each follow; a number that cannot be true is `None`, so that nobody
-    /// reserves memory for it.
+    /// Reads the number of items of at least `item_bytes` each that follow; a number that cannot be true is `None`, so that no
+    /// memory is reserved for it.
     pub fn count(&mut self, item_bytes: usize) -> Option<usize> {
         let count = usize::try_from(self.u32()?).ok()?;
         (count.checked_mul(item_bytes)? <= self.rest.len()).then_some(count)

@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let mut number = |default| arguments.next().map_or(default, |text| text.parse::<u64>().expect("a number"));
-    let (wanted, first) = (number(10_000), number(0));
+    let (count, first) = (number(10_000), number(0));
     let (done, seed) = (AtomicU64::new(0), AtomicU64::new(first));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while done.load(Ordering::Relaxed) < wanted {
+                while done.load(Ordering::Relaxed) < count {
                     let replay = Replay { seed: seed.fetch_add(1, Ordering::Relaxed) };
                     let before = done.fetch_add(images::run(replay.seed, u64::MAX), Ordering::Relaxed);
                     if replay.seed.is_multiple_of(100) {
-                        eprintln!("{before} of {wanted} images, seed {}", replay.seed);
+                        eprintln!("{before} of {count} images, seed {}", replay.seed);
                     }
                     std::mem::forget(replay);
                 }

@@ -1,4 +1,4 @@
-//! How fast the memtable is: `cargo run --release -p arbor-ftree --example memtable_speed`.
+//! Speed of the memtable: `cargo run --release -p arbor-ftree --example memtable_speed`.
 
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
@@ -51,12 +51,12 @@ fn fill(name: &str, value: &[u8], key: impl Fn(u64) -> [u8; 8]) -> (std::sync::A
 fn walk(part: &MemTree, rows: u64) {
     let mut cursor = part.cursor();
     cursor.first();
-    measure("next, with a look at the value", rows, |_| {
+    measure("next, reading the value", rows, |_| {
         black_box(cursor.entry().map(|entry| entry.value[0]));
         cursor.next();
     });
     cursor.last();
-    measure("prev, with a look at the value", rows, |_| {
+    measure("prev, reading the value", rows, |_| {
         black_box(cursor.entry().map(|entry| entry.value[0]));
         cursor.prev();
     });

@@ -1,4 +1,4 @@
-//! What moving entries costs: jobs over tables in a file that the page cache holds, one thread.
+//! Cost of moving entries: jobs over tables in a file that the page cache holds, one thread.
 //!
 //! `cargo run --release -p arbor-ftree --example rewrite [none|lz4|zstd]`
 
@@ -101,7 +101,7 @@ fn main() {
         };
         rewrite(&job).expect("a working disk")
     };
-    // even numbers stand in the leaf; messages are spread
+    // even numbers are in the leaf; messages are spread
     let rows = (1 << 20) / (ROW_BYTES as u64 + 14);
     let leaf = [input(Messages::Run(table(&io, &settings, 1, (0..rows).map(|row| 2 * row), 1)), 1 << 20)];
     let leaves: Vec<_> = job(&leaf, Target::Leaves(&[]), &[]).into_iter().map(|output| output.table).collect();

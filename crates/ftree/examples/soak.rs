@@ -124,7 +124,7 @@ fn space(directory: &Path) -> u64 {
     entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
 }
 
-/// Copies all live rows into a new forest and answers what that takes.
+/// Copies all live rows into a new forest and returns what that takes.
 fn copy(forest: &Forest, directory: &Path, memory_mb: u64) -> u64 {
     let _ = std::fs::remove_dir_all(directory);
     let fresh = Forest::open(directory, options(memory_mb)).expect("a new forest opens");

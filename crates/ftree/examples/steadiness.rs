@@ -1,7 +1,7 @@
 //! Puts rows in random order and prints, slice by slice, how fast that went and what the background work did for it.
 //! `cargo run --release -p arbor-ftree --example steadiness -- DIRECTORY [ROWS=4000000] [MEMORY_MB=64] [THREADS=0: as usual]`
 //!
-//! Run it in a memory cgroup if the page cache is to count. On a busy machine look at the CPU time per row, not at rates.
+//! Run it in a memory cgroup if the page cache is to count. On a busy machine compare the CPU time per row, not rates.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,9 +17,9 @@ const TREE: TreeId = TreeId(1);
 const BATCH: u64 = 100;
 const SLICES: u64 = 25;
 
-type Figures = HashMap<&'static str, u64>;
+type Statistics = HashMap<&'static str, u64>;
 
-fn figures(forest: &Forest) -> Figures {
+fn statistics(forest: &Forest) -> Statistics {
     forest.stats().expect("statistics").counters.into_iter().collect()
 }
 
@@ -45,7 +45,7 @@ struct Slice {
 }
 
 impl Slice {
-    fn print(&self, before: &Figures, after: &Figures) {
+    fn print(&self, before: &Statistics, after: &Statistics) {
         let now = |name: &str| after.get(name).copied().unwrap_or_default();
         let since = |name: &str| now(name) - before.get(name).copied().unwrap_or_default();
         let rows = self.rows as f64;
@@ -93,7 +93,7 @@ fn main() {
     apply(vec![Op::CreateTree { tree: TREE, options: TreeOptions::default() }]);
     let (mut dice, mut next, mut rates) = (Random::new(5), 0, Vec::new());
     while next < rows {
-        let (begin, cpu_begin, before) = (Instant::now(), cpu(), figures(&forest));
+        let (begin, cpu_begin, before) = (Instant::now(), cpu(), statistics(&forest));
         let (first, end) = (next, (next + rows.div_ceil(SLICES)).min(rows));
         let mut slowest = Duration::ZERO;
         while next < end {
@@ -105,7 +105,7 @@ fn main() {
         }
         let slice = Slice { rows: end - first, wall: begin.elapsed(), cpu: cpu() - cpu_begin, slowest };
         rates.push(slice.rows as f64 / slice.wall.as_secs_f64());
-        slice.print(&before, &figures(&forest));
+        slice.print(&before, &statistics(&forest));
     }
     let mean = |rates: &[f64]| rates.len() as f64 / rates.iter().map(|rate| 1.0 / rate).sum::<f64>();
     let (all, last) = (mean(&rates), mean(rates.split_at(rates.len() - rates.len() / 5).1));
@@ -126,7 +126,7 @@ fn scan(directory: &Path, memory_mb: u64, dice: &mut Random) {
     let mut options = Options::new(Arc::new(RealDisk), memory_mb << 20);
     (options.direct_io, options.threads) = (true, 0);
     let forest = Forest::open(directory, options).expect("the forest opens");
-    let before = figures(&forest);
+    let before = statistics(&forest);
     for _ in 0..SCANS {
         let snapshot = forest.snapshot().expect("a snapshot");
         let mut cursor = snapshot.cursor(TREE).expect("the tree is there");
@@ -135,7 +135,7 @@ fn scan(directory: &Path, memory_mb: u64, dice: &mut Random) {
             more = more && cursor.next().expect("next answers");
         }
     }
-    let after = figures(&forest);
+    let after = statistics(&forest);
     let since = |name: &str| after[name] - before[name];
     println!(
         "cold scan of 100 rows: {} bytes read, {} of blocks ({:.1} blocks of leaves, {:.1} of runs), {} of bodies",

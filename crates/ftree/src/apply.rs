@@ -2,8 +2,8 @@
 //!
 //! - (A1) A group is checked as a whole before anything is changed; from then on nothing fails.
 //! - (A2) `visible` rises to a batch's number after all its entries are in place, and a memtable is frozen between two
-//!   batches: so whoever registers a snapshot sees whole batches, and everything in a frozen memtable is visible.
-//! - (A3) A tree's active part is empty, or belongs to the generation that is being filled. Trees that nobody writes share
+//!   batches: so every registered snapshot sees whole batches, and everything in a frozen memtable is visible.
+//! - (A3) A tree's active part is empty, or belongs to the generation that is being filled. Trees without writes share
 //!   one empty part and cost nothing when a memtable is frozen.
 
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub fn bytes_of(batch: &Batch) -> u64 {
     batch.ops.iter().map(|op| bytes(op) as u64 + 32).sum()
 }
 
-/// Whether a batch only frees space: it may go into the reserve when there is no other space left.
+/// Returns true if a batch only frees space: it may go into the reserve when there is no other space left.
 pub fn only_frees(batch: &Batch) -> bool {
     batch.ops.iter().all(|op| matches!(op, Op::DropTree { .. } | Op::Delete { .. } | Op::DeleteRange { .. }))
 }

@@ -1,4 +1,4 @@
-//! Values that stand in extents of their own.
+//! Blobs: values in extents of their own.
 //!
 //! | pointer | bytes |
 //! |---|---|

@@ -1,6 +1,6 @@
-//! Filling a tree from sorted rows: leaves are written one behind the other, inner nodes are built above them.
+//! Filling a tree from sorted rows: leaves are written one after the other, inner nodes are built above them.
 //!
-//! The rows get no sequence number: they are seen by whoever sees the tree. So the result is installed as a new incarnation
+//! The rows get no sequence number: they are visible to every reader of the tree. So the result is installed as a new incarnation
 //! of the tree, which readers from before do not see; to them the tree stays as empty as it was.
 
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::tree::node::Placed;
 use crate::tree::{Child, Inner, Slot};
 use crate::{Entry, Kind, Result, Seq, TreeSettings};
 
-/// Of the size at which a leaf or node would be split.
+/// Fill of leaves and nodes, in percent of the size at which one would be split.
 const FILL_PERCENT: u64 = 95;
 
-/// A tree's content that nobody sees yet. Dropping it frees its space.
+/// A tree's content that is not visible yet. Dropping it frees its space.
 pub struct Loaded {
     pub root: Arc<Inner>,
     pub rows: u64,
-    /// Of keys and values.
+    /// Bytes of keys and values.
     pub bytes: u64,
 }
 

@@ -30,12 +30,12 @@ impl Contexts {
     }
 }
 
-/// Contexts that nobody uses at the moment.
+/// Contexts that are not in use.
 static SPARE: Mutex<Vec<Contexts>> = Mutex::new(Vec::new());
-/// Of these at most.
+/// Maximum number of spare contexts.
 const SPARE_MAX: usize = 8;
 
-/// Of the scratch memory that a thread keeps.
+/// Maximum scratch memory that a thread keeps.
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
 thread_local! {

@@ -1,4 +1,4 @@
-//! What all threads and snapshots of a forest share.
+//! State shared by all threads and snapshots of a forest.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::trees::Trees;
 use crate::work::state::Work;
 use crate::{Options, Seq};
 
-/// What all threads and snapshots of a forest share.
+/// State shared by all threads and snapshots of a forest.
 pub struct Core {
     pub options: Options,
     pub io: Arc<Io>,
@@ -37,19 +37,19 @@ pub struct Core {
     pub(crate) checkpoints: Checkpoints,
     /// Much was deleted at once: the next checkpoint gives its space back.
     pub(crate) returns_space: AtomicBool,
-    /// Where trees have their active part while nothing is written to them.
+    /// The active part of trees while nothing is written to them.
     pub(crate) no_part: Arc<MemTree>,
     /// Changes of roots since opening, and at the last checkpoint.
     pub(crate) installs: AtomicU64,
     pub(crate) captured_installs: AtomicU64,
     /// A checkpoint failed since the last one that was asked for or due. What is tried again and again on a full disk does not
-    /// look at it: each try takes space.
+    /// ignore it: each try takes space.
     pub(crate) checkpoint_failed: AtomicBool,
     /// 0: checkpoints begin by bytes alone.
     pub(crate) checkpoint_interval_ms: AtomicU64,
     /// Bytes absorbed since opening when the last checkpoint began by itself.
     pub(crate) checkpointed_bytes: AtomicU64,
-    /// Goes last: the directory is ours as long as a snapshot reads from it.
+    /// Dropped last (field order matters): the directory is ours as long as a snapshot reads from it.
     pub(crate) _lock: Box<dyn Lock>,
 }
 
@@ -74,13 +74,13 @@ impl Core {
         self.writer.lock()
     }
 
-    /// Whether nobody sees the tree any more, neither a snapshot nor who recovers to `at` or later.
+    /// Returns true if the tree is not visible any more, neither to a snapshot nor to a recovery to `at` or later.
     pub(crate) fn is_unseen(&self, tree: &Tree, at: Seq) -> bool {
         let dropped = tree.dropped();
         dropped <= at && dropped <= self.visible() && self.snapshots.oldest().is_none_or(|oldest| oldest >= dropped)
     }
 
-    /// Lets go of trees that nobody sees. Their content goes with the last checkpoint that holds them.
+    /// Drops trees that are not visible any more. Their content goes with the last checkpoint that holds them.
     pub(crate) fn reap(&self) {
         let absorbed = self.backlog.absorbed();
         let gone: Vec<Arc<Tree>> =
@@ -91,8 +91,8 @@ impl Core {
             drop(buffered);
             gone.iter().for_each(|tree| self.trees.remove(tree));
             drop(gone);
-            // What could not be given back now is tried again after the next checkpoint.
-            let _ = self.io.space.give_back(&self.io.file);
+            // Space that could not be returned now is tried again after the next checkpoint.
+            let _ = self.io.space.return_space(&self.io.file);
         }
     }
 
@@ -127,7 +127,7 @@ impl Core {
         self.installs.load(Ordering::Relaxed)
     }
 
-    /// Whether a root was changed since the last checkpoint began, or something was applied.
+    /// Returns true if a root was changed since the last checkpoint began, or something was applied.
     pub(crate) fn has_changed(&self) -> bool {
         let captured = self.captured_installs.load(Ordering::Relaxed);
         self.installs.load(Ordering::Relaxed) != captured || self.visible() > self.checkpoints.durable()
@@ -137,22 +137,22 @@ impl Core {
         self.writer().filling.memtable.bytes()
     }
 
-    /// All figures by name.
-    pub fn figures(&self) -> Vec<(&'static str, u64)> {
+    /// Returns all statistics by name.
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
         let trees = self.trees.all();
-        let mut figures = self.io.figures();
+        let mut statistics = self.io.statistics();
         let totals = trees.iter().map(|tree| tree.root().totals());
         let (buffered, rows) = totals.fold((0, 0), |sum, totals| (sum.0 + totals.buffered_bytes, sum.1 + totals.bytes));
-        figures.push(("trees", trees.len() as u64));
-        figures.push(("leaf bytes", rows));
-        figures.push(("buffered bytes", buffered));
-        figures.push(("memtable bytes", self.backlog.bytes() + self.filling_bytes()));
-        figures.push(("frozen memtables", self.backlog.len() as u64));
-        figures.push(("bytes waiting for flushes", self.work.scheduler.waiting_bytes()));
-        figures.push(("bytes beyond buffers", self.work.debt.bytes()));
-        figures.push(("slots put aside", self.health.damaged.load(Ordering::Relaxed)));
-        figures.push(("jobs that could not read", self.health.unread.load(Ordering::Relaxed)));
-        figures.push(("work refused for want of space", self.health.refused.load(Ordering::Relaxed)));
-        figures
+        statistics.push(("trees", trees.len() as u64));
+        statistics.push(("leaf bytes", rows));
+        statistics.push(("buffered bytes", buffered));
+        statistics.push(("memtable bytes", self.backlog.bytes() + self.filling_bytes()));
+        statistics.push(("frozen memtables", self.backlog.len() as u64));
+        statistics.push(("bytes waiting for flushes", self.work.scheduler.waiting_bytes()));
+        statistics.push(("bytes beyond buffers", self.work.debt.bytes()));
+        statistics.push(("slots put aside", self.health.damaged.load(Ordering::Relaxed)));
+        statistics.push(("jobs that could not read", self.health.unread.load(Ordering::Relaxed)));
+        statistics.push(("work refused for want of space", self.health.refused.load(Ordering::Relaxed)));
+        statistics
     }
 }

@@ -1,4 +1,4 @@
-//! Figures about the engine's work, cheap enough for the hottest paths.
+//! Counters of the engine's work, cheap enough for the hottest paths.
 //!
 //! Each counter exists once per shard; a thread adds to the shard it was given at its first count, so counting does not
 //! move cache lines between cores. Reading sums the shards.

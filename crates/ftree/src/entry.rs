@@ -1,7 +1,7 @@
-//! What memtables and tables hold.
+//! Entries of memtables and tables.
 //!
-//! Entries of one origin stand in the order *key ascending, then newest first* (E1). Of entries with the same key and
-//! sequence number the one inserted last is the newest and stands first.
+//! Entries of one origin have the order *key ascending, then newest first* (E1). Of entries with the same key and
+//! sequence number the one inserted last is the newest and comes first.
 
 use crate::Seq;
 
@@ -12,7 +12,7 @@ pub enum Kind {
     Delete = 1,
     /// Changes whatever older row there is. The value is a chain: see [`crate::update`].
     Update = 2,
-    /// A put whose value stands in an extent of its own; the value is an encoded [`crate::blob::BlobPointer`].
+    /// A put whose value is in an extent of its own; the value is an encoded [`crate::blob::BlobPointer`].
     PutBlob = 3,
 }
 
@@ -21,7 +21,7 @@ impl Kind {
         [Kind::Put, Kind::Delete, Kind::Update, Kind::PutBlob].get(usize::from(byte)).copied()
     }
 
-    /// Whether what is older does not matter.
+    /// Returns true if older entries do not matter.
     pub fn is_final(self) -> bool {
         self != Kind::Update
     }

@@ -9,7 +9,7 @@ const LINE_BYTES: usize = 64;
 const BITS_PER_KEY: usize = 10;
 const PROBES: u32 = 6;
 
-/// Of a key, for filters. Computed once per operation and handed down.
+/// Hashes a key for filters. Computed once per operation and handed down.
 pub fn hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }

@@ -96,7 +96,7 @@ fn start_threads(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>> {
         threads.push(start(format!("ftree-{number}"), Core::work_until_stopped)?);
     }
     if core.options.threads > 0 {
-        threads.push(start("ftree-keeper".to_owned(), Core::keep_until_stopped)?);
+        threads.push(start("ftree-maintain".to_owned(), Core::maintain_until_stopped)?);
     }
     Ok(threads)
 }
@@ -112,7 +112,7 @@ impl Drop for Forest {
 }
 
 impl Core {
-    /// Ends the memtable that is being filled, so that everything visible now can be absorbed. Answers up to where that is.
+    /// Ends the memtable that is being filled, so that everything visible now can be absorbed. Returns up to where that is.
     pub(crate) fn freeze(&self) -> Seq {
         let mut writer = self.writer();
         let visible = self.visible();
@@ -138,7 +138,7 @@ impl Core {
         self.io.counters.add(Counter::AppliedBytes, bytes);
         if self.options.threads == 0 {
             self.run_due();
-            self.keep_up();
+            self.maintain_once();
         }
         Ok(())
     }
@@ -222,7 +222,7 @@ impl Core {
         Reader { io: &self.io, updates, at, snapshots: &self.snapshots, visible: &self.visible }
     }
 
-    /// Whether a tree has no rows now.
+    /// Returns true if a tree has no rows now.
     fn is_empty(&self, tree: &Arc<Tree>) -> Result<bool> {
         let registered = self.snapshots.register(&self.visible);
         Ok(!TreeCursor::new(self.reader(registered.seq()), tree.clone()).first()?)
@@ -366,7 +366,7 @@ impl Engine for Forest {
             disk_bytes: core.io.space.file_bytes(),
             free_bytes: core.io.space.free_bytes(),
             cache_bytes: core.io.cache.used(),
-            counters: core.figures(),
+            counters: core.statistics(),
         })
     }
 

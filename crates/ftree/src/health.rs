@@ -1,8 +1,8 @@
-//! What went wrong, and what follows from it for writers and for background work.
+//! Failures, and their consequences for writers and for background work.
 //!
-//! - A write or a sync that failed poisons: nothing is written any more, reads go on.
-//! - Without space, data stays where it is; what frees space goes on and the work is tried again.
-//! - Damage that a job meets puts that slot aside; only reads that need it fail.
+//! - A write or a sync that failed poisons: nothing is written any more, reads continue.
+//! - Without space, data stays where it is; work that frees space continues and the rest is tried again.
+//! - Damage that a job hits puts that slot aside; only reads that need it fail.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;

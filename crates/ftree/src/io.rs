@@ -1,4 +1,4 @@
-//! Everything that work below the trees needs: the data file, its space, the memory budget and the figures.
+//! Everything that work below the trees needs: the data file, its space, the memory budget and the statistics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Io {
         Io::with_file(disk, dir, file, options.memory_bytes_max)
     }
 
-    /// Opens an existing data file for reading only: tools that look at it.
+    /// Opens an existing data file for reading only, for inspection tools.
     pub fn open_to_read(disk: &Arc<dyn Disk>, dir: &Path, memory_bytes_max: u64) -> Result<Arc<Io>> {
         let file = DataFile::open(disk.as_ref(), &dir.join(DATA_FILE), OpenMode::Read, false)?;
         Io::with_file(disk, dir, file, memory_bytes_max)
@@ -56,19 +56,19 @@ impl Io {
         Ok(Arc::new(Io { file, space, cache: Cache::new(chargeable(memory_bytes_max)), counters: Counters::default() }))
     }
 
-    /// All figures by name.
-    pub fn figures(&self) -> Vec<(&'static str, u64)> {
-        let mut figures = self.counters.snapshot();
-        figures.extend(self.file.figures().snapshot());
-        figures.push(("space used bytes", self.space.used_bytes()));
-        figures.push(("space free bytes", self.space.free_bytes()));
-        figures.push(("file bytes", self.space.file_bytes()));
-        figures.push(("cache used bytes", self.cache.used()));
-        figures.push(("cache limit bytes", self.cache.limit()));
-        figures.push(("cache pinned bytes", self.cache.pinned()));
-        figures.push(("cache resident bytes", self.cache.resident()));
-        figures.push(("cache peak bytes", self.cache.peak()));
-        figures
+    /// Returns all statistics by name.
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let mut statistics = self.counters.snapshot();
+        statistics.extend(self.file.statistics().snapshot());
+        statistics.push(("space used bytes", self.space.used_bytes()));
+        statistics.push(("space free bytes", self.space.free_bytes()));
+        statistics.push(("file bytes", self.space.file_bytes()));
+        statistics.push(("cache used bytes", self.cache.used()));
+        statistics.push(("cache limit bytes", self.cache.limit()));
+        statistics.push(("cache pinned bytes", self.cache.pinned()));
+        statistics.push(("cache resident bytes", self.cache.resident()));
+        statistics.push(("cache peak bytes", self.cache.peak()));
+        statistics
     }
 }
 
@@ -92,9 +92,9 @@ mod tests {
         let io = Io::open(&Options::new(crashed.clone(), 1 << 20), dir).unwrap();
         let adopted = io.space.adopt(extent.offset(), 5000).unwrap();
         assert_eq!(io.file.read(adopted.offset(), 5000).unwrap(), [1; 5000]);
-        let figures = io.figures();
-        let figure = |name| figures.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-        assert_eq!((figure("space used bytes"), figure("file reads")), (Some(8192), Some(1)));
+        let statistics = io.statistics();
+        let statistic = |name| statistics.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        assert_eq!((statistic("space used bytes"), statistic("file reads")), (Some(8192), Some(1)));
         let reading = Io::open_to_read(&crashed, dir, 0).unwrap();
         assert!(reading.file.write(0, b"x").is_err());
     }

@@ -1,6 +1,6 @@
 //! Sorted keys to search in: first keys of a table's blocks, pivots of inner nodes, rows of a block.
 //!
-//! What all keys begin with is compared once; the next four bytes of every key, its *head*, stand in an array of their
+//! The common prefix of all keys is compared once; the next four bytes of every key, its *head*, are in an array of their
 //! own. Counting the smaller heads of up to 64 keys is a handful of vector instructions over four cache lines that are
 //! fetched at once, where a binary search would wait for one after the other. Whole keys are compared only where heads
 //! are equal.
@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 /// Heads in a row that are counted rather than searched.
 const COUNTED: usize = 64;
 
-/// The heads of sorted keys that stand elsewhere.
+/// The heads of sorted keys that are stored elsewhere.
 pub struct Heads {
     /// Bytes that all keys have in common.
     prefix: usize,
@@ -45,7 +45,7 @@ impl Heads {
         heap_bytes(self.heads.len() * 4)
     }
 
-    /// How many keys are less than `probe`, or less than or equal to it.
+    /// Returns the number of keys less than `probe`, or less than or equal to it.
     #[inline]
     pub fn count<'a>(&self, probe: &[u8], or_equal: bool, key: impl Fn(usize) -> &'a [u8]) -> usize {
         let Some(prefix) = key(0).get(..self.prefix) else { return 0 };
@@ -66,12 +66,12 @@ impl Heads {
             Some([_, ..]) => from + 1,
             _ => return from,
         };
-        let wanted = |at: usize| match key(at).cmp(probe) {
+        let is_before = |at: usize| match key(at).cmp(probe) {
             Ordering::Less => true,
             Ordering::Equal => or_equal,
             Ordering::Greater => false,
         };
-        partition_point(from, to, wanted)
+        partition_point(from, to, is_before)
     }
 
     #[inline]
@@ -92,10 +92,10 @@ impl Heads {
 }
 
 #[inline]
-fn partition_point(mut from: usize, mut to: usize, wanted: impl Fn(usize) -> bool) -> usize {
+fn partition_point(mut from: usize, mut to: usize, is_before: impl Fn(usize) -> bool) -> usize {
     while from < to {
         let middle = from + (to - from) / 2;
-        if wanted(middle) { from = middle + 1 } else { to = middle }
+        if is_before(middle) { from = middle + 1 } else { to = middle }
     }
     from
 }
@@ -103,7 +103,7 @@ fn partition_point(mut from: usize, mut to: usize, wanted: impl Fn(usize) -> boo
 /// Sorted keys. Immutable.
 pub struct KeyIndex {
     heads: Heads,
-    /// Where each key begins, and where the last one ends.
+    /// Offset of each key, and the end of the last one.
     starts: Box<[u32]>,
     bytes: Box<[u8]>,
 }
@@ -143,13 +143,13 @@ impl KeyIndex {
         (0..self.len()).map(|at| self.key(at))
     }
 
-    /// How many keys are `<= key`.
+    /// Returns the number of keys that are `<= key`.
     #[inline]
     pub fn upper_bound(&self, key: &[u8]) -> usize {
         self.heads.count(key, true, |at| self.key(at))
     }
 
-    /// How many keys are `< key`.
+    /// Returns the number of keys that are `< key`.
     #[inline]
     pub fn lower_bound(&self, key: &[u8]) -> usize {
         self.heads.count(key, false, |at| self.key(at))

@@ -5,12 +5,12 @@
 //! - `memtable`: what was applied and not absorbed yet
 //! - `table`: immutable sorted tables in extents; leaves and runs are tables ([`block`], [`filter`], [`key_index`])
 //! - `tree`: inner nodes with their slots, versions, installing changes
-//! - `flush`: moving entries down: absorb, push, leaf rewrites, splits; [`merge`]: what meets when they move
+//! - `flush`: moving entries down: absorb, push, leaf rewrites, splits; [`merge`]: merging during flushes
 //! - `read`: point reads and cursors
 //! - `work`: background threads, planning, pacing
 //! - `compact`: draining, merging and moving what a tree holds, so that the file gets short
 //! - `checkpoint`: superblocks, node blocks, recovery
-//! - `io`, [`space`], [`cache`]: the data file, who owns which part of it, the memory budget
+//! - `io`, [`space`], [`cache`]: the data file, ownership of its parts, the memory budget
 //! - `check`: verify, inspect, salvage
 //!
 //! An embedded store: the log makes a write durable, the forest keeps it in order, and what the log has past the forest's last

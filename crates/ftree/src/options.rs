@@ -8,7 +8,7 @@ use arbor_engine::UpdateFunction;
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
-/// Settings of a whole forest. Nothing of this is stored: each opening may choose anew.
+/// Settings of a whole forest. Nothing of this is stored: each opening may choose again.
 #[derive(Clone)]
 pub struct Options {
     pub disk: Arc<dyn Disk>,
@@ -26,11 +26,11 @@ pub struct Options {
     pub direct_io: bool,
     /// Resolves update messages.
     pub updates: Option<Arc<dyn UpdateFunction>>,
-    /// Of trees that say nothing else.
+    /// Settings of trees that name no others.
     pub tree: TreeSettings,
 }
 
-/// How blocks are compressed; stored with each block, so it may change at any time.
+/// Compression of blocks; stored with each block, so it may change at any time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Codec {
     None,
@@ -40,7 +40,7 @@ pub enum Codec {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TreeSettings {
-    /// Of leaves. Runs take lz4 unless this is `None`.
+    /// Codec of leaves. Runs take lz4 unless this is `None`.
     pub codec: Codec,
     /// Uncompressed bytes of one block, the unit of reading (`readPageSize`).
     pub block_bytes: u32,
@@ -52,14 +52,14 @@ pub struct TreeSettings {
     pub buffer_percent: u32,
     /// Filters on leaves, for trees that are asked for keys that are not there.
     pub leaf_filters: bool,
-    /// Values longer than this stand in extents of their own.
+    /// Values longer than this are in extents of their own.
     pub blob_bytes: u32,
     /// A run that a flush writes covers further slots until it holds this much.
     pub run_bytes: u32,
 }
 
 impl TreeSettings {
-    /// Tells leaves that were written with these settings from those that would be written differently. Never 0.
+    /// Identifies leaves that were written with these settings, to find those that would be written differently. Never 0.
     pub fn mark(&self) -> u32 {
         let (codec, level) = match self.codec {
             Codec::None => (0, 0),

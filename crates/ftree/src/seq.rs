@@ -1,4 +1,4 @@
-//! When something was written, finer than log positions.
+//! Sequence numbers: the order of writes, finer than log positions.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bulk_loads_stand_between_batches() {
+    fn bulk_loads_are_between_batches() {
         let batch = Seq::of(Position(7));
         let bulk = batch.next_bulk().unwrap();
         assert!(batch < bulk && bulk < Seq::of(Position(8)));

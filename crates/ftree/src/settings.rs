@@ -16,13 +16,13 @@ pub fn settings_of(options: &TreeOptions, defaults: &TreeSettings) -> Result<Tre
 
 fn set(settings: &mut TreeSettings, name: &str, value: &str) -> std::result::Result<(), &'static str> {
     match name {
-        "compression" => settings.codec = codec(value).ok_or("none, lz4 or zstd[:level] is wanted")?,
+        "compression" => settings.codec = codec(value).ok_or("expected none, lz4 or zstd[:level]")?,
         "pageSize" | "leafSize" => settings.leaf_bytes = bytes(value, 4 << 10, 256 << 20)?,
         "readPageSize" | "blockSize" => settings.block_bytes = bytes(value, 256, 1 << 20)?,
         "fanout" => settings.fanout = bytes(value, 4, 1024)?,
         "blobSize" => settings.blob_bytes = bytes(value, 64, 16 << 20)?,
-        "writeBias" => settings.buffer_percent = bias(value).ok_or("low, normal or high is wanted")?,
-        "leafFilters" => settings.leaf_filters = value.parse().map_err(|_| "true or false is wanted")?,
+        "writeBias" => settings.buffer_percent = bias(value).ok_or("expected low, normal or high")?,
+        "leafFilters" => settings.leaf_filters = value.parse().map_err(|_| "expected true or false")?,
         _ => return Err("unknown to the engine ftree"),
     }
     Ok(())
@@ -53,7 +53,7 @@ fn bias(value: &str) -> Option<u32> {
 }
 
 fn bytes(value: &str, least: u32, most: u32) -> std::result::Result<u32, &'static str> {
-    let number: u32 = value.parse().map_err(|_| "a number is wanted")?;
+    let number: u32 = value.parse().map_err(|_| "expected a number")?;
     if (least..=most).contains(&number) { Ok(number) } else { Err("the number is out of bounds") }
 }
 

@@ -1,7 +1,7 @@
 //! Which sequence numbers readers hold, so that merges keep what they need.
 //!
 //! - (P1) Registering reads `visible` under the lock of the thread's shard. A merge reads `visible` first and then goes
-//!   through all shards under their locks. So whoever registers in a shard after the merge went through it sees at
+//!   through all shards under their locks. So a snapshot that registers in a shard after the merge went through it sees at
 //!   least the `visible` that the merge saw: a merge that keeps, per key, the newest entry at each listed number and at
 //!   that `visible` keeps all that earlier and later readers need.
 //! - (P2) Registering writes nothing that threads share, unless more threads than shards are at it.
@@ -61,8 +61,8 @@ impl Snapshots {
         seqs
     }
 
-    /// What a merge must keep: the registered numbers, and what was visible before they were listed, for whoever
-    /// registers from now on (P1). Sorted, each once.
+    /// Returns what a merge must keep: the registered numbers, and what was visible before they were listed, for snapshots
+    /// that register from now on (P1). Sorted, each once.
     pub fn stripes(&self, visible: &AtomicU64) -> Vec<Seq> {
         let seen = Seq(visible.load(Ordering::Acquire));
         let mut seqs = self.list();
@@ -72,7 +72,7 @@ impl Snapshots {
         seqs
     }
 
-    /// How many were registered up to now.
+    /// Returns the number of registrations up to now.
     pub fn registrations(&self) -> u64 {
         self.shards.iter().map(|shard| shard.slots().registered).sum()
     }
@@ -107,7 +107,7 @@ impl Slots {
         (slot.unwrap_or(self.held.len() - 1), seq)
     }
 
-    fn give_back(&mut self, slot: usize) {
+    fn release(&mut self, slot: usize) {
         if let Some(held) = self.held.get_mut(slot) {
             *held = None;
             self.free.push(slot);
@@ -127,11 +127,11 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.shard.slots().give_back(self.slot);
+        self.shard.slots().release(self.slot);
     }
 }
 
-/// Where this thread registers.
+/// Returns the shard in which this thread registers.
 pub(crate) fn own_shard() -> usize {
     arbor_base::thread_number() % SHARDS
 }

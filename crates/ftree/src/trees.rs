@@ -50,7 +50,7 @@ impl Trees {
         self.shards.iter().flat_map(|shard| shard.load().values().flatten().cloned().collect::<Vec<_>>()).collect()
     }
 
-    /// What a reader at `at` sees, in the order of ids.
+    /// Returns the trees that a reader at `at` sees, in the order of ids.
     pub fn all_at(&self, at: Seq) -> Vec<Arc<Tree>> {
         let mut trees = self.all();
         trees.retain(|tree| tree.exists_at(at));

@@ -6,7 +6,7 @@
 //! | update | as many |
 //! | ... | the next newer update |
 //!
-//! What an update says is known to the [`UpdateFunction`] alone. An empty chain changes nothing.
+//! The contents of an update are known to the [`UpdateFunction`] alone. An empty chain changes nothing.
 
 use std::borrow::Cow;
 
@@ -51,7 +51,7 @@ impl<'a> Iterator for Updates<'a> {
             rest.split_at_checked(length)
         });
         let Some((update, rest)) = split else {
-            let context = format!("{} bytes are left where an update should stand", self.rest.len());
+            let context = format!("truncated update message, {} trailing bytes", self.rest.len());
             self.rest = &[];
             return Some(Err(Error::Corrupt { place: "a chain of updates".into(), context }));
         };
@@ -76,8 +76,8 @@ pub fn apply_chain(
     Ok(row)
 }
 
-/// One chain that does what `chains`, oldest first, do one after another. Updates that meet are combined where the function
-/// can do so.
+/// Returns one chain that does what `chains`, oldest first, do one after another. Neighbouring updates are combined where the
+/// function can do so.
 pub fn combine<'a>(
     function: Option<&dyn UpdateFunction>,
     chains: impl IntoIterator<Item = &'a [u8]>,
@@ -96,7 +96,7 @@ pub fn combine<'a>(
     Ok(chain)
 }
 
-/// How many updates the chain holds.
+/// Returns the number of updates in the chain.
 pub fn count(chain: &[u8]) -> usize {
     iter(chain).filter(Result::is_ok).count()
 }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_that_meet_combine_as_far_as_they_can() {
+    fn neighbouring_updates_combine_as_far_as_they_can() {
         let check = |older: &[&str], newer: &[&str], expect: &[&str]| {
             let found = combine(Some(&Text), [chain(older).as_slice(), &chain(newer)]).unwrap();
             assert_eq!(found, chain(expect), "{older:?} {newer:?}");

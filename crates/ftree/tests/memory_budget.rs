@@ -1,5 +1,5 @@
-//! What was charged stays within the budget, and what was asked of the allocator does so too: a random load of many times
-//! the budget with reads and scans beside it, and many small trees.
+//! Charges stay within the budget, and so does what was asked of the allocator: a random load of many times
+//! the budget with concurrent reads and scans, and many small trees.
 //! A binary of its own: the allocator counts for the whole process.
 #![allow(unsafe_code)]
 
@@ -38,9 +38,9 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 const BUDGET: u64 = 3 << 20;
-/// What may be charged above the limit: one block or index that is just being put into the cache, for each thread.
+/// Charges that may be above the limit: one block or index that is just being put into the cache, for each thread.
 const OVER_LIMIT: u64 = 128 << 10;
-/// What is not charged: stacks of merges, read buffers, builders of blocks, the test's own rows.
+/// Memory that is not charged: stacks of merges, read buffers, builders of blocks, the test's own rows.
 const NOT_CHARGED: u64 = 1 << 20;
 const ROWS: u64 = 16_000;
 const MAIN: TreeId = TreeId(1);

@@ -79,7 +79,7 @@ impl BlockBuilder {
         self.rows.is_empty()
     }
 
-    /// What the raw form takes, about.
+    /// Returns the approximate size of the raw form.
     #[inline]
     pub fn raw_bytes(&self) -> usize {
         self.keys.len() + self.values.len() + 2 * self.rows.len()

@@ -1,6 +1,6 @@
 //! A decoded block: the unit that is read, cached and searched; rows in the order E1.
 //!
-//! Keys and values stand in one allocation, keys first. Where all keys (or values) have one length there are no offsets.
+//! Keys and values share one allocation, keys first. Where all keys (or values) have one length there are no offsets.
 //!
 //! - [`encode`]: [`BlockBuilder`], and the raw form on disk
 //! - [`decode`]: from the raw form
@@ -35,7 +35,7 @@ pub struct Block {
     reach: Option<Reach>,
 }
 
-/// Where the slices of one column stand in the bytes.
+/// Positions of one column's slices in the bytes.
 enum Spans {
     Fixed {
         first: usize,
@@ -51,14 +51,14 @@ impl Spans {
         self.slices(bytes, &(at..at + 1))
     }
 
-    /// Of neighbouring rows, as one slice.
+    /// Returns neighbouring rows as one slice.
     #[inline]
     fn slices<'a>(&self, bytes: &'a [u8], rows: &Range<usize>) -> &'a [u8] {
         let (from, to) = self.range(rows.start, rows.end);
         bytes.get(from..to).unwrap_or_default()
     }
 
-    /// Where the rows from one to before another stand.
+    /// Returns the byte range of the rows from one to before another.
     #[inline]
     fn range(&self, from: usize, to: usize) -> (usize, usize) {
         match self {
@@ -139,7 +139,7 @@ impl Block {
         self.plain
     }
 
-    /// What these rows take in the raw form, about; as [`BlockBuilder::raw_bytes`].
+    /// Returns the approximate size of these rows in the raw form; as [`BlockBuilder::raw_bytes`].
     #[inline]
     pub fn raw_bytes_of(&self, rows: Range<usize>) -> usize {
         let len = |spans: &Spans| spans.range(rows.start, rows.end).1 - spans.range(rows.start, rows.end).0;
@@ -188,7 +188,7 @@ impl Block {
         size_of::<Block>() + parts.iter().sum::<usize>() + self.kinds.memory_bytes() + self.seqs.memory_bytes()
     }
 
-    /// Whether keys ascend and versions of one key descend (E1); for verification.
+    /// Returns true if keys ascend and versions of one key descend (E1); for verification.
     pub fn is_ordered(&self) -> bool {
         (1..self.rows).all(|at| match self.key(at - 1).cmp(self.key(at)) {
             std::cmp::Ordering::Less => true,

@@ -1,7 +1,7 @@
-//! The one memory budget, and what is thrown out when it is used up.
+//! The one memory budget, and eviction when it is used up.
 //!
 //! Everything of size charges the [`Cache`]: memtables and buffers of background work hold *pinned* charges, inner nodes and
-//! metas of tables *resident* ones, cached blocks and table bodies stand in [`Cell`]s and can be evicted. There is no table of
+//! metas of tables *resident* ones, cached blocks and table bodies are in [`Cell`]s and can be evicted. There is no table of
 //! cached things: a block is found through the table that owns it, so a hit is one load and touches no shared line but the
 //! use flag when it is clear.
 //!
@@ -10,7 +10,7 @@
 //!
 //! **Invariants**
 //! - M1: `used` is the sum of all living charges. A charge of something evicted lives until its last reader is gone.
-//! - M2: whoever takes `used` above the limit evicts until it is below again or nothing more can be evicted, so `used`
+//! - M2: a thread that takes `used` above the limit evicts until it is below again or nothing more can be evicted, so `used`
 //!   is above the limit by at most one item per thread plus what is pinned above it. What is pinned is bounded: memtables by
 //!   the debt that writers are let in with, jobs by their shares (`work/shares.rs`).
 //! - M3: a full cell has exactly one entry in the queue: `Cell::put` says whether the cell was empty, and only then the
@@ -24,27 +24,27 @@ mod queue;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// What stands in memory for each cached thing besides itself: its `Arc` with charge and use flag, its entry in the queue.
+/// Memory of each cached thing besides itself: its `Arc` with charge and use flag, its entry in the queue.
 pub const ITEM_BYTES: usize = 128;
 
-/// Of the budget, what the allocator loses between allocations, in percent (measured: 2 to 4),
+/// Part of the budget that the allocator loses between allocations, in percent (measured: 2 to 4),
 const SLACK_PERCENT: u64 = 10;
 /// and what it keeps of freed pages for a moment, with stacks and buffers for reading, which are not charged (measured: 25 to
 /// 35 MB at full load, of any budget; what is more than this and the percents goes beyond the budget),
 const SLACK_BYTES_MAX: u64 = 8 << 20;
-/// but of small budgets at most one part in so many.
+/// but of small budgets at most one part in this many.
 const SLACK_PARTS: u64 = 8;
 
 /// The part of the limit that nodes and metas may take before writers are slowed for them, in percent.
 const RESIDENT_PERCENT: u64 = 30;
 
-/// How much may be charged under a budget of so much resident memory.
+/// Returns how much may be charged under a budget of resident memory.
 pub fn chargeable(budget_bytes: u64) -> u64 {
     let percents = (u128::from(budget_bytes) * u128::from(SLACK_PERCENT) / 100) as u64;
     budget_bytes - percents - (budget_bytes / SLACK_PARTS).min(SLACK_BYTES_MAX)
 }
 
-/// What an allocator reserves for so much: size classes of jemalloc, four to a doubling.
+/// Returns what an allocator reserves for this many bytes: size classes of jemalloc, four to a doubling.
 pub fn heap_bytes(bytes: usize) -> usize {
     match bytes {
         0 => 0,
@@ -126,7 +126,7 @@ impl Cache {
         self.shared.pinned.load(Ordering::Relaxed) + self.resident()
     }
 
-    /// Of these, the ones that stay as long as the data.
+    /// Returns the charges that stay as long as the data.
     pub fn resident(&self) -> u64 {
         self.shared.resident.load(Ordering::Relaxed)
     }

@@ -15,7 +15,7 @@ use rows::Rows;
 pub use salvage::{Salvaged, salvage};
 pub use verify::verify;
 
-/// What was looked at, and what was found wrong.
+/// Totals of what was checked, and the defects that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub trees: u64,
@@ -24,7 +24,7 @@ pub struct Report {
     pub blocks: u64,
     pub entries: u64,
     pub blobs: u64,
-    /// Of all extents in use.
+    /// Bytes of all extents in use.
     pub bytes: u64,
     pub findings: Vec<Finding>,
 }

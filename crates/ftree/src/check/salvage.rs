@@ -6,7 +6,7 @@
 //! - without a node or the index of a leaf, all tables of the tree that are found. Of leaves over the same keys the newest counts; messages count
 //!   if they are newer than that leaf. Rows that were deleted or of a dropped tree may come out this way.
 //!
-//! Of a damaged block only its own rows are lost. The report says what is missing and what was guessed.
+//! A damaged block loses only its own rows. The report lists what is missing and what was guessed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -29,7 +29,7 @@ use crate::{Options, Result, Seq};
 /// Takes tree, key and value.
 pub type Out<'o> = &'o mut dyn FnMut(TreeId, &[u8], &[u8]);
 
-/// What came out.
+/// Result of a salvage.
 #[derive(Debug, Default)]
 pub struct Salvaged {
     pub report: Report,
@@ -65,7 +65,7 @@ struct Salvage<'a> {
     out: Out<'a>,
 }
 
-/// What is known of a tree before its nodes are read.
+/// A tree before its nodes are read.
 type Found = (TreeId, Option<NodePointer>);
 
 impl Salvage<'_> {

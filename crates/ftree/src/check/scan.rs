@@ -20,9 +20,9 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Whole blocks of a file, those in free extents as well.
 #[derive(Default)]
 pub struct Scan {
-    /// Of the newest catalogue: chunk by number.
+    /// Chunks of the newest catalogue, by number.
     pub chunks: BTreeMap<u32, Chunk>,
-    /// Of each tree the topmost node of the newest generation.
+    /// Topmost node of the newest generation, by tree.
     pub roots: BTreeMap<TreeId, Root>,
     /// By tree. Keys, rows and blobs are missing.
     pub tables: BTreeMap<TreeId, Vec<TableMeta>>,

@@ -47,7 +47,7 @@ fn check_header(io: &Io, table: &Table, place: &str, report: &mut Report) {
     }
 }
 
-/// What the blocks of a table held.
+/// Contents of the blocks of a table.
 struct Seen {
     entries: u64,
     first: Option<Vec<u8>>,
@@ -134,7 +134,7 @@ fn compare(table: &Table, body: &TableBody, seen: &Seen, place: &str, report: &m
     if seen.entries > 0 && keys != (&meta.first_key, &meta.last_key) {
         report.find(place, "first and last key are not those of the meta");
     }
-    // A merge keeps fewer entries than it met: the meta may say more, never less.
+    // A merge keeps fewer entries than it read: the range in the meta may be wider, never narrower.
     if seen.entries > 0 && seen.min_seq != Seq::ZERO && (seen.min_seq < meta.min_seq || seen.max_seq > meta.max_seq) {
         let range =
             format!("{:?}..{:?}, the meta says {:?}..{:?}", seen.min_seq, seen.max_seq, meta.min_seq, meta.max_seq);

@@ -59,7 +59,7 @@ struct Walk<'a> {
     tree: TreeId,
 }
 
-/// Sequence numbers of what stands in a subtree.
+/// Newest sequence number in a subtree.
 #[derive(Clone, Copy, Default)]
 struct Newest(Seq);
 
@@ -99,7 +99,7 @@ impl Walk<'_> {
             let older = passed.iter().filter(|(other, _)| other.overlaps(&reach)).map(|(_, seq)| *seq);
             let older = older.fold(below.0, Seq::max);
             if meta.min_seq <= older && older != Seq::ZERO {
-                let context = format!("I1: a run from {:?} stands above {older:?}", meta.min_seq);
+                let context = format!("I1: a run from {:?} is ordered above one up to {older:?}", meta.min_seq);
                 self.report.find(self.place(bounds), context);
             }
             newest.0 = newest.0.max(meta.max_seq);

@@ -1,6 +1,6 @@
 //! The catalogue: all trees of one durable state, in one extent.
 //!
-//! It is cut into chunks that begin at multiples of 4 KiB and stand alone, so that salvage finds the ones that are left.
+//! It is cut into chunks that begin at multiples of 4 KiB and are self-contained, so that salvage finds the ones that are left.
 //!
 //! | offset in chunk | size | |
 //! |---|---|---|
@@ -53,7 +53,7 @@ pub struct Chunk {
     pub number: u32,
     pub chunks: u32,
     pub trees: Vec<CatalogTree>,
-    /// With the padding behind it.
+    /// With the padding after it.
     pub bytes: usize,
 }
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_stand_alone() {
+    fn chunks_are_self_contained() {
         let trees: Vec<CatalogTree> = (0..2 * ROWS_PER_CHUNK as u64).map(tree).collect();
         let mut bytes = encode(8, Seq(5), &trees);
         bytes[100] ^= 1;

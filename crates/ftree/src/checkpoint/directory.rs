@@ -1,4 +1,4 @@
-//! The directory of a forest: who owns it, and how its data file comes into being.
+//! The directory of a forest: its owner, and how its data file comes into being.
 //!
 //! | file | what |
 //! |---|---|
@@ -29,7 +29,7 @@ pub fn take(options: &Options, dir: &Path) -> Result<Box<dyn Lock>> {
     Ok(lock)
 }
 
-/// Takes a directory that has a data file, for tools that look at it.
+/// Locks a directory that has a data file, for tools that only read it.
 pub fn take_existing(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn Lock>> {
     let path = dir.join(DATA_FILE);
     if !disk.exists(&path).map_err(|error| failed(dir, error))? {

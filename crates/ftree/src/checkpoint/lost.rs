@@ -1,7 +1,7 @@
-//! What stands in a tree for an inner node that is damaged.
+//! The placeholder in a tree for an inner node that is damaged.
 //!
-//! The forest opens all the same. In the place of the node, and of all below it, stands a leaf whose index is the damaged
-//! block: whoever reads it gets the error that names the block, jobs put the slot aside, and messages wait above it. What
+//! The forest opens all the same. The node, and all below it, is replaced by a leaf whose index is the damaged block: a
+//! reader of it gets the error that names the block, jobs put the slot aside, and messages wait above it. What
 //! the node named is unknown, so everything that no other node names is taken, by way of that leaf's list of large values.
 //! This lasts over checkpoints and openings until the tree is dropped or the keys are deleted as a range: until then salvage
 //! finds the rows.
@@ -19,7 +19,7 @@ use crate::{Result, Seq};
 
 /// A key that no reader goes beyond.
 const LAST_KEY: [u8; 64] = [0xff; 64];
-/// What a full leaf might hold: nobody joins it with a neighbour.
+/// Size of a full leaf, so that it is not joined with a neighbour.
 const RAW_BYTES: u64 = 1 << 30;
 
 /// Takes all space of the file that is not among `named` (offsets and lengths).

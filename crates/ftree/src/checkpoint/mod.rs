@@ -1,8 +1,8 @@
-//! What makes a state survive a crash.
+//! Checkpoints: making a state survive a crash.
 //!
 //! - [`superblock`]: which state is the durable one; [`catalog`]: its trees; [`node_block`]: their inner nodes
 //! - `write`: the way of a captured state to the disk; `nodes`: its nodes' way
-//! - [`recover`]: opening the newest durable state; `lost`: what stands for a damaged node
+//! - [`recover`]: opening the newest durable state; `lost`: the placeholder for a damaged node
 //! - `directory`: lock and creation
 
 pub(crate) mod catalog;
@@ -28,7 +28,7 @@ use crate::{Options, Result};
 
 /// A directory that is ours, its file and its durable state.
 pub struct Opened {
-    /// Goes last.
+    /// Dropped last (field order matters).
     pub lock: Box<dyn Lock>,
     pub io: Arc<Io>,
     pub recovered: Recovered,
@@ -45,7 +45,7 @@ pub fn open(options: &Options, dir: &Path) -> Result<Opened> {
     Ok(Opened { lock, io, recovered })
 }
 
-/// Opens the forest in a directory to look at it. Nothing is written.
+/// Opens the forest in a directory for reading. Nothing is written.
 pub fn open_existing(options: &Options, dir: &Path) -> Result<Opened> {
     let lock = directory::take_existing(&*options.disk, dir)?;
     let io = Io::open_to_read(&options.disk, dir, options.memory_bytes_max)?;

@@ -1,6 +1,6 @@
 //! The block of an inner node on disk: pivots, and pointers to tables and children.
 //!
-//! A node is written once, after its children. Small nodes of one checkpoint stand back to back in one extent.
+//! A node is written once, after its children. Small nodes of one checkpoint are packed back to back into one extent.
 //!
 //! | offset | size | |
 //! |---|---|---|
@@ -35,7 +35,7 @@ const SUM_BYTES: usize = 8;
 const SLOT_BYTES_MIN: usize = 4 + 1 + 4;
 const RUN_BYTES: usize = 4 + 8;
 
-/// Where a node's block stands. Several small nodes of one checkpoint share an extent.
+/// Location of a node's block. Several small nodes of one checkpoint share an extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodePointer {
     pub extent_offset: u64,
@@ -60,7 +60,7 @@ impl std::fmt::Debug for NodeOnDisk {
     }
 }
 
-/// What a block says.
+/// A decoded block.
 #[derive(Debug)]
 pub struct NodeBlock {
     pub tree: TreeId,
@@ -180,7 +180,7 @@ pub fn bytes_of_block(bytes: &[u8]) -> Option<usize> {
 }
 
 impl NodeBlock {
-    /// What exactly these bytes say, and their checksum.
+    /// Decodes a block of exactly these bytes; also returns their checksum.
     pub fn decode(bytes: &[u8]) -> Option<(NodeBlock, u64)> {
         let (summed, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM_BYTES)?)?;
         let sum = u64::from_le_bytes(sum.try_into().ok()?);

@@ -18,7 +18,7 @@ const PACK_BYTES_MAX: usize = 64 * 1024;
 
 type Unwritten<'a> = (TreeId, &'a Inner);
 
-/// Afterwards every node of these trees is in the file (not synced). Answers how many were written. An error leaves some
+/// Afterwards every node of these trees is in the file (not synced). Returns the number written. An error leaves some
 /// written, and the others to the next checkpoint.
 pub fn write<'a>(io: &Io, generation: u64, roots: impl Iterator<Item = (TreeId, &'a Inner)>) -> Result<u64> {
     let mut levels: Vec<Vec<Unwritten<'a>>> = Vec::new();
@@ -54,7 +54,7 @@ fn collect<'a>(tree: TreeId, node: &'a Inner, levels: &mut Vec<Vec<Unwritten<'a>
     levels[level].push((tree, node));
 }
 
-/// Blocks that will stand in one extent.
+/// Blocks that will share one extent.
 struct Packer<'io, 'a> {
     io: &'io Io,
     /// Nodes with where their blocks begin and end in `bytes`.
@@ -91,7 +91,7 @@ impl<'a> Packer<'_, 'a> {
                 checksum: sum,
             };
             let written = node.disk.set(NodeOnDisk { pointer, _extent: extent.clone() });
-            written.expect("checkpoints exclude each other, so nobody else wrote this node");
+            written.expect("checkpoints exclude each other, so no other one wrote this node");
         }
         self.bytes.clear();
         Ok(())

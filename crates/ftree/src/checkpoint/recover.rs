@@ -4,7 +4,7 @@
 //! below. Tables and extents that several slots or nodes name become one value. What nothing names is free.
 //!
 //! Nothing is written. A damaged catalogue fails the opening: what it names would be taken for free otherwise. In the place
-//! of a damaged node stands one that fails whoever needs it ([`super::lost`]).
+//! of a damaged node comes a leaf that fails every access to it ([`super::lost`]).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -19,7 +19,7 @@ use super::catalog::{self, CatalogTree};
 use super::lost;
 use super::node_block::{ChildBlock, NodeBlock, NodeOnDisk, NodePointer, SlotBlock};
 use super::superblock::{self, CatalogPointer, Found, SLOT_BYTES, SLOT_OFFSETS, Superblock};
-use super::write::{CapturedTree, Checkpoints, Held};
+use super::write::{CapturedTree, Checkpoints, RetainedState};
 use crate::io::Io;
 use crate::key_index::KeyIndex;
 use crate::space::Extent;
@@ -27,7 +27,7 @@ use crate::table::{Table, TableMeta};
 use crate::tree::{Bounds, Child, Inner, Run, Slot};
 use crate::{Counter, Error, Result, Seq};
 
-/// Nodes that stand together are read with one call up to this length.
+/// Nodes that are next to each other are read with one call up to this length.
 const READ_BYTES_MAX: u64 = 1 << 20;
 /// Unneeded bytes between two nodes that are worth less than another call.
 const GAP_BYTES_MAX: u64 = 16 << 10;
@@ -54,7 +54,7 @@ pub fn recover(io: &Arc<Io>) -> Result<Recovered> {
     damage.extend(damaged_catalog);
     let trees = rows.into_iter().zip(roots).map(|(row, root)| captured(row, root)).collect::<Vec<_>>();
     check_newest(io, superblock.applied, &trees)?;
-    let held = Held::of(&trees, catalog);
+    let held = RetainedState::of(&trees, catalog);
     let checkpoints = Checkpoints::new(io.clone(), superblock.generation, superblock.applied, held);
     let Superblock { applied, generation, .. } = superblock;
     Ok(Recovered { applied, generation, trees, checkpoints, damage })
@@ -128,7 +128,7 @@ fn adopt(io: &Io, offset: u64, bytes: u64) -> Result<Extent> {
     io.space.adopt(offset, bytes)
 }
 
-/// What was claimed so far, by offset: extents that several values may hold, and tables, which own theirs.
+/// Extents and tables claimed so far, by offset: extents that several values may hold, and tables, which own theirs.
 struct Claims<'io> {
     io: &'io Io,
     extents: HashMap<u64, Arc<Extent>>,
@@ -161,7 +161,7 @@ impl Claims<'_> {
 }
 
 /// A node that is to be read.
-struct Wanted {
+struct NodeRequest {
     tree: TreeId,
     pointer: NodePointer,
     /// Unknown of roots.
@@ -180,27 +180,32 @@ struct Pending {
 }
 
 impl Pending {
-    fn children(&self) -> impl Iterator<Item = Wanted> {
+    fn children(&self) -> impl Iterator<Item = NodeRequest> {
         let slots = self.content.iter().flat_map(|(_, slots)| slots.iter().zip(1..));
         slots.filter_map(|(slot, next)| {
             let ChildBlock::Inner(pointer) = slot.child else { return None };
             let (_, slots) = self.content.as_ref()?;
             let from = if next == 1 { self.bounds.from.clone() } else { slot.from.clone() };
             let to = slots.get(next).map(|next| next.from.clone()).or_else(|| self.bounds.to.clone());
-            Some(Wanted { tree: self.tree, pointer, level: self.level.checked_sub(1), bounds: Bounds { from, to } })
+            Some(NodeRequest {
+                tree: self.tree,
+                pointer,
+                level: self.level.checked_sub(1),
+                bounds: Bounds { from, to },
+            })
         })
     }
 }
 
-/// The roots of all trees, and the damage that was met.
+/// Builds the roots of all trees; also returns the damage that was found.
 fn build_trees(claims: &mut Claims<'_>, rows: &[CatalogTree]) -> Result<(Vec<Arc<Inner>>, Vec<Error>)> {
     let root =
-        |row: &CatalogTree| Some(Wanted { tree: row.id, pointer: row.root?, level: None, bounds: Bounds::all() });
-    let mut wanted: Vec<Wanted> = rows.iter().filter_map(root).collect();
+        |row: &CatalogTree| Some(NodeRequest { tree: row.id, pointer: row.root?, level: None, bounds: Bounds::all() });
+    let mut requests: Vec<NodeRequest> = rows.iter().filter_map(root).collect();
     let (mut layers, mut damage) = (Vec::new(), Vec::new());
-    while !wanted.is_empty() {
-        let layer = read_layer(claims, wanted, &mut damage)?;
-        wanted = layer.iter().flat_map(Pending::children).collect();
+    while !requests.is_empty() {
+        let layer = read_layer(claims, requests, &mut damage)?;
+        requests = layer.iter().flat_map(Pending::children).collect();
         layers.push(layer);
     }
     let mut spare = Spare::of(claims, &mut damage)?;
@@ -215,7 +220,7 @@ fn build_trees(claims: &mut Claims<'_>, rows: &[CatalogTree]) -> Result<(Vec<Arc
     Ok((rows.iter().map(root).collect(), damage))
 }
 
-/// What nobody names, when nodes are lost.
+/// Extents that nothing names, when nodes are lost.
 struct Spare {
     /// One for each lost node.
     own: Vec<Extent>,
@@ -238,17 +243,17 @@ impl Spare {
     }
 }
 
-/// The nodes in the order in which they are wanted, read in the order in which they stand.
-fn read_layer(claims: &mut Claims<'_>, wanted: Vec<Wanted>, damage: &mut Vec<Error>) -> Result<Vec<Pending>> {
-    let mut order: Vec<usize> = (0..wanted.len()).collect();
-    order.sort_unstable_by_key(|at| wanted[*at].pointer.offset());
-    let mut blocks: Vec<Option<NodeBlock>> = wanted.iter().map(|_| None).collect();
+/// Returns the nodes in the order of the requests, read in the order of their offsets.
+fn read_layer(claims: &mut Claims<'_>, requests: Vec<NodeRequest>, damage: &mut Vec<Error>) -> Result<Vec<Pending>> {
+    let mut order: Vec<usize> = (0..requests.len()).collect();
+    order.sort_unstable_by_key(|at| requests[*at].pointer.offset());
+    let mut blocks: Vec<Option<NodeBlock>> = requests.iter().map(|_| None).collect();
     let mut rest = &order[..];
     while let [first, ..] = rest {
-        let begin = wanted[*first].pointer.offset();
+        let begin = requests[*first].pointer.offset();
         let mut end = begin;
         let near = |at: &&usize| {
-            let pointer = &wanted[**at].pointer;
+            let pointer = &requests[**at].pointer;
             let next_end = pointer.offset() + u64::from(pointer.bytes);
             let fits = end == begin || (pointer.offset() <= end + GAP_BYTES_MAX && next_end - begin <= READ_BYTES_MAX);
             end = if fits { end.max(next_end) } else { end };
@@ -256,13 +261,13 @@ fn read_layer(claims: &mut Claims<'_>, wanted: Vec<Wanted>, damage: &mut Vec<Err
         };
         let (together, others) = rest.split_at(rest.iter().take_while(near).count());
         for at in together {
-            let pointer = &wanted[*at].pointer;
+            let pointer = &requests[*at].pointer;
             claims.claim(pointer.extent_offset, u64::from(pointer.extent_bytes))?;
         }
         let bytes = claims.io.file.read(begin, end - begin)?;
         claims.io.counters.add(Counter::NodeBytesRead, end - begin);
         for at in together {
-            let Wanted { tree, pointer, level, .. } = &wanted[*at];
+            let NodeRequest { tree, pointer, level, .. } = &requests[*at];
             let from = (pointer.offset() - begin) as usize;
             match decode_node(claims.io, *tree, pointer, &bytes[from..from + pointer.bytes as usize]) {
                 Ok(block) if level.is_none_or(|level| level == block.level) => blocks[*at] = Some(block),
@@ -272,11 +277,11 @@ fn read_layer(claims: &mut Claims<'_>, wanted: Vec<Wanted>, damage: &mut Vec<Err
         }
         rest = others;
     }
-    wanted.into_iter().zip(blocks).map(|(wanted, block)| pending(claims, wanted, block)).collect()
+    requests.into_iter().zip(blocks).map(|(request, block)| pending(claims, request, block)).collect()
 }
 
-fn pending(claims: &mut Claims<'_>, wanted: Wanted, block: Option<NodeBlock>) -> Result<Pending> {
-    let Wanted { tree, pointer, level, bounds } = wanted;
+fn pending(claims: &mut Claims<'_>, request: NodeRequest, block: Option<NodeBlock>) -> Result<Pending> {
+    let NodeRequest { tree, pointer, level, bounds } = request;
     let extent = claims.claim(pointer.extent_offset, u64::from(pointer.extent_bytes))?;
     let disk = NodeOnDisk { pointer, _extent: extent };
     let Some(NodeBlock { level, tables, slots, .. }) = block else {

@@ -1,6 +1,6 @@
-//! The superblock: which state of the file is the durable one.
+//! The superblock: names the durable state of the file.
 //!
-//! Four slots of 4 KiB in two pairs, used in turn: generation `g` stands in both slots of pair `g % 2`. The newest valid one
+//! Four slots of 4 KiB in two pairs, used in turn: generation `g` is in both slots of pair `g % 2`. The newest valid one
 //! wins. A crash while a pair is written leaves the other one, of the generation before, whose extents are all still in place.
 //! Damage to one slot leaves its twin: without it the forest would go back to a state whose space is being used again.
 //!
@@ -25,7 +25,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::Seq;
 
 pub const SLOT_BYTES: usize = 4096;
-/// The slots of a pair stand far apart.
+/// Offsets of the slots; those of a pair are far apart.
 pub const SLOT_OFFSETS: [u64; 4] = [0, 1 << 20, 4096, (1 << 20) + 4096];
 pub const FORMAT_VERSION: u32 = 1;
 
@@ -50,13 +50,13 @@ pub struct CatalogPointer {
 }
 
 impl CatalogPointer {
-    /// Where it stands, and its copy.
+    /// Returns its offset, and that of its copy.
     pub fn offsets(&self) -> impl Iterator<Item = u64> {
         [self.offset, self.copy].into_iter().filter(|offset| *offset != 0)
     }
 }
 
-/// What stands in one slot.
+/// Contents of one slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
     Valid(Superblock),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_told_from_damage() {
+    fn a_newer_format_is_distinguished_from_damage() {
         let mut bytes = superblock(1).encode();
         bytes[8] = 2;
         assert_eq!(Superblock::decode(&bytes), Found::Damaged);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn two_generations_stand_in_four_slots() {
+    fn two_generations_fill_four_slots() {
         let mut offsets: Vec<u64> = (7..9).flat_map(Superblock::slots_of).collect();
         offsets.sort();
         let mut slots = SLOT_OFFSETS;

@@ -59,7 +59,7 @@ fn checkpoint(opened: &Opened, position: u64, trees: Vec<CapturedTree>) -> Resul
     opened.recovered.checkpoints.run(|| Ok(Some(captured)))
 }
 
-/// Of a tree without runs.
+/// Collects the rows of a tree without runs.
 fn rows_of(io: &Io, node: &Inner, into: &mut Rows) {
     for slot in &node.slots {
         match &slot.child {
@@ -218,7 +218,7 @@ fn count_nodes(root: &Inner) -> u64 {
     u64::from(root.level)
 }
 
-/// The superblock of a process that was killed may stand in the page cache alone.
+/// The superblock of a process that was killed may be in the page cache alone.
 #[test]
 fn what_is_found_is_durable() {
     let disk = FaultyDisk::new();
@@ -338,5 +338,5 @@ fn many_trees_open_fast() {
     let reads = disk.counts().reads;
     let opened = open_on(&disk).unwrap();
     assert_eq!(opened.recovered.trees.len(), 2000);
-    assert!(disk.counts().reads - reads < 40, "nodes that stand together are read together");
+    assert!(disk.counts().reads - reads < 40, "neighbouring nodes are read together");
 }

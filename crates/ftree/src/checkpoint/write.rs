@@ -63,14 +63,14 @@ impl Captured {
 }
 
 /// A state that a crash may show: holding it keeps its extents.
-pub(super) struct Held {
+pub(super) struct RetainedState {
     _roots: Vec<Arc<Inner>>,
     _catalog: Vec<Arc<Extent>>,
 }
 
-impl Held {
-    pub fn of(trees: &[CapturedTree], catalog: Vec<Arc<Extent>>) -> Held {
-        Held { _roots: trees.iter().map(|tree| tree.root.clone()).collect(), _catalog: catalog }
+impl RetainedState {
+    pub fn of(trees: &[CapturedTree], catalog: Vec<Arc<Extent>>) -> RetainedState {
+        RetainedState { _roots: trees.iter().map(|tree| tree.root.clone()).collect(), _catalog: catalog }
     }
 }
 
@@ -86,12 +86,12 @@ pub struct Checkpoints {
 struct State {
     generation: u64,
     /// The durable state last; before it those in doubt.
-    held: Vec<Held>,
+    held: Vec<RetainedState>,
     poisoned: Option<String>,
 }
 
 impl Checkpoints {
-    pub(super) fn new(io: Arc<Io>, generation: u64, applied: Seq, held: Held) -> Checkpoints {
+    pub(super) fn new(io: Arc<Io>, generation: u64, applied: Seq, held: RetainedState) -> Checkpoints {
         let state = State { generation, held: vec![held], poisoned: None };
         Checkpoints {
             io,
@@ -110,7 +110,7 @@ impl Checkpoints {
     }
 
     /// Captures a state with `capture` and makes it durable. Returns its sequence number. A state that is durable already
-    /// and unchanged (`capture` answers `None`) costs nothing.
+    /// and unchanged (`capture` returns `None`) costs nothing.
     pub fn run(&self, capture: impl FnOnce() -> Result<Option<Captured>>) -> Result<Seq> {
         let mut state = self.lock()?;
         // Stays after a panic: the file may be half written, which is what a crash leaves, but the held states are no longer
@@ -151,7 +151,7 @@ impl Checkpoints {
         let (pointer, catalog) = write_catalog(io, generation, &captured)?;
         self.barrier.wait_for_log(applied.position())?;
         self.sync("the data file")?;
-        state.held.push(Held::of(&captured.trees, catalog));
+        state.held.push(RetainedState::of(&captured.trees, catalog));
         let superblock = Superblock { generation, applied, file_bytes: io.space.file_bytes(), catalog: pointer };
         for offset in Superblock::slots_of(generation) {
             io.file.write(offset, &superblock.encode())?;
@@ -160,8 +160,8 @@ impl Checkpoints {
         state.generation = generation;
         self.durable.store(applied.0, Ordering::Release);
         state.held.drain(..state.held.len() - 1);
-        // What could not be given back now is tried again after the next checkpoint.
-        let _ = io.space.give_back(&io.file);
+        // Space that could not be returned now is tried again after the next checkpoint.
+        let _ = io.space.return_space(&io.file);
         Ok(applied)
     }
 

@@ -7,7 +7,7 @@ use crate::flush::push::push;
 use crate::tree::{Bounds, Child, Inner};
 
 impl Compaction<'_> {
-    /// What is applied when it begins.
+    /// Moves down everything that is applied when it begins.
     pub(super) fn drain(&self) -> Result<Pass> {
         self.core.absorb_all()?;
         let mut sum = Pass::NOTHING;

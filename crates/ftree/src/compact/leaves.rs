@@ -1,4 +1,4 @@
-//! Merging small leaves and under-filled nodes, and writing leaves anew that would be different today.
+//! Merging small leaves and under-filled nodes, and rewriting leaves that would be different today.
 
 use super::{Compaction, Pass};
 use crate::flush::absorb::fanout;
@@ -60,7 +60,7 @@ impl Compaction<'_> {
         Ok(sum)
     }
 
-    /// Whether the leaf would be smaller, or made otherwise, if it were written now.
+    /// Returns true if the leaf would be smaller, or made otherwise, if it were written now.
     fn is_worn(&self, child: &Child, settings: &TreeSettings) -> bool {
         let Child::Leaf(leaf) = child else { return false };
         let unseen = || self.core.snapshots.oldest().is_none_or(|oldest| oldest >= leaf.meta.max_seq);

@@ -2,15 +2,15 @@
 //!
 //! 1. What was applied is absorbed, and all messages go down to the leaves, level by level ([`drain`]).
 //! 2. Under-filled inner nodes and small neighbouring leaves are merged; leaves that keep versions for snapshots that are gone, or
-//!    that the tree's settings of today would make otherwise, are written anew ([`leaves`]).
-//! 3. A checkpoint frees what was replaced. Tables that lie further back than the file would be long without gaps move to free
-//!    space before ([`relocate`]); inner nodes that lie there are written again by the next checkpoint.
+//!    that the tree's settings of today would make otherwise, are rewritten ([`leaves`]).
+//! 3. A checkpoint frees what was replaced. Tables that are further back than the file would be long without gaps move to free
+//!    space before ([`relocate`]); inner nodes there are written again by the next checkpoint.
 //! 4. A checkpoint again; then all free space goes back to the file system.
 //!
 //! Every step is a job like others: it holds no more memory, is installed like others (or dropped, when the tree changed), and
-//! readers, `apply` and background threads go on beside it. `stop` is looked at between steps. While the tree is written
+//! readers, `apply` and background threads continue concurrently. `stop` is checked between steps. While the tree is written
 //! to, what comes in the meantime stays where it is. After [`CHECKPOINT_BYTES`] of replaced tables a checkpoint is made,
-//! so that compaction needs little free space. A tree on which nothing is to do costs a look at its inner nodes, which are
+//! so that compaction needs little free space. A tree on which nothing is to do costs one pass over its inner nodes, which are
 //! in memory.
 
 mod drain;
@@ -32,7 +32,7 @@ use crate::{Counter, Error, Result};
 
 /// Replaced tables whose space a checkpoint frees.
 const CHECKPOINT_BYTES: u64 = 64 << 20;
-/// Between two looks at slots that others work on, the first time and at most.
+/// Delays between two checks of slots that other jobs work on, the first and the longest.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -44,12 +44,12 @@ struct Compaction<'c> {
     replaced: Cell<u64>,
 }
 
-/// How a pass over the tree, or a step of it, ended.
+/// Result of a pass over the tree, or of a step of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pass {
     /// It is time to stop.
     Stopped,
-    /// So many slots were changed, and so many left to others who work on them.
+    /// Slots rewritten; slots skipped because another job holds them.
     Done { changed: u64, busy: u64 },
 }
 
@@ -73,7 +73,7 @@ impl Pass {
 }
 
 impl Core {
-    /// Answers the bytes that went back to the file system.
+    /// Returns the bytes that went back to the file system.
     pub(crate) fn compact(&self, id: TreeId, stop: &dyn Fn() -> bool) -> Result<u64> {
         self.health.check()?;
         let tree = self.trees.alive(id).ok_or(Error::UnknownTree(id))?;
@@ -81,8 +81,8 @@ impl Core {
         let compaction = Compaction { core: self, tree, stop, replaced: Cell::new(0) };
         if compaction.run()? != Pass::Stopped {
             self.checkpoint()?;
-            // What cannot be given back now is tried again after the next checkpoint.
-            let _ = self.io.space.give_back_all(&self.io.file);
+            // Space that cannot be returned now is tried again after the next checkpoint.
+            let _ = self.io.space.return_all_space(&self.io.file);
         }
         Ok(held.saturating_sub(self.io.space.held_bytes()))
     }
@@ -102,7 +102,7 @@ impl Compaction<'_> {
             }
         }
         for _ in 0..ROUNDS {
-            if !self.goes_on()? {
+            if !self.should_continue()? {
                 return Ok(Pass::Stopped);
             }
             self.checkpoint()?;
@@ -115,7 +115,7 @@ impl Compaction<'_> {
     }
 
     /// Errors: writing is over.
-    fn goes_on(&self) -> Result<bool> {
+    fn should_continue(&self) -> Result<bool> {
         self.core.health.check()?;
         Ok(self.tree.is_alive() && !(self.stop)())
     }
@@ -129,7 +129,7 @@ impl Compaction<'_> {
     fn each_node(&self, level: u8, visit: &mut dyn FnMut(&Inner, &Bounds) -> Result<Pass>) -> Result<Pass> {
         let (mut from, mut sum) = (Vec::new(), Pass::NOTHING);
         loop {
-            if !self.goes_on()? {
+            if !self.should_continue()? {
                 return Ok(Pass::Stopped);
             }
             let root = self.tree.root();
@@ -142,7 +142,7 @@ impl Compaction<'_> {
         }
     }
 
-    /// Repeats a pass while slots are left to others, who mostly do the same.
+    /// Repeats a pass while slots are left to other jobs, which mostly do the same.
     fn patiently(&self, mut pass: impl FnMut() -> Result<Pass>) -> Result<Pass> {
         let (mut sum, mut wait) = (Pass::NOTHING, FIRST_LOOK);
         loop {
@@ -168,7 +168,7 @@ impl Compaction<'_> {
         slots: Range<usize>,
         flush: &dyn Fn(&Job) -> Result<Flushed>,
     ) -> Result<Pass> {
-        if !self.goes_on()? {
+        if !self.should_continue()? {
             return Ok(Pass::Stopped);
         }
         let job = Job::of_slots(&self.tree, node, own, slots);

@@ -2,7 +2,7 @@
 //!
 //! Nothing is verified here; blocks have checksums. Reads and writes go straight through from any thread.
 //!
-//! - Buffered: the operating system reads nothing ahead, and is told to start writing after each 256 KiB, so that little
+//! - Buffered: the operating system reads nothing ahead, and is asked to start writing after each 256 KiB, so that little
 //!   is left to the sync.
 //! - Direct: both ends are widened to whole units in a buffer of our own. See [`DataFile::write`] for what that asks of
 //!   callers.
@@ -32,7 +32,7 @@ pub struct DataFile {
     poisoned: AtomicBool,
     /// Written and not handed to the device yet.
     behind: Mutex<Behind>,
-    figures: FileFigures,
+    statistics: FileStatistics,
 }
 
 #[derive(Default)]
@@ -42,9 +42,9 @@ struct Behind {
     bytes: u64,
 }
 
-/// What passed through a file since it was opened.
+/// I/O counters since the file was opened.
 #[derive(Default)]
-pub struct FileFigures {
+pub struct FileStatistics {
     pub reads: AtomicU64,
     pub bytes_read: AtomicU64,
     pub writes: AtomicU64,
@@ -54,9 +54,9 @@ pub struct FileFigures {
     pub direct_refused: AtomicU64,
 }
 
-impl FileFigures {
+impl FileStatistics {
     pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
-        let get = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         vec![
             ("file reads", get(&self.reads)),
             ("file bytes read", get(&self.bytes_read)),
@@ -73,8 +73,8 @@ impl DataFile {
     pub fn open(disk: &dyn Disk, path: &Path, mode: OpenMode, direct: bool) -> Result<DataFile> {
         let failed = |error| map_error("opening", 0, error);
         let direct_file = if direct { disk.open_direct(path, mode).map_err(failed)? } else { None };
-        let figures = FileFigures::default();
-        figures.direct_refused.store(u64::from(direct && direct_file.is_none()), Ordering::Relaxed);
+        let statistics = FileStatistics::default();
+        statistics.direct_refused.store(u64::from(direct && direct_file.is_none()), Ordering::Relaxed);
         let (file, direct) = match direct_file {
             Some(file) => (file, true),
             None => (disk.open(path, mode).map_err(failed)?, false),
@@ -83,7 +83,7 @@ impl DataFile {
             file.advise_random();
         }
         let (poisoned, behind) = (AtomicBool::new(false), Mutex::default());
-        Ok(DataFile { file, direct, poisoned, behind, figures })
+        Ok(DataFile { file, direct, poisoned, behind, statistics })
     }
 
     pub fn path(&self) -> &Path {
@@ -94,8 +94,8 @@ impl DataFile {
         self.direct
     }
 
-    pub fn figures(&self) -> &FileFigures {
-        &self.figures
+    pub fn statistics(&self) -> &FileStatistics {
+        &self.statistics
     }
 
     pub fn len(&self) -> Result<u64> {
@@ -109,8 +109,8 @@ impl DataFile {
     /// Reads exactly this range. Beyond the end of the file: `Corrupt`.
     pub fn read(&self, offset: u64, bytes: u64) -> Result<Vec<u8>> {
         let len = self.checked_len(offset, bytes)?;
-        self.figures.reads.fetch_add(1, Ordering::Relaxed);
-        self.figures.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+        self.statistics.reads.fetch_add(1, Ordering::Relaxed);
+        self.statistics.bytes_read.fetch_add(bytes, Ordering::Relaxed);
         if self.direct {
             return self.read_direct(offset, len);
         }
@@ -128,12 +128,12 @@ impl DataFile {
 
     /// Writes a range.
     ///
-    /// Requires: the caller owns the whole units from `offset` to the end. With direct I/O what stands behind the end in
-    /// its unit becomes zeros, so an extent that is written in several pieces is written from front to back.
+    /// Requires: the caller owns the whole units from `offset` to the end. With direct I/O the bytes after the end in
+    /// its unit become zeros, so an extent that is written in several pieces is written from front to back.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.refuse_when_poisoned()?;
-        self.figures.writes.fetch_add(1, Ordering::Relaxed);
-        self.figures.bytes_written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.statistics.writes.fetch_add(1, Ordering::Relaxed);
+        self.statistics.bytes_written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         if self.direct {
             return self.write_direct(offset, bytes);
         }
@@ -144,7 +144,7 @@ impl DataFile {
     /// Makes everything durable that was written before. An error is final.
     pub fn sync(&self) -> Result<()> {
         self.refuse_when_poisoned()?;
-        self.figures.syncs.fetch_add(1, Ordering::Relaxed);
+        self.statistics.syncs.fetch_add(1, Ordering::Relaxed);
         self.file.sync_data().map_err(|error| {
             self.poisoned.store(true, Ordering::SeqCst);
             map_error("syncing", 0, error)
@@ -173,8 +173,8 @@ impl DataFile {
         let whole = (skip + len).next_multiple_of(UNIT as usize);
         let mut buffer = AlignedBuffer::new(whole);
         let done = self.file.read_at(buffer.bytes_mut(), begin).map_err(|error| map_error("reading", offset, error))?;
-        let wanted = buffer.bytes().get(..done).and_then(|read| read.get(skip..skip + len));
-        wanted.map(<[u8]>::to_vec).ok_or_else(|| self.too_short(offset, len as u64))
+        let requested = buffer.bytes().get(..done).and_then(|read| read.get(skip..skip + len));
+        requested.map(<[u8]>::to_vec).ok_or_else(|| self.too_short(offset, len as u64))
     }
 
     fn write_direct(&self, offset: u64, bytes: &[u8]) -> Result<()> {

@@ -60,7 +60,7 @@ fn odd_places_are_read_and_written_buffered_and_direct() {
     let dir = tempfile::tempdir().unwrap();
     check_access(&RealDisk, &dir.path().join("buffered"), false);
     let file = check_access(&RealDisk, &dir.path().join("direct"), true);
-    let refused = file.figures().direct_refused.load(Ordering::Relaxed);
+    let refused = file.statistics().direct_refused.load(Ordering::Relaxed);
     assert_eq!(file.is_direct(), refused == 0);
 }
 

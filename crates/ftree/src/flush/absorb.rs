@@ -70,7 +70,7 @@ fn parts_by_tree(generations: &[Arc<Generation>]) -> Vec<(&Arc<Tree>, Parts)> {
 struct Prepared<'g> {
     tree: &'g Arc<Tree>,
     parts: Parts,
-    /// Range tombstones that no snapshot looks behind: what they cover is unlinked.
+    /// Range tombstones that every snapshot sees: what they cover is unlinked.
     cuts: Vec<RangeTombstone>,
     runs: Vec<NewRun>,
 }
@@ -101,7 +101,7 @@ impl<'g> Prepared<'g> {
         paid
     }
 
-    /// In the same version as the runs appear the parts are gone: readers meet each message once.
+    /// In the same version as the runs appear the parts are gone: readers see each message once.
     fn over(&self, current: &TreeVersion) -> TreeVersion {
         let is_next = |(part, frozen): (&Arc<MemTree>, &Arc<MemTree>)| Arc::ptr_eq(part, frozen);
         let oldest = self.parts.len() <= current.frozen.len() && self.parts.iter().zip(&current.frozen).all(is_next);

@@ -1,5 +1,5 @@
-//! Deleting a range by unlinking: slots wholly inside a range tombstone that no snapshot looks behind lose their runs and
-//! their child at once. What lies at the edges is left to the tombstone, which travels down.
+//! Deleting a range by unlinking: slots wholly inside a range tombstone that every snapshot sees lose their runs and
+//! their child at once. The rest at the edges is left to the tombstone, which travels down.
 
 use std::sync::Arc;
 

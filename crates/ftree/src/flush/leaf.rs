@@ -13,7 +13,7 @@ use crate::table::Table;
 use crate::tree::install::{edit, find, spread_runs, with_bounds};
 use crate::tree::{Bounds, Child, Inner, Place, Placed, Slot};
 
-/// What a job consumes of one slot.
+/// Messages that a job consumes of one slot.
 pub struct Consumed {
     pub bounds: Bounds,
     /// Oldest first, with the bytes inside the slot.
@@ -22,7 +22,7 @@ pub struct Consumed {
     pub bytes: u64,
 }
 
-/// Requires: nobody else flushes this slot.
+/// Requires: no other job flushes this slot.
 pub fn rewrite_leaf(core: &Core, job: &Job) -> Result<Flushed> {
     let root = job.tree.root();
     let Some(consumed) = find(&root, &job.place).and_then(|(node, own)| consume(node, &own, &job.place)) else {
@@ -32,7 +32,7 @@ pub fn rewrite_leaf(core: &Core, job: &Job) -> Result<Flushed> {
     if worthwhile { rewrite(core, job, &consumed, u64::MAX) } else { Ok(Flushed::Refused) }
 }
 
-/// As [`rewrite_leaf`], whether or not there are messages. Large values from `large_values_from` on are written anew too.
+/// As [`rewrite_leaf`], whether or not there are messages. Large values from `large_values_from` on are rewritten too.
 pub fn renew_leaf(core: &Core, job: &Job, large_values_from: u64) -> Result<Flushed> {
     let root = job.tree.root();
     let consumed = find(&root, &job.place).and_then(|(node, own)| consume(node, &own, &job.place));

@@ -1,4 +1,4 @@
-//! Moving entries down the tree, in bounded jobs beside readers and the writer.
+//! Moving entries down the tree, in bounded jobs concurrent with readers and the writer.
 //!
 //! - [`absorb`]: a frozen memtable becomes runs in the root's slots
 //! - [`push`]: the runs of a slot move into the slots of its child
@@ -35,10 +35,10 @@ pub struct Job {
     pub tree: Arc<Tree>,
     /// The level of the node that the slot is in, and the slot's bounds.
     pub place: Place,
-    /// Of the slots.
+    /// Keys of the slots.
     pub keys: Vec<Key>,
     pub weight: u64,
-    /// Of messages that wait.
+    /// Bytes of messages that wait.
     pub bytes: u64,
 }
 
@@ -58,7 +58,7 @@ impl Job {
     }
 }
 
-/// How a job ended.
+/// Result of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flushed {
     /// So many bytes of messages went down.

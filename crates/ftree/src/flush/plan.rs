@@ -17,7 +17,7 @@ const RUNS_ABOVE_MAX: usize = 12;
 pub struct Due {
     pub place: Place,
     pub weight: u64,
-    /// Of messages.
+    /// Bytes of messages.
     pub bytes: u64,
 }
 
@@ -54,7 +54,7 @@ pub fn excess(node: &Inner, settings: &TreeSettings) -> u64 {
     })
 }
 
-/// How much may wait.
+/// Limits of what may wait.
 struct Limits {
     node: u64,
     slot: u64,

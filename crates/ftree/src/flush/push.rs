@@ -1,6 +1,6 @@
 //! The runs of a slot move into the slots of its child, an inner node.
 //!
-//! They are merged and written anew, cut at the child's slots. Runs of which each slot they reach gets enough as it is, as when
+//! They are merged and rewritten, cut at the child's slots. Runs of which each slot they reach gets enough as it is, as when
 //! rows come in key order, are handed down instead: the slots share the table, and nothing is written.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::tree::install::{child_of, edit, find};
 use crate::tree::{Bounds, Child, Inner, Placed, Slot};
 use crate::{Error, RangeTombstone, Result};
 
-/// Requires: nobody else flushes this slot.
+/// Requires: no other job flushes this slot.
 pub fn push(core: &Core, job: &Job) -> Result<Flushed> {
     let root = job.tree.root();
     let Some((node, own)) = find(&root, &job.place) else { return Ok(Flushed::Refused) };
@@ -39,8 +39,8 @@ pub fn push(core: &Core, job: &Job) -> Result<Flushed> {
     Ok(if done { Flushed::Done(moved) } else { Flushed::Refused })
 }
 
-/// The child, or the one that will be made: an empty slot gets a node without anything. `None`: a leaf stands for a node
-/// that opening found damaged; nothing is put in its place.
+/// Returns the child, or a new one: an empty slot gets a node without anything. `None`: the child is the placeholder of a
+/// node that opening found damaged, which is not replaced.
 fn child_to_fill(slot: &Slot, level: u8) -> Option<Arc<Inner>> {
     match &slot.child {
         Child::Inner(inner) => Some(inner.clone()),
@@ -54,7 +54,7 @@ struct Step {
     /// Consumed, oldest first.
     tables: Vec<(Arc<Table>, u64)>,
     made: Vec<NewRun>,
-    /// Those among the consumed messages that no snapshot looks behind.
+    /// Those among the consumed messages that every snapshot sees.
     tombstones: Vec<RangeTombstone>,
     fanout: usize,
 }

@@ -1,4 +1,4 @@
-//! What jobs write, by way of [`rewrite`].
+//! Output of jobs, by way of [`rewrite`].
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct NewRun {
 }
 
 impl NewRun {
-    /// How much lies within; `None`: nothing. A slot that split since gets as much as what it was a part of.
+    /// Returns the bytes within the bounds; `None`: nothing. A slot that split since gets as much as what it was a part of.
     pub fn bytes_within(&self, bounds: &Bounds) -> Option<u64> {
         let parts = self.parts.iter().filter(|(part, _)| part.overlaps(bounds));
         parts.map(|(_, bytes)| *bytes).reduce(|sum, bytes| sum + bytes)
@@ -84,7 +84,7 @@ pub fn handed_down(
     Ok(Some(whole))
 }
 
-/// Whether new leaves are worth their memory: there is room, or the old ones were read lately.
+/// Returns true if new leaves are worth their memory: there is room, or the old ones were read lately.
 fn is_warm(core: &Core, old: &[Arc<Table>]) -> bool {
     let cache = &core.io.cache;
     cache.used() < cache.limit() / 4 * 3 || old.iter().any(|leaf| leaf.is_warm())
@@ -92,7 +92,8 @@ fn is_warm(core: &Core, old: &[Arc<Table>]) -> bool {
 
 fn for_slots(core: &Core, tree: &Tree, inputs: &[Input], node: &Inner, own: &Bounds) -> Result<Vec<NewRun>> {
     let target = Target::Runs { level: node.level, pivots: &node.pivots };
-    let outputs = run(core, tree, inputs, target, own, Anew { keep_cached: true, large_values_from: u64::MAX })?;
+    let outputs =
+        run(core, tree, inputs, target, own, RewritePolicy { keep_cached: true, large_values_from: u64::MAX })?;
     let part = |(slot, bytes): &(usize, u64)| (node.bounds_of(*slot, own), *bytes);
     let new_run = |output: Output| NewRun { parts: output.slots.iter().map(part).collect(), table: output.table };
     Ok(outputs.into_iter().map(new_run).collect())
@@ -116,8 +117,8 @@ pub fn leaves(
         .collect();
     let from = consumed.first().map(|slot| slot.bounds.from.clone()).unwrap_or_default();
     let own = Bounds { from, to: consumed.last().and_then(|slot| slot.bounds.to.clone()) };
-    let anew = Anew { keep_cached: is_warm(core, &old), large_values_from };
-    let outputs = run(core, tree, &inputs, Target::Leaves(&old), &own, anew)?;
+    let policy = RewritePolicy { keep_cached: is_warm(core, &old), large_values_from };
+    let outputs = run(core, tree, &inputs, Target::Leaves(&old), &own, policy)?;
     let stays = |table: &Arc<Table>| old.iter().any(|leaf| Arc::ptr_eq(leaf, table));
     let renewed = |table: Arc<Table>| if stays(&table) { table.renewed() } else { table };
     Ok(outputs.into_iter().map(|output| (output.from, renewed(output.table))).collect())
@@ -128,7 +129,7 @@ fn input(table: &Arc<Table>, bytes: u64, bounds: &Bounds) -> Input {
 }
 
 /// See [`Rewrite`].
-struct Anew {
+struct RewritePolicy {
     keep_cached: bool,
     large_values_from: u64,
 }
@@ -139,7 +140,7 @@ fn run(
     inputs: &[Input],
     target: Target<'_>,
     own: &Bounds,
-    anew: Anew,
+    policy: RewritePolicy,
 ) -> Result<Vec<Output>> {
     let settings = tree.settings.load_full();
     let job = Rewrite {
@@ -152,14 +153,14 @@ fn run(
         to: own.to.as_deref(),
         stripes: &core.snapshots.stripes(&core.visible),
         updates: core.options.updates.as_deref(),
-        keep_cached: anew.keep_cached,
-        large_values_from: anew.large_values_from,
+        keep_cached: policy.keep_cached,
+        large_values_from: policy.large_values_from,
     };
     let _share = core.work.shares.take(job.memory_bytes(), core.io.cache.limit() / JOBS_PARTS);
     rewrite(&job)
 }
 
-/// The range tombstones in the tables that no snapshot looks behind, clipped to the bounds.
+/// The range tombstones in the tables that every snapshot sees, clipped to the bounds.
 pub fn total_tombstones(core: &Core, tables: &[(Arc<Table>, u64)], bounds: &Bounds) -> Result<Vec<RangeTombstone>> {
     let oldest = core.snapshots.oldest();
     let mut total = Vec::new();

@@ -1,5 +1,5 @@
 //! Scripts in `testdata/flush`: commands, `----`, and what is printed. With `ARBOR_REWRITE=1` the expected text is written
-//! anew; a review then shows how a change changed the trees.
+//! again; a review then shows how a change changed the trees.
 //!
 //! | command | does |
 //! |---|---|

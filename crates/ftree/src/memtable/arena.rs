@@ -1,8 +1,8 @@
-//! Memory of one memtable part, given back all at once, and the records that stand in it.
+//! Memory of one memtable part, freed all at once, and the records in it.
 //!
 //! Record, little machine words, aligned to 8: `[seq u64][key bytes << 2 | kind, u32][value bytes u32][key][value]`.
 //!
-//! - (A1) What was allocated neither moves nor is given back before the arena is dropped.
+//! - (A1) An allocation neither moves nor is freed before the arena is dropped.
 //! - (A2) A record is written once, before its address is published, and never changed.
 #![allow(unsafe_code)]
 
@@ -18,7 +18,7 @@ const ALIGNMENT: usize = 8;
 const CHUNK_BYTES_MIN: usize = 512;
 /// up to this, which malloc still serves from its heap: no system call per chunk.
 const CHUNK_BYTES_MAX: usize = 64 * 1024;
-/// What is longer gets a chunk of its own, so that at most an eighth of a chunk is lost at its end.
+/// Longer records get a chunk of their own, so that at most an eighth of a chunk is lost at its end.
 const OWN_CHUNK_BYTES: usize = CHUNK_BYTES_MAX / 8;
 
 pub(super) struct Arena {
@@ -81,7 +81,7 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         for &(start, layout) in &self.chunks {
-            // SAFETY: allocated with this layout in `add_chunk`, given back here only.
+            // SAFETY: allocated with this layout in `add_chunk`, freed here only.
             unsafe { dealloc(start.as_ptr(), layout) }
         }
     }
@@ -116,7 +116,7 @@ impl Record {
             value_bytes: value.len() as u32,
         };
         let start = arena.allocate(HEADER_BYTES + key.len() + value.len());
-        // SAFETY: `start` is aligned to 8 and has room for the header, the key and the value, which stand elsewhere.
+        // SAFETY: `start` is aligned to 8 and has room for the header, the key and the value, which are stored elsewhere.
         unsafe {
             start.cast::<Header>().write(header);
             let bytes = start.add(HEADER_BYTES);
@@ -155,7 +155,7 @@ impl Record {
         }
     }
 
-    /// Whether it stands before (`key`, `seq`) in the order E1; not so if it is equal.
+    /// Returns true if it comes before (`key`, `seq`) in the order E1; not so if it is equal.
     ///
     /// # Safety
     /// The arena is alive.
@@ -169,13 +169,13 @@ impl Record {
         }
     }
 
-    /// Asks for the record, which is wanted soon.
+    /// Prefetches the record, which is needed soon.
     pub fn prefetch(self) {
         prefetch(self.0.cast::<[u8; 2 * 64]>());
     }
 }
 
-/// Asks for all cache lines of what stands there.
+/// Prefetches all cache lines of the value there.
 #[inline]
 pub(super) fn prefetch<T>(place: *const T) {
     for line in (0..size_of::<T>()).step_by(64) {

@@ -6,7 +6,7 @@ use super::MemTree;
 use super::skip_list::{Place, SkipList};
 use crate::{Entry, Seq};
 
-/// Stands on one entry or on none, at first on none. It finds what was visible before its last seek; whatever was
+/// Is on one entry or on none, at first on none. It finds what was visible before its last seek; entries that were
 /// inserted later it may pass over or not.
 pub struct Cursor<H> {
     holder: H,
@@ -18,7 +18,7 @@ pub type MemCursor<'a> = Cursor<&'a MemTree>;
 /// Keeps the part alive.
 pub type OwnedMemCursor = Cursor<Arc<MemTree>>;
 
-/// What keeps a cursor's list alive; always the same list.
+/// Owner that keeps a cursor's list alive; always the same list.
 pub(super) trait Holder {
     fn list(&self) -> &SkipList;
 }
@@ -49,12 +49,12 @@ impl<H: Holder> Cursor<H> {
         self.place = self.holder.list().seek_last();
     }
 
-    /// To the newest entry of the first key at or behind `key`.
+    /// To the newest entry of the first key at or after `key`.
     pub fn seek(&mut self, key: &[u8]) {
         self.seek_at(key, Seq(u64::MAX));
     }
 
-    /// To the first entry at or behind (`key`, `at`) in the order E1: entries of `key` newer than `at` are passed over.
+    /// To the first entry at or after (`key`, `at`) in the order E1: entries of `key` newer than `at` are passed over.
     pub fn seek_at(&mut self, key: &[u8], at: Seq) {
         self.place = self.holder.list().seek(key, at);
     }
@@ -74,7 +74,7 @@ impl<H: Holder> Cursor<H> {
         self.place = self.holder.list().prev(self.place);
     }
 
-    /// Where it stands; `None` behind the last entry, before the first one, and before the first seek.
+    /// The current entry; `None` after the last entry, before the first one, and before the first seek.
     pub fn entry(&self) -> Option<Entry<'_>> {
         self.holder.list().entry(self.place)
     }

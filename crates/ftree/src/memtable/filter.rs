@@ -18,7 +18,7 @@ pub(super) struct MemFilter {
 /// Odd, bits without a pattern (2^64 / golden ratio).
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// What a tree's hashes are mixed with.
+/// Number that a tree's hashes are mixed with.
 #[derive(Clone, Copy)]
 pub(super) struct Salt(u64);
 

@@ -1,4 +1,4 @@
-//! What the parts of one memtable share.
+//! State shared by the parts of one memtable.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,9 +10,9 @@ use crate::cache::Charge;
 pub(super) struct Generation {
     filter: MemFilter,
     bytes: AtomicU64,
-    /// Of the parts' structures.
+    /// Bytes of the parts' structures.
     parts_bytes: AtomicU64,
-    /// For the parts and the filter; given back when the last part goes.
+    /// For the parts and the filter; released when the last part goes.
     charge: Option<Mutex<Charge>>,
 }
 
@@ -37,13 +37,13 @@ impl Generation {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Notes that the parts take so much more. Parts grow by whole chunks, so this is not called per entry.
+    /// Notes that the parts take more memory. Parts grow by whole chunks, so this is not called per entry.
     pub fn grow(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.charge();
     }
 
-    /// One more part, of so many bytes without its entries.
+    /// Notes one more part, of this many bytes without its entries.
     pub fn add_part(&self, bytes: u64) {
         self.parts_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.charge();

@@ -1,4 +1,4 @@
-//! What was applied and is not absorbed by the trees yet.
+//! The memtable: changes that were applied and are not absorbed by the trees yet.
 //!
 //! A [`Memtable`] is one generation over all trees: it fills up, is sealed, is absorbed tree by tree, and goes. Each tree
 //! has its part, a [`MemTree`]: a skip list in an arena of its own, with its range tombstones. The parts share one filter.
@@ -48,7 +48,7 @@ impl Memtable {
         Memtable::of(Generation::new(limit_bytes, None))
     }
 
-    /// The same, with its memory charged to the budget until the memtable and all its parts are dropped.
+    /// Like `new`, but with its memory charged to the budget until the memtable and all its parts are dropped.
     pub fn charged(limit_bytes: u64, cache: &Cache) -> Arc<Memtable> {
         Memtable::of(Generation::new(limit_bytes, Some(cache.charge(0))))
     }

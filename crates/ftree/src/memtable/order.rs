@@ -1,10 +1,10 @@
-//! How the slots of a leaf are sorted: the low four bits count them, then four bits name the slot of each place.
+//! Sort order of a leaf's slots: the low four bits count them, then four bits name the slot of each place.
 
 #[derive(Clone, Copy)]
 pub(super) struct Order(pub u64);
 
 impl Order {
-    /// Of `len` slots that were filled in order.
+    /// Returns the order of `len` slots that were filled in order.
     pub fn sorted(len: usize) -> Order {
         (0..len).fold(Order(0), |order, at| order.with_next_at(at))
     }

@@ -11,7 +11,7 @@
 //!   first entry, the fence, which never changes: nothing before it comes in. The first leaf has no fence, being before
 //!   everything.
 //! - (L4) A full leaf is replaced by two new ones (or, when keys ascend, followed by a new one) and from then on frozen:
-//!   entries, links and towers stay as they were when the replacement was published. Whoever stands on it, or comes to
+//!   entries, links and towers stay as they were when the replacement was published. A cursor that is on it, or comes to
 //!   it by a link that is not switched over yet, began before the entry that made it split was visible, and finds
 //!   everything older; its links lead to leaves that were current then or later.
 //! - (L5) Entries with `seq` up to what `visible` said before a seek are all found by that cursor until its next seek.
@@ -31,9 +31,9 @@ use crate::{Entry, Seq};
 
 /// Few in model tests, which visit every interleaving.
 pub(super) const CAPACITY: usize = if cfg!(all(test, loom)) { 2 } else { 15 };
-/// A scan asks for the records that many entries ahead: the time of one look at memory.
+/// A scan prefetches the records this many entries ahead: the time of one memory access.
 const AHEAD: usize = if cfg!(all(test, loom)) { 1 } else { 4 };
-/// With a quarter of the leaves going on to the next level: enough for 4^9 leaves, more than a memtable's.
+/// With a quarter of the leaves in the next level: enough for 4^9 leaves, more than a memtable's.
 const LEVELS_MAX: usize = if cfg!(all(test, loom)) { 2 } else { 10 };
 
 pub(super) struct SkipList {
@@ -53,7 +53,7 @@ struct Writer {
 // L3 say.
 unsafe impl Send for Writer {}
 
-/// Its towers' levels 1, 2, .. stand before it, the highest first.
+/// Its towers' levels 1, 2, .. are stored before it, the highest first.
 #[repr(C)]
 struct Leaf {
     next: AtomicPtr<Leaf>,
@@ -68,7 +68,7 @@ struct Leaf {
 
 const _: () = assert!(align_of::<Leaf>() <= 8);
 
-/// Where a cursor stands: on an entry of a leaf, as the leaf was when the cursor came to it.
+/// Position of a cursor: on an entry of a leaf, as the leaf was when the cursor came to it.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     /// Null: on no entry.
@@ -139,7 +139,7 @@ impl SkipList {
         leaf.last_place()
     }
 
-    /// The first entry at or behind (`key`, `seq`) in the order E1.
+    /// The first entry at or after (`key`, `seq`) in the order E1.
     pub fn seek(&self, key: &[u8], seq: Seq) -> Place {
         let (Some(first), target) = (self.first(), Target::new(key, seq)) else { return Place::NONE };
         let leaf = self.descend(first, &target, |_, _| ());
@@ -294,7 +294,7 @@ impl SkipList {
         for (level, before) in before.iter().enumerate().take(leaf.levels()) {
             match before {
                 Some(before) => before.tower(level).store(low.pointer(), Ordering::Release),
-                // No leaf stands before the first one, on any level.
+                // No leaf is before the first one, on any level.
                 None => self.first.store(low.pointer(), Ordering::Release),
             }
         }
@@ -337,7 +337,7 @@ impl SkipList {
         }
     }
 
-    /// Publishes `right` behind `leaf` on its levels from `from` on, the lowest first.
+    /// Publishes `right` after `leaf` on its levels from `from` on, the lowest first.
     fn publish_from<'a>(&'a self, writer: &Writer, leaf: LeafRef<'a>, right: LeafRef<'a>, from: usize) {
         for level in from..right.levels() {
             self.on_level(writer, leaf, level).tower(level).store(right.pointer(), Ordering::Release);
@@ -363,7 +363,7 @@ impl SkipList {
                 AtomicPtr::new(slot(i).map_or(ptr::null_mut(), |slot| slot.record.address()))
             }),
         };
-        // SAFETY: `memory` is aligned to 8 and has room for the towers and behind them the leaf.
+        // SAFETY: `memory` is aligned to 8 and has room for the towers and after them the leaf.
         unsafe {
             for level in 1..levels {
                 memory.cast::<AtomicPtr<Leaf>>().add(level - 1).write(AtomicPtr::new(ptr::null_mut()));
@@ -381,7 +381,7 @@ impl SkipList {
         let levels = (1 + writer.random.trailing_zeros() as usize / 2).min(LEVELS_MAX);
         let used = self.levels.load(Ordering::Relaxed);
         if levels > used {
-            // Levels nobody descended on yet: only the first leaf is there.
+            // Levels not descended on yet: only the first leaf is there.
             let first = self.first.load(Ordering::Relaxed);
             writer.finger[used..levels].fill(first);
             self.levels.store(levels, Ordering::Relaxed);
@@ -416,7 +416,7 @@ impl<'a> LeafRef<'a> {
     /// Requires: `level` is below the leaf's levels, which is so where a pointer of that level led to it.
     fn tower(self, level: usize) -> &'a AtomicPtr<Leaf> {
         debug_assert!(level < self.levels());
-        // SAFETY: level 0 is the leaf's first field, the others stand right before it (`new_leaf`).
+        // SAFETY: level 0 is the leaf's first field, the others are right before it (`new_leaf`).
         unsafe { &*self.pointer().cast::<AtomicPtr<Leaf>>().sub(level) }
     }
 
@@ -514,8 +514,8 @@ impl<'a> LeafRef<'a> {
         }
     }
 
-    /// How many of the leaf's entries stand before the target. Heads are counted slot by slot, whatever their order:
-    /// no branch depends on a key, and only equal heads need a look at their records.
+    /// Returns the number of the leaf's entries before the target. Heads are counted slot by slot, whatever their order:
+    /// no branch depends on a key, and only for equal heads are the records read.
     fn position(self, order: Order, target: &Target<'_>) -> usize {
         let (mut less, mut equal) = (0, 0);
         for head in &self.get().heads[..order.len()] {

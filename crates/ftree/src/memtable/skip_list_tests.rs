@@ -1,4 +1,4 @@
-//! The list against a sorted vector (under Miri as well), and with readers beside the writer.
+//! The list against a sorted vector (under Miri as well), and with readers concurrent with the writer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -99,7 +99,7 @@ proptest! {
     }
 }
 
-/// What a reader must find after `visible` said `seen`: each of the first `seen` entries, once, in order, both ways.
+/// A reader that read `seen` from `visible` must find each of the first `seen` entries, once, in order, both ways.
 fn check_reader(list: &SkipList, seen: u64, probe: u64) {
     let visible = |row: &Row| row.1 <= seen;
     let mut forward = rows_from(list, list.seek_first(), SkipList::next);
@@ -124,7 +124,7 @@ fn key_of(seq: u64) -> [u8; 16] {
 }
 
 #[test]
-fn readers_see_all_that_is_visible_while_the_writer_goes_on() {
+fn readers_see_all_that_is_visible_while_the_writer_continues() {
     let rows = if cfg!(miri) { 40 } else { 4_000 };
     let (list, visible) = (Arc::new(SkipList::new()), AtomicU64::new(0));
     std::thread::scope(|scope| {

@@ -12,7 +12,7 @@ use super::sync::{AtomicU64, AtomicUsize, Ordering};
 use super::{MemCursor, OwnedMemCursor};
 use crate::{Entry, RangeTombstone, Seq};
 
-/// What a part takes without entries, with its places in the lists and maps of parts.
+/// Size of a part without entries, with its places in the lists and maps of parts.
 const PART_BYTES: u64 = (size_of::<MemTree>() + 256) as u64;
 
 /// One thread at a time changes it, any number read it meanwhile.

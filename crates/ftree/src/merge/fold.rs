@@ -1,11 +1,11 @@
-//! Which versions of a key are kept when they meet, and as what.
+//! Which versions of a key are kept by a merge, and as what.
 //!
 //! The one place that knows what a registered snapshot needs. With `s1 < s2 < ...` the registered snapshots, the sequence
-//! numbers fall into *stripes* `..=s1`, `s1+1..=s2`, ..., `sn+1..`: no snapshot can tell two versions of one stripe apart but
+//! numbers fall into *stripes* `..=s1`, `s1+1..=s2`, ..., `sn+1..`: no snapshot can distinguish two versions of one stripe but
 //! by the newer. Hence:
 //!
 //! - (F1) At most one entry is kept of each stripe.
-//! - (F2) What stands under a put or a delete in the same stripe goes.
+//! - (F2) Versions under a put or a delete in the same stripe go.
 //! - (F3) An update resolves against a put or a delete under it in the same stripe, and joins an update under it.
 //! - (F4) A range tombstone is a delete of each key it covers, older than all entries of its own sequence number. It is not
 //!   kept as an entry: the tombstone itself moves on.
@@ -35,11 +35,11 @@ pub struct Fold<'a> {
     /// Nothing older than the versions at hand exists.
     pub bottom: bool,
     pub updates: Option<&'a dyn UpdateFunction>,
-    /// The value of a put whose value stands in an extent of its own.
+    /// Loads the value of a put whose value is in an extent of its own.
     pub load_blob: &'a dyn Fn(&[u8]) -> Result<Vec<u8>>,
 }
 
-/// The versions of one key, newest first, copied from where they stood. Meant to be filled again and again.
+/// The versions of one key, newest first, copied from their sources. Meant to be filled again and again.
 #[derive(Default)]
 pub struct Versions {
     key: Vec<u8>,
@@ -58,15 +58,15 @@ struct Version {
 
 /// A version that is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Kept {
+pub struct RetainedVersion {
     pub seq: Seq,
     pub kind: Kind,
     of_range: bool,
-    value: KeptValue,
+    value: RetainedValue,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum KeptValue {
+enum RetainedValue {
     Stored(Range<usize>),
     Made(Vec<u8>),
 }
@@ -87,7 +87,7 @@ impl Versions {
     /// Adds an entry of the key that is older than those added before.
     pub fn push(&mut self, entry: Entry<'_>) {
         debug_assert!(entry.key == self.key);
-        debug_assert!(self.list.last().is_none_or(|newer| newer.seq >= entry.seq), "I1: what stands higher is newer");
+        debug_assert!(self.list.last().is_none_or(|newer| newer.seq >= entry.seq), "I1: higher versions are newer");
         let from = self.values.len();
         self.values.extend_from_slice(entry.value);
         let value = from..self.values.len();
@@ -107,7 +107,7 @@ impl Versions {
     }
 }
 
-impl Kept {
+impl RetainedVersion {
     /// `versions`: what this was folded from.
     pub fn entry<'v>(&'v self, versions: &'v Versions) -> Entry<'v> {
         let value = self.value(versions);
@@ -116,27 +116,27 @@ impl Kept {
 
     fn value<'v>(&'v self, versions: &'v Versions) -> &'v [u8] {
         match &self.value {
-            KeptValue::Stored(range) => versions.value(range),
-            KeptValue::Made(value) => value,
+            RetainedValue::Stored(range) => versions.value(range),
+            RetainedValue::Made(value) => value,
         }
     }
 
-    fn made(seq: Seq, row: Option<Vec<u8>>, of_range: bool) -> Kept {
+    fn made(seq: Seq, row: Option<Vec<u8>>, of_range: bool) -> RetainedVersion {
         let kind = if row.is_some() { Kind::Put } else { Kind::Delete };
-        Kept { seq, kind, of_range, value: KeptValue::Made(row.unwrap_or_default()) }
+        RetainedVersion { seq, kind, of_range, value: RetainedValue::Made(row.unwrap_or_default()) }
     }
 }
 
-impl From<&Version> for Kept {
-    fn from(version: &Version) -> Kept {
-        let value = KeptValue::Stored(version.value.clone());
-        Kept { seq: version.seq, kind: version.kind, of_range: version.of_range, value }
+impl From<&Version> for RetainedVersion {
+    fn from(version: &Version) -> RetainedVersion {
+        let value = RetainedValue::Stored(version.value.clone());
+        RetainedVersion { seq: version.seq, kind: version.kind, of_range: version.of_range, value }
     }
 }
 
 impl Fold<'_> {
     /// Sets `kept` to what is kept, newest first.
-    pub fn fold(&self, versions: &Versions, kept: &mut Vec<Kept>) -> Result<()> {
+    pub fn fold(&self, versions: &Versions, kept: &mut Vec<RetainedVersion>) -> Result<()> {
         kept.clear();
         let mut rest = versions.list.as_slice();
         while let Some(newest) = rest.first() {
@@ -154,20 +154,20 @@ impl Fold<'_> {
         }
     }
 
-    /// What becomes of an entry when no older version of its key can matter. `None`: others must be looked at.
+    /// Folds an entry that is independent of older versions of its key. `None`: others must be read.
     #[inline]
-    pub fn alone(&self, entry: &Entry<'_>) -> Option<Fate> {
+    pub fn alone(&self, entry: &Entry<'_>) -> Option<FoldResult> {
         if !entry.kind.is_final() || self.stripes.first().is_some_and(|oldest| *oldest < entry.seq) {
             return None;
         }
         match (self.bottom, entry.kind) {
-            (true, Kind::Delete) => Some(Fate::Goes),
-            (true, _) => Some(Fate::Stays(Seq::ZERO)),
-            (false, _) => Some(Fate::Stays(entry.seq)),
+            (true, Kind::Delete) => Some(FoldResult::Discard),
+            (true, _) => Some(FoldResult::Keep(Seq::ZERO)),
+            (false, _) => Some(FoldResult::Keep(entry.seq)),
         }
     }
 
-    /// Whether a range tombstone hides what is older from every snapshot.
+    /// Returns true if a range tombstone hides what is older from every snapshot.
     #[inline]
     pub fn is_total(&self, tombstone: Seq) -> bool {
         self.stripes.first().is_none_or(|oldest| *oldest >= tombstone)
@@ -178,12 +178,12 @@ impl Fold<'_> {
     }
 
     /// F2, F3. `same`: all versions of one stripe, at least one.
-    fn fold_stripe(&self, versions: &Versions, seq: Seq, same: &[Version]) -> Result<Kept> {
+    fn fold_stripe(&self, versions: &Versions, seq: Seq, same: &[Version]) -> Result<RetainedVersion> {
         let messages = same.iter().take_while(|version| version.kind == Kind::Update).count();
         let (messages, finals) = same.split_at(messages);
         match (messages, finals.first()) {
             ([], Some(newest)) => Ok(newest.into()),
-            ([], None) => Ok(Kept::made(seq, None, true)),
+            ([], None) => Ok(RetainedVersion::made(seq, None, true)),
             ([one], None) => Ok(one.into()),
             (several, None) => self.join(versions, seq, several),
             (several, Some(base)) => {
@@ -193,27 +193,27 @@ impl Fold<'_> {
                 }
                 let row = row.into_owned();
                 let of_range = base.of_range && row.is_none();
-                Ok(Kept::made(seq, row, of_range))
+                Ok(RetainedVersion::made(seq, row, of_range))
             }
         }
     }
 
     /// Several updates as one.
-    fn join(&self, versions: &Versions, seq: Seq, messages: &[Version]) -> Result<Kept> {
+    fn join(&self, versions: &Versions, seq: Seq, messages: &[Version]) -> Result<RetainedVersion> {
         let chains = messages.iter().rev().map(|message| versions.value(&message.value));
         let chain = update::combine(self.updates, chains)?;
-        Ok(Kept { seq, kind: Kind::Update, of_range: false, value: KeptValue::Made(chain) })
+        Ok(RetainedVersion { seq, kind: Kind::Update, of_range: false, value: RetainedValue::Made(chain) })
     }
 
     /// F5. Goes from the oldest to the newest, so that the row under each update is known.
-    fn settle(&self, versions: &Versions, kept: &mut Vec<Kept>) -> Result<()> {
+    fn settle(&self, versions: &Versions, kept: &mut Vec<RetainedVersion>) -> Result<()> {
         for place in (0..kept.len()).rev() {
             let (newer, older) = kept.split_at_mut(place + 1);
             let Some(current) = newer.last_mut() else { break };
             if current.kind == Kind::Update {
                 let row = older.first().map_or(Row::None, |older| Row::of(older.kind, older.value(versions)));
                 let row = self.apply(&versions.key, row, current.value(versions))?.into_owned();
-                *current = Kept::made(current.seq, row, false);
+                *current = RetainedVersion::made(current.seq, row, false);
             }
             if current.kind == Kind::Delete && older.is_empty() {
                 kept.pop();
@@ -243,15 +243,15 @@ impl Fold<'_> {
     }
 }
 
-/// What becomes of an entry.
+/// Result of folding one entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
-    Goes,
+pub enum FoldResult {
+    Discard,
     /// With this sequence number.
-    Stays(Seq),
+    Keep(Seq),
 }
 
-/// The row that an update meets.
+/// The row that an update applies to.
 enum Row<'v> {
     None,
     Stored(&'v [u8]),

@@ -10,7 +10,7 @@ use std::ops::Range;
 use arbor_engine::UpdateFunction;
 use proptest::prelude::*;
 
-use super::confluence::NoRows;
+use super::message_merge::NoRows;
 use super::*;
 use crate::block::Block;
 use crate::{Error, Kind, RangeTombstone, Seq, update};
@@ -59,7 +59,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// What a batch at some sequence number does. Range deletes come first: they spare their own batch.
+/// Changes of a batch at some sequence number. Range deletes come first: they spare their own batch.
 fn batch() -> impl Strategy<Value = Vec<Change>> {
     prop::collection::vec(change(), 1..4).prop_map(|mut batch| {
         batch.sort_by_key(|change| !matches!(change, Change::DeleteRange(..)));
@@ -72,7 +72,7 @@ struct Step {
     /// Levels `top..=last` become one.
     top: usize,
     last: usize,
-    /// Snapshot to be released first, if there are so many.
+    /// Index of the snapshot to be released first, if there are that many.
     release: Option<usize>,
 }
 
@@ -89,7 +89,7 @@ struct Case {
     /// Batch `i` has the sequence number `i + 1`.
     history: Vec<Vec<Change>>,
     snapshots: Vec<u64>,
-    /// Of each key: above which sequence number the levels begin; descending.
+    /// Per key: above which sequence number the levels begin; descending.
     cuts: Vec<Vec<u64>>,
     steps: Vec<Step>,
     with_combine: bool,
@@ -198,7 +198,7 @@ fn spread(case: &Case) -> Vec<Level> {
     levels
 }
 
-/// What stands in the levels as a reader at `at` finds it: naively, without fold or merge.
+/// Rows of the levels as a reader at `at` finds them: naively, without fold or merge.
 fn read(levels: &[Level], at: Seq) -> Rows {
     let mut rows = Rows::new();
     for key in 0..KEYS {
@@ -252,9 +252,9 @@ fn fold_levels(levels: &[Level], fold: Fold<'_>) -> Level {
     let fragments = Fragments::new(tombstones, fold.stripes, &[], None);
     let entries: Vec<Vec<Entry<'_>>> = levels.iter().map(Level::entries).collect();
     let merge = Merge::new(entries.iter().map(|entries| Slice::new(entries)).collect(), 0);
-    let mut confluence = Confluence::new(merge, NoRows, fold, &fragments);
+    let mut message_merge = MessageMerge::new(merge, NoRows, fold, &fragments);
     let mut folded = Level::default();
-    while confluence.step(&mut folded).unwrap() {}
+    while message_merge.step(&mut folded).unwrap() {}
     if !fold.bottom {
         folded.tombstones = fragments.within(&[], None).collect();
     }

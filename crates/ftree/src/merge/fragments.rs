@@ -1,4 +1,4 @@
-//! The range tombstones that a merge meets, cut so that none overlaps another.
+//! The range tombstones of a merge, cut so that none overlaps another.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub struct Fragments {
     list: Vec<Fragment>,
 }
 
-/// `None` stands behind all keys.
+/// `None` is after all keys.
 fn clip_to(a: Option<&[u8]>, b: Option<&[u8]>) -> Option<Vec<u8>> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b).to_vec()),
@@ -48,7 +48,7 @@ pub fn clip(tombstone: &RangeTombstone, from: &[u8], to: Option<&[u8]>) -> Optio
 }
 
 impl Fragments {
-    /// Of the tombstones' parts with `from <= key < to`. `stripes`: as in [`super::Fold`]; of tombstones in one stripe the newest counts.
+    /// Cuts the tombstones' parts with `from <= key < to`. `stripes`: as in [`super::Fold`]; of tombstones in one stripe the newest counts.
     pub fn new<'a>(
         tombstones: impl IntoIterator<Item = &'a RangeTombstone>,
         stripes: &[Seq],
@@ -70,7 +70,7 @@ impl Fragments {
         self.list.is_empty()
     }
 
-    /// The first fragment that ends behind `key`: it covers the key or lies behind it. `place` is the caller's position in the
+    /// Returns the first fragment that ends after `key`: it covers the key or is after it. `place` is the caller's position in the
     /// list, 0 at first; keys must rise from call to call.
     #[inline]
     pub fn at_or_after(&self, place: &mut usize, key: &[u8]) -> Option<&Fragment> {

@@ -1,6 +1,6 @@
 //! The sources of a merge, least key on top.
 //!
-//! Compares the first eight key bytes behind those that all keys of the merge have in common, and whole keys only where these are equal.
+//! Compares the first eight key bytes after those that all keys of the merge have in common, and whole keys only where these are equal.
 
 use std::cmp::Ordering;
 
@@ -83,7 +83,7 @@ impl Heap {
         }
     }
 
-    /// Whether the runner at `a` comes before the one at `b`; `false` when there is none at `a`.
+    /// Returns true if the runner at `a` comes before the one at `b`; `false` when there is none at `a`.
     #[inline]
     fn before<S: Source>(&self, a: usize, b: usize, sources: &[S]) -> bool {
         let (Some(a), Some(b)) = (self.runners.get(a), self.runners.get(b)) else { return false };

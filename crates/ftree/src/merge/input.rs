@@ -1,9 +1,9 @@
-//! What a job reads.
+//! Inputs of a job.
 
 use std::sync::Arc;
 
 use super::Source;
-use super::confluence::Rows;
+use super::message_merge::Rows;
 use super::rewrite::{Input, Messages};
 use crate::block::Block;
 use crate::io::Io;
@@ -31,8 +31,8 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// Whether the newer of two neighbouring inputs lies wholly behind the other, within the same bounds: one cursor does for both.
-/// The runs that a large part of a memtable was cut into do.
+/// Returns true if the newer of two neighbouring inputs is wholly after the other, within the same bounds: one cursor does for
+/// both. The runs that a large part of a memtable was cut into do.
 pub fn follows(newer: &Input, older: &Input) -> bool {
     match (&newer.messages, &older.messages) {
         (Messages::Run(newer_run), Messages::Run(older_run)) => {
@@ -54,7 +54,7 @@ pub struct RunChain<'a> {
 }
 
 impl RunChain<'_> {
-    /// Answers whether there was one.
+    /// Returns true if there was one.
     fn next_run(&mut self) -> bool {
         while let Some((next, later)) = self.later.split_last() {
             self.later = later;
@@ -67,9 +67,9 @@ impl RunChain<'_> {
         false
     }
 
-    /// Goes on where a run ended.
+    /// Continues where a run ended.
     #[cold]
-    fn go_on(&mut self) -> Result<()> {
+    fn next_input(&mut self) -> Result<()> {
         while self.cursor.block().is_none() && self.next_run() {
             self.cursor.first()?;
         }
@@ -79,13 +79,13 @@ impl RunChain<'_> {
     #[inline]
     fn advance(&mut self) -> Result<()> {
         self.cursor.next()?;
-        if self.cursor.block().is_none() { self.go_on() } else { Ok(()) }
+        if self.cursor.block().is_none() { self.next_input() } else { Ok(()) }
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         while self.current.meta.last_key.as_slice() < key && self.next_run() {}
         self.cursor.seek(key)?;
-        self.go_on()
+        self.next_input()
     }
 }
 

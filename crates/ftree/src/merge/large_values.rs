@@ -1,4 +1,4 @@
-//! Values that stand in extents of their own, on their way through a job.
+//! Values in extents of their own, on their way through a job.
 
 use super::rewrite::{Messages, Rewrite};
 use crate::blob::{self, BlobPointer};
@@ -11,9 +11,9 @@ pub struct LargeValues<'a> {
     codec: Codec,
     /// Longer values are taken out of their rows.
     bytes_max: usize,
-    /// Where values stand that are written anew.
+    /// Offset from which on values are rewritten.
     renewed_from: u64,
-    /// The tables that hold such extents: who takes a row over takes a share in its extent.
+    /// The tables that hold such extents: a table that takes a row over takes a share in its extent.
     holders: Vec<&'a Table>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> LargeValues<'a> {
         }
     }
 
-    /// Whether rows with large values have to be pushed one by one.
+    /// Returns true if rows with large values have to be pushed one by one.
     pub fn renews(&self) -> bool {
         self.renewed_from != u64::MAX
     }

@@ -1,7 +1,7 @@
-//! Where leaves are cut.
+//! Cutting leaves.
 //!
-//! - (L1) What is about 1.5 leaves or less stays one leaf; more is cut into parts of even size near `leaf_bytes`.
-//! - (L2) When all messages lie behind the last row, as ascending loads send them, the left part is filled to `leaf_bytes`.
+//! - (L1) Up to about 1.5 leaves stay one leaf; more is cut into parts of even size near `leaf_bytes`.
+//! - (L2) When all messages are after the last row, as ascending loads send them, the left part is filled to `leaf_bytes`.
 //!   A leaf that is well filled then is not even read: it stays as it is and the messages become leaves of their own.
 //! - (L3) No small leaf is left at the end for what the estimate got wrong.
 
@@ -29,7 +29,7 @@ pub struct Leaves<'a> {
     outputs: Vec<Output>,
 }
 
-/// When a leaf is full, in uncompressed bytes.
+/// Size at which a leaf is full, in uncompressed bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Cut {
     leaf_bytes: u64,
@@ -57,14 +57,14 @@ impl Cut {
         bytes >= self.target && !(few_left && bytes < self.leaf_bytes + self.leaf_bytes / 2)
     }
 
-    /// The leaf in progress ended with so many bytes.
+    /// The leaf in progress ended with this many bytes.
     fn cut(&mut self, bytes: u64) {
         self.expected = self.expected.saturating_sub(bytes);
     }
 }
 
 impl<'a> Leaves<'a> {
-    /// Also answers which of the leaves have to be rewritten. `first`: the first message.
+    /// Also returns which of the leaves have to be rewritten. `first`: the first message.
     pub fn new(
         job: &'a Rewrite<'a>,
         old: &'a [Arc<Table>],

@@ -1,18 +1,18 @@
-//! What meets when entries move down the tree.
+//! Merging during flushes.
 //!
 //! - [`Merge`]: several sources as one, in the order E1
-//! - [`Fold`]: which versions of a key are kept, and as what. All visibility rules of the engine stand there.
+//! - [`Fold`]: which versions of a key are kept, and as what. All visibility rules of the engine are there.
 //! - [`Fragments`]: the range tombstones of a merge
-//! - [`Confluence`]: messages meet the rows below them, through both
+//! - [`MessageMerge`]: merges messages with the rows below them, through both
 //! - `rewrite`: a whole job: tables in, tables out
 
-pub mod confluence;
 pub mod fold;
 pub mod fragments;
 mod heap;
 mod input;
 mod large_values;
 mod leaves;
+pub mod message_merge;
 pub mod rewrite;
 mod runs;
 pub mod source;
@@ -22,9 +22,9 @@ mod fold_tests;
 #[cfg(test)]
 mod rewrite_tests;
 
-pub use confluence::{Confluence, Sink};
-pub use fold::{Fate, Fold, Kept, Versions};
+pub use fold::{Fold, FoldResult, RetainedVersion, Versions};
 pub use fragments::{Fragment, Fragments};
+pub use message_merge::{MessageMerge, Sink};
 pub use rewrite::{Input, Messages, Output, Rewrite, Target, rewrite};
 pub use source::{Clipped, Slice, Source};
 
@@ -41,13 +41,13 @@ pub struct Merge<S> {
 }
 
 impl<S: Source> Merge<S> {
-    /// `common`: so many first bytes are the same in all keys of all sources; 0 is always right.
+    /// `common`: this many first bytes are the same in all keys of all sources; 0 is always right.
     pub fn new(sources: Vec<S>, common: usize) -> Merge<S> {
         let heap = Heap::new(&sources, common);
         Merge { sources, heap, key: Vec::new() }
     }
 
-    /// Passes all entries of the key the merge stands on.
+    /// Passes all entries of the current key.
     pub fn pass_key(&mut self) -> Result<()> {
         let mut key = std::mem::take(&mut self.key);
         key.clear();

@@ -1,21 +1,21 @@
 //! A whole job: messages move down into tables of the next level.
 //!
-//! - [`Rewrite`]: what goes in and what is aimed at; [`rewrite`]: the job
+//! - [`Rewrite`]: inputs and target; [`rewrite`]: the job
 //! - [`Leaves`]: cuts leaves of even sizes; [`Runs`]: cuts runs at slot bounds
 //!
-//! Nothing that exists is changed: the caller installs the outputs, and until then they are merely extents that nobody else
-//! holds. An error leaves nothing behind.
+//! Nothing that exists is changed: the caller installs the outputs, and until then they are merely extents without another
+//! owner. An error leaves nothing behind.
 
 use std::sync::Arc;
 
 use arbor_base::TreeId;
 use arbor_engine::UpdateFunction;
 
-use super::confluence::NoRows;
 use super::input::{self, LeafRows, Stream};
 use super::leaves::Leaves;
+use super::message_merge::NoRows;
 use super::runs::{RUN_MAX, Runs};
-use super::{Clipped, Confluence, Fold, Fragments, Merge, Source, fragments};
+use super::{Clipped, Fold, Fragments, Merge, MessageMerge, Source, fragments};
 use crate::io::Io;
 use crate::key_index::{KeyIndex, common_prefix};
 use crate::memtable::MemTree;
@@ -34,18 +34,18 @@ pub struct Input {
     pub messages: Messages,
     pub from: Vec<u8>,
     pub to: Option<Vec<u8>>,
-    /// About so many bytes lie within.
+    /// Approximate bytes within.
     pub bytes: u64,
 }
 
-/// Where messages go.
+/// Destination of messages.
 #[derive(Clone, Copy)]
 pub enum Target<'a> {
     /// To the leaves of one slot or of neighbouring ones, which are in key order; none: the slots were empty. Implies that
     /// nothing older exists.
     Leaves(&'a [Arc<Table>]),
     /// To the slots of a node on `level`. Messages keep their sequence numbers and deletes stay even where nothing is below:
-    /// readers tell by the number what is in a leaf already (R1), and a leaf may come to be there meanwhile.
+    /// readers see by the number what is in a leaf already (R1), and a leaf may come to be there meanwhile.
     Runs { level: u8, pivots: &'a KeyIndex },
 }
 
@@ -64,12 +64,12 @@ pub struct Rewrite<'a> {
     pub updates: Option<&'a dyn UpdateFunction>,
     /// The blocks that are written are in the cache afterwards.
     pub keep_cached: bool,
-    /// Large values of rows that stand at this offset in the file or behind it are written anew. `u64::MAX`: they all stay.
+    /// Large values of rows that are stored at this offset in the file or after it are rewritten. `u64::MAX`: they all stay.
     pub large_values_from: u64,
 }
 
 impl<'a> Rewrite<'a> {
-    /// What the job holds in memory besides what it merges, at most, large values aside: a read ahead and a block of each
+    /// Maximum memory of the job in addition to what it merges, large values aside: a read ahead and a block of each
     /// input that is open at a time, and an output with its blocks to be kept.
     pub fn memory_bytes(&self) -> u64 {
         let open = self.inputs.chunk_by(input::follows).count() as u64 + u64::from(!self.leaves().is_empty());
@@ -103,7 +103,7 @@ pub struct Output {
     pub table: Arc<Table>,
     /// Lower bound; the upper one is that of the next output or of the job. Of the first output of a leaf job it is the job's.
     pub from: Vec<u8>,
-    /// Of a run: the receiving slots and the bytes that each gets. Empty for leaves.
+    /// For runs: the receiving slots and the bytes that each gets. Empty for leaves.
     pub slots: Vec<(usize, u64)>,
 }
 
@@ -119,14 +119,14 @@ pub fn rewrite(job: &Rewrite<'_>) -> Result<Vec<Output>> {
             let first = messages.key();
             let (mut sink, leaves) = Leaves::new(job, leaves, first, &fragments);
             let rows = LeafRows::new(leaves, job.io)?;
-            let mut confluence = Confluence::new(messages, rows, fold, &fragments);
-            while confluence.step(&mut sink)? {}
+            let mut message_merge = MessageMerge::new(messages, rows, fold, &fragments);
+            while message_merge.step(&mut sink)? {}
             sink.finish()
         }
         Target::Runs { level, pivots } => {
-            let mut confluence = Confluence::new(messages, NoRows, fold, &fragments);
+            let mut message_merge = MessageMerge::new(messages, NoRows, fold, &fragments);
             let mut sink = Runs::new(job, level, pivots, &fragments);
-            while confluence.step(&mut sink)? {}
+            while message_merge.step(&mut sink)? {}
             sink.finish()
         }
     }
@@ -140,14 +140,14 @@ fn merge<'a>(job: &'a Rewrite<'a>) -> Result<Merge<Clipped<Stream<'a>>>> {
             Messages::Memtable(_) => None,
             Messages::Run(run) => Some(run.meta.last_key.as_slice()),
         };
-        // a run that ends within the bounds needs no look at the upper one for each entry
+        // a run that ends within the bounds needs no check of the upper one for each entry
         let to = input.to.as_deref().filter(|to| last.is_none_or(|last| last >= *to));
         sources.push(Clipped::new(stream, &input.from, to)?);
     }
     Ok(Merge::new(sources, common(job)))
 }
 
-/// How many first bytes are the same in all messages: those of the least and the greatest key that may occur.
+/// Returns the length of the common prefix of all messages: that of the least and the greatest key that may occur.
 fn common(job: &Rewrite<'_>) -> usize {
     let mut bounds: Option<(&[u8], &[u8])> = None;
     for input in job.inputs {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arbor_base::TreeId;
 use proptest::prelude::*;
 
-use super::confluence::NoRows;
+use super::message_merge::NoRows;
 use super::*;
 use crate::block::Block;
 use crate::io::Io;
@@ -136,9 +136,9 @@ fn expected(levels: &[&Level], stripes: &[Seq], bottom: bool) -> Vec<Owned> {
     let fragments = Fragments::new(levels.iter().flat_map(|level| &level.tombstones), stripes, &[], None);
     let entries: Vec<Vec<Entry<'_>>> = levels.iter().map(|level| level.entries.iter().map(entry).collect()).collect();
     let merge = Merge::new(entries.iter().map(|list| Slice::new(list)).collect(), 0);
-    let mut confluence = Confluence::new(merge, NoRows, fold, &fragments);
+    let mut message_merge = MessageMerge::new(merge, NoRows, fold, &fragments);
     let mut sink = Collected::default();
-    while confluence.step(&mut sink).unwrap() {}
+    while message_merge.step(&mut sink).unwrap() {}
     sink.0
 }
 
@@ -162,7 +162,7 @@ fn tables(outputs: &[Output]) -> Vec<Arc<Table>> {
     outputs.iter().map(|output| output.table.clone()).collect()
 }
 
-/// Outputs say where they begin, and hold what is at or behind it.
+/// Outputs say where they begin, and hold what is at or after it.
 fn check_bounds(outputs: &[Output]) {
     for (at, output) in outputs.iter().enumerate() {
         let meta = &output.table.meta;
@@ -305,7 +305,7 @@ fn a_slot_that_gets_much_gets_several_runs() {
 #[test]
 fn leaves_are_cut_evenly_and_appended_ones_filled() {
     let (io, settings) = (Io::scratch(1 << 20), settings());
-    // a row counts for ten bytes; so many rows are in the leaf and in the messages, which begin at some number
+    // a row counts for ten bytes; this many rows are in the leaf and in the messages, which begin at some number
     let check = |present: u32, messages: Range<u32>, expect: &[u64]| {
         let first = [run(&io, &rows(0..present, 1, 4)).unwrap()];
         let one_leaf = TreeSettings { leaf_bytes: 1 << 20, ..settings.clone() };

@@ -1,11 +1,11 @@
-//! Where runs are cut: at the bounds of the slots that receive them, and by size.
+//! Cutting runs: at the bounds of the slots that receive them, and by size.
 //!
 //! A run is cut at a slot's end once it holds `run_bytes`; what slots get less than that share a run with their neighbours. So a
 //! slot gets one run, unless it gets much: a run is cut inside of a slot, between two keys, once it holds eight times
 //! `run_bytes`, so that no job has to hold more than that.
 //!
 //! - (C1) The runs of one job are disjoint, range tombstones included: a tombstone that reaches over a cut is cut there too.
-//!   (A reader ends at the first tombstone it meets; one with a lower number must not stand before a newer row of another run.)
+//!   (A reader ends at the first tombstone it finds; one with a lower number must not come before a newer row of another run.)
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::key_index::KeyIndex;
 use crate::table::TableWriter;
 use crate::{Entry, RangeTombstone, Result};
 
-/// A run is cut inside of a slot when it holds so many times `run_bytes`.
+/// A run is cut inside of a slot when it holds this many times `run_bytes`.
 pub const RUN_MAX: u64 = 8;
 
 /// Takes messages and writes runs.
@@ -29,15 +29,15 @@ pub struct Runs<'a> {
     /// The tombstones that move on with the messages.
     carried: &'a Fragments,
     writer: Option<TableWriter<'a>>,
-    /// What the run in progress has in its slots before the current one.
+    /// Slots and bytes of the run in progress before the current slot.
     slots: Vec<(usize, u64)>,
-    /// Of the run in progress, where the current slot begins.
+    /// Begin of the current slot in the run in progress.
     slot_begin: u64,
     tombstone_bytes: u64,
     slot: usize,
-    /// Where the current slot was cut last.
+    /// The last cut in the current slot.
     slot_from: Option<Vec<u8>>,
-    /// The same of the run in progress.
+    /// Like `slot_from`, but of the run in progress.
     run_from: Option<Vec<u8>>,
     run_bytes_max: u64,
     outputs: Vec<Output>,
@@ -102,7 +102,7 @@ impl<'a> Runs<'a> {
         Ok(())
     }
 
-    /// The run in progress has what it gets of the slot up to `before`, or to the slot's end. Answers what it holds now.
+    /// The run in progress has what it gets of the slot up to `before`, or to the slot's end. Returns what it holds now.
     fn end_part(&mut self, before: Option<&[u8]>) -> u64 {
         if !self.carried.is_empty() {
             let (from, to) = self.bounds();
@@ -140,7 +140,7 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// What a tombstone counts for.
+/// Returns the bytes that a tombstone counts for.
 fn weight(tombstone: &RangeTombstone) -> u64 {
     (tombstone.from.len() + tombstone.to.as_ref().map_or(0, Vec::len)) as u64 + 16
 }

@@ -1,10 +1,10 @@
-//! Where merges read from.
+//! Sources of merges.
 
 use crate::{Entry, Result};
 
 /// Entries in the order E1, read forwards.
 pub trait Source {
-    /// The entry the source stands on; `None` at the end.
+    /// The current entry; `None` at the end.
     fn entry(&self) -> Option<Entry<'_>>;
 
     /// The key of that entry.
@@ -42,7 +42,7 @@ impl<S: Source + ?Sized> Source for Box<S> {
 pub struct Clipped<S> {
     source: S,
     to: Option<Vec<u8>>,
-    /// The source stands on an entry below `to`.
+    /// The source is on an entry below `to`.
     inside: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::tree::Tree;
 use crate::{Kind, Result, blob};
 
 /// Keys of each memtable and run in the first page after a seek: a read of a few rows does not gather hundreds. Each page that
-/// follows may have so many times more.
+/// follows may have this many times more.
 const KEYS_FIRST: usize = 32;
 const KEYS_GROWTH: usize = 4;
 
@@ -28,7 +28,7 @@ pub struct TreeCursor<'r> {
     page: Page,
     /// Row of the page; `None`: nowhere.
     at: Option<usize>,
-    /// The value of the row, where it stands in an extent of its own.
+    /// The value of the row, if it is in an extent of its own.
     blob: Option<Vec<u8>>,
     ahead: ReadAhead,
     /// Memory for the key at which the next page begins.
@@ -38,7 +38,7 @@ pub struct TreeCursor<'r> {
 }
 
 impl<'r> TreeCursor<'r> {
-    /// Stands nowhere.
+    /// Returns an unpositioned cursor.
     pub fn new(reader: Reader<'r>, tree: Arc<Tree>) -> TreeCursor<'r> {
         let (page, ahead) = (SPARE.take().unwrap_or_default(), ReadAhead::default());
         TreeCursor { reader, tree, page, at: None, blob: None, ahead, key: Vec::new(), keys_max: KEYS_FIRST }
@@ -79,7 +79,7 @@ impl<'r> TreeCursor<'r> {
         }
     }
 
-    /// To the first row behind the page.
+    /// To the first row after the page.
     fn forward(&mut self) -> Result<bool> {
         self.at = None;
         let mut key = std::mem::take(&mut self.key);

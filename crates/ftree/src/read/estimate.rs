@@ -1,4 +1,4 @@
-//! How many keys and bytes a range has.
+//! Estimated number of keys and bytes in a range.
 //!
 //! A short range is counted by a cursor. For a longer one the counts of tables are summed, from what nodes and indexes say of
 //! them: entries of runs and memtables count as rows, which they mostly are where they are many.
@@ -136,7 +136,7 @@ impl Sum<'_> {
         let blocks = body.block_of(from)..to.map_or(body.block_count(), |to| body.blocks_before(to));
         let (mut keys, mut bytes) = (0, 0);
         for at in blocks.clone() {
-            // Of the blocks at the ends about a half lies inside.
+            // Of the blocks at the ends about a half is inside.
             let (low, high) = body.block_bounds(at);
             let whole = from <= low && to.is_none_or(|to| high.unwrap_or(last) <= to);
             let share = if whole { 1 } else { 2 };
@@ -148,7 +148,7 @@ impl Sum<'_> {
     }
 }
 
-/// Whether the tombstone reaches to the end of the table or of the range.
+/// Returns true if the tombstone reaches to the end of the table or of the range.
 fn ends_behind(tombstone: &RangeTombstone, to: Option<&[u8]>, last: &[u8]) -> bool {
     match (tombstone.to.as_deref(), to) {
         (None, _) => true,

@@ -1,7 +1,7 @@
 //! One key.
 //!
 //! From the newest to the oldest: memtables, runs on the path, the leaf. The first put or delete that the reader sees
-//! ends the search; updates are gathered on the way and applied to what lies under them. The leaf's block is looked at
+//! ends the search; updates are gathered on the way and applied to what is under them. The leaf's block is read
 //! before the runs, if it is in memory: ripened, it holds what most runs would say (R1).
 
 use std::sync::Arc;
@@ -40,9 +40,9 @@ struct Search<'a> {
     reader: &'a Reader<'a>,
     key: &'a [u8],
     hash: u64,
-    /// What has this number or a lower one is in the block (R1).
+    /// Entries with this number or a lower one are in the block (R1).
     above: Seq,
-    /// The newest range tombstone met so far.
+    /// The newest range tombstone found so far.
     deleted: Option<Seq>,
     /// Chains, newest first.
     updates: Vec<(Seq, Vec<u8>)>,
@@ -132,7 +132,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Whether the block holds what runs say of the key.
+    /// Returns true if the block holds what runs say of the key.
     fn is_ripe(&self, block: &Block) -> bool {
         let reaches = |(low, high): (&[u8], Option<&[u8]>)| low <= self.key && high.is_none_or(|high| self.key < high);
         block.as_of() > self.above && block.reach().is_none_or(reaches)

@@ -1,12 +1,12 @@
 //! Reading a tree as of one sequence number.
 //!
 //! - [`get`](get::get): one key
-//! - [`TreeCursor`]: movement in both directions, page by page ([`page`]); what stands above a block is its [`overlay`]
+//! - [`TreeCursor`]: movement in both directions, page by page ([`page`]); the entries above a block are its [`overlay`]
 //! - [`ripen`]: blocks in the cache that hold what runs would add
 //! - [`estimate`](estimate::estimate): how many keys a range has
 //! - [`ForestSnapshot`]: the engine trait's snapshot
 //!
-//! Every operation loads the tree's current version, and every page of a cursor anew: what a registered snapshot needs is in
+//! Every operation loads the tree's current version, and so does every page of a cursor: what a registered snapshot needs is in
 //! every later version (stripes). Nothing of a version is held on to between two calls but one block, and its leaf where
 //! that has blobs.
 //!
@@ -49,7 +49,7 @@ pub use estimate::estimate;
 pub use get::get;
 pub use snapshot::{ForestSnapshot, Handles};
 
-/// Who reads: a registered sequence number and what reading needs.
+/// A reader: a registered sequence number and what reading needs.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
     pub io: &'a Arc<Io>,

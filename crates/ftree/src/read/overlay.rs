@@ -1,4 +1,4 @@
-//! What memtables and runs hold above a block: gathered, sorted, and resolved for one reader.
+//! The overlay: entries of memtables and runs above a block, gathered, sorted, and resolved for one reader.
 //!
 //! Entries are copied into one buffer that the page keeps and fills again, so nothing of a tree version is held on to while
 //! a cursor rests. A source that holds too much cuts the window in the direction of travel; what the others gathered
@@ -17,7 +17,7 @@ use crate::{Entry, Error, Kind, RangeTombstone, Result, Seq, blob, update};
 pub const KEYS_MAX: usize = 256;
 const BYTES_MAX: usize = 256 << 10;
 
-/// Of the memory that is kept for the next page: each thread that reads has one.
+/// Maximum memory that is kept for the next page: each thread that reads has one.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// The keys that a page shows: `low <= key < high`.
@@ -60,15 +60,15 @@ impl Window {
 
 /// Which entries count: `above < seq <= at`.
 #[derive(Clone, Copy)]
-pub struct Sight {
+pub struct Visibility {
     pub at: Seq,
-    /// What the block below holds already (R1).
+    /// Number up to which the block below holds entries already (R1).
     pub above: Seq,
     /// All versions count and not only the newest: for ripening.
     pub all: bool,
 }
 
-impl Sight {
+impl Visibility {
     fn sees(self, seq: Seq) -> bool {
         self.above < seq && seq <= self.at
     }
@@ -86,7 +86,7 @@ struct Found {
     value: Span,
     seq: Seq,
     kind: Kind,
-    /// Of those with the same sequence number the lower is the newer.
+    /// Among those with the same sequence number the lower is the newer.
     source: u32,
 }
 
@@ -136,20 +136,25 @@ impl Overlay {
         self.found.is_empty() && self.tombstones.is_empty()
     }
 
-    pub fn add_tombstones(&mut self, tombstones: &[RangeTombstone], bounds: (&[u8], Option<&[u8]>), sight: Sight) {
+    pub fn add_tombstones(
+        &mut self,
+        tombstones: &[RangeTombstone],
+        bounds: (&[u8], Option<&[u8]>),
+        visibility: Visibility,
+    ) {
         let overlaps = |tombstone: &RangeTombstone| {
             let (low, high) = bounds;
             high.is_none_or(|high| tombstone.from.as_slice() < high)
                 && tombstone.to.as_deref().is_none_or(|to| low < to)
         };
-        let seen = tombstones.iter().filter(|tombstone| sight.sees(tombstone.seq) && overlaps(tombstone));
+        let seen = tombstones.iter().filter(|tombstone| visibility.sees(tombstone.seq) && overlaps(tombstone));
         self.tombstones.extend(seen.cloned());
     }
 
     /// `keys_max`: at most [`KEYS_MAX`].
-    pub fn gather_memtable(&mut self, part: &MemTree, window: &mut Window, sight: Sight, keys_max: usize) {
+    pub fn gather_memtable(&mut self, part: &MemTree, window: &mut Window, visibility: Visibility, keys_max: usize) {
         let mut cursor = part.cursor();
-        let mut gather = Gather::new(self, window, sight, keys_max);
+        let mut gather = Gather::new(self, window, visibility, keys_max);
         if gather.window.forward {
             cursor.seek(&gather.window.low);
             while cursor.entry().is_some_and(|entry| gather.offer(entry)) {
@@ -172,11 +177,11 @@ impl Overlay {
         reader: &Reader<'_>,
         table: &Arc<Table>,
         window: &mut Window,
-        sight: Sight,
+        visibility: Visibility,
         keys_max: usize,
     ) -> Result<()> {
         let before = self.found.len();
-        let mut gather = Gather::new(self, window, sight, keys_max);
+        let mut gather = Gather::new(self, window, visibility, keys_max);
         gather.run(reader, table)?;
         gather.end();
         let found = self.found.get(before..).unwrap_or_default();
@@ -189,7 +194,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Puts what was gathered into the order E1 and leaves out what lies outside the window, and range tombstones that the
+    /// Puts what was gathered into the order E1 and leaves out what is outside the window, and range tombstones that the
     /// block holds already.
     pub fn sort(&mut self, window: &Window, above: Seq) {
         let Overlay { bytes, found, tombstones, .. } = self;
@@ -206,7 +211,7 @@ impl Overlay {
         }
     }
 
-    /// The entries of the next key behind place `from` of the sorted ones.
+    /// The entries of the next key after place `from` of the sorted ones.
     pub fn group(&self, from: usize) -> Range<usize> {
         let Some(first) = self.found.get(from) else { return from..from };
         let key = self.slice(first.key);
@@ -223,7 +228,7 @@ impl Overlay {
         Some(Entry { key: self.slice(found.key), seq: found.seq, kind: found.kind, value: self.slice(found.value) })
     }
 
-    /// Whether one of the entries has its value in an extent of its own, or a value longer than this.
+    /// Returns true if one of the entries has its value in an extent of its own, or a value longer than this.
     pub fn has_blob_or_longer(&self, bytes: usize) -> bool {
         self.found.iter().any(|found| found.kind == Kind::PutBlob || found.value.len as usize > bytes)
     }
@@ -232,11 +237,11 @@ impl Overlay {
     pub fn resolve(&mut self, reader: &Reader<'_>, group: Range<usize>, base: Option<(Kind, &[u8])>) -> Result<()> {
         let Some(key) = self.found.get(group.start).map(|found| found.key) else { return Ok(()) };
         let deleted = self.deleted(self.slice(key));
-        let stands = |found: &Found| Some(found.seq) >= deleted;
+        let is_above_delete = |found: &Found| Some(found.seq) >= deleted;
         let entries = self.found.get(group.clone()).unwrap_or_default();
-        let updates = entries.iter().take_while(|found| found.kind == Kind::Update && stands(found)).count();
+        let updates = entries.iter().take_while(|found| found.kind == Kind::Update && is_above_delete(found)).count();
         let base = match entries.get(updates) {
-            Some(found) => Some(*found).filter(stands).map(Base::Found),
+            Some(found) => Some(*found).filter(is_above_delete).map(Base::Found),
             None if deleted.is_some() => None,
             None => base.map(|(kind, value)| Base::Block(kind, value)),
         };
@@ -299,7 +304,7 @@ impl Overlay {
     }
 }
 
-/// What updates meet.
+/// The value that updates apply to.
 enum Base<'b> {
     Found(Found),
     Block(Kind, &'b [u8]),
@@ -342,7 +347,7 @@ fn push(bytes: &mut Vec<u8>, more: &[u8]) -> Span {
 struct Gather<'g> {
     overlay: &'g mut Overlay,
     window: &'g mut Window,
-    sight: Sight,
+    visibility: Visibility,
     source: u32,
     /// The source's first entry.
     first: usize,
@@ -357,12 +362,12 @@ struct Gather<'g> {
 }
 
 impl<'g> Gather<'g> {
-    fn new(overlay: &'g mut Overlay, window: &'g mut Window, sight: Sight, keys_max: usize) -> Gather<'g> {
+    fn new(overlay: &'g mut Overlay, window: &'g mut Window, visibility: Visibility, keys_max: usize) -> Gather<'g> {
         let (first, bytes_first, source) = (overlay.found.len(), overlay.bytes.len(), overlay.sources);
         Gather {
             overlay,
             window,
-            sight,
+            visibility,
             source,
             first,
             key: Span::default(),
@@ -374,7 +379,7 @@ impl<'g> Gather<'g> {
         }
     }
 
-    /// Whether the source is to go on.
+    /// Adds an entry. Returns true if the source is to continue.
     #[inline]
     fn offer(&mut self, entry: Entry<'_>) -> bool {
         let inside = if self.window.forward {
@@ -382,7 +387,7 @@ impl<'g> Gather<'g> {
         } else {
             self.window.low.as_slice() <= entry.key
         };
-        if !inside || !self.sight.sees(entry.seq) {
+        if !inside || !self.visibility.sees(entry.seq) {
             return inside;
         }
         let same = self.keys > 0 && self.overlay.slice(self.key) == entry.key;
@@ -390,7 +395,7 @@ impl<'g> Gather<'g> {
             if self.window.forward && self.settled {
                 return true;
             }
-            if !self.window.forward && !self.sight.all && entry.kind.is_final() {
+            if !self.window.forward && !self.visibility.all && entry.kind.is_final() {
                 self.overlay.found.truncate(self.key_first);
             }
         } else if !self.begin_key(entry.key) {
@@ -420,7 +425,7 @@ impl<'g> Gather<'g> {
 
     fn push(&mut self, entry: Entry<'_>) {
         let (key, value) = (self.key, push(&mut self.overlay.bytes, entry.value));
-        self.settled = entry.kind.is_final() && !self.sight.all;
+        self.settled = entry.kind.is_final() && !self.visibility.all;
         self.overlay.deletes += usize::from(entry.kind == Kind::Delete);
         self.overlay.found.push(Found { key, value, seq: entry.seq, kind: entry.kind, source: self.source });
     }
@@ -468,7 +473,7 @@ impl<'g> Gather<'g> {
     }
 }
 
-/// Of two ends of ranges the one that comes first.
+/// Returns the end of a range that comes first.
 pub fn least_end<'k>(a: Option<&'k [u8]>, b: Option<&'k [u8]>) -> Option<&'k [u8]> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

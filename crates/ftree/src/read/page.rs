@@ -1,6 +1,6 @@
-//! What a cursor moves over: the rows of one leaf block, or of a range without one, as the reader sees them.
+//! A page, the unit a cursor moves over: the rows of one leaf block, or of a range without one, as the reader sees them.
 //!
-//! A page shows every key of its window. It is either the rows of a block as they stand (no entry above them that counts,
+//! A page shows every key of its window. It is either the rows of a block as they are (no entry above them that counts,
 //! nothing in the block that the reader must not see), or a list of rows of the block and of the overlay. Moving over it is
 //! counting in both cases. It never changes: as a snapshot does not, a page that is there may be used again.
 
@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::overlay::{self, Overlay, Sight, Window};
+use super::overlay::{self, Overlay, Visibility, Window};
 use super::path::{Path, Place};
 use super::read_ahead::ReadAhead;
 use super::{Reader, ripen};
@@ -21,14 +21,14 @@ use crate::{Error, Kind, RangeTombstone, Result, Seq};
 /// Marks a place in the overlay in a list of items.
 const OVERLAY: u32 = 1 << 31;
 
-/// What an entry of a run that a scan merges adds to the read work of its slot, and a delete that it skips.
+/// Read work that an entry of a run that a scan merges adds to its slot, and a delete that it skips.
 const MERGED_BYTES: u64 = 100;
 const DELETE_BYTES: u64 = 200;
 
-/// One page in so many adds to the read work, for all of them.
+/// One page in this many adds to the read work, for all of them.
 const SAMPLED: u32 = 4;
 
-/// One page in so many that shows a part of its block gathers what the runs hold for all of it, to ripen the block.
+/// One page in this many that shows a part of its block gathers what the runs hold for all of it, to ripen the block.
 const RIPENED: u32 = 16;
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl Page {
         self.window.high()
     }
 
-    /// Whether the page shows the row at this place, if there is one.
+    /// Returns true if the page shows the row at this place, if there is one.
     pub fn shows(&self, place: Place<'_>) -> bool {
         self.is_loaded && place.is_in(self.low(), self.high())
     }
@@ -120,7 +120,7 @@ impl Page {
         }
     }
 
-    /// How many rows have a key less than this one.
+    /// Returns the number of rows with a key less than this one.
     pub fn lower_bound(&self, key: &[u8]) -> usize {
         match (&self.rows, &self.block) {
             (Rows::Plain { from, len }, Some(block)) => block.lower_bound(key).saturating_sub(*from).min(*len),
@@ -146,7 +146,7 @@ impl Page {
         self.rows = Rows::default();
     }
 
-    /// Fills the page with the rows around a place, which lies in the page afterwards. `keys_max`: of each memtable and run.
+    /// Fills the page with the rows around a place, which is in the page afterwards. `keys_max`: of each memtable and run.
     pub fn load(
         &mut self,
         reader: &Reader<'_>,
@@ -194,14 +194,14 @@ impl<'f> Filling<'f> {
     /// A range tombstone that hides all of the child around the place: its blocks need not be read. Those that do not are
     /// left with the overlay.
     fn covering_tombstone(&mut self, above: Seq) -> Result<Option<RangeTombstone>> {
-        let sight = Sight { at: self.reader.at, above, all: false };
+        let visibility = Visibility { at: self.reader.at, above, all: false };
         let bounds = (self.path.low, self.path.high);
         let overlay = &mut self.page.overlay;
         for part in parts(self.version) {
-            overlay.add_tombstones(&part.tombstones(), bounds, sight);
+            overlay.add_tombstones(&part.tombstones(), bounds, visibility);
         }
         for run in self.path.runs().filter(|run| run.table.meta.has_tombstones && run.table.meta.max_seq > above) {
-            overlay.add_tombstones(run.table.body(self.reader.io)?.tombstones(), bounds, sight);
+            overlay.add_tombstones(run.table.body(self.reader.io)?.tombstones(), bounds, visibility);
         }
         let covers = |tombstone: &&RangeTombstone| self.place.is_in(&tombstone.from, tombstone.to.as_deref());
         Ok(overlay.tombstones.iter().find(covers).cloned())
@@ -239,7 +239,7 @@ impl<'f> Filling<'f> {
         };
         if let Some(reach) = block.reach() {
             if !self.place.is_in(reach.0, reach.1) {
-                return self.beside_reach(leaf.meta.max_seq, bounds, reach);
+                return self.outside_reach(leaf.meta.max_seq, bounds, reach);
             }
             bounds = common(bounds, reach);
         }
@@ -261,7 +261,7 @@ impl<'f> Filling<'f> {
         if block.has_blobs() {
             (self.page.has_blobs, self.page.holder) = (true, Some(leaf.clone()));
         }
-        // The index says without a look into the block whether all its rows lie inside.
+        // The index shows without reading the block whether all its rows are inside.
         let inside = clear
             && bounds.0 <= first
             && bounds.1.is_none_or(|high| next.is_some_and(|next| next <= high) || body.last_key() < high);
@@ -269,15 +269,15 @@ impl<'f> Filling<'f> {
     }
 
     /// A page of keys for which a ripened block says nothing. The leaf has no rows there: its slot grew.
-    fn beside_reach(&mut self, above: Seq, bounds: Bounds<'_>, reach: Bounds<'_>) -> Result<()> {
-        let beside = match reach {
+    fn outside_reach(&mut self, above: Seq, bounds: Bounds<'_>, reach: Bounds<'_>) -> Result<()> {
+        let outside = match reach {
             (_, Some(high)) if self.place.is_behind(high) => (high, None),
             (low, _) => (&[][..], Some(low)),
         };
-        self.above_within(above, common(bounds, beside))
+        self.above_within(above, common(bounds, outside))
     }
 
-    /// Narrower bounds, that begin at the place: what stands above keys before it need not be gathered.
+    /// Narrower bounds, that begin at the place: entries above keys before it need not be gathered.
     fn begin_at_place<'b>(&self, bounds: Bounds<'b>) -> Bounds<'b>
     where
         'f: 'b,
@@ -296,18 +296,18 @@ impl<'f> Filling<'f> {
 
     /// Everything above the block that the reader sees. The tombstones are there.
     fn gather(&mut self, above: Seq) -> Result<()> {
-        let sight = Sight { at: self.reader.at, above, all: false };
+        let visibility = Visibility { at: self.reader.at, above, all: false };
         let Page { overlay, window, .. } = &mut *self.page;
         for part in parts(self.version) {
-            overlay.gather_memtable(part, window, sight, self.keys_max);
+            overlay.gather_memtable(part, window, visibility, self.keys_max);
         }
-        gather_runs(self.reader, self.path, overlay, window, sight, self.keys_max)?;
+        gather_runs(self.reader, self.path, overlay, window, visibility, self.keys_max)?;
         overlay.sort(window, above);
         self.charge_read_work();
         Ok(())
     }
 
-    /// What the runs cost the reader makes it more urgent to flush them.
+    /// Adds the cost of the runs to the read work, which makes it more urgent to flush them.
     fn charge_read_work(&self) {
         let overlay = &self.page.overlay;
         if overlay.merged > 0 && self.number.is_multiple_of(SAMPLED) {
@@ -349,7 +349,7 @@ impl<'f> Filling<'f> {
 /// `low <= key < high`.
 type Bounds<'b> = (&'b [u8], Option<&'b [u8]>);
 
-/// What lies in both.
+/// Returns the intersection.
 fn common<'b>(a: Bounds<'b>, b: Bounds<'b>) -> Bounds<'b> {
     (a.0.max(b.0), overlay::least_end(a.1, b.1))
 }
@@ -367,19 +367,19 @@ fn parts(version: &TreeVersion) -> impl Iterator<Item = &MemTree> {
     parts.map(|part| &**part).filter(|part| !part.is_empty())
 }
 
-/// What the runs of a path hold in the window, newest first.
+/// Gathers the entries of a path's runs in the window, newest first.
 pub fn gather_runs(
     reader: &Reader<'_>,
     path: &Path<'_>,
     overlay: &mut Overlay,
     window: &mut Window,
-    sight: Sight,
+    visibility: Visibility,
     keys_max: usize,
 ) -> Result<()> {
-    for run in path.runs().filter(|run| run.table.meta.max_seq > sight.above) {
+    for run in path.runs().filter(|run| run.table.meta.max_seq > visibility.above) {
         let meta = &run.table.meta;
         if window.low <= meta.last_key && window.is_below_high(&meta.first_key) {
-            overlay.gather_run(reader, &run.table, window, sight, keys_max)?;
+            overlay.gather_run(reader, &run.table, window, visibility, keys_max)?;
         }
     }
     Ok(())
@@ -419,7 +419,7 @@ impl<'m> Mixed<'m> {
         self.add_block(self.end, reader.at, &overlay.tombstones)
     }
 
-    /// Adds the block's rows below the key of this entry. Answers what the block says of that key, and passes it.
+    /// Adds the block's rows below the key of this entry. Returns what the block says of that key, and passes it.
     fn pass_block_to(&mut self, at: Seq, overlay: &Overlay, entry: usize) -> Result<Option<(Kind, &'m [u8])>> {
         let (Some(block), Some(entry)) = (self.block, overlay.found(entry)) else { return Ok(None) };
         let first = block.lower_bound(entry.key).clamp(self.next, self.end);
@@ -460,7 +460,7 @@ fn visible(block: &Block, mut rows: Range<usize>, at: Seq, tombstones: &[RangeTo
         }
         Kind::Delete => Ok(None),
         Kind::Update => {
-            let context = "an update that no row stands under".to_owned();
+            let context = "update message without a base row".to_owned();
             Err(Error::Corrupt { place: "a leaf".to_owned(), context })
         }
     }

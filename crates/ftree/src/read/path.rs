@@ -21,7 +21,7 @@ impl<'k> Place<'k> {
         matches!(self, Place::From(_))
     }
 
-    /// Whether the keys right behind (or before) the place are not less than this one.
+    /// Returns true if the keys right after (or before) the place are not less than this one.
     pub fn is_behind(self, end: &[u8]) -> bool {
         match self {
             Place::From(key) => end <= key,
@@ -30,7 +30,7 @@ impl<'k> Place<'k> {
         }
     }
 
-    /// Whether the keys right behind (or before) the place lie in `low <= key < high`.
+    /// Returns true if the keys right after (or before) the place are in `low <= key < high`.
     pub fn is_in(self, low: &[u8], high: Option<&[u8]>) -> bool {
         match self {
             Place::From(key) => low <= key && high.is_none_or(|high| key < high),

@@ -1,6 +1,6 @@
 //! Reading blocks before they are asked for, when a cursor moves on through blocks that are not in memory.
 //!
-//! The first read behind a seek takes one block, the next one two, then four and so on: a short scan reads little that it
+//! The first read after a seek takes one block, the next one two, then four and so on: a short scan reads little that it
 //! does not need, a long one soon reads in large pieces.
 
 use std::ops::Range;
@@ -13,11 +13,11 @@ use crate::table::{BlockRef, Table, TableBody};
 const BYTES_MAX: u64 = 256 * 1024;
 const BLOCKS_MAX: usize = 64;
 
-/// How far one cursor reads ahead.
+/// Read-ahead state of one cursor.
 pub struct ReadAhead {
     /// Blocks of the next read.
     blocks: usize,
-    /// What was read last: a leaf, by its place in the file, and its blocks.
+    /// The last read: a leaf, by its place in the file, and its blocks.
     last: (u64, Range<usize>),
 }
 
@@ -33,7 +33,7 @@ impl ReadAhead {
         self.blocks = 1;
     }
 
-    /// Whether the block is in memory only because it was read ahead.
+    /// Returns true if the block is in memory only because it was read ahead.
     pub fn brought(&self, leaf: &Table, at: usize) -> bool {
         self.last.0 == leaf.meta.offset && self.last.1.contains(&at)
     }

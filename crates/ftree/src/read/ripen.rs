@@ -4,10 +4,10 @@
 //! greatest number that was merged as its `as_of`. From then on the block is read as if the runs were not there (R1), until
 //! new runs arrive. It is never written: the leaf job that consumes the runs makes the same rows again.
 //!
-//! Why every reader may use a ripened block, whoever made it:
+//! Why every reader may use a ripened block, whichever thread made it:
 //!
 //! - *It is complete up to `as_of`.* For its keys everything with a number up to `as_of` was in the leaf or in the runs of the
-//!   path that were merged: by I1 and I2 what stands above those runs is newer than each of them. So a reader that ignores
+//!   path that were merged: by I1 and I2 the entries above those runs are newer than each of them. So a reader that ignores
 //!   entries up to `as_of` elsewhere, and skips runs that end there, misses nothing.
 //! - *A reader with an older registered number.* The stripes are listed after the runs were found. A number that was
 //!   registered before is among them, and the fold keeps what it sees. A number that is registered after is that of
@@ -33,18 +33,18 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::Reader;
-use super::overlay::{KEYS_MAX, Overlay, Sight, Window};
+use super::overlay::{KEYS_MAX, Overlay, Visibility, Window};
 use super::page::gather_runs;
 use super::path::Path;
 use crate::block::{Block, BlockBuilder};
 use crate::counters::Counter;
-use crate::merge::{Fold, Kept, Versions};
+use crate::merge::{Fold, RetainedVersion, Versions};
 use crate::table::TableBody;
 use crate::{Kind, Result, Seq, blob};
 
-/// A block is not ripened when that makes it longer than so many times its size.
+/// A block is not ripened when that makes it longer than this many times its size.
 const GROWTH_MAX: usize = 4;
-/// Nor by values longer than so many blocks.
+/// Nor by values longer than this many blocks.
 const VALUE_BLOCKS_MAX: usize = 2;
 
 /// Puts a ripened block in the place of `block`, number `at` of a leaf. `above`: what it holds already. `bounds`: its keys.
@@ -62,8 +62,8 @@ pub fn ripen(
     let mut window = Window::default();
     window.set(bounds, true);
     let mut overlay = Overlay::default();
-    let sight = Sight { at: Seq(u64::MAX), above, all: true };
-    gather_runs(reader, path, &mut overlay, &mut window, sight, KEYS_MAX)?;
+    let visibility = Visibility { at: Seq(u64::MAX), above, all: true };
+    gather_runs(reader, path, &mut overlay, &mut window, visibility, KEYS_MAX)?;
     overlay.sort(&window, above);
     let bytes = block.memory_bytes();
     let is_update = |at| overlay.found(at).is_some_and(|entry| entry.kind == Kind::Update);
@@ -72,7 +72,7 @@ pub fn ripen(
         return Ok(());
     }
     for run in path.runs().filter(|run| run.table.meta.has_tombstones && run.table.meta.max_seq > above) {
-        overlay.add_tombstones(run.table.body(reader.io)?.tombstones(), bounds, sight);
+        overlay.add_tombstones(run.table.body(reader.io)?.tombstones(), bounds, visibility);
     }
     let as_of = path.runs().map(|run| run.table.meta.max_seq).max().unwrap_or(above);
     let stripes = reader.snapshots.stripes(reader.visible);
@@ -123,7 +123,7 @@ struct Merging<'m> {
     overlay: &'m Overlay,
     builder: BlockBuilder,
     versions: Versions,
-    kept: Vec<Kept>,
+    kept: Vec<RetainedVersion>,
 }
 
 impl Merging<'_> {

@@ -17,7 +17,7 @@ pub struct Handles {
     shards: Box<[Arc<Shard>]>,
 }
 
-/// What the snapshots of one shard count references of.
+/// Target of the references that the snapshots of one shard count.
 struct Shard {
     core: Arc<Core>,
 }

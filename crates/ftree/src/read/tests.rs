@@ -1,6 +1,6 @@
 //! Trees put together by hand from one history, read at every registered number and held against a replay of the history.
 //!
-//! The history is cut at sequence numbers: the oldest part is folded into leaves, the next ones stand in runs above them, in
+//! The history is cut at sequence numbers: the oldest part is folded into leaves, the next ones are in runs above them, in
 //! runs of the root, in a frozen and in the active memtable part. Several versions of one tree share their leaves but differ
 //! in these cuts, as versions do between which a memtable was absorbed or runs were pushed.
 
@@ -181,10 +181,10 @@ impl Workshop {
     }
 }
 
-/// Where a history is cut; the leaves end at the first.
+/// Points at which a history is cut; the leaves end at the first.
 type Cuts = [u64; 6];
 
-/// The slots of a tree of two levels: lower bounds of the leaves, and how many of them stand under one slot of the root.
+/// The slots of a tree of two levels: lower bounds of the leaves, and how many of them are under one slot of the root.
 struct Shape {
     bounds: Vec<Vec<u8>>,
     leaves: Vec<Option<Arc<Table>>>,
@@ -331,7 +331,7 @@ fn readers_see_what_a_replay_shows() {
     }
 }
 
-/// A tree whose rows stand in leaves, with one run above them.
+/// A tree whose rows are in leaves, with one run above them.
 fn simple(changes: u64, run_from: u64) -> (Workshop, Arc<Tree>) {
     let mut random = Random::new(5);
     let workshop = Workshop::new(history(&mut random, changes, false));
@@ -355,7 +355,7 @@ fn the_second_scan_ripens_and_the_third_merges_nothing() {
     while more {
         more = cursor.next().unwrap();
     }
-    assert_eq!(ripened(), 0, "blocks that are met for the first time");
+    assert_eq!(ripened(), 0, "blocks that are read for the first time");
     scan();
     let blocks = ripened();
     assert!(blocks > 3);

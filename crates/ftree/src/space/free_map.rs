@@ -1,8 +1,8 @@
 //! Free ranges, findable by size.
 //!
-//! Ranges of similar size share a class, four classes per doubling. A request looks at the classes of up to twice its
+//! Ranges of similar size share a class, four classes per doubling. A request searches the classes of up to twice its
 //! size and takes the lowest address found, so that big ranges stay whole and the end of the file empties. When that
-//! address lies where the file would have ended long ago without its holes, the lowest range of any size is taken
+//! address is where the file would have ended long ago without its holes, the lowest range of any size is taken
 //! instead.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use super::UNIT;
 use super::ranges::{Range, Ranges};
 
-/// Ranges of the request's own class may be too short: so many of them are looked at.
+/// Ranges of the request's own class may be too short: this many of them are checked.
 const PROBES: usize = 8;
 
 #[derive(Default)]

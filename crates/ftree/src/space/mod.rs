@@ -1,12 +1,12 @@
-//! Who owns which part of the data file.
+//! Ownership of the parts of the data file.
 //!
 //! Space is owned by [`Extent`]s: a part is in use as long as its extent lives, and free when it is dropped. Nothing of
 //! this is stored: recovery adopts what the checkpoint refers to, and the rest is free.
 //!
 //! **Invariants**
-//! - S1: no two living extents overlap, and none lies before `DATA_BEGIN`.
+//! - S1: no two living extents overlap, and none begins before `DATA_BEGIN`.
 //! - S2: an extent, the free ranges and what is just being punched or cut make up the file from `DATA_BEGIN` to its end.
-//! - S3: only ranges that were taken out of the free ranges are punched or cut, so nobody can allocate them meanwhile.
+//! - S3: only ranges that were taken out of the free ranges are punched or cut, so they cannot be allocated meanwhile.
 //!
 //! Lock order: `releasing`, `growth`, `state`. Allocating from free ranges takes `state` alone, which is never held
 //! during I/O. Growing waits while the file is being cut, of a tail that was punched before.
@@ -31,7 +31,7 @@ use state::State;
 
 /// Offsets and sizes are multiples of this.
 pub const UNIT: u64 = 4096;
-/// The superblocks stand before.
+/// The superblocks are before.
 pub const DATA_BEGIN: u64 = 2 << 20;
 
 /// Clones share one file's space.
@@ -44,7 +44,7 @@ struct Shared {
     state: Mutex<State>,
     /// Held while the file grows or is cut.
     growth: Mutex<()>,
-    /// Held while space is given back.
+    /// Held while space is returned.
     releasing: Mutex<()>,
     room: Room,
     /// So many have opened the reserve to all.
@@ -77,7 +77,7 @@ impl Space {
         self.shared.allocate(bytes, true)
     }
 
-    /// Takes free space that ends at `limit` or before, so that what stands behind can move there. `None`: there is none, or
+    /// Takes free space that ends at `limit` or before, so that data after it can move there. `None`: there is none, or
     /// the file system is nearly full.
     pub fn allocate_below(&self, bytes: u64, limit: u64) -> Option<Extent> {
         let whole = bytes.max(1).checked_next_multiple_of(UNIT)?;
@@ -91,18 +91,18 @@ impl Space {
         taken.then(|| self.shared.extent(range))
     }
 
-    /// Whether `allocate_below` would answer something.
+    /// Returns true if `allocate_below` would return an extent.
     pub fn has_room_below(&self, bytes: u64, limit: u64) -> bool {
         let whole = bytes.max(1).next_multiple_of(UNIT);
         self.shared.state().find_below(whole, limit).is_some()
     }
 
-    /// Where the file would end if what is in use stood without gaps.
+    /// Returns the end of the file if what is in use had no gaps.
     pub fn dense_end(&self) -> u64 {
         DATA_BEGIN + self.shared.state().used_bytes()
     }
 
-    /// What the file takes from the file system: used parts, and free ones that were not given back.
+    /// Returns the bytes taken from the file system: used parts, and free ones that were not returned.
     pub fn held_bytes(&self) -> u64 {
         self.shared.state().held_bytes()
     }
@@ -148,7 +148,7 @@ impl Space {
         self.shared.state().end()
     }
 
-    /// Whether the file may not grow.
+    /// Returns true if the file may not grow.
     pub fn is_tight(&self) -> bool {
         self.shared.is_tight(UNIT)
     }
@@ -205,7 +205,7 @@ impl Shared {
         range
     }
 
-    /// Whether growing by so much would leave less than the red zone.
+    /// Returns true if growing by this much would leave less than the red zone.
     fn is_tight(&self, bytes: u64) -> bool {
         let (free, end) = (self.room.free_bytes(), self.state().end());
         free < self.room.zone(end, free).saturating_add(bytes)

@@ -48,7 +48,7 @@ impl Ranges {
         self.map.last_key_value().map(|(offset, bytes)| Range::new(*offset, *bytes))
     }
 
-    /// Whether all of it is in the set.
+    /// Returns true if all of it is in the set.
     pub fn holds(&self, range: Range) -> bool {
         self.at_or_before(range.offset).is_some_and(|around| range.end() <= around.end())
     }
@@ -60,7 +60,7 @@ impl Ranges {
         before.into_iter().chain(after.map(|(offset, bytes)| Range::new(*offset, *bytes))).collect()
     }
 
-    /// Adds bytes, joined with what they touch. Answers the joined range.
+    /// Adds bytes, joined with what they touch. Returns the joined range.
     pub fn insert(&mut self, range: Range) -> Range {
         let mut joined = range;
         for near in self.neighbours(range) {
@@ -73,7 +73,7 @@ impl Ranges {
         joined
     }
 
-    /// Takes bytes out. Answers which of them were there.
+    /// Takes bytes out. Returns which of them were there.
     pub fn remove(&mut self, range: Range) -> Vec<Range> {
         let mut removed = Vec::new();
         for near in self.neighbours(range) {

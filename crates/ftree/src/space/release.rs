@@ -17,14 +17,14 @@ const BATCH: usize = 64;
 
 impl Space {
     /// Punches free parts, except the most recently freed ones, and cuts the file's free tail. One thread does this at
-    /// a time, another one returns at once. Reading, writing and allocating go on beside it.
-    pub fn give_back(&self, file: &DataFile) -> Result<()> {
+    /// a time, another one returns at once. Reading, writing and allocating continue concurrently.
+    pub fn return_space(&self, file: &DataFile) -> Result<()> {
         let keep = (self.used_bytes() / 32).clamp(KEEP_MIN, KEEP_MAX);
         self.release(file, keep, TAIL_MIN)
     }
 
     /// Gives all free space back, after compaction or when someone asks for it. Waits for who else does so.
-    pub fn give_back_all(&self, file: &DataFile) -> Result<()> {
+    pub fn return_all_space(&self, file: &DataFile) -> Result<()> {
         let _releasing = self.shared.releasing.lock();
         self.release_alone(file, 0, UNIT)
     }

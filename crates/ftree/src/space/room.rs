@@ -1,4 +1,4 @@
-//! How much the file system still holds, and when growing stops.
+//! Free space on the file system, and when growing stops.
 //!
 //! Below the red zone the data file does not grow, so that something is left for what frees space: checkpoints, deletes,
 //! the log. The zone is 64 MiB or 2 % of the file, but at most an eighth of what file and free space are together.
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 const ZONE_MIN: u64 = 64 << 20;
 const ZONE_MAX: u64 = 4 << 30;
-/// A measurement is taken for true so long.
+/// Time for which a measurement is valid.
 const FRESH: Duration = Duration::from_millis(100);
 
 pub(super) struct Room {
@@ -39,8 +39,8 @@ impl Room {
         self.zone_min.store(bytes, Ordering::Relaxed);
     }
 
-    /// What is left on the file system, less what was handed out since it was measured. A file system that does not say
-    /// has room: its writes will tell.
+    /// Returns what is left on the file system, less what was handed out since it was measured. A file system that does not
+    /// report it has room: its writes will fail.
     pub fn free_bytes(&self) -> u64 {
         let mut measured = self.measured.lock();
         if measured.at.is_none_or(|at| at.elapsed() >= FRESH) {
@@ -66,7 +66,7 @@ impl Room {
         measured.free_bytes = measured.free_bytes.saturating_sub(bytes);
     }
 
-    /// Space was given back to the file system: the next look measures.
+    /// Space was returned to the file system: the next check measures.
     pub fn forget(&self) {
         self.measured.lock().at = None;
     }

@@ -1,4 +1,4 @@
-//! Everything about space that stands behind one mutex.
+//! Everything about space that one mutex guards.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use super::free_map::FreeMap;
 use super::ranges::{Range, Ranges};
 use super::{DATA_BEGIN, UNIT};
 
-/// Entries of `freed` beyond twice the ranges before it is made anew.
+/// Entries of `freed` beyond twice the ranges before it is rebuilt.
 const FREED_SLACK: usize = 1024;
 /// Ranges that are looked at when only unpunched ones will do.
 const PROBES: usize = 4096;
@@ -17,11 +17,11 @@ pub(super) struct State {
     free: FreeMap,
     /// The free ranges that still have their blocks on the file system.
     unpunched: Ranges,
-    /// What was freed, oldest first. Covers `unpunched`; may hold what was allocated or punched meanwhile.
+    /// Freed ranges, oldest first. Covers `unpunched`; may hold what was allocated or punched meanwhile.
     freed: VecDeque<Range>,
     /// Free, but taken out of `free` while it is being punched or cut.
     busy: u64,
-    /// Where the file ends; the next growth begins here.
+    /// End of the file; the next growth begins here.
     end: u64,
 }
 
@@ -49,7 +49,7 @@ impl State {
         self.end - DATA_BEGIN - self.free_bytes()
     }
 
-    /// What takes blocks of the file system.
+    /// Returns the bytes that take blocks of the file system.
     pub fn held_bytes(&self) -> u64 {
         self.used_bytes() + self.unpunched.bytes()
     }
@@ -78,7 +78,7 @@ impl State {
         taken
     }
 
-    /// Takes a range at the end of the file, beginning in the free tail when there is one. Answers also by how much the
+    /// Takes a range at the end of the file, beginning in the free tail when there is one. Also returns by how much the
     /// file grew; `None` when the addresses do not suffice.
     pub fn grow(&mut self, bytes: u64) -> Option<(Range, u64)> {
         let tail = self.tail();
@@ -127,7 +127,7 @@ impl State {
         self.free.last().filter(|last| last.end() == self.end)
     }
 
-    /// Takes the free range at the end out to be cut, when it is at least so long.
+    /// Takes the free range at the end out to be cut, when it is at least this long.
     pub fn take_tail(&mut self, bytes_min: u64) -> Option<Range> {
         let tail = self.tail().filter(|tail| tail.bytes >= bytes_min)?;
         self.unpunched.remove(tail);
@@ -161,6 +161,6 @@ impl State {
             covered.insert(*range);
         });
         assert!(self.unpunched.iter().all(|range| covered.holds(range)), "freed covers unpunched");
-        assert!(self.free.last().is_none_or(|last| last.end() <= self.end), "free lies in the file");
+        assert!(self.free.last().is_none_or(|last| last.end() <= self.end), "free is in the file");
     }
 }

@@ -25,7 +25,7 @@ enum Step {
     },
     /// Drops everything and adopts what survived of it in a new space over the same file.
     Reopen,
-    GiveBack {
+    ReturnSpace {
         all: bool,
     },
 }
@@ -35,7 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (1u64..300).prop_map(|units| Step::Allocate { units }),
         5 => any::<usize>().prop_map(|nth| Step::Drop { nth }),
         1 => Just(Step::Reopen),
-        1 => any::<bool>().prop_map(|all| Step::GiveBack { all }),
+        1 => any::<bool>().prop_map(|all| Step::ReturnSpace { all }),
     ]
 }
 
@@ -75,8 +75,8 @@ impl Run {
                     assert!(self.space.adopt(extent.offset(), UNIT).is_err(), "adopted twice");
                 }
             }
-            Step::GiveBack { all: true } => self.space.give_back_all(&self.file).unwrap(),
-            Step::GiveBack { all: false } => self.space.give_back(&self.file).unwrap(),
+            Step::ReturnSpace { all: true } => self.space.return_all_space(&self.file).unwrap(),
+            Step::ReturnSpace { all: false } => self.space.return_space(&self.file).unwrap(),
         }
     }
 
@@ -108,7 +108,7 @@ proptest! {
             run.check();
         }
         run.held.clear();
-        run.space.give_back_all(&run.file).unwrap();
+        run.space.return_all_space(&run.file).unwrap();
         run.check();
         prop_assert_eq!((run.space.file_bytes(), run.space.free_bytes()), (DATA_BEGIN, 0));
         prop_assert!(run.file.len().unwrap() <= DATA_BEGIN);
@@ -156,18 +156,18 @@ fn the_tail_empties_because_low_addresses_are_taken_first() {
 }
 
 #[test]
-fn growth_stops_in_the_red_zone_and_reuse_goes_on() {
+fn growth_stops_in_the_red_zone_and_reuse_continues() {
     let disk = FaultyDisk::new();
     disk.set_capacity(Some(40 * MIB));
     let (space, file) = on(&disk);
-    // What lies before the data is there already, so that a measurement taken at any time says the same.
+    // The part before the data is there already, so that a measurement taken at any time says the same.
     file.write(0, &vec![1; DATA_BEGIN as usize]).unwrap();
     let mut held = Vec::new();
     while let Ok(extent) = space.allocate(MIB) {
         file.write(extent.offset(), &vec![1; MIB as usize]).unwrap();
         held.push(extent);
     }
-    // An eighth of 40 MiB stays, and what lies before the data.
+    // An eighth of 40 MiB stays, and the part before the data.
     assert_eq!(held.len(), 33);
     assert!(space.is_tight());
     assert!(matches!(space.allocate(UNIT), Err(Error::OutOfSpace { .. })));
@@ -177,7 +177,7 @@ fn growth_stops_in_the_red_zone_and_reuse_goes_on() {
     assert!(matches!(space.allocate_reserved(10 * MIB), Err(Error::OutOfSpace { .. })));
     drop((reused, reserved));
     held.clear();
-    space.give_back_all(&file).unwrap();
+    space.return_all_space(&file).unwrap();
     assert!(!space.is_tight());
     space.allocate(20 * MIB).unwrap();
 }
@@ -190,7 +190,7 @@ fn a_busy_file_is_left_alone() {
     let (calls, mut random) = (disk.counts().calls, Random::new(3));
     for _ in 0..1000 {
         drop(held.swap_remove(random.below(100) as usize));
-        space.give_back(&file).unwrap();
+        space.return_space(&file).unwrap();
         held.push(space.allocate(8 * UNIT).unwrap());
     }
     assert_eq!(disk.counts().calls, calls, "nothing is punched and taken again");
@@ -207,20 +207,20 @@ fn a_failed_hole_leaves_the_space_free() {
     let kept: Vec<Extent> = kept.collect();
     for n in 0..3 {
         disk.fail_nth(n, Fault::Io);
-        assert!(space.give_back_all(&file).is_err());
+        assert!(space.return_all_space(&file).is_err());
         space.validate();
         assert_eq!((space.used_bytes(), space.free_bytes()), (5 * UNIT, 5 * UNIT));
     }
-    space.give_back_all(&file).unwrap();
+    space.return_all_space(&file).unwrap();
     drop(kept);
     for n in 0..5 {
         disk.fail_nth(n, Fault::Io);
-        let _ = space.give_back_all(&file);
+        let _ = space.return_all_space(&file);
         space.validate();
         assert_eq!(space.used_bytes(), 0);
         assert_eq!(space.free_bytes() + DATA_BEGIN, space.file_bytes());
     }
-    space.give_back_all(&file).unwrap();
+    space.return_all_space(&file).unwrap();
     assert_eq!(space.file_bytes(), DATA_BEGIN);
 }
 
@@ -259,7 +259,7 @@ fn check_threads(space: &Space, file: &DataFile) {
     });
     space.validate();
     assert_eq!(space.used_bytes(), 0);
-    space.give_back_all(file).unwrap();
+    space.return_all_space(file).unwrap();
     assert_eq!(space.file_bytes(), DATA_BEGIN);
 }
 
@@ -279,13 +279,13 @@ fn the_file_system_gets_its_blocks_back() {
     assert!(full >= 8 * MIB);
     let last = held.pop().unwrap();
     drop(held);
-    space.give_back(&file).unwrap();
+    space.return_space(&file).unwrap();
     assert!(blocks() <= full - 6 * MIB, "most is punched: {} of {full}", blocks());
     assert!(blocks() >= full - 7 * MIB, "a part is kept: {} of {full}", blocks());
-    space.give_back_all(&file).unwrap();
+    space.return_all_space(&file).unwrap();
     assert!(blocks() <= MIB / 2, "{}", blocks());
     assert_eq!(file.read(last.offset(), last.bytes()).unwrap(), vec![5; MIB as usize / 4]);
     drop(last);
-    space.give_back_all(&file).unwrap();
+    space.return_all_space(&file).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().len(), DATA_BEGIN);
 }

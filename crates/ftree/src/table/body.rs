@@ -31,7 +31,7 @@ use crate::{RangeTombstone, Result, Seq};
 const VERSION: u8 = 1;
 const NO_END: u32 = u32::MAX;
 
-/// Where a block stands.
+/// Location of a block.
 #[derive(Clone, Copy)]
 pub(super) struct Location {
     /// From the table's begin.
@@ -51,7 +51,7 @@ pub struct TableBody {
     locations: Box<[Location]>,
     blocks: Box<[Cell<Block>]>,
     owner: Weak<Table>,
-    /// Of the table, in the file.
+    /// Offset of the table in the file.
     offset: u64,
     is_leaf: bool,
 }
@@ -89,7 +89,7 @@ pub(super) fn charge_of(block: &Block, cache: &Cache) -> Charge {
     cache.charge((block.memory_bytes() + ITEM_BYTES) as u64)
 }
 
-/// What a writer knows about a table's index.
+/// A table's index as its writer builds it.
 pub(super) struct IndexParts {
     pub index: KeyIndex,
     pub last_key: Vec<u8>,
@@ -211,7 +211,7 @@ impl TableBody {
         self.index.upper_bound(key).saturating_sub(1)
     }
 
-    /// How many blocks begin before `key`; all of their predecessors lie before it.
+    /// Returns the number of blocks that begin before `key`; all of their predecessors are before it.
     #[inline]
     pub fn blocks_before(&self, key: &[u8]) -> usize {
         self.index.lower_bound(key)
@@ -227,7 +227,7 @@ impl TableBody {
         &self.last_key
     }
 
-    /// Whether `key` with this hash may be in the table.
+    /// Returns true if `key` with this hash may be in the table.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
@@ -294,7 +294,7 @@ impl TableBody {
         self.open(at, &stored, io)
     }
 
-    /// Where the stored forms of the blocks from one to before another stand in the file.
+    /// Returns offset and length of the stored forms of the blocks from one to before another.
     pub(super) fn span(&self, from: usize, to: usize) -> (u64, usize) {
         let blocks = self.locations.get(from..to).unwrap_or_default();
         let offset = blocks.first().map_or(0, |first| first.offset);
@@ -306,7 +306,7 @@ impl TableBody {
     pub(super) fn open(&self, at: usize, stored: &[u8], io: &Io) -> Result<Block> {
         let (offset, _) = self.span(at, at + 1);
         let Some(location) = self.locations.get(at) else {
-            return Err(corrupt_at(io, self.offset, "a table has fewer blocks than a reader was told"));
+            return Err(corrupt_at(io, self.offset, "a table has fewer blocks than its reader requested"));
         };
         if xxhash_rust::xxh3::xxh3_64(stored) != location.checksum {
             return Err(corrupt_at(io, offset, "the checksum of a block does not match"));
@@ -319,24 +319,24 @@ impl TableBody {
         }
     }
 
-    /// Reads several neighbouring blocks at once and keeps them, but for those that are in memory. Answers the one at `wanted`.
-    pub fn read_several(&self, blocks: Range<usize>, wanted: usize, io: &Io) -> Result<BlockRef> {
+    /// Reads several neighbouring blocks at once and keeps them, but for those that are in memory. Returns the one at `requested`.
+    pub fn read_several(&self, blocks: Range<usize>, requested: usize, io: &Io) -> Result<BlockRef> {
         let (offset, bytes) = self.span(blocks.start, blocks.end);
         let stored = io.file.read(offset, bytes as u64)?;
         io.counters.add(Counter::BlockBytesRead, bytes as u64);
         let (mut from, mut answer) = (0, None);
         for at in blocks {
             let to = from + self.stored_bytes_of(at) as usize;
-            let is_wanted = at == wanted;
-            if is_wanted || !self.is_cached(at) {
+            let is_requested = at == requested;
+            if is_requested || !self.is_cached(at) {
                 let block = self.open(at, stored.get(from..to).unwrap_or_default(), io)?;
                 io.counters.add(if self.is_leaf { Counter::LeafBlockMisses } else { Counter::RunBlockMisses }, 1);
                 let kept = self.keep(at, block, io);
-                answer = if is_wanted { Some(kept) } else { answer };
+                answer = if is_requested { Some(kept) } else { answer };
             }
             from = to;
         }
-        answer.map_or_else(|| self.block(wanted, io), Ok)
+        answer.map_or_else(|| self.block(requested, io), Ok)
     }
 
     /// Replaces a cached block by one into which entries from above are merged (T3). Requires: `as_of` is set.

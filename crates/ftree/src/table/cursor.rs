@@ -72,7 +72,7 @@ impl<'io> TableCursor<'io> {
         self.block.as_ref().map(|block| block.entry(self.row))
     }
 
-    /// The block that the cursor rests in, and the row: for bulk copies. `skip_to` goes on behind them.
+    /// The block that the cursor rests in, and the row: for bulk copies. `skip_to` continues after them.
     #[inline]
     pub fn block(&self) -> Option<(&Block, usize)> {
         self.block.as_ref().map(|block| (&**block, self.row))
@@ -89,7 +89,7 @@ impl<'io> TableCursor<'io> {
         Some(StoredBlock { bytes, raw_bytes: body.raw_bytes_of(at) })
     }
 
-    /// Goes on to a row of the same block; its length: to the next block.
+    /// Skips to a row of the same block; its length: to the next block.
     pub fn skip_to(&mut self, row: usize) -> Result<()> {
         let Some(block) = &self.block else { return Ok(()) };
         if row < block.len() {

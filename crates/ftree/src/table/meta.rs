@@ -1,4 +1,4 @@
-//! What a parent keeps about a table, and the header at the table's begin that repeats the most of it for salvage.
+//! The meta that a parent keeps about a table, and the header at the table's begin that repeats the most of it for salvage.
 //!
 //! | header | bytes |
 //! |---|---|
@@ -22,7 +22,7 @@ const VERSION: u16 = 1;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableMeta {
-    /// Of the extent, in the data file.
+    /// Offset of the extent in the data file.
     pub offset: u64,
     pub bytes: u64,
     /// In the data file.
@@ -32,11 +32,11 @@ pub struct TableMeta {
     pub rows: u64,
     /// Keys, values and what belongs to them, before compression.
     pub raw_bytes: u64,
-    /// Of the entries and range tombstones.
+    /// Least number of the entries and range tombstones.
     pub min_seq: Seq,
-    /// Of everything that was merged in, be it visible or not: the table's `as_of`.
+    /// Greatest number of everything that was merged in, be it visible or not: the table's `as_of`.
     pub max_seq: Seq,
-    /// Of the rows; range tombstones may reach beyond. Empty when there are no rows.
+    /// First key of the rows; range tombstones may reach beyond. Empty when there are no rows.
     pub first_key: Vec<u8>,
     pub last_key: Vec<u8>,
     /// 0: a leaf; else the level of the node whose slot the run was written for.
@@ -44,7 +44,7 @@ pub struct TableMeta {
     pub tree: TreeId,
     /// Range tombstones.
     pub has_tombstones: bool,
-    /// Of a leaf: some entry is there for old snapshots only.
+    /// In a leaf: some entry is there for old snapshots only.
     pub has_versions: bool,
     /// [`crate::TreeSettings::mark`] of the settings that all of it was written with; 0: unknown, or of several.
     pub made_with: u32,
@@ -52,18 +52,18 @@ pub struct TableMeta {
     pub blobs: Vec<(u64, u64)>,
 }
 
-/// Bits of the stored flags: the level stands in the lowest eight, `made_with` in the upper half.
+/// Bits of the stored flags: the level is in the lowest eight, `made_with` in the upper half.
 const HAS_TOMBSTONES: u64 = 1 << 8;
 const HAS_VERSIONS: u64 = 1 << 9;
 const KNOWN_FLAGS: u64 = 0xffff_ffff_0000_03ff;
 
 impl TableMeta {
-    /// The index does not stand in the extent: what a damaged node held, to be kept.
+    /// The index is not in the extent: the contents of a damaged node, to be kept.
     pub fn is_elsewhere(&self) -> bool {
         !(self.offset..self.offset.saturating_add(self.bytes)).contains(&self.index_offset)
     }
 
-    /// Whether the table may say something of the key. Range tombstones may reach beyond its rows.
+    /// Returns true if the table may hold something about the key. Range tombstones may reach beyond its rows.
     #[inline]
     pub fn may_hold(&self, key: &[u8]) -> bool {
         self.has_tombstones || (self.first_key.as_slice() <= key && key <= self.last_key.as_slice())

@@ -13,10 +13,10 @@
 //! - [`cursor`]: over a table's entries, both ways
 //!
 //! Invariants:
-//! - (T1) All versions of one key stand in one block; first keys of blocks ascend strictly.
+//! - (T1) All versions of one key are in one block; first keys of blocks ascend strictly.
 //! - (T2) Nothing of a table changes once it is written; its extent is free when the last `Arc` of it is gone.
 //! - (T3) A cached block may be *ripe*: entries from above are merged into it up to its `as_of`. Such a block is never written,
-//!   and whoever moves entries (`Reading::Sequential`) does not get it.
+//!   and jobs that move entries (`Reading::Sequential`) do not get it.
 
 mod body;
 mod cursor;
@@ -45,7 +45,7 @@ const BODY: u32 = u32::MAX;
 pub struct Table {
     pub meta: TableMeta,
     extent: Arc<Extent>,
-    /// Of the large values that rows point to, by offset.
+    /// Extents of the large values that rows point to, by offset.
     blobs: Vec<Arc<Extent>>,
     body: Cell<TableBody>,
     /// For all of this but the body.
@@ -66,14 +66,14 @@ impl Table {
         Table { meta, extent: Arc::new(extent), blobs, body: Cell::default(), charge }
     }
 
-    /// The same table with nothing in memory. For a leaf that stays while messages above it are consumed: its ripe blocks
+    /// Returns this table with nothing in memory. For a leaf that stays while messages above it are consumed: its ripe blocks
     /// may hold some of them, and what undoes those is above no more. Readers of older versions keep the one they have.
     pub fn renewed(&self) -> Arc<Table> {
         let (meta, extent, blobs) = (self.meta.clone(), self.extent.clone(), self.blobs.clone());
         Arc::new(Table { meta, extent, blobs, body: Cell::default(), charge: self.charge.again() })
     }
 
-    /// Whether half of the blocks are in memory.
+    /// Returns true if half of the blocks are in memory.
     pub fn is_warm(&self) -> bool {
         let Some(body) = self.body.peek() else { return false };
         let cached = (0..body.block_count()).filter(|at| body.is_cached(*at)).count();

@@ -1,4 +1,4 @@
-//! The same table elsewhere in the file.
+//! Moving a table elsewhere in the file.
 
 use std::sync::Arc;
 

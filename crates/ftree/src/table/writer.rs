@@ -31,7 +31,7 @@ pub struct TableWriter<'io> {
     charge: Charge,
     builder: BlockBuilder,
     raw: Vec<u8>,
-    /// The table as it will stand in the file.
+    /// The table's bytes as they will be in the file.
     out: Vec<u8>,
     first_keys: Vec<Box<[u8]>>,
     last_key: Vec<u8>,
@@ -41,7 +41,7 @@ pub struct TableWriter<'io> {
     rows: u64,
     raw_bytes: u64,
     seqs: (Seq, Seq),
-    /// Of the settings.
+    /// Mark of the settings.
     mark: u32,
     /// Something was taken over that other settings made.
     is_mixed: bool,

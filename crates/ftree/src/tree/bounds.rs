@@ -17,7 +17,7 @@ impl Bounds {
         self.from.as_slice() <= key && self.to.as_deref().is_none_or(|to| key < to)
     }
 
-    /// Whether `other` lies inside.
+    /// Returns true if `other` is inside.
     pub fn covers(&self, other: &Bounds) -> bool {
         self.from <= other.from && ends_by(other.to.as_deref(), self.to.as_deref())
     }
@@ -26,7 +26,7 @@ impl Bounds {
         before_end(&self.from, other.to.as_deref()) && before_end(&other.from, self.to.as_deref())
     }
 
-    /// What both contain.
+    /// Returns the range that both contain.
     pub fn intersection(&self, other: &Bounds) -> Bounds {
         let from = self.from.clone().max(other.from.clone());
         let to = if ends_by(self.to.as_deref(), other.to.as_deref()) { self.to.clone() } else { other.to.clone() };

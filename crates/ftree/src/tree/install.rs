@@ -37,7 +37,7 @@ pub fn find<'t>(root: &'t Inner, place: &Place) -> Option<(&'t Inner, Bounds)> {
     (node.level == place.level && own.covers(&place.bounds)).then_some((node, own))
 }
 
-/// The first node of the level that ends behind `from`, with its bounds.
+/// The first node of the level that ends after `from`, with its bounds.
 pub fn node_behind<'t>(node: &'t Inner, own: Bounds, level: u8, from: &[u8]) -> Option<(&'t Inner, Bounds)> {
     if node.level <= level {
         let ends_behind = own.to.as_deref().is_none_or(|to| from < to);
@@ -206,7 +206,7 @@ fn joined_node(left: &Placed, right: &Placed, fanout: usize) -> Option<Arc<Inner
     Some(Inner::new(first.level, content))
 }
 
-/// Whether the node has children that `edit` would join.
+/// Returns true if the node has children that `edit` would join.
 pub fn has_joinable(node: &Inner, fanout: usize) -> bool {
     let placed = node.placed(&Bounds::all());
     placed.iter().zip(placed.iter().skip(1)).any(|(left, right)| joined_node(left, right, fanout).is_some())

@@ -17,7 +17,7 @@ pub struct Inner {
     pub slots: Vec<Arc<Slot>>,
     /// 1: the children are leaves.
     pub level: u8,
-    /// Where the last checkpoint wrote this node; set once.
+    /// Location at which the last checkpoint wrote this node; set once.
     pub disk: OnceLock<NodeOnDisk>,
     totals: OnceLock<Totals>,
     /// See [`Inner::excess`].
@@ -35,25 +35,25 @@ pub struct Totals {
     pub messages: u64,
     /// Uncompressed bytes of messages.
     pub buffered_bytes: u64,
-    /// Of leaves in the file, and about those of runs.
+    /// Bytes of leaves in the file, and about those of runs.
     pub disk_bytes: u64,
     /// The newest batch of which anything was merged in.
     pub newest: Seq,
 }
 
-/// What waits for one child, and the child.
+/// The messages that wait for one child, and the child.
 pub struct Slot {
-    /// Oldest first, each clipped to the slot's bounds. One table may stand in several neighbouring slots.
+    /// Oldest first, each clipped to the slot's bounds. One table may be in several neighbouring slots.
     pub runs: Vec<Run>,
     pub child: Child,
-    /// What readers had to do because of the runs, in bytes; it enters the weight when something is flushed.
+    /// Work of readers because of the runs, in bytes; it enters the weight when something is flushed.
     pub read_work: AtomicU64,
 }
 
 #[derive(Clone)]
 pub struct Run {
     pub table: Arc<Table>,
-    /// Of the table's uncompressed bytes, about those inside the slot.
+    /// Approximate part of the table's uncompressed bytes that is inside the slot.
     pub bytes: u64,
 }
 
@@ -154,7 +154,7 @@ impl Inner {
         self.slots.iter().all(|slot| slot.is_void())
     }
 
-    /// Whether it stands for a node that opening found damaged (see `checkpoint/lost.rs`).
+    /// Returns true if it is the placeholder of a node that opening found damaged (see `checkpoint/lost.rs`).
     pub fn is_lost(&self) -> bool {
         match self.slots.as_slice() {
             [only] => match &only.child {
@@ -208,12 +208,12 @@ impl Slot {
         self.runs.iter().map(Run::totals).fold(below, Totals::and)
     }
 
-    /// What speaks for flushing this slot before others.
+    /// Returns the urgency of flushing this slot before others.
     pub fn weight(&self) -> u64 {
         self.buffered_bytes() + self.read_work.load(Ordering::Relaxed)
     }
 
-    /// The same runs over another child.
+    /// Returns a slot of the same runs over another child.
     pub fn with_child(&self, child: Child) -> Slot {
         let read_work = AtomicU64::new(self.read_work.load(Ordering::Relaxed));
         Slot { runs: self.runs.clone(), child, read_work }
@@ -226,7 +226,7 @@ impl Slot {
         slot
     }
 
-    /// Whether these tables are the oldest runs.
+    /// Returns true if these tables are the oldest runs.
     pub fn begins_with(&self, tables: &[(Arc<Table>, u64)]) -> bool {
         let same = |(run, (table, _)): (&Run, &(Arc<Table>, u64))| Arc::ptr_eq(&run.table, table);
         self.runs.len() >= tables.len() && self.runs.iter().zip(tables).all(same)
@@ -247,7 +247,7 @@ impl Totals {
 }
 
 impl Run {
-    /// The part of the table that lies in the slot, by its bytes.
+    /// The part of the table that is in the slot, by its bytes.
     pub fn totals(&self) -> Totals {
         let meta = &self.table.meta;
         let part =
@@ -256,7 +256,7 @@ impl Run {
         Totals { messages, buffered_bytes: self.bytes, disk_bytes, newest: meta.max_seq, ..Totals::default() }
     }
 
-    /// Whether something of the run may lie inside. Range tombstones may reach beyond the table's keys.
+    /// Returns true if something of the run may be inside. Range tombstones may reach beyond the table's keys.
     pub fn reaches(&self, bounds: &Bounds) -> bool {
         let meta = &self.table.meta;
         let behind_start = bounds.from.as_slice() <= meta.last_key.as_slice();
@@ -266,7 +266,7 @@ impl Run {
 }
 
 impl Child {
-    /// Whether both are the same thing, not only equal.
+    /// Returns true if both are the same object, not only equal.
     pub fn is(&self, other: &Child) -> bool {
         match (self, other) {
             (Child::Empty, Child::Empty) => true,

@@ -1,4 +1,4 @@
-//! What readers of one tree load.
+//! The version that readers of one tree load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +15,10 @@ use crate::{Seq, TreeSettings};
 /// One incarnation of a tree: from its creation to its drop.
 pub struct Tree {
     pub id: TreeId,
-    /// Of this process; tells incarnations of one id apart.
+    /// Number within this process; distinguishes incarnations of one id.
     pub serial: u64,
     pub created: Seq,
-    /// Of the drop; `u64::MAX` while the tree lives.
+    /// Sequence number of the drop; `u64::MAX` while the tree lives.
     pub dropped: AtomicU64,
     pub settings: ArcSwap<TreeSettings>,
     pub version: ArcSwap<TreeVersion>,
@@ -44,7 +44,7 @@ pub struct TreeVersion {
 }
 
 impl Tree {
-    /// `active`: a part without entries, which stands there until something is applied.
+    /// `active`: a part without entries, which is used until something is applied.
     pub fn new(
         id: TreeId,
         created: Seq,
@@ -69,7 +69,7 @@ impl Tree {
         }
     }
 
-    /// Whether a reader at `at` sees this incarnation.
+    /// Returns true if a reader at `at` sees this incarnation.
     pub fn exists_at(&self, at: Seq) -> bool {
         self.created <= at && at < self.dropped()
     }
@@ -82,7 +82,7 @@ impl Tree {
         self.dropped() == Seq(u64::MAX)
     }
 
-    /// Publishes what `change` makes of the current version; `None` leaves it. Answers whether it was changed. What was
+    /// Publishes what `change` makes of the current version; `None` leaves it. Returns true if it was changed. What was
     /// replaced is dropped after the lock is free.
     pub fn install(&self, change: impl FnOnce(&TreeVersion) -> Option<TreeVersion>) -> bool {
         let guard = self.install.lock();

@@ -13,12 +13,12 @@ pub struct Debt {
 }
 
 impl Debt {
-    /// Of all trees.
+    /// Total over all trees, in bytes.
     pub fn bytes(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Says how much a tree owes now, and answers how much less that is than before.
+    /// Says how much a tree owes now, and returns how much less that is than before.
     pub fn set(&self, serial: u64, bytes: u64) -> i64 {
         let mut trees = self.trees.lock();
         let before = if bytes == 0 { trees.remove(&serial) } else { trees.insert(serial, bytes) }.unwrap_or_default();

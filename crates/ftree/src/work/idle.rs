@@ -1,12 +1,12 @@
-//! What is done while nobody writes, a few jobs at a time.
+//! Idle work: done while nothing is written, a few jobs at a time.
 //!
-//! 1. Slots with messages that readers met are drained: those scans and gets are as fast afterwards as without messages.
+//! 1. Slots with messages that readers hit are drained: those scans and gets are as fast afterwards as without messages.
 //! 2. Slots over leaves that hold a sixteenth of their leaf or more are drained, and slots above that hold a quarter of what would
-//!    make them due. What is less stays where it is until more comes or a reader meets it: it costs hardly any space, and a
+//!    make them due. What is less stays where it is until more comes or a reader hits it: it costs hardly any space, and a
 //!    leaf is not rewritten for a few rows.
 //! 3. Small neighbouring leaves are merged.
 //!
-//! 2 and 3 look at every node; once nothing is found there, they wait until some tree changes.
+//! 2 and 3 visit every node; once nothing is found there, they wait until some tree changes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ const LEAF_PART: u64 = 16;
 /// The part of a full slot above that is worth moving.
 const SLOT_PART: u64 = 4;
 
-/// Where idle work stands.
+/// Progress of idle work.
 #[derive(Default)]
 pub struct Idle {
     /// Changes of trees, and what was applied, when nothing was found the last time.
@@ -32,13 +32,13 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// Queues jobs, about so many at most.
+    /// Queues jobs, up to about `at_most`.
     pub fn clean(&mut self, core: &Core, at_most: usize) {
         let mut queued = 0;
         for tree in &core.buffered() {
             each_node(&tree.root(), &Bounds::all(), &mut |node, own| {
-                let met = |slot: &Slot| slot.read_work.load(Ordering::Relaxed) > 0;
-                queued += core.drain_slots(tree, node, own, at_most.saturating_sub(queued), &met);
+                let was_read = |slot: &Slot| slot.read_work.load(Ordering::Relaxed) > 0;
+                queued += core.drain_slots(tree, node, own, at_most.saturating_sub(queued), &was_read);
                 queued < at_most
             });
         }
@@ -68,7 +68,7 @@ fn is_worth_draining(slot: &Slot, level: u8, settings: &TreeSettings) -> bool {
     }
 }
 
-/// The node and those below, until `see` answers false.
+/// The node and those below, until `see` returns false.
 fn each_node(node: &Inner, own: &Bounds, see: &mut dyn FnMut(&Inner, &Bounds) -> bool) -> bool {
     see(node, own)
         && node.slots.iter().enumerate().all(|(at, slot)| match &slot.child {
@@ -78,17 +78,17 @@ fn each_node(node: &Inner, own: &Bounds, see: &mut dyn FnMut(&Inner, &Bounds) ->
 }
 
 impl Core {
-    /// Queues slots with messages. Answers how many.
+    /// Queues slots with messages. Returns their number.
     fn drain_slots(
         &self,
         tree: &Arc<Tree>,
         node: &Inner,
         own: &Bounds,
         at_most: usize,
-        wanted: &dyn Fn(&Slot) -> bool,
+        filter: &dyn Fn(&Slot) -> bool,
     ) -> usize {
         let mut queued = 0;
-        for (at, slot) in node.slots.iter().enumerate().filter(|(_, slot)| !slot.runs.is_empty() && wanted(slot)) {
+        for (at, slot) in node.slots.iter().enumerate().filter(|(_, slot)| !slot.runs.is_empty() && filter(slot)) {
             let place = Place { level: node.level, bounds: node.bounds_of(at, own) };
             if queued < at_most && !self.is_taken(tree, &place) {
                 self.queue(tree, node, own, Due { place, weight: slot.weight(), bytes: slot.buffered_bytes() });
@@ -98,7 +98,7 @@ impl Core {
         queued
     }
 
-    /// Queues merges of small neighbouring leaves. Answers how many.
+    /// Queues merges of small neighbouring leaves. Returns their number.
     fn merge_small(&self, tree: &Arc<Tree>, node: &Inner, own: &Bounds, at_most: usize) -> usize {
         let place = |at: usize| Place { level: node.level, bounds: node.bounds_of(at, own) };
         let taken = |at: usize| self.is_taken(tree, &place(at));
@@ -108,7 +108,7 @@ impl Core {
         groups.len()
     }
 
-    /// Whether the slot waits for a job, is worked on, or was put aside.
+    /// Returns true if the slot waits for a job, is worked on, or was put aside.
     pub fn is_taken(&self, tree: &Tree, place: &Place) -> bool {
         self.work.scheduler.is_busy(tree, place) || self.health.is_put_aside(&key_of(tree, place))
     }

@@ -1,9 +1,9 @@
-//! Background work: who does it, when, and how it slows down writers.
+//! Background work: its threads, its schedule, and throttling of writers.
 //!
-//! - [`scheduler`]: what waits
-//! - [`debt`]: what waits beyond what may; [`pace`]: rates and delays; [`room`]: how writers are slowed and let in
+//! - [`scheduler`]: the queue of tasks
+//! - [`debt`]: waiting work beyond the allowance; [`pace`]: rates and delays; [`room`]: throttling and admission of writers
 //! - [`shares`]: how much memory jobs under way may take together
-//! - [`keeper`]: what time brings: checkpoints, dropped trees; [`idle`]: what is done while nobody writes
+//! - [`maintenance`]: periodic work: checkpoints, dropped trees; [`idle`]: work while nothing is written
 //!
 //! Workers take tasks one by one. Without workers (`threads = 0`) the writer does all that is due after each group, one
 //! deterministic step after another.
@@ -12,7 +12,7 @@
 
 pub mod debt;
 pub mod idle;
-pub mod keeper;
+pub mod maintenance;
 pub mod pace;
 mod room;
 pub mod scheduler;
@@ -58,7 +58,7 @@ fn flush(core: &Core, job: &Job) -> Result<Flushed> {
 }
 
 impl Core {
-    /// What a worker thread does until it is stopped.
+    /// Runs a worker thread until it is stopped.
     pub fn work_until_stopped(&self) {
         let _poison = PoisonOnPanic(&self.health);
         while let Some(task) = self.work.scheduler.next() {
@@ -94,7 +94,7 @@ impl Core {
                 more
             }
             Err(error) => {
-                // It waits; the keeper, or the next group, tries again.
+                // It waits; the maintenance thread, or the next group, tries again.
                 self.health.note(&error, None);
                 false
             }

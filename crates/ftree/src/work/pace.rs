@@ -1,10 +1,10 @@
-//! How much a writer is slowed down.
+//! Throttling of writers.
 //!
 //! Debt is work that was accepted and is not done, as a part of what may wait. Below one half a writer is not slowed at
 //! all; from there its pace goes down smoothly, is that of the background work at three quarters, and a quarter of it at full
 //! debt. So debt settles where the writer brings as much as is done: with debt `d` of `D` bytes and a pace of `r`, `D d' = r (1 /
 //! slowness(d) - 1)` has one fixed point, at three quarters, and goes there without swinging, within `D / 8 r` seconds, as long
-//! as one job is small beside `D`. Nothing is remembered but measured rates, so a delay never outlives its cause.
+//! as one job is small compared to `D`. Nothing is remembered but measured rates, so a delay never outlives its cause.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ use parking_lot::Mutex;
 
 /// No single sleep is longer.
 pub const SLEEP_MAX: Duration = Duration::from_millis(50);
-/// The step of waiting where nobody is let in.
+/// The step of waiting where no writer is let in.
 pub const STEP: Duration = Duration::from_millis(5);
 
 const RATE_MIN: f64 = 1e6;
 const WINDOW: Duration = Duration::from_millis(100);
 const MEMORY: Duration = Duration::from_secs(5);
 
-/// How long a writer of `bytes` sleeps while background work does `rate` bytes a second.
+/// Returns how long a writer of `bytes` sleeps while background work does `rate` bytes a second.
 pub fn delay(debt: f64, bytes: u64, rate: f64) -> Duration {
     let seconds = bytes as f64 / rate.max(RATE_MIN) * slowness(debt);
     Duration::from_secs_f64(seconds.clamp(0.0, SLEEP_MAX.as_secs_f64()))
@@ -37,7 +37,7 @@ pub struct Rate {
 
 struct State {
     average: f64,
-    /// How long it was measured, in seconds: the first measurements count as much as they are long.
+    /// Length of the measurement, in seconds: the first measurements count as much as they are long.
     measured: f64,
     /// Below zero: work made more work.
     bytes: i64,
@@ -55,7 +55,7 @@ impl Rate {
         self.state.lock().average
     }
 
-    /// Work begins. Does nothing while it goes on.
+    /// Work begins. Does nothing while it is under way.
     pub fn begin(&self, now: Instant) {
         self.state.lock().since.get_or_insert(now);
     }
@@ -65,7 +65,7 @@ impl Rate {
         self.state.lock().bytes += bytes;
     }
 
-    /// So much was done. `more`: work goes on.
+    /// Counts bytes as done. `more`: work continues.
     pub fn done(&self, bytes: i64, now: Instant, more: bool) {
         let mut state = self.state.lock();
         state.bytes += bytes;
@@ -119,7 +119,7 @@ mod tests {
         assert!((rate.get() - 10e6).abs() < 1e5, "{}", rate.get());
     }
 
-    /// A writer in batches beside work of some pace, in virtual time.
+    /// A writer in batches, concurrent with work of some pace, in virtual time.
     struct Play {
         rate: Rate,
         begin: Instant,
@@ -142,7 +142,7 @@ mod tests {
             Play { rate, begin: now, now, debt: 0.0, longest: Duration::ZERO, most: 0.0 }
         }
 
-        /// Writes for so long beside work of `pace(seconds)` bytes a second, and answers the bytes of each half second.
+        /// Writes for `seconds` while work does `pace(seconds)` bytes a second, and returns the bytes of each half second.
         fn write(&mut self, seconds: f64, pace: impl Fn(f64) -> f64) -> Vec<f64> {
             let (mut written, mut begun) = (vec![0.0], 0.0);
             let (from, until) = (self.now, self.now + Duration::from_secs_f64(seconds));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_stops_now_and_then_stops_nobody() {
+    fn work_that_stops_now_and_then_stops_no_writer() {
         let mut play = Play::new();
         // Every two seconds nothing is done for 300 ms.
         let halves = play.write(30.0, |second| if second % 2.0 > 1.7 { 0.0 } else { 60e6 });

@@ -1,7 +1,7 @@
-//! Room for writers: what waits, how long a writer is slowed because of it, and when it is not let in at all.
+//! Room for writers: waiting work, how long a writer is slowed because of it, and when it is not let in at all.
 //!
 //! A writer sleeps in [`Core::wait_for_room`], before it holds any lock, for what was applied since it last did. In
-//! [`Core::admit`], inside of `apply`, nobody sleeps but at twice the debt that may be, which a writer that waited for room does
+//! [`Core::admit`], inside of `apply`, no thread sleeps but at twice the debt that may be, which a writer that waited for room does
 //! not reach: there memory is bounded for those that did not, as a replay of the log.
 
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ const BEYOND: u64 = 8;
 const PINNED_MAX: f64 = 0.8;
 /// The debt at which `apply` waits.
 const STOP: f64 = 2.0;
-/// Without space, what only frees some may go on up to this debt of memtables: what they held before may have become messages
+/// Without space, batches that only free some may be applied up to this debt of memtables: what they held before may have become messages
 /// in nodes meanwhile, which take no memory.
 const RESERVE: f64 = STOP + 1.0;
 /// Less is not slept: timers are not that exact. What it was for is slept for later.
@@ -60,7 +60,7 @@ impl Core {
             if debt >= 1.0 && self.health.is_out_of_space() {
                 return match only_frees && self.memtable_debt() < RESERVE {
                     true => Ok(()),
-                    false => Err(Error::OutOfSpace { context: "what was written before waits for space".to_owned() }),
+                    false => Err(Error::OutOfSpace { context: "earlier writes are stalled: no space".to_owned() }),
                 };
             }
             let pinned = self.io.cache.pressure() >= 1.0;
@@ -101,12 +101,12 @@ impl Core {
         self.work.debt.bytes() as f64 / (BEYOND * self.options.memtable_bytes) as f64
     }
 
-    /// The tree's nodes changed. Answers by how much its debt fell.
+    /// The tree's nodes changed. Returns by how much its debt fell.
     pub(crate) fn note_debt(&self, tree: &Tree) -> i64 {
         let root = tree.root();
         let mut bytes = plan::excess(&root, &tree.settings.load());
         for (level, from) in self.health.put_aside(tree.serial) {
-            // Nobody will flush these.
+            // These are never flushed.
             let to = Some([from.as_slice(), &[0]].concat());
             let place = Place { level, bounds: Bounds { from: from.clone(), to } };
             let slot = find(&root, &place).and_then(|(node, _)| node.slots.get(node.slot_of(&from)));

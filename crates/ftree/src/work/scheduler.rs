@@ -1,4 +1,4 @@
-//! What is to be done in the background, most urgent first: absorbing a frozen memtable, then flushing, by weight.
+//! Queue of background tasks, most urgent first: absorbing a frozen memtable, then flushing, by weight.
 
 use std::collections::{BinaryHeap, HashSet};
 use std::time::Duration;
@@ -27,7 +27,7 @@ struct Queue {
     /// Slots that wait in `jobs` or are worked on.
     busy: HashSet<Key>,
     added: u64,
-    /// Of the jobs that wait.
+    /// Bytes of the jobs that wait.
     waiting_bytes: u64,
     absorb: bool,
     absorbing: bool,
@@ -82,7 +82,7 @@ impl Scheduler {
         }
     }
 
-    /// Marks slots as worked on by someone who takes no tasks. False: one of them waits for a job or is worked on. Ends with
+    /// Marks slots as worked on by a thread that takes no tasks. False: one of them waits for a job or is worked on. Ends with
     /// [`Scheduler::flushed`].
     pub fn claim(&self, keys: &[Key]) -> bool {
         let mut queue = self.queue.lock();
@@ -107,7 +107,7 @@ impl Scheduler {
         self.queue.lock().waiting_bytes
     }
 
-    /// Nothing waits and nobody works.
+    /// Returns true if nothing waits and no worker is busy.
     pub fn is_idle(&self) -> bool {
         let queue = self.queue.lock();
         queue.jobs.is_empty() && !queue.absorb && !queue.absorbing && queue.running == 0
@@ -156,7 +156,7 @@ impl Scheduler {
         self.stopped.notify_all();
     }
 
-    /// Waits for `stop` at most this long. Answers whether it came.
+    /// Waits for `stop` at most this long. Returns true if it came.
     pub fn wait_for_stop(&self, at_most: Duration) -> bool {
         let mut queue = self.queue.lock();
         if queue.stop {

@@ -1,7 +1,7 @@
-//! How much memory the jobs under way take together.
+//! Memory shares of the jobs under way.
 //!
-//! A job says how much it may hold and waits until that fits beside the others. A job that runs alone always fits, and
-//! nobody who has a share waits for another one, so somebody always goes on.
+//! A job says how much it may hold and waits until that fits next to the others. A job that runs alone always fits, and
+//! no job that has a share waits for another one, so some job always continues.
 
 use parking_lot::{Condvar, Mutex};
 
@@ -11,14 +11,14 @@ pub struct Shares {
     freed: Condvar,
 }
 
-/// Given back when it is dropped.
+/// Released when it is dropped.
 pub struct Share<'s> {
     shares: &'s Shares,
     bytes: u64,
 }
 
 impl Shares {
-    /// Waits until `bytes` fit beside what others have, `most` in all, or nobody has anything. Requires: the thread has none.
+    /// Waits until `bytes` fit next to what others have, `most` in all, or no thread has anything. Requires: the thread has none.
     pub fn take(&self, bytes: u64, most: u64) -> Share<'_> {
         // So that one that takes nothing counts as well.
         let bytes = bytes.max(1);

@@ -1,4 +1,4 @@
-//! What the background work of a forest shares.
+//! State shared by the background work of a forest.
 
 use std::sync::atomic::AtomicU64;
 
@@ -7,13 +7,13 @@ use crate::work::pace::Rate;
 use crate::work::scheduler::Scheduler;
 use crate::work::shares::Shares;
 
-/// What waits, and how fast it is done.
+/// Waiting work, and how fast it is done.
 #[derive(Default)]
 pub struct Work {
     pub scheduler: Scheduler,
     pub shares: Shares,
     pub absorbing: Rate,
-    /// How much could be absorbed without more debt.
+    /// Rate at which more could be absorbed without more debt.
     pub flushing: Rate,
     pub debt: Debt,
     /// Bytes that were applied since a writer last waited for room.

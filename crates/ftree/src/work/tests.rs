@@ -1,4 +1,4 @@
-//! Damage that a job meets, and a job that panics.
+//! Jobs that hit damage, and a job that panics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn create() -> Op {
     Op::CreateTree { tree: TREE, options: TreeOptions::default() }
 }
 
-/// Flips a byte in the middle of the third leaf. Answers the numbers of the leaf's first and last row.
+/// Flips a byte in the middle of the third leaf. Returns the numbers of the leaf's first and last row.
 fn damage_a_leaf(disk: &FaultyDisk, forest: &Forest) -> (u32, u32) {
     let core = forest.core();
     let root = core.trees.alive(TREE).unwrap().root();
@@ -59,7 +59,7 @@ fn damage_a_leaf(disk: &FaultyDisk, forest: &Forest) -> (u32, u32) {
 }
 
 #[test]
-fn a_damaged_leaf_is_put_aside_and_the_others_go_on() {
+fn a_damaged_leaf_is_put_aside_and_the_others_work_on() {
     let disk = FaultyDisk::new();
     let forest = open(options(&disk, 0));
     apply(&forest, vec![create()]).unwrap();
@@ -106,7 +106,7 @@ fn a_damaged_leaf_is_put_aside_and_the_others_go_on() {
     assert!(core.io.counters.get(Counter::FlushedBytesToLeaves) > 10 * 4096);
     core.count_debt();
     assert!(core.work.debt.bytes() < aside, "{} bytes of debt, {aside} aside", core.work.debt.bytes());
-    forest.checkpoint().expect("checkpoints go on");
+    forest.checkpoint().expect("checkpoints continue");
 }
 
 struct Panics;

@@ -77,12 +77,12 @@ fn rows(forest: &Forest) -> (u64, u64) {
     (count, sum)
 }
 
-fn figure(forest: &Forest, name: &str) -> u64 {
+fn statistic(forest: &Forest, name: &str) -> u64 {
     forest.stats().unwrap().counters.iter().find(|(known, _)| *known == name).unwrap().1
 }
 
 fn written(forest: &Forest) -> u64 {
-    figure(forest, "file bytes written")
+    statistic(forest, "file bytes written")
 }
 
 fn compact(forest: &Forest) -> u64 {
@@ -109,13 +109,13 @@ fn the_file_shrinks(threads: usize) {
     let freed = compact(&forest);
     let after = forest.stats().unwrap().disk_bytes;
     let raw = forest.tree_stats(TREE).unwrap().data_bytes;
-    let used = figure(&forest, "space used bytes");
+    let used = statistic(&forest, "space used bytes");
     eprintln!(
         "{threads} threads: the file had {before} bytes, has {after}, {used} of them in use for {raw} of rows; {freed} freed"
     );
     assert_eq!(rows(&forest), content);
-    assert_eq!(figure(&forest, "buffered bytes"), 0);
-    // The superblocks stand in front. Gaps that are smaller than any table may stay; they are punched.
+    assert_eq!(statistic(&forest, "buffered bytes"), 0);
+    // The superblocks are in front. Gaps that are smaller than any table may stay; they are punched.
     assert!(after - (2 << 20) < used * 125 / 100, "{after} {used}");
     assert_eq!(forest.core().io.space.held_bytes(), used);
     assert!(after < before * 3 / 4, "{before} {after}");
@@ -137,7 +137,7 @@ fn the_file_shrinks_after_deletes() {
 }
 
 #[test]
-fn the_file_shrinks_after_deletes_beside_threads() {
+fn the_file_shrinks_after_deletes_with_threads() {
     the_file_shrinks(2);
 }
 
@@ -151,13 +151,13 @@ fn new_settings_reach_all_leaves() {
         apply(&forest, (first..first + 100).map(|number| put(number, value(number))).collect());
     }
     compact(&forest);
-    let (content, plain) = (rows(&forest), figure(&forest, "space used bytes"));
+    let (content, plain) = (rows(&forest), statistic(&forest, "space used bytes"));
     for (settings, compressed) in
         [(&[("compression", "zstd:3")][..], true), (&[("compression", "none"), ("pageSize", "262144")], false)]
     {
         create(&forest, settings);
         let freed = compact(&forest);
-        let used = figure(&forest, "space used bytes");
+        let used = statistic(&forest, "space used bytes");
         eprintln!("{settings:?}: {used} bytes in use after {plain}, {freed} freed");
         let is_small = used < plain / 4 && freed > 0;
         assert_eq!(is_small, compressed, "{used} {plain}");
@@ -248,16 +248,16 @@ fn versions_of_old_snapshots_go() {
     let held = forest.snapshot().unwrap();
     put_all(2);
     compact(&forest);
-    let both = figure(&forest, "leaf bytes");
+    let both = statistic(&forest, "leaf bytes");
     assert_eq!(held.get(TREE, &key(5)).unwrap().map(|value| value.to_vec()), Some(vec![1; 300]));
     drop(held);
     compact(&forest);
-    let one = figure(&forest, "leaf bytes");
+    let one = statistic(&forest, "leaf bytes");
     assert!(one < both * 6 / 10, "{one} {both}");
 }
 
 #[test]
-fn it_ends_when_it_is_told_to() {
+fn it_ends_when_it_is_stopped() {
     let disk = FaultyDisk::new();
     let forest = open(&disk, 0);
     create(&forest, &[]);
@@ -278,7 +278,7 @@ fn it_ends_when_it_is_told_to() {
 }
 
 #[test]
-fn it_runs_beside_readers_and_writers() {
+fn it_runs_with_readers_and_writers() {
     let disk = FaultyDisk::new();
     let forest = open(&disk, 2);
     create(&forest, &[]);
@@ -305,7 +305,7 @@ fn it_runs_beside_readers_and_writers() {
         });
     });
     compact(&forest);
-    assert_eq!(figure(&forest, "slots put aside"), 0);
+    assert_eq!(statistic(&forest, "slots put aside"), 0);
     drop(forest);
     verify(&disk);
 }

@@ -1,4 +1,4 @@
-//! Power cuts at every kind of moment. `examples/ftree_crash_images.rs` looks at many more of these.
+//! Power cuts at every kind of moment. `examples/ftree_crash_images.rs` checks many more of these.
 
 use crate::images;
 

@@ -104,7 +104,7 @@ fn apply(forest: &Forest, ops: Vec<Op>) {
     forest.apply(&[Batch { position: forest.applied().next(), ops }]).unwrap();
 }
 
-/// Reads all of a tree in three ways. Answers how many operations failed; the others must be right.
+/// Reads all of a tree in three ways. Returns the number of failed operations; the others must be right.
 fn failures(snapshot: &dyn Snapshot, tree: TreeId, expected: &Rows) -> usize {
     let mut failures = 0;
     let mut failed = |error: Error| {
@@ -144,14 +144,14 @@ fn failures(snapshot: &dyn Snapshot, tree: TreeId, expected: &Rows) -> usize {
     failures
 }
 
-/// What became of a forest with this damage.
+/// Effect of damage on a forest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     /// It did not open, and said where.
     Refused,
     /// Some operations on one tree failed.
     Failed,
-    /// The byte matters to nobody.
+    /// The byte does not matter.
     Nothing,
 }
 
@@ -169,7 +169,7 @@ fn outcome(fixture: &Fixture, offset: u64) -> Outcome {
     let failed: Vec<usize> = fixture.trees.iter().map(|(tree, rows)| failures(&*snapshot, *tree, rows)).collect();
     assert!(failed.iter().filter(|failures| **failures > 0).count() <= 1, "one block is of one tree: {failed:?}");
     drop(snapshot);
-    // The rest of the forest goes on, and so do writes to the damaged tree.
+    // The rest of the forest works on, and so do writes to the damaged tree.
     let put = |tree: &TreeId| Op::Put { tree: *tree, key: vec![1], value: vec![1] };
     for _ in 0..3 {
         apply(&forest, fixture.trees.keys().map(put).collect());
@@ -191,7 +191,7 @@ fn check_after(fixture: &Fixture, forest: &Forest, failed: &[usize]) {
     }
 }
 
-/// Whether verify finds something.
+/// Returns true if verify finds something.
 fn is_found(disk: &FaultyDisk) -> bool {
     match check::verify(dir(), &options(disk)) {
         Ok(report) => !report.is_clean(),
@@ -204,7 +204,7 @@ fn is_found(disk: &FaultyDisk) -> bool {
 fn no_changed_byte_is_served() {
     let fixture = Fixture::new();
     let mut seen = BTreeMap::new();
-    // Steps that meet every part of the blocks in turn.
+    // Steps that hit every part of the blocks in turn.
     for offset in (DATA_BEGIN..fixture.len()).step_by(761) {
         let outcome = outcome(&fixture, offset);
         let found = is_found(&fixture.damaged(&[offset]));

@@ -1,5 +1,5 @@
 //! Every call to the disk fails once, in turn, over a scripted scenario: an error or success, never a panic; what can be
-//! read is right; and the forest reopens in a state that was, at or behind the last checkpoint that was answered.
+//! read is right; and the forest reopens in a state that was, at or after the last checkpoint that returned.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ struct Run<'d> {
     disk: &'d FaultyDisk,
     forest: Option<Forest>,
     states: States,
-    /// The last checkpoint that was answered.
+    /// The last checkpoint that returned.
     floor: usize,
 }
 
@@ -137,14 +137,14 @@ impl Run<'_> {
             let Err(error) = self.do_step(step) else { continue };
             let what = format!("step {number}: {error}");
             if let Some(forest) = &self.forest {
-                // Reading goes on in the state of before.
+                // Reading continues in the state of before.
                 let newest = self.states.newest();
                 assert_eq!(self.states.find(newest, forest), newest, "{what}");
             }
             match error {
                 Error::OutOfSpace { .. } => {}
                 _ if self.forest.is_none() => {}
-                // What a bulk load writes nobody needs yet.
+                // The output of a bulk load is not needed yet.
                 Error::Io { .. } if matches!(step, Step::BulkLoad) => {}
                 _ => {
                     let next = Batch { position: Position(100_000), ops: vec![] };

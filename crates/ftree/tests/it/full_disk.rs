@@ -1,4 +1,4 @@
-//! A disk that fills up: nothing is lost, puts are refused, and what frees space goes on until there is some.
+//! A disk that fills up: nothing is lost, puts are refused, and batches that free space are applied until there is some.
 
 use std::ops::Range;
 use std::path::Path;
@@ -68,10 +68,10 @@ fn fills_and_recovers(threads: usize, free: Op) {
     let rows = fill(&forest, 1, 0..40_000);
     assert!((5000..40_000).contains(&rows), "{rows} rows of 1000 bytes in 16 MiB");
     assert_eq!(count(&*forest.snapshot().unwrap(), 1), rows);
-    apply(&forest, vec![free]).expect("what frees space goes on");
+    apply(&forest, vec![free]).expect("batches that free space are applied");
     let (before, mut again) = (Instant::now(), 0);
     while again < rows / 2 {
-        // Space comes back with the next checkpoint, which the keeper makes or the next group.
+        // Space comes back with the next checkpoint, which the maintenance thread makes or the next group.
         again = fill(&forest, 2, again..rows / 2);
         let context = || format!("{again} rows after {rows}: {:?} {:?}", forest.checkpoint(), forest.durable());
         assert!(before.elapsed() < Duration::from_secs(60), "{}", context());
@@ -113,7 +113,7 @@ fn newest(snapshot: &dyn Snapshot, tree: u64) -> u32 {
     newest
 }
 
-/// Every state that a power failure leaves is that of one batch, in all trees: the log need not have the batches behind it.
+/// Every state that a power failure leaves is that of one batch, in all trees: the log need not have the batches after it.
 fn check_image(disk: &FaultyDisk, seed: u64) {
     let image = disk.crash(seed);
     image.set_capacity(None);

@@ -1,8 +1,8 @@
 //! The integration tests of `ftree` in one binary: one link instead of one for each file. Tests that
 //! need a process of their own are files next to this directory, with the reason in their first lines.
 
-mod beside;
 mod compaction;
+mod concurrent;
 mod contract;
 mod crash;
 mod damage;

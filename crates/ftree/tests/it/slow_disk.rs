@@ -1,4 +1,4 @@
-//! A disk that does so many bytes a second, or stands still now and then: writers go as fast as it does, no call is slowed for
+//! A disk of a limited rate, or one that stalls now and then: writers go as fast as it does, no call is slowed for
 //! longer than is promised, and what waits in memory stays within bounds.
 
 use std::path::Path;
@@ -23,7 +23,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 struct Device {
     bytes_per_second: u64,
-    /// It stands still for 300 ms each time so many bytes went through.
+    /// It stalls for 300 ms each time this many bytes went through.
     freeze_every: u64,
     turn: Mutex<u64>,
     busy_us: AtomicU64,
@@ -154,7 +154,7 @@ struct Outcome {
     busy: f64,
 }
 
-fn figure(forest: &Forest, name: &str) -> u64 {
+fn statistic(forest: &Forest, name: &str) -> u64 {
     let stats = forest.stats().unwrap();
     stats.counters.iter().find(|(other, _)| *other == name).map(|(_, count)| *count).unwrap()
 }
@@ -173,14 +173,14 @@ fn write(seconds: f64, bytes_per_second: u64, freeze_every: u64) -> Outcome {
         forest.wait_for_room();
         forest.apply(&[next]).unwrap();
         calls += 1;
-        let sleep =
-            figure(&forest, "pacing sleep us") - std::mem::replace(&mut slept, figure(&forest, "pacing sleep us"));
+        let sleep = statistic(&forest, "pacing sleep us")
+            - std::mem::replace(&mut slept, statistic(&forest, "pacing sleep us"));
         assert!(sleep <= SLEEP_MAX.as_micros() as u64, "a call slept for {sleep} us");
-        let memtables = figure(&forest, "memtable bytes");
+        let memtables = statistic(&forest, "memtable bytes");
         assert!(memtables <= 2 * 4 * MEMTABLE + GROUP, "{memtables} bytes in memtables after {calls} calls");
-        let pinned = figure(&forest, "cache pinned bytes");
+        let pinned = statistic(&forest, "cache pinned bytes");
         assert!(pinned <= MEMORY, "{pinned} bytes cannot be evicted after {calls} calls");
-        let beyond = figure(&forest, "bytes beyond buffers");
+        let beyond = statistic(&forest, "bytes beyond buffers");
         assert!(beyond <= 2 * 8 * MEMTABLE, "{beyond} bytes wait for flushes after {calls} calls");
     }
     let took = begin.elapsed().as_secs_f64();
@@ -203,7 +203,7 @@ fn the_rate_follows_the_disk() {
 }
 
 #[test]
-fn a_disk_that_stands_still_now_and_then() {
+fn a_disk_that_stalls_now_and_then() {
     let outcome = write(2.5, 8 << 20, 4 << 20);
     assert!(outcome.rows_per_second > 100.0, "{} rows a second", outcome.rows_per_second);
 }

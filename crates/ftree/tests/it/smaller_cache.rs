@@ -73,7 +73,7 @@ fn a_smaller_cache_holds_within_seconds_under_load() {
             std::thread::yield_now();
         }
         let (took, before) = (begun.elapsed(), (reads.load(Relaxed), writes.load(Relaxed)));
-        // It stays so, and both go on.
+        // It stays so, and both continue.
         while begun.elapsed() < Duration::from_secs(20)
             && (reads.load(Relaxed) < before.0 + 200 || writes.load(Relaxed) < before.1 + 20)
         {

@@ -1,4 +1,4 @@
-//! What is dropped or deleted gives its space back to the file system, without being asked and soon.
+//! Drops and deletes return their space to the file system, without being asked and soon.
 
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn check(delete: Op) {
         assert!(begin.elapsed() < Duration::from_secs(30), "{} bytes are held", held(&scratch));
         std::thread::sleep(Duration::from_millis(20));
     }
-    eprintln!("given back after {:?}", begin.elapsed());
+    eprintln!("returned after {:?}", begin.elapsed());
 }
 
 #[test]

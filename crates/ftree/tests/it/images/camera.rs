@@ -7,12 +7,12 @@ use arbor_base::Random;
 use arbor_disk::{Disk, FaultyDisk, File, Lock, OpenMode, Result};
 use parking_lot::Mutex;
 
-/// What a power loss at some moment left.
+/// The disk after a power loss at some moment.
 pub struct Image {
     pub disk: FaultyDisk,
     /// The call before or after which it was taken.
     pub at: String,
-    /// States before this one were gone already: what a checkpoint had answered by then.
+    /// States before this one were gone already: what a checkpoint had returned by then.
     pub floor: usize,
 }
 

@@ -1,8 +1,8 @@
 //! Images of the disk as a power loss may leave it, at every kind of moment of random histories.
 //!
 //! The forest runs, mostly without threads, on a disk in memory that knows what was synced ([`camera`]) and in every second
-//! history is full now and then. Each image must verify, must open in the state of a prefix of the applied batches at or behind
-//! the last checkpoint that was answered, and must go on from there, over one more checkpoint and crash.
+//! history is full now and then. Each image must verify, must open in the state of a prefix of the applied batches at or after
+//! the last checkpoint that returned, and must work on from there, over one more checkpoint and crash.
 
 mod camera;
 mod recorder;
@@ -28,7 +28,7 @@ fn dir() -> &'static Path {
     Path::new("/data")
 }
 
-/// Plays one history and checks images of it; answers how many.
+/// Plays one history and checks images of it; returns their number.
 pub fn run(seed: u64, images_max: u64) -> u64 {
     let mut random = Random::new(!seed);
     let mut run = Run::new(seed, &mut random);
@@ -115,7 +115,7 @@ impl Run {
             13 => self.history.compact(&recorder),
             14..17 => self.history.checkpoint(&recorder),
             17 => self.history.bulk_load(&recorder),
-            18 => self.give_back(),
+            18 => self.return_space(),
             _ => {
                 drop(recorder);
                 self.crash(random);
@@ -127,11 +127,11 @@ impl Run {
     }
 
     /// All that is free is punched and cut off.
-    fn give_back(&self) {
+    fn return_space(&self) {
         self.camera.shoot("before giving back");
         let recorder = self.recorder();
         let io = &recorder.forest.core().io;
-        io.space.give_back_all(&io.file).expect("the disk is well");
+        io.space.return_all_space(&io.file).expect("the disk is well");
         self.camera.shoot("after giving back");
     }
 
@@ -140,7 +140,7 @@ impl Run {
         Recorder { forest, states: self.states.clone(), camera: self.camera.clone() }
     }
 
-    /// The history goes on from what a crash leaves: garbage of before is in the file.
+    /// The history continues from what a crash leaves: garbage of before is in the file.
     fn crash(&mut self, random: &mut Random) {
         self.forest = None;
         let disk = self.camera.disk().crash(random.next_u64());

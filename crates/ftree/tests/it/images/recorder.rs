@@ -25,9 +25,9 @@ impl Recorder {
             Err(Error::OutOfSpace { .. }) => {
                 self.camera.shoot("on a full disk");
                 self.camera.disk().set_capacity(None);
-                // Measures the free space anew, and absorbs what waits for it.
+                // Measures the free space again, and absorbs what waits for it.
                 let io = &self.forest.core().io;
-                io.space.give_back_all(&io.file)?;
+                io.space.return_all_space(&io.file)?;
                 self.forest.checkpoint()?;
                 work()
             }

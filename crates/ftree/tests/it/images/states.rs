@@ -68,7 +68,7 @@ fn dump(engine: &dyn Engine) -> Vec<Rows> {
 
 fn difference(states: &[ModelEngine], applied: Position, found: &[Rows]) -> String {
     let at_position = states.iter().filter(|state| state.applied() == applied);
-    let tell = |state: &ModelEngine| {
+    let describe = |state: &ModelEngine| {
         let expected = dump(state);
         let differs = |(tree, (left, right)): (usize, (&Rows, &Rows))| {
             let rows = |rows: &Rows| rows.as_ref().map(Vec::len);
@@ -89,5 +89,5 @@ fn difference(states: &[ModelEngine], applied: Position, found: &[Rows]) -> Stri
         };
         expected.iter().zip(found).enumerate().filter_map(differs).collect::<Vec<_>>().join("\n")
     };
-    at_position.map(tell).collect::<Vec<_>>().join("\nor ")
+    at_position.map(describe).collect::<Vec<_>>().join("\nor ")
 }

@@ -1,19 +1,19 @@
-//! Messages meet the rows below them.
+//! Merging messages with the rows below them.
 //!
-//! PERF: leaf rows that no message and no tombstone touches are never looked at one by one: a search in the block finds the
+//! PERF: leaf rows that no message and no tombstone touches are never read one by one: a search in the block finds the
 //! row where the next message belongs, and all before it go to the sink as a range. A message that needs no folding
 //! ([`Fold::alone`]) goes from its source to the sink without a copy between.
 
 use std::ops::Range;
 
-use super::{Fate, Fold, Fragments, Kept, Merge, Source, Versions};
+use super::{Fold, FoldResult, Fragments, Merge, RetainedVersion, Source, Versions};
 use crate::block::Block;
 use crate::table::StoredBlock;
 use crate::{Entry, Result, Seq};
 
-/// Blocks of rows, read forwards. Never stands behind the last row of a block.
+/// Blocks of rows, read forwards. Never positioned after the last row of a block.
 pub trait Rows {
-    /// The block it stands in and the row; `None` at the end.
+    /// The current block and row; `None` at the end.
     fn block(&self) -> Option<(&Block, usize)>;
 
     /// The block as it is stored, when that is at hand.
@@ -40,7 +40,7 @@ pub trait Rows {
     }
 }
 
-/// Where there are none.
+/// No rows.
 pub struct NoRows;
 
 impl Rows for NoRows {
@@ -69,22 +69,22 @@ pub trait Sink {
     }
 }
 
-pub struct Confluence<'a, S, R> {
+pub struct MessageMerge<'a, S, R> {
     pub messages: Merge<S>,
     /// Older than all messages.
     pub rows: R,
     pub fold: Fold<'a>,
-    /// Of messages and rows.
+    /// Range tombstones of messages and rows.
     pub fragments: &'a Fragments,
     place: usize,
     versions: Versions,
-    kept: Vec<Kept>,
+    kept: Vec<RetainedVersion>,
 }
 
-impl<'a, S: Source, R: Rows> Confluence<'a, S, R> {
-    pub fn new(messages: Merge<S>, rows: R, fold: Fold<'a>, fragments: &'a Fragments) -> Confluence<'a, S, R> {
+impl<'a, S: Source, R: Rows> MessageMerge<'a, S, R> {
+    pub fn new(messages: Merge<S>, rows: R, fold: Fold<'a>, fragments: &'a Fragments) -> MessageMerge<'a, S, R> {
         let (versions, kept) = (Versions::default(), Vec::new());
-        Confluence { messages, rows, fold, fragments, place: 0, versions, kept }
+        MessageMerge { messages, rows, fold, fragments, place: 0, versions, kept }
     }
 
     /// Moves on by one message key or by rows before it. `false` at the end.
@@ -106,13 +106,13 @@ impl<'a, S: Source, R: Rows> Confluence<'a, S, R> {
         Ok(true)
     }
 
-    /// The key the messages stand on, and the rows of this key.
+    /// Merges the messages of the current key with its rows.
     fn message(&mut self, sink: &mut impl Sink) -> Result<()> {
         let Some(message) = self.messages.entry() else { return Ok(()) };
-        if let Some(fate) = self.fold.alone(&message)
+        if let Some(result) = self.fold.alone(&message)
             && self.deleted_as_of(message.key).is_none_or(|deleted| message.seq >= deleted)
         {
-            if let Fate::Stays(seq) = fate {
+            if let FoldResult::Keep(seq) = result {
                 sink.begin(message.key)?;
                 sink.push(Entry { seq, ..message })?;
             }
@@ -153,7 +153,7 @@ impl<'a, S: Source, R: Rows> Confluence<'a, S, R> {
         self.fragments.covering(&mut self.place.clone(), key).map(|fragment| fragment.newest())
     }
 
-    /// Rows up to `end` in the block, which no message touches. Requires: `end` is behind the row it stands on.
+    /// Copies rows up to `end` in the block, which no message touches. Requires: `end` is after the current row.
     fn rows_to(&mut self, end: usize, sink: &mut impl Sink) -> Result<()> {
         let Some((block, row)) = self.rows.block() else { return Ok(()) };
         let key = block.key(row);
@@ -269,9 +269,9 @@ mod tests {
     fn flow(messages: &[Vec<Owned>], rows: impl Rows, fold: Fold<'_>, fragments: &Fragments) -> Collected {
         let messages: Vec<Vec<Entry<'_>>> = messages.iter().map(|list| list.iter().map(entry).collect()).collect();
         let merge = Merge::new(messages.iter().map(|list| Slice::new(list)).collect(), 0);
-        let mut confluence = Confluence::new(merge, rows, fold, fragments);
+        let mut message_merge = MessageMerge::new(merge, rows, fold, fragments);
         let mut sink = Collected::default();
-        while confluence.step(&mut sink).unwrap() {}
+        while message_merge.step(&mut sink).unwrap() {}
         sink
     }
 

@@ -1,5 +1,5 @@
-//! Figures of the table format on this machine: what codecs cost and give, and how long the inner steps of reads and merges
-//! take. `cargo run --release -p arbor-ftree --example format_figures`
+//! Measurements of the table format on this machine: cost and gain of codecs, and times of the inner steps of reads and merges.
+//! `cargo run --release -p arbor-ftree --example format_costs`
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What time brings: checkpoints, dropped trees, another try when space was short, cleaning while nobody writes.
+//! Maintenance thread: checkpoints, dropped trees, retries when space was short, cleaning while nothing is written.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,38 +12,38 @@ use crate::work::idle::Idle;
 const TICK: Duration = Duration::from_millis(50);
 /// So long after much was deleted its space comes back.
 const RETURN: Duration = Duration::from_millis(1000);
-/// Between two tries to go on without space.
+/// Delay between two tries to continue without space.
 const RETRY: Duration = Duration::from_millis(200);
-/// So long after the last write slots are cleaned, and for so many at a time.
+/// Time after the last write after which slots are cleaned, `CLEANED_AT_ONCE` at a time.
 const IDLE: Duration = Duration::from_millis(1000);
 const CLEANED_AT_ONCE: usize = 8;
 const CLEANING: Duration = Duration::from_millis(200);
-/// After so long without a write the memtable is absorbed, if there were so many snapshots since.
+/// Time without a write after which the memtable is absorbed, if there were more than `SNAPSHOTS_MIN` snapshots since.
 const PAUSE: Duration = Duration::from_millis(250);
-const MET: u64 = 20;
+const SNAPSHOTS_MIN: u64 = 20;
 
-/// What the keeper remembers from tick to tick.
-struct Keeper {
+/// State of the maintenance thread from tick to tick.
+struct Maintenance {
     visible: Seq,
     written: Instant,
     checkpointed: Instant,
     retried: Instant,
-    /// When slots were cleaned, or were found clean.
+    /// Time at which slots were cleaned, or were found clean.
     cleaned: Instant,
     /// Snapshots that had been made when the last write was seen.
     snapshots: u64,
-    /// Since when space waits to be given back.
+    /// Time since which space waits to be returned.
     returning: Option<Instant>,
     idle: Idle,
 }
 
 impl Core {
-    /// What the keeper thread does until it is stopped.
-    pub fn keep_until_stopped(&self) {
+    /// Runs the maintenance thread until it is stopped.
+    pub fn maintain_until_stopped(&self) {
         let _poison = PoisonOnPanic(&self.health);
         let now = Instant::now();
         let (visible, returning) = (self.visible(), None);
-        let mut keeper = Keeper {
+        let mut maintenance = Maintenance {
             visible,
             written: now,
             checkpointed: now,
@@ -54,12 +54,12 @@ impl Core {
             idle: Idle::default(),
         };
         while !self.work.scheduler.wait_for_stop(TICK) {
-            keeper.tick(self, Instant::now());
+            maintenance.tick(self, Instant::now());
         }
     }
 
-    /// What the keeper would do, for a writer that does everything itself.
-    pub(crate) fn keep_up(&self) {
+    /// Does the work of the maintenance thread, for a writer that does everything itself.
+    pub(crate) fn maintain_once(&self) {
         self.reap();
         if self.health.is_out_of_space() {
             self.retry();
@@ -88,7 +88,7 @@ impl Core {
     }
 }
 
-impl Keeper {
+impl Maintenance {
     fn tick(&mut self, core: &Core, now: Instant) {
         if core.health.is_poisoned() {
             return;
@@ -101,8 +101,9 @@ impl Keeper {
         self.retry(core, now);
         self.checkpoint(core, now);
         let idle = now.duration_since(self.written);
-        if idle >= PAUSE && core.filling_bytes() > 0 && core.snapshots.registrations() > self.snapshots + MET {
-            // Readers meet the memtable again and again.
+        if idle >= PAUSE && core.filling_bytes() > 0 && core.snapshots.registrations() > self.snapshots + SNAPSHOTS_MIN
+        {
+            // Readers hit the memtable again and again.
             core.freeze();
             core.work.scheduler.absorb();
         }

@@ -147,11 +147,11 @@ fn every_snapshot_shows_the_same_sum() {
         stop.store(true, Ordering::Relaxed);
     });
     let stats = forest.stats().unwrap();
-    let figure = |name: &str| stats.counters.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count);
+    let statistic = |name: &str| stats.counters.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count);
     for name in ["absorb jobs", "push jobs", "leaf jobs", "checkpoints"] {
-        assert!(figure(name) > 0, "{name}: {stats:?}");
+        assert!(statistic(name) > 0, "{name}: {stats:?}");
     }
-    assert_eq!(figure("slots put aside"), 0);
+    assert_eq!(statistic("slots put aside"), 0);
     forest.checkpoint().unwrap();
     drop(forest);
     let report = check::verify(Path::new("/data"), &options(&disk)).unwrap();
