@@ -374,7 +374,7 @@ WIDE = {
     "$in of nulls": lambda: {"find": "wide", "filter": {"a": {"$in": [None] * 1_200_000}}},
     "$and of nothing": lambda: {"find": "wide", "filter": {"$and": [{}] * 700_000}},
     "projection": lambda: {"find": "wide", "projection": fields(500_000, 1)},
-    "$geoWithin": lambda: {"find": "wide", "filter": {"g": {"$geoWithin": {"$polygon": [[i, i * i % 7] for i in range(200_000)]}}}},
+    "$geoWithin": lambda: {"find": "wide", "filter": {"g": {"$geoWithin": {"$polygon": [[i, i * i % 7] for i in range(450_000)]}}}},
     "$push": lambda: {
         "update": "wide",
         "updates": [{"q": {"_id": 1}, "u": {"$push": {"a": {"$each": list(range(700_000)), "$sort": -1}}}}],

@@ -5,7 +5,7 @@ use std::time::Instant;
 use arbor_base::memory::Reservation;
 use arbor_bson::{Code, Doc, DocBuf, ValueRef};
 use arbor_protocol::CommandInfo;
-use arbor_protocol::arguments::{Field, type_name};
+use arbor_protocol::arguments::{Field, is_present, type_name};
 use arbor_protocol::generic::{Generic, is_generic};
 use arbor_query::{CursorOptions, Database, Interrupt, LastCommit, Scope};
 use arbor_repl::Replication;
@@ -89,17 +89,32 @@ impl<'c> Call<'c> {
         Field::new(self.info.name, name)
     }
 
-    /// The command's own fields: neither its first one nor those that every command takes.
+    /// Returns the command's own fields that have a value: neither its first one nor those that every command takes.
     pub fn own_fields(&self) -> impl Iterator<Item = (&'c str, ValueRef<'c>)> + use<'c> {
-        self.body.iter().skip(1).filter(|(name, _)| !is_generic(name))
+        self.body.iter().skip(1).filter(|(name, value)| !is_generic(name) && is_present(*value))
     }
 
     /// Refuses every field but those of `known`; for commands that read their few fields one by one.
     pub fn only(&self, known: &[&str]) -> Result<()> {
         match self.own_fields().find(|(name, _)| !known.contains(name)) {
-            Some((name, _)) => Err(self.field(name).unknown().into()),
+            Some((name, _)) => self.unknown(self.field(name)),
             None => Ok(()),
         }
+    }
+
+    /// Refuses a field that the command does not know, unless the command ignores such fields.
+    pub fn unknown(&self, field: Field<'_>) -> Result<()> {
+        if self.info.ignores_unknown_fields() { Ok(()) } else { Err(field.unknown().into()) }
+    }
+
+    /// Returns the value of an optional field; null and undefined are none.
+    pub fn optional(&self, name: &str) -> Option<ValueRef<'c>> {
+        self.body.get(name).filter(|value| is_present(*value))
+    }
+
+    /// Returns the value of a required field. Errors: it is missing.
+    pub fn required(&self, name: &str) -> Result<ValueRef<'c>> {
+        self.optional(name).ok_or_else(|| self.field(name).missing().into())
     }
 
     /// The value behind the command's name.
@@ -124,7 +139,6 @@ impl<'c> Call<'c> {
         if let Some(sequence) = self.sequences.iter().find(|sequence| sequence.name == name) {
             return Ok(sequence.iter().collect());
         }
-        let value = self.body.get(name).ok_or_else(|| self.field(name).missing())?;
-        Ok(self.field(name).documents(value)?)
+        Ok(self.field(name).documents(self.required(name)?)?)
     }
 }

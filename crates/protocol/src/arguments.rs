@@ -1,6 +1,6 @@
 //! Reading one field of a command, or MongoDB's error for it.
 
-use arbor_bson::{Array, Code, Doc, Type, ValueRef};
+use arbor_bson::{Array, Code, Decimal128, Doc, Type, ValueRef};
 
 use crate::{Error, Result};
 
@@ -29,6 +29,17 @@ pub fn type_name(ty: Type) -> &'static str {
         Type::MinKey => "minKey",
         Type::MaxKey => "maxKey",
     }
+}
+
+/// Returns the fields of a command, or of one of its sub-documents, that have a value: null and undefined mean that an optional
+/// field is absent, and that a required one is missing.
+pub fn present<'a>(doc: Doc<'a>) -> impl Iterator<Item = (&'a str, ValueRef<'a>)> {
+    doc.iter().filter(|(_, value)| is_present(*value))
+}
+
+/// Returns false for null and undefined.
+pub fn is_present(value: ValueRef<'_>) -> bool {
+    !matches!(value, ValueRef::Null | ValueRef::Undefined)
 }
 
 /// Path of a field, for error texts only: `find.filter`.
@@ -113,8 +124,23 @@ impl<'a> Field<'a> {
     }
 
     pub fn below_zero(self, number: i64) -> Error {
+        self.out_of_bounds(">= 0", number)
+    }
+
+    /// `bound` is like ">= 1".
+    pub fn out_of_bounds(self, bound: &str, value: impl std::fmt::Display) -> Error {
         let name = self.name;
-        Error::new(Code(51024), format!("BSON field '{name}' value must be >= 0, actual value '{number}'"))
+        Error::bad_value(format!("BSON field '{name}' value must be {bound}, actual value '{value}'"))
+    }
+
+    /// Refuses a value that is none of the names of an enumeration.
+    pub fn one_of<'v>(self, value: ValueRef<'v>, names: &[&str]) -> Result<&'v str> {
+        let name = self.string(value)?;
+        if names.contains(&name) { Ok(name) } else { Err(self.not_in_enumeration(name)) }
+    }
+
+    pub fn not_in_enumeration(self, name: &str) -> Error {
+        Error::bad_value(format!("Enumeration value '{name}' for field '{self}' is not a valid value."))
     }
 
     pub fn wrong_type(self, found: ValueRef<'_>, expected: &str) -> Error {
@@ -149,22 +175,14 @@ fn wrong_type(field: &str, found: ValueRef<'_>, expected: &str) -> Error {
     Error::type_mismatch(format!("BSON field '{field}' is the wrong type '{found}', expected type '{expected}'"))
 }
 
-fn whole_decimal(value: arbor_bson::Decimal128) -> i64 {
-    use std::cmp::Ordering::*;
-    // Only counts and limits come through here; a decimal beyond them is cut to the nearest bound.
-    let compare = |n: i64| ValueRef::Decimal128(value).compare(ValueRef::Int64(n));
-    if compare(i64::MAX) != Less {
-        return i64::MAX;
+/// Returns the nearest whole number; what is beyond them becomes the nearest bound, and NaN 0.
+fn whole_decimal(value: Decimal128) -> i64 {
+    match value.to_i64_rounded() {
+        Some(whole) => whole,
+        None if value.is_nan() => 0,
+        None if value.is_negative() => i64::MIN,
+        None => i64::MAX,
     }
-    if value.is_nan() || compare(i64::MIN) != Greater {
-        return i64::MIN;
-    }
-    let (mut low, mut high) = (i128::from(i64::MIN), i128::from(i64::MAX));
-    while high - low > 1 {
-        let middle = (low + high) / 2;
-        if compare(middle as i64) == Less { high = middle } else { low = middle }
-    }
-    if low < 0 && compare(low as i64) != Equal { high as i64 } else { low as i64 }
 }
 
 #[cfg(test)]
@@ -203,7 +221,7 @@ mod tests {
                 14,
                 "BSON field 'find.filter.0' is the wrong type 'int', expected type 'object'",
             ),
-            (text(FIELD.unsigned((-1i64).into())), 51024, "BSON field 'filter' value must be >= 0, actual value '-1'"),
+            (text(FIELD.unsigned((-1i64).into())), 2, "BSON field 'filter' value must be >= 0, actual value '-1'"),
             (text::<()>(Err(FIELD.unknown())), 40415, "BSON field 'find.filter' is an unknown field."),
             (text::<()>(Err(FIELD.missing())), 40414, "BSON field 'find.filter' is missing but a required field"),
         ] {

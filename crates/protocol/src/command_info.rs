@@ -13,6 +13,8 @@ pub struct CommandInfo {
     writes: bool,
     /// Part of API version 1.
     stable: bool,
+    /// Ignores fields that it does not know, as MongoDB does for commands that clients of any version send.
+    lenient: bool,
     pub kind: Kind,
     pub class: Class,
     pub help: &'static str,
@@ -33,7 +35,8 @@ impl CommandInfo {
     /// A command that is answered from memory.
     pub const fn quick(name: &'static str, help: &'static str) -> CommandInfo {
         let (kind, class) = (Kind::Command, Class::Command);
-        CommandInfo { name, runs: Runs::Inline, admin_only: false, writes: false, stable: false, kind, class, help }
+        let (runs, lenient) = (Runs::Inline, false);
+        CommandInfo { name, runs, admin_only: false, writes: false, stable: false, lenient, kind, class, help }
     }
 
     /// A command that may wait for a disk.
@@ -66,6 +69,11 @@ impl CommandInfo {
         CommandInfo { writes: true, ..self }
     }
 
+    /// Ignores fields that it does not know.
+    pub const fn lenient(self) -> CommandInfo {
+        CommandInfo { lenient: true, ..self }
+    }
+
     pub const fn counted_as(self, kind: Kind) -> CommandInfo {
         CommandInfo { kind, ..self }
     }
@@ -76,6 +84,10 @@ impl CommandInfo {
 
     pub fn takes_write_concern(&self) -> bool {
         self.writes
+    }
+
+    pub fn ignores_unknown_fields(&self) -> bool {
+        self.lenient
     }
 
     pub fn is_in_stable_api(&self) -> bool {

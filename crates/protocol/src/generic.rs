@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use arbor_bson::{Code, Doc, SessionId, ValueRef};
 
-use crate::arguments::Field;
+use crate::arguments::{Field, is_present};
 use crate::read_concern::ReadConcern;
 use crate::request::{Fields, Numbered};
 use crate::stable_api::{self, Declared};
@@ -69,7 +69,7 @@ pub fn read<'a>(info: &CommandInfo, body: Doc<'a>, is_member: bool) -> Result<Ge
     let mut generic = Generic::default();
     let mut fields = Fields::default();
     let mut api = Declared::default();
-    for (name, value) in body.iter().skip(1) {
+    for (name, value) in body.iter().skip(1).filter(|(_, value)| is_present(*value)) {
         let field = Field::new("", name);
         match name {
             "lsid" | "txnNumber" | "autocommit" | "startTransaction" => fields.take(name, value)?,
@@ -108,11 +108,14 @@ fn no_transaction_numbers() -> Error {
     Error::new(Code::ILLEGAL_OPERATION, text)
 }
 
+fn not_whole(field: Field<'_>) -> Error {
+    Error::failed_to_parse(format!("{} has non-integral value", field.name))
+}
+
 fn max_time(field: Field<'_>, value: ValueRef<'_>) -> Result<Option<Duration>> {
     let whole = match value {
-        ValueRef::Double(number) if number.fract() != 0.0 => {
-            return Err(Error::bad_value(format!("{} has non-integral value", field.name)));
-        }
+        ValueRef::Double(number) if number.fract() != 0.0 || !number.is_finite() => return Err(not_whole(field)),
+        ValueRef::Decimal128(number) if number.to_i64_exact().is_none() => return Err(not_whole(field)),
         value => field.integer(value)?,
     };
     match whole {
@@ -142,7 +145,8 @@ mod tests {
         for (name, value, code) in [
             ("txnNumber", 1i64.into(), 72),
             ("maxTimeMS", (-1i32).into(), 2),
-            ("maxTimeMS", 1.5.into(), 2),
+            ("maxTimeMS", 1.5.into(), 9),
+            ("maxTimeMS", f64::NAN.into(), 9),
             ("maxTimeMS", "x".into(), 14),
             ("lsid", "x".into(), 14),
             ("lsid", (&DocBuf::new()).into(), 40414),

@@ -6,7 +6,7 @@
 
 use arbor_bson::{Code, Doc, Timestamp, ValueRef};
 
-use crate::arguments::Field;
+use crate::arguments::{Field, present};
 use crate::metrics::Class;
 use crate::{CommandInfo, Error, Result};
 
@@ -26,6 +26,10 @@ pub struct ReadConcern {
     pub after: Option<u64>,
     pub at: Option<u64>,
 }
+
+/// Origins of a concern, as `provenance` says.
+pub(crate) const PROVENANCES: &[&str] =
+    &["clientSupplied", "implicitDefault", "customDefault", "getLastErrorDefaults", "internalWriteDefault"];
 
 impl Level {
     fn named(name: &str) -> Option<Level> {
@@ -58,21 +62,17 @@ pub fn may_wait(level: &str) -> bool {
 impl ReadConcern {
     pub fn read(concern: Doc<'_>) -> Result<ReadConcern> {
         let mut read = ReadConcern::default();
-        for (name, value) in concern {
+        for (name, value) in present(concern) {
             let field = Field::new("readConcern", name);
             match name {
                 "level" => {
                     let name = field.string(value)?;
-                    let unknown = || {
-                        let text =
-                            format!("Enumeration value '{name}' for field 'readConcern.level' is not a valid value.");
-                        Error::bad_value(text)
-                    };
-                    read.level = Some(Level::named(name).ok_or_else(unknown)?);
+                    read.level = Some(Level::named(name).ok_or_else(|| field.not_in_enumeration(name))?);
                 }
                 "afterClusterTime" => read.after = Some(time(field, value)?),
                 "atClusterTime" => read.at = Some(time(field, value)?),
-                "afterOpTime" | "provenance" | "allowTransactionTableSnapshot" => {}
+                "provenance" => drop(field.one_of(value, PROVENANCES)?),
+                "afterOpTime" | "allowTransactionTableSnapshot" => {}
                 _ => return Err(field.unknown()),
             }
         }

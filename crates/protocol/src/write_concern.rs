@@ -8,7 +8,8 @@ use std::time::Duration;
 use arbor_base::Durability;
 use arbor_bson::{Code, Doc, DocBuf, ValueRef};
 
-use crate::arguments::Field;
+use crate::arguments::{Field, present};
+use crate::read_concern::PROVENANCES;
 use crate::{Error, Result};
 
 /// Resolved write concern of a command.
@@ -58,13 +59,14 @@ const MEMBERS_MAX: i64 = 50;
 impl<'a> WriteConcernSpec<'a> {
     pub fn read(concern: Doc<'a>) -> Result<WriteConcernSpec<'a>> {
         let mut given = WriteConcernSpec::default();
-        for (name, value) in concern {
+        for (name, value) in present(concern) {
             let field = Field::new("writeConcern", name);
             match name {
                 "w" => given.w = Some(W::read(field, value)?),
                 "j" | "fsync" => given.journaled = Some(given.journaled == Some(true) || field.bool(value)?),
                 "wtimeout" => given.timeout_ms = field.integer(value).unwrap_or(0),
-                "wElectionId" | "wOpTime" | "getLastError" | "provenance" => {}
+                "provenance" => drop(field.one_of(value, PROVENANCES)?),
+                "wElectionId" | "wOpTime" | "getLastError" => {}
                 _ => return Err(field.unknown()),
             }
         }
@@ -145,6 +147,7 @@ impl<'a> W<'a> {
         match value {
             ValueRef::String("majority") => Ok(W::Majority),
             ValueRef::String(mode) => Ok(W::Mode(mode)),
+            ValueRef::Double(number) if number.is_nan() => Err(Error::failed_to_parse("w has to be a number, not NaN")),
             ValueRef::Int32(_) | ValueRef::Int64(_) | ValueRef::Double(_) => match field.integer(value)? {
                 members @ 0..=MEMBERS_MAX => Ok(W::Number(members)),
                 members => Err(Error::failed_to_parse(format!(

@@ -1,5 +1,7 @@
 //! Between decimals and binary numbers.
 
+use std::cmp::Ordering;
+
 use super::{Finite, Parts};
 use crate::Decimal128;
 
@@ -37,14 +39,31 @@ impl Decimal128 {
         }
     }
 
-    /// The whole number it is cut to; none for what is not finite or does not fit.
+    /// Returns the value cut to a whole number; `None` if it is not finite or does not fit.
     pub fn to_i64_truncated(self) -> Option<i64> {
+        self.to_whole(|whole, _, _| whole)
+    }
+
+    /// Returns the nearest whole number, the even one of two that are equally near; `None` if it is not finite or does not fit.
+    pub fn to_i64_rounded(self) -> Option<i64> {
+        self.to_whole(|whole, rest, unit| {
+            let up = match rest.cmp(&(unit - rest)) {
+                Ordering::Less => false,
+                Ordering::Equal => whole % 2 == 1,
+                Ordering::Greater => true,
+            };
+            whole + u128::from(up)
+        })
+    }
+
+    /// `decide` is given the magnitude's whole part, and what is left of it in units of `1 / unit`.
+    fn to_whole(self, decide: impl Fn(u128, u128, u128) -> u128) -> Option<i64> {
         let Parts::Finite(Finite { negative, coefficient, exponent }) = self.parts() else { return None };
         let power = 10u128.checked_pow(exponent.unsigned_abs());
         let magnitude = match power {
             _ if coefficient == 0 => 0,
             Some(power) if exponent >= 0 => coefficient.checked_mul(power)?,
-            Some(power) => coefficient / power,
+            Some(power) => decide(coefficient / power, coefficient % power, power),
             None if exponent < 0 => 0,
             None => return None,
         };
@@ -61,6 +80,26 @@ impl Decimal128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rounded_to_the_nearest_even_number() {
+        for (decimal, expect) in [
+            ("0.5", Some(0)),
+            ("1.5", Some(2)),
+            ("2.5", Some(2)),
+            ("-0.9", Some(-1)),
+            ("-2.5", Some(-2)),
+            ("0.50000000000000000000001", Some(1)),
+            ("1E-6000", Some(0)),
+            ("9223372036854775807.4", Some(i64::MAX)),
+            ("9223372036854775807.5", None),
+            ("1E+30", None),
+            ("NaN", None),
+        ] {
+            let decimal: Decimal128 = decimal.parse().unwrap();
+            assert_eq!(decimal.to_i64_rounded(), expect, "{decimal}");
+        }
+    }
 
     #[test]
     fn from_doubles() {

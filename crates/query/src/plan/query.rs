@@ -148,14 +148,13 @@ impl ChosenIndex {
 }
 
 fn natural(pattern: Doc<'_>) -> Option<Direction> {
-    let (name, value) = pattern.first()?;
-    let sign = match value {
-        ValueRef::Int32(v) => f64::from(v),
-        ValueRef::Int64(v) => v as f64,
-        ValueRef::Double(v) => v,
-        _ => return None,
-    };
-    (name == "$natural").then_some(if sign < 0.0 { Direction::Backward } else { Direction::Forward })
+    let (_, value) = pattern.first().filter(|(name, _)| *name == "$natural")?;
+    match value {
+        _ if pattern.iter().count() > 1 => None,
+        value if value.compare(ValueRef::Int32(1)).is_eq() => Some(Direction::Forward),
+        value if value.compare(ValueRef::Int32(-1)).is_eq() => Some(Direction::Backward),
+        _ => None,
+    }
 }
 
 fn bad_natural(value: ValueRef<'_>) -> Error {

@@ -1,6 +1,7 @@
 //! `distinct`.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use arbor_bson::{ArrayBuf, Doc, ValueRef};
 use arbor_lang::Collation;
@@ -28,7 +29,7 @@ pub fn distinct(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Interrup
             values.add(value.as_ref());
             values.check_size()?;
         }
-        return Ok(values.array);
+        return Ok(values.sorted());
     }
     let solution = plan::plan(&view, &collection, &query)?.winner;
     plan::note_use(&collection, &solution);
@@ -39,7 +40,7 @@ pub fn distinct(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Interrup
     while let Some(row) = root.next(&mut run)? {
         values.add_all(&path, row.document.as_doc())?;
     }
-    Ok(values.array)
+    Ok(values.sorted())
 }
 
 /// Nothing is in what does not exist.
@@ -59,14 +60,15 @@ fn distinct_of_view(scope: &Scope<'_>, spec: &DistinctSpec<'_>, interrupt: &Inte
             }
         }
         if batch.exhausted {
-            return Ok(values.array);
+            return Ok(values.sorted());
         }
     }
 }
 
 #[derive(Default)]
 struct Values {
-    seen: HashSet<Vec<u8>>,
+    /// Keys of the values, each with the value's index in `array`.
+    seen: BTreeMap<Vec<u8>, usize>,
     array: ArrayBuf,
     /// Equal values by it are one.
     collation: Collation,
@@ -77,9 +79,18 @@ const BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Values {
     fn add(&mut self, value: ValueRef<'_>) {
-        if self.seen.insert(self.collation.key_of(value).bytes) {
+        let next = self.seen.len();
+        if let Entry::Vacant(vacant) = self.seen.entry(self.collation.key_of(value).bytes) {
+            vacant.insert(next);
             self.array.push(value);
         }
+    }
+
+    /// Returns the values in their order.
+    fn sorted(self) -> ArrayBuf {
+        let values: Vec<ValueRef<'_>> = self.array.as_array().iter().collect();
+        assert_eq!(values.len(), self.seen.len(), "each key has one value");
+        self.seen.into_values().filter_map(|index| values.get(index).copied()).collect()
     }
 
     fn add_all(&mut self, path: &Path, document: Doc<'_>) -> Result<()> {

@@ -15,7 +15,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "freeSpaceTargetMB" => target_mb = Some(at_least_one(field.integer(value)?)?),
             // It is for primaries of replica sets.
             "force" => drop(field.bool(value)?),
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     let store = &call.database().store;

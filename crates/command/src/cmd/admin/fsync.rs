@@ -11,7 +11,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         match name {
             "lock" if field.bool(value)? => return Err(Error::not_supported("fsync with lock")),
             "lock" | "async" | "fsyncLockAcquisitionTimeoutMillis" => {}
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     let transactions = &call.database().transactions;

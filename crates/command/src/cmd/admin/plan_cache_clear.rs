@@ -18,7 +18,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "sort" => sort = Some(field.document(value)?),
             "projection" => projection = Some(field.document(value)?),
             "collation" => own = collation(field, value)?,
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     if query.is_none() && (sort.is_some() || projection.is_some()) {

@@ -19,7 +19,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
                 call.server.slow_ms.store(slow_ms, Ordering::Relaxed);
             }
             "sampleRate" | "filter" => return Err(Error::not_supported(&format!("profile.{name}"))),
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     call.reply.append("was", 0i32).append("slowms", before).append("sampleRate", call.server.options.slow_sample_rate);

@@ -11,7 +11,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         match name {
             "force" => drop(field.bool(value)?),
             "timeoutSecs" => drop(field.unsigned(value)?),
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     call.server.log.info(events::SHUTDOWN_ASKED, &call.connection.name, arbor_bson::DocBuf::new());

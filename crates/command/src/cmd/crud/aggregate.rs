@@ -75,11 +75,11 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<Parsed<'c>> {
         match name {
             "pipeline" => pipeline = Some(field.array(value)?),
             "cursor" => cursor = Some(cursor_option(field, value)?),
-            "explain" => explain = field.bool(value)?,
+            "explain" => explain = field.strict_bool(value)?,
             "hint" => hint = crate::cmd::shared::hint::read(field, value)?,
             "let" => let_variables = Some(field.document(value)?),
             "collation" => own_collation = collation(field, value)?,
-            "allowDiskUse" => allow_disk_use = field.bool(value)?,
+            "allowDiskUse" => allow_disk_use = field.strict_bool(value)?,
             "bypassDocumentValidation" => bypass_validation = field.bool(value)?,
             "exchange" => refuse_if_given(field, value, "exchange")?,
             _ => return Err(field.unknown().into()),

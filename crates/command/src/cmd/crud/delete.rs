@@ -1,7 +1,7 @@
 //! `delete`.
 
 use arbor_bson::Doc;
-use arbor_protocol::arguments::Field;
+use arbor_protocol::arguments::{Field, present};
 use arbor_protocol::metrics::Kind;
 use arbor_query::{DeleteSpec, DeleteStatement};
 
@@ -41,7 +41,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<DeleteSpec<'c>> {
 
 fn statement(doc: Doc<'_>) -> Result<DeleteStatement<'_>> {
     let (mut q, mut limit, mut hint, mut own) = (None, None, None, None);
-    for (name, value) in doc {
+    for (name, value) in present(doc) {
         let field = Field::new("delete.deletes", name);
         match name {
             "q" => q = Some(field.document(value)?),

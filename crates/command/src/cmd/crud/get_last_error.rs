@@ -17,7 +17,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "j" | "fsync" => journaled |= field.bool(value)?,
             "w" => drop(asked.append(name, value)),
             "wtimeout" => {}
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     let refused = resolve(call, asked.as_doc(), &mut journaled)?;

@@ -1,6 +1,7 @@
 //! `killCursors`.
 
 use arbor_bson::{ArrayBuf, ValueRef};
+use arbor_protocol::arguments::is_present;
 use arbor_query::Killed;
 
 use crate::Result;
@@ -13,9 +14,9 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&["cursors"])?;
     let any = call.db == "admin" && matches!(call.target(), ValueRef::String(ANY_COLLECTION));
     let namespace = if any { None } else { Some(call.namespace()?) };
-    let cursors = call.body.get("cursors").ok_or_else(|| call.field("cursors").missing())?;
+    let cursors = call.required("cursors")?;
     let (mut killed, mut not_found) = (ArrayBuf::new(), ArrayBuf::new());
-    for value in call.field("cursors").array(cursors)?.iter() {
+    for value in call.field("cursors").array(cursors)?.iter().filter(|value| is_present(*value)) {
         let ValueRef::Int64(id) = value else { return Err(call.field("cursors").wrong_type(value, "long").into()) };
         match call.database().cursors.kill(id, namespace.as_ref()) {
             Killed::Killed => killed.push(id),

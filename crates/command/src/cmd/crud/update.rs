@@ -2,7 +2,7 @@
 
 use arbor_bson::{ArrayBuf, Doc, DocBuf, ValueRef};
 use arbor_lang::Stage;
-use arbor_protocol::arguments::Field;
+use arbor_protocol::arguments::{Field, present};
 use arbor_protocol::metrics::Kind;
 use arbor_query::{UpdateSpec, UpdateStatement};
 
@@ -52,7 +52,7 @@ pub fn parse<'c>(call: &Call<'c>) -> Result<UpdateSpec<'c>> {
 fn statement(doc: Doc<'_>) -> Result<UpdateStatement<'_>> {
     let (mut q, mut u) = (None, None);
     let mut statement = UpdateStatement::new(Doc::empty(), ValueRef::Null);
-    for (name, value) in doc {
+    for (name, value) in present(doc) {
         let field = Field::new("update.updates", name);
         match name {
             "q" => q = Some(field.document(value)?),

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     call.only(&["size"])?;
     let namespace = call.namespace()?;
-    let size = call.body.get("size").ok_or_else(|| call.field("size").missing())?;
+    let size = call.required("size")?;
     let size = capped::size(call.field("size"), size)?;
     let store = &call.database().store;
     if store.collection(&namespace).is_none() {

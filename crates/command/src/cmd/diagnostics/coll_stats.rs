@@ -4,8 +4,8 @@ use arbor_bson::{ArrayBuf, DocBuf, ValueRef};
 use arbor_engine::TreeStats;
 use arbor_store::{CappedBounds, Collection, Namespace};
 
+use crate::Result;
 use crate::call::Call;
-use crate::{Error, Result};
 
 pub fn run(call: &mut Call<'_>) -> Result<()> {
     let namespace = call.namespace()?;
@@ -15,7 +15,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         match name {
             "scale" => scale = read_scale(field, value)?,
             "waitForLock" | "numericOnly" => drop(field.bool(value)?),
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     if let Some(buckets) = call.database().store.buckets_of(&namespace) {
@@ -36,10 +36,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
 pub fn read_scale(field: arbor_protocol::arguments::Field<'_>, value: ValueRef<'_>) -> Result<u64> {
     match field.integer(value)? {
         scale @ 1.. => Ok(scale as u64),
-        scale => Err(Error::new(
-            arbor_lang::Code(51024),
-            format!("BSON field 'scale' value must be >= 1, actual value '{scale}'"),
-        )),
+        scale => Err(field.out_of_bounds(">= 1", scale).into()),
     }
 }
 

@@ -16,7 +16,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             "keyPattern" | "min" | "max" | "maxSize" | "maxObjects" => {
                 return Err(Error::not_supported("dataSize over a range"));
             }
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     let namespace = Namespace::parse(call.field("dataSize").string(call.target())?)?;

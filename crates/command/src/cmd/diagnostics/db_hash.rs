@@ -23,7 +23,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
                 requested =
                     Some(names.collect::<arbor_protocol::Result<_>>()?).filter(|names: &Vec<String>| !names.is_empty());
             }
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     if call.db.is_empty() {

@@ -11,7 +11,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         match name {
             "scale" => scale = read_scale(field, value)?,
             "freeStorage" => drop(field.integer(value)?),
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     let sums = sums(call, call.db)?;

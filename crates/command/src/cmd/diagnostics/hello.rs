@@ -52,7 +52,7 @@ fn answer(call: &mut Call<'_>, primary: &str) -> Result<()> {
             | "hostInfo"
             | "internalClient"
             | "backpressure" => {}
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     if waits(call, known, wait_ms)? {

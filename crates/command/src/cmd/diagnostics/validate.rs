@@ -22,7 +22,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
             | "enforceFastCount"
             | "warnOnSchemaValidation"
             | "scandata" => drop(field.bool(value)?),
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     if full && background {

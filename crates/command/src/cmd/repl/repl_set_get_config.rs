@@ -11,7 +11,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         let field = call.field(name);
         match name {
             "commitmentStatus" => wants_commitment = field.bool(value)?,
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     let state = call.replication()?.state();

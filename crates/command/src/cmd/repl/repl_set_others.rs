@@ -72,7 +72,7 @@ pub fn test_egress(call: &mut Call<'_>) -> Result<()> {
         match name {
             "target" => target = Some(field.string(value)?),
             "timeoutSecs" => seconds = field.unsigned(value)?.clamp(1, 60),
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     let config = call.replication()?.state().config.ok_or_else(not_yet_initialized)?;

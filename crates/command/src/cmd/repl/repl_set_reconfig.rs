@@ -12,7 +12,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         let field = call.field(name);
         match name {
             "force" => force = field.bool(value)?,
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     let replication = call.replication()?;

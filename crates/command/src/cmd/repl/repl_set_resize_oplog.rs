@@ -18,7 +18,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         match name {
             "size" => size.megabytes = Some(bounded(field, value, SIZE_MIN, SIZE_MAX)?),
             "minRetentionHours" => size.hours_min = Some(bounded(field, value, 0.0, f64::MAX)?),
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     if call.server.replication.is_none() {
@@ -37,13 +37,9 @@ fn bounded(field: Field<'_>, value: ValueRef<'_>, min: f64, max: f64) -> Result<
         ValueRef::Double(number) => number,
         value => field.integer(value)? as f64,
     };
-    let (name, outside) = (field.name, !(min..=max).contains(&number));
-    if outside {
+    if !(min..=max).contains(&number) {
         let bound = if number > max { format!("<= {max}") } else { format!(">= {min}") };
-        return Err(Error::new(
-            Code(51024),
-            format!("BSON field '{name}' value must be {bound}, actual value '{number}'"),
-        ));
+        return Err(field.out_of_bounds(&bound, number).into());
     }
     Ok(number)
 }

@@ -18,7 +18,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
         match name {
             "force" => force = field.bool(value)?,
             "secondaryCatchUpPeriodSecs" => catch_up = Some(field.integer(value)?),
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     let replication = call.replication()?;

@@ -16,7 +16,7 @@ pub fn run(call: &mut Call<'_>) -> Result<()> {
                 "mvcc" | "serializable" | "readUncommitted" => {}
                 other => return Err(Error::bad_value(format!("unknown isolation level '{other}'"))),
             },
-            _ => return Err(field.unknown().into()),
+            _ => call.unknown(field)?,
         }
     }
     if call.connection.bound.is_some() {

@@ -42,11 +42,7 @@ pub fn size(field: Field<'_>, value: ValueRef<'_>) -> Result<i64> {
     let size = field.integer(value)?;
     if !(1..=SIZE_MAX).contains(&size) {
         let bound = if size < 1 { ">= 1" } else { "<= 1125899906842624" };
-        let name = field.name;
-        return Err(Error::new(
-            Code(51024),
-            format!("BSON field '{name}' value must be {bound}, actual value '{size}'"),
-        ));
+        return Err(field.out_of_bounds(bound, size).into());
     }
     Ok((size + SIZE_UNIT - 1) / SIZE_UNIT * SIZE_UNIT)
 }

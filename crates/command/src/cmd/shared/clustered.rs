@@ -1,7 +1,7 @@
 //! `clusteredIndex` of `create`, and the `expireAfterSeconds` of a collection.
 
 use arbor_bson::{Code, Doc, DocBuf, ValueRef};
-use arbor_protocol::arguments::Field;
+use arbor_protocol::arguments::{Field, present};
 use arbor_store::Namespace;
 
 use crate::{Error, Result};
@@ -16,7 +16,7 @@ pub fn read(namespace: &Namespace, field: Field<'_>, value: ValueRef<'_>) -> Res
         return Err(Error::new(Code(5_979_703), text));
     }
     let (mut version, mut key, mut index_name, mut unique) = (2, None, "_id_", None);
-    for (name, value) in field.document(value)? {
+    for (name, value) in present(field.document(value)?) {
         let field = Field::new("create.clusteredIndex", name);
         match name {
             "v" => version = field.integer(value)?,

@@ -1,7 +1,7 @@
 //! `index` of `collMod`: hides an index, changes its time to live, makes it unique.
 
 use arbor_bson::{Code, Doc, ValueRef};
-use arbor_protocol::arguments::Field;
+use arbor_protocol::arguments::{Field, present};
 use arbor_store::{Conversion, IndexChange, IndexChanged, IndexChosen, Namespace};
 
 use crate::call::Call;
@@ -27,7 +27,7 @@ fn invalid(text: &str) -> Error {
 
 fn parse(spec: Doc<'_>, dry_run: bool) -> Result<(IndexChosen, IndexChange)> {
     let (mut by_name, mut by_key, mut change) = (None, None, IndexChange::default());
-    for (name, value) in spec {
+    for (name, value) in present(spec) {
         let field = Field::new("collMod.index", name);
         match name {
             "name" => by_name = Some(IndexChosen::Name(field.string(value)?.to_owned())),

@@ -2,7 +2,7 @@
 
 use arbor_bson::{DocBuf, ValueRef, Writer};
 use arbor_lang::Collation;
-use arbor_protocol::arguments::Field;
+use arbor_protocol::arguments::{Field, present};
 use arbor_protocol::cluster_time::timestamp;
 use arbor_query::{Batch, BatchLimit, Cursor, CursorOptions};
 
@@ -33,7 +33,7 @@ impl First {
 /// Reads `cursor: { batchSize }` of a command.
 pub fn cursor_option(field: Field<'_>, value: ValueRef<'_>) -> Result<Option<u64>> {
     let mut batch_size = None;
-    for (name, value) in field.document(value)? {
+    for (name, value) in present(field.document(value)?) {
         match name {
             "batchSize" => batch_size = Some(Field::new("cursor", name).unsigned(value)?),
             _ => return Err(Field::new("cursor", name).unknown().into()),

@@ -1,7 +1,7 @@
 //! `changeStreamPreAndPostImages` of `create` and `collMod`: the history keeps what documents were like before a change.
 
 use arbor_bson::{Code, DocBuf, ValueRef};
-use arbor_protocol::arguments::Field;
+use arbor_protocol::arguments::{Field, present};
 use arbor_store::Namespace;
 
 use crate::{Error, Result};
@@ -11,7 +11,7 @@ pub const NAME: &str = "changeStreamPreAndPostImages";
 /// `{enabled: true}` as `listCollections` shows it. None: no images are kept.
 pub fn read(namespace: &Namespace, field: Field<'_>, value: ValueRef<'_>) -> Result<Option<DocBuf>> {
     let mut enabled = None;
-    for (name, value) in field.document(value)? {
+    for (name, value) in present(field.document(value)?) {
         let field = Field::new(NAME, name);
         match name {
             "enabled" => enabled = Some(field.bool(value)?),
