@@ -91,7 +91,11 @@ impl<'c> Call<'c> {
 
     /// Returns the command's own fields that have a value: neither its first one nor those that every command takes.
     pub fn own_fields(&self) -> impl Iterator<Item = (&'c str, ValueRef<'c>)> + use<'c> {
-        self.body.iter().skip(1).filter(|(name, value)| !is_generic(name) && is_present(*value))
+        let command = self.info.name;
+        self.body
+            .iter()
+            .skip(1)
+            .filter(move |(name, value)| !is_generic(name) && (is_present(*value) || refuses_null(command, name)))
     }
 
     /// Refuses every field but those of `known`; for commands that read their few fields one by one.
@@ -141,4 +145,15 @@ impl<'c> Call<'c> {
         }
         Ok(self.field(name).documents(self.required(name)?)?)
     }
+}
+
+/// Returns true for fields that take no null in place of nothing: MongoDB reads them by code of their own.
+fn refuses_null(command: &str, field: &str) -> bool {
+    matches!(
+        (command, field),
+        (_, "hint")
+            | ("aggregate", "allowDiskUse" | "cursor" | "explain" | "pipeline")
+            | ("collMod", "expireAfterSeconds")
+            | ("create", "clusteredIndex")
+    )
 }

@@ -76,7 +76,7 @@ static COMMANDS: &[(CommandInfo, Run)] = &[
     (quick("getParameter", "Server parameters").admin(), admin::get_parameter::run),
     (slow("getlasterror", "Old spelling of getLastError").lenient(), crud::get_last_error::run),
     (quick("hello", "What the server is").v1().lenient(), diagnostics::hello::run),
-    (quick("hostInfo", "The machine").lenient(), diagnostics::host_info::run),
+    (quick("hostInfo", "The machine"), diagnostics::host_info::run),
     (write("insert", "Inserts documents").counted_as(Kind::Insert).v1(), crud::insert::run),
     (quick("isMaster", "Old spelling of hello").lenient(), diagnostics::hello::run_legacy),
     (quick("ismaster", "Old spelling of hello").lenient(), diagnostics::hello::run_legacy),

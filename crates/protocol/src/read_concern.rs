@@ -6,7 +6,7 @@
 
 use arbor_bson::{Code, Doc, Timestamp, ValueRef};
 
-use crate::arguments::{Field, present};
+use crate::arguments::{Field, is_present};
 use crate::metrics::Class;
 use crate::{CommandInfo, Error, Result};
 
@@ -62,15 +62,17 @@ pub fn may_wait(level: &str) -> bool {
 impl ReadConcern {
     pub fn read(concern: Doc<'_>) -> Result<ReadConcern> {
         let mut read = ReadConcern::default();
-        for (name, value) in present(concern) {
+        for (name, value) in concern {
             let field = Field::new("readConcern", name);
             match name {
+                // times take no null in place of nothing
+                "afterClusterTime" => read.after = Some(time(field, value)?),
+                "atClusterTime" => read.at = Some(time(field, value)?),
+                _ if !is_present(value) => {}
                 "level" => {
                     let name = field.string(value)?;
                     read.level = Some(Level::named(name).ok_or_else(|| field.not_in_enumeration(name))?);
                 }
-                "afterClusterTime" => read.after = Some(time(field, value)?),
-                "atClusterTime" => read.at = Some(time(field, value)?),
                 "provenance" => drop(field.one_of(value, PROVENANCES)?),
                 "afterOpTime" | "allowTransactionTableSnapshot" => {}
                 _ => return Err(field.unknown()),

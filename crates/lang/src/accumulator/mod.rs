@@ -3,6 +3,7 @@
 //! [`Accumulator`] is the parsed form; [`State`] is what one group has gathered so far.
 
 mod add_to_set;
+mod arrays;
 mod avg;
 mod extreme;
 mod first;
@@ -22,6 +23,7 @@ use arbor_bson::{ArrayBuf, Doc, Value, ValueRef};
 
 use crate::expression::{Environment, Evaluated};
 use crate::{Collation, Context, Error, Expression, Input, Result};
+use arrays::ArrayElements;
 use moving::{Arrived, Distinct, Merged, Part, Ranked};
 
 pub use avg::Avg;
@@ -64,6 +66,8 @@ enum Kind {
     Push,
     MergeObjects,
     AddToSet(Collation),
+    ConcatArrays,
+    SetUnion(Collation),
     NValues(n_values::Selector, usize, Collation),
     Top(top::Top),
     Percentile(percentile::Percentile),
@@ -75,6 +79,7 @@ pub const NAMES: &[&str] = &[
     "$avg",
     "$bottom",
     "$bottomN",
+    "$concatArrays",
     "$count",
     "$first",
     "$firstN",
@@ -88,6 +93,7 @@ pub const NAMES: &[&str] = &[
     "$minN",
     "$percentile",
     "$push",
+    "$setUnion",
     "$stdDevPop",
     "$stdDevSamp",
     "$sum",
@@ -122,6 +128,8 @@ impl Accumulator {
             "$push" => Some(Kind::Push),
             "$mergeObjects" => Some(Kind::MergeObjects),
             "$addToSet" => Some(Kind::AddToSet(context.collation.clone())),
+            "$concatArrays" => Some(Kind::ConcatArrays),
+            "$setUnion" => Some(Kind::SetUnion(context.collation.clone())),
             _ => None,
         };
         if let Some(kind) = collecting {
@@ -168,6 +176,10 @@ impl Accumulator {
             Kind::Push => Box::<push::Push>::default(),
             Kind::MergeObjects => Box::<merge_objects::MergeObjects>::default(),
             Kind::AddToSet(collation) => Box::new(add_to_set::AddToSet::new(collation)),
+            Kind::ConcatArrays => Box::new(ArrayElements::new("$concatArrays", Box::<push::Push>::default())),
+            Kind::SetUnion(collation) => {
+                Box::new(ArrayElements::new("$setUnion", Box::new(add_to_set::AddToSet::new(collation))))
+            }
             Kind::NValues(selector, n, collation) => selector.start(*n, collation),
             Kind::Top(top) => top.start(),
             Kind::Percentile(percentile) => percentile.start(),
@@ -178,7 +190,7 @@ impl Accumulator {
     /// from them.
     pub fn start_moving(&self) -> Option<Box<dyn Moving>> {
         Some(match &self.kind {
-            Kind::Simple(_) | Kind::Comparing(..) => return None,
+            Kind::Simple(_) | Kind::Comparing(..) | Kind::ConcatArrays | Kind::SetUnion(_) => return None,
             Kind::Push => Box::new(Arrived::new(Part::Present)),
             Kind::MergeObjects => Box::<Merged>::default(),
             Kind::AddToSet(collation) => Box::new(Distinct::new(collation)),

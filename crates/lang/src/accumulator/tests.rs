@@ -76,6 +76,8 @@ fn accumulators() {
         {$push: '$a'} on [{a: 1}, {}, {a: null}, {a: [2]}] => [1, null, [2]]
         {$push: {x: '$a'}} on [{a: 1}, {}] => [{x: 1}, {}]
         {$addToSet: '$a'} on [{a: 1}, {a: 1.0}, {}, {a: 2}] => [1, 2]
+        {$concatArrays: '$a'} on [{a: [1, [2]]}, {}, {a: []}, {a: [1]}] => [1, [2], 1]
+        {$setUnion: '$a'} on [{a: [1, 2]}, {}, {a: [2.0, 3]}] => [1, 2, 3]
         {$count: {}} on [{}, {}, {}] => 3
         {$mergeObjects: '$a'} on [{a: {x: 1}}, {a: null}, {a: {x: 2, y: 1}}] => {x: 2, y: 1}
         {$stdDevPop: '$a'} on [{a: 1}, {a: 3}] => 1.0

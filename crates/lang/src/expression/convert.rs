@@ -17,7 +17,8 @@ pub fn convert_or_null(value: Evaluated<'_>, to: Type) -> Result<Evaluated<'_>> 
 pub fn convert(value: ValueRef, to: Type) -> Result<Value> {
     match (value, to) {
         (same, to) if same.ty() == to && convertible(to) => Ok(same.to_value()),
-        (value, Type::Bool) if to_bool(value) => Ok(Value::Bool(is_true(value))),
+        // every type has a truth value
+        (value, Type::Bool) => Ok(Value::Bool(is_true(value))),
         (value, Type::String) => to_text(value).map(Value::String).ok_or_else(|| unsupported(value, to)),
         (ValueRef::String(text), Type::ObjectId) => parse_object_id(text).map(Value::ObjectId),
         (value, Type::DateTime) => to_date(value),
@@ -36,11 +37,6 @@ pub fn convert(value: ValueRef, to: Type) -> Result<Value> {
 fn convertible(to: Type) -> bool {
     use Type::*;
     matches!(to, Double | String | ObjectId | Bool | DateTime | Int32 | Int64 | Decimal128)
-}
-
-fn to_bool(value: ValueRef) -> bool {
-    Number::of(value).is_some()
-        || matches!(value, ValueRef::String(_) | ValueRef::ObjectId(_) | ValueRef::DateTime(_) | ValueRef::Timestamp(_))
 }
 
 fn of_number(number: Number, value: ValueRef, to: Type) -> Result<Value> {

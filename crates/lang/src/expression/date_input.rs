@@ -55,7 +55,7 @@ impl DateInput {
             return Ok(None);
         }
         let millis = date::millis(date.or_null())?;
-        match zone_of(self.operator, self.zone.as_ref(), environment)? {
+        match zone_of(self.zone.as_ref(), environment)? {
             Some(zone) => date::zoned(millis, &zone).map(Some),
             None => Ok(None),
         }
@@ -67,17 +67,15 @@ impl DateInput {
 }
 
 /// The zone an expression names, UTC without one, `None` for null.
-pub fn zone_of(operator: &str, zone: Option<&Expression>, environment: &Environment<'_>) -> Result<Option<TimeZone>> {
+pub fn zone_of(zone: Option<&Expression>, environment: &Environment<'_>) -> Result<Option<TimeZone>> {
     let Some(zone) = zone else { return Ok(Some(TimeZone::UTC)) };
     let name = zone.eval_in(environment)?;
     match name.get() {
         _ if name.is_nullish() => Ok(None),
         Some(ValueRef::String(name)) => date::zone(name).map(Some),
         _ => {
-            let (found, shown) = (name.type_name(), text::shell(name.or_null()));
-            let message =
-                format!("{operator} requires a string for the timezone argument, but was given a {found} ({shown})");
-            Err(Error::location(40533, message))
+            let message = format!("timezone must evaluate to a string, found {}", name.type_name());
+            Err(Error::location(40517, message))
         }
     }
 }

@@ -82,6 +82,8 @@ pub fn is_true(value: ValueRef) -> bool {
     match value {
         ValueRef::Bool(v) => v,
         ValueRef::Null | ValueRef::Undefined => false,
+        // the nearest double of a small decimal is zero
+        ValueRef::Decimal128(v) => !v.is_zero(),
         other => number::to_f64(other).is_none_or(|v| v != 0.0),
     }
 }

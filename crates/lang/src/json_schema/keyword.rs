@@ -90,7 +90,10 @@ impl<'k> Keyword<'k> {
 
     /// A whole number that is not below zero.
     pub fn count(self) -> Result<u64> {
-        let found = number::exact_i64(self.number()?);
+        if !number::is_number(self.value) {
+            return Err(self.wrong("must be a number"));
+        }
+        let found = number::exact_i64(self.value);
         let whole = found.ok_or_else(|| self.wrong("must be representable as a 64-bit integer"))?;
         u64::try_from(whole).map_err(|_| self.wrong("must be a non-negative integer"))
     }

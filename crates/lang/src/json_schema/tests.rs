@@ -182,6 +182,7 @@ fn what_is_no_schema() {
         {minimum: 'x'} => error 14: $jsonSchema keyword 'minimum' must be a number
         {exclusiveMinimum: true} => error 9: $jsonSchema keyword 'minimum' must be a present if exclusiveMinimum is present
         {minimum: 1, exclusiveMinimum: 1} => error 14: $jsonSchema keyword 'exclusiveMinimum' must be a boolean
+        {maxLength: 'x'} => error 9: $jsonSchema keyword 'maxLength' must be a number
         {maxLength: -1} => error 9: $jsonSchema keyword 'maxLength' must be a non-negative integer
         {multipleOf: 0} => error 9: $jsonSchema keyword 'multipleOf' must have a positive value
         {enum: []} => error 9: $jsonSchema keyword 'enum' cannot be an empty array

@@ -78,6 +78,7 @@ impl Query {
         self.check_score(sort)?;
         match natural(sort) {
             Some(direction) => self.hint = Some(ChosenIndex::Natural(direction)),
+            None if sort.get("$natural").is_some() => return Err(bad_natural_sort(sort)),
             None => self.sort = Some(SortPattern::parse(sort, context)?),
         }
         Ok(())
@@ -155,6 +156,13 @@ fn natural(pattern: Doc<'_>) -> Option<Direction> {
         value if value.compare(ValueRef::Int32(-1)).is_eq() => Some(Direction::Backward),
         _ => None,
     }
+}
+
+fn bad_natural_sort(sort: Doc<'_>) -> Error {
+    Error::bad_value(match sort.iter().count() {
+        1 => "$natural sort cannot be set to a value other than -1 or 1.".to_owned(),
+        _ => format!("Cannot include '$natural' in compound sort: {}", ValueRef::Document(sort)),
+    })
 }
 
 fn bad_natural(value: ValueRef<'_>) -> Error {

@@ -55,7 +55,7 @@ impl Special for DateAdd {
         let start = self.start.eval_in(environment)?;
         let unit = self.unit.eval_in(environment)?;
         let amount = self.amount.eval_in(environment)?;
-        let zone = zone_of(operator, self.zone.as_ref(), environment)?;
+        let zone = zone_of(self.zone.as_ref(), environment)?;
         let null = start.is_nullish() || unit.is_nullish() || amount.is_nullish();
         let (false, Some(zone)) = (null, zone) else { return Ok(Evaluated::null()) };
         let millis = date::millis(start.or_null()).map_err(|_| {

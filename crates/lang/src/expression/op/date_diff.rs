@@ -79,7 +79,7 @@ impl Special for DateDiff {
         let start = self.start.eval_in(environment)?;
         let end = self.end.eval_in(environment)?;
         let unit = self.unit.eval_in(environment)?;
-        let zone = zone_of("$dateDiff", self.zone.as_ref(), environment)?;
+        let zone = zone_of(self.zone.as_ref(), environment)?;
         let null = start.is_nullish() || end.is_nullish() || unit.is_nullish();
         let (false, Some(zone)) = (null, zone) else { return Ok(Evaluated::null()) };
         let start = date::zoned(date_of("startDate", 5166307, &start)?, &zone)?;

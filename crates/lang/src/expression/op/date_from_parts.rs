@@ -112,7 +112,7 @@ impl Special for DateFromParts {
         for (name, expression) in TIME.iter().zip(&self.time) {
             whole.push(part(name, expression, 0, environment)?);
         }
-        let zone = zone_of("$dateFromParts", self.zone.as_ref(), environment)?;
+        let zone = zone_of(self.zone.as_ref(), environment)?;
         let whole: Option<Vec<i64>> = whole.into_iter().collect();
         let (Some(&[a, b, c, hour, minute, second, millisecond]), Some(zone)) = (whole.as_deref(), zone) else {
             return Ok(Evaluated::null());

@@ -49,7 +49,7 @@ pub fn parse(name: &'static str, value: ValueRef, parser: &mut Parser) -> Result
 
 impl DateFromString {
     fn read(&self, text: &Evaluated, environment: &Environment<'_>) -> Result<Option<i64>> {
-        let Some(zone) = zone_of("$dateFromString", self.zone.as_ref(), environment)? else { return Ok(None) };
+        let Some(zone) = zone_of(self.zone.as_ref(), environment)? else { return Ok(None) };
         let ValueRef::String(text) = text.or_null() else {
             let (found, shown) = (text.type_name(), text::shell(text.or_null()));
             let message =

@@ -47,7 +47,7 @@ impl Special for DateToParts {
                 }
             },
         };
-        let zone = zone_of("$dateToParts", self.zone.as_ref(), environment)?;
+        let zone = zone_of(self.zone.as_ref(), environment)?;
         let (false, Some(zone)) = (date.is_nullish(), zone) else { return Ok(Evaluated::null()) };
         let at = date::zoned(date::millis(date.or_null())?, &zone)?;
         let mut parts = DocBuf::new();

@@ -64,7 +64,7 @@ impl Special for DateToString {
                 None => Ok(Evaluated::null()),
             };
         }
-        let Some(zone) = zone_of("$dateToString", self.zone.as_ref(), environment)? else {
+        let Some(zone) = zone_of(self.zone.as_ref(), environment)? else {
             return Ok(Evaluated::null());
         };
         let at = date::zoned(date::millis(date.or_null())?, &zone)?;

@@ -115,7 +115,7 @@ impl Special for DateTrunc {
         let date = self.date.eval_in(environment)?;
         let unit = self.unit.eval_in(environment)?;
         let bin = self.bin_size(environment)?;
-        let zone = zone_of("$dateTrunc", self.zone.as_ref(), environment)?;
+        let zone = zone_of(self.zone.as_ref(), environment)?;
         let null = date.is_nullish() || unit.is_nullish();
         let (false, Some(bin), Some(zone)) = (null, bin, zone) else { return Ok(Evaluated::null()) };
         let millis = date::millis(date.or_null()).map_err(|_| {

@@ -11,7 +11,8 @@ use crate::expression::Evaluated;
 use crate::expression::arithmetic::numeric;
 use crate::expression::real::{Function, exponential};
 
-const FUNCTION: Function = Function { double: f64::exp, decimal: |math, x| exponential(x, || math.exp(x, None)) };
+pub(super) const FUNCTION: Function =
+    Function { double: f64::exp, decimal: |math, x| exponential(x, || math.exp(x, None)) };
 
 pub fn eval(value: Evaluated) -> Result<Evaluated> {
     numeric("$exp", value, |number| Ok(FUNCTION.of(number)))

@@ -6,7 +6,7 @@
 //! { $getField: { field: { $literal: "$p" }, input: "$$ROOT" } } on { $p: 1 } => 1
 //! { $getField: { field: "a", input: 5 } } => missing
 //! { $getField: { field: "a", input: null } } => null
-//! { $getField: 5 } => error 5654602: $getField requires 'field' to evaluate to type String, but got int
+//! { $getField: 5 } => error 3041704: $getField requires 'field' to evaluate to type String, but got int
 //! { $getField: { field: "a", x: 1 } } => error 3041701: $getField found an unknown argument: x
 //! ```
 
@@ -49,7 +49,7 @@ fn name_of<'v>(field: &'v Evaluated) -> Result<&'v str> {
         _ => {
             let found = field.type_name();
             let message = format!("$getField requires 'field' to evaluate to type String, but got {found}");
-            Err(Error::location(5654602, message))
+            Err(Error::location(3041704, message))
         }
     }
 }

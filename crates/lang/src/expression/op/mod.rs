@@ -112,6 +112,7 @@ mod set_field;
 mod set_intersection;
 mod set_is_subset;
 mod set_union;
+mod sigmoid;
 mod sin;
 mod sinh;
 mod size;
@@ -270,6 +271,7 @@ const OPERATORS: &[(&str, Form)] = &[
     ("$setIntersection", Form::NaryBy(0, ANY, set_intersection::eval)),
     ("$setIsSubset", Form::BinaryBy(set_is_subset::eval)),
     ("$setUnion", Form::NaryBy(0, ANY, set_union::eval)),
+    ("$sigmoid", Form::Unary(sigmoid::eval)),
     ("$sin", Form::Unary(sin::eval)),
     ("$sinh", Form::Unary(sinh::eval)),
     ("$size", Form::Unary(size::eval)),

@@ -24,7 +24,8 @@ pub fn eval<'a>(a: Evaluated<'a>, b: Evaluated<'a>) -> Result<Evaluated<'a>> {
         return Err(Error::location(16611, message));
     };
     if right.is_zero() {
-        return Err(Error::location(16610, "can't $mod by zero"));
+        let of_decimals = matches!((left, right), (Number::Decimal(_), _) | (_, Number::Decimal(_)));
+        return Err(Error::location(if of_decimals { 5733415 } else { 16610 }, "can't $mod by zero"));
     }
     let remainder = match (left, right) {
         (Number::Decimal(_), _) | (_, Number::Decimal(_)) => Number::Decimal(left.to_decimal() % right.to_decimal()),

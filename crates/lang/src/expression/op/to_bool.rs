@@ -1,4 +1,4 @@
-//! `$toBool`: false for zero and false, true for everything else that converts.
+//! `$toBool`: false for zero and false, null for null, true for everything else.
 //!
 //! ```text
 //! { $toBool: 0 } => false

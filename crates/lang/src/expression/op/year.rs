@@ -7,7 +7,7 @@
 //! { $year: "x" } => error 16006: can't convert from BSON type string to Date
 //! { $year: { date: Date(0), timezone: "x/y" } } => error 40485: unrecognized time zone identifier: "x/y"
 //! { $year: { zone: 1 } } => error 40535: unrecognized option to $year: "zone"
-//! { $year: { date: Date(0), timezone: 5 } } => error 40533: $year requires a string for the timezone argument, but was given a int (5)
+//! { $year: { date: Date(0), timezone: 5 } } => error 40517: timezone must evaluate to a string, found int
 //! ```
 
 use arbor_bson::{Value, ValueRef};
