@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::ReadView;
 
@@ -43,7 +43,7 @@ const CHECK_LOG_BYTES: u64 = 1 << 20;
 impl Aside {
     /// Puts the view here, unless views of its age are released already.
     pub fn put(&self, view: &mut ReadView) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         let released = view.released();
         let whole = std::mem::replace(view, released);
         if let State::Read = *state {
@@ -53,7 +53,7 @@ impl Aside {
 
     /// Takes the view back. `None`: the writer has released it.
     pub fn take(&self) -> Option<ReadView> {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         match std::mem::replace(&mut *state, State::Read) {
             State::Aside(view) => Some(view),
             State::Read | State::Released => {
@@ -65,14 +65,9 @@ impl Aside {
 }
 
 impl Place {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // it is whole at every moment
-        self.state.lock()
-    }
-
-    /// Answers the view that was here. A view that is being read is released when it is put back.
+    /// Returns the view that was here. A view that is being read is released when it is put back.
     fn release(&self) -> Option<ReadView> {
-        match std::mem::replace(&mut *self.lock(), State::Released) {
+        match std::mem::replace(&mut *self.state.lock(), State::Released) {
             State::Aside(view) => Some(view),
             State::Read | State::Released => None,
         }
@@ -83,7 +78,7 @@ impl AsideViews {
     /// Returns a place for a view that is taken now.
     pub fn place(&self, log_bytes: u64) -> Aside {
         let place = Arc::new(Place { log_bytes, state: Mutex::new(State::Read) });
-        self.lock().push(Arc::downgrade(&place));
+        self.places.lock().push(Arc::downgrade(&place));
         Aside(place)
     }
 
@@ -95,19 +90,15 @@ impl AsideViews {
         self.checked_at.store(written, Ordering::Relaxed);
         let Some(most) = most() else { return };
         let mut released = Vec::new();
-        self.lock().retain(|place| match place.upgrade() {
+        self.places.lock().retain(|place| match place.upgrade() {
             Some(place) if place.log_bytes < written.saturating_sub(most) => {
                 released.extend(place.release());
                 false
             }
             place => place.is_some(),
         });
-        // behind the lock: the end of a snapshot may take a while
+        // after the lock: the end of a snapshot may take a while
         drop(released);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Place>>> {
-        self.places.lock()
     }
 }
 
@@ -140,9 +131,9 @@ mod tests {
         // a view that was being read is released when it is put back
         read.put(&mut of_read);
         assert!(read.take().is_none());
-        assert_eq!(views.lock().len(), 1);
+        assert_eq!(views.places.lock().len(), 1);
         drop(young);
         views.release(MOST + 2 * CHECK_LOG_BYTES, || Some(MOST));
-        assert!(views.lock().is_empty());
+        assert!(views.places.lock().is_empty());
     }
 }
